@@ -7,8 +7,12 @@ import { chromium } from "playwright-core";
 
 const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
+/** Milliseconds that the browser has for each step: far more than it needs, as a machine may be busy. */
+const PATIENCE = 120_000;
+
 export const launch = () =>
   chromium.launch({
+    timeout: PATIENCE,
     executablePath: process.env.PARDA_CHROMIUM ?? "/usr/bin/chromium",
     // Root may not have Chromium's sandbox; the page is our own.
     args: ["--no-sandbox"],
@@ -17,6 +21,7 @@ export const launch = () =>
 /** Opens the page, and keeps whatever the browser complains of. */
 export async function open(browser, url, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, bypassCSP: false, ...options });
+  context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   const complaints = [];
   page.on("console", (message) => {
@@ -44,7 +49,7 @@ export async function chartsDraw(page, least) {
       }
       return coloured > 100;
     }).length >= least;
-  await page.waitForFunction(drawn, least, { timeout: 20_000 });
+  await page.waitForFunction(drawn, least);
 }
 
 /** Neither the page nor anything on it is wider than the window, save what scrolls by itself. */

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,6 +22,9 @@ fn lab() -> Command {
     command.arg("lab").stdin(Stdio::null());
     command
 }
+
+/// How long processes may take to start or to end on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How far the laboratory's throughput and latency may be from the simulator's.
 const AGREEMENT: f64 = 0.1;
@@ -44,20 +47,32 @@ fn missed(answer: &Path) -> Vec<String> {
     missed.map(|expectation| expectation.to_string()).collect()
 }
 
-/// What came of one scenario: all that was said, and what is wrong with it.
-fn tried(scenario: &Path, answer: &Path) -> (String, Vec<String>) {
+/// What the laboratory says when its processes did not get a processor when they were due.
+const SHORT: &str = "this machine was short of CPU";
+
+/// A run of one scenario.
+struct Tried {
+    /// Everything that the laboratory printed, and the comparison with the simulator.
+    said: String,
+    /// What does not hold; empty if all does.
+    wrong: Vec<String>,
+}
+
+/// Runs one scenario, and holds its answer against the simulator's.
+fn tried(scenario: &Path, answer: &Path) -> Tried {
     let netns = on_network(scenario).then_some("--netns");
     let output = lab().arg(scenario).args(netns).arg("--json").arg(answer).output().unwrap();
-    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let [mut said, errors] =
+        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    said += &errors;
     if !output.status.success() {
-        said += &String::from_utf8_lossy(&output.stderr);
         let mut wrong = vec![format!("{} does not hold", scenario.display())];
         wrong.extend(missed(answer));
-        return (said, wrong);
+        return Tried { said, wrong };
     }
     let parda = scenarios();
     if ![Some(&*parda), Some(&*parda.join("lab"))].contains(&scenario.parent()) {
-        return (said, Vec::new());
+        return Tried { said, wrong: Vec::new() };
     }
     let simulated = answer.with_extension("sim");
     let mut sim = Command::new(env!("CARGO_BIN_EXE_parda"));
@@ -75,7 +90,7 @@ fn tried(scenario: &Path, answer: &Path) -> (String, Vec<String>) {
             wrong.push(format!("{}, {phase}: {here:?}, but {simulated:?}", scenario.display()));
         }
     }
-    (said, wrong)
+    Tried { said, wrong }
 }
 
 /// Whether a scenario's hosts are to have namespaces of their own: they meet over a network, and this user may make namespaces.
@@ -128,24 +143,47 @@ fn files(first: bool) -> Vec<PathBuf> {
     files
 }
 
+/// The machine, which a scenario that is run once more has to itself.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// A turn beside others.
+fn turn() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All of these hold. One that does not, and of which the laboratory says that the machine had too little for it, is run once more and has
+/// the machine to itself: then it must.
 fn all_hold(files: Vec<PathBuf>) {
     let dir = tempfile::tempdir().unwrap();
-    let (left, wrong) = (Mutex::new(files), Mutex::new(Vec::new()));
+    let (left, wrong, again) = (Mutex::new(files), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let next = || left.lock().unwrap().pop();
     let work = &|worker: usize| {
         let answer = dir.path().join(format!("answer{worker}"));
         while let Some(file) = next() {
-            let (said, found) = tried(&file, &answer);
-            println!("{said}");
-            wrong.lock().unwrap().extend(found);
+            let tried = tried(&file, &answer);
+            println!("{}", tried.said);
+            if !tried.wrong.is_empty() && tried.said.contains(SHORT) {
+                println!("once more, alone, as the machine was short of CPU: {:#?}", tried.wrong);
+                again.lock().unwrap().push(file);
+            } else {
+                wrong.lock().unwrap().extend(tried.wrong);
+            }
         }
     };
+    let beside = turn();
     std::thread::scope(|scope| {
         for worker in 0..AT_A_TIME {
             scope.spawn(move || work(worker));
         }
     });
-    let wrong = wrong.into_inner().unwrap();
+    drop(beside);
+    let mut wrong = wrong.into_inner().unwrap();
+    for file in again.into_inner().unwrap() {
+        let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+        let tried = tried(&file, &dir.path().join("answer"));
+        println!("{}", tried.said);
+        wrong.extend(tried.wrong);
+    }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -154,6 +192,7 @@ fn all_hold(files: Vec<PathBuf>) {
 struct Running {
     lab: Child,
     dir: tempfile::TempDir,
+    _turn: RwLockReadGuard<'static, ()>,
 }
 
 impl Running {
@@ -162,6 +201,7 @@ impl Running {
     }
 
     fn start_with(options: &[&str]) -> Running {
+        let turn = turn();
         let dir = tempfile::tempdir().unwrap();
         let lab = lab()
             .arg(scenarios().join("demo.toml"))
@@ -171,7 +211,7 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let running = Running { lab, dir };
+        let running = Running { lab, dir, _turn: turn };
         // An array, four agents, and a fio for each of five VMs.
         running.wait_for("all processes to start", |processes| processes >= 10);
         running
@@ -193,11 +233,11 @@ impl Running {
         all.filter(ours).collect()
     }
 
-    fn wait_for(&self, what: &str, done: impl Fn(usize) -> bool) {
+    fn wait_for(&self, what: &str, mut done: impl FnMut(usize) -> bool) {
         let since = Instant::now();
         while !done(self.processes()) {
             let waited = since.elapsed();
-            assert!(waited < Duration::from_secs(30), "{what}: {} processes", self.processes());
+            assert!(waited < PATIENCE, "{what}: {} processes", self.processes());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -281,12 +321,16 @@ fn a_killed_lab_leaves_no_network_namespace() {
         return;
     }
     let mut running = Running::start_with(&["--exchange", "udp", "--netns"]);
-    let mut ours = namespaces(running.paths());
     // The array is where this test is; each agent is with its clients: one of them on three hosts, two on the first.
-    assert_eq!(ours.remove(&fs::read_link("/proc/self/ns/net").unwrap()), Some(1));
-    let mut members: Vec<_> = ours.values().copied().collect();
-    members.sort_unstable();
-    assert_eq!(members, [2, 2, 2, 3]);
+    let here = fs::read_link("/proc/self/ns/net").unwrap();
+    let mut ours = BTreeMap::new();
+    running.wait_for("each to be in its namespace", |_| {
+        ours = namespaces(running.paths());
+        let arrays = ours.remove(&here);
+        let mut members: Vec<_> = ours.values().copied().collect();
+        members.sort_unstable();
+        arrays == Some(1) && members == [2, 2, 2, 3]
+    });
     running.signal(Signal::KILL);
     running.lab.wait().unwrap();
     running.wait_for("all processes to end", |processes| processes == 0);

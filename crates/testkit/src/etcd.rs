@@ -12,6 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 /// How long anything may take on a busy machine.
 const PATIENT: Duration = Duration::from_secs(60);
 
+/// How long a member may take to say whether it leads, before it is asked again.
+const SOON: Duration = Duration::from_secs(1);
+
 /// A cluster of etcd. Its members and data end with it.
 #[derive(Debug)]
 pub struct Etcd {
@@ -176,7 +179,7 @@ impl Etcd {
 
     /// Calls the JSON gateway of a member without TLS. Returns the answer with its headers.
     pub fn post(&self, member: usize, path: &str, body: &str) -> std::io::Result<String> {
-        post(&self.members[member].address, path, body)
+        post(&self.members[member].address, path, body, PATIENT)
     }
 
     /// Seconds of CPU time that the members have taken together.
@@ -201,7 +204,7 @@ impl Drop for Etcd {
 impl Member {
     /// Whether the member leads. `None`: it has no leader, or does not answer.
     fn leader(&self) -> Option<bool> {
-        let answer = post(&self.address, "/v3/maintenance/status", "{}").ok()?;
+        let answer = post(&self.address, "/v3/maintenance/status", "{}", SOON).ok()?;
         let field = |name: &str| {
             let (_, rest) = answer.split_once(&format!("\"{name}\":\""))?;
             rest.split('"').next()
@@ -211,9 +214,9 @@ impl Member {
     }
 }
 
-fn post(address: &str, path: &str, body: &str) -> std::io::Result<String> {
+fn post(address: &str, path: &str, body: &str, patience: Duration) -> std::io::Result<String> {
     let mut socket = TcpStream::connect((address, 2379))?;
-    socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+    socket.set_read_timeout(Some(patience))?;
     let length = body.len();
     write!(
         socket,

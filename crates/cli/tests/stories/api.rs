@@ -134,18 +134,6 @@ fn events_tell_of_hosts_disks_and_reloads_whatever_is_logged() {
     );
 }
 
-/// Reads of the two disks in the next two seconds, the first over the second.
-fn ratio(agent: &Agent) -> f64 {
-    let ios = || {
-        let disks = agent.volume().disks;
-        [0, 1].map(|i| disks[i].reads.ios as f64)
-    };
-    let before = ios();
-    std::thread::sleep(Duration::from_secs(2));
-    let after = ios();
-    (after[0] - before[0]) / (after[1] - before[1])
-}
-
 #[test]
 fn shares_changed_live_are_what_clients_get_and_outlive_the_agent() {
     let stage = Stage::new();
@@ -160,8 +148,7 @@ fn shares_changed_live_are_what_clients_get_and_outlive_the_agent() {
     let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=16"];
     let loads = ["vm1", "vm2"].map(|vm| stage.load(vm, &uri("a", vm), &options));
     until("both load", || agent.volume().disks.iter().all(|d| d.reads.ios > 50));
-    let equal = ratio(&agent);
-    assert!((0.75..1.33).contains(&equal), "equal shares, and {equal}");
+    agent.until_ratio("equal shares", 0.75..1.33);
 
     let parda = |line: &[&str]| stage.ok(&[&[PARDA], line, &["-c", "a.toml"]].concat());
     let said = parda(&["set", "vm1", "shares=3000"]);
@@ -169,8 +156,7 @@ fn shares_changed_live_are_what_clients_get_and_outlive_the_agent() {
         said.trim(),
         "volume array, disk vm1: shares = 3000 (before: 1000), kept in the state file"
     );
-    let three = ratio(&agent);
-    assert!((2.2..4.0).contains(&three), "three to one, and {three}");
+    agent.until_ratio("three to one", 2.2..4.0);
     let said = parda(&["set", "window_max=3", "--temporary", "--json"]);
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["settings"][0]["in_force"], 3.0);

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub(crate) struct Array {
     cells: Arc<Mutex<Cells>>,
     export: Arc<Export>,
     delays: Delays,
+    /// Whether all IO waits.
+    halted: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -54,7 +57,12 @@ impl Array {
             cache: false,
             multi_conn: true,
         };
-        let array = Array { cells: Arc::default(), export: Arc::new(export), delays };
+        let array = Array {
+            cells: Arc::default(),
+            export: Arc::new(export),
+            delays,
+            halted: Arc::default(),
+        };
         let (listener, serving) = (UnixListener::bind(socket).unwrap(), array.clone());
         // Ends with the process.
         spawn(move || {
@@ -81,6 +89,11 @@ impl Array {
             // It may be closed.
             let _ = socket.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Has all IO wait, or go on.
+    pub(crate) fn halt(&self, halted: bool) {
+        self.halted.store(halted, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Cells> {
@@ -168,6 +181,9 @@ impl Connection {
         let Delays { io, flush } = self.array.delays;
         let durable = matches!(op, Op::Flush | Op::Write { fua: true, .. });
         sleep(if durable { flush } else { io });
+        while self.array.halted.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(1));
+        }
         let mut cells = self.array.lock();
         if cells.cuts != self.cuts {
             return None;

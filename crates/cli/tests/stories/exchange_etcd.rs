@@ -10,7 +10,7 @@ use parda_testkit::{Etcd, EtcdTls};
 use rcgen::{ExtendedKeyUsagePurpose, SanType};
 use time::OffsetDateTime;
 
-use crate::stage::{Agent, Load, PARDA, Process, Stage, config, until, uri};
+use crate::stage::{Agent, Load, PARDA, Process, Stage, config, until, uri, wait_for};
 use crate::tls::Authority;
 
 /// Longer than the leases of these hosts, which is 8 s.
@@ -112,7 +112,7 @@ fn io_goes_on_whatever_happens_to_etcd() {
     let keys = etcd.post(0, "/v3/kv/range", r#"{"key":"AA==","range_end":"AA=="}"#).unwrap();
     assert!(keys.contains("\"count\":\"2\""), "one key for each host: {keys}");
 
-    let leader = etcd.leader().unwrap();
+    let leader = wait_for("a member leads", || etcd.leader());
     etcd.kill(leader);
     cluster.goes_on("the leader was killed");
     cluster.is_well("another member leads");

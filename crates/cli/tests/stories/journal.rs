@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fastrand::Rng;
 use parda_nbd::{Cookie, Extent, Op};
@@ -37,19 +38,35 @@ enum Meaning {
     Flush(Vec<Option<u64>>),
 }
 
+/// What the writer was told, to be read while it writes.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    promises: AtomicU64,
+    failed_flushes: AtomicU64,
+}
+
+impl Told {
+    /// Promises of durability that were made.
+    pub(crate) fn promises(&self) -> u64 {
+        self.promises.load(Ordering::Relaxed)
+    }
+
+    /// Number of flushes that failed.
+    pub(crate) fn failed_flushes(&self) -> u64 {
+        self.failed_flushes.load(Ordering::Relaxed)
+    }
+}
+
 pub(crate) struct Journal {
     cells: Vec<Cell>,
     random: Rng,
-    /// Promises of durability that were made.
-    pub(crate) promises: u64,
-    /// Number of flushes that failed.
-    pub(crate) failed_flushes: u64,
+    pub(crate) told: Arc<Told>,
 }
 
 impl Journal {
     pub(crate) fn new(blocks: usize) -> Journal {
         let random = Rng::with_seed(2008);
-        Journal { cells: vec![Cell::default(); blocks], random, promises: 0, failed_flushes: 0 }
+        Journal { cells: vec![Cell::default(); blocks], random, told: Arc::default() }
     }
 
     /// Writes until it is told to stop or the connection is gone.
@@ -71,7 +88,7 @@ impl Journal {
             match (meanings.remove(&cookie).unwrap(), outcome) {
                 (Meaning::Write { block, version, fua: true }, Ok(_)) => {
                     self.cells[block].durable = version;
-                    self.promises += 1;
+                    self.told.promises.fetch_add(1, Ordering::Relaxed);
                 }
                 (Meaning::Write { block, version, fua: false }, Ok(_)) => {
                     self.cells[block].acknowledged = Some(version);
@@ -80,11 +97,11 @@ impl Journal {
                     for (cell, version) in self.cells.iter_mut().zip(versions) {
                         cell.durable = cell.durable.max(version.unwrap_or(0));
                     }
-                    self.promises += 1;
+                    self.told.promises.fetch_add(1, Ordering::Relaxed);
                 }
                 (Meaning::Flush(_), Err(_)) => {
                     self.forget();
-                    self.failed_flushes += 1;
+                    self.told.failed_flushes.fetch_add(1, Ordering::Relaxed);
                     // Flushes that are under way may cover the same lost writes.
                     for meaning in meanings.values_mut() {
                         if let Meaning::Flush(versions) = meaning {
@@ -127,7 +144,8 @@ impl Journal {
 
     /// Reads everything back and holds the server to what it promised.
     pub(crate) fn verify(&self, socket: &Path, export: &str) {
-        assert!(self.promises > 20, "only {} promises were made", self.promises);
+        let promises = self.told.promises();
+        assert!(promises > 20, "only {promises} promises were made");
         let mut client = Client::connect(socket, export);
         let mut lost = Vec::new();
         for (block, cell) in self.cells.iter().enumerate() {

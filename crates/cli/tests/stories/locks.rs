@@ -98,8 +98,8 @@ fn two_agents_never_write_one_file() {
     agent.stop();
 }
 
-/// A file whose first write after [`SlowOnce::arm`] takes a second and a half; all other IO is fast, so
-/// that a write which does not wait for that one overtakes it.
+/// A file whose first write after [`SlowOnce::arm`] takes until [`SlowOnce::release`] and half a second more; all other IO is fast, so that
+/// a write which does not wait for that one overtakes it.
 struct SlowOnce<'a> {
     stage: &'a Stage,
     _file: FuseFile,
@@ -108,11 +108,11 @@ struct SlowOnce<'a> {
 impl SlowOnce<'_> {
     fn new<'a>(stage: &'a Stage, name: &str) -> SlowOnce<'a> {
         stage.sparse("store", SIZE);
-        let (store, slow) = (stage.path("store"), stage.path("slow"));
-        let (store, slow) = (store.display(), slow.display());
+        let [store, slow, held] = ["store", "slow", "held"].map(|name| stage.path(name));
+        let (store, slow, held) = (store.display(), slow.display(), held.display());
         // Only one `rm` of a file succeeds.
         let write = format!(
-            "pwrite=rm {slow} 2>/dev/null && sleep 1.5; \
+            "pwrite=if rm {slow} 2>/dev/null; then while [ -e {held} ]; do sleep 0.02; done; sleep 0.5; fi; \
              dd of={store} bs=64k iflag=fullblock oflag=seek_bytes seek=$4 conv=notrunc status=none"
         );
         let read = format!(
@@ -127,7 +127,12 @@ impl SlowOnce<'_> {
     }
 
     fn arm(&self) {
+        self.stage.write("held", "");
         self.stage.write("slow", "");
+    }
+
+    fn release(&self) {
+        std::fs::remove_file(self.stage.path("held")).unwrap();
     }
 
     /// Writes that were begun, and those that were ended.
@@ -154,6 +159,8 @@ fn a_write_that_outlives_its_agent_never_lands_over_a_newer_one() {
         // With another socket: the one of its predecessor is there until that one's IO is done, and
         // would have the next wait as well.
         let next = stage.agent("next", &one("next", &more));
+        next.says("waits for IO that an earlier process left under way");
+        file.release();
         let socket = stage.path("next");
         let mut client = wait_for("the next serves", || Client::try_connect(&socket, "vm1").ok());
         assert_eq!(client.call(write(0, 4096), &[new; 4096]), Ok(vec![]));
@@ -168,7 +175,6 @@ fn a_write_that_outlives_its_agent_never_lands_over_a_newer_one() {
             "direct {direct}: the old write landed"
         );
         assert_eq!(client.call(read(0, 4096), &[]), Ok(vec![new; 4096]), "direct {direct}");
-        next.says("waits for IO that an earlier process left under way");
         next.stop();
         drop(agent);
     }

@@ -210,7 +210,7 @@ fn an_agent_whose_steered_device_hangs_is_alive() {
     stage.write("host.toml", steered(16));
     let agent = manager.start(&stage, "host");
     let halted = Halted::new(&server);
-    let mut load = disk.fio(&["--rw=randread", "--bs=4k", "--runtime=120", "--time_based"]);
+    let mut load = disk.fio(&["--rw=randread", "--bs=4k", "--runtime=3600", "--time_based"]);
     let stat = std::path::Path::new("/sys/block").join(disk.device.file_name().unwrap());
     until("an IO hangs", || {
         let inflight = std::fs::read_to_string(stat.join("inflight")).unwrap();

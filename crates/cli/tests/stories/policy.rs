@@ -76,15 +76,6 @@ impl Site {
     }
 }
 
-/// Reads of the first disk over those of the second while `more` IOs are done.
-fn ratio(agent: &Agent, more: u64) -> f64 {
-    let ios = || [0, 1].map(|i| agent.volume().disks[i].reads.ios);
-    let before = ios();
-    until("more IOs are done", || ios().iter().sum::<u64>() > before.iter().sum::<u64>() + more);
-    let after = ios();
-    (after[0] - before[0]) as f64 / (after[1] - before[1]) as f64
-}
-
 const POLICY: &str = "[[volume]]\nname = \"array\"\n[volume.control]\nlatency_threshold = \"20ms\"\n\
     [[volume.group]]\nname = \"all\"\nvms = [\"vm*\"]\nshares = 1500\n[[volume.vm]]\nname = \"vm1\"\nshares = 4500\n";
 
@@ -106,8 +97,7 @@ fn one_change_reaches_every_host_and_is_read_back() {
     let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=16"];
     let loads = ["vm1", "vm2"].map(|vm| stage.load(vm, &uri("a", vm), &options));
     until("both load", || site.agents[0].volume().disks.iter().all(|disk| disk.reads.ios > 50));
-    let equal = ratio(&site.agents[0], 2000);
-    assert!((0.75..1.33).contains(&equal), "equal shares, and {equal}");
+    site.agents[0].until_ratio("equal shares", 0.75..1.33);
 
     stage.write("bad.toml", POLICY.replace("shares = 4500", "shares = 0"));
     for line in [&["apply", "bad.toml"][..], &["diff", "bad.toml"]] {
@@ -126,8 +116,7 @@ fn one_change_reaches_every_host_and_is_read_back() {
     );
     until("both hosts have it", || site.shares(0) == [4500, 1500] && site.shares(1) == [1500]);
     assert!(site.policy(&["diff", "policy.toml"]).contains("no difference"));
-    let three = ratio(&site.agents[0], 2000);
-    assert!((2.2..4.0).contains(&three), "three to one, and {three}");
+    site.agents[0].until_ratio("three to one", 2.2..4.0);
     for load in loads {
         load.finish();
     }

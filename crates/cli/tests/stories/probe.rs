@@ -206,18 +206,25 @@ fn what_never_settles_is_kept_and_said_so() {
 #[test]
 fn a_target_that_goes_away_leaves_what_was_measured_until_then() {
     let stage = Stage::new();
-    let array = array(&stage);
-    let line = [PARDA, "probe", LUN, "--time", "40s", "--quick", "--json", "probe.json"];
-    let mut process = stage.start("probe", &line);
-    sleep(Duration::from_secs(10));
-    array.kill();
-    let status = process.wait();
-    let log = process.log();
-    assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains("the target failed"), "{log}");
-    let found = document(&String::from_utf8(stage.read("probe.json")).unwrap());
-    assert_eq!(found.end, End::Failed);
-    assert!(!found.points.is_empty(), "{log}");
+    let gone_after = |seconds| {
+        let _ = std::fs::remove_file(stage.path("array"));
+        let array = array(&stage);
+        let time = format!("{}s", 4 * seconds);
+        let line = [PARDA, "probe", LUN, "--time", &time, "--quick", "--json", "probe.json"];
+        let mut process = stage.start("probe", &line);
+        sleep(Duration::from_secs(seconds));
+        array.kill();
+        let status = process.wait();
+        let log = process.log();
+        assert_eq!(status.code(), Some(1), "{log}");
+        assert!(log.contains("the target failed"), "{log}");
+        let found = document(&String::from_utf8(stage.read("probe.json")).unwrap());
+        assert_eq!(found.end, End::Failed);
+        found.points
+    };
+    // A machine that has other things to do measures its first load later.
+    let has_points = [10, 30, 60].into_iter().any(|seconds| !gone_after(seconds).is_empty());
+    assert!(has_points);
     let gone = stage.parda(&["probe", LUN]);
     assert_eq!(gone.status.code(), Some(1));
     assert!(gone.err.contains("cannot connect"), "{}", gone.err);

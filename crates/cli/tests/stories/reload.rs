@@ -1,24 +1,11 @@
 //! Changing things while they run.
 
-use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::array::{Array, Delays};
-use crate::stage::{Agent, Stage, config, until, uri};
-
-/// IOs of the two disks in the next second, the first over the second.
-fn ratio(agent: &Agent) -> f64 {
-    let ios = || {
-        let disks = agent.volume().disks;
-        [0, 1].map(|i| disks[i].reads.ios as f64)
-    };
-    let before = ios();
-    sleep(Duration::from_secs(1));
-    let after = ios();
-    (after[0] - before[0]) / (after[1] - before[1])
-}
+use crate::stage::{Stage, config, until, uri};
 
 #[test]
 fn shares_and_control_change_under_load_and_nobody_is_dropped() {
@@ -33,8 +20,7 @@ fn shares_and_control_change_under_load_and_nobody_is_dropped() {
     let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=16"];
     let loads = ["vm1", "vm2"].map(|vm| stage.load(vm, &uri("host", vm), &options));
     until("both load", || agent.volume().disks.iter().all(|d| d.reads.ios > 50));
-    let equal = ratio(&agent);
-    assert!((0.75..1.33).contains(&equal), "equal shares, and {equal}");
+    agent.until_ratio("equal shares", 0.75..1.33);
 
     let changed = text
         .replace("name = \"vm1\"", "name = \"vm1\"\nshares = 3000")
@@ -50,8 +36,7 @@ fn shares_and_control_change_under_load_and_nobody_is_dropped() {
     assert_eq!(volume.disks[1].shares, 1000);
     assert_eq!(volume.shares, 4000);
     assert_eq!(volume.latency_threshold_ms, 12.0);
-    let three = ratio(&agent);
-    assert!((2.2..4.0).contains(&three), "three to one, and {three}");
+    agent.until_ratio("three to one", 2.2..4.0);
 
     // A file that is wrong changes nothing, and is pointed at.
     stage.write("host.toml", changed.replace("shares = 3000", "shares = 0"));

