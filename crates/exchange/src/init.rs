@@ -30,7 +30,7 @@ const TAIL: u64 = 1 << 20;
 const PIECE: usize = (1 << 20) / Block::BYTES;
 
 /// How long another program may hold a lock on the place.
-const LOCKED: Duration = Duration::from_secs(2);
+const LOCKED: Duration = Duration::from_secs(10);
 
 /// How a place was made.
 #[derive(Clone, Debug, PartialEq, Eq)]

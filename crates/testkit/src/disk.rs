@@ -233,11 +233,11 @@ fn child(command: &mut Command) -> Child {
         .unwrap_or_else(|e| panic!("{}: {e}", program.display()))
 }
 
-/// Waits until something is so, for half a minute at most.
+/// Waits until something is so, for two minutes at most.
 pub fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !is() {
-        assert!(Instant::now() < deadline, "not within half a minute: {what}");
+        assert!(Instant::now() < deadline, "not within two minutes: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -8,19 +8,25 @@ use crate::{PARDA, alone, turn};
 /// What the laboratory says when its guests did not get the processor when they were due.
 const SHORT: &str = "this machine was short of CPU";
 
+/// How often a scenario is run that the machine had too little for: other programs may be beside it, too.
+const RUNS: usize = 3;
+
 /// A scenario of `scenarios/guests` holds. Where it does not, and the laboratory says that the machine had
-/// too little for it, it is run once more, and has the machine to itself: then it must.
+/// too little for it, it is run again, and has the machine to itself among these stories: then it must.
 fn holds(name: &str) {
     let Some(turn) = turn() else { return };
-    let (held, said) = run(name);
+    let (mut held, mut said) = run(name);
     drop(turn);
     println!("{said}");
-    if held {
-        return;
+    for _ in 1..RUNS {
+        if held {
+            return;
+        }
+        assert!(said.contains(SHORT), "{said}");
+        let _alone = alone();
+        (held, said) = run(name);
+        println!("{said}");
     }
-    assert!(said.contains(SHORT), "{said}");
-    let _alone = alone();
-    let (held, said) = run(name);
     assert!(held, "{said}");
 }
 

@@ -134,8 +134,8 @@ fn a_flood_of_refused_requests_leaves_the_thread_to_others() {
     let mut nothing = Vec::new();
     client::put_request(&mut nothing, Cookie(1), read(0, 0));
     let mut writer = flood.try_clone().unwrap();
-    let writer = std::thread::spawn(move || while writer.write_all(&nothing.repeat(64)).is_ok() {});
     let begun = Instant::now();
+    let writer = std::thread::spawn(move || while writer.write_all(&nothing.repeat(64)).is_ok() {});
     flood.read_exact(&mut vec![0; 16 * (16_384 + 5_000)]).unwrap();
     let took = begun.elapsed();
     assert!(took > Duration::from_millis(950), "{took:?}");

@@ -267,22 +267,20 @@ fn flood(cluster: &Cluster, attacker: &UdpSocket, real: &[u8]) {
     let before = (Held::of(victim), ios(victim));
     let mut forged = real.to_vec();
     forged[100] ^= 1;
-    let begun = Instant::now();
     let mut sent = 0u64;
-    while begun.elapsed() < Duration::from_secs(2) {
-        for datagram in [&forged, real, &real[..300], b"noise"] {
-            // What the kernel does not take is lost.
-            sent += u64::from(attacker.send_to(datagram, to).is_ok());
+    until("IO goes on while datagrams come", || {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(2) {
+            for datagram in [&forged, real, &real[..300], b"noise"] {
+                // What the kernel does not take is lost.
+                sent += u64::from(attacker.send_to(datagram, to).is_ok());
+            }
         }
-    }
-    let (held, done) = (Held::of(victim), ios(victim));
+        ios(victim) > before.1 + 50
+    });
+    let held = Held::of(victim);
     let counted: u64 = udp(victim).refused.values().sum();
     assert!(counted > 1_000, "{counted} of {sent} were counted");
-    assert!(
-        done > before.1 + 50,
-        "IO goes on: {} IOs while {sent} datagrams came",
-        done - before.1
-    );
     let grown = held.resident_kib.saturating_sub(before.0.resident_kib);
     assert!(grown < 16 << 10, "{grown} KiB more for {sent} datagrams");
     assert_eq!(held.threads, before.0.threads);

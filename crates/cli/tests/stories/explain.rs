@@ -70,22 +70,32 @@ fn a_database_of_few_ios_is_latency_bound_and_a_batch_job_share_bound_and_a_pred
     until_explained(&stage, "db", &["--threshold", "30ms"], &wanted);
     let wanted = ["Share-bound: it wants ", "With 2000 shares: about ", "4000 shares (asked)"];
     until_explained(&stage, "batch", &["--shares", "4000"], &wanted);
-    explained(&stage, "batch", &["--shares", "4000", "--keep", "predicted"]);
-
-    // What was predicted for four times the shares is what happens.
-    stage.write("a.toml", of_a.replace("name = \"batch\"", "name = \"batch\"\nshares = 4000"));
-    a.process.signal(Signal::HUP);
-    until("batch has four times the shares", || a.volume().disks[1].shares == 4000);
+    // What was predicted for four times the shares is what happens. A prediction rests on two seconds; those of a busy machine may be wrong.
+    let shares = |shares: u32| {
+        let more = format!("name = \"batch\"\nshares = {shares}");
+        stage.write("a.toml", of_a.replace("name = \"batch\"", &more));
+        a.process.signal(Signal::HUP);
+        until("batch has other shares", || a.volume().disks[1].shares == shares);
+    };
     let mut last = Value::Null;
-    until("the prediction comes true", || {
-        let said = explained(&stage, "batch", &["--score", "predicted", "--json"]);
-        last = serde_json::from_str(&said).unwrap();
-        number(&last["error"]).abs() < 0.25
+    let came_true = (0..5).any(|_| {
+        let _ = std::fs::remove_file(stage.path("predicted"));
+        shares(1000);
+        until_explained(&stage, "batch", &[], &["limited by its slice"]);
+        explained(&stage, "batch", &["--shares", "4000", "--keep", "predicted"]);
+        let before: Value = serde_json::from_slice(&stage.read("predicted")).unwrap();
+        let before = number(&before["view"]["vms"][1]["iops"]);
+        shares(4000);
+        (0..8).any(|_| {
+            let said = explained(&stage, "batch", &["--score", "predicted", "--json"]);
+            last = serde_json::from_str(&said).unwrap();
+            eprintln!("{before} IOPS before; {last}");
+            number(&last["error"]).abs() < 0.25
+                && number(&last["prediction"]["vm"]["iops"]) > 1.3 * before
+        })
     });
+    assert!(came_true, "{last}");
     assert_eq!(last["logged"], true, "{last}");
-    let before: Value = serde_json::from_slice(&stage.read("predicted")).unwrap();
-    let before = number(&before["view"]["vms"][1]["iops"]);
-    assert!(number(&last["prediction"]["vm"]["iops"]) > 1.3 * before, "{before} {last}");
     let said = explained(&stage, "batch", &["--score", "predicted"]);
     assert!(said.contains("for batch with 4000 shares") && said.contains("off by"), "{said}");
     loads.into_iter().for_each(|load| _ = load.finish());

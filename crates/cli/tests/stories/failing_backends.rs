@@ -20,7 +20,10 @@ fn an_nbd_server_that_comes_back_was_only_slow() {
     stage.sparse("other", 32 << 20);
     let mut qemu = qemu_nbd(&stage);
     let disks = [("far", "nbd+unix:///?socket=qemu"), ("near", "other")];
-    let agent = stage.agent("host", &config("host", OFF, &disks));
+    // Longer than a busy machine needs for another server.
+    let hold = "[volume.disk.nbd]\nhold = \"60s\"\n[[volume.disk]]\nname = \"near\"";
+    let text = config("host", OFF, &disks);
+    let agent = stage.agent("host", &text.replacen("[[volume.disk]]\nname = \"near\"", hold, 1));
     let options = ["--rw=randwrite", "--bs=4k", "--size=8m", "--iodepth=16", "--verify=crc32c"];
     let loads = ["far", "near"].map(|disk| stage.load(disk, &uri("host", disk), &options));
     let writes = |disk: usize| agent.volume().disks[disk].writes.ios;

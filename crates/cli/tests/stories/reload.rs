@@ -102,6 +102,7 @@ fn a_host_that_changes_its_slot_is_heard_again_at_once() {
     until("b hears a", live);
     // Had the new slot the run of the old one, a would not be heard before its numbers were as high again.
     until("many periods pass", || agents[0].volume().ticks > 100);
+    let many = agents[0].volume().ticks;
     stage.write("a.toml", text("a", 9));
     agents[0].process.signal(Signal::HUP);
     until("a uses the other slot", || {
@@ -111,7 +112,7 @@ fn a_host_that_changes_its_slot_is_heard_again_at_once() {
     let before = agents[1].volume().ticks;
     until("b hears a again", live);
     let took = agents[1].volume().ticks - before;
-    assert!(took < 50, "it took {took} periods");
+    assert!(took < many * 9 / 10, "it took {took} periods after {many}");
 }
 
 #[test]

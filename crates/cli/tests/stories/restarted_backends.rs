@@ -39,7 +39,8 @@ fn a_restart_under_an_idle_database_costs_it_nothing_and_one_under_load_is_confe
     stage.sparse("data", 32 << 20);
     for connections in [1, 3] {
         let mut server = Some(nbdkit(&stage));
-        let (agent, mut client) = agent(&stage, &format!("connections = {connections}"));
+        let (agent, mut client) =
+            agent(&stage, &format!("connections = {connections}\nhold = \"60s\""));
         let mut restart = |client: &mut Client| {
             server.take().into_iter().for_each(Process::kill);
             // The first request finds out, and waits for the next nbdkit.
@@ -129,7 +130,7 @@ fn a_stopped_server_costs_an_error_in_time_and_holds_up_no_end() {
     stop(&server);
     let started = Instant::now();
     assert_eq!(client.call(read(0, LEN), &[]), Err(Errno::Io));
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(45), "{:?}", started.elapsed());
     server.signal(Signal::CONT);
     until("it is used again", || client.call(read(0, LEN), &[]) == Ok(block(1)));
     client.call(Op::Flush, &[]).expect("nothing was unflushed");
@@ -139,7 +140,8 @@ fn a_stopped_server_costs_an_error_in_time_and_holds_up_no_end() {
     until("the write is on its way", || agent.volume().outstanding > 0.0);
     let started = Instant::now();
     agent.stop();
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    // Not the 30 s that requests have which are answered.
+    assert!(started.elapsed() < Duration::from_secs(28), "{:?}", started.elapsed());
     assert!(client.receive().is_none(), "unanswered, so that it is sent to the next agent");
     server.signal(Signal::CONT);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::stage::PARDA;
+use crate::stage::{PARDA, until, wait_for};
 use parda_testkit::disk::{Disk, end};
 
 const MS: Duration = Duration::from_millis(1);
@@ -32,26 +32,32 @@ fn text(bytes: &[u8]) -> String {
 fn who_may_not_load_ebpf_is_told_so_and_has_littles_law() {
     let Some(disk) = Disk::slow(20 * MS, 20 * MS) else { return };
     let mut fio = disk.load(&["--rw=randread", "--bs=8k", "--iodepth=4"]);
-    let table = bare(&watch(&disk, &[]));
-    let json = bare(&watch(&disk, &["--json", "-"]));
+    // In a second of a busy machine there may be no IO.
+    let table = wait_for("IO by Little's law", || {
+        let table = text(&bare(&watch(&disk, &[])).stdout);
+        table.contains("by Little's law").then_some(table)
+    });
+    let seen = wait_for("a mean by Little's law", || {
+        let json = bare(&watch(&disk, &["--json", "-"]));
+        let seen: Value = serde_json::from_slice(&json.stdout).unwrap();
+        seen["reads"]["mean_ms"].is_f64().then_some(seen)
+    });
     let forced = bare(&watch(&disk, &["--method", "ebpf"]));
-    let whole = watch(&disk, &[]).output().unwrap();
+    until("sizes and latencies are drawn", || {
+        let whole = text(&watch(&disk, &[]).output().unwrap().stdout);
+        assert!(whole.contains(": measured with eBPF\n"), "{whole}");
+        whole.contains("\n 8 KiB") && whole.contains("####")
+    });
     end(&mut fio);
 
-    let table = text(&table.stdout);
     assert!(table.contains(": by Little's law, ± "), "{table}");
     assert!(table.contains(" % (no eBPF: "), "{table}");
-    let seen: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(seen["method"], "little");
     assert!(seen["because"].as_str().unwrap().starts_with("no eBPF: "), "{seen}");
     assert!(seen["reads"]["mean_ms"].as_f64().unwrap() > 19.0, "{seen}");
     let (status, errors) = (forced.status.code(), text(&forced.stderr));
     assert_eq!(status, Some(1), "{errors}");
     assert!(errors.contains(&format!("parda: {}: no eBPF: ", disk.device.display())), "{errors}");
-
-    let whole = text(&whole.stdout);
-    assert!(whole.contains(": measured with eBPF\n"), "{whole}");
-    assert!(whole.contains("\n 8 KiB") && whole.contains("####"), "{whole}");
 }
 
 #[test]
