@@ -1,6 +1,7 @@
 //! `parda probe`: each kind of target, and each way in which it can end. (What it refuses to write
 //! to, and that what it finds is right: see the tests of `parda-probe`.)
 
+use std::fs::File;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -13,6 +14,12 @@ const MIB: usize = 1 << 20;
 
 fn document(text: &str) -> ProbeDocument {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// A file of data that is on the disk: fio, which drops what is cached of it, does not wait for the disk of a busy machine.
+fn written(stage: &Stage, name: &str, data: &[u8]) {
+    stage.write(name, data);
+    File::open(stage.path(name)).unwrap().sync_all().unwrap();
 }
 
 /// The document of a probe that went well.
@@ -74,7 +81,7 @@ fn a_model_tells_its_knee_and_what_to_set() {
 #[test]
 fn a_file_is_measured_and_not_a_byte_of_it_changes() {
     let stage = Stage::new();
-    stage.write("file", noise(64 * MIB));
+    written(&stage, "file", &noise(64 * MIB));
     let options = ["file", "--time", "8s", "--depths", "1-4", "--only", "depth"];
     let found = probe(&stage, &options);
     assert_eq!((found.target.kind, found.target.writes), (Kind::File, false));
@@ -175,7 +182,7 @@ fn an_export_of_an_array_is_what_the_model_of_it_is() {
 #[test]
 fn who_interrupts_it_has_what_was_measured_until_then() {
     let stage = Stage::new();
-    stage.write("file", noise(64 * MIB));
+    written(&stage, "file", &noise(64 * MIB));
     let interrupted_after = |seconds| {
         let line = [PARDA, "probe", "file", "--time", "2m", "--json", "probe.json"];
         let mut process = stage.start("probe", &line);
