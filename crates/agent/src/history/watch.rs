@@ -59,6 +59,10 @@ impl Watch {
 
     fn hosts(&mut self, volume: &str, peers: &[PeerStatus]) {
         for PeerStatus { host, liveness, .. } in peers {
+            // A host that was started anew is unproven at first: what was known of it before still counts.
+            if *liveness == Liveness::Unproven && self.hosts.contains_key(host) {
+                continue;
+            }
             let before = self.hosts.insert(host.clone(), *liveness);
             match (before, *liveness) {
                 (None | Some(Liveness::Unproven), Liveness::Live) => {
@@ -159,6 +163,13 @@ mod tests {
     fn a_host_comes_is_silent_returns_and_leaves() {
         let looks = ["unproven", "live", "live", "stale", "gone", "live", "left", "live"].map(host);
         let kinds = ["appeared", "silent", "returned", "left", "returned"];
+        assert_eq!(said(&looks), kinds.map(|kind| format!("host_{kind}")));
+    }
+
+    #[test]
+    fn a_host_that_is_looked_at_while_its_new_run_is_unproven_returns() {
+        let looks = ["live", "stale", "unproven", "live", "unproven", "live"].map(host);
+        let kinds = ["appeared", "silent", "returned"];
         assert_eq!(said(&looks), kinds.map(|kind| format!("host_{kind}")));
     }
 
