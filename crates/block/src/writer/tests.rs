@@ -11,10 +11,10 @@ fn filled(pool: &mut Pool, byte: u8, len: usize) -> Buffer {
     buffer
 }
 
-/// All that is done within some seconds, until there are `count`.
+/// All that is done within a minute, until there are `count`.
 fn await_written(writers: &Writers, count: usize) -> Vec<Written> {
     let (mut all, begun) = (Vec::new(), Instant::now());
-    while all.len() < count && begun.elapsed() < Duration::from_secs(20) {
+    while all.len() < count && begun.elapsed() < Duration::from_secs(60) {
         all.append(&mut writers.desk.take());
         thread::yield_now();
     }
@@ -82,7 +82,7 @@ fn the_bell_rings_only_for_a_sleeper() {
         writers.write(&writer, pool.take(4096), 0..4096, 0, 1);
         writers.hand_over();
         let begun = Instant::now();
-        while !writers.desk.any() && begun.elapsed() < Duration::from_secs(20) {
+        while !writers.desk.any() && begun.elapsed() < Duration::from_secs(60) {
             thread::yield_now();
         }
         // The writer waits again: it has rung by now, if it does at all.
@@ -158,7 +158,7 @@ fn there_are_only_so_many_writers() {
     drop(some);
     let begun = Instant::now();
     let mut one = writers.hire(&file);
-    while one.is_none() && begun.elapsed() < Duration::from_secs(20) {
+    while one.is_none() && begun.elapsed() < Duration::from_secs(60) {
         thread::yield_now();
         one = writers.hire(&file);
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Client, disk, read, spawn, spawn_timed, write};
-use parda_block::{BackendConfig, Timed, TimedId};
+use parda_block::{BackendConfig, Handle, Timed, TimedId};
 use parda_control::law::Mode;
 use parda_control::{Bytes, Instant, IoKind, Shares, Span, Totals, VmConfig, Window};
 use parda_nbd::{Extent, Op};
@@ -53,6 +53,19 @@ fn send_reads(socket: &Path, export: &str, n: usize) -> Client {
         client.send(read(0, 4096), &[]);
     }
     client
+}
+
+/// Waits until the volume has read so many requests from its sockets.
+fn until_taken(volume: &Handle, reads: usize) {
+    let started = std::time::Instant::now();
+    loop {
+        let stats = volume.stats().unwrap();
+        if stats.held + stats.outstanding + stats.vms[0].reads.ios as usize >= reads {
+            return;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "{stats:?}");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
@@ -136,7 +149,7 @@ fn a_shutdown_answers_what_is_in_flight() {
     let (model, _) = Delay::new(Span::from_millis(20));
     let volume = spawn_timed(vec![disk("vm1", memory(), &socket)], 2.0, model);
     let mut client = send_reads(&socket, "vm1", 6);
-    // The first answer proves that all six had arrived with it.
+    until_taken(&volume, 6);
     assert!(client.receive().unwrap().1.is_ok());
     let drained = volume.shutdown(Duration::from_secs(60)).unwrap();
     assert_eq!(drained.unanswered, 0);
@@ -152,9 +165,8 @@ fn a_shutdown_ends_in_time_even_if_the_array_does_not_answer() {
     let (model, most) = Delay::new(Span::from_secs(3600.0));
     let volume = spawn_timed(vec![disk("vm1", memory(), &socket)], 2.0, model);
     let mut client = send_reads(&socket, "vm1", 3);
-    while most.load(Ordering::Relaxed) < 2 {
-        std::thread::yield_now();
-    }
+    until_taken(&volume, 3);
+    assert_eq!(most.load(Ordering::Relaxed), 2);
     let drained = volume.shutdown(Duration::from_millis(10)).unwrap();
     assert_eq!(drained.unanswered, 3);
     assert_eq!(client.receive(), None);
@@ -174,14 +186,24 @@ fn a_dropped_handle_ends_its_volume() {
 fn a_map_waits_for_no_room_in_the_window() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("s");
-    let (model, most) = Delay::new(Span::from_millis(500));
+    let (model, most) = Delay::new(Span::from_millis(250));
     let _volume = spawn_timed(vec![disk("a", memory(), &socket)], 1.0, model);
-    let mut client = send_reads(&socket, "a", 2);
+    let mut client = Client::connect(&socket, "a");
     let extent = Extent { offset: 0, len: 1 << 20 };
-    let status = client.send(Op::BlockStatus { extent, one: false }, &[]).unwrap();
-    let (first, extents) = client.receive().unwrap();
-    assert_eq!(first, status);
-    assert_eq!(extents, Ok([1 << 20, 3u32].map(u32::to_be_bytes).concat()));
-    assert_eq!(client.receive().unwrap().1.unwrap().len(), 4096);
+    let map = [1 << 20, 3u32].map(u32::to_be_bytes).concat();
+    // On a busy machine the reads may be over before the map is asked for, now and then.
+    let is_first = (0..10).any(|_| {
+        for _ in 0..2 {
+            client.send(read(0, 4096), &[]);
+        }
+        let status = client.send(Op::BlockStatus { extent, one: false }, &[]).unwrap();
+        let answers: Vec<_> = (0..3).map(|_| client.receive().unwrap()).collect();
+        for (cookie, answer) in &answers {
+            let expected = if *cookie == status { map.clone() } else { vec![0; 4096] };
+            assert_eq!(answer, &Ok(expected));
+        }
+        answers[0].0 == status
+    });
+    assert!(is_first, "it waits for the reads");
     assert_eq!(most.load(Ordering::Relaxed), 1);
 }

@@ -126,7 +126,7 @@ fn slow_handshakes_and_too_many_connections_are_turned_away() {
     let backend = BackendConfig::Memory { size: Bytes(SIZE) };
     let mut config = common::config(vec![disk("vm1", backend, &socket)]);
     config.limits =
-        Limits { connections: 2, handshake_timeout: Duration::from_secs(1), ..Limits::default() };
+        Limits { connections: 2, handshake_timeout: Duration::from_secs(2), ..Limits::default() };
     let volume = Volume::spawn(config).unwrap();
     let mut good = Client::connect(&socket, "vm1");
     let answer = expect_close(&socket, b"");

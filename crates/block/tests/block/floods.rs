@@ -1,7 +1,7 @@
 //! A flood of handshakes has its rate, and nobody else waits for it. Nor is anybody dropped who waits.
 use crate::common;
 
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ const RATE: usize = 50;
 /// A client that is let in has this much from the server: the greeting, then size and flags.
 const WELCOME: usize = wire::GREETING_LEN + 10;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Comes and says a whole handshake at once; whether it was let in.
 fn come<S: Read + Write>(mut stream: S) -> bool {
@@ -87,12 +87,13 @@ fn a_flood_has_its_rate_and_another_peer_and_who_is_served_do_not_wait_for_it() 
 fn a_handshake_lasts_longer_by_what_it_waits_for_its_turn_to_be_answered() {
     const CLIENTS: usize = 8;
     const OPTIONS: usize = 4000;
+    const TIMEOUT: Duration = Duration::from_secs(2);
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("s");
     let disks = vec![disk("vm1", BackendConfig::Memory { size: Bytes(1 << 20) }, &socket)];
     let mut config = common::config(disks);
     // They have 16,384 answers at once, and the others in 3 s.
-    config.limits = Limits { handshake_timeout: Duration::from_secs(1), ..Limits::default() };
+    config.limits = Limits { handshake_timeout: TIMEOUT, ..Limits::default() };
     let volume = Volume::spawn(config).unwrap();
     let mut hello = 3u32.to_be_bytes().to_vec();
     for _ in 0..OPTIONS {
@@ -106,6 +107,8 @@ fn a_handshake_lasts_longer_by_what_it_waits_for_its_turn_to_be_answered() {
                 let mut stream = UnixStream::connect(&socket).unwrap();
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 stream.write_all(&hello).unwrap();
+                // It reads in large pieces, so that it is never slow itself.
+                let mut stream = BufReader::with_capacity(1 << 20, stream);
                 stream.read_exact(&mut [0; wire::GREETING_LEN]).unwrap();
                 for _ in 0..OPTIONS {
                     let mut header = [0; wire::OPTION_REPLY_HEADER_LEN];
@@ -118,6 +121,6 @@ fn a_handshake_lasts_longer_by_what_it_waits_for_its_turn_to_be_answered() {
             });
         }
     });
-    assert!(began.elapsed() > Duration::from_secs(1), "nobody had to wait");
+    assert!(began.elapsed() > TIMEOUT, "nobody had to wait");
     assert_eq!(volume.stats().unwrap().dropped.handshake, 0);
 }

@@ -168,6 +168,6 @@ fn pieces_without_end_are_cut_short() {
     for (what, answer) in small {
         let started = std::time::Instant::now();
         assert_eq!(outcome_of(*answer).map(drop), Err(Errno::Io), "{what}");
-        assert!(started.elapsed() < Duration::from_secs(10), "{what}: {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}: {:?}", started.elapsed());
     }
 }

@@ -110,7 +110,7 @@ impl Chain {
     fn all_connected(&self, connections: usize) {
         let started = std::time::Instant::now();
         while self.server.lock().peers.len() < connections {
-            assert!(started.elapsed() < Duration::from_secs(20), "not all connections are open");
+            assert!(started.elapsed() < Duration::from_secs(60), "not all connections are open");
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -73,14 +73,23 @@ fn a_removal_answers_what_is_in_flight_and_held_first() {
     let slow = Slow(Span::from_millis(20), VecDeque::new());
     let volume = spawn_timed(vec![disk("vm1", memory(), &socket)], 2.0, slow);
     let mut client = Client::connect(&socket, "vm1");
-    for i in 0..16 {
-        client.send(write(i * 4096, 4096), &[7; 4096]);
-    }
-    while volume.stats().unwrap().held == 0 {
+    let (started, mut sent) = (Clock::now(), 0);
+    let stats = loop {
+        let stats = volume.stats().unwrap();
+        if stats.held > 0 {
+            break stats;
+        }
+        // All may be answered before anybody looks, on a busy machine.
+        if stats.vms[0].writes.ios == sent {
+            for i in 0..16 {
+                client.send(write(i * 4096, 4096), &[7; 4096]);
+            }
+            sent += 16;
+        }
+        assert!(started.elapsed() < LONG, "none is held: {stats:?}");
         std::thread::yield_now();
-    }
+    };
     // One that is still to be read from the socket may be lost, as at any close; these are not.
-    let stats = volume.stats().unwrap();
     let taken = stats.held + stats.outstanding + stats.vms[0].writes.ios as usize;
     assert_eq!(volume.remove_disk(stats.disks[0], LONG), Ok(true));
     let answers: Vec<_> = std::iter::from_fn(|| client.receive()).collect();
@@ -104,13 +113,15 @@ fn a_disk_behind_a_silent_server_is_removed_in_bounded_time() {
     let mut good = Client::connect(&socket, "vm1");
     let mut client = Client::connect(&socket, "vm2");
     client.send(read(0, 4096), &[]);
+    let started = Clock::now();
     while volume.stats().unwrap().outstanding == 0 {
+        assert!(started.elapsed() < LONG, "it was not sent");
         std::thread::yield_now();
     }
     let started = Clock::now();
     assert_eq!(volume.remove_disk(dead, Duration::from_millis(200)), Ok(true));
     let took = started.elapsed();
-    assert!((Duration::from_millis(150)..Duration::from_secs(10)).contains(&took), "{took:?}");
+    assert!((Duration::from_millis(150)..Duration::from_secs(25)).contains(&took), "{took:?}");
     assert_eq!(client.receive(), None);
     assert_eq!(volume.stats().unwrap().outstanding, 0, "its slot of the window is free again");
     assert!(good.call(read(0, 4096), &[]).is_ok());

@@ -303,7 +303,7 @@ fn handshakes_that_end_early_leave_nothing_behind() {
     let rounds =
         std::env::var("PARDA_ABORTS").ok().and_then(|n| n.parse().ok()).unwrap_or(300_usize);
     let _alone = BESIDE.write().unwrap_or_else(PoisonError::into_inner);
-    let stage = Stage::alone(true, Duration::from_millis(500));
+    let stage = Stage::alone(true, Duration::from_secs(2));
     stage.forgets_its_clients();
     let before = (descriptors(), threads());
     let mut hello = Vec::new();
@@ -334,7 +334,7 @@ fn handshakes_that_end_early_leave_nothing_behind() {
     closes(silent);
     stage.forgets_its_clients();
     drop(slow);
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_secs(120);
     loop {
         let now = (descriptors(), threads());
         if now.0 <= before.0 && now.1 <= before.1 {

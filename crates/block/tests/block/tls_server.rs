@@ -1,6 +1,7 @@
 //! NBD servers with TLS behind disks: whom a volume trusts, what it hears of those that it does not,
 //! and that nothing but STARTTLS is said outside of TLS.
 use crate::common;
+use crate::silent_server::{flushes, old_first};
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,9 +14,9 @@ use std::time::{Duration, Instant};
 use common::hostile::{Hostile, Peer, export};
 use common::{Client, config, disk, read, spawn, write};
 use parda_block::{BackendConfig, Handle, NbdOptions, Volume};
+use parda_nbd::Errno;
 use parda_nbd::uri::{Certificates, Uri, UriTls};
 use parda_nbd::wire::{self, command, option, reply};
-use parda_nbd::{Errno, Op};
 use parda_tls::{Acceptor, ServerFiles};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -84,7 +85,7 @@ impl Stage {
         let disk = disk("vm1", self.backend(NbdOptions::default()), &self.path("near"));
         let started = Instant::now();
         let error = Volume::spawn(config(vec![disk])).err().unwrap().to_string();
-        assert!(started.elapsed() < Duration::from_secs(5), "{error}: {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(60), "{error}: {:?}", started.elapsed());
         error
     }
 
@@ -259,7 +260,7 @@ fn a_server_is_looked_at_anew_with_every_connection() {
     let failed = (0..3).find_map(|_| client.call(read(0, LEN), &[]).err());
     assert_eq!(failed, Some(Errno::Io));
     let away = || volume.stats().unwrap().vms[0].away.clone();
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     while !away().is_some_and(|why| why.contains("comes from no CA in")) {
         assert!(Instant::now() < until, "{:?}", away());
         std::thread::sleep(Duration::from_millis(5));
@@ -279,7 +280,7 @@ fn what_a_silent_server_was_sent_is_not_sent_again_before_it_let_go_of_it() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let events = Arc::clone(&log);
     let acceptor = Some(Arc::new(stage.acceptor()));
-    let _server = Hostile::start_with(&stage.path("far"), export(SIZE), acceptor, move |peer| {
+    let server = Hostile::start_with(&stage.path("far"), export(SIZE), acceptor, move |peer| {
         if peer.number > 0 {
             let asked = peer.next()?;
             events.lock().unwrap().push("again");
@@ -302,6 +303,6 @@ fn what_a_silent_server_was_sent_is_not_sent_again_before_it_let_go_of_it() {
     };
     let (_volume, mut client) = stage.near(options);
     assert_eq!(client.call(write(0, LEN), &[1; LEN as usize]), Ok(vec![]));
-    assert_eq!(*log.lock().unwrap(), ["old", "again"]);
-    assert_eq!(client.call(Op::Flush, &[]), Ok(vec![]));
+    old_first(&log.lock().unwrap());
+    flushes(&mut client, &server);
 }
