@@ -48,11 +48,15 @@ fn of(volume: &str) -> HistoryQuery {
 
 #[test]
 fn each_second_is_told_and_what_is_not_known_is_null() {
-    let (history, end) = history();
-    let told = history.answer(&HistoryQuery { seconds: Some(10), ..of("array") }).unwrap();
-    // The test may have crossed into the next second.
-    let late = (told.start_ms / 1000 + 10 - end) as usize;
-    assert!(late <= 1, "{}", told.start_ms);
+    let ten = HistoryQuery { seconds: Some(10), ..of("array") };
+    // The test may have crossed into the next second, and on a busy machine into one after that.
+    let mut made = (0..60).map(|_| {
+        let (history, end) = history();
+        let told = history.answer(&ten).unwrap();
+        let late = (told.start_ms / 1000 + 10 - end) as usize;
+        (told, late)
+    });
+    let (told, late) = made.find(|(_, late)| *late <= 1).expect("60 answers came late");
     let expected = [100., 100., 100., 100., f64::NAN, 200., 100., 100., 100., 0.];
     let expected: Vec<_> = expected.into_iter().map(|n| Some(n).filter(|n| !n.is_nan())).collect();
     let disk = &told.disks["vm"];
