@@ -42,17 +42,22 @@ fn keys_hang_on_leases_and_compaction_takes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let etcd = Etcd::start(dir.path(), 1);
     let mut client = Client::new(settings(&etcd), 7);
-    let short = client.grant(Duration::from_secs(1), PATIENT).unwrap();
     let long = client.grant(LEASE, PATIENT).unwrap();
     assert_eq!(long.ttl, LEASE);
-    client.put(b"/t/short", b"short", &short, PATIENT).unwrap();
     for value in ["1", "2", "3"] {
         client.put(b"/t/long\xff", value.as_bytes(), &long, PATIENT).unwrap();
     }
     client.put(b"/u/other", b"other", &long, PATIENT).unwrap();
-    assert_eq!(values(&mut client), ["3", "short"]);
+    // On a busy machine it may run out before anybody has looked.
+    let short = (0..10).find_map(|_| {
+        let short = client.grant(Duration::from_secs(1), PATIENT).unwrap();
+        // What ran out was put with an error.
+        let put = client.put(b"/t/short", b"short", &short, PATIENT);
+        (values(&mut client) == ["3", "short"]).then_some((short, put.unwrap()))
+    });
+    let (short, ()) = short.expect("ten leases ran out at once");
     assert!(matches!(
-        client.range(b"/t/", 1, PATIENT).unwrap_err().fault,
+        client.range(b"/", 1, PATIENT).unwrap_err().fault,
         Fault::Refused(text) if text.contains("more than 1 keys")
     ));
     // All history but the last revision goes.
