@@ -204,11 +204,17 @@ fn completed_anywhere() -> u64 {
     disks.lines().filter_map(|line| Some(number(line, 3)? + number(line, 7)?)).sum()
 }
 
-/// IOs at 10,000 a second on a disk: ns of all programs for each, and how often they run for it. `None`, said aloud, where other
-/// disks always have IO.
-/// The least of some rounds: what else the machine does only makes it longer. Programs run for IOs of other disks as well, so only
-/// rounds count in which these have next to none.
-fn cost(meter: &mut measure::Ebpf, disk: &Disk) -> Option<(f64, f64)> {
+/// What programs take for each IO of a load.
+struct Cost {
+    ns: f64,
+    runs: f64,
+    /// Whether other disks had next to no IO in some round. Programs run for these as well, so that all else is more than it costs.
+    was_quiet: bool,
+}
+
+/// IOs at 10,000 a second on a disk: ns of all programs for each, and how often they run for it.
+/// The least of some rounds: what else the machine does only makes it longer.
+fn cost(meter: &mut measure::Ebpf, disk: &Disk) -> Cost {
     let mut fio = disk.load(&["--rw=randread", "--bs=4k", "--iodepth=16", "--rate_iops=10000"]);
     let mut round = || {
         meter.read().unwrap();
@@ -217,25 +223,24 @@ fn cost(meter: &mut measure::Ebpf, disk: &Disk) -> Option<(f64, f64)> {
         let after = (meter.run_time().unwrap(), disk.completed(), completed_anywhere());
         let (own, all) = (after.1 - before.1, after.2 - before.2);
         let ios = own as f64;
-        let time = (after.0.time - before.0.time).secs() * 1e9;
+        let ns = (after.0.time - before.0.time).secs() * 1e9 / ios;
+        let runs = (after.0.runs - before.0.runs) as f64 / ios;
         // A busy machine may give fio no time at all for a while.
-        let quiet = own > 100 && all.saturating_sub(own) * 20 < own;
-        quiet.then(|| (time / ios, (after.0.runs - before.0.runs) as f64 / ios))
+        (own > 100).then(|| Cost { ns, runs, was_quiet: all.saturating_sub(own) * 10 < own })
     };
     let (begun, mut quiet) = (Instant::now(), 0);
-    let mut best: Option<(f64, f64)> = None;
-    while quiet < 20 && begun.elapsed() < Duration::from_secs(60) {
-        if best.is_some_and(|best| best.0 < AT_MOST && best.1 < RUNS.end) {
+    let mut best = Cost { ns: f64::INFINITY, runs: f64::INFINITY, was_quiet: false };
+    while quiet < 20 && begun.elapsed() < Duration::from_secs(20) {
+        let Some(next) = round() else { continue };
+        quiet += u32::from(next.was_quiet);
+        let was_quiet = quiet > 0;
+        best = Cost { ns: best.ns.min(next.ns), runs: best.runs.min(next.runs), was_quiet };
+        if was_quiet && best.ns < AT_MOST && best.runs < RUNS.end {
             break;
         }
-        let Some(next) = round() else { continue };
-        quiet += 1;
-        best = Some(best.map_or(next, |best| (best.0.min(next.0), best.1.min(next.1))));
     }
     disk::end(&mut fio);
-    if best.is_none() {
-        disk::skipped("other disks have IO all the time");
-    }
+    assert!(best.runs.is_finite(), "no round had a load");
     best
 }
 
@@ -249,16 +254,21 @@ fn ten_thousand_ios_a_second_cost_a_hundredth_of_a_core_at_most_and_those_of_oth
     std::thread::sleep(5100 * MS);
     meter.read().unwrap();
     meter.read().unwrap();
-    let Some((watched, runs)) = cost(&mut meter, &disk) else { return };
-    let Some((elsewhere, _)) = cost(&mut meter, &other) else { return };
+    let (own, other) = (cost(&mut meter, &disk), cost(&mut meter, &other));
+    let (watched, runs, elsewhere) = (own.ns, own.runs, other.ns);
     println!("{watched:.0} ns for each IO in {runs:.2} runs; {elsewhere:.0} ns if of no interest");
-    assert!(RUNS.contains(&runs), "an IO comes, is issued, and is done: {runs} runs");
-    // Nearly all of what IOs of no interest take is the statistics' own: an empty program has as much.
-    let net = watched - elsewhere;
-    // Twice that: the same program takes 740 to 1020 ns, as the machine of the day has it. A slow machine is as slow at the rest.
-    let most = (2.0 * AT_MOST).max(6.0 * elsewhere);
-    assert!(net < most, "{net} ns for each IO are more than {most}");
-    assert!(elsewhere < 0.5 * watched, "{elsewhere} ns for IOs that are of no interest");
+    assert!(runs > RUNS.start, "an IO comes, is issued, and is done: {runs} runs");
+    if own.was_quiet && other.was_quiet {
+        assert!(runs < RUNS.end, "an IO comes, is issued, and is done: {runs} runs");
+        // Nearly all of what IOs of no interest take is the statistics' own: an empty program has as much.
+        let net = watched - elsewhere;
+        // Twice that: the same program takes 740 to 1020 ns, as the machine of the day has it. A slow machine is as slow at the rest.
+        let most = (2.0 * AT_MOST).max(6.0 * elsewhere);
+        assert!(net < most, "{net} ns for each IO are more than {most}");
+        assert!(elsewhere < 0.5 * watched, "{elsewhere} ns for IOs that are of no interest");
+    } else {
+        disk::skipped("upper bounds of the cost: other disks have IO all the time");
+    }
 
     let cpu = || {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
