@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytesize::ByteSize;
+use parda_config::quantity::exact_size;
 use parda_control::latency::Signal;
 use parda_control::{Ballot, Bytes, Governed, Proportional, Report, Settings, Span, Tuning};
 use serde::{Deserialize, Serialize};
@@ -150,7 +150,7 @@ fn votes(said: &Said<'_>, own: &Said<'_>) -> bool {
 fn fairness(slot_size: Option<Bytes>) -> String {
     match slot_size {
         None => "iops".to_owned(),
-        Some(Bytes(size)) => format!("bytes, by {}", ByteSize::b(size).display().iec()),
+        Some(Bytes(size)) => format!("bytes, by {}", exact_size(size)),
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
             assert_eq!(
                 texts,
                 [
-                    "fairness is not the same on all hosts: bytes, by 8.0 KiB on b (1500 shares); iops \
+                    "fairness is not the same on all hosts: bytes, by 8KiB on b (1500 shares); iops \
                      on a, c (1600 shares). iops is in force on all of them, by shares",
                     "latency_threshold is not the same on all hosts: 20ms on c (600 shares); 30ms on a, \
                      b (2500 shares). 30ms is in force on all of them, by shares",

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub use parda_api::HttpPlace;
-use parda_api::ValueFrom;
+use parda_api::{ThresholdFrom, ValueFrom};
 use parda_block::{Latencies, VmStats};
 use parda_control::{HeldBy, HeldTimes, ModeName, Shares, Source, VmConfig};
 use parda_steer::cgroup::Means;
@@ -158,6 +158,19 @@ impl VolumeStatus {
     #[must_use]
     pub fn at_most(&self, disk: &DiskStatus) -> Option<f64> {
         disk.slice.map(|slice| slice.min(self.window.unwrap_or(f64::INFINITY)))
+    }
+
+    /// Origin of the threshold in force.
+    #[must_use]
+    pub fn threshold_from(&self) -> ThresholdFrom {
+        match (&self.objective, &self.threshold) {
+            (Some(_), _) => ThresholdFrom::Objective,
+            (None, Some(_)) => ThresholdFrom::Auto,
+            (None, None) => {
+                let told = self.settings_from.get("latency_threshold").copied();
+                told.unwrap_or_default().into()
+            }
+        }
     }
 }
 
@@ -390,6 +403,9 @@ pub struct DiskStatus {
     /// bounds each disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<f64>,
+    /// Its IOs that are held now.
+    #[serde(default)]
+    pub held_now: u64,
     /// Whether clients find it.
     #[serde(default)]
     pub state: DiskState,
@@ -491,6 +507,7 @@ impl DiskStatus {
             shares: if stats.part.shares.0 > 0 { stats.part.shares.0 } else { vm.shares.0 },
             burst: vm.burst,
             slice: stats.part.slice,
+            held_now: stats.part.held as u64,
             state: DiskState::Serving,
             state_s: 0.0,
             fault: None,

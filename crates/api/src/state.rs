@@ -143,6 +143,32 @@ pub enum ThresholdFrom {
     Objective,
 }
 
+impl From<ValueFrom> for ThresholdFrom {
+    fn from(origin: ValueFrom) -> ThresholdFrom {
+        match origin {
+            ValueFrom::Default => ThresholdFrom::Default,
+            ValueFrom::Configuration => ThresholdFrom::Configuration,
+            ValueFrom::Policy => ThresholdFrom::Policy,
+            ValueFrom::Live => ThresholdFrom::Live,
+            ValueFrom::State => ThresholdFrom::State,
+        }
+    }
+}
+
+impl std::fmt::Display for ThresholdFrom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            ThresholdFrom::Default => "default",
+            ThresholdFrom::Configuration => "configuration",
+            ThresholdFrom::Policy => "policy",
+            ThresholdFrom::Live => "live",
+            ThresholdFrom::State => "state",
+            ThresholdFrom::Auto => "auto",
+            ThresholdFrom::Objective => "objective",
+        })
+    }
+}
+
 /// Origin of a setting in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -279,7 +305,7 @@ pub enum Limit {
     /// Its requests were flushes, trims and the like, no reads or writes.
     #[serde(rename = "flushes, trims")]
     Others,
-    /// Its slice of the window: its IOs are held.
+    /// Its slice of the window: its IOs are held, also where none of them was done.
     #[serde(rename = "its slice")]
     Slice,
     /// Its client keeps no more IOs pending.
@@ -292,9 +318,11 @@ impl Limit {
     const HELD: f64 = 0.05;
 
     /// The limit in an interval, from the numbers of reads and writes and of other requests, and the mean times of reads and writes.
+    /// `held`: whether IOs are held at its end.
     #[must_use]
-    pub fn of(ios: u64, others: u64, device_ms: f64, held_ms: f64) -> Limit {
+    pub fn of(ios: u64, others: u64, device_ms: f64, held_ms: f64, held: bool) -> Limit {
         match (ios, others) {
+            (0, _) if held => Limit::Slice,
             (0, 0) => Limit::Nothing,
             (0, _) => Limit::Others,
             _ if held_ms > Limit::HELD * (held_ms + device_ms) => Limit::Slice,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use parda_agent::config::Config;
-use parda_agent::status::{AskError, Status};
+use parda_agent::status::{AskError, Status, disk_keys};
 use serde_json::Value;
 
 use crate::{Failure, output};
@@ -87,6 +87,15 @@ pub(crate) fn escaped(status: Status) -> Result<Status, Failure> {
     let mut value = serde_json::to_value(status).map_err(wrong)?;
     escape(&mut value);
     serde_json::from_value(value).map_err(wrong)
+}
+
+/// The status with each disk's key in place of its name, as two disks of a volume may have one name.
+pub(crate) fn by_key(mut status: Status) -> Status {
+    for volume in &mut status.volumes {
+        let keys = disk_keys(&volume.disks);
+        volume.disks.iter_mut().zip(keys).for_each(|(disk, key)| disk.name = key);
+    }
+    status
 }
 
 fn escape(value: &mut Value) {

@@ -7,12 +7,13 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use clap::{Args, Subcommand, ValueEnum};
 use parda_bench::{BenchError, Operation, Plan, Summary};
+use parda_config::quantity::exact_size;
 use parda_nbd::uri::Uri;
 use parda_probe_targets::{TargetError, Writes, writable_export};
 use serde::Serialize;
 
 use crate::probe::arguments::{bytes, percent};
-use crate::{Failure, output};
+use crate::{Failure, output, quantity};
 
 #[derive(Subcommand)]
 pub(crate) enum Bench {
@@ -79,7 +80,7 @@ pub(crate) struct Nbd {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     time: Duration,
     /// How long to load the server before the measurement begins
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = quantity::duration)]
     warmup: Duration,
     /// Offset of the range that requests touch
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
@@ -140,10 +141,10 @@ fn block(text: &str) -> Result<u32, String> {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
+    match quantity::duration(text) {
         Ok(time) if time >= Duration::from_millis(10) => Ok(time),
         Ok(_) => Err("must be 10ms at least".to_owned()),
-        Err(error) => Err(error.to_string()),
+        wrong => wrong,
     }
 }
 
@@ -242,7 +243,7 @@ fn table(answer: &Answer<'_>) -> String {
         format!(
             "{} of {}, {} outstanding on each of {} connection{}, {seconds:.1} s",
             answer.op,
-            ByteSize(u64::from(answer.bs)),
+            exact_size(answer.bs.into()),
             answer.depth,
             answer.connections as usize * answer.uris.len(),
             if answer.connections as usize * answer.uris.len() == 1 { "" } else { "s" },

@@ -7,7 +7,7 @@ use parda_api::{Changed, Disk, State, ValueFrom};
 use serde_json::json;
 
 use crate::api::{Agent, segment};
-use crate::{Failure, output};
+use crate::{Failure, output, quantity};
 
 /// Time between two looks whether clients are still connected.
 const LOOK: Duration = Duration::from_millis(250);
@@ -35,7 +35,7 @@ pub(crate) struct Drain {
     #[arg(long, conflicts_with_all = ["wait", "temporary"])]
     undo: bool,
     /// Wait until no client is connected, and fail after this time
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     wait: Option<Duration>,
     /// Drain until the agent ends: do not keep it in the state file
     #[arg(long)]

@@ -6,7 +6,7 @@ use clap::Args;
 use parda_api::{Event, Events as Answer, Severity};
 
 use crate::api::Agent;
-use crate::output::count;
+use crate::output::{count, date};
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -88,8 +88,7 @@ impl Events {
             Severity::Warning => "WARNING ",
             Severity::Error => "ERROR ",
         };
-        let at = std::time::UNIX_EPOCH + Duration::from_millis(event.at_ms);
-        let mut line = format!("{} {severity}", humantime::format_rfc3339_seconds(at));
+        let mut line = format!("{} {severity}", date(event.at_ms));
         for (what, name) in
             [("volume", &event.volume), ("disk", &event.disk), ("host", &event.host)]
         {

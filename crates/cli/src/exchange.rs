@@ -11,7 +11,7 @@ use parda_exchange::region::SlotCount;
 use parda_exchange::{Content, Header, Location, Made, Site, VolumeName, init, look};
 use serde::Serialize;
 
-use crate::{Failure, output};
+use crate::{Failure, output, quantity};
 
 /// Time limit of one call to an NBD server.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -54,7 +54,7 @@ struct ExchangeArg {
     #[arg(value_name = "PLACE")]
     place: String,
     /// Offset of the exchange in a larger device, export or file, a multiple of 4KiB
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     offset: Option<ByteSize>,
 }
 
@@ -148,6 +148,7 @@ impl Exchange {
 impl Show {
     fn run(&self) -> Result<(), Failure> {
         let site = self.place.site()?;
+        output::check([&self.json])?;
         let found = look(&site, LIMIT).map_err(|e| Failure::new(e.to_string()))?;
         let found = found.map_err(|e| Failure::new(format!("{}: {e}", site.location)))?;
         let header = head(&found.header);

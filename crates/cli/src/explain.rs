@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use parda_agent::status::{OutsiderStatus, Status, VolumeStatus, disk_keys};
+use parda_agent::status::{OutsiderStatus, Status, VolumeStatus};
 use parda_explain::{Capacity, Change, Explanation};
 use parda_probe::{Point, ProbeDocument, Purpose};
 use serde::Serialize;
 
-use crate::asked::{ask, escaped, socket};
+use crate::asked::{ask, by_key, escaped, socket};
 use crate::status::outsider;
-use crate::{Failure, output};
+use crate::{Failure, output, quantity};
 use look::Looks;
 
 #[derive(Args)]
@@ -70,10 +70,10 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(600);
 
 fn over(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
+    match quantity::duration(text) {
         Ok(time) if (SHORTEST..=LONGEST).contains(&time) => Ok(time),
         Ok(_) => Err("must be from 1s to 10min".to_owned()),
-        Err(error) => Err(error.to_string()),
+        wrong => wrong,
     }
 }
 
@@ -81,10 +81,10 @@ fn over(text: &str) -> Result<Duration, String> {
 const MOST: Duration = Duration::from_secs(10);
 
 fn threshold(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
+    match quantity::duration(text) {
         Ok(time) if !time.is_zero() && time <= MOST => Ok(time),
         Ok(_) => Err("must be above 0 and at most 10s".to_owned()),
-        Err(error) => Err(error.to_string()),
+        wrong => wrong,
     }
 }
 
@@ -107,6 +107,7 @@ struct Answer<'a> {
 
 impl Explain {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        output::check([&self.keep])?;
         let probed = self.probe.as_deref().map(read_probe).transpose()?;
         let last = self.score.as_deref().map(|file| kept::last(file, &self.vm)).transpose()?;
         let socket = socket(self.socket.as_deref(), &self.config)?;
@@ -208,15 +209,6 @@ impl Explain {
         let threshold = self.threshold.map(|t| Change::ThresholdMs(t.as_secs_f64() * 1e3));
         shares.into_iter().chain(threshold).collect()
     }
-}
-
-/// The status with each disk's key in place of its name, as two disks of a volume may have one name.
-fn by_key(mut status: Status) -> Status {
-    for volume in &mut status.volumes {
-        let keys = disk_keys(&volume.disks);
-        volume.disks.iter_mut().zip(keys).for_each(|(disk, key)| disk.name = key);
-    }
-    status
 }
 
 fn names(volume: &VolumeStatus) -> Vec<&str> {

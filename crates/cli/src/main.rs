@@ -20,6 +20,7 @@ mod output;
 mod peers;
 mod policy;
 mod probe;
+mod quantity;
 mod reproduce;
 mod serve;
 mod set;

@@ -2,7 +2,9 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use comfy_table::{CellAlignment, Table, presets};
 use parda_agent::escaped;
@@ -49,6 +51,16 @@ pub(crate) fn count(number: u64, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
+/// The end of the year 9999, in milliseconds since 1970.
+const LAST_MS: u64 = 253_402_300_799_999;
+
+/// A date and time of UTC, from what others wrote as milliseconds since 1970.
+pub(crate) fn date(at_ms: u64) -> String {
+    // Later years have five digits, which the format does not have.
+    let at = UNIX_EPOCH + Duration::from_millis(at_ms.min(LAST_MS));
+    humantime::format_rfc3339_seconds(at).to_string()
+}
+
 /// A table without lines.
 pub(crate) fn plain<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
@@ -75,16 +87,19 @@ pub(crate) fn check<'a>(
 }
 
 fn writable(to: &Path) -> std::io::Result<()> {
+    let refused = |why| Err(std::io::Error::other(why));
     match (std::fs::metadata(to), std::fs::symlink_metadata(to)) {
-        // Neither a pipe, whose reader would take the check for the answer, nor what a link without a target leads to.
         (Ok(about), _) if about.is_file() || about.is_dir() => {
             OpenOptions::new().append(true).open(to).map(drop)
         }
+        (Ok(about), _) if about.file_type().is_socket() => refused("it is a socket"),
+        // The reader of a pipe would take the check for the answer.
+        (Ok(_), _) => Ok(()),
+        (Err(_), Ok(_)) => refused("it is a symbolic link that leads nowhere"),
         (Err(_), Err(_)) => {
             OpenOptions::new().write(true).create_new(true).open(to)?;
             std::fs::remove_file(to)
         }
-        _ => Ok(()),
     }
 }
 
@@ -144,7 +159,17 @@ mod tests {
         for wrong in ["no/where", "old/x", ""] {
             assert!(says(wrong).unwrap().starts_with("cannot write "), "{wrong}");
         }
+        let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+        std::os::unix::fs::symlink("no/where", dir.path().join("link")).unwrap();
+        assert!(says("socket").unwrap().ends_with("socket: it is a socket"));
+        assert!(says("link").unwrap().ends_with("link: it is a symbolic link that leads nowhere"));
         assert!(check(&[Some("-".into()), Some("/dev/null".into()), None]).is_ok());
+    }
+
+    #[test]
+    fn a_date_beyond_the_format_is_shown_as_the_last_one() {
+        assert_eq!(date(1_000), "1970-01-01T00:00:01Z");
+        assert_eq!(date(u64::MAX), "9999-12-31T23:59:59Z");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use parda_probe_targets::{Target, TargetError, Writes};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::{Failure, output};
+use crate::{Failure, output, quantity};
 use arguments::{bytes, depths, mix, percent, purpose, size};
 use bar::Bar;
 
@@ -76,7 +76,7 @@ pub(crate) struct Probe {
     target: Option<String>,
     /// Time limit of the whole probe; 3 minutes if not given, 1 with --quick, 15 with --full. For a model this is
     /// virtual time, unlimited by default
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     time: Option<Duration>,
     /// Measure only what is needed to find the knee, roughly
     #[arg(long, conflicts_with = "full")]

@@ -26,7 +26,8 @@ use serde_json::{Value, json};
 
 use crate::asked::{Asked, ask, escaped};
 use crate::output::{align, count, plain};
-use crate::{Failure, output};
+use crate::quantity::mib;
+use crate::{Failure, output, quantity};
 use recent::Recent;
 
 #[derive(Args)]
@@ -58,6 +59,7 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        output::check([&self.json])?;
         let socket = self.agent.socket()?;
         let first = ask(&socket)?;
         if let Some(out) = &self.json {
@@ -69,19 +71,24 @@ impl Status {
             summarize(&mut value);
             return output::json(out, &value);
         }
-        let recent = if self.since_start {
-            Recent::since_start(escaped(first)?)
+        let (earlier, status) = if self.since_start {
+            (None, first)
         } else {
             std::thread::sleep(self.over);
-            Recent::between(&escaped(first)?, escaped(ask(&socket)?)?)
+            (Some(escaped(first)?), ask(&socket)?)
+        };
+        // The agent is asked by the names that it has, which the table shows escaped.
+        let volumes: Vec<String> = status.volumes.iter().map(|of| of.name.clone()).collect();
+        let status = escaped(status)?;
+        let recent = match earlier {
+            None => Recent::since_start(status),
+            Some(earlier) => Recent::between(&earlier, status),
         };
         let mut text = table(&recent);
-        if self.minute {
-            for volume in &recent.status.volumes {
-                let history = minute::history(&socket, &volume.name)?;
-                let lines = minute::lines(&recent.status.host, &history);
-                text += &format!("\nvolume {}, over the last minute\n{lines}", volume.name);
-            }
+        for volume in volumes.iter().filter(|_| self.minute) {
+            let history = minute::history(&socket, volume)?;
+            let lines = minute::lines(&recent.status.host, &history);
+            text += &format!("\nvolume {}, over the last minute\n{lines}", output::line(volume));
         }
         output::print(&text)
     }
@@ -107,10 +114,10 @@ fn summarize(value: &mut Value) {
 const SHORTEST: Duration = Duration::from_millis(100);
 
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
+    match quantity::duration(text) {
         Ok(time) if time >= SHORTEST => Ok(time),
         Ok(_) => Err("must be at least 100ms".to_owned()),
-        Err(error) => Err(error.to_string()),
+        wrong => wrong,
     }
 }
 
@@ -302,7 +309,7 @@ fn agreed(volume: &VolumeStatus) -> String {
 
 /// Lines on the memory of a volume's clients, and on those that were dropped.
 fn clients(volume: &VolumeStatus, memory: &MemoryStatus) -> String {
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let mib = |bytes: u64| mib(bytes as f64);
     let mut text = format!(
         "clients: {}; memory {:.1} MiB in use and {:.1} idle, {:.1} of {:.0} MiB granted; {} wait \
          for memory",

@@ -113,6 +113,7 @@ impl Workload {
 
 impl Export {
     fn run(&self) -> Result<(), Failure> {
+        output::check([&self.out])?;
         if self.scenario.extension().is_some_and(|kind| kind == "json") {
             return self.probe();
         }
@@ -255,6 +256,7 @@ impl Import {
 
 impl Describe {
     fn run(&self) -> Result<(), Failure> {
+        output::check([&self.json])?;
         let trace = read(&self.trace)?;
         match &self.json {
             Some(out) => output::json(out, &trace.summary()),

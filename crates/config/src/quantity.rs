@@ -5,11 +5,19 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use serde::Serializer;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
-use serde::{Serialize as _, Serializer};
 
 const DURATION: &str = "a duration such as \"30ms\"";
 const SIZE: &str = "a size such as \"8KiB\"";
+
+/// A size as a setting has it, exact to the byte: `8KiB`, `4100B`.
+#[must_use]
+pub fn exact_size(bytes: u64) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let unit = units.iter().find(|(_, bits)| bytes > 0 && bytes.is_multiple_of(1 << bits));
+    unit.map_or_else(|| format!("{bytes}B"), |(unit, bits)| format!("{}{unit}", bytes >> bits))
+}
 
 /// Type of a key that has a unit.
 pub trait Quantity: Sized {
@@ -82,7 +90,7 @@ impl Quantity for ByteSize {
     }
 
     fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.serialize(to)
+        to.serialize_str(&exact_size(self.as_u64()))
     }
 }
 
@@ -170,6 +178,20 @@ mod tests {
             ["5 0ms", "1. 5s", "2 .5s", "1s 5 0ms", "30", "0", "", " ", "0x10", "ms", "-1s", "{}"]
         {
             assert_eq!(of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_written_as_exactly_as_it_was_read() {
+        #[derive(serde::Serialize)]
+        struct Key {
+            #[serde(with = "crate::quantity")]
+            size: ByteSize,
+        }
+        for (bytes, text) in [(4100, "4100B"), (4096, "4KiB"), (0, "0B"), (3 << 30, "3GiB")] {
+            let written = toml::to_string(&Key { size: ByteSize(bytes) }).unwrap();
+            assert_eq!(written, format!("size = \"{text}\"\n"));
+            assert_eq!(ByteSize::of::<Wrong>(text), Ok(ByteSize(bytes)));
         }
     }
 

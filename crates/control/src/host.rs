@@ -96,6 +96,8 @@ pub struct VmPart {
     pub shares: Shares,
     /// Slots that it may have outstanding. `None` where nothing bounds each VM.
     pub slice: Option<f64>,
+    /// Its IOs that wait for their turn.
+    pub held: usize,
 }
 
 impl VmConfig {
@@ -310,7 +312,7 @@ impl Host {
     pub fn part(&self, id: VmId) -> Option<VmPart> {
         let vm = self.vms.get(id.0).filter(|vm| !vm.removed)?;
         let slice = matches!(self.rule, Rule::Slices { .. }).then(|| vm.slice.slice());
-        Some(VmPart { shares: vm.shares, slice })
+        Some(VmPart { shares: vm.shares, slice, held: self.queue.waiting(FlowId(id.0)) })
     }
 
     /// Changes the parameters. What is outstanding stays so.

@@ -290,6 +290,12 @@ impl<T> FairQueue<T> {
         !self.flows[flow.0].waiting.is_empty()
     }
 
+    /// Items of this flow that wait for their turn.
+    #[must_use]
+    pub fn waiting(&self, flow: FlowId) -> usize {
+        self.flows.get(flow.0).map_or(0, |flow| flow.waiting.len())
+    }
+
     /// The item of this flow that has waited for its turn longest.
     #[must_use]
     pub fn oldest(&self, flow: FlowId) -> Option<&T> {

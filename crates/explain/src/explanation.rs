@@ -188,7 +188,8 @@ fn unknown(view: &View, vm: &Vm, changes: &[Change], capacity: &Capacity) -> Vec
     let thresholds =
         slices && changes.iter().any(|change| matches!(change, Change::ThresholdMs(_)));
     let limit = Limit::of_vm(view, vm);
-    let (held, works) = (limit.is_held(), limit != Limit::NothingDone);
+    let held = limit.is_held();
+    let works = !matches!(limit, Limit::NothingDone | Limit::Starved);
     let small = held && vm.outstanding() < SMALL * vm.slots;
     let assumed = matches!(capacity, Capacity::Assumed { .. });
     let all = [

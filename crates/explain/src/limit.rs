@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::view::{View, Vm};
+use crate::view::{Bounded, View, Vm};
 
 /// Held time as a fraction of latency, above which a VM is limited by its slice or its host's window.
 pub const HELD: f64 = 0.05;
@@ -13,6 +13,8 @@ pub const HELD: f64 = 0.05;
 pub enum Limit {
     /// It completed no request.
     NothingDone,
+    /// It completed no read or write, and some of them are held.
+    Starved,
     /// It did only flushes, trims and other requests, which shares do not divide.
     OtherRequests,
     /// Its IOs are held, as it wants more than its slice.
@@ -24,7 +26,8 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// The limit of a VM, from its numbers of IOs and of other requests, its mean held time and its mean device latency.
+    /// The limit of a VM that is not starved, from its numbers of IOs and of other requests, its mean held time and its mean device
+    /// latency.
     #[must_use]
     pub fn of(ios: f64, others: f64, held_ms: f64, device_ms: f64, at_window_max: bool) -> Limit {
         if ios <= 0.0 {
@@ -41,6 +44,9 @@ impl Limit {
     /// The limit of a VM of this host.
     #[must_use]
     pub fn of_vm(view: &View, vm: &Vm) -> Limit {
+        if vm.iops <= 0.0 && vm.held_now > 0.0 {
+            return Limit::Starved;
+        }
         Limit::of(vm.iops, vm.others_per_s, vm.held_ms, vm.device_ms, view.at_window_max())
     }
 
@@ -50,7 +56,7 @@ impl Limit {
         match self {
             Limit::NothingDone => "nothing done",
             Limit::OtherRequests => "flushes, trims",
-            Limit::Slice => "its slice",
+            Limit::Slice | Limit::Starved => "its slice",
             Limit::WindowMax => "window_max",
             Limit::OwnDepth => "its own depth",
         }
@@ -60,5 +66,15 @@ impl Limit {
     #[must_use]
     pub fn is_held(self) -> bool {
         matches!(self, Limit::Slice | Limit::WindowMax)
+    }
+}
+
+impl View {
+    /// Whether a VM of this host is held, or another host says that one of its own wants more than its slice. Where nobody is, the
+    /// threshold bounds nobody.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        let held = |vm| matches!(Limit::of_vm(self, vm), limit if limit.is_held() || limit == Limit::Starved);
+        self.vms.iter().any(held) || self.peers.iter().any(|peer| peer.bounded == Bounded::Slices)
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::capacity::Capacity;
 use crate::level::{Cluster, search};
 use crate::limit::{HELD, Limit};
-use crate::view::{Bounded, Holding, View};
+use crate::view::{Holding, View};
 
 /// A change whose effect is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -150,10 +150,8 @@ struct Step {
 impl Step {
     /// The step to a threshold. Without contention latency is below the threshold: a higher one changes nothing then.
     fn between(view: &View, threshold_ms: f64) -> Step {
-        let held = view.vms.iter().any(|vm| Limit::of_vm(view, vm).is_held());
-        let contended = held || view.peers.iter().any(|peer| peer.bounded == Bounded::Slices);
         match view.latency_ms {
-            Some(ms) if !contended => Step { from_ms: ms, to_ms: threshold_ms.min(ms) },
+            Some(ms) if !view.is_contended() => Step { from_ms: ms, to_ms: threshold_ms.min(ms) },
             _ => Step { from_ms: view.threshold_ms, to_ms: threshold_ms },
         }
     }

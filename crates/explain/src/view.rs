@@ -57,6 +57,9 @@ pub struct Vm {
     /// Causes of that time. `None` if the agent did not tell them.
     #[serde(default)]
     pub held_by: Option<HeldBy>,
+    /// IOs that were held at the end of the interval.
+    #[serde(default)]
+    pub held_now: f64,
     /// Mean device latency, in milliseconds.
     pub device_ms: f64,
     /// Mean cost of an IO, in slots of the window.

@@ -23,6 +23,7 @@ fn vm(name: &str, shares: f64, pending: f64, outstanding: f64) -> Vm {
         slice: Some(0.054 * shares),
         spread: Some(0.1),
         held_by: None,
+        held_now: 0.0,
     }
 }
 

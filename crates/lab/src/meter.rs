@@ -258,6 +258,7 @@ mod tests {
             shares: 1,
             burst: 0.0,
             slice: None,
+            held_now: 0,
             state: parda_agent::status::DiskState::Serving,
             state_s: 0.0,
             fault: None,

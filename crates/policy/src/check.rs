@@ -211,6 +211,14 @@ mod tests {
                 "[[volume.vm]]\nname = \"a\"\n[[volume.vm]]\nname = \"a\"",
                 "p.toml:6:8: name = \"a\": is there already",
             ),
+            (
+                "[[volume.vm]]\nname = \"a\"\nshares = 2026-11-23",
+                "p.toml:5:10: shares = 2026-11-23: must be a whole number from 0 to 4294967295, not the date 2026-11-23",
+            ),
+            (
+                "[volume.control]\nlatency_threshold = 2026-11-23",
+                "must not be the date 2026-11-23: write a text in quotes, or a table",
+            ),
             ("[[volume.group]]\nname = \"g\"\nvms = []", "must be names of VMs"),
             ("[[volume.group]]\nname = \"g\"\nshares = 1", "missing field `vms`"),
             ("[[volume]]\nname = \"array\"", "is there already"),

@@ -8,9 +8,7 @@ use crate::drawn::{Bursts, Demand, Hot, SizePart, Workload};
 /// A size in the syntax of scenarios, exact to the byte.
 #[must_use]
 pub fn size(size: Bytes) -> String {
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let unit = units.iter().find(|(_, bits)| size.0 > 0 && size.0.is_multiple_of(1 << bits));
-    unit.map_or_else(|| format!("{}B", size.0), |(unit, bits)| format!("{}{unit}", size.0 >> bits))
+    parda_config::quantity::exact_size(size.0)
 }
 
 impl Workload {

@@ -2,7 +2,7 @@
 
 use parda_api::{
     self as api, Disk, DiskLimits, Exchange, Host, Limit, Outsider, Role, Steer, SteeredVm,
-    Threshold, ThresholdFrom, ValueFrom, Volume,
+    Threshold, ValueFrom, Volume,
 };
 use parda_control::outsider::State;
 
@@ -35,20 +35,9 @@ pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::Sta
 fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
     let most: Vec<_> = status.disks.iter().map(|disk| status.at_most(disk)).collect();
     status.disks.iter_mut().zip(most).for_each(|(disk, most)| disk.slice = most);
-    let told = origin(&status.settings_from, "latency_threshold");
     let threshold = Threshold {
         ms: rounded(status.latency_threshold_ms),
-        from: match (&status.objective, &status.threshold) {
-            (Some(_), _) => ThresholdFrom::Objective,
-            (None, Some(_)) => ThresholdFrom::Auto,
-            (None, None) => match told {
-                ValueFrom::Default => ThresholdFrom::Default,
-                ValueFrom::Configuration => ThresholdFrom::Configuration,
-                ValueFrom::Policy => ThresholdFrom::Policy,
-                ValueFrom::Live => ThresholdFrom::Live,
-                ValueFrom::State => ThresholdFrom::State,
-            },
-        },
+        from: status.threshold_from(),
         objective_of: status.objective.map(|objective| objective.of),
     };
     let others = status.exchange.iter().flat_map(|exchange| &exchange.peers);

@@ -194,7 +194,13 @@ impl DiskBefore {
             device_ms,
             held_ms,
             p99_ms,
-            limit: Limit::of(ios, others, device_ms.unwrap_or(0.0), held_ms.unwrap_or(0.0)),
+            limit: Limit::of(
+                ios,
+                others,
+                device_ms.unwrap_or(0.0),
+                held_ms.unwrap_or(0.0),
+                disk.held_now > 0,
+            ),
         };
         (now, Some(recent))
     }

@@ -1,3 +1,5 @@
+use parda_api::ValueFrom;
+
 use super::table::times;
 use super::*;
 use crate::latency::Latency;
@@ -182,4 +184,26 @@ fn a_refused_policy_and_an_etcd_that_is_away_are_seen() {
         assert!(text.contains(line), "{line}{text}");
     }
     assert!(shown(Some("no answer in time".to_owned())).contains("parda_policy_up 0.0\n"));
+}
+
+#[test]
+fn the_source_of_the_threshold_is_that_of_the_state() {
+    for (from, name) in [
+        (None, "default"),
+        (Some(ValueFrom::Configuration), "configuration"),
+        (Some(ValueFrom::Policy), "policy"),
+        (Some(ValueFrom::Live), "live"),
+        (Some(ValueFrom::State), "state"),
+    ] {
+        let mut status = twins();
+        let key = "latency_threshold".to_owned();
+        status.volumes[0].settings_from = from.map(|from| (key, from)).into_iter().collect();
+        let named = serde_json::to_value(status.volumes[0].threshold_from()).unwrap();
+        assert_eq!(named, name, "the API's name");
+        let text = Exposition::default().text(status);
+        let line = format!(
+            "parda_volume_latency_threshold_source{{volume=\"array\",from=\"{name}\"}} 1.0"
+        );
+        assert!(text.contains(&line), "{line}: {text}");
+    }
 }

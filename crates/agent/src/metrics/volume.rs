@@ -33,14 +33,7 @@ fn state() -> Vec<Family<VolumeStatus>> {
         gauge(
             "volume_latency_threshold_source",
             "1 for where the threshold in force comes from",
-            |v| {
-                let from = match (&v.objective, &v.threshold) {
-                    (Some(_), _) => "objective",
-                    (None, Some(_)) => "auto",
-                    (None, None) => "configuration",
-                };
-                vec![(vec![("from", from.to_owned())], Value::Gauge(1.0))]
-            },
+            |v| vec![(vec![("from", v.threshold_from().to_string())], Value::Gauge(1.0))],
         ),
     ]
 }

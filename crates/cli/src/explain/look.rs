@@ -138,6 +138,7 @@ impl Looks {
             others_per_s: self.recent.rate(disk.others),
             held_ms,
             held_by: held_by(disk),
+            held_now: disk.held_now as f64,
             device_ms,
             slots: slot_bytes(self.last()).map_or(1.0, |slot| (size / slot).max(1.0)),
             slice: mean(&slices.collect::<Vec<_>>()),

@@ -7,6 +7,7 @@ use parda_explain::{
 };
 
 use crate::output::{align, plain};
+use crate::quantity::mib;
 use crate::{Failure, output};
 
 /// A time in milliseconds, with three significant digits.
@@ -50,7 +51,7 @@ pub(super) fn of(
     text += &format!(
         "  {:.0} IO/s, {:.1} MiB/s, {} an IO, {:.1} IOs pending at a time\n",
         vm.iops,
-        vm.bytes_per_s / f64::from(1 << 20),
+        mib(vm.bytes_per_s),
         ms(vm.latency_ms()),
         found.pending,
     );
@@ -116,6 +117,11 @@ fn sentence(view: &View, found: &Explanation) -> String {
     let of_slice = slots.map_or(String::new(), |slots| format!(" of a slice of {slots:.1}"));
     match found.limit {
         Limit::NothingDone => "It asked for nothing.".to_owned(),
+        Limit::Starved => format!(
+            "None of its reads and writes was done in this time, and {:.0} are held on this host. More shares help. For the times of \
+             its IOs look longer: --over 60s.",
+            vm.held_now
+        ),
         Limit::OtherRequests => format!(
             "It did {:.0} flushes, trims or other requests a second, and no reads or writes: shares do not divide these.",
             vm.others_per_s
@@ -125,14 +131,21 @@ fn sentence(view: &View, found: &Explanation) -> String {
         }
         Limit::OwnDepth if found.varies => format!(
             "It has what it asks for: it sends IOs at times of its own, and its {:.1} IOs outstanding{of_slice} are all. \
-             More shares change nothing. A lower threshold makes its IOs faster.",
-            found.outstanding
+             More shares change nothing. {}",
+            found.outstanding,
+            match view.is_contended() {
+                true => "A lower threshold makes its IOs faster.".to_owned(),
+                false => unbounded(view),
+            }
         ),
         Limit::OwnDepth => format!(
             "Latency-bound: it keeps {:.1} IOs outstanding{of_slice}, and each takes as long as the array \
              takes. More shares change nothing. {}",
             found.outstanding,
-            halved(found)
+            match halved(found) {
+                none if none.is_empty() && !view.is_contended() => unbounded(view),
+                helps => helps,
+            }
         ),
         Limit::Slice => format!(
             "Share-bound: it wants {:.1} IOs at a time, and its shares give it {:.1}. {}",
@@ -146,6 +159,15 @@ fn sentence(view: &View, found: &Explanation) -> String {
             found.pending, found.outstanding
         ),
     }
+}
+
+/// Sentence on a threshold that bounds nobody.
+fn unbounded(view: &View) -> String {
+    let latency = view.latency_ms.map_or(String::new(), |latency| format!(" of {}", ms(latency)));
+    format!(
+        "Nobody is held: the threshold of {} bounds nobody, and only one below the array's latency{latency} would change anything.",
+        ms(view.threshold_ms)
+    )
 }
 
 /// Sentence on the highest predicted threshold that gives the VM more IO/s.
@@ -303,6 +325,56 @@ pub(super) fn steered(
 mod tests {
     use super::*;
 
+    /// What is said of a VM that keeps `pending` IOs at the array, of 5 ms each, beside one that is held or not.
+    fn said(pending: f64, neighbour_held_ms: f64, held_now: f64) -> String {
+        let vm = |name: &str, iops: f64, held_ms: f64, held_now: f64| parda_explain::Vm {
+            name: name.to_owned(),
+            shares: 1000.0,
+            iops,
+            held_ms,
+            held_now,
+            device_ms: if iops > 0.0 { 5.0 } else { 0.0 },
+            slots: 1.0,
+            slice: Some(20.0),
+            ..parda_explain::Vm::default()
+        };
+        let view = View {
+            host: "kvm-01".to_owned(),
+            seconds: 10.0,
+            holding: Holding::Slices { window_max: Some(64.0) },
+            threshold_ms: 30.0,
+            latency_ms: Some(5.0),
+            vms: vec![
+                vm("db", pending / 5e-3, 0.0, held_now),
+                vm("batch", 1000.0, neighbour_held_ms, 0.0),
+            ],
+            peers: Vec::new(),
+        };
+        let changes = [Change::ThresholdMs(15.0), Change::ThresholdMs(60.0)];
+        let capacity = Capacity::Assumed { service_ms: 1.0 };
+        let found = Explanation::of(&view, "db", &changes, &capacity).unwrap();
+        of("array", &view, &found, Vec::new(), &capacity)
+    }
+
+    #[test]
+    fn where_nobody_is_held_no_threshold_is_offered() {
+        let alone = said(2.0, 0.0, 0.0);
+        assert!(
+            alone.contains("Nobody is held: the threshold of 30.0 ms bounds nobody, and only one below the array's latency of 5.00 ms"),
+            "{alone}"
+        );
+        assert!(!alone.contains("A lower threshold makes"), "{alone}");
+        assert!(!said(2.0, 20.0, 0.0).contains("Nobody is held"), "a neighbour is held");
+    }
+
+    #[test]
+    fn a_vm_whose_ios_are_all_held_did_not_ask_for_nothing() {
+        let starved = said(0.0, 20.0, 8.0);
+        assert!(starved.contains("limited by its slice"), "{starved}");
+        assert!(starved.contains("and 8 are held"), "{starved}");
+        assert!(said(0.0, 20.0, 0.0).contains("It asked for nothing."));
+    }
+
     #[test]
     fn what_limits_a_vm_has_the_words_of_the_status() {
         for (ios, others, held, device) in [
@@ -312,7 +384,7 @@ mod tests {
             (9, 0, 0.4, 9.6),
             (9, 0, 0.5, 9.5),
         ] {
-            let status = parda_api::Limit::of(ios, others, device, held).to_string();
+            let status = parda_api::Limit::of(ios, others, device, held, false).to_string();
             let here = Limit::of(ios as f64, others as f64, held, device, false).words();
             assert_eq!(status, here, "{ios} IOs, {others} others, held {held} of {device} ms");
         }

@@ -1,7 +1,7 @@
 //! The policy and what hosts have in force, as text and JSON.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use parda_config::short;
 use parda_policy::{
@@ -11,10 +11,7 @@ use parda_policy::{
 use serde::Serialize;
 use toml::Table;
 
-use crate::output::line;
-
-/// The end of the year 9999, in milliseconds since 1970.
-const LAST_MS: u64 = 253_402_300_799_999;
+use crate::output::{date, line};
 
 /// The policy and its hosts as JSON.
 #[derive(Serialize)]
@@ -53,15 +50,13 @@ fn parts(read: &Snapshot) -> (Readable<'_>, Vec<(&str, String)>) {
 
 /// A revision in a line.
 pub(super) fn headline(head: &Head) -> String {
-    // Later years have five digits, which the format does not have.
-    let at = UNIX_EPOCH + Duration::from_millis(head.at_ms.min(LAST_MS));
     let comment =
         head.comment.as_ref().map(|comment| format!(": {}", short(comment))).unwrap_or_default();
     let told = format!(
         "revision {} by {} at {}{comment}",
         head.revision,
         short(&head.by),
-        humantime::format_rfc3339_seconds(at)
+        date(head.at_ms)
     );
     line(&told)
 }

@@ -1,7 +1,8 @@
 //! Parsers for the values on the command line of `parda probe`.
 
-use bytesize::ByteSize;
 use parda_probe::{Mix, Purpose};
+
+use crate::quantity;
 
 /// A disk is addressed in these.
 const SECTOR: u64 = 512;
@@ -26,10 +27,10 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         "t" | "T" => Some(40),
         _ => None,
     };
-    let bytes = match shift {
-        Some(shift) => number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift)),
-        None => text.parse::<ByteSize>().ok().map(|size| size.as_u64()),
+    let Some(shift) = shift else {
+        return quantity::size(text).map(|size| size.as_u64());
     };
+    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
     bytes.ok_or_else(|| "must be a size, such as 1GiB".to_owned())
 }
 

@@ -19,6 +19,7 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        output::check([&Some(self.out.clone())])?;
         let page = report::page(&super::stored::stored(&self.probe)?);
         output::write(&self.out, &page).map(|_| ())
     }

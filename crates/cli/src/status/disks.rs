@@ -35,8 +35,14 @@ pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
             format!("{:.2}", device.p99),
             format!("{:.2}", held.mean),
             format!("{:.2}", held.p99),
-            Limit::of(disk.reads.ios + disk.writes.ios, disk.others, device.mean, held.mean)
-                .to_string(),
+            Limit::of(
+                disk.reads.ios + disk.writes.ios,
+                disk.others,
+                device.mean,
+                held.mean,
+                disk.held_now > 0,
+            )
+            .to_string(),
         ]);
     }
     let mut text = format!("{}\n", align(table));
@@ -58,6 +64,37 @@ pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
 mod tests {
     use super::*;
     use crate::status::recent::tests::after;
+
+    #[test]
+    fn a_disk_whose_ios_are_all_held_is_limited_by_its_slice() {
+        let row = |held_now| {
+            let mut recent = Recent::between(&after(1, 10.0, 1000), after(1, 12.0, 1000));
+            let mut volume = recent.status.volumes.remove(0);
+            volume.disks[0].held_now = held_now;
+            lines(&recent, &volume).trim_end().lines().nth(1).unwrap().trim_end().to_owned()
+        };
+        assert!(row(8).ends_with("its slice"), "{}", row(8));
+        assert!(row(0).ends_with("nothing done"), "{}", row(0));
+    }
+
+    #[test]
+    fn disks_of_one_name_are_told_apart_by_their_listeners() {
+        let twins = |reads: u64, seconds: f64| {
+            let mut status = after(1, seconds, reads);
+            let disks = &mut status.volumes[0].disks;
+            disks.push(after(1, seconds, 2 * reads).volumes[0].disks[0].clone());
+            disks.iter_mut().zip(["unix:a", "unix:b"]).for_each(|(d, at)| d.listen = at.to_owned());
+            status
+        };
+        let recent = Recent::between(&twins(1000, 10.0), twins(5000, 12.0));
+        let text = lines(&recent, &recent.status.volumes[0]);
+        let row = |key: &str| {
+            let line = text.lines().find(|line| line.contains(key)).unwrap_or_default();
+            line.split_whitespace().nth(2).map(str::to_owned)
+        };
+        assert_eq!(row("vm@unix:a").as_deref(), Some("2000"), "{text}");
+        assert_eq!(row("vm@unix:b").as_deref(), Some("4000"), "{text}");
+    }
 
     #[test]
     fn a_slice_is_shown_as_no_more_than_the_window() {

@@ -9,6 +9,7 @@ use parda_http::client::{Server, ask};
 use crate::Failure;
 use crate::api::segment;
 use crate::output::{align, line, plain};
+use crate::quantity::mib;
 
 /// The history of the last minute of a volume, from the agent with this status socket.
 pub(super) fn history(status: &Path, volume: &str) -> Result<History, Failure> {
@@ -77,10 +78,6 @@ pub(super) fn lines(host: &str, history: &History) -> String {
         shown(latency, 1),
         shown(threshold, 1)
     )
-}
-
-fn mib(bytes: f64) -> f64 {
-    bytes / f64::from(1 << 20)
 }
 
 fn shown(value: Option<f64>, digits: usize) -> String {

@@ -3,9 +3,12 @@
 use parda_agent::latency::Latency;
 use parda_agent::status::{Counter, DiskStatus, Status, SteerStatus, VolumeStatus};
 
+use crate::asked::by_key;
+use crate::quantity::mib;
+
 /// A status whose counters and distributions are those of an interval.
 pub(crate) struct Recent {
-    /// The status at the end of the interval. IOs, bytes and latencies of disks and steered devices are of the interval alone.
+    /// The status at the end of the interval, with disks named by their keys. IOs, bytes and latencies of disks and steered devices are of the interval alone.
     pub(crate) status: Status,
     /// Length of the interval, in seconds.
     pub(crate) seconds: f64,
@@ -16,7 +19,7 @@ pub(crate) struct Recent {
 impl Recent {
     /// Means since the agent started.
     pub(crate) fn since_start(status: Status) -> Recent {
-        Recent { seconds: status.uptime_s, status, since_start: true }
+        Recent { seconds: status.uptime_s, status: by_key(status), since_start: true }
     }
 
     /// The interval between two statuses. If the agent was restarted in it, the interval begins with that start.
@@ -31,7 +34,7 @@ impl Recent {
                 subtract_volume(volume, before);
             }
         }
-        Recent { status, seconds, since_start: false }
+        Recent { status: by_key(status), seconds, since_start: false }
     }
 
     /// Events of the interval as a rate, per second.
@@ -41,7 +44,7 @@ impl Recent {
 
     /// Bytes of the interval as a rate, in MiB/s.
     pub(crate) fn mib(&self, bytes: u64) -> f64 {
-        self.rate(bytes) / f64::from(1 << 20)
+        mib(self.rate(bytes))
     }
 
     /// Mean number of IOs in a stage, by Little's law from the distribution of the time that they spent in it.

@@ -97,6 +97,7 @@ impl Show {
     }
 
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        output::check([&self.json])?;
         let answer = self.answer()?;
         match &self.json {
             Some(out) => output::json(out, &answer),

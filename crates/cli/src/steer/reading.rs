@@ -7,6 +7,7 @@ use parda_steer::measure::{Class, Histogram, Method, Reading};
 use serde::Serialize;
 
 use crate::output::{align, plain};
+use crate::quantity::mib;
 
 /// Length of the longest bar of the histogram, in characters.
 const BAR: usize = 40;
@@ -98,7 +99,7 @@ impl Way {
         vec![
             name.to_owned(),
             format!("{:.0}", self.iops),
-            format!("{:.1}", self.bytes_per_s / f64::from(1 << 20)),
+            format!("{:.1}", mib(self.bytes_per_s)),
             format!("{:.1}", each / 1024.0),
             ms(self.mean_ms),
             ms(self.p50_ms),
@@ -225,7 +226,7 @@ impl Size {
             from,
             format!("{}s", self.direction),
             format!("{:.0}", rate(self.ios as f64)),
-            format!("{:.1}", rate(self.bytes as f64) / f64::from(1 << 20)),
+            format!("{:.1}", mib(rate(self.bytes as f64))),
             format!("{:.2}", self.mean_ms),
         ]
     }

@@ -51,6 +51,7 @@ enum Method {
 
 impl Watch {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        output::check([&self.json])?;
         let name = self.device.device.display().to_string();
         let watched = Watched::find("/".as_ref(), &self.device.device)
             .map_err(|e| Failure::usage(e.to_string()))?;

@@ -61,7 +61,7 @@ pub(super) fn draw(screen: &mut Screen, frame: &mut Frame<'_>) {
     rows(screen, &all, frame, table);
     frame.render_widget(fit::line(footer(screen), width), foot);
     if screen.input == Input::Help {
-        help(frame);
+        help(screen, frame);
     }
 }
 
@@ -207,7 +207,7 @@ fn footer(screen: &Screen) -> Line<'static> {
     }
 }
 
-fn help(frame: &mut Frame<'_>) {
+fn help(screen: &mut Screen, frame: &mut Frame<'_>) {
     let height = HELP.lines().count() as u16 + 2;
     let area = frame.area();
     let [area] = Layout::vertical([Constraint::Length(height)])
@@ -218,10 +218,14 @@ fn help(frame: &mut Frame<'_>) {
         .areas(area);
     let block = Block::bordered().title(" keys ").padding(Padding::horizontal(1));
     let Rect { width, height, .. } = block.inner(area);
-    let mut lines: Vec<Line<'_>> = HELP.lines().map(|line| fit::line(line, width)).collect();
-    if lines.len() > height.into() {
-        lines.truncate(height.into());
-        lines.last_mut().into_iter().for_each(|last| *last = Line::from("…"));
+    let height = usize::from(height);
+    screen.help = screen.help.min(HELP.lines().count().saturating_sub(height));
+    let shown = HELP.lines().skip(screen.help);
+    let mut lines: Vec<Line<'_>> = shown.map(|line| fit::line(line, width)).collect();
+    if lines.len() > height {
+        lines.truncate(height);
+        // With room for a single line there is none for a mark.
+        lines.iter_mut().skip(1).next_back().into_iter().for_each(|last| *last = Line::from("…"));
     }
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(lines).block(block), area);

@@ -112,7 +112,7 @@ pub(super) fn vms(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
         let limit = if fault {
             disk.state.to_string()
         } else {
-            Limit::of(ios, disk.others, device.mean, held.mean).to_string()
+            Limit::of(ios, disk.others, device.mean, held.mean, disk.held_now > 0).to_string()
         };
         Row {
             name: disk.name.clone(),

@@ -14,6 +14,9 @@ use crate::status::recent::Recent;
 /// Number of past looks that are kept for the charts.
 pub(super) const PAST: usize = 120;
 
+/// Lines that a page key moves by.
+const PAGE: u16 = 10;
+
 /// The table that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
@@ -70,6 +73,8 @@ pub(super) struct Screen {
     pub(super) descending: bool,
     pub(super) filter: String,
     pub(super) input: Input,
+    /// Lines of the help above those that are shown.
+    pub(super) help: usize,
     pub(super) table: TableState,
     past: HashMap<String, Past>,
 }
@@ -88,6 +93,7 @@ impl Screen {
             descending: true,
             filter: String::new(),
             input: Input::Table,
+            help: 0,
             table: TableState::new().with_selected(0),
             past: HashMap::new(),
         }
@@ -162,11 +168,27 @@ impl Screen {
             return ControlFlow::Break(());
         }
         match self.input {
-            Input::Help => self.input = Input::Table,
+            Input::Help => self.read_help(key.code),
             Input::Filter => self.type_filter(key.code),
             Input::Table => return self.command(key.code),
         }
         ControlFlow::Continue(())
+    }
+
+    /// Moves the help; another key closes it. Drawing bounds the move.
+    fn read_help(&mut self, code: KeyCode) {
+        self.help = match code {
+            KeyCode::Down => self.help.saturating_add(1),
+            KeyCode::Up => self.help.saturating_sub(1),
+            KeyCode::PageDown => self.help.saturating_add(PAGE.into()),
+            KeyCode::PageUp => self.help.saturating_sub(PAGE.into()),
+            KeyCode::Home => 0,
+            KeyCode::End => usize::MAX,
+            _ => {
+                self.input = Input::Table;
+                0
+            }
+        };
     }
 
     fn type_filter(&mut self, code: KeyCode) {
@@ -184,7 +206,6 @@ impl Screen {
     }
 
     fn command(&mut self, code: KeyCode) -> ControlFlow<()> {
-        let page = 10;
         match code {
             KeyCode::Char('q') => return ControlFlow::Break(()),
             KeyCode::Char('?') => self.input = Input::Help,
@@ -198,8 +219,8 @@ impl Screen {
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Down => self.table.scroll_down_by(1),
             KeyCode::Up => self.table.scroll_up_by(1),
-            KeyCode::PageDown => self.table.scroll_down_by(page),
-            KeyCode::PageUp => self.table.scroll_up_by(page),
+            KeyCode::PageDown => self.table.scroll_down_by(PAGE),
+            KeyCode::PageUp => self.table.scroll_up_by(PAGE),
             KeyCode::Home => self.table.select_first(),
             KeyCode::End => self.table.select_last(),
             _ => {}

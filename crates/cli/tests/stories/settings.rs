@@ -41,7 +41,7 @@ fn a_difference_is_said_once_on_each_host_and_one_setting_is_in_force() {
     // A host that is not heard for a while differs in nothing.
     let both_differ = || differ(&a).try_into().ok();
     let [fairness, threshold]: [_; 2] = wait_for("two settings differ", both_differ);
-    assert_eq!(fairness.own, "bytes, by 8.0 KiB");
+    assert_eq!(fairness.own, "bytes, by 8KiB");
     assert_eq!(fairness.in_force.as_deref(), Some("iops"));
     let told: Vec<_> = threshold.told.iter().map(|t| (&*t.value, &*t.hosts[0], t.shares)).collect();
     assert_eq!(told, [("20ms", "a", 1000), ("30ms", "b", 2000)]);
@@ -67,7 +67,7 @@ fn a_difference_is_said_once_on_each_host_and_one_setting_is_in_force() {
     b.process.signal(Signal::HUP);
     both("nothing differs", &|agent| differ(agent).is_empty());
     both("it is what both were told", &|agent| {
-        in_force(agent) == ("bytes, by 8.0 KiB".to_owned(), 20.0)
+        in_force(agent) == ("bytes, by 8KiB".to_owned(), 20.0)
     });
     for agent in [&a, &b] {
         agent.says(ALIKE);

@@ -17,7 +17,12 @@ fn each_disk_has_its_rates_of_now_and_what_limits_it() {
     Array::start(&stage.path("array"), 4096, delays);
     stage.sparse("idle.img", 1 << 20);
     let disks = [("deep", "nbd+unix:///?socket=array"), ("idle", "idle.img")];
-    let agent = stage.agent("a", &config("a", "mode = \"static\"\nwindow_max = 2", &disks));
+    let window = |most: u32| {
+        let text = config("a", &format!("mode = \"static\"\nwindow_max = {most}"), &disks);
+        // A name is shown on its line, and asked for as it is.
+        text.replace("name = \"array\"", "name = \"the\\tarray\"")
+    };
+    let agent = stage.agent("a", &window(2));
     let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=8"];
     let load = stage.load("fio", &uri("a", "deep"), &options);
     until("the window holds IOs back", || agent.volume().disks[0].held.summary().mean > 1.0);
@@ -30,7 +35,7 @@ fn each_disk_has_its_rates_of_now_and_what_limits_it() {
 
     until("the last minute has a second of it", || {
         let said = stage.ok(&[PARDA, "status", "-c", "a.toml", "--over", "100ms", "--minute"]);
-        let minute = said.split("volume array, over the last minute").nth(1).unwrap();
+        let minute = said.split("volume the\\tarray, over the last minute").nth(1).unwrap();
         assert!(minute.contains("host a"), "{said}");
         let ios = line(minute, "deep").split_whitespace().nth(1);
         ios.and_then(|ios| ios.parse().ok()).is_some_and(|ios: f64| ios > 1.0)
@@ -39,7 +44,7 @@ fn each_disk_has_its_rates_of_now_and_what_limits_it() {
     assert!(json.len() < 8 << 10 && json.contains("\"p99_ms\""), "{} bytes: {json}", json.len());
     assert!(!json.contains("buckets"), "{json}");
 
-    stage.write("a.toml", config("a", "mode = \"static\"\nwindow_max = 64", &disks));
+    stage.write("a.toml", window(64));
     agent.process.signal(rustix::process::Signal::HUP);
     until("the client's depth is the limit", || {
         let now = stage.ok(&[PARDA, "status", "a.status", "--over", "300ms"]);

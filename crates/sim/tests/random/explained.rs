@@ -135,6 +135,7 @@ fn view(fleet: &Fleet, before: &PhaseAnswer, parts: &[&PhaseAnswer], of: usize) 
         others_per_s: 0.0,
         held_ms: held_ms(vm),
         held_by: None,
+        held_now: 0.0,
         device_ms: device_ms(vm),
         slots: 1.0,
         slice: p.map(|p| p * f64::from(vm.shares)),

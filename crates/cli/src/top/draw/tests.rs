@@ -211,6 +211,26 @@ fn help_begins_its_lines_alike_and_says_what_is_cut() {
 }
 
 #[test]
+fn every_line_of_the_help_is_reached_in_a_low_terminal() {
+    let mut screen = screen();
+    press(&mut screen, "?");
+    let inside = |line: &String| line.split('│').nth(1).map(|text| text.trim().to_owned());
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..HELP.lines().count() {
+        seen.extend(shown(&mut screen, 80, 8).iter().filter_map(inside));
+        assert!(screen.press(KeyEvent::from(KeyCode::Down)).is_continue());
+    }
+    let missed: Vec<_> = HELP.lines().filter(|line| !seen.contains(line.trim())).collect();
+    assert_eq!((missed, screen.input), (Vec::new(), Input::Help));
+    let end = shown(&mut screen, 80, 8);
+    assert!(!end.iter().any(|line| line.contains('…')), "{end:#?}");
+    assert!(screen.press(KeyEvent::from(KeyCode::PageUp)).is_continue());
+    assert!(shown(&mut screen, 80, 8).iter().any(|line| line.contains("q         quit")));
+    press(&mut screen, "x");
+    assert_eq!((screen.input, screen.help), (Input::Table, 0));
+}
+
+#[test]
 fn no_size_of_the_terminal_is_too_small() {
     let mut screen = screen();
     for keys in ["", "h", "?"] {
