@@ -18,7 +18,7 @@ pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
     ByteSize::of(text).map_err(must)
 }
 
-/// Bytes as MiB.
+/// Number of MiB, 2²⁰ bytes each, as tables show sizes and rates.
 pub(crate) fn mib(bytes: f64) -> f64 {
     bytes / f64::from(1 << 20)
 }

@@ -60,9 +60,9 @@ impl Locks {
         Ok(Self { uses: 0, denies: WRITE }.obstacle(fd)?.is_some())
     }
 
-    /// All of both.
+    /// Locks that one of the two has, or both.
     #[must_use]
-    pub fn or(self, other: Self) -> Self {
+    pub fn union(self, other: Self) -> Self {
         Self { uses: self.uses | other.uses, denies: self.denies | other.denies }
     }
 

@@ -239,10 +239,10 @@ fn untold(
 /// which say nothing against it: what they have already was looked for then, and holds.
 fn take_locks(fd: &OwnedFd, locks: Locks, ours: &[&Held], path: &Path) -> Result<(), Obstacle> {
     let no_locks = |source| OpenError::NoLocks { path: path.into(), source };
-    let held = ours.iter().fold(Locks::default(), |all, held| all.or(held.locks));
+    let held = ours.iter().fold(Locks::default(), |all, held| all.union(held.locks));
     let new = locks.without(held);
     // All of ours at once, so that they may be put down for a moment without anybody coming in.
-    let all = locks.or(held);
+    let all = locks.union(held);
     all.take(fd).map_err(no_locks)?;
     let looked = if new.is_empty() {
         Ok((None, false))
