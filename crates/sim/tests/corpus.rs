@@ -1,0 +1,121 @@
+//! The regression corpus: every file of `scenarios/corpus` and `scenarios/studies`, scored by how many of its expectations
+//! hold, against the scores on record in `scenarios/scores.txt`.
+//!
+//! A score that falls fails the test; so does one that rises and is not on record. `UPDATE_SCORES=1` writes the scores as
+//! measured: a commit that lowers one names it. `PARDA_CORPUS=fleets/` runs the files whose names contain that, and lists
+//! each expectation that misses; `PARDA_SET="control.gamma=0.5"` overrides settings, comma-separated, and compares nothing.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Instant;
+use std::{env, fs, thread};
+
+use parda_config::Document;
+use parda_scenario::set::{Setting, with_settings};
+use parda_scenario::{Study, Verdict};
+use parda_sim::{SimOptions, run_all};
+
+/// How many of a file's expectations hold, and how many there are.
+type Score = (usize, usize);
+
+const FOLDERS: [&str; 4] = ["corpus/adversarial", "corpus/fleets", "corpus/papers", "studies"];
+
+fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+/// Names of all files, without their extension.
+fn names() -> Vec<String> {
+    let of = |folder: &str| {
+        let files = fs::read_dir(scenarios().join(folder)).unwrap();
+        let stem = |file: PathBuf| file.file_stem().unwrap().display().to_string();
+        let names = files.map(|file| format!("{folder}/{}", stem(file.unwrap().path())));
+        names.collect::<Vec<_>>()
+    };
+    let mut names: Vec<String> = FOLDERS.into_iter().flat_map(of).collect();
+    names.sort();
+    names
+}
+
+fn recorded() -> BTreeMap<String, Score> {
+    let text = fs::read_to_string(scenarios().join("scores.txt")).unwrap_or_default();
+    let entry = |line: &str| {
+        let (name, score) = line.split_once(' ').unwrap();
+        let (held, all) = score.split_once('/').unwrap();
+        (name.to_owned(), (held.parse().unwrap(), all.parse().unwrap()))
+    };
+    text.lines().filter(|line| !line.starts_with('#')).map(entry).collect()
+}
+
+/// Runs a file. Returns its score, and the expectations that miss as text.
+fn score(name: &str, set: &[Setting]) -> (Score, String) {
+    let began = Instant::now();
+    let file = scenarios().join(name).with_extension("toml");
+    let document = with_settings(&Document::read(&file).unwrap(), set).unwrap();
+    let study = Study::parse(&document).unwrap_or_else(|e| panic!("{e}"));
+    let answer = run_all(&study, &SimOptions::default(), 1, |_, _| ()).unwrap().answer;
+    let all = answer.expectations.into_iter().filter(|verdict| verdict.exempt.is_none());
+    let (held, missed): (Vec<Verdict>, Vec<Verdict>) = all.partition(|verdict| verdict.ok);
+    let score = (held.len(), held.len() + missed.len());
+    assert!(score.1 > 0, "{name}: expects nothing");
+    let mut text = format!("{name} {}/{}, {:.1} s", score.0, score.1, began.elapsed().as_secs_f64());
+    for Verdict { what, measured, expected, tolerance, source, .. } in missed {
+        let measured = measured.map_or("nothing".to_owned(), |measured| format!("{measured:.4}"));
+        write!(text, "\n    {what}: {measured}, expected {expected} ({tolerance}): {source}").unwrap();
+    }
+    (score, text)
+}
+
+fn list(variable: &str) -> Vec<String> {
+    let list = env::var(variable).unwrap_or_default();
+    list.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn scores_are_those_on_record() {
+    let only = list("PARDA_CORPUS");
+    let set: Vec<Setting> = list("PARDA_SET").iter().map(|text| text.parse().unwrap()).collect();
+    let mut names = names();
+    names.retain(|name| only.is_empty() || only.iter().any(|part| name.contains(part)));
+    assert!(!names.is_empty());
+    let (names, scores) = (Mutex::new(names), Mutex::new(BTreeMap::new()));
+    let next = || names.lock().unwrap().pop();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(name) = next() {
+                    let (score, text) = score(&name, &set);
+                    println!("{text}");
+                    scores.lock().unwrap().insert(name, score);
+                }
+            });
+        }
+    });
+    let scores = scores.into_inner().unwrap();
+    for folder in FOLDERS {
+        let of = scores.iter().filter(|(name, _)| name.starts_with(folder));
+        let (held, all) = of.fold((0, 0), |sum, (_, score)| (sum.0 + score.0, sum.1 + score.1));
+        println!("{folder}: {held} of {all} hold");
+    }
+    if !set.is_empty() {
+        return;
+    }
+    let before = recorded();
+    if env::var_os("UPDATE_SCORES").is_some() {
+        let mut text =
+            "# Expectations that hold, of all: UPDATE_SCORES=1 cargo test -p parda-sim --test corpus\n"
+                .to_owned();
+        let all: BTreeMap<_, _> = before.into_iter().chain(scores).collect();
+        all.iter().for_each(|(name, (held, all))| writeln!(text, "{name} {held}/{all}").unwrap());
+        fs::write(scenarios().join("scores.txt"), text).unwrap();
+        return;
+    }
+    let differ = scores.iter().filter(|(name, score)| before.get(*name) != Some(score));
+    let differ: Vec<String> = differ
+        .map(|(name, score)| format!("{name}: {score:?}, on record {:?}", before.get(name)))
+        .collect();
+    assert!(differ.is_empty(), "{differ:#?}");
+}
