@@ -6,7 +6,6 @@ use crate::objective::{Wants, strictest};
 use crate::outsider::Finding;
 use crate::rate::{Occupancy, Throughput};
 use crate::settings::{Ballot, Settings};
-use crate::slowest::Slowest;
 use crate::units::{Bytes, Shares, Span, Window};
 
 /// What a host says of itself once per period. The default is a host without IOs, shares and control.
@@ -16,9 +15,6 @@ pub struct Report {
     pub elapsed: Span,
     /// What completed in it.
     pub interval: Interval,
-    /// The slowest of its VMs' reads, and of all IOs of each. `None`: it does not say, as its law listens to
-    /// something else, it steers a device, or its version is older.
-    pub slowest: Option<Slowest>,
     /// Mean outstanding IOs at the array, in slots, over the interval.
     pub outstanding: f64,
     /// The window from now on; 0 if there is none, as no host with a window has one of 0. Of a host
@@ -120,7 +116,7 @@ pub enum Governed {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Source {
-    /// All hosts that are heard now: the mean, raised by the slowest VM.
+    /// The mean over all hosts that are heard.
     #[default]
     Cluster,
     /// This host's latency, divided by its usual ratio to the cluster's mean. λ is the anchor, which moves only
@@ -254,10 +250,6 @@ pub struct Load {
     pub asked: Asked,
     /// What their VMs do that could use more than their slices.
     pub saturated: Throughput,
-    /// The slowest of their VMs.
-    pub slowest: Slowest,
-    /// One of them does not say that.
-    pub mute: bool,
 }
 
 /// What hosts ask for on behalf of VMs with a latency objective.
@@ -385,8 +377,6 @@ impl Part {
                 unheard: report.settings.is_none(),
             },
             saturated: report.saturated,
-            slowest: report.slowest.unwrap_or_default(),
-            mute: report.slowest.is_none(),
         };
         Part {
             flows,
@@ -435,8 +425,6 @@ impl Load {
         self.windows += other.windows;
         self.asked = self.asked.plus(other.asked);
         self.saturated = self.saturated.plus(other.saturated);
-        self.slowest = self.slowest.or(other.slowest);
-        self.mute |= other.mute;
     }
 
     /// What they had outstanding, and the slots of so many bytes that they completed per second. An

@@ -7,10 +7,10 @@
 mod demand;
 mod threshold;
 
-use crate::cluster::{Asked, Bounded, Governed, Load, Report, Source, Totals, Tuning, View};
+use crate::cluster::{Asked, Bounded, Governed, Report, Source, Totals, Tuning, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
-use crate::latency::{Average, Flows, Interval, Signal};
+use crate::latency::{Average, Flows, Interval};
 use crate::law::{Estimation, Input, Law, Mode};
 use crate::objective::{Effect, Wants};
 use crate::outsider::{Detector, Finding, Seen};
@@ -19,18 +19,11 @@ use crate::rate::Weight;
 use crate::settings::{Ballot, Proportional, Settings};
 use crate::size::{Fit, Line, SizeModel};
 use crate::slices::SliceBounds;
-use crate::slowest::{Scale, Slowest, with_mean};
 use crate::threshold::{Auto, Estimate, Learner};
 use crate::units::{Bytes, Shares, Span, Window};
 
 pub use self::demand::VmDemand;
 use self::demand::{all_shares, bounded, saturated, slice, used_shares};
-
-/// Weight of the latest period in the mean of L / CAL that is used while the cluster is not heard.
-const USUALLY: f64 = 0.1;
-
-/// Least mean of L / CAL that is used. Smaller ones are chance, and differ between hosts.
-const MUCH: f64 = 1.1;
 
 /// Factor on this host's period from which on another host's period counts as longer.
 const EARLY: f64 = 1.5;
@@ -68,12 +61,6 @@ pub struct Governor {
     average: Average,
     /// How the latency of reads and of writes depends on their size, by all that is heard.
     sizes: [Fit; 2],
-    /// VMs of the whole cluster that had IOs in the last period.
-    vms: u32,
-    /// L / CAL: the latency that the law uses over the mean over all IOs; while the cluster is not heard, the mean of
-    /// this ratio over the last periods in which it was.
-    beyond: f64,
-    usually_beyond: f64,
     law: Law,
     /// Sum of the shares of its VMs, as of the last period.
     shares: Shares,
@@ -111,9 +98,6 @@ impl Governor {
         Ok(Governor {
             average: Average::new(config.law.alpha),
             sizes: Default::default(),
-            vms: 0,
-            beyond: 1.0,
-            usually_beyond: 1.0,
             law,
             learner,
             shares: Shares(0),
@@ -222,11 +206,10 @@ impl Governor {
         self.law.lower_to(window);
     }
 
-    /// L, the latency that the window rests on, in seconds: CAL(t), raised by the slowest VM with
-    /// [`Signal::Slowest`].
+    /// L, the latency that the window rests on, in seconds: CAL(t).
     #[must_use]
     pub fn latency(&self) -> Option<f64> {
-        self.average.secs().map(|mean| mean * self.beyond)
+        self.average.secs()
     }
 
     /// How the latency of reads and of writes depends on their size, with [`SizeModel::Learned`]: by the
@@ -242,12 +225,6 @@ impl Governor {
             reads.period(heard.reads.sizes.times(secs));
             writes.period(heard.writes.sizes.times(secs));
         }
-    }
-
-    /// Scale of the VMs' latencies in the period that ends.
-    #[must_use]
-    pub fn scale(&self) -> Scale {
-        Scale { threshold: self.threshold(), mean: self.average.secs(), vms: self.vms }
     }
 
     /// The window per share that VMs' slices are measured by, in slots, as of the last period. Infinite before
@@ -305,7 +282,6 @@ impl Governor {
         let mut own = Report {
             elapsed,
             interval,
-            slowest: self.slowest_of(vms),
             outstanding,
             window: self.law.window(),
             beta: self.law.beta(),
@@ -352,7 +328,6 @@ impl Governor {
         self.average.add(&heard, elapsed.secs(), self.config.law.min_ios);
         let observes = self.observes();
         let load = if observes { totals.governed.plus(totals.observing) } else { totals.governed };
-        self.hear(&load, all);
         own.finding = self.look_for_others(&totals, source, elapsed);
         self.answer(&load);
         self.learn(&totals, source, &own);
@@ -399,35 +374,6 @@ impl Governor {
             ));
         }
         own
-    }
-
-    /// The slowest of the VMs, as far as this law can listen to it. A steered device does not say: of
-    /// its IOs only sums are known, and how much they deviate is not.
-    fn slowest_of(&self, vms: &[VmDemand]) -> Option<Slowest> {
-        let law = &self.config.law;
-        if !matches!(law.mode, Mode::Parda { .. } | Mode::Observe) {
-            return None;
-        }
-        vms.iter().try_fold(Slowest::default(), |slowest, vm| Some(slowest.or(vm.slowest?)))
-    }
-
-    /// Takes in the excess of the cluster's slowest VM. Where one host publishes none, all hosts use the mean: with
-    /// two signals shares would mean nothing. A host that does not hear the others uses the mean ratio of earlier
-    /// periods.
-    fn hear(&mut self, load: &Load, all: bool) {
-        let Some(mean) = self.average.secs().filter(|_| all) else {
-            if !all {
-                let usually = self.usually_beyond;
-                self.beyond = if usually > MUCH { usually } else { 1.0 };
-            }
-            return;
-        };
-        let Slowest { excess, vms, .. } = load.slowest;
-        self.vms = vms;
-        let hears = self.settings.signal == Signal::Slowest && !load.mute;
-        let latency = if hears { with_mean(mean, excess, self.threshold()) } else { mean };
-        self.beyond = latency / mean;
-        self.usually_beyond += USUALLY * (self.beyond - self.usually_beyond);
     }
 
     /// Looks for load that is not under control, where all hosts are heard.

@@ -24,7 +24,6 @@ use crate::objective::{Objective, ObjectiveState, Price, Wants, strictest};
 use crate::queue::{Cost, FairQueue, FlowId};
 use crate::settings::Settings;
 use crate::slices::{Slice, SliceBounds};
-use crate::slowest::{Slowest, Slowness};
 use crate::threshold::Estimate;
 use crate::units::{Bytes, Instant, Shares, Span, Window, larger, smaller};
 
@@ -142,10 +141,6 @@ struct Vm {
     objective: Option<Box<Objective>>,
     /// Slots that it completed in this period.
     done: f64,
-    /// Of its reads, and of all its IOs.
-    slowness: [Slowness; 2],
-    /// The slower of these in the last period.
-    slowest: Slowest,
 }
 
 impl Vm {
@@ -248,8 +243,6 @@ impl Host {
             slice,
             objective: vm.target.map(Objective::new).map(Box::new),
             done: 0.0,
-            slowness: Default::default(),
-            slowest: Slowest::default(),
         });
         // Both are added and removed together, so that both ids are the same.
         debug_assert_eq!(id, flow);
@@ -562,21 +555,15 @@ impl Host {
         let slot = self.governor.settings().slot_size;
         let usual = self.governor.config().reference_size;
         let heard = if seen { done.io.heard(device, slot, usual) } else { None };
-        let [reads, all] = &mut vm.slowness;
         match heard {
             Some(Heard::Data(direction)) => {
-                let scaled = self.meter.add(direction, done.io.bytes, device);
-                all.add(done.io.bytes, scaled);
-                if direction == Direction::Read {
-                    reads.add(done.io.bytes, scaled);
-                }
+                self.meter.add(direction, done.io.bytes, device);
                 if let Some(objective) = &mut vm.objective {
                     objective.add(done.dispatched.since(done.submitted), device);
                 }
             }
             Some(Heard::Discard(size, latency)) => {
                 self.meter.add_unscaled(Direction::Write, size, latency);
-                all.add(size, latency);
             }
             None => {}
         }
@@ -620,20 +607,11 @@ impl Host {
         self.ticked = now;
         let nanos = elapsed.0 as f64;
         self.demands.clear();
-        let scale = self.governor.scale();
         let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
         self.demands.extend(vms.map(|(_, vm)| {
             let wanted = vm.slice.roll(now, nanos);
             let rate = Some(core::mem::take(&mut vm.done) / elapsed.secs().max(1e-9));
-            vm.slowest =
-                Slowest::of_vm(vm.slowness.each_mut().map(|class| class.period(&scale, elapsed)));
-            VmDemand {
-                shares: vm.shares,
-                pending: wanted.pending,
-                used: wanted.used,
-                rate,
-                slowest: Some(vm.slowest),
-            }
+            VmDemand { shares: vm.shares, pending: wanted.pending, used: wanted.used, rate }
         }));
         let measured = Measured {
             elapsed,
@@ -677,12 +655,6 @@ impl Host {
         Some(objective.standing(self.governor.own_threshold()))
     }
 
-    /// How slow a VM was in the last period, beside the mean over all IOs.
-    #[must_use]
-    pub fn slowest(&self, vm: VmId) -> Slowest {
-        self.vms.get(vm.0).map_or_else(Slowest::default, |vm| vm.slowest)
-    }
-
     /// What the objective costs that is in force, if one is.
     #[must_use]
     pub fn objective_price(&self) -> Option<Price> {
@@ -707,8 +679,7 @@ impl Host {
         self.governor.threshold()
     }
 
-    /// L, the latency that the window rests on, in seconds: CAL(t), raised by the slowest VM with
-    /// [`Signal::Slowest`](crate::latency::Signal::Slowest).
+    /// L, the latency that the window rests on, in seconds: CAL(t).
     #[must_use]
     pub fn latency(&self) -> Option<f64> {
         self.governor.latency()

@@ -12,11 +12,8 @@ use crate::units::{Bytes, Span};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Signal {
-    /// Reads and writes together, and no VM's by themselves much more than the threshold
-    /// ([`crate::slowest`]).
+    /// Reads and writes together.
     #[default]
-    Slowest,
-    /// Reads and writes together, by their mean, as the papers do.
     All,
     /// Reads only: for arrays whose write cache hides how busy the disks are.
     Reads,
@@ -168,7 +165,7 @@ impl Interval {
     #[must_use]
     pub fn heard(&self, signal: Signal) -> Sample {
         match signal {
-            Signal::Slowest | Signal::All => self.reads.plus(self.writes),
+            Signal::All => self.reads.plus(self.writes),
             Signal::Reads => self.reads,
             Signal::Writes => self.writes,
         }

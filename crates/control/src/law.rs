@@ -106,7 +106,7 @@ impl Default for LawConfig {
         LawConfig {
             mode: Mode::Parda { epsilon: 0.4 },
             estimation: Estimation::Global,
-            signal: Signal::Slowest,
+            signal: Signal::All,
             threshold: Span::from_millis(30),
             alpha: 0.002,
             gamma: 0.8,
@@ -170,8 +170,7 @@ const PER_SHARE: (f64, f64) = (1e-12, 1e5);
 /// What one step of the law takes into account.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
-    /// L in seconds: CAL(t), raised by the slowest VM with [`Signal::Slowest`]. `None` while nothing is
-    /// heard of the array.
+    /// L in seconds: CAL(t). `None` while nothing is heard of the array.
     pub latency: Option<f64>,
     /// How much larger the windows could be: [`Law::headroom`]. 1 while nothing is heard.
     pub headroom: f64,

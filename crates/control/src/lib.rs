@@ -11,7 +11,6 @@
 //! | --- | --- | --- |
 //! | [`latency`] | what the device's latency is | eq. 1; SPEED'08 §3 |
 //! | [`io`] | cost of an IO in slots, a trim's among them, and its part in the latency mean | |
-//! | [`slowest`] | latency of the slowest VM, which a mean over many cheap IOs hides | |
 //! | [`size`] | latency of an IO against its size | SPEED'08 §3.1 |
 //! | [`law`] | the window that follows from latency | eq. 2 |
 //! | [`backlog`] | how well the hosts that want more are served | |
@@ -33,7 +32,6 @@
 //! | [`config`] | what a host is told about a volume | |
 //! | [`threshold`] | finding the threshold while working | |
 //! | [`outsider`] | load on the array that is not under control | Little's law |
-//! | [`same_drives`] | evidence that two volumes lie on the same drives | |
 //! | [`names`] | modes, states and settings as configuration and status spell them | |
 //! | [`integral`] | what means over a period are made of | |
 //! | [`units`] | types for time, bytes, windows and shares | |
@@ -66,11 +64,9 @@ pub mod queue;
 pub mod quorum;
 pub mod rate;
 pub mod rhythm;
-pub mod same_drives;
 pub mod settings;
 pub mod size;
 pub mod slices;
-pub mod slowest;
 pub mod threshold;
 pub mod units;
 

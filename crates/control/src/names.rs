@@ -66,7 +66,6 @@ impl fmt::Display for Estimation {
 impl fmt::Display for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Signal::Slowest => "slowest",
             Signal::All => "all",
             Signal::Reads => "reads",
             Signal::Writes => "writes",

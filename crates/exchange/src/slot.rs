@@ -4,7 +4,6 @@
 use parda_control::latency::{Interval, Sample, Signal};
 use parda_control::outsider::Finding;
 use parda_control::size::Moments;
-use parda_control::slowest::Slowest;
 use parda_control::{
     Bounded, Bytes, Governed, Proportional, Report, Settings, Shares, Source, Span, Throughput,
     Tuning, Wants, Window,
@@ -30,12 +29,6 @@ const MAGIC: &[u8; 8] = b"PARDASLT";
 /// No count, sum or measure on the wire exceeds this: it is exact as a float, and the sum over
 /// all slots of a file stays within 64 bits. In nanoseconds it is 52 days.
 const MOST: u64 = 1 << 52;
-
-/// More VMs than this are said to be this many.
-const MOST_VMS: u32 = 254;
-
-/// The least excess that is written: zero is what versions before it have there.
-const SAID: f64 = 1e-9;
 
 /// Where each field begins. All integers and floats are little-endian.
 mod at {
@@ -65,8 +58,6 @@ mod at {
     pub(super) const THRESHOLD: usize = 232;
     pub(super) const TUNING: usize = 240;
     pub(super) const BOUNDED: usize = 241;
-    pub(super) const VMS: usize = 242;
-    pub(super) const SLOWEST: usize = 248;
     pub(super) const SLOWED: usize = 246;
     pub(super) const SAYS: usize = 243;
     pub(super) const SIGNAL: usize = 244;
@@ -79,7 +70,6 @@ mod at {
     pub(super) const SATURATED_SHARES: usize = 296;
     pub(super) const READS_MOMENTS: usize = 304;
     pub(super) const WRITES_MOMENTS: usize = 320;
-    pub(super) const EXCESS: usize = 336;
     pub(super) const CHECKSUM: usize = 508;
 
     /// Within `READS` and `WRITES`.
@@ -212,11 +202,6 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
         Bounded::Slices => 2,
         Bounded::Window => 3,
     };
-    if let Some(Slowest { latency, excess, vms }) = report.slowest {
-        to[at::VMS] = 1 + vms.min(MOST_VMS) as u8;
-        put_count(to, at::SLOWEST, "slowest", latency.0)?;
-        put_measure(to, at::EXCESS, "excess", excess.max(SAID))?;
-    }
     if let Some(settings) = &report.settings {
         put_settings(to, settings)?;
     }
@@ -293,7 +278,6 @@ fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
             reads: get_sample(from, at::READS, at::READS_MOMENTS)?,
             writes: get_sample(from, at::WRITES, at::WRITES_MOMENTS)?,
         },
-        slowest: slowest(from)?,
         outstanding: get_measure(from, at::OUTSTANDING, "outstanding")?,
         window: Window(get_measure(from, at::WINDOW, "window")?),
         beta: get_measure(from, at::BETA, "beta")?,
@@ -343,14 +327,6 @@ fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
     })
 }
 
-/// What the host says of its slowest VM. A version that said its latency alone did not say what counts.
-fn slowest(from: &[u8; SLOT_BYTES]) -> Result<Option<Slowest>, SlotFault> {
-    let latency = Span(get_count(from, at::SLOWEST, "slowest")?);
-    let excess = get_measure(from, at::EXCESS, "excess")?;
-    let vms = from[at::VMS].checked_sub(1).filter(|_| excess > 0.0);
-    Ok(vms.map(|vms| Slowest { latency, excess: excess.max(SAID), vms: vms.into() }))
-}
-
 fn put_settings(to: &mut [u8; SLOT_BYTES], settings: &Settings) -> Result<(), InvalidReport> {
     let Settings { slot_size, signal, proportional } = *settings;
     to[at::SAYS] = 1;
@@ -358,7 +334,6 @@ fn put_settings(to: &mut [u8; SLOT_BYTES], settings: &Settings) -> Result<(), In
         Signal::All => 0,
         Signal::Reads => 1,
         Signal::Writes => 2,
-        Signal::Slowest => 3,
     };
     to[at::PROPORTIONAL] = match proportional {
         Proportional::Concurrency => 0,
@@ -375,10 +350,10 @@ fn settings(from: &[u8; SLOT_BYTES]) -> Result<Option<Settings>, SlotFault> {
         size => Some(Bytes(size)),
     };
     let signal = match from[at::SIGNAL] {
-        0 => Signal::All,
+        // 3 was the slowest VM's latency, which this version does not know.
+        0 | 3 => Signal::All,
         1 => Signal::Reads,
         2 => Signal::Writes,
-        3 => Signal::Slowest,
         _ => return Ok(None),
     };
     let proportional = match from[at::PROPORTIONAL] {

@@ -2,7 +2,6 @@
 
 use parda_control::latency::{Interval, Sample};
 use parda_control::size::Moments;
-use parda_control::slowest::Slowest;
 use parda_control::{
     Bytes, Governed, Instant, Report, Settings, Shares, Source, Span, Tuning, Window,
 };
@@ -51,7 +50,6 @@ pub(crate) fn publication(window: f64) -> Publication {
                     moments: Moments { squares: 320.0, products: 400.0 },
                 },
             },
-            slowest: Some(Slowest { latency: Span::from_millis(33), excess: 1.25, vms: 4 }),
             outstanding: 15.5,
             window: Window(window),
             beta: 4.25,

@@ -2,7 +2,6 @@
 
 use crate::cluster::Bounded;
 use crate::rate::Throughput;
-use crate::slowest::Slowest;
 use crate::units::Shares;
 
 /// Part of its slice that a VM must have pending beyond the slice to count as one that could use more.
@@ -22,9 +21,6 @@ pub struct VmDemand {
     pub used: f64,
     /// Slots per second that it completed, where that is known.
     pub rate: Option<f64>,
-    /// The slower of its reads and of all its IOs. `None` where only sums are known of its IOs: a
-    /// steered device.
-    pub slowest: Option<Slowest>,
 }
 
 impl VmDemand {
@@ -34,7 +30,7 @@ impl VmDemand {
     #[must_use]
     pub fn of_mean(shares: Shares, pending: f64, window_per_share: f64) -> VmDemand {
         let used = pending.min(slice(shares, window_per_share));
-        VmDemand { shares, pending, used, rate: None, slowest: None }
+        VmDemand { shares, pending, used, rate: None }
     }
 
     /// Whether it could use more than its slice.

@@ -37,51 +37,6 @@ fn means_alone_share_the_array_by_demand() {
     assert!((slice - 28.5).abs() < 0.05, "{slice}");
 }
 
-/// A period in which a VM's reads take 60 ms on average beside another host's that take 10 ms, and
-/// all hosts' so 20 ms. The latency that the law goes by then, in ms.
-fn hears(signal: Signal, peer_says: Option<Slowest>) -> f64 {
-    let mut config = Config::default();
-    config.law.signal = signal;
-    let mut governor = Governor::new(config.clone()).unwrap();
-    let sample = |ios, ms| {
-        let latency = Span::from_millis(ios * ms);
-        Sample { ios, bytes: Bytes(4096 * ios), latency, scaled: latency, ..Sample::default() }
-    };
-    let one = |reads| Interval { reads, ..Interval::default() };
-    let (slow, fast) = (one(sample(1000, 60)), one(sample(4000, 10)));
-    let peer = Governor::new(config).unwrap().tick(measured(40.0, &[]), View::Silent);
-    let peer = Report { interval: fast, slowest: peer_says, ..peer };
-    let slowest = Some(Slowest { latency: Span::from_millis(60), excess: 2.5, vms: 1 });
-    let vms = [VmDemand { shares: Shares(1000), pending: 64.0, used: 60.0, rate: None, slowest }];
-    let measured = Measured { interval: slow, ..measured(60.0, &vms) };
-    let report = governor.tick(measured, View::Peers(Totals::of([&peer])));
-    assert_eq!(report.slowest, slowest);
-    governor.latency().unwrap() * 1e3
-}
-
-#[test]
-fn the_slowest_is_heard_unless_a_host_does_not_say_its_own() {
-    let peer = Some(Slowest { latency: Span::from_millis(10), excess: 0.4, vms: 1 });
-    assert!((hears(Signal::Slowest, peer) - 50.0).abs() < 1e-6);
-    assert!((hears(Signal::Slowest, None) - 20.0).abs() < 1e-6, "then it is the mean for all");
-    assert!((hears(Signal::All, peer) - 20.0).abs() < 1e-6);
-    assert!((hears(Signal::Writes, peer) - 20.0).abs() < 1e-6, "nobody writes");
-}
-
-#[test]
-fn who_falls_silent_goes_on_with_what_the_slowest_is_to_the_mean() {
-    let mut governor = Governor::new(Config::default()).unwrap();
-    let slowest = Some(Slowest { latency: Span::from_millis(56), excess: 50.0 / 30.0, vms: 1 });
-    let vms = [VmDemand { shares: Shares(1000), pending: 64.0, used: 60.0, rate: None, slowest }];
-    (0..60).for_each(|_| _ = governor.tick(measured(60.0, &vms), View::Peers(Totals::default())));
-    assert!((governor.latency().unwrap() - 0.050).abs() < 1e-9);
-    for _ in 0..2 {
-        governor.tick(measured(60.0, &vms), View::Silent);
-        let latency = governor.latency().unwrap();
-        assert!((latency - 0.050).abs() < 1e-4, "{latency}");
-    }
-}
-
 #[test]
 fn bounds_are_in_ios_where_shares_are_of_bytes() {
     let config = Config { slot_size: Some(Bytes::kib(8)), ..Config::default() };
@@ -95,7 +50,7 @@ fn bounds_are_in_ios_where_shares_are_of_bytes() {
         let reads = Sample { ios, bytes, latency, scaled: latency, ..Sample::default() };
         let interval = Interval { reads, ..Interval::default() };
         let shares = Shares(1000);
-        let vms = [VmDemand { shares, pending: 1e5, used: window, rate: None, slowest: None }];
+        let vms = [VmDemand { shares, pending: 1e5, used: window, rate: None }];
         let elapsed = Span::from_millis(1000);
         let measured = Measured { elapsed, interval, outstanding: window, vms: &vms };
         governor.tick(measured, View::Peers(Totals::default()));

@@ -63,7 +63,6 @@ impl Governor {
     pub(super) fn learn(&mut self, totals: &Totals, source: Source, own: &Report) {
         // Light load says nothing about the threshold, unless it is large beside the largest window.
         let large = own.outstanding >= LARGE * self.law.bounds().1;
-        let beyond = self.beyond;
         let Some(learner) = &mut self.learner else { return };
         let law = self.law.config();
         let governs = matches!(law.mode, Mode::Parda { .. });
@@ -87,8 +86,7 @@ impl Governor {
                 who: backlog.who.wrapping_add(u64::from(own_wants)),
                 used: backlog.used(),
                 ios: heard.ios * own.elapsed.secs(),
-                latency: latency * beyond,
-                beyond,
+                latency,
                 outstanding,
                 windows,
                 in_use: in_use && (wants || large),
@@ -108,10 +106,8 @@ impl Governor {
         let Some(learner) = self.learner.as_mut().filter(|_| answer != Answer::Hold) else {
             return;
         };
-        let own = self.config.law.threshold.secs();
-        // The law holds the slowest VM at its threshold, so the mean is lower by the ratio of the two.
-        let alone = own / self.beyond.max(1.0);
+        let alone = self.config.law.threshold.secs();
         let factor = self.detector.beside(alone, answer.keeps(load.active)).unwrap_or(1.0);
-        learner.aim(Span::from_secs(own * factor));
+        learner.aim(Span::from_secs(alone * factor));
     }
 }

@@ -20,8 +20,6 @@ pub struct Observation {
     pub ios: f64,
     /// Mean device latency, in seconds.
     pub latency: f64,
-    /// Quotient of `latency` and the mean over all IOs: above 1 where the slowest VM counts ([`crate::slowest`]).
-    pub beyond: f64,
     /// Σ outstanding of the governed hosts, in slots.
     pub outstanding: f64,
     /// Σ windows of the governed hosts, in slots.

@@ -44,11 +44,6 @@ const ENOUGH: u32 = 24;
 const LONGEST_TRY: u32 = 150;
 /// Part of a step by which the outstanding IOs must have moved for a comparison.
 const FOLLOWED: f64 = 0.4;
-/// Further steps up of a try in which the outstanding IOs do not move. As the threshold rises the slowest VM may begin to
-/// count, and hold the windows where they were.
-const FURTHER: u32 = 3;
-/// Factor of the slowest VM on the latency ([`Observation::beyond`]) from which [`FURTHER`] steps are made.
-const BEYOND: f64 = 1.05;
 /// Fall of throughput, as a fraction, while windows settle, from which a lower threshold is given up at once: the array cannot
 /// meet it.
 const COLLAPSE: f64 = 0.15;
@@ -98,9 +93,8 @@ enum Kind {
 enum Phase {
     /// The threshold stays. Observations are gathered to compare the next try with. `rest`: periods before that try.
     Stays { rest: u32 },
-    /// A try, one step from `from`. `periods`: those so far that can be compared; `all`: all of them; `further`: steps beyond the
-    /// first ([`FURTHER`]).
-    Tries { from: Threshold, step: Step, periods: u32, all: u32, further: u32 },
+    /// A try, one step from `from`. `periods`: those so far that can be compared; `all`: all of them.
+    Tries { from: Threshold, step: Step, periods: u32, all: u32 },
     /// The way back, one step a period, to where a try of several steps began.
     Returns { to: Threshold },
 }
@@ -124,8 +118,6 @@ pub(super) struct Search {
     /// IOs in the periods that `running` counts.
     running_ios: f64,
     windows: f64,
-    /// Factor of the slowest VM on the latency.
-    beyond: f64,
     /// Class of the last period: which hosts were backlogged.
     class: Option<Class>,
     /// Periods running, each of another class than the one before.
@@ -163,7 +155,6 @@ impl Search {
             running: (Kind::Light, 0),
             running_ios: 0.0,
             windows: 0.0,
-            beyond: 1.0,
             class: None,
             restless: 0,
             fall: None,
@@ -213,7 +204,6 @@ impl Search {
         self.running.1 += 1;
         self.running_ios += seen.ios;
         self.windows = seen.windows;
-        self.beyond = seen.beyond;
         if self.collapses(seen, kind) {
             return self.give_up(auto, threshold);
         }
@@ -290,10 +280,10 @@ impl Search {
                 None
             }
             Phase::Returns { .. } => None,
-            Phase::Tries { from, step, periods, all, further } => {
+            Phase::Tries { from, step, periods, all } => {
                 let pairs = self.history.pairs(from, auto.next(from, step.back()), threshold);
                 let next = periods + u32::from(!pairs.is_empty());
-                self.phase = Phase::Tries { from, step, periods: next, all, further };
+                self.phase = Phase::Tries { from, step, periods: next, all };
                 let sum = |of: fn(&Block) -> f64| pairs.iter().map(|p| of(&p.block)).sum::<f64>();
                 if sum(|block| block.periods) >= FEW && sum(|block| block.ios) >= FEW_IOS {
                     self.judge(auto, threshold, &pairs, periods)
@@ -370,7 +360,7 @@ impl Search {
             if known || to == threshold {
                 continue;
             }
-            self.phase = Phase::Tries { from: threshold, step, periods: 0, all: 0, further: 0 };
+            self.phase = Phase::Tries { from: threshold, step, periods: 0, all: 0 };
             self.settle = SETTLE;
             self.why = Why::Tries(step);
             return Some(Move { from: threshold, to, why: self.why });
@@ -403,7 +393,7 @@ impl Search {
         pairs: &[Pair],
         periods: u32,
     ) -> Option<Move> {
-        let Phase::Tries { from, step, all, further, .. } = self.phase else { return None };
+        let Phase::Tries { from, step, all, .. } = self.phase else { return None };
         let up = step.is_up();
         let late = periods >= ENOUGH || all >= LONGEST_TRY;
         if pairs.iter().any(|pair| !pair.block.same_mix(&pair.from)) {
@@ -416,13 +406,6 @@ impl Search {
         if bound && apart.sum::<f64>() < FOLLOWED * auto.step * weights.sum::<f64>() {
             // The outstanding IOs have not followed yet: windows that bounded nobody must first shrink until they do.
             self.history.drop(threshold);
-            let to = auto.next(threshold, Step::Up);
-            let more = further < FURTHER && periods >= UNLIKELY && self.beyond > BEYOND;
-            if up && more && to != threshold {
-                self.phase = Phase::Tries { from, step, periods: 0, all: 0, further: further + 1 };
-                self.settle = SETTLE;
-                return Some(Move { from: threshold, to, why: self.why });
-            }
             return if late { self.give_up(auto, threshold) } else { None };
         }
         // Observations on the other side of `from` make the slope more exact.

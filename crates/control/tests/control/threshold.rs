@@ -55,7 +55,6 @@ impl Curve {
         let outstanding = self.outstanding(threshold) * (1.0 + 0.5 * self.noise * self.draw());
         let rate = self.throughput(outstanding) * (1.0 + self.noise * self.draw());
         Observation {
-            beyond: 1.0,
             rate,
             total: rate,
             ios: rate,
