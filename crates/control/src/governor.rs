@@ -7,6 +7,7 @@
 mod demand;
 mod threshold;
 
+use crate::absent::Absent;
 use crate::cluster::{Asked, Bounded, Governed, Report, Source, Totals, Tuning, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
@@ -14,7 +15,6 @@ use crate::latency::{Average, Flows, Interval};
 use crate::law::{Estimation, Input, Law, Mode};
 use crate::objective::{Effect, Wants};
 use crate::outsider::{Detector, Finding, Seen};
-use crate::quorum::Quorum;
 use crate::rate::Weight;
 use crate::settings::{Ballot, Proportional, Settings};
 use crate::size::{Fit, Line, SizeModel};
@@ -24,6 +24,9 @@ use crate::units::{Bytes, Shares, Span, Window};
 
 pub use self::demand::VmDemand;
 use self::demand::{all_shares, bounded, saturated, slice, used_shares};
+
+/// Periods after which what absent hosts asked for on behalf of their VMs is forgotten.
+const ASKED: u32 = 5;
 
 /// Factor on this host's period from which on another host's period counts as longer.
 const EARLY: f64 = 1.5;
@@ -64,13 +67,16 @@ pub struct Governor {
     law: Law,
     /// Sum of the shares of its VMs, as of the last period.
     shares: Shares,
-    /// Shares that the window rests on.
-    window_shares: f64,
     /// The window per share that VMs' slices are measured by, as of the last period.
     window_per_share: f64,
     /// How much more than its shares the host weighs, where shares are of bytes.
     weight: Weight,
-    quorum: Quorum,
+    /// Hosts that fell silent.
+    absent: Absent,
+    /// Whether the cluster was ever heard, and since the law acts as it does.
+    source: Source,
+    heard: bool,
+    joined: bool,
     /// What the whole cluster may have outstanding over all of its shares, as of the last period in
     /// which somebody could have used more.
     fair: Option<f64>,
@@ -101,10 +107,12 @@ impl Governor {
             law,
             learner,
             shares: Shares(0),
-            window_shares: 0.0,
             window_per_share: f64::INFINITY,
             weight: Weight::default(),
-            quorum: Quorum::default(),
+            absent: Absent::default(),
+            source: Source::Local,
+            heard: false,
+            joined: false,
             fair: None,
             unit: 1.0,
             outlook: Outlook::default(),
@@ -146,6 +154,11 @@ impl Governor {
         };
         if config.size_model != self.config.size_model {
             self.sizes = Default::default();
+        }
+        if config.law.mode != self.config.law.mode {
+            // An observer that begins to act joins the others: what it has outstanding until then is no
+            // measure of what it is to have.
+            self.joined = false;
         }
         if config.law != self.config.law {
             self.outlook = Outlook::default();
@@ -259,17 +272,22 @@ impl Governor {
     #[allow(clippy::too_many_lines, reason = "one period in the order of its steps")]
     pub fn tick(&mut self, measured: Measured<'_>, view: View) -> Report {
         let Measured { elapsed, interval, outstanding, vms } = measured;
-        let shares = all_shares(vms);
-        let source = self.listen(shares, &view);
+        let missing = match &view {
+            View::Peers(peers) => Some(peers.missing),
+            View::Silent => None,
+        };
+        let mut totals = match view {
+            View::Peers(peers) if self.config.law.estimation == Estimation::Global => peers,
+            _ => Totals::default(),
+        };
         self.shares = Shares(vms.iter().map(|vm| vm.shares.0).fold(0, u32::saturating_add));
-        if let (View::Peers(peers), Source::Cluster) = (&view, source) {
-            self.others = peers.ballot;
-            self.asked = peers.governed.asked;
+        if self.source == Source::Cluster && missing.is_some() {
+            (self.others, self.asked) = (totals.ballot, totals.governed.asked);
             if self.observes() {
-                self.others = self.others.plus(peers.observing_ballot);
-                self.asked = self.asked.plus(peers.observing.asked);
+                self.others = self.others.plus(totals.observing_ballot);
+                self.asked = self.asked.plus(totals.observing.asked);
             }
-        } else if self.quorum.apart() > self.config.law.hold_periods {
+        } else if self.absent.periods() > ASKED {
             // The hosts that asked may be dead.
             self.asked = Asked::default();
         }
@@ -293,7 +311,7 @@ impl Governor {
                 Mode::Observe => Governed::Observes,
                 Mode::Off | Mode::Static => Governed::No,
             },
-            source,
+            source: self.source,
             threshold: self.config.law.threshold,
             tuning: self.learner.as_ref().map_or(Tuning::Pinned, Learner::tuning),
             settings: Some(self.config.settings()),
@@ -302,32 +320,25 @@ impl Governor {
             finding: Finding::default(),
         };
         let signal = self.settings.signal;
-        let ours = interval.per_second(elapsed).heard(signal);
-        let all = source == Source::Cluster;
-        let side = match view {
-            View::Peers(mut side) if self.quorum.apart() > 0 => {
-                side.add(&own);
-                side.governed.window_per_share()
-            }
-            _ => None,
-        };
-        let mut totals = match view {
-            View::Peers(peers) if all => peers,
-            _ => Totals::default(),
-        };
-        totals.add(&own);
-        let wanted = wanted * self.weigh(&own, &totals, source);
-        let flows = if all { totals.flows } else { interval.per_second(elapsed) };
-        self.learn_sizes(&flows, elapsed.secs());
-        let heard = if all { totals.flows.heard(signal) } else { self.quorum.estimate(ours) };
-        if all && totals.missing == 0.0 {
-            self.quorum.compare(&ours, &heard);
-        } else {
-            self.quorum.doubt();
-        }
-        self.average.add(&heard, elapsed.secs(), self.config.law.min_ios);
         let observes = self.observes();
-        let load = if observes { totals.governed.plus(totals.observing) } else { totals.governed };
+        let load = |totals: &Totals| match observes {
+            true => totals.governed.plus(totals.observing),
+            false => totals.governed,
+        };
+        let others = load(&totals).shares;
+        totals.add(&own);
+        if self.config.law.estimation == Estimation::Global {
+            self.absent.period(&load(&totals), others, missing);
+        }
+        self.heard |= missing.is_some();
+        let source = self.find_source(missing.is_some());
+        (self.source, own.source) = (source, source);
+        let all = source == Source::Cluster;
+        let wanted = wanted * self.weigh(&own, &totals, source);
+        self.learn_sizes(&totals.flows, elapsed.secs());
+        let heard = totals.flows.heard(signal);
+        self.average.add(&heard, elapsed.secs(), self.config.law.min_ios);
+        let load = load(&totals).plus(self.absent.load());
         own.finding = self.look_for_others(&totals, source, elapsed);
         self.answer(&load);
         self.learn(&totals, source, &own);
@@ -336,26 +347,21 @@ impl Governor {
         if all {
             self.effect.period((load.rate - load.asked.rate).max(0.0), load.wants);
         }
-        let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load, all));
-        // An observer that hears nobody computes λ from its own part of the cluster: there is no other λ.
-        let lambda = latency.filter(|_| all || observes).and_then(|_| load.lambda(headroom));
+        let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load));
+        let lambda = latency.and_then(|_| load.lambda(headroom));
         if let (true, true, Some(_)) = (all, load.limited, lambda) {
             let now = headroom * load.outstanding / load.shares;
             self.fair = Some(self.fair.map_or(now, |fair| 0.5 * (fair + now)));
         }
-        let apart = self.quorum.apart();
-        let weighed = self.weight.factor() * shares;
-        let ios = ours.ios * elapsed.secs();
-        let strange = self.quorum.is_strange();
-        let (shares, all) = (wanted, weighed);
-        let input = Input { latency, headroom, lambda, ios, apart, strange, side, shares, all };
-        let window = self.law.step(self.window_shares, input);
+        let joins = all && lambda.is_some() && !core::mem::replace(&mut self.joined, true);
+        let weighed = self.weight.factor() * all_shares(vms);
+        let input = Input { latency, headroom, lambda, shares: wanted, all: weighed, joins };
+        let window = self.law.step(input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();
         if let Some(learner) = &self.learner {
             (own.threshold, own.tuning) = (learner.threshold(), learner.tuning());
         }
-        self.window_shares = wanted;
         let weight = self.weight.factor();
         self.window_per_share = self.law.window_per_share(weight * all_shares(vms)) * weight;
         if let (true, Some(latency)) = (observes, latency) {
@@ -444,18 +450,15 @@ impl Governor {
         self.law.set_unit(self.unit);
     }
 
-    /// Takes in what the exchange shows; falls back in order when it is silent, or shows too few.
-    fn listen(&mut self, shares: f64, view: &View) -> Source {
-        if self.config.law.estimation == Estimation::Local {
-            return Source::Local;
-        }
-        self.quorum.hear(shares, view, self.observes());
-        match self.quorum.apart() {
-            0 => Source::Cluster,
-            apart if apart <= self.config.law.hold_periods && self.quorum.knows() => {
-                Source::LastGood
-            }
-            _ => Source::Local,
+    /// Where the latency comes from.
+    fn find_source(&self, works: bool) -> Source {
+        let local = self.config.law.estimation == Estimation::Local;
+        if local || !self.heard {
+            Source::Local
+        } else if works && self.absent.hears_most(f64::from(self.shares.0)) {
+            Source::Cluster
+        } else {
+            Source::LastGood
         }
     }
 

@@ -27,8 +27,6 @@
 //! slowly towards what the latency says, and at once where the latency is far from the threshold: then the
 //! array's throughput has changed.
 
-use core::mem::discriminant;
-
 use crate::cluster::Load;
 use crate::latency::Signal;
 use crate::units::{Span, Window};
@@ -121,48 +119,9 @@ impl Default for LawConfig {
     }
 }
 
-/// The target of a period is at most this many times the window, as a latency far below the threshold does
-/// not say how far the window could rise. Where no window was used, it says nothing at all.
-const MAX_RISE: f64 = 2.0;
-
-/// A host's window per share is at most this many times the cluster's mean, or one part in so many
-/// of it. Further off it is only where others have woken or fallen asleep since, or where the host
-/// has just come: no noise that would have to be smoothed.
-const MOST_OFF: f64 = 1.5;
-
-/// A latency that is off the threshold by more than these factors, below it and above, moves the
-/// anchor at once: then the array is another one than it was. A host that pushes out those that it
-/// does not hear sees a low latency, so that more is needed for a rise.
-const FAR_OFF: (f64, f64) = (1.5, 1.25);
-
-/// How much the anchor moves otherwise: in period n by 1 / (n + 3) of this times the latency's distance to
-/// the threshold, the distance limited to [`NEAR`].
-const SLOWLY: f64 = 0.5;
-
-/// Part of [`SLOWLY`] in force where the host's own latency was compared with the cluster's for too short.
-const STRANGE: f64 = 0.25;
-
-/// Largest factor between latency and threshold that [`SLOWLY`] is applied to.
-const NEAR: f64 = 1.2;
-
-/// Periods of silence in which nothing moves, unless the latency is [`FAR_OFF`]: one failed read of the
-/// exchange says nothing about the peers.
-const WAITS: u32 = 2;
-
-/// Periods apart in which the window per share moves as freely as ever: if the other hosts are dead, this
-/// host takes up the throughput that they leave.
-const SETTLES: u32 = 10;
-
-/// ε after these [`SETTLES`] periods: it draws the window per share to the anchor.
-const FIRM: f64 = 0.9;
-
-/// The second factor of [`FAR_OFF`] after [`SETTLES`] periods: a host that has less than its share beside
-/// hosts whose data lie elsewhere on the array sees a high latency, and must not shrink further because of it.
-const FAR_OFF_LATER: f64 = 1.45;
-
-/// Standard errors of the mean latency that are added to [`FAR_OFF_LATER`]: the fewer IOs a host has, the
-/// more its latency varies by chance, and each chance would lower its window for good.
-const CHANCE: f64 = 2.0;
+/// The target of a period is at most this many times the window: a latency far below the threshold does not say how far the
+/// window could rise.
+const MAX_RISE: f64 = 8.0;
 
 /// The windows per share that the exchange and a sum over hosts can carry.
 const PER_SHARE: (f64, f64) = (1e-12, 1e5);
@@ -176,26 +135,12 @@ pub struct Input {
     pub headroom: f64,
     /// λ: the window per share at which the cluster would meet its threshold, if known.
     pub lambda: Option<f64>,
-    /// IOs that the latency of the interval is the mean of.
-    pub ios: f64,
-    /// Periods that the host has been apart from the cluster; 0 if it is not.
-    pub apart: u32,
-    /// The host's usual ratio of its own latency to the cluster's is not known yet, so that its own latency is
-    /// no reason to leave the anchor.
-    pub strange: bool,
-    /// The mean window per share of the hosts that are heard nevertheless, this one among them.
-    pub side: Option<f64>,
     /// Sum of the shares of the host's VMs, scaled down for VMs that are idle.
     pub shares: f64,
     /// Sum of the shares of all VMs of the host, idle or not.
     pub all: f64,
-}
-
-impl Input {
-    /// Whether the window per share is to stay near the anchor.
-    fn stays(&self) -> bool {
-        self.apart > SETTLES || (self.apart > 0 && self.strange)
-    }
+    /// The cluster is heard for the first time.
+    pub joins: bool,
 }
 
 /// The law's state for one host and one volume.
@@ -210,8 +155,6 @@ pub struct Law {
     /// p, the host's own window per share: the state of the law. `None` before the first step.
     window_per_share: Option<f64>,
     beta: f64,
-    /// λ as last known, if it ever was. While the host is apart: its anchor.
-    lambda: Option<f64>,
 }
 
 impl Law {
@@ -226,7 +169,6 @@ impl Law {
             window,
             window_per_share: None,
             beta: 0.0,
-            lambda: None,
         }
     }
 
@@ -239,7 +181,6 @@ impl Law {
     /// Changes the parameters. The window is kept as far as they allow.
     pub fn set_config(&mut self, config: LawConfig) {
         let same_mode = kin(self.config.mode) == kin(config.mode);
-        let acts_as_before = discriminant(&self.config.mode) == discriminant(&config.mode);
         self.config = config;
         let (least, most) = self.bounds();
         let kept = self.window.clamp(least, most);
@@ -248,9 +189,6 @@ impl Law {
         if matches!(self.config.mode, Mode::Static) {
             self.window = most;
         }
-        // An observer that begins to act joins the others: what it has outstanding until then is no
-        // measure of what it is to have.
-        self.lambda = self.lambda.filter(|_| acts_as_before);
         self.window_per_share = self.window_per_share.filter(|_| same_mode);
     }
 
@@ -294,9 +232,8 @@ impl Law {
     /// neither, the window over `all`, the sum of the host's shares.
     #[must_use]
     pub fn window_per_share(&self, all: f64) -> f64 {
-        match (self.config.mode, self.lambda, self.window_per_share) {
-            (Mode::Observe, Some(lambda), _) => lambda,
-            (Mode::Parda { .. }, _, Some(per_share)) => per_share,
+        match (self.config.mode, self.window_per_share) {
+            (Mode::Parda { .. } | Mode::Observe, Some(per_share)) => per_share,
             _ => self.window / all,
         }
     }
@@ -314,11 +251,10 @@ impl Law {
     /// L_threshold over a latency: how much larger the windows could be. As long as they bound
     /// nobody they must not grow: the array's latency under light load would take them to their
     /// maximum, from where all would wake at once. Nor do they shrink below
-    /// [`LawConfig::cluster_min`] in all, if these are all.
+    /// [`LawConfig::cluster_min`] in all.
     #[must_use]
-    pub fn headroom(&self, latency: f64, cluster: &Load, all: bool) -> f64 {
+    pub fn headroom(&self, latency: f64, cluster: &Load) -> f64 {
         let least = self.config.cluster_min * self.cluster_unit / cluster.outstanding;
-        let least = if all { least } else { 0.0 };
         let grows = match self.config.mode {
             Mode::Parda { .. } => cluster.limited,
             _ => cluster.in_use,
@@ -327,9 +263,8 @@ impl Law {
         (self.config.threshold.secs() / latency).max(least).min(most)
     }
 
-    /// One period: w(t) becomes w(t + 1). `before` is [`Input::shares`] of the previous
-    /// period, for [`Mode::Observe`].
-    pub fn step(&mut self, before: f64, input: Input) -> Window {
+    /// One period: w(t) becomes w(t + 1).
+    pub fn step(&mut self, input: Input) -> Window {
         let LawConfig { gamma, threshold, .. } = self.config;
         let (least, most) = self.bounds();
         match self.config.mode {
@@ -341,96 +276,24 @@ impl Law {
                     self.window = (1.0 - gamma) * self.window + gamma * (grown + self.beta);
                 }
             }
-            Mode::Parda { epsilon } => {
-                let joins = self.learn(&input);
-                let mut per_share = self.window_per_share(input.all.max(1.0));
-                if let (true, Some(lambda)) = (joins, self.lambda) {
+            Mode::Parda { .. } | Mode::Observe => {
+                let per_share = self.window_per_share(input.all.max(1.0));
+                let per_share = match input.lambda.filter(|_| input.latency.is_some()) {
+                    None => per_share,
                     // A host that joins starts at the window that its peers have per share.
-                    per_share = lambda;
-                } else if input.latency.is_some() && !Law::waits(&input) {
-                    if let Some(lambda) = input.lambda {
-                        let mean = lambda / input.headroom;
-                        per_share = per_share.clamp(mean / MOST_OFF, mean * MOST_OFF);
-                    }
-                    if let Some(mean) = input.side {
-                        // Those of a side keep together, whatever chance does to their latencies.
-                        per_share += epsilon * (mean - per_share);
-                    }
-                    self.anchor(per_share, &input);
-                    let firm = input.stays() && self.lambda.is_some();
-                    let epsilon = if firm { epsilon.max(FIRM) } else { epsilon };
-                    let lambda = self.lambda.unwrap_or(per_share);
-                    let grown = (1.0 - epsilon) * input.headroom * per_share;
-                    per_share = (1.0 - gamma) * per_share + gamma * (grown + epsilon * lambda);
-                }
+                    Some(lambda) if input.joins => lambda,
+                    Some(lambda) => (1.0 - gamma) * per_share + gamma * lambda,
+                };
                 // A floor: from near zero, p would need many periods to grow again.
                 let lowest = (least / input.all.max(1.0)).max(PER_SHARE.0);
                 let per_share = per_share.max(lowest).min(PER_SHARE.1);
                 self.window_per_share = Some(per_share);
-                self.beta = epsilon * self.lambda.unwrap_or(per_share) * input.shares;
-                self.window = per_share * input.shares;
-            }
-            Mode::Observe => {
-                let joins = self.learn(&input);
-                let before = self.window / if before > 0.0 { before } else { input.shares };
-                let per_share = match input.lambda.and(self.lambda) {
-                    Some(lambda) if joins => lambda,
-                    Some(lambda) => (1.0 - gamma) * before + gamma * lambda,
-                    None => before,
-                };
-                self.beta = 0.0;
-                self.window_per_share = Some(per_share);
+                self.beta = input.lambda.unwrap_or(per_share) * input.shares;
                 self.window = per_share * input.shares;
             }
         }
         self.window = self.window.clamp(least, most);
         Window(self.window)
-    }
-
-    /// Whether to wait for what the next visit to the exchange brings.
-    fn waits(input: &Input) -> bool {
-        let near = input.headroom <= FAR_OFF.0 && input.headroom * FAR_OFF.1 >= 1.0;
-        (1..=WAITS).contains(&input.apart) && near
-    }
-
-    /// Takes in λ, if it is known. True if it was not before.
-    fn learn(&mut self, input: &Input) -> bool {
-        let joins = self.lambda.is_none() && input.lambda.is_some();
-        self.lambda = input.lambda.or(self.lambda);
-        joins
-    }
-
-    /// Moves λ while nothing is heard of it.
-    fn anchor(&mut self, per_share: f64, input: &Input) {
-        let Some(lambda) = &mut self.lambda else { return };
-        if input.apart == 0 {
-            return;
-        }
-        if input.apart <= WAITS + 1 || (input.apart == SETTLES + 1 && !input.strange) {
-            *lambda = per_share;
-        }
-        let beyond = if input.headroom > FAR_OFF.0 {
-            input.headroom / FAR_OFF.0
-        } else {
-            let above = if input.stays() {
-                // Latencies are spread about as widely as they are long.
-                FAR_OFF_LATER + CHANCE / libm::sqrt(input.ios.max(1.0))
-            } else {
-                FAR_OFF.1
-            };
-            (input.headroom * above).min(1.0)
-        };
-        // Ever more slowly: all that it moves over hundreds of periods is a few times what the
-        // latencies of two sides differ by.
-        let near = input.headroom.clamp(1.0 / NEAR, NEAR);
-        let slowly = match input.apart.checked_sub(self.config.hold_periods) {
-            Some(moving) if moving > 0 => {
-                let slowly = if input.strange { STRANGE * SLOWLY } else { SLOWLY };
-                slowly * (near - 1.0) / f64::from(moving + 3)
-            }
-            _ => 0.0,
-        };
-        *lambda *= (1.0 + self.config.gamma * (beyond - 1.0)) * (1.0 + slowly);
     }
 }
 
