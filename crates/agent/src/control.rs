@@ -181,7 +181,7 @@ impl Control {
         self.connect();
         let now = self.now();
         let heard = match (&mut self.link, &self.exchange) {
-            (Some(link), _) => link.hear(&self.volume, now, &mut self.clock),
+            (Some(link), _) => link.hear(&self.volume, now),
             (None, Some(_)) => None,
             (None, None) => Some(Totals::default()),
         };
@@ -200,7 +200,7 @@ impl Control {
             let hosts = link.peers.present(now);
             self.clock.set_least(link.exchange.least_period(hosts));
             link.crowd.look(&self.volume, &self.clock, hosts);
-            link.say(&self.volume, &mut self.clock, report, false);
+            link.say(&self.volume, &self.clock, report, false);
         }
         let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
         self.watch_threshold(&report, peers + report.outstanding);
@@ -291,7 +291,7 @@ impl Control {
         }
         let last = self.shown.lock().unwrap_or_else(PoisonError::into_inner).report;
         if let (Some(link), Some(report)) = (&mut self.link, last) {
-            link.say(&self.volume, &mut self.clock, report, true);
+            link.say(&self.volume, &self.clock, report, true);
         }
     }
 
@@ -340,12 +340,9 @@ impl ExchangeState {
 
     /// What the other hosts said last, added up. `None` while nothing can be said of them: the exchange
     /// fails, or shows hosts of which none has yet been seen to live.
-    fn hear(&mut self, volume: &str, now: Instant, clock: &mut PeriodClock) -> Option<Totals> {
+    fn hear(&mut self, volume: &str, now: Instant) -> Option<Totals> {
         self.failing = false;
-        let begun = Clock::now();
-        let collected = self.exchange.collect(now);
-        clock.read(collected.is_ok().then(|| begun.elapsed().into()));
-        match collected {
+        match self.exchange.collect(now) {
             Ok(heard) => {
                 for event in &heard.events {
                     if event.is_warning() {
@@ -364,12 +361,10 @@ impl ExchangeState {
         self.peers.totals(now)
     }
 
-    fn say(&mut self, volume: &str, clock: &mut PeriodClock, report: Report, leaving: bool) {
+    fn say(&mut self, volume: &str, clock: &PeriodClock, report: Report, leaving: bool) {
         let slowed = slowed::reason(clock).is_some();
         let publication = Publication { period: clock.period(), slowed, leaving, report };
-        let begun = Clock::now();
         let published = self.exchange.publish(&publication);
-        clock.written(published.is_ok().then(|| begun.elapsed().into()));
         self.peers.published(published.is_ok());
         match published {
             Err(error) => self.fail(volume, &error),

@@ -1,7 +1,7 @@
 //! Warnings about an exchange that would be too much load at the configured period, so that hosts meet less
 //! often.
 
-use parda_control::{PeriodClock, Rhythm, Slowed, Span};
+use parda_control::{PeriodClock, Rhythm, Span};
 
 /// Rounds in a row at the configured period after which longer periods are logged again.
 const OVER: u32 = 60;
@@ -22,7 +22,7 @@ impl Watch {
     }
 
     fn news(&mut self, rhythm: &Rhythm, configured: Span) -> Option<String> {
-        let (Some(cause), Some((ios, _))) = (rhythm.slowed(), rhythm.cost()) else {
+        let (true, Some((ios, _))) = (rhythm.is_slowed(), rhythm.cost()) else {
             self.usual = self.usual.saturating_add(1);
             self.said &= self.usual < OVER;
             return None;
@@ -35,7 +35,7 @@ impl Watch {
             "the exchange is read and written less often than every {} s: {} ({} hosts, {ios:.0} IO/s of all \
              of them). parda status says how often",
             configured.secs(),
-            why(cause),
+            COSTLY,
             rhythm.hosts(),
         ))
     }
@@ -62,17 +62,13 @@ impl Crowd {
 /// Why rounds over etcd are further apart than configured.
 const CROWDED: &str = "that many hosts would be too much for etcd";
 
+/// Why rounds over the volume itself are further apart than configured.
+const COSTLY: &str = "it would be more than 1 % of the array's IOs";
+
 /// Reason why rounds are further apart than configured, if they are.
 pub(crate) fn reason(clock: &PeriodClock) -> Option<&'static str> {
-    clock.rhythm().slowed().map(why).or_else(|| clock.is_crowded().then_some(CROWDED))
-}
-
-/// Why rounds are further apart than configured.
-fn why(cause: Slowed) -> &'static str {
-    match cause {
-        Slowed::Part => "it would be more than 1 % of the array's IOs",
-        Slowed::Latency => "reading and writing it takes more than half of that time",
-    }
+    let costly = clock.rhythm().is_slowed().then_some(COSTLY);
+    costly.or_else(|| clock.is_crowded().then_some(CROWDED))
 }
 
 #[cfg(test)]
@@ -91,7 +87,7 @@ mod tests {
         let mut rounds = |hosts, count| {
             let said = (0..count).filter_map(|_| {
                 let others = Some(&totals);
-                rhythm.next(Round { period: SECOND, hosts, others, own: &own, visit: None });
+                rhythm.next(Round { period: SECOND, hosts, others, own: &own });
                 watch.news(&rhythm, SECOND)
             });
             said.collect::<Vec<_>>()

@@ -119,9 +119,12 @@ impl Default for LawConfig {
     }
 }
 
-/// The target of a period is at most this many times the window: a latency far below the threshold does not say how far the
-/// window could rise.
-const MAX_RISE: f64 = 8.0;
+/// The target of a period is at most this many times the window, beyond what the cluster had outstanding at the threshold: a latency
+/// far below the threshold does not say how far the window could rise.
+const MAX_RISE: f64 = 2.0;
+
+/// Latency is at the threshold within this factor.
+const NEAR: f64 = 1.5;
 
 /// The windows per share that the exchange and a sum over hosts can carry.
 const PER_SHARE: (f64, f64) = (1e-12, 1e5);
@@ -155,6 +158,8 @@ pub struct Law {
     /// p, the host's own window per share: the state of the law. `None` before the first step.
     window_per_share: Option<f64>,
     beta: f64,
+    /// What the cluster had outstanding while latency was at the threshold.
+    usual: f64,
 }
 
 impl Law {
@@ -169,6 +174,7 @@ impl Law {
             window,
             window_per_share: None,
             beta: 0.0,
+            usual: 0.0,
         }
     }
 
@@ -253,14 +259,18 @@ impl Law {
     /// maximum, from where all would wake at once. Nor do they shrink below
     /// [`LawConfig::cluster_min`] in all.
     #[must_use]
-    pub fn headroom(&self, latency: f64, cluster: &Load) -> f64 {
+    pub fn headroom(&mut self, latency: f64, cluster: &Load) -> f64 {
+        let headroom = self.config.threshold.secs() / latency;
         let least = self.config.cluster_min * self.cluster_unit / cluster.outstanding;
         let grows = match self.config.mode {
             Mode::Parda { .. } => cluster.limited,
             _ => cluster.in_use,
         };
-        let most = if grows { MAX_RISE } else { 1.0 };
-        (self.config.threshold.secs() / latency).max(least).min(most)
+        if grows && (1.0 / NEAR..NEAR).contains(&headroom) {
+            self.usual += 0.5 * (cluster.outstanding - self.usual);
+        }
+        let most = if grows { MAX_RISE.max(self.usual / cluster.outstanding) } else { 1.0 };
+        headroom.max(least).min(most)
     }
 
     /// One period: w(t) becomes w(t + 1).

@@ -88,7 +88,7 @@ pub use names::ModeName;
 pub use objective::{ObjectiveState, Price, Wants};
 pub use period::PeriodClock;
 pub use rate::Throughput;
-pub use rhythm::{Rhythm, Round, Slowed};
+pub use rhythm::{Rhythm, Round};
 pub use settings::{Ballot, Proportional, Settings};
 pub use threshold::{Auto, Estimate};
 pub use units::{Bytes, Instant, Shares, Span, Window};

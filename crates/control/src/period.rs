@@ -7,9 +7,7 @@
 //! | call | when |
 //! | --- | --- |
 //! | [`PeriodClock::begin`] | a round is due and begins |
-//! | [`PeriodClock::read`] | the read of the exchange has ended or failed |
 //! | [`PeriodClock::settle`] | the law has ticked |
-//! | [`PeriodClock::written`] | the write of the own report has ended or failed |
 //! | [`PeriodClock::end`] | the round is over |
 
 use crate::cluster::{Report, Totals};
@@ -31,10 +29,6 @@ pub struct PeriodClock {
     /// Start of the next round, or of the present one.
     next: Instant,
     in_round: bool,
-    /// Time that the read of the present round took. `None` if it failed or has not ended.
-    read: Option<Span>,
-    /// Time that the read and the write of the last round took together. `None` if one of them failed.
-    visit: Option<Span>,
 }
 
 impl PeriodClock {
@@ -48,8 +42,6 @@ impl PeriodClock {
             rhythm: Rhythm::default(),
             next: now + Span::from_secs(period.secs() * phase),
             in_round: false,
-            read: None,
-            visit: None,
         }
     }
 
@@ -109,25 +101,13 @@ impl PeriodClock {
     /// Begins a round of the exchange.
     pub fn begin(&mut self) {
         self.in_round = true;
-        self.read = None;
-    }
-
-    /// The read of the exchange has ended after `took`, or has failed (`None`).
-    pub fn read(&mut self, took: Option<Span>) {
-        self.read = took;
     }
 
     /// The law has ticked: the time to the next round follows from its report and from the other hosts.
     /// `hosts`: number of hosts that use the exchange, this one included. `others`: sums of the other hosts' reports,
     /// `None` if they were not heard.
     pub fn settle(&mut self, hosts: usize, others: Option<&Totals>, own: &Report) {
-        let visit = self.visit.take();
-        self.rhythm.next(Round { period: self.period, hosts, others, own, visit });
-    }
-
-    /// The write of the own report has ended after `took`, or has failed (`None`).
-    pub fn written(&mut self, took: Option<Span>) {
-        self.visit = self.read.take().zip(took).map(|(read, write)| read + write);
+        self.rhythm.next(Round { period: self.period, hosts, others, own });
     }
 
     /// Ends a round. Rounds that were missed meanwhile are left out, not made up for. Returns the start of the next
@@ -186,28 +166,6 @@ mod tests {
         clock.begin();
         assert!(!clock.set_period(at(2600), Span::from_millis(100)), "not during a round");
         assert_eq!(clock.end(at(2610)), at(2710), "the new grid is in the past");
-    }
-
-    /// Period after rounds whose read and write took so long. `None`: it failed.
-    fn slowed(read: Option<u64>, write: Option<u64>) -> Span {
-        let mut clock = PeriodClock::new(at(0), SECOND, 0.0);
-        let own = report(3000);
-        for _ in 0..30 {
-            clock.begin();
-            clock.read(read.map(Span::from_millis));
-            clock.settle(2, Some(&Totals::of([&own])), &own);
-            clock.written(write.map(Span::from_millis));
-            clock.end(clock.next());
-        }
-        clock.period()
-    }
-
-    #[test]
-    fn only_rounds_of_which_both_ways_worked_say_how_long_the_exchange_takes() {
-        assert!(slowed(Some(700), Some(800)) > Span::from_millis(2900));
-        assert_eq!(slowed(None, Some(1500)), SECOND);
-        assert_eq!(slowed(Some(1500), None), SECOND);
-        assert_eq!(slowed(Some(100), Some(100)), SECOND);
     }
 
     /// Something that happens to a clock.

@@ -25,7 +25,7 @@ const SAVED: f64 = 4.0;
 const REMEMBERED: f64 = 0.8;
 
 /// A VM that was seen to use its slice may use this many times as much in the next period.
-const GROWTH: f64 = 2.0;
+const GROWTH: f64 = 4.0;
 
 /// Bounds of slices, in slots per share.
 #[derive(Clone, Copy, Debug, PartialEq)]

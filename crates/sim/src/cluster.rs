@@ -423,7 +423,7 @@ impl<'a> Cluster<'a> {
     /// A visit to the exchange has ended, or was given up.
     fn visited(&mut self, id: HostId, visit: Visit, worked: bool) -> Result<(), Violation> {
         let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
-        match agent.rounds.end(self.now, visit, worked) {
+        match agent.rounds.end(visit, worked) {
             Ended::Already => {}
             Ended::Read(since) => self.tick(id, worked.then_some(since))?,
             Ended::Written => self.rest(id),
@@ -448,7 +448,6 @@ impl<'a> Cluster<'a> {
             let shown = self.slots.shown(then, on_side).filter(|_| arrives());
             agent.rounds.hear(since, shown)
         });
-        agent.rounds.has_read(self.now, read);
         let report = agent.tick(self.now, heard);
         let transport = self.scenario.transport;
         agent.rounds.settle(self.now, transport, &self.slots, heard.as_ref(), &report);
@@ -458,7 +457,7 @@ impl<'a> Cluster<'a> {
             }
             self.rest(id);
         } else if let Some(agent) = &mut self.nodes[id.0].agent {
-            let (life, visit) = (agent.life, agent.rounds.write(self.now, report));
+            let (life, visit) = (agent.life, agent.rounds.write(report));
             self.visit(id, life, visit, self.slots.write(id))?;
         }
         self.dispatch(id)

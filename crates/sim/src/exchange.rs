@@ -122,7 +122,7 @@ enum Step {
     /// It reads the slots, since then.
     Reads(Instant),
     /// It writes its own, since then.
-    Writes(Instant, Arc<Message>),
+    Writes(Arc<Message>),
 }
 
 /// The rounds of a host: clock, peers, and the visit under way.
@@ -181,11 +181,6 @@ impl Rounds {
         self.begin()
     }
 
-    /// The read of this round, which began at `since`, has ended, or there was none (`None`).
-    pub(crate) fn has_read(&mut self, now: Instant, since: Option<Instant>) {
-        self.clock.read(since.map(|since| now.since(since)));
-    }
-
     /// What came of a round, so that the time of the next one follows from it.
     pub(crate) fn settle(
         &mut self,
@@ -207,12 +202,12 @@ impl Rounds {
     }
 
     /// Begins to write what came of it.
-    pub(crate) fn write(&mut self, now: Instant, report: Report) -> Visit {
+    pub(crate) fn write(&mut self, report: Report) -> Visit {
         self.sequence = self.sequence.next();
         let body =
             Publication { period: self.clock.period(), slowed: false, leaving: false, report };
         let message = Message { from: self.me.clone(), sequence: self.sequence, body };
-        self.step = Step::Writes(now, Arc::new(message));
+        self.step = Step::Writes(Arc::new(message));
         self.begin()
     }
 
@@ -224,21 +219,20 @@ impl Rounds {
     /// What this visit writes, if it is a write that has not ended.
     pub(crate) fn writes(&self, visit: Visit) -> Option<Arc<Message>> {
         match &self.step {
-            Step::Writes(_, message) if visit == self.visit => Some(Arc::clone(message)),
+            Step::Writes(message) if visit == self.visit => Some(Arc::clone(message)),
             _ => None,
         }
     }
 
     /// Ends a visit that `worked` or was given up; what is to be done then. Nothing if it ended already.
-    pub(crate) fn end(&mut self, now: Instant, visit: Visit, worked: bool) -> Ended {
+    pub(crate) fn end(&mut self, visit: Visit, worked: bool) -> Ended {
         if visit != self.visit {
             return Ended::Already;
         }
         match std::mem::replace(&mut self.step, Step::Waits) {
             Step::Waits => Ended::Already,
             Step::Reads(since) => Ended::Read(since),
-            Step::Writes(since, _) => {
-                self.clock.written(worked.then(|| now.since(since)));
+            Step::Writes(_) => {
                 self.peers.published(worked);
                 Ended::Written
             }
@@ -247,7 +241,6 @@ impl Rounds {
 
     /// The write of this round failed before it began.
     pub(crate) fn not_written(&mut self) {
-        self.clock.written(None);
         self.peers.published(false);
     }
 
