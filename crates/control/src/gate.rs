@@ -23,6 +23,9 @@ use crate::units::{Instant, Span, Window, larger, smaller};
 /// IOs of which the mean time of those under way is known. On flash one of a few tens takes ten times as long as the others.
 const LASTING: f64 = 64.0;
 
+/// The largest debt, in IOs of the last one's cost.
+const DEBT: f64 = 8.0;
+
 /// The gate in front of the array. Integrals are in slots times nanoseconds.
 #[derive(Debug)]
 pub struct Gate {
@@ -87,14 +90,12 @@ impl Gate {
         self.grant = grant;
     }
 
-    /// Changes what may be outstanding when everybody on the host wants something. A debt is not
-    /// larger than what that pays in `most`.
-    pub fn set_full(&mut self, now: Instant, full: f64, most: Span) {
+    /// Changes what may be outstanding when everybody on the host wants something. `latency`: what an IO is to take at the
+    /// array. A debt is of IOs: that an array was stuck is nobody's to pay back.
+    pub fn set_full(&mut self, now: Instant, full: f64, latency: Span) {
         self.account(now);
         self.full = full;
-        if full.is_finite() {
-            self.credit = self.credit.max(-full * most.0 as f64);
-        }
+        self.credit = self.credit.max(-DEBT * self.overshoot * latency.nanos());
     }
 
     /// Whether an IO of this cost may go now. It must be the one that goes next.

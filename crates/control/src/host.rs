@@ -363,8 +363,7 @@ impl Host {
             Rule::Window(window) => window,
             Rule::Slices { least, most } => (bounds.window_per_share * shares).clamp(least, most),
         };
-        let hold_max = self.config().law.hold_max;
-        self.gate.set_full(now, full, hold_max);
+        self.gate.set_full(now, full, self.governor.threshold());
         self.regrant(now);
     }
 
