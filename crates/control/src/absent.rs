@@ -6,20 +6,24 @@
 //! the law itself. Where it is cut off, each side holds the latency that it sees by windows that are anchored in what the others are
 //! known to have, so that no side pushes out the other by the least difference between two latencies.
 //!
-//! With S_a the shares of absent hosts, and p the window per share of those that are heard, in the n-th period of absence:
+//! With S_a the shares of absent hosts, and h the headroom:
 //!
 //! ```text
 //! outstanding += S_a · activity · anchor,   active += S_a · activity
-//! anchor      += (p − anchor) / (n + FIRST)
+//! anchor      *= h / clamp(h, 1 / FAR, FAR)
 //! ```
 //!
-//! The anchor follows ever more slowly: what is left by a dead host is taken up as a whole, and sides of a partition
-//! drift apart by the logarithm of the time.
+//! Latency that is further off the threshold than [`FAR`] says that the array, or its load, is another one than it was. Nearer, the
+//! anchor stands still, so that no side of a partition drifts away.
 
 use crate::cluster::Load;
+use crate::latency::Flow;
 
-/// The first steps of the anchor are 1 / (FIRST + 1), 1 / (FIRST + 2), …
-const FIRST: f64 = 3.0;
+/// Factor between latency and threshold from which the anchor moves: about that by which the latencies of hosts differ.
+const FAR: f64 = 1.3;
+
+/// Periods over which the ratio of latencies is a mean.
+const OVER: f64 = 20.0;
 
 /// Part of their shares that absent hosts lose in a period once the exchange has forgotten them.
 const FORGETS: f64 = 1.0 / 600.0;
@@ -35,6 +39,9 @@ pub(crate) struct Absent {
     /// Outstanding slots for each active share of the absent hosts.
     anchor: Option<f64>,
     periods: u32,
+    /// This host's latency over the cluster's while all were heard, and the weight of what was seen.
+    ratio: f64,
+    seen: f64,
 }
 
 impl Absent {
@@ -54,33 +61,44 @@ impl Absent {
         if self.shares <= 0.0 {
             self.activity = (heard.active / heard.shares).min(1.0);
             (self.anchor, self.periods) = (Some(now), 0);
-        } else if let Some(anchor) = &mut self.anchor {
+        } else {
             self.periods = self.periods.saturating_add(1);
-            *anchor += (now - *anchor) / (f64::from(self.periods) + FIRST);
         }
+    }
+
+    /// Moves the anchor where latency is far off the threshold.
+    pub(crate) fn follow(&mut self, headroom: f64) {
+        let far = headroom / headroom.clamp(1.0 / FAR, FAR);
+        self.anchor.iter_mut().for_each(|anchor| *anchor *= far);
     }
 
     /// What absent hosts are taken to have at the array.
     pub(crate) fn load(&self) -> Load {
+        let Some(anchor) = self.anchor else { return Load::default() };
         let active = self.shares * self.activity;
-        let outstanding = active * self.anchor.unwrap_or(0.0);
-        let active = if self.anchor.is_some() { active } else { 0.0 };
-        Load { outstanding, active, shares: self.shares, ..Load::default() }
+        Load { outstanding: active * anchor, active, shares: self.shares, ..Load::default() }
+    }
+
+    /// The latency of the whole cluster, by the flow of this host alone (`own`) and of all that are heard. Hosts whose data lie elsewhere
+    /// on the array see other latencies at the same load.
+    pub(crate) fn flow(&mut self, own: Flow, all: Flow, hears_most: bool) -> Flow {
+        if hears_most {
+            if let (true, Some(own), Some(all)) =
+                (self.shares <= 0.0, own.scaled_mean(), all.scaled_mean())
+                && all > 0.0
+            {
+                self.seen = (self.seen + 1.0).min(OVER);
+                self.ratio += (own / all - self.ratio) / self.seen;
+            }
+            return all;
+        }
+        let ratio = 1.0 + (self.ratio - 1.0) * self.seen / OVER;
+        Flow { latency: own.latency / ratio, scaled: own.scaled / ratio, ..own }
     }
 
     /// Whether most of the cluster's shares are heard. `own`: shares of this host.
     pub(crate) fn hears_most(&self, own: f64) -> bool {
         2.0 * self.shares < own + self.known || self.shares <= 0.0
-    }
-
-    /// Whether another host was ever heard.
-    pub(crate) fn knows(&self) -> bool {
-        self.known > 0.0
-    }
-
-    /// Whether all hosts are heard that are known.
-    pub(crate) fn is_none(&self) -> bool {
-        self.shares <= 0.0
     }
 
     /// Periods for which hosts have been absent.

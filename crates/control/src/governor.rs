@@ -336,7 +336,8 @@ impl Governor {
         let all = source == Source::Cluster;
         let wanted = wanted * self.weigh(&own, &totals, source);
         self.learn_sizes(&totals.flows, elapsed.secs());
-        let heard = totals.flows.heard(signal);
+        let ours = interval.per_second(elapsed).heard(signal);
+        let heard = self.absent.flow(ours, totals.flows.heard(signal), all);
         self.average.add(&heard, elapsed.secs(), self.config.law.min_ios);
         let load = load(&totals).plus(self.absent.load());
         own.finding = self.look_for_others(&totals, source, elapsed);
@@ -348,6 +349,7 @@ impl Governor {
             self.effect.period((load.rate - load.asked.rate).max(0.0), load.wants);
         }
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load));
+        self.absent.follow(headroom);
         let lambda = latency.and_then(|_| load.lambda(headroom));
         if let (true, true, Some(_)) = (all, load.limited, lambda) {
             let now = headroom * load.outstanding / load.shares;

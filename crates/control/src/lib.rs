@@ -42,6 +42,7 @@
 
 extern crate alloc;
 
+mod absent;
 pub mod backlog;
 pub mod cluster;
 pub mod config;
@@ -61,7 +62,6 @@ pub mod objective;
 pub mod outsider;
 pub mod period;
 pub mod queue;
-mod absent;
 pub mod rate;
 pub mod rhythm;
 pub mod settings;

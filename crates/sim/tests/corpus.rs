@@ -61,10 +61,12 @@ fn score(name: &str, set: &[Setting]) -> (Score, String) {
     let (held, missed): (Vec<Verdict>, Vec<Verdict>) = all.partition(|verdict| verdict.ok);
     let score = (held.len(), held.len() + missed.len());
     assert!(score.1 > 0, "{name}: expects nothing");
-    let mut text = format!("{name} {}/{}, {:.1} s", score.0, score.1, began.elapsed().as_secs_f64());
+    let mut text =
+        format!("{name} {}/{}, {:.1} s", score.0, score.1, began.elapsed().as_secs_f64());
     for Verdict { what, measured, expected, tolerance, source, .. } in missed {
         let measured = measured.map_or("nothing".to_owned(), |measured| format!("{measured:.4}"));
-        write!(text, "\n    {what}: {measured}, expected {expected} ({tolerance}): {source}").unwrap();
+        write!(text, "\n    {what}: {measured}, expected {expected} ({tolerance}): {source}")
+            .unwrap();
     }
     (score, text)
 }
