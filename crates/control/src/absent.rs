@@ -25,8 +25,11 @@ const FAR: f64 = 1.3;
 /// Periods over which the ratio of latencies is a mean.
 const OVER: f64 = 20.0;
 
+/// Part of all shares from which on absent hosts count: nearly half, as both sides of a partition must not go on as the cluster.
+const LOST: f64 = 0.45;
+
 /// Part of their shares that absent hosts lose in a period once the exchange has forgotten them.
-const FORGETS: f64 = 1.0 / 600.0;
+const FORGETS: f64 = 1.0 / 3600.0;
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,7 +101,7 @@ impl Absent {
 
     /// Whether most of the cluster's shares are heard. `own`: shares of this host.
     pub(crate) fn hears_most(&self, own: f64) -> bool {
-        2.0 * self.shares < own + self.known || self.shares <= 0.0
+        self.shares < LOST * (own + self.known) || self.shares <= 0.0
     }
 
     /// Periods for which hosts have been absent.

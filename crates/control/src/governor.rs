@@ -339,7 +339,10 @@ impl Governor {
         let ours = interval.per_second(elapsed).heard(signal);
         let heard = self.absent.flow(ours, totals.flows.heard(signal), all);
         self.average.add(&heard, elapsed.secs(), self.config.law.min_ios);
-        let load = load(&totals).plus(self.absent.load());
+        let mut load = load(&totals);
+        if !all {
+            load = load.plus(self.absent.load());
+        }
         own.finding = self.look_for_others(&totals, source, elapsed);
         self.answer(&load);
         self.learn(&totals, source, &own);
