@@ -83,7 +83,7 @@ pub struct VmConfig {
     pub shares: Shares,
     /// Slots it may gather while idle and spend ahead of its neighbours as one batch.
     pub burst: f64,
-    /// What its IOs are to take at most, held and at the array, in the mean
+    /// What its IOs are to take at the array at most, in the mean
     /// ([`crate::objective`]).
     pub target: Option<Span>,
 }
@@ -620,7 +620,7 @@ impl Host {
         };
         let mut report = self.governor.tick(measured, view);
         self.meter.learn(self.governor.lines());
-        report.wants = self.wants(now);
+        report.wants = self.wants();
         if self.resumed < now {
             self.hung_after = Span(elapsed.0.saturating_mul(HUNG));
         }
@@ -631,15 +631,13 @@ impl Host {
 
     /// Ends the period of each objective. Answers the lowest threshold that is asked for, and the IOs of
     /// the VMs that have objectives.
-    fn wants(&mut self, now: Instant) -> Wants {
+    fn wants(&mut self) -> Wants {
         let (latency, least) = (self.governor.latency(), self.config().law.min_ios);
-        let own = self.governor.own_threshold();
+        let (own, in_force) = (self.governor.own_threshold(), self.governor.threshold());
         let mut wants = Wants::default();
         let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
-        for (id, objective) in vms.filter_map(|(id, vm)| Some((id, vm.objective.as_deref_mut()?))) {
-            let oldest = self.queue.oldest(FlowId(id));
-            let waits = oldest.map_or(Span::ZERO, |oldest| now.since(oldest.submitted));
-            let Some(ios) = objective.roll(latency, least, waits) else { continue };
+        for objective in vms.filter_map(|(_, vm)| vm.objective.as_deref_mut()) {
+            let Some(ios) = objective.roll(latency, least, own, in_force) else { continue };
             wants.ios += ios;
             let asks = objective.asks(own);
             wants.asks = strictest(wants.asks, asks);

@@ -296,12 +296,6 @@ impl<T> FairQueue<T> {
         self.flows.get(flow.0).map_or(0, |flow| flow.waiting.len())
     }
 
-    /// The item of this flow that has waited for its turn longest.
-    #[must_use]
-    pub fn oldest(&self, flow: FlowId) -> Option<&T> {
-        self.flows.get(flow.0)?.waiting.front().map(|(_, item)| item)
-    }
-
     /// Notes that a flow, whose IOs cost `cost`, wants less than its part from now on. What it is owed is kept until it comes back.
     pub fn rests(&mut self, flow: FlowId, cost: Cost) {
         let f = &mut self.flows[flow.0];
