@@ -4,9 +4,9 @@ use crate::backlog::Backlog;
 use crate::latency::{Flows, Interval};
 use crate::objective::{Wants, strictest};
 use crate::outsider::Finding;
-use crate::rate::{Occupancy, Throughput};
+use crate::rate::Throughput;
 use crate::settings::{Ballot, Settings};
-use crate::units::{Bytes, Shares, Span, Window};
+use crate::units::{Shares, Span, Window};
 
 /// What a host says of itself once per period. The default is a host without IOs, shares and control.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -425,14 +425,6 @@ impl Load {
         self.windows += other.windows;
         self.asked = self.asked.plus(other.asked);
         self.saturated = self.saturated.plus(other.saturated);
-    }
-
-    /// What they had outstanding, and the slots of so many bytes that they completed per second. An
-    /// IO takes one at least.
-    #[must_use]
-    pub fn occupancy(&self, slot: Bytes) -> Occupancy {
-        let rate = (self.bytes / slot.0 as f64).max(self.rate);
-        Occupancy { outstanding: self.outstanding, rate }
     }
 
     /// λ, the window per share at which the cluster would meet its threshold: outstanding IOs, times

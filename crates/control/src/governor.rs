@@ -405,39 +405,21 @@ impl Governor {
         self.detector.finding()
     }
 
-    /// Takes in how long slots stay at the array, where shares are of bytes. Answers by what factor
-    /// the host's weight changes.
+    /// Takes in throughput, where shares are of that. Answers by what factor the host's weight changes.
     fn weigh(&mut self, own: &Report, totals: &Totals, source: Source) -> f64 {
-        let law = self.config.law.mode;
-        let published = matches!(law, Mode::Published { .. });
-        let balances = self.settings.proportional == Proportional::Throughput && !published;
-        let before = self.weight.factor();
-        if balances && source == Source::Cluster {
+        let (before, slot) = (self.weight.factor(), self.settings.slot_size);
+        let published = matches!(self.config.law.mode, Mode::Published { .. });
+        let balances = slot.is_some() || self.settings.proportional == Proportional::Throughput;
+        if published || !balances {
+            self.weight = Weight::default();
+        } else if source == Source::Cluster {
+            // Who does not hear the others goes on with what it weighed last.
             let all = totals.governed.saturated.plus(totals.observing.saturated);
             self.weight.balance(own.saturated, all);
         }
-        let Some(slot) = self.settings.slot_size.filter(|_| !published) else {
-            self.law.set_cluster_unit(1.0);
-            if balances {
-                return self.weight.factor() / before;
-            }
-            self.weight = Weight::default();
-            return 1.0;
-        };
-        let load = |totals: &Totals| match self.observes() {
-            true => totals.governed.plus(totals.observing),
-            false => totals.governed,
-        };
-        let (own, all) = (load(&Totals::of([own])), load(totals));
-        // Who does not hear the others goes on with what it weighed last.
-        if source == Source::Cluster {
-            if !balances {
-                self.weight.period(own.occupancy(slot), all.occupancy(slot));
-            }
-            if all.rate > 0.0 {
-                self.law.set_cluster_unit(all.occupancy(slot).rate / all.rate);
-            }
-        }
+        let all = totals.governed.plus(totals.observing);
+        let slots = slot.filter(|_| !published).map(|Bytes(slot)| all.bytes / slot as f64);
+        self.law.set_cluster_unit(slots.map_or(1.0, |slots| (slots / all.rate.max(1e-9)).max(1.0)));
         self.weight.factor() / before
     }
 

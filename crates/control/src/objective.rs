@@ -129,27 +129,29 @@ impl Objective {
         let ios = core::mem::take(&mut self.ios);
         let (device, held) = (core::mem::take(&mut self.device), core::mem::take(&mut self.held));
         self.rests = self.rests.saturating_sub(1);
-        if ios < u64::from(least.max(1)) {
+        let active = ios >= u64::from(least.max(1));
+        if active {
+            let (device, held) = (device / ios as f64, held / ios as f64);
+            self.idle = Some(0);
+            self.last = Some(Seen { device, held, short: held > self.target });
+            if let Some(latency) = latency.filter(|latency| *latency > 0.0) {
+                let now = (device / latency).clamp(1.0 / RATIO, RATIO);
+                self.ratio = Some(self.ratio.map_or(now, |ratio| ratio + NEW * (now - ratio)));
+            }
+        } else {
             self.idle = self.idle.map(|idle| idle + 1).filter(|idle| *idle <= STAYS);
-            return self.idle.map(|_| ios);
         }
-        self.idle = Some(0);
-        let (device, held) = (device / ios as f64, held / ios as f64);
-        self.last = Some(Seen { device, held, short: held > self.target });
-        if let Some(latency) = latency.filter(|latency| *latency > 0.0) {
-            let now = (device / latency).clamp(1.0 / RATIO, RATIO);
-            self.ratio = Some(self.ratio.map_or(now, |ratio| ratio + NEW * (now - ratio)));
-        }
-        if device <= MISSED * self.target {
+        let misses = self.last.is_some_and(|seen| seen.device > MISSED * self.target);
+        if active && !misses {
             (self.missed, self.next_rest) = (0, RESTS);
-        } else if in_force < own && self.rests == 0 {
+        } else if misses && in_force < own && self.asks(own).is_some() {
             self.missed += 1;
         }
         if self.missed >= TRIES {
             (self.missed, self.rests) = (0, self.next_rest);
             self.next_rest = (2 * self.next_rest).min(RESTS_MOST);
         }
-        Some(ios)
+        self.idle.map(|_| ios)
     }
 
     /// The threshold that the objective asks for, if it is active. `own`: the volume's own threshold, the
