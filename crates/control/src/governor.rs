@@ -419,7 +419,7 @@ impl Governor {
         }
         let all = totals.governed.plus(totals.observing);
         let slots = slot.filter(|_| !published).map(|Bytes(slot)| all.bytes / slot as f64);
-        self.law.set_cluster_unit(slots.map_or(1.0, |slots| (slots / all.rate.max(1e-9)).max(1.0)));
+        self.law.set_cluster_unit(slots.map_or(1.0, |slots| (slots / all.rate.max(1e-9)).max(0.125)));
         self.weight.factor() / before
     }
 
@@ -431,7 +431,7 @@ impl Governor {
         };
         let all = interval.reads.plus(interval.writes);
         if all.ios > 0 {
-            let mean = (all.bytes.0 as f64 / all.ios as f64 / slot as f64).max(1.0);
+            let mean = (all.bytes.0 as f64 / all.ios as f64 / slot as f64).max(0.125);
             self.unit += (mean - self.unit) / 4.0;
         }
         self.law.set_unit(self.unit);

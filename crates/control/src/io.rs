@@ -49,6 +49,9 @@ pub(crate) enum Heard {
     Discard(Bytes, Span),
 }
 
+/// The least part of a slot that an IO of few bytes costs: an array does not do small IOs at will.
+const LEAST: f64 = 0.125;
+
 /// Bytes of a range that cost one slot to trim or to write zeroes to. Arrays with thin volumes keep a map of
 /// extents of about this size, and change one entry for each extent. The array model (`crates/array`, `trim.rs`)
 /// has its own constants: it imports nothing of the law.
@@ -69,7 +72,7 @@ impl Io {
         match (self.kind, slot_size) {
             (IoKind::Discard, _) => Cost::slots(discard_slots(self.bytes) as f64),
             (IoKind::Read | IoKind::Write, Some(Bytes(slot))) => {
-                Cost::slots((self.bytes.0 as f64 / slot as f64).max(1.0))
+                Cost::slots((self.bytes.0 as f64 / slot as f64).max(LEAST))
             }
             _ => Cost::ONE,
         }
@@ -121,7 +124,8 @@ mod tests {
         for kind in [IoKind::Read, IoKind::Write] {
             assert_eq!(io(kind, 64).cost(None).as_slots(), 1.0);
             assert_eq!(io(kind, 64).cost(Some(SLOT)).as_slots(), 8.0);
-            assert_eq!(io(kind, 4).cost(Some(SLOT)).as_slots(), 1.0);
+            assert_eq!(io(kind, 4).cost(Some(SLOT)).as_slots(), 0.5);
+            assert_eq!(io(kind, 0).cost(Some(SLOT)).as_slots(), 0.125);
         }
         assert_eq!(io(IoKind::Other, 1 << 20).cost(Some(SLOT)).as_slots(), 1.0);
     }
