@@ -108,7 +108,7 @@ impl Default for LawConfig {
             threshold: Span::from_millis(30),
             alpha: 0.002,
             gamma: 0.8,
-            window_min: Window(0.02),
+            window_min: Window(0.001),
             window_max: Window(64.0),
             window_start: Window(4.0),
             cluster_min: 1.0,
