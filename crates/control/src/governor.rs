@@ -353,7 +353,8 @@ impl Governor {
         }
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load));
         self.absent.follow(headroom);
-        let lambda = latency.and_then(|_| load.lambda(headroom));
+        let more = if all { 1.0 } else { headroom.max(1.0) * headroom.max(1.0) };
+        let lambda = latency.and_then(|_| load.lambda(headroom * more));
         if let (true, true, Some(_)) = (all, load.limited, lambda) {
             let now = headroom * load.outstanding / load.shares;
             self.fair = Some(self.fair.map_or(now, |fair| 0.5 * (fair + now)));
