@@ -216,8 +216,6 @@ pub struct Totals {
     pub observing_ballot: Ballot,
     /// How well those are served that want more.
     pub backlog: Backlog,
-    /// The longest interval that one of them speaks of.
-    pub longest: Span,
     /// Shares of the hosts under control, or that observe, that have fallen silent without saying
     /// goodbye. Not part of any sum: who hears them, or does not, fills it in.
     pub missing: f64,
@@ -309,7 +307,6 @@ impl Totals {
     pub fn hear_all(&mut self, hosts: &Totals, ahead: bool) {
         self.flows = self.flows.plus(hosts.flows);
         self.backlog = self.backlog.plus(hosts.backlog);
-        self.longest = self.longest.max(hosts.longest);
         self.governed.add(&hosts.governed);
         self.observing.add(&hosts.observing);
         self.ballot.merge(&hosts.ballot);
@@ -321,7 +318,6 @@ impl Totals {
     fn add_part(&mut self, part: &Part) {
         self.flows = self.flows.plus(part.flows);
         self.backlog = self.backlog.plus(part.backlog);
-        self.longest = self.longest.max(part.elapsed);
         let (load, ballot) = match part.governed {
             Governed::No => return,
             Governed::Yes => (&mut self.governed, &mut self.ballot),
@@ -338,7 +334,6 @@ impl Totals {
 pub struct Part {
     flows: Flows,
     backlog: Backlog,
-    elapsed: Span,
     load: Load,
     settings: Option<Settings>,
     threshold: Span,
@@ -381,7 +376,6 @@ impl Part {
         Part {
             flows,
             backlog: Backlog::of(report),
-            elapsed: report.elapsed,
             load,
             settings: report.settings,
             threshold: report.threshold,

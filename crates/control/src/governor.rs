@@ -28,9 +28,6 @@ use self::demand::{all_shares, bounded, saturated, slice, used_shares};
 /// Periods after which what absent hosts asked for on behalf of their VMs is forgotten.
 const ASKED: u32 = 5;
 
-/// Factor on this host's period from which on another host's period counts as longer.
-const EARLY: f64 = 1.5;
-
 /// What a host measured in a period.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured<'a> {
@@ -343,7 +340,7 @@ impl Governor {
         if !all {
             load = load.plus(self.absent.load());
         }
-        own.finding = self.look_for_others(&totals, source, elapsed);
+        own.finding = self.look_for_others(&totals, source);
         self.answer(&load);
         self.learn(&totals, source, &own);
         // While nobody does IO, there is nothing to act on: what was last measured is no news.
@@ -389,18 +386,17 @@ impl Governor {
     }
 
     /// Looks for load that is not under control, where all hosts are heard.
-    fn look_for_others(&mut self, totals: &Totals, source: Source, elapsed: Span) -> Finding {
+    fn look_for_others(&mut self, totals: &Totals, source: Source) -> Finding {
         let all = totals.flows.all();
         if source != Source::Cluster || totals.missing > 0.0 {
             self.detector.pause();
-        } else if all.ios > 0.0 {
+        } else {
             self.detector.period(&Seen {
                 rate: all.ios,
                 outstanding: all.latency,
-                ios: all.ios * elapsed.secs(),
                 reads: totals.flows.reads.ios / all.ios,
                 size: all.bytes / all.ios,
-                early: totals.longest.secs() > EARLY * elapsed.secs(),
+                threshold: self.config.law.threshold.secs(),
             });
         }
         self.detector.finding()
@@ -420,7 +416,8 @@ impl Governor {
         }
         let all = totals.governed.plus(totals.observing);
         let slots = slot.filter(|_| !published).map(|Bytes(slot)| all.bytes / slot as f64);
-        self.law.set_cluster_unit(slots.map_or(1.0, |slots| (slots / all.rate.max(1e-9)).max(0.125)));
+        self.law
+            .set_cluster_unit(slots.map_or(1.0, |slots| (slots / all.rate.max(1e-9)).max(0.125)));
         self.weight.factor() / before
     }
 

@@ -47,14 +47,12 @@ pub struct Found {
     pub state: State,
     /// Outstanding IOs of an outsider that would explain it.
     pub outstanding: f64,
-    /// The interval in which that is with nine chances of ten.
-    pub within: (f64, f64),
 }
 
 impl Found {
     fn of(finding: &Finding) -> Found {
-        let Finding { state, outstanding, within, .. } = *finding;
-        Found { state, outstanding, within }
+        let Finding { state, outstanding, .. } = *finding;
+        Found { state, outstanding }
     }
 }
 

@@ -1,60 +1,99 @@
-//! Detection of outsiders: load on the array that is not under control.
+//! Load on the array that is not under control, by what is missing of the usual throughput.
 //!
-//! By Little's law each of N outstanding IOs takes L = N / X, with X completed IOs per second. While the load is of one kind, L follows
-//! from N by a curve f, which is learned while working (`known`). If L is above the curve for longer than chance explains, the array
-//! became slower, or an outsider uses it. At one N both look the same. They differ as N changes, and N does change at once, as the law
-//! holds L at its threshold: an outsider's Q outstanding IOs shift the curve, L = f(N + Q); an array that became k times slower
-//! stretches it, L = k · f(N). So the first periods of a change predict later latencies in both ways, and the evidence is for the way
-//! that is nearer (`episode`).
+//! A busy array completes X₀ IO/s at the threshold. Where the hosts complete X, X₀ − X is missing: somebody else has it, or nobody, as the
+//! array has become slower. By Little's law an outsider that has it keeps
 //!
-//! Where the two cannot be told apart the state is [`State::Slower`]. `docs/control.md` has the equations.
+//! ```text
+//! Q = (X₀ − X) · L
+//! ```
+//!
+//! IOs outstanding, counted in IOs like ours. Which of the two it is cannot be told at one latency, and makes no difference to
+//! what hosts can do about it ([`Answer`]).
 
 mod answer;
-mod curve;
-mod episode;
-mod finding;
-mod known;
 
 pub use answer::Answer;
-pub use finding::{Finding, Seen, State};
 
-use alloc::vec::Vec;
+use libm::{fabs, log};
 
-use self::curve::Point;
+/// Periods that the usual throughput is a mean of, at most, and those after which it is known.
+const OVER: f64 = 60.0;
+const KNOWN: f64 = 10.0;
+/// Part of the usual throughput that must be missing, and for how many periods.
+const MISSING: f64 = 0.15;
+const TELLS: u32 = 3;
+/// Periods after which what is missing is missing for good: the array is another one.
+const ADOPTS: u32 = 3600;
+/// Part of the threshold below which latency does not show that the array is busy.
+const BUSY: f64 = 0.8;
+/// Weight of a new period in the size of an outsider.
+const FOLLOWS: f64 = 0.3;
+/// Largest change of the part of reads, and of the logarithm of the mean size, within one kind of load.
+const READS: f64 = 0.15;
+const SIZE: f64 = 0.3;
 
-use libm::log;
+/// Load of all hosts that are heard in a period, with and without control.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// IOs per second of all these hosts.
+    pub rate: f64,
+    /// Mean number of their outstanding IOs.
+    pub outstanding: f64,
+    /// Part of the IOs that are reads, from 0 to 1.
+    pub reads: f64,
+    /// Mean size of an IO, in bytes.
+    pub size: f64,
+    /// The volume's own threshold, in seconds.
+    pub threshold: f64,
+}
 
-use episode::Episode;
-use known::Known;
+/// State of the array, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum State {
+    /// Too little is known of the array under this kind of load, or it is not busy.
+    #[default]
+    Unknown,
+    /// Throughput is as usual.
+    Usual,
+    /// The array became slower, or an outsider uses it.
+    Slower,
+}
 
-/// Number of kinds of load whose curves are kept.
-const KINDS: usize = 4;
-
-/// Standard deviations above the usual latency that do not count. The rest is summed over periods.
-const DRIFT: f64 = 0.75;
-/// The sum from which on a deviation is no chance, and the largest sum.
-const SURE: f64 = 8.0;
-const MOST: f64 = 40.0;
-/// Largest deviation of one period, in standard deviations.
-const CAPPED: f64 = 4.0;
-/// Periods after which a slower array is the usual one.
-const ADOPTS: u32 = 120;
+/// State of the array, with the figures that it rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Finding {
+    /// State of the array.
+    pub state: State,
+    /// Mean latency of the last period, in seconds.
+    pub latency: f64,
+    /// The usual latency with as many outstanding IOs, in seconds.
+    pub usual: f64,
+    /// Periods for which throughput has been below the usual.
+    pub periods: u32,
+    /// Outstanding IOs of an outsider that would explain it, counted in IOs like ours.
+    pub outstanding: f64,
+    /// Part of all outstanding IOs that such an outsider has, from 0 to 1.
+    pub part: f64,
+    /// Factor by which the array would be slower, if that explained it.
+    pub factor: f64,
+}
 
 /// Looks for load on an array that is not under control, period by period.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Detector {
-    kinds: Vec<Known>,
-    /// Index of the last period's kind of load.
-    kind: usize,
-    /// Sums of deviations above the usual latency, and below it, in standard deviations.
-    above: f64,
-    below: f64,
-    episode: Episode,
-    /// Number of periods so far.
-    clock: u64,
+    /// The usual throughput X₀ in IO/s, and the number of periods that it is a mean of.
+    usual: f64,
+    weight: f64,
+    /// Kind of load that it is of.
+    reads: f64,
+    size: f64,
+    /// Periods in which throughput was below the usual.
+    periods: u32,
+    /// Mean size of the outsider that explains it.
+    outstanding: f64,
     finding: Finding,
-    /// Memory for the next curve, so that a period allocates nothing.
-    room: Vec<Point>,
 }
 
 impl Detector {
@@ -68,81 +107,114 @@ impl Detector {
     /// `alone` without the outsider. `None` if there is no outsider, or the factor is at most 1.
     #[must_use]
     pub fn beside(&self, alone: f64, part: f64) -> Option<f64> {
-        if self.finding.state != State::Outsider {
+        if self.finding.state != State::Slower {
             return None;
         }
-        let curve = self.kinds.get(self.kind)?.curve(Vec::new())?;
-        let ours = part * curve.outstanding(alone);
-        let factor = curve.at(ours + self.finding.outstanding) / alone;
+        let factor = part + self.finding.outstanding / (self.usual * alone);
         (factor > 1.0).then_some(factor)
     }
 
-    /// Ends a period in which not all hosts were heard: the load of the others would look like an outsider's. The state is unknown.
+    /// Ends a period in which not all hosts were heard: the load of the others would look like an outsider's.
     pub fn pause(&mut self) {
-        self.begin_anew();
-        self.finding = Finding::default();
-    }
-
-    fn begin_anew(&mut self) {
-        (self.above, self.below, self.episode) = (0.0, 0.0, Episode::default());
+        (self.periods, self.finding) = (0, Finding::default());
     }
 
     /// Ends a period in which all hosts were heard.
     pub fn period(&mut self, seen: &Seen) {
-        if !(seen.rate > 0.0 && seen.outstanding > 0.0) {
-            return;
-        }
-        self.clock += 1;
-        self.kind = self.kind(seen);
-        let known = &mut self.kinds[self.kind];
-        known.used = self.clock;
-        let Some(curve) = known.curve(core::mem::take(&mut self.room)) else {
-            known.add(seen);
+        let latency = seen.outstanding / seen.rate;
+        if !(seen.rate > 0.0 && latency >= BUSY * seen.threshold) {
             return self.pause();
+        }
+        let alike =
+            fabs(seen.reads - self.reads) < READS && fabs(log(seen.size / self.size)) < SIZE;
+        if !alike || self.periods > ADOPTS {
+            *self = Detector { reads: seen.reads, size: seen.size, ..Detector::default() };
+        }
+        let missing = 1.0 - seen.rate / self.usual;
+        if self.weight < KNOWN || missing < MISSING {
+            self.weight = (self.weight + 1.0).min(OVER);
+            self.usual += (seen.rate - self.usual) / self.weight;
+            self.periods = 0;
+        } else {
+            self.periods += 1;
+        }
+        let now = (self.usual - seen.rate).max(0.0) * latency;
+        let follows = if self.periods <= 1 { 1.0 } else { FOLLOWS };
+        self.outstanding += follows * (now - self.outstanding);
+        let state = match self.periods {
+            _ if self.weight < KNOWN => State::Unknown,
+            periods if periods < TELLS => State::Usual,
+            _ => State::Slower,
         };
-        let latency = seen.latency();
-        let usual = curve.at(seen.outstanding);
-        let (off, noise) = (log(latency / usual), known.noise(seen));
-        let step = (off / noise).clamp(-CAPPED, CAPPED);
-        self.above = (self.above + step - DRIFT).clamp(0.0, MOST);
-        self.below = (self.below - step - DRIFT).max(0.0);
-        let goes_on = self.above > 0.0;
-        if !goes_on || !self.episode.period(&curve, seen, noise, seen.early || known.is_restless())
-        {
-            (self.above, self.episode) = (0.0, Episode::default());
-        }
-        if self.below >= SURE || (self.episode.periods() > ADOPTS && !self.episode.is_outsider()) {
-            // The array became faster, or has been slower for so long that this is the usual latency now.
-            *known = Known::new(seen);
-            self.begin_anew();
-        }
-        let known = &mut self.kinds[self.kind];
-        if self.above == 0.0 {
-            known.add(seen);
-            known.learn_noise(seen, off);
-        }
-        let state = if self.above < SURE { State::Usual } else { self.episode.state() };
-        self.finding = Finding { state, latency, usual, ..self.episode.finding(seen, noise) };
-        self.room = curve.into_room();
-    }
-
-    /// Index of the period's kind of load. A new kind replaces the kind that was not seen for longest.
-    fn kind(&mut self, seen: &Seen) -> usize {
-        let like = |kind: &usize| self.kinds.get(*kind).is_some_and(|known| known.is_like(seen));
-        let same = Some(self.kind).filter(like);
-        if let Some(kind) = same.or_else(|| (0..self.kinds.len()).find(like)) {
-            return kind;
-        }
-        let new = Known::new(seen);
-        if self.kinds.len() < KINDS {
-            self.kinds.push(new);
-            return self.kinds.len() - 1;
-        }
-        let oldest = (0..KINDS).min_by_key(|kind| self.kinds[*kind].used).unwrap_or(0);
-        self.kinds[oldest] = new;
-        oldest
+        self.finding = Finding {
+            state,
+            latency,
+            usual: seen.outstanding / self.usual,
+            periods: self.periods,
+            outstanding: self.outstanding,
+            part: self.outstanding / (self.outstanding + seen.outstanding),
+            factor: self.usual / seen.rate,
+        };
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    /// A period of hosts that hold the latency beside an outsider with so many outstanding IOs, at an array of 3000 IO/s over `slow`.
+    fn period(detector: &mut Detector, latency: f64, outsider: f64, slow: f64) -> Finding {
+        let rate = 3000.0 / slow - outsider / latency;
+        let outstanding = rate * latency;
+        let (reads, size, threshold) = (1.0, 8192.0, 0.03);
+        detector.period(&Seen { rate, outstanding, reads, size, threshold });
+        detector.finding()
+    }
+
+    fn settled() -> Detector {
+        let mut detector = Detector::default();
+        (0..30).for_each(|_| _ = period(&mut detector, 0.03, 0.0, 1.0));
+        detector
+    }
+
+    #[test]
+    fn the_size_of_an_outsider_is_what_is_missing_of_the_throughput() {
+        let mut detector = settled();
+        assert_eq!(detector.finding().state, State::Usual);
+        assert_eq!(period(&mut detector, 0.03, 40.0, 1.0).state, State::Usual, "it may be chance");
+        (0..5).for_each(|_| _ = period(&mut detector, 0.03, 40.0, 1.0));
+        let finding = detector.finding();
+        assert_eq!(finding.state, State::Slower);
+        assert!((finding.outstanding - 40.0).abs() < 0.1, "{finding:?}");
+        // Ours had 90 outstanding. To keep as many beside 40 takes 130 / 90 of the latency, and there it is still 40.
+        let beside = detector.beside(0.03, 1.0).unwrap();
+        assert!((beside - 130.0 / 90.0).abs() < 0.01, "{beside}");
+        (0..20).for_each(|_| _ = period(&mut detector, 0.03 * beside, 40.0, 1.0));
+        assert!((detector.beside(0.03, 1.0).unwrap() - beside).abs() < 0.01);
+        (0..3).for_each(|_| _ = period(&mut detector, 0.03, 0.0, 1.0));
+        assert_eq!((detector.finding().state, detector.beside(0.03, 1.0)), (State::Usual, None));
+    }
+
+    #[test]
+    fn a_slower_array_looks_the_same_and_is_the_usual_one_after_an_hour() {
+        let mut detector = settled();
+        (0..10).for_each(|_| _ = period(&mut detector, 0.03, 0.0, 2.0));
+        assert_eq!(detector.finding().state, State::Slower);
+        assert!((detector.finding().factor - 2.0).abs() < 0.01);
+        (0..ADOPTS + 20).for_each(|_| _ = period(&mut detector, 0.03, 0.0, 2.0));
+        assert_eq!(detector.finding().state, State::Usual);
+    }
+
+    #[test]
+    fn an_idle_array_and_another_load_say_nothing() {
+        let mut detector = settled();
+        assert_eq!(period(&mut detector, 0.01, 0.0, 1.0).state, State::Unknown);
+        assert_eq!(period(&mut detector, 0.03, 0.0, 1.0).state, State::Usual);
+        let seen =
+            Seen { rate: 300.0, outstanding: 9.0, reads: 0.2, size: 262_144.0, threshold: 0.03 };
+        detector.period(&seen);
+        assert_eq!(detector.finding().state, State::Unknown);
+        detector.period(&Seen { rate: 0.0, ..seen });
+        assert_eq!(detector.finding(), Finding::default());
+    }
+}
