@@ -202,7 +202,7 @@ impl Config {
 fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
     let control = &volume.law.control;
     let floor = control.objective_floor;
-    let follows = matches!(control.law.mode, Mode::Parda { .. } | Mode::Observe);
+    let follows = matches!(control.law.mode, Mode::Parda | Mode::Observe);
     volume.disks().iter().filter_map(move |disk| {
         let target = disk.vm.target?;
         if !follows {

@@ -110,7 +110,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
     // A number is in force at once, what is found is what the last tick found.
     let found = report.filter(|_| config.law.control.moves().is_some());
     let threshold = found.map_or(law.threshold, |report| report.threshold);
-    let follows = matches!(law.mode, Mode::Parda { .. } | Mode::Published { .. });
+    let follows = matches!(law.mode, Mode::Parda | Mode::Published { .. });
     VolumeStatus {
         name: config.name.clone(),
         pool: config.pool.as_ref().map(|pool| pool.name.clone()),

@@ -119,11 +119,10 @@ pub enum Source {
     /// The mean over all hosts that are heard.
     #[default]
     Cluster,
-    /// This host's latency, divided by its usual ratio to the cluster's mean. λ is the anchor, which moves only
-    /// where the latency is far from the threshold.
+    /// This host's latency, divided by its usual ratio to the cluster's mean. The hosts that are not heard stand in the sums with what
+    /// they had.
     LastGood,
-    /// This host's latency alone, as configured; or the same as [`LastGood`](Source::LastGood) for longer than
-    /// `hold_periods`, so that the anchor moves with the latency.
+    /// This host's latency alone: as configured, or as no other host was ever heard.
     Local,
 }
 

@@ -105,10 +105,7 @@ impl Config {
             Mode::Published { beta_per_share: k } => {
                 check(k > 0.0 && k.is_finite(), "beta_per_share", "above zero", k)?;
             }
-            Mode::Parda { epsilon: e } => {
-                check(e > 0.0 && e <= 1.0, "epsilon", "above 0, at most 1", e)?;
-            }
-            Mode::Off | Mode::Static | Mode::Observe => {}
+            Mode::Parda | Mode::Off | Mode::Static | Mode::Observe => {}
         }
         let reference = self.reference_size.0;
         check(reference > 0, "reference_size", "above zero", reference as f64)?;
@@ -118,7 +115,7 @@ impl Config {
         if self.outsider != Answer::Hold {
             let must_be = "\"hold\" where latency_threshold is automatic";
             check(self.auto.is_none(), "outsider", must_be, f64::NAN)?;
-            let parda = matches!(law.mode, Mode::Parda { .. } | Mode::Observe);
+            let parda = matches!(law.mode, Mode::Parda | Mode::Observe);
             check(parda, "outsider", "\"hold\" in this mode", f64::NAN)?;
             let most =
                 self.outsider.bounds(law.threshold).map_or(threshold, |auto| auto.at_most.secs());

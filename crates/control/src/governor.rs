@@ -253,7 +253,7 @@ impl Governor {
     /// Bounds of VMs' slices until the next tick. `shares`: the sum over the host's VMs.
     #[must_use]
     pub fn slice_bounds(&self, shares: f64) -> SliceBounds {
-        let bind = matches!(self.config.law.mode, Mode::Parda { .. });
+        let bind = matches!(self.config.law.mode, Mode::Parda);
         let weight = self.weight.factor();
         let window_per_share = weight * self.law.window_per_share((weight * shares).max(1.0));
         SliceBounds { window_per_share, fair: weight * self.fair.unwrap_or(f64::INFINITY), bind }
@@ -304,7 +304,7 @@ impl Governor {
             active,
             bounded,
             governed: match self.config.law.mode {
-                Mode::Published { .. } | Mode::Parda { .. } => Governed::Yes,
+                Mode::Published { .. } | Mode::Parda => Governed::Yes,
                 Mode::Observe => Governed::Observes,
                 Mode::Off | Mode::Static => Governed::No,
             },
@@ -454,7 +454,7 @@ impl Governor {
         let window_per_share = self.law.window_per_share(all);
         let used = used_shares(vms, weight, window_per_share);
         let mut active = used.active;
-        if let Mode::Parda { .. } = self.config.law.mode {
+        if let Mode::Parda = self.config.law.mode {
             // What a host cannot have outstanding is the others'.
             active = active.min(self.law.bounds().1 / window_per_share);
         }

@@ -5,27 +5,18 @@
 //! ```
 //!
 //! As published, the latency settles at L_threshold + Σβ / throughput: how far above the threshold
-//! depends on the number of hosts and on the array. The normalised law is the same equation
-//! with the free constant filled in from what the exchange knows. With λ the window per share
-//! that would put the array at its threshold ([`crate::cluster`]), it takes
+//! depends on the number of hosts and on the array. The normalised law fills in the free constant from what the exchange
+//! knows: λ, the window per share that would put the array at its threshold ([`crate::cluster`]). Its state is p, the host's own
+//! window *per share* ([`Law::window_per_share()`]), which is drawn to λ:
 //!
 //! ```text
-//! β = ε · λ · shares,   and (1 − ε) · L_threshold in place of L_threshold,
+//! p(t+1) = (1 − γ) · p(t) + γ · λ
 //! ```
 //!
-//! whose fixed point is latency = L_threshold and w = λ · shares for any number of hosts. ε sets
-//! how fast the ratios between hosts settle: with τ = T / (γ · ε), whatever the load.
-//!
-//! The state of the normalised law is p, the host's own window *per share* ([`Law::window_per_share()`]). Nothing
+//! The fixed point is p = λ on all hosts, and latency = L_threshold, for any number of hosts. Nothing
 //! bounds p from above: a host that cannot use its window is bounded by its demand, and p grows only
 //! while a VM could use more.
 //! What each VM may have outstanding follows from it ([`crate::slices`]).
-//!
-//! A host that is apart from the cluster ([`crate::quorum`]) hears no λ. Its window per share of the first
-//! periods apart takes the place of λ, as its *anchor*: the anchor draws the window per share as any other
-//! λ does, so that hosts apart keep their ratios though each follows its own latency. The anchor moves
-//! slowly towards what the latency says, and at once where the latency is far from the threshold: then the
-//! array's throughput has changed.
 
 use crate::cluster::Load;
 use crate::latency::Signal;
@@ -44,13 +35,8 @@ pub enum Mode {
         beta_per_share: f64,
     },
     /// Eq. 2 normalised by what the exchange knows.
-    Parda {
-        /// ε in (0, 1].
-        epsilon: f64,
-    },
-    /// No window, as with [`Mode::Off`], but the law finds what it would be. It cannot do so by eq. 2,
-    /// which waits for what the window of the last period did: with none in force it would shrink
-    /// for ever, or grow. So the window is λ · shares, from what is outstanding as it is.
+    Parda,
+    /// No window, as with [`Mode::Off`], but the law finds what it would be, from what is outstanding as it is.
     Observe,
 }
 
@@ -94,15 +80,12 @@ pub struct LawConfig {
     pub hold_max: Span,
     /// Fewer IOs than this in an interval do not move the latency estimate.
     pub min_ios: u32,
-    /// How long the source is [`Source::LastGood`](crate::cluster::Source::LastGood) once the exchange falls
-    /// silent, in periods.
-    pub hold_periods: u32,
 }
 
 impl Default for LawConfig {
     fn default() -> LawConfig {
         LawConfig {
-            mode: Mode::Parda { epsilon: 0.4 },
+            mode: Mode::Parda,
             estimation: Estimation::Global,
             signal: Signal::All,
             threshold: Span::from_millis(30),
@@ -114,7 +97,6 @@ impl Default for LawConfig {
             cluster_min: 1.0,
             hold_max: Span::from_millis(10_000),
             min_ios: 4,
-            hold_periods: 5,
         }
     }
 }
@@ -239,7 +221,7 @@ impl Law {
     #[must_use]
     pub fn window_per_share(&self, all: f64) -> f64 {
         match (self.config.mode, self.window_per_share) {
-            (Mode::Parda { .. } | Mode::Observe, Some(per_share)) => per_share,
+            (Mode::Parda | Mode::Observe, Some(per_share)) => per_share,
             _ => self.window / all,
         }
     }
@@ -263,7 +245,7 @@ impl Law {
         let headroom = self.config.threshold.secs() / latency;
         let least = self.config.cluster_min * self.cluster_unit / cluster.outstanding;
         let grows = match self.config.mode {
-            Mode::Parda { .. } => cluster.limited,
+            Mode::Parda => cluster.limited,
             _ => cluster.in_use,
         };
         if grows && (1.0 / NEAR..NEAR).contains(&headroom) {
@@ -286,7 +268,7 @@ impl Law {
                     self.window = (1.0 - gamma) * self.window + gamma * (grown + self.beta);
                 }
             }
-            Mode::Parda { .. } | Mode::Observe => {
+            Mode::Parda | Mode::Observe => {
                 let per_share = self.window_per_share(input.all.max(1.0));
                 let per_share = match input.lambda.filter(|_| input.latency.is_some()) {
                     None => per_share,
@@ -314,7 +296,7 @@ fn kin(mode: Mode) -> u8 {
         Mode::Off => 0,
         Mode::Static => 1,
         Mode::Published { .. } => 2,
-        Mode::Parda { .. } | Mode::Observe => 3,
+        Mode::Parda | Mode::Observe => 3,
     }
 }
 
@@ -335,18 +317,8 @@ mod tests {
         LawConfig { mode, window_max: Window(1e4), ..LawConfig::default() }
     }
 
-    fn input(latency: Option<f64>, headroom: f64, lambda: Option<f64>, shares: f64) -> Input {
-        Input {
-            latency,
-            headroom,
-            lambda,
-            ios: 100.0,
-            apart: 0,
-            strange: false,
-            side: None,
-            shares,
-            all: shares,
-        }
+    fn input(latency: Option<f64>, lambda: Option<f64>, shares: f64) -> Input {
+        Input { latency, headroom: 1.0, lambda, shares, all: shares, joins: false }
     }
 
     /// Hosts at an array that completes `rate` IO/s as soon as enough are outstanding.
@@ -357,10 +329,10 @@ mod tests {
             let total: f64 = laws.iter().map(|l| l.window().0).sum();
             latency = (total / rate).max(0.005);
             let cluster = Load { outstanding: total, limited: true, ..Load::default() };
-            let headroom = laws[0].headroom(latency, &cluster, true);
+            let headroom = laws[0].headroom(latency, &cluster);
             let lambda = headroom * total / shares.iter().sum::<f64>();
             for (law, &s) in laws.iter_mut().zip(shares) {
-                law.step(s, input(Some(latency), headroom, Some(lambda), s));
+                law.step(Input { headroom, ..input(Some(latency), Some(lambda), s) });
             }
         }
         (laws.iter().map(|l| l.window().0).collect(), latency)
@@ -381,7 +353,7 @@ mod tests {
     fn the_normalised_law_lands_on_the_threshold_for_any_number_of_hosts() {
         for n in [1, 2, 4, 16, 64, 256] {
             let shares: Vec<f64> = (0..n).map(|i| 500.0 * (1 + i % 3) as f64).collect();
-            let (windows, latency) = settle(Mode::Parda { epsilon: 0.4 }, &shares, 1500.0, 60);
+            let (windows, latency) = settle(Mode::Parda, &shares, 1500.0, 60);
             assert!((latency - 0.030).abs() < 1e-5, "{n} hosts: {latency}");
             for (w, s) in windows.iter().zip(&shares) {
                 let want = 45.0 * s / shares.iter().sum::<f64>();
@@ -392,64 +364,58 @@ mod tests {
 
     #[test]
     fn without_a_latency_the_window_stays() {
-        let mut law = Law::new(config(Mode::Parda { epsilon: 0.4 }));
+        let mut law = Law::new(config(Mode::Parda));
         let w = law.window();
-        assert_eq!(law.step(1.0, input(None, 1.0, None, 1.0)), w);
+        assert_eq!(law.step(input(None, Some(1.0), 1.0)), w);
     }
 
     #[test]
     fn a_host_that_joins_takes_its_peers_window_per_share() {
-        let mut law = Law::new(config(Mode::Parda { epsilon: 0.4 }));
-        let input = input(Some(0.03), 1.0, Some(0.02), 1000.0);
-        assert_eq!(law.step(1000.0, input), Window(20.0));
-    }
-
-    #[test]
-    fn an_observer_that_begins_to_act_is_not_drawn_to_what_it_had_outstanding() {
-        let mut law = Law::new(config(Mode::Observe));
-        // Five times the load that the threshold allows; 0.001 per share would be right.
-        let input = input(Some(0.15), 0.2, Some(0.001), 1000.0);
-        for _ in 0..20 {
-            law.step(1000.0, input);
-        }
-        let foretold = law.window().0;
-        assert!((foretold - 1.0).abs() < 1e-3, "{foretold}");
-        law.set_config(config(Mode::Parda { epsilon: 0.4 }));
-        assert!((law.step(1000.0, input).0 - 1.0).abs() < 1e-9);
+        let mut law = Law::new(config(Mode::Parda));
+        let joins = Input { joins: true, ..input(Some(0.03), Some(0.02), 1000.0) };
+        assert_eq!(law.step(joins), Window(20.0));
+        let later = law.step(input(Some(0.03), Some(0.01), 1000.0));
+        assert!((later.0 - 12.0).abs() < 1e-9, "{later}");
     }
 
     #[test]
     fn shares_that_change_move_the_window_at_once() {
-        let mut law = Law::new(config(Mode::Parda { epsilon: 0.4 }));
-        let mut input = input(Some(0.03), 1.0, Some(0.02), 1000.0);
-        law.step(1000.0, input);
-        input.shares = 500.0;
-        assert!((law.step(1000.0, input).0 - 10.0).abs() < 1e-9);
+        let mut law = Law::new(config(Mode::Parda));
+        law.step(Input { joins: true, ..input(Some(0.03), Some(0.02), 1000.0) });
+        assert!((law.step(input(Some(0.03), Some(0.02), 500.0)).0 - 10.0).abs() < 1e-9);
     }
 
     #[test]
     fn windows_grow_only_in_use_and_shrink_only_while_something_of_ours_waits() {
-        let law = Law::new(LawConfig::default());
+        let mut law = Law::new(LawConfig::default());
         let cluster = |outstanding, limited| Load { outstanding, limited, ..Load::default() };
-        assert_eq!(law.headroom(0.001, &cluster(40.0, true), true), MAX_RISE);
-        assert_eq!(law.headroom(0.001, &cluster(40.0, false), true), 1.0);
-        assert_eq!(law.headroom(0.060, &cluster(40.0, false), true), 0.5);
+        assert_eq!(law.headroom(0.001, &cluster(40.0, true)), MAX_RISE);
+        assert_eq!(law.headroom(0.001, &cluster(40.0, false)), 1.0);
+        assert_eq!(law.headroom(0.060, &cluster(40.0, false)), 0.5);
         // Down to one IO in the whole cluster, and back up to it.
-        assert_eq!(law.headroom(0.300, &cluster(4.0, true), true), 0.25);
-        assert_eq!(law.headroom(0.300, &cluster(0.8, true), true), 1.25);
-        // Not where only one's own part of the cluster is known.
-        assert_eq!(law.headroom(0.300, &cluster(0.8, true), false), 0.1);
+        assert_eq!(law.headroom(0.300, &cluster(4.0, true)), 0.25);
+        assert_eq!(law.headroom(0.300, &cluster(0.8, true)), 1.25);
+    }
+
+    #[test]
+    fn an_array_that_recovers_is_used_as_before_at_once() {
+        let mut law = Law::new(LawConfig::default());
+        let cluster = |outstanding| Load { outstanding, limited: true, ..Load::default() };
+        (0..20).for_each(|_| _ = law.headroom(0.030, &cluster(90.0)));
+        assert!((law.headroom(0.006, &cluster(1.0)) - 5.0).abs() < 1e-9, "by what latency says");
+        assert!((law.headroom(0.001, &cluster(9.0)) - 10.0).abs() < 0.01, "as far as it was known");
+        assert_eq!(law.headroom(0.001, &cluster(90.0)), MAX_RISE);
     }
 
     #[test]
     fn an_array_that_says_it_is_full_lowers_the_window_and_nothing_else() {
-        let mut law = Law::new(config(Mode::Parda { epsilon: 0.4 }));
+        let mut law = Law::new(config(Mode::Parda));
         law.lower_to(Window(9.0));
         assert_eq!(law.window(), Window(4.0));
         law.lower_to(Window(3.0));
         assert_eq!(law.window(), Window(3.0));
         law.lower_to(Window(0.0));
-        assert_eq!(law.window(), Window(0.02));
+        assert_eq!(law.window(), LawConfig::default().window_min);
         let mut fixed = Law::new(config(Mode::Static));
         fixed.lower_to(Window(3.0));
         assert_eq!(fixed.window(), Window(1e4));
@@ -458,12 +424,10 @@ mod tests {
     #[test]
     fn bounds_hold() {
         let mut law = Law::new(LawConfig::default());
-        let cluster = Load { outstanding: 10.0, limited: true, ..Load::default() };
-        for latency in [1e-9, 1e-6, 1.0, 1e6] {
-            let headroom = law.headroom(latency, &cluster, true);
+        let bounds = LawConfig::default().window_min.0..=64.0;
+        for lambda in [1e-12, 1e-6, 1.0, 1e6] {
             for _ in 0..100 {
-                let w = law.step(1.0, input(Some(latency), headroom, None, 1.0));
-                assert!((0.02..=64.0).contains(&w.0));
+                assert!(bounds.contains(&law.step(input(Some(0.03), Some(lambda), 1.0)).0));
             }
         }
     }

@@ -36,7 +36,7 @@ impl Mode {
             Mode::Off => ModeName::Off,
             Mode::Static => ModeName::Static,
             Mode::Published { .. } => ModeName::Published,
-            Mode::Parda { .. } => ModeName::Parda,
+            Mode::Parda => ModeName::Parda,
             Mode::Observe => ModeName::Observe,
         }
     }

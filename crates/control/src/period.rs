@@ -129,7 +129,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::report;
 
     const SECOND: Span = Span::from_millis(1000);
 

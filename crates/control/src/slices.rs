@@ -273,7 +273,7 @@ mod tests {
             assert_eq!(wanted.used, 40.0, "it wants all of p · shares, and says so");
             vm.set(now, asleep);
         }
-        assert_eq!(slices, [2.0, 4.0, 8.0, 16.0, 32.0, 40.0]);
+        assert_eq!(slices, [2.0, 8.0, 32.0, 40.0, 40.0, 40.0]);
     }
 
     #[test]

@@ -4,9 +4,10 @@ use crate::cluster::{Bounded, Governed, Report, Source, Tuning};
 use crate::latency::{Interval, Sample};
 use crate::units::{Bytes, Shares, Span, Window};
 
-/// Report of a governed host that wants more than it has and completed `ios` reads of 4 KiB in a second.
+/// Report of a governed host that wants more than it has and completed `ios` reads of 4 KiB in a second, at the threshold.
 pub(crate) fn report(ios: u64) -> Report {
-    let reads = Sample { ios, bytes: Bytes(4096 * ios), ..Sample::default() };
+    let latency = Span::from_millis(30 * ios);
+    let reads = Sample { ios, bytes: Bytes(4096 * ios), latency, ..Sample::default() };
     Report {
         elapsed: Span::from_millis(1000),
         interval: Interval { reads, ..Interval::default() },

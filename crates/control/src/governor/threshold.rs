@@ -20,8 +20,8 @@ impl Governor {
         let number = self.learner.is_none().then_some(self.config.law.threshold);
         let mut ballot = self.others;
         let law = &self.config.law;
-        let follows = matches!(law.mode, Mode::Parda { .. } | Mode::Observe)
-            && law.estimation == Estimation::Global;
+        let follows =
+            matches!(law.mode, Mode::Parda | Mode::Observe) && law.estimation == Estimation::Global;
         if !follows {
             ballot = Ballot::default();
         }
@@ -65,7 +65,7 @@ impl Governor {
         let large = own.outstanding >= LARGE * self.law.bounds().1;
         let Some(learner) = &mut self.learner else { return };
         let law = self.law.config();
-        let governs = matches!(law.mode, Mode::Parda { .. });
+        let governs = matches!(law.mode, Mode::Parda);
         if !governs || law.estimation == Estimation::Local {
             learner.stay(Why::Idle);
         } else if self.own != law.threshold {

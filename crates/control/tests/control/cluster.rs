@@ -321,10 +321,8 @@ fn a_silent_exchange_is_survived() {
         [2000, 1000].iter().map(|&s| cluster.add_host(config(), &[vm(s, 64)])).collect();
     cluster.run(secs(30));
     hosts.iter().for_each(|&h| cluster.silence(h, true));
-    cluster.run(secs(3));
+    cluster.run(secs(30));
     assert_eq!(cluster.report(hosts[0]).unwrap().source, Source::LastGood);
-    cluster.run(secs(27));
-    assert_eq!(cluster.report(hosts[0]).unwrap().source, Source::Local);
     let (iops, latency) = cluster.run(secs(30));
     near(latency, 0.030, 0.10, "latency in silence");
     near(iops[0][0] / iops[1][0], 2.0, 0.15, "ratio in silence");

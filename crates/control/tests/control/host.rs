@@ -53,7 +53,7 @@ fn mode() -> impl Strategy<Value = Mode> {
         Just(Mode::Static),
         Just(Mode::Observe),
         (0.0001..0.1f64).prop_map(|beta_per_share| Mode::Published { beta_per_share }),
-        (0.05..1.0f64).prop_map(|epsilon| Mode::Parda { epsilon }),
+        Just(Mode::Parda),
     ]
 }
 
@@ -143,7 +143,7 @@ proptest! {
                     prop_assert_eq!(host.vms().count(), vms.len());
                     prop_assert!(report.active.is_finite() && report.outstanding.is_finite());
                     prop_assert!(!vms.is_empty() || report.shares == Shares(0));
-                    prop_assert!(report.window.0 >= 0.02 && report.window.0.is_finite());
+                    prop_assert!(report.window.0 >= 0.001 && report.window.0.is_finite());
                     prop_assert!(report.active >= 0.0 && report.active <= f64::from(report.shares.0));
                 }
                 Step::Shares { vm, shares } => {
@@ -345,7 +345,7 @@ fn held_time_has_the_cause_that_the_io_met_when_it_came() {
         window_max: Window(window_max),
         ..LawConfig::default()
     };
-    let parda = Mode::Parda { epsilon: 0.4 };
+    let parda = Mode::Parda;
     for (law, expected) in [
         (law(parda, 64.0), HeldBy::Share),
         (law(parda, 4.0), HeldBy::Window),
