@@ -46,7 +46,6 @@ pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
         ("window_start", count(settings.window_start), "above zero, at most 1000000"),
         ("cluster_min", count(settings.cluster_min), "zero or more, at most 1000000"),
         ("min_ios", count(settings.min_ios.map(f64::from)), "at most 1000000"),
-        ("hold_periods", count(settings.hold_periods.map(f64::from)), "at most 1000000"),
         ("reference_size", size(settings.reference_size), "above zero, at most 1GiB"),
         ("slot_size", size(settings.slot_size), "above zero, at most 1GiB"),
     ] {
@@ -64,13 +63,9 @@ pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
         let must_be = "above zero, at most 1GiB";
         return Err(ConfigError { parameter: "slot_size", must_be, value: 0.0 });
     }
-    for (parameter, value, most, must_be) in [
-        ("beta_per_share", settings.beta_per_share, MILLION, "above zero, at most 1000000"),
-        ("epsilon", settings.epsilon, 1.0, "above 0, at most 1"),
-    ] {
-        if let Some(value) = value.filter(|value| !(*value > 0.0 && *value <= most)) {
-            return Err(ConfigError { parameter, must_be, value });
-        }
+    if let Some(value) = settings.beta_per_share.filter(|k| !(*k > 0.0 && *k <= MILLION)) {
+        let must_be = "above zero, at most 1000000";
+        return Err(ConfigError { parameter: "beta_per_share", must_be, value });
     }
     Ok(())
 }
@@ -98,7 +93,6 @@ mod tests {
             ("cluster_min = 1e9", "cluster_min"),
             ("mode = \"published\"\nbeta_per_share = 1e9", "beta_per_share"),
             ("min_ios = 4000000000", "min_ios"),
-            ("hold_periods = 4000000000", "hold_periods"),
             ("reference_size = \"1TiB\"", "reference_size"),
             ("fairness = \"bytes\"\nslot_size = \"2GiB\"", "slot_size"),
             ("slot_size = \"0B\"", "slot_size"),
@@ -112,7 +106,7 @@ mod tests {
             assert!(tunable.unit.contains(most), "{key}: {} has no {most}", tunable.unit);
         }
         let numbers = ["window_min", "window_max", "window_start", "cluster_min", "alpha", "gamma"];
-        for key in numbers.iter().chain(&["epsilon", "beta_per_share"]) {
+        for key in numbers.iter().chain(&["beta_per_share"]) {
             for mode in ["parda", "published", "static", "observe", "off"] {
                 for value in ["-1", "nan", "-nan", "inf", "-inf"] {
                     let text = format!("mode = \"{mode}\"\n{key} = {value}");

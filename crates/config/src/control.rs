@@ -12,6 +12,7 @@ use parda_control::size::{Line, SizeModel};
 use parda_control::{
     Auto, Bytes, Config, ConfigError, ModeName, Proportional, Span, VmConfig, Window,
 };
+use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 
 use crate::bounds;
@@ -97,8 +98,9 @@ pub struct ControlSettings {
     pub alpha: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gamma: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub epsilon: Option<f64>,
+    #[serde(default, skip_serializing, deserialize_with = "epsilon")]
+    #[doc(hidden)]
+    pub epsilon: (),
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beta_per_share: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,8 +121,9 @@ pub struct ControlSettings {
     pub latency_target_min: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_ios: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hold_periods: Option<u32>,
+    #[serde(default, skip_serializing, deserialize_with = "hold_periods")]
+    #[doc(hidden)]
+    pub hold_periods: (),
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub hold_max: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,6 +132,18 @@ pub struct ControlSettings {
     pub outsider_shares: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub outsider_at_most: Option<Duration>,
+}
+
+/// Refuses `epsilon`, a key of earlier versions.
+fn epsilon<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
+    Err(D::Error::custom("is gone, `gamma` alone says how far the window moves in a period"))
+}
+
+/// Refuses `hold_periods`, a key of earlier versions.
+fn hold_periods<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
+    Err(D::Error::custom(
+        "is gone, hosts that are not heard stand in with what they had for as long as they are absent",
+    ))
 }
 
 /// Settings with every default filled in.
@@ -141,7 +156,6 @@ pub struct Resolved {
 }
 
 const DEFAULT_PERIOD: Duration = Duration::from_secs(1);
-const DEFAULT_EPSILON: f64 = 0.4;
 const DEFAULT_BETA_PER_SHARE: f64 = 0.002;
 const DEFAULT_SLOT: Bytes = Bytes::kib(8);
 const DEFAULT_OUTSIDER_SHARES: u32 = 1000;
@@ -169,7 +183,7 @@ impl ControlSettings {
             cluster_min: over.cluster_min.or(self.cluster_min),
             alpha: over.alpha.or(self.alpha),
             gamma: over.gamma.or(self.gamma),
-            epsilon: over.epsilon.or(self.epsilon),
+            epsilon: (),
             beta_per_share: over.beta_per_share.or(self.beta_per_share),
             estimation: over.estimation.or(self.estimation),
             signal: over.signal.or(self.signal),
@@ -180,7 +194,7 @@ impl ControlSettings {
             proportional: over.proportional.or(self.proportional),
             latency_target_min: over.latency_target_min.or(self.latency_target_min),
             min_ios: over.min_ios.or(self.min_ios),
-            hold_periods: over.hold_periods.or(self.hold_periods),
+            hold_periods: (),
             hold_max: over.hold_max.or(self.hold_max),
             outsider: over.outsider.or(self.outsider),
             outsider_shares: over.outsider_shares.or(self.outsider_shares),
@@ -243,7 +257,6 @@ impl ControlSettings {
                 window_start: self.window_start.map_or(law.window_start, Window),
                 cluster_min: self.cluster_min.unwrap_or(law.cluster_min),
                 min_ios: self.min_ios.unwrap_or(law.min_ios),
-                hold_periods: self.hold_periods.unwrap_or(law.hold_periods),
                 hold_max: self.hold_max.map_or(law.hold_max, Into::into),
             },
             size_model: self.law_size_model(),
@@ -268,7 +281,7 @@ impl ControlSettings {
             ModeName::Published => Mode::Published {
                 beta_per_share: self.beta_per_share.unwrap_or(DEFAULT_BETA_PER_SHARE),
             },
-            ModeName::Parda => Mode::Parda { epsilon: self.epsilon.unwrap_or(DEFAULT_EPSILON) },
+            ModeName::Parda => Mode::Parda,
         }
     }
 
@@ -431,7 +444,6 @@ mod tests {
             ("window_max = inf", "window_max"),
             ("latency_threshold = \"0s\"", "latency_threshold"),
             ("period = \"1ms\"", "period"),
-            ("epsilon = 0.0", "epsilon"),
             ("mode = \"published\"\nbeta_per_share = 0.0", "beta_per_share"),
             ("fairness = \"bytes\"\nslot_size = \"0B\"", "slot_size"),
             ("outsider = \"share\"\noutsider_shares = 0", "outsider_shares"),

@@ -49,7 +49,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         key: "window_min",
         unit: "outstanding IOs, may be below 1, at most 1000000",
-        default: "0.02",
+        default: "0.001",
         why: "Smallest window. Below 1 so that hundreds of hosts can share one array.",
         source: "docs/control.md",
     },
@@ -93,15 +93,6 @@ pub const TUNABLES: &[Tunable] = &[
         why: "How far the window moves towards its target in one period. 0.8 tolerates \
               latencies one period old.",
         source: "FAST '09 eq. 2 and §5",
-    },
-    Tunable {
-        key: "epsilon",
-        unit: "above 0, at most 1",
-        default: "0.4",
-        why: "Mode parda: how strongly hosts are drawn to the cluster's window per share. \
-              Ratios settle with a time constant of period / (gamma · epsilon), \
-              about three periods.",
-        source: "docs/control.md",
     },
     Tunable {
         key: "beta_per_share",
@@ -181,14 +172,6 @@ pub const TUNABLES: &[Tunable] = &[
         unit: "IOs, at most 1000000",
         default: "4",
         why: "Fewer completed IOs do not move the latency estimate; they wait for more.",
-        source: "docs/control.md",
-    },
-    Tunable {
-        key: "hold_periods",
-        unit: "periods, at most 1000000",
-        default: "5",
-        why: "When the others are silent: for how long the source is `last-good`. Then it is \
-              `local`, and λ moves, ever more slowly, by the host's own latency.",
         source: "docs/control.md",
     },
     Tunable {

@@ -18,6 +18,7 @@
 
 use crate::cluster::Load;
 use crate::latency::Flow;
+use crate::mechanism::{Mechanism, on};
 
 /// Factor between latency and threshold from which the anchor moves: about that by which the latencies of hosts differ.
 const FAR: f64 = 1.3;
@@ -71,13 +72,18 @@ impl Absent {
 
     /// Moves the anchor where latency is far off the threshold.
     pub(crate) fn follow(&mut self, headroom: f64) {
+        if !on(Mechanism::AbsentFar) {
+            return;
+        }
         let far = headroom / headroom.clamp(1.0 / FAR, FAR);
         self.anchor.iter_mut().for_each(|anchor| *anchor *= far);
     }
 
     /// What absent hosts are taken to have at the array.
     pub(crate) fn load(&self) -> Load {
-        let Some(anchor) = self.anchor else { return Load::default() };
+        let Some(anchor) = self.anchor.filter(|_| on(Mechanism::Absent)) else {
+            return Load::default();
+        };
         let active = self.shares * self.activity;
         Load { outstanding: active * anchor, active, shares: self.shares, ..Load::default() }
     }
@@ -95,7 +101,8 @@ impl Absent {
             }
             return all;
         }
-        let ratio = 1.0 + (self.ratio - 1.0) * self.seen / OVER;
+        let known = if on(Mechanism::AbsentRatio) { self.seen / OVER } else { 0.0 };
+        let ratio = 1.0 + (self.ratio - 1.0) * known;
         Flow { latency: own.latency / ratio, scaled: own.scaled / ratio, ..own }
     }
 

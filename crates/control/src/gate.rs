@@ -17,6 +17,7 @@
 //! is at the array; if the time in between wiped out what the IO took beyond the grant, a fraction
 //! would become one IO outstanding all the time.
 
+use crate::mechanism::{Mechanism, on};
 use crate::queue::Cost;
 use crate::units::{Instant, Span, Window, larger, smaller};
 
@@ -95,6 +96,9 @@ impl Gate {
     pub fn set_full(&mut self, now: Instant, full: f64, latency: Span) {
         self.account(now);
         self.full = full;
+        if !on(Mechanism::DebtBound) {
+            return;
+        }
         self.credit = self.credit.max(-DEBT * self.overshoot * latency.nanos());
     }
 
@@ -103,7 +107,9 @@ impl Gate {
     pub fn admits(&mut self, now: Instant, cost: Cost) -> bool {
         self.account(now);
         let (cost, grant) = (cost.as_slots(), self.grant);
-        self.outstanding + cost <= grant || (self.outstanding < grant && self.credit >= 0.0)
+        let fraction =
+            if on(Mechanism::Fractions) { self.credit >= 0.0 } else { self.outstanding <= 0.0 };
+        self.outstanding + cost <= grant || (self.outstanding < grant && fraction)
     }
 
     /// Whether an IO may go now whose VM has no more outstanding with it than it is granted. What a
@@ -163,6 +169,8 @@ impl Gate {
             // Credit is kept across one IO at most: more would be a burst, not a fraction.
             let bound = self.under_way * self.overshoot;
             self.credit = smaller(self.credit + rate * dt, bound);
+        } else if !on(Mechanism::DebtWhileIdle) {
+            self.credit = 0.0;
         } else if self.credit < 0.0 && self.full > 0.0 {
             // Nobody wants anything: what would be nobody's pays, and nothing is gained.
             self.credit = (self.credit + self.full * dt).min(0.0);

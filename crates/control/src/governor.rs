@@ -13,6 +13,7 @@ use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Flows, Interval};
 use crate::law::{Estimation, Input, Law, Mode};
+use crate::mechanism::{Mechanism, on};
 use crate::objective::{Effect, Wants};
 use crate::outsider::{Detector, Finding, Seen};
 use crate::rate::Weight;
@@ -350,7 +351,11 @@ impl Governor {
         }
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load));
         self.absent.follow(headroom);
-        let more = if all { 1.0 } else { headroom.max(1.0) * headroom.max(1.0) };
+        let more = if all || !on(Mechanism::AbsentDead) {
+            1.0
+        } else {
+            headroom.max(1.0) * headroom.max(1.0)
+        };
         let lambda = latency.and_then(|_| load.lambda(headroom * more));
         if let (true, true, Some(_)) = (all, load.limited, lambda) {
             let now = headroom * load.outstanding / load.shares;

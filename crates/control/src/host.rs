@@ -20,6 +20,7 @@ use crate::held::HeldBy;
 use crate::integral::Integral;
 use crate::io::{Heard, Io};
 use crate::latency::{Direction, Meter};
+use crate::mechanism::{Mechanism, on};
 use crate::objective::{Objective, ObjectiveState, Price, Wants, strictest};
 use crate::queue::{Cost, FairQueue, FlowId};
 use crate::settings::Settings;
@@ -432,7 +433,7 @@ impl Host {
         let short = state.slice.is_short();
         let fits = state.slice.pending() <= state.slice.grant() && self.slices_fit();
         self.regrant(now);
-        let ahead = fits && !self.queue.waits(flow);
+        let ahead = fits && on(Mechanism::OwnGrant) && !self.queue.waits(flow);
         let held_by = if ahead { HeldBy::Turn } else { self.held_by(short) };
         let waiting = Waiting { token, io, submitted: now, held_by };
         if ahead {
@@ -458,12 +459,16 @@ impl Host {
         }
         let (slices, vms, gate) = (self.has_slices(), &self.vms, &mut self.gate);
         let may = |flow: FlowId, cost: Cost| {
-            gate.admits(now, cost) || (room && slices && vms[flow.0].has_room(cost))
+            gate.admits(now, cost)
+                || (room && on(Mechanism::OwnGrant) && slices && vms[flow.0].has_room(cost))
         };
         if let Some((flow, cost, waiting)) = self.queue.pop_if(now, may) {
             return Some((flow, cost, waiting, false));
         }
         // Also where nobody waits for a turn: what was due is then forgotten, or `next_wakeup` would name a time that is past.
+        if !on(Mechanism::HoldMax) {
+            return None;
+        }
         let flow = self.queue.overdue(now)?;
         let (cost, waiting) = self.queue.pop_of(now, flow)?;
         Some((flow, cost, waiting, true))
@@ -582,7 +587,7 @@ impl Host {
 
     /// Notices that it was not called for so long that it must have hung.
     fn notice(&mut self, now: Instant) {
-        if now.since(self.called) > self.hung_after {
+        if now.since(self.called) > self.hung_after && on(Mechanism::Hung) {
             self.resumed = now;
         }
         self.called = now;

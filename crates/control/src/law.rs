@@ -20,6 +20,7 @@
 
 use crate::cluster::Load;
 use crate::latency::Signal;
+use crate::mechanism::{Mechanism, on};
 use crate::units::{Span, Window};
 
 /// How the window is found.
@@ -244,14 +245,18 @@ impl Law {
     pub fn headroom(&mut self, latency: f64, cluster: &Load) -> f64 {
         let headroom = self.config.threshold.secs() / latency;
         let least = self.config.cluster_min * self.cluster_unit / cluster.outstanding;
-        let grows = match self.config.mode {
-            Mode::Parda => cluster.limited,
-            _ => cluster.in_use,
-        };
+        let grows = !on(Mechanism::GrowthInUse)
+            || match self.config.mode {
+                Mode::Parda => cluster.limited,
+                _ => cluster.in_use,
+            };
         if grows && (1.0 / NEAR..NEAR).contains(&headroom) {
             self.usual += 0.5 * (cluster.outstanding - self.usual);
         }
-        let most = if grows { MAX_RISE.max(self.usual / cluster.outstanding) } else { 1.0 };
+        let usual = if on(Mechanism::Recovery) { self.usual } else { 0.0 };
+        let rise = if on(Mechanism::RiseBound) { MAX_RISE } else { f64::INFINITY };
+        let most = if grows { rise.max(usual / cluster.outstanding) } else { 1.0 };
+        let least = if on(Mechanism::ClusterMin) { least } else { 0.0 };
         headroom.max(least).min(most)
     }
 
@@ -273,7 +278,7 @@ impl Law {
                 let per_share = match input.lambda.filter(|_| input.latency.is_some()) {
                     None => per_share,
                     // A host that joins starts at the window that its peers have per share.
-                    Some(lambda) if input.joins => lambda,
+                    Some(lambda) if input.joins && on(Mechanism::Joining) => lambda,
                     Some(lambda) => (1.0 - gamma) * per_share + gamma * lambda,
                 };
                 // A floor: from near zero, p would need many periods to grow again.

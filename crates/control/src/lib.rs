@@ -32,6 +32,7 @@
 //! | [`config`] | what a host is told about a volume | |
 //! | [`threshold`] | finding the threshold while working | |
 //! | [`outsider`] | load on the array that is not under control | Little's law |
+//! | [`mechanism`] | switches for ablations | |
 //! | [`names`] | modes, states and settings as configuration and status spell them | |
 //! | [`integral`] | what means over a period are made of | |
 //! | [`units`] | types for time, bytes, windows and shares | |
@@ -57,6 +58,7 @@ pub mod io;
 pub mod kernel;
 pub mod latency;
 pub mod law;
+pub mod mechanism;
 pub mod names;
 pub mod objective;
 pub mod outsider;

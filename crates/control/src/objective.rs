@@ -11,6 +11,7 @@
 //! An objective that the array cannot meet costs the others their throughput and gives nothing. So one that was in force for
 //! [`TRIES`] periods, and was missed in each, rests.
 
+use crate::mechanism::{Mechanism, on};
 use crate::units::Span;
 
 /// Weight of the last period in the ratio of a VM's latency to the cluster's.
@@ -147,7 +148,7 @@ impl Objective {
         } else if misses && in_force < own && self.asks(own).is_some() {
             self.missed += 1;
         }
-        if self.missed >= TRIES {
+        if self.missed >= TRIES && on(Mechanism::ObjectiveRests) {
             (self.missed, self.rests) = (0, self.next_rest);
             self.next_rest = (2 * self.next_rest).min(RESTS_MOST);
         }

@@ -23,6 +23,7 @@ use core::cmp::Reverse;
 
 use slab::Slab;
 
+use crate::mechanism::{Mechanism, on};
 use crate::units::{Instant, Shares, Span};
 
 /// What one IO takes from its VM's share, in slots of the window: 1 for each IO under IOPS
@@ -115,6 +116,7 @@ impl<T> Flow<T> {
     /// The start tag of an item that comes while nothing waits: virtual time, less the credit.
     fn start(&self, virtual_time: Tag, credit: Tag) -> Tag {
         // How far an idle flow's finish tag has fallen behind, at most the burst.
+        let credit = if on(Mechanism::Owed) { credit } else { 0 };
         let credit = credit.max(self.tag_of(self.burst));
         self.finish.max(virtual_time.saturating_sub(credit))
     }

@@ -7,6 +7,7 @@
 //! latency is near the threshold. An array that has become slow is where the law must look, however few IOs it does.
 
 use crate::cluster::{Bounded, Governed, Report, Totals};
+use crate::mechanism::{Mechanism, on};
 use crate::units::Span;
 
 /// Part of the array's IOs that the rounds of all hosts take.
@@ -71,14 +72,15 @@ impl Rhythm {
             // A host without windows does not show whether it wants more; the latency does.
             let busy = wants || (own.governed == Governed::No && over > 1.0);
             // Hosts that are not heard now do IOs as well.
-            let near = over < OFF && over * OFF > 1.0;
+            let near = (over < OFF && over * OFF > 1.0) || !on(Mechanism::RhythmSick);
             self.see(all.ios, busy && near && others.missing <= 0.0);
             self.off = if wants && !near { self.off.saturating_add(1) } else { 0 };
-            if (1..=HASTY).contains(&self.off) {
+            if (1..=HASTY).contains(&self.off) && on(Mechanism::RhythmHaste) {
                 part *= HASTE;
             }
         }
         let wanted = ROUND * self.hosts as f64 / (part * self.taken_for());
+        let wanted = if on(Mechanism::Rhythm) { wanted } else { 0.0 };
         let before = self.period.unwrap_or(period).secs();
         let next = wanted.min(LONGEST.secs()).min(before * STEP);
         self.slowed = next > period.secs();

@@ -15,6 +15,7 @@
 //! these sleep. So its slice is no more than its part of what the whole cluster may have outstanding,
 //! counted with all shares, or than twice the most that it was granted lately: what the law has seen.
 
+use crate::mechanism::{Mechanism, on};
 use crate::units::{Instant, Shares, Span, larger};
 
 /// How many IOs a VM whose slice is less than one can have saved up: what clients ask for at random
@@ -139,7 +140,10 @@ impl Slice {
         self.pending += slots;
         self.grant = if self.pending <= self.slice {
             self.pending
-        } else if self.saved >= 0.0 && (self.slice < self.unit || self.burst > 0.0) {
+        } else if self.saved >= 0.0
+            && on(Mechanism::Savings)
+            && (self.slice < self.unit || self.burst > 0.0)
+        {
             let most = (SAVED * self.unit).max(self.burst);
             self.saved = self.saved.min(most * service);
             let saved = if service > 0.0 { self.saved / service } else { 0.0 };
@@ -197,7 +201,8 @@ impl Slice {
         self.account(now);
         self.full = self.shares * bounds.window_per_share;
         let seen = (GROWTH * self.seen).max(self.shares * bounds.fair);
-        self.slice = if bounds.bind { self.full.min(seen) } else { self.full };
+        let waking = bounds.bind && on(Mechanism::WakeBound);
+        self.slice = if waking { self.full.min(seen) } else { self.full };
         if !bounds.bind {
             self.saved = f64::NEG_INFINITY;
         } else if !self.saved.is_finite() {

@@ -1,4 +1,4 @@
-//! Settings that override values of a scenario file: `control.epsilon=0.2`,
+//! Settings that override values of a scenario file: `control.gamma=0.2`,
 //! `host.0.vm.1.shares=500`, `host.*.vm.0.disk=8GiB`.
 
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub struct Setting {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
     /// The text is not of the form `key=value`.
-    #[error("must be KEY=VALUE, such as control.epsilon=0.2 or host.0.vm.1.shares=500")]
+    #[error("must be KEY=VALUE, such as control.gamma=0.2 or host.0.vm.1.shares=500")]
     Shape,
     /// The text is not of the form `key=value,value`.
     #[error("must be KEY=VALUE,VALUE,… such as control.latency_threshold=20ms,30ms")]
@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_added() {
-        let changed = with(&["control.epsilon=0.2", "control.latency_threshold=30ms"]).unwrap();
+        let changed = with(&["control.gamma=0.2", "control.latency_threshold=30ms"]).unwrap();
         let table: toml::Table = changed.parse().unwrap();
-        assert_eq!(table["control"]["epsilon"].as_float(), Some(0.2));
+        assert_eq!(table["control"]["gamma"].as_float(), Some(0.2));
         assert_eq!(table["control"]["latency_threshold"].as_str(), Some("30ms"));
         assert_eq!(table["host"][0]["vm"][0]["shares"].as_integer(), Some(100));
     }
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(error("name.x=1"), "name is a single value: nothing lies below it");
         assert_eq!(error("array=1"), "array has keys of its own: set one of them");
         assert_eq!(error("host.0=1"), "host.0 has keys of its own: set one of them");
-        for shape in ["control.epsilon", "=1", "a..b=1", "a="] {
+        for shape in ["control.gamma", "=1", "a..b=1", "a="] {
             assert_eq!(with(&[shape]), Err(SetError::Shape), "{shape}");
         }
     }

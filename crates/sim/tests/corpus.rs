@@ -14,6 +14,7 @@ use std::time::Instant;
 use std::{env, fs, thread};
 
 use parda_config::Document;
+use parda_control::mechanism::{Mechanism, switch_off};
 use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::{Study, Verdict};
 use parda_sim::{SimOptions, run_all};
@@ -76,27 +77,59 @@ fn list(variable: &str) -> Vec<String> {
     list.split(',').filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
 
-#[test]
-fn scores_are_those_on_record() {
-    let only = list("PARDA_CORPUS");
-    let set: Vec<Setting> = list("PARDA_SET").iter().map(|text| text.parse().unwrap()).collect();
-    let mut names = names();
-    names.retain(|name| only.is_empty() || only.iter().any(|part| name.contains(part)));
-    assert!(!names.is_empty());
+/// Runs files, with these settings in place of their own. Returns the score of each.
+fn scores(names: Vec<String>, set: &[Setting]) -> BTreeMap<String, Score> {
     let (names, scores) = (Mutex::new(names), Mutex::new(BTreeMap::new()));
     let next = || names.lock().unwrap().pop();
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some(name) = next() {
-                    let (score, text) = score(&name, &set);
+                    let (score, text) = score(&name, set);
                     println!("{text}");
                     scores.lock().unwrap().insert(name, score);
                 }
             });
         }
     });
-    let scores = scores.into_inner().unwrap();
+    scores.into_inner().unwrap()
+}
+
+/// The files that `PARDA_CORPUS` names, or all.
+fn chosen() -> Vec<String> {
+    let (mut names, only) = (names(), list("PARDA_CORPUS"));
+    names.retain(|name| only.is_empty() || only.iter().any(|part| name.contains(part)));
+    assert!(!names.is_empty());
+    names
+}
+
+/// What fails without each mechanism: the table of docs/control.md, in `scenarios/ablation.txt`.
+#[test]
+#[ignore = "minutes for each mechanism: make nightly, or cargo test -p parda-sim --test corpus -- ablation --ignored"]
+fn ablation_of_each_mechanism() {
+    let base = scores(chosen(), &[]);
+    let mut text = "# Expectations lost and gained without each mechanism, of all files and of those that lose:\n\
+                    # cargo test -p parda-sim --test corpus -- ablation --ignored\n"
+        .to_owned();
+    for mechanism in Mechanism::ALL {
+        switch_off(Some(mechanism));
+        let without = scores(chosen(), &[]);
+        switch_off(None);
+        let differ = |name: &String| base[name].0 as i64 - without[name].0 as i64;
+        let lost: i64 = base.keys().map(differ).filter(|lost| *lost > 0).sum();
+        let gained: i64 = base.keys().map(differ).filter(|lost| *lost < 0).sum();
+        let mut files: Vec<_> = base.keys().filter(|name| differ(name) > 0).collect();
+        files.sort_by_key(|name| -differ(name));
+        let files: Vec<_> = files.iter().map(|name| format!("{} {}", name, differ(name))).collect();
+        writeln!(text, "{mechanism:?}: -{lost} +{}: {}", -gained, files.join(", ")).unwrap();
+        fs::write(scenarios().join("ablation.txt"), &text).unwrap();
+    }
+}
+
+#[test]
+fn scores_are_those_on_record() {
+    let set: Vec<Setting> = list("PARDA_SET").iter().map(|text| text.parse().unwrap()).collect();
+    let scores = scores(chosen(), &set);
     for folder in FOLDERS {
         let of = scores.iter().filter(|(name, _)| name.starts_with(folder));
         let (held, all) = of.fold((0, 0), |sum, (_, score)| (sum.0 + score.0, sum.1 + score.1));

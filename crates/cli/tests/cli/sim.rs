@@ -37,7 +37,7 @@ fn an_expectation_that_fails_is_exit_status_1() {
 #[test]
 fn a_setting_that_cannot_be_is_named() {
     for (setting, says) in [
-        ("control.epsilon=7", "epsilon must be above 0, at most 1, but is 7"),
+        ("control.gamma=7", "gamma must be above 0, at most 1, but is 7"),
         ("host.9.vm.0.shares=1", "there is no host.9: host has 4"),
         ("host.0.vm.0.sahres=1", "unknown field `sahres`"),
         ("seed", "must be KEY=VALUE"),
@@ -216,10 +216,10 @@ fn a_sweep_is_drawn_over_what_is_swept() {
 #[test]
 fn a_sweep_or_a_plot_that_cannot_be_is_named() {
     for (args, says) in [
-        (&["--sweep", "control.epsilon"][..], "--sweep control.epsilon: must be KEY=VALUE,VALUE"),
-        (&["--sweep", "control.epsilon=0.2,"], "must be KEY=VALUE,VALUE"),
-        (&["--sweep", "control.epsilon=0.2,7"], "--sweep control.epsilon=7"),
-        (&["--sweep", "control.epsilon=0.2,0.2"], "there is another variant of this name"),
+        (&["--sweep", "control.gamma"][..], "--sweep control.gamma: must be KEY=VALUE,VALUE"),
+        (&["--sweep", "control.gamma=0.2,"], "must be KEY=VALUE,VALUE"),
+        (&["--sweep", "control.gamma=0.2,7"], "--sweep control.gamma=7"),
+        (&["--sweep", "control.gamma=0.2,0.2"], "there is another variant of this name"),
         (&["--sweep", "host.9.vm.0.shares=1,2"], "there is no host.9"),
         (&["--sweep", "control.epsilno=1"], "unknown field `epsilno`"),
     ] {

@@ -3,6 +3,7 @@
 use super::Governor;
 use crate::cluster::{Load, Report, Source, Thresholds, Totals};
 use crate::law::{Estimation, Mode};
+use crate::mechanism::{Mechanism, on};
 use crate::objective::{Price, Wants, strictest};
 use crate::outsider::Answer;
 use crate::settings::Ballot;
@@ -22,7 +23,7 @@ impl Governor {
         let law = &self.config.law;
         let follows =
             matches!(law.mode, Mode::Parda | Mode::Observe) && law.estimation == Estimation::Global;
-        if !follows {
+        if !follows || !on(Mechanism::Votes) {
             ballot = Ballot::default();
         }
         ballot.add(Some(own), number, self.shares);

@@ -121,12 +121,12 @@ fn who_is_left_out_does_nothing_and_keeps_its_disks() {
 
 #[test]
 fn sweeps_make_all_combinations_with_all_variants() {
-    let sweeps = "[[sweep]]\nkey = \"control.epsilon\"\nvalues = [0.25, 0.5]\n\
+    let sweeps = "[[sweep]]\nkey = \"control.gamma\"\nvalues = [0.25, 0.5]\n\
                   [[sweep]]\nkey = \"host.0.vm.0.workload.size\"\nvalues = [\"4KiB\", \"8KiB\"]\n";
     let names = |study: &Study| study.runs.iter().map(|r| r.name().to_owned()).collect::<Vec<_>>();
     let study = parse(&format!("{BASE}{sweeps}")).unwrap();
     let four = ["0.25,size=4KiB", "0.25,size=8KiB", "0.5,size=4KiB", "0.5,size=8KiB"];
-    assert_eq!(names(&study), four.map(|name| format!("epsilon={name}")));
+    assert_eq!(names(&study), four.map(|name| format!("gamma={name}")));
     let sizes: Vec<u64> = study
         .runs
         .iter()

@@ -1,0 +1,114 @@
+//! The mechanisms of the law, each with a switch for ablations: what fails without one is its reason to be.
+//!
+//! Switches are there with the feature `ablation` alone, which the simulator's tests have. Without it all mechanisms are on, at no cost.
+
+/// A mechanism that a simulation can do without. What a setting switches off (the cluster's mean, shares of throughput, the size model) has
+/// no entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// Windows grow only while a VM could use more ([`crate::law`]).
+    GrowthInUse,
+    /// Windows grow at most twofold in a period ([`crate::law`]).
+    RiseBound,
+    /// An array that recovers is used at once as it was before ([`crate::law`]).
+    Recovery,
+    /// A host that joins takes its peers' window per share ([`crate::law`]).
+    Joining,
+    /// The cluster keeps `cluster_min` outstanding ([`crate::law`]).
+    ClusterMin,
+    /// Absent hosts stand in the sums ([`crate::absent`]).
+    Absent,
+    /// A host that hears few corrects its latency by the usual ratio ([`crate::absent`]).
+    AbsentRatio,
+    /// The anchor of absent hosts moves where latency is far off ([`crate::absent`]).
+    AbsentFar,
+    /// Absent hosts count for less while latency is low ([`crate::absent`]).
+    AbsentDead,
+    /// Settings are voted for ([`crate::settings`]).
+    Votes,
+    /// A VM that has just woken up has its part with all shares ([`crate::slices`]).
+    WakeBound,
+    /// A VM whose slice is less than an IO saves up ([`crate::slices`]).
+    Savings,
+    /// The gate keeps the time average of a fraction ([`crate::gate`]).
+    Fractions,
+    /// A debt of the gate is paid while nothing is pending ([`crate::gate`]).
+    DebtWhileIdle,
+    /// A debt of the gate is bounded ([`crate::gate`]).
+    DebtBound,
+    /// A VM within its grant waits for no turn ([`crate::host`]).
+    OwnGrant,
+    /// A flow that wants all of its part keeps what it is behind ([`crate::queue`]).
+    Owed,
+    /// An IO goes out of turn after `hold_max` ([`crate::queue`]).
+    HoldMax,
+    /// IOs that completed while the host hung are not measured ([`crate::host`]).
+    Hung,
+    /// Rounds are as rare as the array's IOs ask for ([`crate::rhythm`]).
+    Rhythm,
+    /// An array that is slow does not make rounds rarer ([`crate::rhythm`]).
+    RhythmSick,
+    /// Rounds are nearer for a while when latency is off the threshold ([`crate::rhythm`]).
+    RhythmHaste,
+    /// An objective that cannot be met rests ([`crate::objective`]).
+    ObjectiveRests,
+}
+
+impl Mechanism {
+    /// All of them.
+    pub const ALL: [Mechanism; 23] = [
+        Mechanism::GrowthInUse,
+        Mechanism::RiseBound,
+        Mechanism::Recovery,
+        Mechanism::Joining,
+        Mechanism::ClusterMin,
+        Mechanism::Absent,
+        Mechanism::AbsentRatio,
+        Mechanism::AbsentFar,
+        Mechanism::AbsentDead,
+        Mechanism::Votes,
+        Mechanism::WakeBound,
+        Mechanism::Savings,
+        Mechanism::Fractions,
+        Mechanism::DebtWhileIdle,
+        Mechanism::DebtBound,
+        Mechanism::OwnGrant,
+        Mechanism::Owed,
+        Mechanism::HoldMax,
+        Mechanism::Hung,
+        Mechanism::Rhythm,
+        Mechanism::RhythmSick,
+        Mechanism::RhythmHaste,
+        Mechanism::ObjectiveRests,
+    ];
+}
+
+#[cfg(feature = "ablation")]
+mod switch {
+    use core::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Mechanism;
+
+    static OFF: AtomicU8 = AtomicU8::new(u8::MAX);
+
+    /// Switches one mechanism off, and all others on, in this process.
+    pub fn switch_off(mechanism: Option<Mechanism>) {
+        OFF.store(mechanism.map_or(u8::MAX, |mechanism| mechanism as u8), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn on(mechanism: Mechanism) -> bool {
+        OFF.load(Ordering::Relaxed) != mechanism as u8
+    }
+}
+
+#[cfg(feature = "ablation")]
+pub(crate) use switch::on;
+#[cfg(feature = "ablation")]
+pub use switch::switch_off;
+
+/// Whether a mechanism is on.
+#[cfg(not(feature = "ablation"))]
+pub(crate) const fn on(_: Mechanism) -> bool {
+    true
+}
