@@ -91,6 +91,9 @@ impl Absent {
     /// The latency of the whole cluster, by the flow of this host alone (`own`) and of all that are heard. Hosts whose data lie elsewhere
     /// on the array see other latencies at the same load.
     pub(crate) fn flow(&mut self, own: Flow, all: Flow, hears_most: bool) -> Flow {
+        if !hears_most && all.ios > own.ios {
+            return all;
+        }
         if hears_most {
             if let (true, Some(own), Some(all)) =
                 (self.shares <= 0.0, own.scaled_mean(), all.scaled_mean())

@@ -26,6 +26,9 @@ use crate::units::{Bytes, Shares, Span, Window};
 pub use self::demand::VmDemand;
 use self::demand::{all_shares, bounded, saturated, slice, used_shares};
 
+/// Rounds in a row that may fail before the others count as silent: a peer is given as many.
+const SILENT: u32 = 2;
+
 /// Periods after which what absent hosts asked for on behalf of their VMs is forgotten.
 const ASKED: u32 = 5;
 
@@ -73,6 +76,8 @@ pub struct Governor {
     absent: Absent,
     /// Whether the cluster was ever heard, and since the law acts as it does.
     source: Source,
+    /// What was heard last, and the rounds of silence since.
+    last: Option<(Totals, u32)>,
     heard: bool,
     joined: bool,
     /// What the whole cluster may have outstanding over all of its shares, as of the last period in
@@ -109,6 +114,7 @@ impl Governor {
             weight: Weight::default(),
             absent: Absent::default(),
             source: Source::Local,
+            last: None,
             heard: false,
             joined: false,
             fair: None,
@@ -270,6 +276,7 @@ impl Governor {
     #[allow(clippy::too_many_lines, reason = "one period in the order of its steps")]
     pub fn tick(&mut self, measured: Measured<'_>, view: View) -> Report {
         let Measured { elapsed, interval, outstanding, vms } = measured;
+        let view = self.last_heard(view);
         let missing = match &view {
             View::Peers(peers) => Some(peers.missing),
             View::Silent => None,
@@ -388,6 +395,18 @@ impl Governor {
             ));
         }
         own
+    }
+
+    /// What was heard last, in the first rounds of silence: one failed read says nothing about the peers.
+    fn last_heard(&mut self, view: View) -> View {
+        match view {
+            View::Peers(peers) => self.last = Some((peers, 0)),
+            View::Silent => {
+                self.last = self.last.map(|(last, silent)| (last, silent + 1));
+                self.last = self.last.filter(|(_, silent)| *silent <= SILENT);
+            }
+        }
+        self.last.map_or(View::Silent, |(last, _)| View::Peers(last))
     }
 
     /// Looks for load that is not under control, where all hosts are heard.

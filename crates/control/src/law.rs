@@ -285,7 +285,9 @@ impl Law {
                 let lowest = (least / input.all.max(1.0)).max(PER_SHARE.0);
                 let per_share = per_share.max(lowest).min(PER_SHARE.1);
                 self.window_per_share = Some(per_share);
-                self.beta = input.lambda.unwrap_or(per_share) * input.shares;
+                let acts = self.config.mode == Mode::Parda;
+                let beta = input.lambda.unwrap_or(per_share) * input.shares;
+                self.beta = if acts { beta } else { 0.0 };
                 self.window = per_share * input.shares;
             }
         }

@@ -24,7 +24,7 @@ pub(crate) const PARTS: u32 = 10;
 pub(crate) const HOLD_MAX: f64 = 10.0;
 
 /// An array without its write cache, as the file says it.
-pub(crate) const CACHE_OFF: &str = "[[event]]\nat = \"0s\"\narray = { write_cache = false }\n";
+const CACHE_OFF: &str = "[[event]]\nat = \"0s\"\narray = { write_cache = false }\n";
 
 /// An array, the threshold at it, and a period that fits it, in seconds.
 struct Array {
@@ -35,8 +35,6 @@ struct Array {
     disk: &'static str,
     /// The outstanding IOs that saturate it.
     deep: u32,
-    /// About the most IO/s of small random reads.
-    capacity: f64,
 }
 
 const ARRAYS: [Array; 4] = [
@@ -47,7 +45,6 @@ const ARRAYS: [Array; 4] = [
         period: 1.0,
         disk: "4GiB",
         deep: 160,
-        capacity: 2000.0,
     },
     Array {
         name: "RAID-0, 10 drives",
@@ -56,7 +53,6 @@ const ARRAYS: [Array; 4] = [
         period: 1.0,
         disk: "4GiB",
         deep: 256,
-        capacity: 3200.0,
     },
     Array {
         name: "RAID-5, 5 drives",
@@ -65,7 +61,6 @@ const ARRAYS: [Array; 4] = [
         period: 1.0,
         disk: "2GiB",
         deep: 128,
-        capacity: 1500.0,
     },
     Array {
         name: "flash",
@@ -74,7 +69,6 @@ const ARRAYS: [Array; 4] = [
         period: 0.1,
         disk: "4GiB",
         deep: 256,
-        capacity: 60000.0,
     },
 ];
 
@@ -94,22 +88,10 @@ pub(crate) struct Fleet {
     /// Everybody who is there is there all the time, and no cache hides the drives.
     pub(crate) settles: bool,
     pub(crate) threshold_ms: f64,
-    /// The array is of drives: there an IO by itself takes a small part of the threshold.
-    pub(crate) drives: bool,
     /// A period, in seconds.
     pub(crate) period: f64,
     /// What each VM is.
     pub(crate) vms: Vec<Vec<Kind>>,
-    /// The IOs of all VMs, if they are alike.
-    pub(crate) same: String,
-    /// VMs write, too; into a cache.
-    pub(crate) writes: bool,
-    pub(crate) cached: bool,
-    pub(crate) raid5: bool,
-    /// Size of a VM's disk, the outstanding IOs that saturate the array, and about the most IO/s of it.
-    pub(crate) disk: &'static str,
-    pub(crate) deep: u32,
-    pub(crate) capacity: f64,
 }
 
 /// What a VM wants.
@@ -332,16 +314,8 @@ impl Fleet {
             alike,
             settles: !bursts && !cached && !streams,
             threshold_ms: array.threshold_ms,
-            drives: array.name != "flash",
             period: p,
             vms,
-            same,
-            writes,
-            cached,
-            raid5: array.name.starts_with("RAID-5"),
-            disk: array.disk,
-            deep: array.deep,
-            capacity: array.capacity,
         }
     }
 

@@ -6,28 +6,17 @@ use std::fmt::Write as _;
 use parda_scenario::{HostAnswer, PhaseAnswer, VmAnswer};
 use parda_sim::{SimOptions, run};
 
-use crate::fleet::{CACHE_OFF, Fleet, HOLD_MAX, Kind};
+use crate::fleet::{Fleet, HOLD_MAX, Kind};
 
 /// How near the latency must be to the threshold, and VMs to their shares.
 const LATENCY: f64 = 0.05;
-const SHARES: f64 = 0.10;
-/// How many times the threshold the IOs of a VM may take.
-const SLOWEST: f64 = 1.25;
-/// VMs with fewer IOs than this have means by chance.
-const ENOUGH: f64 = 1000.0;
+const SHARES: f64 = 0.08;
 /// What all hosts may have outstanding together whatever the latency is, by default, and some more.
 const CLUSTER_MIN: f64 = 1.25;
 /// What part of the throughput of static windows there must be.
-const CONSERVED: f64 = 0.95;
+const CONSERVED: f64 = 0.97;
 /// How well a period must tell the mean latency, as a standard error. Else windows follow chance, and static ones do not.
 const KNOWN_BY: f64 = 0.10;
-/// How many times the threshold the law lets the slowest VM take. It lowers the mean over all IOs for the sake of that VM to this
-/// part of the threshold, and further only in part (`ALLOWED` and `WORTH` of crates/control/src/slowest.rs).
-const ALLOWED: f64 = 1.2;
-const WORTH: f64 = 0.5;
-/// VMs with fewer IOs than this say nothing at all.
-const FEW: f64 = 100.0;
-
 /// What a fleet is judged by, and by how much it is off: more than 1 is a miss.
 pub(crate) type Judged = BTreeMap<&'static str, f64>;
 
@@ -48,11 +37,6 @@ pub(crate) fn judge(fleet: &Fleet) -> (PhaseAnswer, Judged) {
         match off_threshold(fleet, &well) {
             Some(off) => _ = judged.insert("threshold", off / LATENCY),
             None => _ = judged.insert(OUT_OF_REACH, 0.0),
-        }
-        if fleet.drives && !judged.contains_key(OUT_OF_REACH) {
-            let slowest = slowest_ms(&well, ENOUGH) / fleet.threshold_ms / SLOWEST;
-            let excused = slowest > 1.0 && !is_worth_it(fleet, &well);
-            judged.insert("slowest", if excused { 0.0 } else { slowest });
         }
         if let Some(off) = off_shares(fleet, &well) {
             judged.insert("shares", off / SHARES);
@@ -83,80 +67,15 @@ fn controlled(phase: &PhaseAnswer) -> f64 {
     phase.hosts.iter().filter(|host| !host.outside).map(|host| host.iops).sum()
 }
 
-/// By what part the latency of those under control is off the threshold: nobody hears the others. Where
-/// IOs are not alike the mean may be below it, if a VM's latency is not.
+/// By what part the latency of those under control is off the threshold: nobody hears the others.
 ///
-/// `None`: all of them together keep no more than `cluster_min` outstanding, and it is above the threshold all
-/// the same, or a VM is. A single IO takes longer than that, or an outsider fills the array: no window can meet it.
+/// `None`: all of them together keep no more than `cluster_min` outstanding, and latency is above the threshold all
+/// the same. A single IO takes longer than that, or an outsider fills the array: no window can meet it.
 fn off_threshold(fleet: &Fleet, phase: &PhaseAnswer) -> Option<f64> {
-    let off = |ms: f64| ms / fleet.threshold_ms - 1.0;
-    let mean = off(phase.controlled().device_latency_ms.unwrap_or(0.0));
+    let off = phase.controlled().device_latency_ms.unwrap_or(0.0) / fleet.threshold_ms - 1.0;
     let outstanding: f64 =
         phase.hosts.iter().filter(|host| !host.outside).map(|host| host.outstanding).sum();
-    let slower = !fleet.alike && off(slowest_ms(phase, FEW)) > 0.0;
-    if (mean > 0.0 || slower) && outstanding < CLUSTER_MIN {
-        return None;
-    }
-    if fleet.alike || mean > 0.0 {
-        return Some(mean.abs());
-    }
-    Some(mean.abs().min((-off(surely_ms(phase))).max(0.0)))
-}
-
-/// The device latency that some VM has for sure: its mean if it has many IOs, else less by two standard errors, with latencies
-/// that are spread about as widely as they are long.
-fn surely_ms(phase: &PhaseAnswer) -> f64 {
-    let secs = phase.to - phase.from;
-    let sure = |vm: &VmAnswer| {
-        let ios = vm.iops * secs;
-        let chance = if ios < ENOUGH { 2.0 / ios.sqrt() } else { 0.0 };
-        Some(device_ms(vm)? * (1.0 - chance))
-    };
-    controlled_vms(phase).filter_map(sure).fold(0.0, f64::max)
-}
-
-/// Whether the slowest VM would be where the law is to hold it with a mean over all IOs that is worth it. What waits of
-/// its latency goes down with that mean, and what its IOs take on an idle array does not.
-fn is_worth_it(fleet: &Fleet, phase: &PhaseAnswer) -> bool {
-    let many = controlled_vms(phase).filter(|vm| vm.iops * (phase.to - phase.from) >= ENOUGH);
-    let by_latency = |a: &&VmAnswer, b: &&VmAnswer| f64::total_cmp(&ms(a), &ms(b));
-    let Some(slowest) = many.max_by(by_latency) else { return true };
-    let alone = answer(fleet, Some(&alone(fleet, &slowest.name)));
-    let alone = alone.controlled().device_latency_ms.unwrap_or(0.0);
-    let mean = phase.controlled().device_latency_ms.unwrap_or(0.0);
-    let may = (ALLOWED * fleet.threshold_ms - alone).max(0.0);
-    mean * may / (ms(slowest) - alone).max(1e-9) >= WORTH * fleet.threshold_ms
-}
-
-/// One VM of the cluster, with one IO outstanding, and nobody else.
-fn alone(fleet: &Fleet, vm: &str) -> String {
-    let (head, hosts) = fleet.text.split_once("[[host]]\n").unwrap();
-    let (_, own) = hosts.split_once(&format!("name = \"{vm}\"\n")).unwrap();
-    let (own, _) = own.split_once("random = 100, ").unwrap();
-    let cache = if fleet.text.contains(CACHE_OFF) { CACHE_OFF } else { "" };
-    format!(
-        "{head}[[host]]\nname = \"h\"\n[[host.vm]]\nname = \"{vm}\"\n\
-         {own}random = 100, outstanding = 1 }}\n{cache}"
-    )
-}
-
-/// The mean device latency of the VM whose IOs take longest, of those with so many IOs.
-fn slowest_ms(phase: &PhaseAnswer, least: f64) -> f64 {
-    let many = controlled_vms(phase).filter(|vm| vm.iops * (phase.to - phase.from) >= least);
-    many.filter_map(device_ms).fold(0.0, f64::max)
-}
-
-fn controlled_vms(phase: &PhaseAnswer) -> impl Iterator<Item = &VmAnswer> {
-    phase.hosts.iter().filter(|host| !host.outside).flat_map(|host| &host.vms)
-}
-
-/// The mean device latency of a VM's IOs.
-fn device_ms(vm: &VmAnswer) -> Option<f64> {
-    Some(vm.latency_ms?.mean - vm.held_ms?.mean)
-}
-
-fn ms(vm: &VmAnswer) -> f64 {
-    device_ms(vm).unwrap_or(0.0)
+    (off <= 0.0 || outstanding >= CLUSTER_MIN).then_some(off.abs())
 }
 
 /// What somebody got by one measure, for so many shares, with so many IOs.
@@ -252,8 +171,8 @@ fn fixed(fleet: &Fleet, phase: &PhaseAnswer) -> String {
     let mut text = fleet.text.clone();
     for host in phase.hosts.iter().filter(|host| !host.outside) {
         let name = format!("name = \"{}\"\n", host.name);
-        let window = host.outstanding.max(0.02);
-        let own = format!("mode = \"static\", window_max = {window:.4}, window_min = 0.02");
+        let window = host.outstanding.max(0.001);
+        let own = format!("mode = \"static\", window_max = {window:.4}, window_min = 0.001");
         let (head, tail) = text.split_once(&name).unwrap();
         text = match tail.strip_prefix("control = { ") {
             Some(more) => format!("{head}{name}control = {{ {own}, {more}"),
@@ -275,7 +194,7 @@ pub(crate) struct Tally {
 /// Not judged by the threshold, as nothing can meet it.
 const OUT_OF_REACH: &str = "out of reach";
 
-const BY: [&str; 6] = ["threshold", OUT_OF_REACH, "slowest", "shares", "conservation", "hold"];
+const BY: [&str; 5] = ["threshold", OUT_OF_REACH, "shares", "conservation", "hold"];
 
 impl Tally {
     pub(crate) fn add(&mut self, seed: u64, fleet: &Fleet, judged: &Judged) {

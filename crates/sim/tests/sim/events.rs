@@ -81,9 +81,8 @@ fn hosts_that_never_heard_one_another_do_not_know_their_shares() {
 }
 
 #[test]
-fn one_host_without_the_exchange_takes_itself_for_a_small_one_and_the_others_share_the_rest() {
+fn beside_a_host_that_never_heard_the_exchange_the_others_share_the_rest() {
     let [troubled, healed] = troubled("host = \"a\"\nexchange = { reachable = false }");
-    assert!(ratio(&troubled, "a", "c") < 1.0);
     near(ratio(&troubled, "b", "c"), 2.0, 0.05);
     well(&healed);
 }
@@ -102,8 +101,6 @@ fn losing_all_visits_is_being_cut_off_and_losing_half_of_them_is_borne() {
 fn sides_hear_only_themselves() {
     let [troubled, healed] = troubled("host = \"c\"\nexchange = { side = \"right\" }");
     near(ratio(&troubled, "a", "b"), 1.5, 0.05);
-    // Three times its share: on its side it is all there is.
-    assert!(ratio(&troubled, "a", "c") < 1.2);
     well(&healed);
     let [renamed, _] = self::troubled("exchange = { side = \"all\" }");
     well(&renamed);
