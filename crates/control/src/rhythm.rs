@@ -16,7 +16,7 @@ const PART: f64 = 0.009;
 /// Factor on [`PART`] in the first [`HASTY`] rounds in which latency is off the threshold: the law has to act. A law that does not
 /// bring latency to the threshold in so many rounds does not do so in more.
 const HASTE: f64 = 4.0;
-const HASTY: u32 = 20;
+const HASTY: u32 = 10;
 
 /// IOs of a round: one read and one write.
 const ROUND: f64 = 2.0;
@@ -70,10 +70,10 @@ impl Rhythm {
             let wants = bounded || others.governed.wants || others.observing.wants;
             let over = all.latency / (all.ios * own.threshold.secs());
             // A host without windows does not show whether it wants more; the latency does.
-            let busy = wants || (own.governed == Governed::No && over > 1.0);
+            let full = own.governed == Governed::No && over > 1.0;
             // Hosts that are not heard now do IOs as well.
             let near = (over < OFF && over * OFF > 1.0) || !on(Mechanism::RhythmSick);
-            self.see(all.ios, busy && near && others.missing <= 0.0);
+            self.see(all.ios, (full || (wants && near)) && others.missing <= 0.0);
             self.off = if wants && !near { self.off.saturating_add(1) } else { 0 };
             if (1..=HASTY).contains(&self.off) && on(Mechanism::RhythmHaste) {
                 part *= HASTE;
