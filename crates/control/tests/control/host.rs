@@ -80,7 +80,7 @@ proptest! {
         let cost = |io: Io| match (io.kind, slot) {
             (IoKind::Discard, _) => (io.bytes.0 as f64 / f64::from(1 << 20)).ceil().clamp(1.0, 32.0),
             (IoKind::Read | IoKind::Write, Some(Bytes(slot))) => {
-                (io.bytes.0 as f64 / slot as f64).max(1.0)
+                (io.bytes.0 as f64 / slot as f64).max(0.125)
             }
             _ => 1.0,
         };
