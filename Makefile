@@ -144,7 +144,6 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	PARDA_FLEETS=2000 $(CARGO) test --release --locked --workspace --test random -- thousands_of_fleets --ignored --nocapture
 	PARDA_EXPLAINED=200 $(CARGO) test --release --locked --workspace --test random -- predictions_of_many --ignored --nocapture
 	PARDA_OUTSIDERS=500 $(CARGO) test --release --locked --workspace --test random -- hundreds_of_clusters --ignored --nocapture
-	PARDA_PAIRS=100 $(CARGO) test --release --locked --workspace --test random -- a_hundred_pairs --ignored --nocapture
 	tools/schemathesis.sh --max-examples 1000
 	tools/fuzz.sh --runs 100000000
 	tools/miri.sh

@@ -57,10 +57,7 @@ export interface SteeredVm {
 
 /** Load on the array that is not under control. */
 export interface Outsider {
-  state: "outsider" | "slower";
   outstanding: number;
-  outstanding_least: number;
-  outstanding_most: number;
   part: number;
   latency_ms: number;
   usual_ms: number;

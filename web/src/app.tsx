@@ -135,11 +135,9 @@ function Pulse({ live }: { live: Live }) {
 /** What was found of load that is not under control, with what says so. */
 function load(found: Outsider): string {
   const whole = (value: number) => value.toFixed(0);
-  const size = `${whole(found.outstanding)} IOs outstanding (${whole(found.outstanding_least)} to ${whole(found.outstanding_most)}), ${whole(100 * found.part)} % of all`;
+  const size = `${whole(found.outstanding)} IOs outstanding, ${whole(100 * found.part)} % of all`;
   const says = `IOs take ${number(found.latency_ms)} ms, and ${number(found.usual_ms)} ms were usual with as many outstanding, for ${found.periods} periods`;
-  return found.state === "outsider"
-    ? `Outsider: load that is not under control uses the array, with about ${size}. ${says}.`
-    : `Slower: the array is ${number(found.factor)} times slower, or an outsider uses it with about ${size}: nothing says which. ${says}.`;
+  return `Slower: the array is ${number(found.factor)} times slower, or an outsider uses it with about ${size}. ${says}.`;
 }
 
 function Summary({ volume, change }: { volume: Volume; change: () => void }) {

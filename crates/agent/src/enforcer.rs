@@ -120,8 +120,6 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         threshold: None,
         objective: None,
         outsider: report.and_then(|report| OutsiderStatus::new(&report.finding)),
-        same_drives: Vec::new(),
-        slowest: None,
         settings: Some(SettingsStatus::new(config.law.control.settings(), differ)),
         overdue: 0,
         cluster_latency_ms: None,

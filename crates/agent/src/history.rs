@@ -6,7 +6,6 @@
 mod answer;
 mod quantity;
 mod recent;
-mod same_drives;
 mod sampler;
 mod series;
 mod watch;

@@ -27,7 +27,6 @@
 //! | [`server`] | a socket at which something is asked |
 //! | `http` | the HTTP server at its address |
 //! | `api` | its answers |
-//! | `same_drives` | volumes that seem to lie on the same drives, in the status |
 //! | `history` | the last hour, second by second |
 //! | [`events`] | what happened |
 //! | [`live`] | settings that are changed while the agent runs |
@@ -40,7 +39,6 @@
 //! | [`status`] | what an agent says of itself |
 //! | `settings` | settings that hosts must have alike, compared |
 //! | `objective` | latency objectives, in the status |
-//! | `slowest` | the slowest VM, in the status |
 //! | `slowed` | log lines of an exchange whose rounds are slower than configured |
 //! | `idle_probe` | the daily probe of a volume that is idle |
 //! | [`threshold`] | thresholds that are found or come from a stored probe, in the status |
@@ -72,14 +70,12 @@ mod patience;
 mod policy;
 mod running;
 mod safe;
-mod same_drives;
 mod served;
 pub mod server;
 pub mod servers;
 pub mod settings;
 mod shown;
 mod slowed;
-mod slowest;
 mod start_error;
 pub mod status;
 mod steered;

@@ -23,12 +23,11 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::history::disk_keys;
 pub use exchange::{EtcdStatus, ExchangeStatus, FallbackStatus, PeerStatus, SlotStatus, UdpStatus};
-pub use limits::{ObjectiveStatus, SlowVmStatus, SlowestStatus, TargetStatus};
+pub use limits::{ObjectiveStatus, TargetStatus};
 
 use crate::latency::Latency;
 use crate::outlook::OutlookStatus;
 pub use crate::outsider::OutsiderStatus;
-pub use crate::same_drives::SameDrivesStatus;
 use crate::server::{PATIENCE, Server};
 use crate::settings::SettingsStatus;
 use crate::threshold::ThresholdStatus;
@@ -84,12 +83,6 @@ pub struct VolumeStatus {
     /// Load on the array that is not under control, if there is some or the array became slower.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outsider: Option<OutsiderStatus>,
-    /// Volumes that are not of its pool and on whose drives it seems to lie.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub same_drives: Vec<SameDrivesStatus>,
-    /// The slowest VM of all hosts, if the law uses more than the mean over all IOs because of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slowest: Option<SlowestStatus>,
     /// Values in force of the settings that all hosts must have alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<SettingsStatus>,
@@ -451,9 +444,6 @@ pub struct DiskStatus {
     /// Its latency objective, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_target: Option<TargetStatus>,
-    /// How slow its IOs were in the last period, beside those of all hosts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slowest: Option<SlowVmStatus>,
     /// Time held in the host's queue, of reads and writes.
     pub held: Latency,
     /// Time at the array.
@@ -524,7 +514,6 @@ impl DiskStatus {
             page_cache: stats.page_cache,
             replaced: stats.replaced,
             latency_target: stats.standing.as_ref().map(TargetStatus::new),
-            slowest: SlowVmStatus::new(&stats.slowest),
             held: latency(&stats.held),
             device: latency(&stats.device),
             total: latency(&stats.total),

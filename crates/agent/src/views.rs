@@ -9,7 +9,6 @@ use crate::config;
 use crate::enforcer;
 use crate::history::disk_keys;
 use crate::live::{DiskName, Live, Origins, Target};
-use crate::same_drives;
 use crate::shown::Shown;
 use crate::status::{Detail, HttpPlace, SettingsFrom, Status, VolumeStatus};
 use crate::volume::VolumeView;
@@ -30,15 +29,14 @@ pub(crate) struct Views {
     policy: Mutex<Option<parda_api::Policy>>,
     http: Mutex<Vec<HttpPlace>>,
     tokens_fault: Mutex<Option<String>>,
-    same_drives: Mutex<same_drives::Found>,
 }
 
 impl Views {
     pub(crate) fn new(host: HostName, live: Arc<Live>) -> Arc<Views> {
         let (volumes, policy) = (Mutex::default(), Mutex::default());
-        let (http, tokens_fault, same_drives) = Default::default();
+        let (http, tokens_fault) = Default::default();
         let started = Instant::now();
-        Arc::new(Views { host, started, volumes, live, policy, http, tokens_fault, same_drives })
+        Arc::new(Views { host, started, volumes, live, policy, http, tokens_fault })
     }
 
     /// Shows these places of the HTTP server from now on.
@@ -66,11 +64,6 @@ impl Views {
         if may() {
             *shown = policy;
         }
-    }
-
-    /// Shows from now on what volumes seem to lie on the same drives.
-    pub(crate) fn show_same_drives(&self, found: same_drives::Found) {
-        *self.same_drives.lock().unwrap_or_else(PoisonError::into_inner) = found;
     }
 
     /// Shows these volumes from now on.
@@ -102,11 +95,6 @@ impl Views {
         let volumes = volumes.iter().filter_map(|view| match view {
             View::Running(view) => view.status(detail),
             View::Failed(config, error) => Some(failed(config, error)),
-        });
-        let same_drives = self.same_drives.lock().unwrap_or_else(PoisonError::into_inner);
-        let volumes = volumes.map(|mut volume| {
-            volume.same_drives = same_drives.get(&volume.name).cloned().unwrap_or_default();
-            volume
         });
         Status {
             host: self.host.to_string(),

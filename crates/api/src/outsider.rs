@@ -3,18 +3,11 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Load on the array that is not under control, and the figures that say so.
+/// Load on the array that is not under control, or an array that became slower: nothing says which.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Outsider {
-    /// `outsider`: somebody else uses the array. `slower`: the array became slower, or somebody else uses it, and nothing
-    /// says which.
-    pub state: String,
     /// Outstanding IOs of an outsider that would explain it, counted in IOs like those of the hosts.
     pub outstanding: f64,
-    /// Lower end of the interval of `outstanding`.
-    pub outstanding_least: f64,
-    /// Upper end of the interval of `outstanding`.
-    pub outstanding_most: f64,
     /// Part of all outstanding IOs that such an outsider has, from 0 to 1.
     pub part: f64,
     /// Mean latency of all hosts' IOs in the last period, in milliseconds.
@@ -25,8 +18,4 @@ pub struct Outsider {
     pub periods: u32,
     /// Factor by which the array would be slower, if that explained it.
     pub factor: f64,
-    /// Natural logarithm of how many times likelier the outsider is than the slower array.
-    pub evidence: f64,
-    /// Periods that the evidence rests on.
-    pub compared: u32,
 }

@@ -3,7 +3,6 @@
 use std::sync::{Arc, LazyLock};
 
 use hdrhistogram::Histogram;
-use parda_control::slowest::Slowest;
 use parda_control::{
     Completed, Estimate, HeldTimes, Instant, IoKind, ObjectiveState, Outcome, Outlook, Price,
     Settings, Span, VmPart, Window,
@@ -50,8 +49,6 @@ pub struct VmStats {
     pub part: VmPart,
     /// How its latency objective stands, if it has one.
     pub standing: Option<ObjectiveState>,
-    /// How slow its IOs were in the last period, beside those of all hosts.
-    pub slowest: Slowest,
     /// Number of clients that are connected to it.
     pub clients: usize,
     /// They go through the page cache, whose latencies are not those of the array.
@@ -82,7 +79,6 @@ impl Default for VmStats {
             time_at_device: Span::ZERO,
             part: VmPart::default(),
             standing: None,
-            slowest: Slowest::default(),
             clients: 0,
             page_cache: false,
             away: None,
@@ -144,7 +140,6 @@ impl VmStats {
             time_at_device: Span(self.time_at_device.0.wrapping_sub(earlier.time_at_device.0)),
             part: self.part,
             standing: self.standing,
-            slowest: self.slowest,
             clients: self.clients,
             page_cache: self.page_cache,
             away: self.away.clone(),

@@ -16,8 +16,7 @@ use parda_agent::latency::{Latency, Summary};
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
 use parda_agent::status::{
-    DiskState, DiskStatus, HttpPlace, MemoryStatus, ObjectiveStatus, SameDrivesStatus,
-    SlowestStatus, VolumeStatus,
+    DiskState, DiskStatus, HttpPlace, MemoryStatus, ObjectiveStatus, VolumeStatus,
 };
 use parda_agent::threshold::ThresholdStatus;
 use parda_control::Proportional;
@@ -155,7 +154,6 @@ fn table(recent: &Recent) -> String {
             .outsider
             .as_ref()
             .map_or_else(String::new, |found| format!("  {}\n", outsider::line(found)));
-        text += &volume.same_drives.iter().map(same_drives).collect::<String>();
         text += &agreed(volume);
         text += &faults(volume);
         text += &match &volume.steer {
@@ -207,19 +205,6 @@ fn at_most(window: Option<f64>, most: Option<f64>, held: u64) -> String {
         ),
         _ => String::new(),
     }
-}
-
-/// Line on a volume that seems to lie on the same drives.
-fn same_drives(found: &SameDrivesStatus) -> String {
-    format!(
-        "  SAME DRIVES? latency follows the load on volume {}: {:.3} ms more with each IO outstanding there; correlation {:.2} over {}, \
-         {:.1} standard errors. If they are on the same drives, declare a pool (docs/pools.md)\n",
-        found.volume,
-        found.rise_ms,
-        found.correlation,
-        count(found.compared.into(), "change"),
-        found.errors,
-    )
 }
 
 /// Sentence on what shares divide.
@@ -284,13 +269,6 @@ fn agreed(volume: &VolumeStatus) -> String {
     }
     if let Some(objective) = &volume.objective {
         text += &format!("{}\n", in_force(volume.latency_threshold_ms, objective));
-    }
-    if let Some(SlowestStatus { of, vm }) = &volume.slowest {
-        text += &format!(
-            "slowest VM: {of}: its IOs take {:.1} ms at the array; because of this VM the law uses {:.2} \
-             times the mean latency\n",
-            vm.latency_ms, vm.excess
-        );
     }
     text += &targets(&volume.disks);
     for difference in volume.settings.iter().flat_map(|settings| &settings.differ) {

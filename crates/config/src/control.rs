@@ -12,7 +12,7 @@ use parda_control::size::{Line, SizeModel};
 use parda_control::{
     Auto, Bytes, Config, ConfigError, ModeName, Proportional, Span, VmConfig, Window,
 };
-use serde::de::{Deserializer, Error as _};
+use serde::de::{Deserializer, Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Serialize};
 
 use crate::bounds;
@@ -105,7 +105,7 @@ pub struct ControlSettings {
     pub beta_per_share: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimation: Option<Estimation>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "signal")]
     pub signal: Option<Signal>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_model: Option<SizeModelSetting>,
@@ -144,6 +144,18 @@ fn hold_periods<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
     Err(D::Error::custom(
         "is gone, hosts that are not heard stand in with what they had for as long as they are absent",
     ))
+}
+
+/// Reads `signal`. A value of earlier versions is refused by the name of its replacement.
+fn signal<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Signal>, D::Error> {
+    match Option::<String>::deserialize(from)? {
+        Some(text) if text == "slowest" => Err(D::Error::custom(
+            "`slowest` is gone, the law holds the mean over all IOs: leave `signal` out, and give the disks that must not \
+             wait a `latency_target`",
+        )),
+        Some(text) => Signal::deserialize(text.into_deserializer()).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Settings with every default filled in.
@@ -418,7 +430,7 @@ mod tests {
         alike(&modes);
         alike(&[ModeName::Observe, ModeName::Off]);
         alike(&[Estimation::Global, Estimation::Local]);
-        alike(&[Signal::Slowest, Signal::All, Signal::Reads, Signal::Writes]);
+        alike(&[Signal::All, Signal::Reads, Signal::Writes]);
         alike(&[Proportional::Concurrency, Proportional::Throughput]);
         alike(&[Source::Cluster, Source::LastGood, Source::Local]);
     }
@@ -454,6 +466,25 @@ mod tests {
         ] {
             assert_eq!(parse(text).resolve().unwrap_err().parameter, name, "{text}");
         }
+    }
+
+    #[test]
+    fn the_signal_of_earlier_versions_is_refused_by_its_replacement() {
+        let error = |value: &str| {
+            let doc =
+                Document::new("p.toml", format!("[control]\ngamma = 0.8\nsignal = {value}\n"));
+            doc.parse::<Wrapper>().unwrap_err().to_string()
+        };
+        assert_eq!(
+            error("\"slowest\""),
+            "p.toml:3:10: signal = \"slowest\": `slowest` is gone, the law holds the mean over all IOs: leave `signal` out, \
+             and give the disks that must not wait a `latency_target`"
+        );
+        let (unknown, expected) = ("unknown variant `most`", "`all`, `reads`, `writes`");
+        let wrong = error("\"most\"");
+        assert!(wrong.starts_with("p.toml:3:10: ") && wrong.contains(unknown), "{wrong}");
+        assert!(wrong.ends_with(expected), "{wrong}");
+        assert!(error("3").ends_with("must be a text, in quotes, not 3"), "{}", error("3"));
     }
 
     #[test]

@@ -112,11 +112,10 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "signal",
-        unit: "\"slowest\", \"all\", \"reads\" or \"writes\"",
-        default: "\"slowest\"",
-        why: "Which IOs drive the window. Slowest (mode parda; elsewhere as all): all by their mean, \
-              and the slowest VM held at 1.2 times the threshold, with the exceptions of docs/control.md. All: the \
-              mean alone, as in the papers. Reads or writes: theirs alone, where there are any.",
+        unit: "\"all\", \"reads\" or \"writes\"",
+        default: "\"all\"",
+        why: "Which IOs drive the window. All: by their mean, as in the papers. Reads or writes: theirs alone, \
+              where there are any.",
         source: "docs/control.md; SPEED '08 §3.1",
     },
     Tunable {

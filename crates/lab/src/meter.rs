@@ -273,7 +273,6 @@ mod tests {
             time_held_by: Default::default(),
             time_at_device_s: ios as f64 * 0.03,
             latency_target: None,
-            slowest: None,
             page_cache: false,
             replaced: false,
             held: latency(10, ios),

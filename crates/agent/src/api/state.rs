@@ -4,7 +4,6 @@ use parda_api::{
     self as api, Disk, DiskLimits, Exchange, Host, Limit, Outsider, Role, Steer, SteeredVm,
     Threshold, ValueFrom, Volume,
 };
-use parda_control::outsider::State;
 
 use crate::events::now_ms;
 use crate::history::{DiskRecent, Recent, disk_keys, rounded, vm_keys};
@@ -77,17 +76,12 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
 
 fn outsider(found: &OutsiderStatus) -> Outsider {
     Outsider {
-        state: if found.state == State::Outsider { "outsider" } else { "slower" }.to_owned(),
         outstanding: rounded(found.outstanding),
-        outstanding_least: rounded(found.outstanding_least),
-        outstanding_most: rounded(found.outstanding_most),
         part: rounded(found.part),
         latency_ms: rounded(found.latency_ms),
         usual_ms: rounded(found.usual_ms),
         periods: found.periods,
         factor: rounded(found.factor),
-        evidence: rounded(found.evidence),
-        compared: found.compared,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use super::{History, same_drives};
+use super::History;
 use crate::status::Detail;
 use crate::views::Views;
 
@@ -25,7 +25,6 @@ impl Sampler {
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new().name("history".to_owned()).spawn(move || {
             let mut looked = Instant::now();
-            let mut same_drives = same_drives::Watch::default();
             let calendar = &history.calendar;
             let timeout = Err(RecvTimeoutError::Timeout);
             while stopped.recv_timeout(calendar.until_next_second()) == timeout {
@@ -35,9 +34,6 @@ impl Sampler {
                 let seconds = looked.saturating_duration_since(before).as_secs_f64();
                 // The second that has just ended.
                 history.take(second - 1, seconds, &status);
-                if let Some(found) = same_drives.look(&status.volumes) {
-                    views.show_same_drives(found.clone());
-                }
             }
         })?;
         Ok(Sampler { stop: Some(stop), thread: Some(thread) })

@@ -1,6 +1,5 @@
 //! Families of a volume. Label: `volume`.
 
-use parda_control::outsider::State;
 use parda_control::{Bounded, Source};
 
 use super::table::{
@@ -119,26 +118,12 @@ fn others() -> Vec<Family<VolumeStatus>> {
         }),
         gauge(
             "volume_outsider",
-            "1 for the state that is found: outsider, load that is not under control uses the array; slower, that or the array became slower",
-            |v| {
-                let found = v.outsider.map(|found| found.state);
-                let is = |state| f64::from(u8::from(found == Some(state)));
-                gauges("state", [("outsider", is(State::Outsider)), ("slower", is(State::Slower))])
-            },
+            "1 while load that is not under control uses the array, or the array has become slower",
+            |v| one(f64::from(u8::from(v.outsider.is_some()))),
         ),
-        gauge(
-            "volume_outsider_ios",
-            "Outstanding IOs of an outsider that is found, as estimated",
-            |v| {
-                let seen = v.outsider.filter(|found| found.state == State::Outsider);
-                maybe(seen.map(|found| found.outstanding))
-            },
-        ),
-        gauge(
-            "volume_same_drives",
-            "Volumes not of its pool whose load its latency follows, as on the same drives",
-            |v| one(v.same_drives.len() as f64),
-        ),
+        gauge("volume_outsider_ios", "Outstanding IOs of an outsider that would explain it", |v| {
+            maybe(v.outsider.map(|found| found.outstanding))
+        }),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use parda_block::{DiskId, Handle, VmStats};
-use parda_control::{ModeName, VmConfig};
+use parda_control::VmConfig;
 
 use crate::config;
 use crate::locked::locked;
@@ -13,7 +13,7 @@ use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
 use crate::status::{
     Detail, DiskState, DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, ObjectiveStatus,
-    PastFailure, SlowestStatus, VolumeStatus,
+    PastFailure, VolumeStatus,
 };
 use crate::threshold::ThresholdStatus;
 
@@ -115,7 +115,6 @@ impl Board {
             status.dropped = DroppedStatus::from(stats.dropped);
         }
         let cost = stats.as_ref().and_then(|stats| stats.objective_price);
-        let signal = stats.as_ref().map(|stats| stats.settings.signal);
         let mut counted: HashMap<_, _> =
             stats.into_iter().flat_map(|stats| stats.disks.into_iter().zip(stats.vms)).collect();
         status.disks = (shown.disks.iter())
@@ -131,9 +130,6 @@ impl Board {
             .collect();
         let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
         status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &status.disks, peers));
-        status.slowest = signal
-            .filter(|_| status.mode == ModeName::Parda)
-            .and_then(|signal| SlowestStatus::new(signal, &status.disks, peers));
         let listeners = shown.listeners.iter().map(|listener| ListenerStatus {
             address: listener.address.clone(),
             state_s: secs(listener.since),

@@ -11,8 +11,6 @@ use parda_exchange::udp::{DatagramCounters, Refused};
 use parda_exchange::{HostName, Liveness, Peer, SlotCounters, Standing};
 use serde::{Deserialize, Serialize};
 
-use super::SlowVmStatus;
-
 /// The state of a volume's exchange.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ExchangeStatus {
@@ -212,9 +210,6 @@ pub struct PeerStatus {
     /// The threshold that a disk of it with a latency objective asks for now, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks_ms: Option<f64>,
-    /// Its slowest VM, if it says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slowest: Option<SlowVmStatus>,
     /// Sum of the shares of the host's VMs.
     pub shares: u32,
     /// The same, scaled down for VMs that use less than their slice.
@@ -266,7 +261,6 @@ impl PeerStatus {
             latency_threshold_ms: says_threshold.then(|| report.threshold.secs() * 1e3),
             asks_ms: report.wants.asks.map(|asks| asks.secs() * 1e3),
             auto: matches!(report.tuning, Tuning::Auto | Tuning::Joining),
-            slowest: report.slowest.map(|slowest| SlowVmStatus::of_host(&slowest)),
             shares: report.shares.0,
             active_shares: report.active,
             latency_ms: all.mean().map(|s| s * 1e3),

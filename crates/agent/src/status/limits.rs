@@ -1,4 +1,4 @@
-//! Status of what lowers the threshold: latency objectives, and the slowest VM.
+//! Status of what lowers the threshold: latency objectives.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,24 +29,4 @@ pub struct ObjectiveStatus {
     pub others_iops_before: Option<f64>,
     /// IO/s of all that ask for nothing, with the objective in force.
     pub others_iops_now: Option<f64>,
-}
-
-/// How slow a VM's IOs were in its last period with IOs: of its reads or of all, whichever counts for more.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SlowVmStatus {
-    /// Mean time of its IOs at the array, in milliseconds.
-    pub latency_ms: f64,
-    /// How many times the mean over all IOs of all hosts the law has to go by for it. Above 1, this VM is
-    /// what the windows of all hosts are smaller for.
-    pub excess: f64,
-}
-
-/// The slowest VM, because of which the law uses more than the mean over all IOs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SlowestStatus {
-    /// Owner of the VM: a disk of this host, or another host.
-    pub of: String,
-    /// How slow it is.
-    #[serde(flatten)]
-    pub vm: SlowVmStatus,
 }

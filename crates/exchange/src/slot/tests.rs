@@ -61,7 +61,6 @@ prop_compose! {
             Just(Bounded::Window),
         ],
         threshold in arb_count().boxed(),
-        slowest in prop::option::of((arb_count(), SAID..100.0, 0..=MOST_VMS)).boxed(),
         tuning in prop_oneof![
             Just(Tuning::Unsaid),
             Just(Tuning::Pinned),
@@ -76,11 +75,6 @@ prop_compose! {
         Report {
             elapsed: Span(elapsed),
             interval: Interval { reads: interval.0, writes: interval.1 },
-            slowest: slowest.map(|(latency, excess, vms)| Slowest {
-                latency: Span(latency),
-                excess,
-                vms,
-            }),
             outstanding: measures.0,
             window: Window(measures.1),
             beta: measures.2,
@@ -256,13 +250,12 @@ fn a_record_of_before_there_were_thresholds_says_nothing_of_its_own() {
     let Content::Record(record) = decode(&block, SlotIndex(3)) else { panic!("not a record") };
     let report = record.message.body.report;
     assert_eq!((report.threshold, report.tuning), (Span::ZERO, Tuning::Unsaid));
-    assert_eq!((report.settings, report.slowest), (None, None));
+    assert_eq!(report.settings, None);
     let example = example().message.body.report;
     let rest = Report {
         threshold: Span::from_millis(30),
         tuning: Tuning::Auto,
         settings: example.settings,
-        slowest: example.slowest,
         interval: example.interval,
         ..report
     };
@@ -271,13 +264,11 @@ fn a_record_of_before_there_were_thresholds_says_nothing_of_its_own() {
 }
 
 #[test]
-fn an_excess_below_the_least_that_is_written_reads_as_that() {
+fn the_signal_of_the_slowest_vm_is_read_as_that_of_all_ios() {
     let mut block = encode(&example()).unwrap();
-    put(&mut block.0, at::EXCESS, f64::MIN_POSITIVE.to_le_bytes());
+    block.0[at::SIGNAL] = 3;
     reseal(&mut block);
-    let Content::Record(mut record) = decode(&block, SlotIndex(3)) else { panic!("not a record") };
-    assert_eq!(said(&mut record).excess, SAID);
-    assert_eq!(decode(&encode(&record).unwrap(), SlotIndex(3)), Content::Record(record));
+    assert_eq!(decode(&block, SlotIndex(3)), Content::Record(Box::new(example())));
 }
 
 #[test]
@@ -350,17 +341,13 @@ fn the_documented_fields_fill_the_slot_without_gap_or_overlap() {
     assert_eq!(end, SLOT_BYTES);
 }
 
-fn said(record: &mut Record) -> &mut Slowest {
-    record.message.body.report.slowest.as_mut().unwrap()
-}
-
 #[test]
 fn every_field_lies_where_the_page_says() {
     type Edit = fn(&mut Record);
     fn settings(record: &mut Record) -> &mut Settings {
         record.message.body.report.settings.get_or_insert_default()
     }
-    let edits: [(&str, Edit); 43] = [
+    let edits: [(&str, Edit); 40] = [
         ("slot", |r| r.slot.0 = 0x0101_0101),
         ("volume", |r| r.volume.0 = !r.volume.0),
         ("incarnation", |r| r.message.from.incarnation.0 ^= u64::MAX),
@@ -407,9 +394,6 @@ fn every_field_lies_where_the_page_says() {
         ("writes: sum of size times latency", |r| {
             r.message.body.report.interval.writes.moments.products += 7.0
         }),
-        ("VMs", |r| said(r).vms += 1),
-        ("slowest", |r| said(r).latency.0 += 1),
-        ("excess", |r| said(r).excess += 1.0),
         ("name", |r| r.message.from = identity("kvm-02", r.message.from.incarnation.0)),
         ("name length", |r| r.message.from = identity("kvm-0", r.message.from.incarnation.0)),
     ];
