@@ -14,6 +14,7 @@ impl TargetStatus {
             device_ms: standing.seen.map(|seen| ms(seen.device)).filter(|device| *device > 0.0),
             held_ms: standing.seen.map(|seen| ms(seen.held)),
             short_of_shares: standing.seen.is_some_and(|seen| seen.short),
+            rests: standing.rests,
         }
     }
 }

@@ -247,6 +247,12 @@ fn targets(disks: &[DiskStatus]) -> String {
             ms(target.held_ms),
             ms(target.asks_ms),
         );
+        if target.rests {
+            text += &format!(
+                "  disk {}: its objective RESTS: the array could not meet it. It is tried again later\n",
+                disk.name
+            );
+        }
         if target.short_of_shares {
             text += &format!(
                 "  disk {}: HELD beyond its objective: it wants more outstanding IOs than its shares \

@@ -52,6 +52,8 @@ pub struct Objective {
     ratio: Option<f64>,
     /// Periods since the VM was active. `None`: it never was, or not for long.
     idle: Option<u32>,
+    /// Periods since its last IO.
+    quiet: u32,
     /// Periods in a row in which the objective was missed, though in force; and those for which it still rests.
     missed: u32,
     rests: u32,
@@ -94,6 +96,7 @@ impl Objective {
             target: target.secs(),
             ratio: None,
             idle: None,
+            quiet: 0,
             missed: 0,
             rests: 0,
             next_rest: RESTS,
@@ -131,10 +134,16 @@ impl Objective {
         let (device, held) = (core::mem::take(&mut self.device), core::mem::take(&mut self.held));
         self.rests = self.rests.saturating_sub(1);
         let active = ios >= u64::from(least.max(1));
+        let (device, held) = (device / ios as f64, held / ios as f64);
+        if ios > 0 {
+            (self.quiet, self.last) = (0, Some(Seen { device, held, short: held > self.target }));
+        }
+        self.quiet = self.quiet.saturating_add(1);
+        if let Some(last) = self.last.as_mut().filter(|_| self.quiet > 2 * STAYS) {
+            last.short = false;
+        }
         if active {
-            let (device, held) = (device / ios as f64, held / ios as f64);
             self.idle = Some(0);
-            self.last = Some(Seen { device, held, short: held > self.target });
             if let Some(latency) = latency.filter(|latency| *latency > 0.0) {
                 let now = (device / latency).clamp(1.0 / RATIO, RATIO);
                 self.ratio = Some(self.ratio.map_or(now, |ratio| ratio + NEW * (now - ratio)));

@@ -122,6 +122,7 @@ fn text_that_is_kept_is_what_would_be_written_anew() {
         device_ms: None,
         held_ms: None,
         short_of_shares: true,
+        rests: false,
     });
     assert!(same(&status, "a family has its first sample").contains("parda_disk_short_of_shares"));
     status.volumes[0].disks.swap(0, 1);

@@ -5,16 +5,19 @@ use serde::{Deserialize, Serialize};
 /// A disk's latency objective, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetStatus {
-    /// Largest mean time that its IOs may take, held and at the array, in milliseconds.
+    /// Largest mean time that its IOs may take at the array, in milliseconds.
     pub target_ms: f64,
-    /// The threshold that it asks for, in milliseconds. None while it does little or nothing.
+    /// The threshold that it asks for, in milliseconds. None while it does little or nothing, or rests.
     pub asks_ms: Option<f64>,
     /// Mean time of its IOs at the array in its last period with IO, in milliseconds.
     pub device_ms: Option<f64>,
     /// Mean time that these IOs were held, in milliseconds.
     pub held_ms: Option<f64>,
-    /// It is held for so long that its shares are the limit: no threshold can help it.
+    /// Its IOs are held for longer than the objective: its shares are the limit, and no threshold can help it.
     pub short_of_shares: bool,
+    /// The array could not meet the objective, which is tried again later.
+    #[serde(default)]
+    pub rests: bool,
 }
 
 /// An objective that is in force in place of the volume's own threshold.
