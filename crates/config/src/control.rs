@@ -98,9 +98,6 @@ pub struct ControlSettings {
     pub alpha: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gamma: Option<f64>,
-    #[serde(default, skip_serializing, deserialize_with = "epsilon")]
-    #[doc(hidden)]
-    pub epsilon: (),
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beta_per_share: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,9 +118,6 @@ pub struct ControlSettings {
     pub latency_target_min: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_ios: Option<u32>,
-    #[serde(default, skip_serializing, deserialize_with = "hold_periods")]
-    #[doc(hidden)]
-    pub hold_periods: (),
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub hold_max: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,18 +126,6 @@ pub struct ControlSettings {
     pub outsider_shares: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub outsider_at_most: Option<Duration>,
-}
-
-/// Refuses `epsilon`, a key of earlier versions.
-fn epsilon<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
-    Err(D::Error::custom("is gone, `gamma` alone says how far the window moves in a period"))
-}
-
-/// Refuses `hold_periods`, a key of earlier versions.
-fn hold_periods<'de, D: Deserializer<'de>>(_: D) -> Result<(), D::Error> {
-    Err(D::Error::custom(
-        "is gone, hosts that are not heard stand in with what they had for as long as they are absent",
-    ))
 }
 
 /// Reads `signal`. A value of earlier versions is refused by the name of its replacement.
@@ -195,7 +177,6 @@ impl ControlSettings {
             cluster_min: over.cluster_min.or(self.cluster_min),
             alpha: over.alpha.or(self.alpha),
             gamma: over.gamma.or(self.gamma),
-            epsilon: (),
             beta_per_share: over.beta_per_share.or(self.beta_per_share),
             estimation: over.estimation.or(self.estimation),
             signal: over.signal.or(self.signal),
@@ -206,7 +187,6 @@ impl ControlSettings {
             proportional: over.proportional.or(self.proportional),
             latency_target_min: over.latency_target_min.or(self.latency_target_min),
             min_ios: over.min_ios.or(self.min_ios),
-            hold_periods: (),
             hold_max: over.hold_max.or(self.hold_max),
             outsider: over.outsider.or(self.outsider),
             outsider_shares: over.outsider_shares.or(self.outsider_shares),
@@ -452,7 +432,7 @@ mod tests {
             ("gamma = nan", "gamma"),
             ("alpha = -0.1", "alpha"),
             ("window_min = 0", "window_min"),
-            ("window_max = 0.001", "window_max"),
+            ("window_max = 0.0001", "window_max"),
             ("window_max = inf", "window_max"),
             ("latency_threshold = \"0s\"", "latency_threshold"),
             ("period = \"1ms\"", "period"),
@@ -485,6 +465,16 @@ mod tests {
         assert!(wrong.starts_with("p.toml:3:10: ") && wrong.contains(unknown), "{wrong}");
         assert!(wrong.ends_with(expected), "{wrong}");
         assert!(error("3").ends_with("must be a text, in quotes, not 3"), "{}", error("3"));
+    }
+
+    #[test]
+    fn keys_of_earlier_versions_are_refused_by_what_replaces_them() {
+        for (line, replaced) in [("epsilon = 0.4", "`gamma`"), ("hold_periods = 5", "absent")] {
+            let doc = Document::new("p.toml", format!("[control]\ngamma = 0.8\n{line}\n"));
+            let error = doc.parse::<Wrapper>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("p.toml:3:1: {line}: ")), "{error}");
+            assert!(error.contains("is gone") && error.contains(replaced), "{error}");
+        }
     }
 
     #[test]

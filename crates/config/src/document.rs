@@ -211,8 +211,21 @@ fn plainly(message: &str) -> String {
         }
         // toml's own, for the names of an enum.
         None if message == "wanted string or table" => "must be a text, in quotes".to_owned(),
-        None => message.to_owned(),
+        None => withdrawn(message).unwrap_or_else(|| message.to_owned()),
     }
+}
+
+/// Keys of earlier versions, and what there is in their place.
+const WITHDRAWN: [(&str, &str); 2] = [
+    ("epsilon", "`gamma` alone says how far the window moves in a period"),
+    ("hold_periods", "absent hosts stand in with what they had for as long as they are silent"),
+];
+
+/// The message about an unknown key that earlier versions had.
+fn withdrawn(message: &str) -> Option<String> {
+    let (key, _) = message.strip_prefix("unknown field `")?.split_once('`')?;
+    let (_, instead) = WITHDRAWN.iter().find(|(withdrawn, _)| *withdrawn == key)?;
+    Some(format!("`{key}` is gone: {instead}"))
 }
 
 /// The message about a value of a wrong type, if that is a date: the parser takes a date for a table or for its own type.
