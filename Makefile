@@ -24,7 +24,7 @@ TESTS := --workspace --locked --no-fail-fast
 REAL := stories guests lab
 
 # Tests that simulate for minutes.
-SIMULATED := studies random papers accuracy elling reading
+SIMULATED := corpus random papers accuracy elling reading
 
 # Test programs run without cargo, whose lock lint and doctests hold while they build. `make test` has built them all before (BUILT=1).
 RUN := tools/programs.py run $(if $(BUILT),--built)
@@ -143,7 +143,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	PARDA_CONFIG_RUNS=10000000 $(CARGO) test $(TESTS) --test agent -- mutated
 	PARDA_FLEETS=2000 $(CARGO) test --release --locked --workspace --test random -- thousands_of_fleets --ignored --nocapture
 	PARDA_EXPLAINED=200 $(CARGO) test --release --locked --workspace --test random -- predictions_of_many --ignored --nocapture
-	PARDA_OUTSIDERS=500 $(CARGO) test --release --locked --workspace --test random -- hundreds_of_clusters --ignored --nocapture
+	$(CARGO) test --release --locked --workspace --test corpus -- ablation --ignored
 	tools/schemathesis.sh --max-examples 1000
 	tools/fuzz.sh --runs 100000000
 	tools/miri.sh

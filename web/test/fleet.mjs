@@ -46,7 +46,7 @@ export function fleet({ hosts = 64, vms = 1000 } = {}) {
         name: "san", pool: "array-a", mode: "parda", fault: null, threshold: { ms: 30, from: "configuration", objective_of: null },
         latency_ms: wave("latency", now, 29.6), own_latency_ms: wave("own", now, 29), source: "cluster", window: wave(hostNames[0], now, 20), window_max: 64,
         outsider: {
-          state: "outsider", outstanding: 40, outstanding_least: 31, outstanding_most: 52, part: 0.4, latency_ms: 41, usual_ms: 29, periods: 12,
+          outstanding: 40, part: 0.4, latency_ms: 41, usual_ms: 29, periods: 12,
           factor: 1.4, evidence: 6, compared: 9,
         },
         outstanding: 18.2, held: 41, beta: 1, shares: 4000, active_shares: 3900, iops: wave("all", now, 6200), bytes_per_s: 51e6,

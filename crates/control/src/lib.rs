@@ -17,7 +17,7 @@
 //! | [`cluster`] | what hosts tell each other, and what follows from it | PARDA §3, §4 |
 //! | [`governor`] | one period: from what was measured and heard to the window and the report | |
 //! | [`forecast`] | what would be done, where the law only observes | |
-//! | [`absent`] | hosts that fell silent | |
+//! | `absent` | hosts that fell silent | |
 //! | [`slices`] | what each VM of a host may have outstanding, at any instant | PARDA §3 |
 //! | [`gate`] | holding outstanding IOs to a number that may be a fraction | |
 //! | [`queue`] | start-time fair queuing among the VMs of a host | PARDA §3; SFQ(D) |

@@ -16,13 +16,13 @@ pub enum Mechanism {
     Joining,
     /// The cluster keeps `cluster_min` outstanding ([`crate::law`]).
     ClusterMin,
-    /// Absent hosts stand in the sums ([`crate::absent`]).
+    /// Absent hosts stand in the sums (`absent.rs`).
     Absent,
-    /// A host that hears few corrects its latency by the usual ratio ([`crate::absent`]).
+    /// A host that hears few corrects its latency by the usual ratio (`absent.rs`).
     AbsentRatio,
-    /// The anchor of absent hosts moves where latency is far off ([`crate::absent`]).
+    /// The anchor of absent hosts moves where latency is far off (`absent.rs`).
     AbsentFar,
-    /// Absent hosts count for less while latency is low ([`crate::absent`]).
+    /// Absent hosts count for less while latency is low (`absent.rs`).
     AbsentDead,
     /// Settings are voted for ([`crate::settings`]).
     Votes,

@@ -9,7 +9,7 @@
 //! The time that IOs are held is no part of an objective: it is a matter of shares, and a smaller threshold makes it longer.
 //!
 //! An objective that the array cannot meet costs the others their throughput and gives nothing. So one that was in force for
-//! [`TRIES`] periods, and was missed in each, rests.
+//! `TRIES` periods, and was missed in each, rests.
 
 use crate::mechanism::{Mechanism, on};
 use crate::units::Span;

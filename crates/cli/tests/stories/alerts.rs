@@ -220,7 +220,7 @@ fn an_array_that_is_too_slow_and_a_disk_of_too_few_shares() {
 }
 
 #[test]
-#[ignore = "nightly: 3 to 8 min; virtual time holds whom hosts call an outsider (crates/sim/tests/random)"]
+#[ignore = "nightly: 3 to 8 min; the same in virtual time: scenarios/studies/outsider.toml"]
 fn load_that_is_not_under_control() {
     let stage = Stage::new();
     let _array = drives(&stage);
