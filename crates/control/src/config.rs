@@ -57,7 +57,9 @@ pub struct ConfigError {
 
 impl core::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{} must be {}, but is {}", self.parameter, self.must_be, self.value)
+        write!(f, "{} must be {}", self.parameter, self.must_be)?;
+        // Of a setting that is a name there is no number.
+        if self.value.is_nan() { Ok(()) } else { write!(f, ", but is {}", self.value) }
     }
 }
 

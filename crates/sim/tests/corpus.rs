@@ -103,7 +103,7 @@ fn chosen() -> Vec<String> {
     names
 }
 
-/// What fails without each mechanism: the table of docs/control.md, in `scenarios/ablation.txt`.
+/// What fails without each mechanism, or those that `PARDA_WITHOUT` names: the table of docs/control.md, in `scenarios/ablation.txt`.
 #[test]
 #[ignore = "minutes for each mechanism: make nightly, or cargo test -p parda-sim --test corpus -- ablation --ignored"]
 fn ablation_of_each_mechanism() {
@@ -111,7 +111,11 @@ fn ablation_of_each_mechanism() {
     let mut text = "# Expectations lost and gained without each mechanism, of all files and of those that lose:\n\
                     # cargo test -p parda-sim --test corpus -- ablation --ignored\n"
         .to_owned();
-    for mechanism in Mechanism::ALL {
+    let only = list("PARDA_WITHOUT");
+    let chosen_one = |mechanism: &Mechanism| {
+        only.is_empty() || only.iter().any(|name| *name == format!("{mechanism:?}"))
+    };
+    for mechanism in Mechanism::ALL.into_iter().filter(chosen_one) {
         switch_off(Some(mechanism));
         let without = scores(chosen(), &[]);
         switch_off(None);
