@@ -170,7 +170,7 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
         ("# extent = \"1MiB\"", "extent = \"4KiB\"", "must be at least 1MiB"),
         ("mode = \"off\"", "mode = \"of\"", "unknown variant `of`"),
         ("latency_threshold = \"30ms\"", "latency_threshold = \"0ms\"", "above zero"),
-        ("window_max = 48", "window_max = 0.001", "at least window_min"),
+        ("window_max = 48", "window_max = 0.0001", "at least window_min"),
         ("name = \"kvm-02\"", "name = \"kvm-01\"", "another host of this name"),
         ("name = \"kvm-02\"", "count = 0\nname = \"many\"", "must be at least 1"),
         ("name = \"kvm-02\"", "count = 1024\nname = \"many\"", "at most 1024 hosts"),
