@@ -79,6 +79,13 @@ impl Absent {
         self.anchor.iter_mut().for_each(|anchor| *anchor *= far);
     }
 
+    /// The headroom that counts while absent hosts stand in the sums: where latency is low they are likely dead, and their anchor
+    /// holds back who takes up their part.
+    pub(crate) fn headroom(headroom: f64) -> f64 {
+        let above = if on(Mechanism::AbsentDead) { headroom.max(1.0) } else { 1.0 };
+        headroom * above * above
+    }
+
     /// What absent hosts are taken to have at the array.
     pub(crate) fn load(&self) -> Load {
         let Some(anchor) = self.anchor.filter(|_| on(Mechanism::Absent)) else {
@@ -88,20 +95,15 @@ impl Absent {
         Load { outstanding: active * anchor, active, shares: self.shares, ..Load::default() }
     }
 
-    /// The latency of the whole cluster, by the flow of this host alone (`own`) and of all that are heard. Hosts whose data lie elsewhere
-    /// on the array see other latencies at the same load.
+    /// The latency of the whole cluster, by the flow of this host alone (`own`) and of all that are heard. Who hears nobody corrects its own
+    /// by the usual ratio, as data that lie elsewhere on the array see other latencies at the same load.
     pub(crate) fn flow(&mut self, own: Flow, all: Flow, hears_most: bool) -> Flow {
-        if !hears_most && all.ios > own.ios {
-            return all;
+        let means = own.scaled_mean().zip(all.scaled_mean()).filter(|(_, all)| *all > 0.0);
+        if let (true, true, Some((own, all))) = (hears_most, self.shares <= 0.0, means) {
+            self.seen = (self.seen + 1.0).min(OVER);
+            self.ratio += (own / all - self.ratio) / self.seen;
         }
-        if hears_most {
-            if let (true, Some(own), Some(all)) =
-                (self.shares <= 0.0, own.scaled_mean(), all.scaled_mean())
-                && all > 0.0
-            {
-                self.seen = (self.seen + 1.0).min(OVER);
-                self.ratio += (own / all - self.ratio) / self.seen;
-            }
+        if hears_most || all.ios > own.ios {
             return all;
         }
         let known = if on(Mechanism::AbsentRatio) { self.seen / OVER } else { 0.0 };

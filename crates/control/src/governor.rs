@@ -11,9 +11,9 @@ use crate::absent::Absent;
 use crate::cluster::{Asked, Bounded, Governed, Report, Source, Totals, Tuning, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
+use crate::io::LEAST;
 use crate::latency::{Average, Flows, Interval};
 use crate::law::{Estimation, Input, Law, Mode};
-use crate::mechanism::{Mechanism, on};
 use crate::objective::{Effect, Wants};
 use crate::outsider::{Detector, Finding, Seen};
 use crate::rate::Weight;
@@ -74,10 +74,11 @@ pub struct Governor {
     weight: Weight,
     /// Hosts that fell silent.
     absent: Absent,
-    /// Whether the cluster was ever heard, and since the law acts as it does.
+    /// Where the latency of the last period came from.
     source: Source,
     /// What was heard last, and the rounds of silence since.
     last: Option<(Totals, u32)>,
+    /// Whether the exchange was ever heard, and the cluster since the law acts as it does.
     heard: bool,
     joined: bool,
     /// What the whole cluster may have outstanding over all of its shares, as of the last period in
@@ -358,19 +359,15 @@ impl Governor {
         }
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load));
         self.absent.follow(headroom);
-        let more = if all || !on(Mechanism::AbsentDead) {
-            1.0
-        } else {
-            headroom.max(1.0) * headroom.max(1.0)
-        };
-        let lambda = latency.and_then(|_| load.lambda(headroom * more));
+        let towards = if all { headroom } else { Absent::headroom(headroom) };
+        let lambda = latency.and_then(|_| load.lambda(towards));
         if let (true, true, Some(_)) = (all, load.limited, lambda) {
             let now = headroom * load.outstanding / load.shares;
             self.fair = Some(self.fair.map_or(now, |fair| 0.5 * (fair + now)));
         }
         let joins = all && lambda.is_some() && !core::mem::replace(&mut self.joined, true);
         let weighed = self.weight.factor() * all_shares(vms);
-        let input = Input { latency, headroom, lambda, shares: wanted, all: weighed, joins };
+        let input = Input { latency, lambda, shares: wanted, all: weighed, joins };
         let window = self.law.step(input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();
@@ -441,7 +438,7 @@ impl Governor {
         let all = totals.governed.plus(totals.observing);
         let slots = slot.filter(|_| !published).map(|Bytes(slot)| all.bytes / slot as f64);
         self.law
-            .set_cluster_unit(slots.map_or(1.0, |slots| (slots / all.rate.max(1e-9)).max(0.125)));
+            .set_cluster_unit(slots.map_or(1.0, |slots| (slots / all.rate.max(1e-9)).max(LEAST)));
         self.weight.factor() / before
     }
 
@@ -453,7 +450,7 @@ impl Governor {
         };
         let all = interval.reads.plus(interval.writes);
         if all.ios > 0 {
-            let mean = (all.bytes.0 as f64 / all.ios as f64 / slot as f64).max(0.125);
+            let mean = (all.bytes.0 as f64 / all.ios as f64 / slot as f64).max(LEAST);
             self.unit += (mean - self.unit) / 4.0;
         }
         self.law.set_unit(self.unit);

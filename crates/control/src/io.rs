@@ -50,7 +50,7 @@ pub(crate) enum Heard {
 }
 
 /// The least part of a slot that an IO of few bytes costs: an array does not do small IOs at will.
-const LEAST: f64 = 0.125;
+pub(crate) const LEAST: f64 = 0.125;
 
 /// Bytes of a range that cost one slot to trim or to write zeroes to. Arrays with thin volumes keep a map of
 /// extents of about this size, and change one entry for each extent. The array model (`crates/array`, `trim.rs`)

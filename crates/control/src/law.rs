@@ -117,8 +117,6 @@ const PER_SHARE: (f64, f64) = (1e-12, 1e5);
 pub struct Input {
     /// L in seconds: CAL(t). `None` while nothing is heard of the array.
     pub latency: Option<f64>,
-    /// How much larger the windows could be: [`Law::headroom`]. 1 while nothing is heard.
-    pub headroom: f64,
     /// λ: the window per share at which the cluster would meet its threshold, if known.
     pub lambda: Option<f64>,
     /// Sum of the shares of the host's VMs, scaled down for VMs that are idle.
@@ -217,8 +215,8 @@ impl Law {
         self.beta
     }
 
-    /// The window per share by which slices are measured: p, or λ with [`Mode::Observe`]. Where there is
-    /// neither, the window over `all`, the sum of the host's shares.
+    /// The window per share by which slices are measured: p. Where there is none, the window over `all`, the
+    /// sum of the host's shares.
     #[must_use]
     pub fn window_per_share(&self, all: f64) -> f64 {
         match (self.config.mode, self.window_per_share) {
@@ -325,7 +323,7 @@ mod tests {
     }
 
     fn input(latency: Option<f64>, lambda: Option<f64>, shares: f64) -> Input {
-        Input { latency, headroom: 1.0, lambda, shares, all: shares, joins: false }
+        Input { latency, lambda, shares, all: shares, joins: false }
     }
 
     /// Hosts at an array that completes `rate` IO/s as soon as enough are outstanding.
@@ -339,7 +337,7 @@ mod tests {
             let headroom = laws[0].headroom(latency, &cluster);
             let lambda = headroom * total / shares.iter().sum::<f64>();
             for (law, &s) in laws.iter_mut().zip(shares) {
-                law.step(Input { headroom, ..input(Some(latency), Some(lambda), s) });
+                law.step(input(Some(latency), Some(lambda), s));
             }
         }
         (laws.iter().map(|l| l.window().0).collect(), latency)

@@ -18,7 +18,7 @@ pub enum Mechanism {
     ClusterMin,
     /// Absent hosts stand in the sums (`absent.rs`).
     Absent,
-    /// A host that hears few corrects its latency by the usual ratio (`absent.rs`).
+    /// A host that hears nobody corrects its latency by the usual ratio (`absent.rs`).
     AbsentRatio,
     /// The anchor of absent hosts moves where latency is far off (`absent.rs`).
     AbsentFar,
@@ -55,7 +55,7 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// All of them.
+    /// All mechanisms, in the order of docs/control.md.
     pub const ALL: [Mechanism; 23] = [
         Mechanism::GrowthInUse,
         Mechanism::RiseBound,
