@@ -245,7 +245,7 @@ impl ControlSettings {
                 alpha: self.alpha.unwrap_or(law.alpha),
                 gamma: self.gamma.unwrap_or(law.gamma),
                 window_min: self.window_min.map_or(law.window_min, Window),
-                window_max: self.window_max.map_or(law.window_max, Window),
+                window_max: self.window_max.map_or_else(|| self.law_mode().window_max(), Window),
                 window_start: self.window_start.map_or(law.window_start, Window),
                 cluster_min: self.cluster_min.unwrap_or(law.cluster_min),
                 min_ios: self.min_ios.unwrap_or(law.min_ios),

@@ -41,6 +41,18 @@ pub enum Mode {
     Observe,
 }
 
+impl Mode {
+    /// The default of [`LawConfig::window_max`], in slots. 64 is the queue depth of a LUN, as the papers have it. By shares a host of a
+    /// hundred VMs is due more than that.
+    #[must_use]
+    pub fn window_max(self) -> Window {
+        match self {
+            Mode::Published { .. } | Mode::Static => Window(64.0),
+            Mode::Off | Mode::Parda | Mode::Observe => Window(256.0),
+        }
+    }
+}
+
 /// Whose latency drives the window (PARDA §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -93,7 +105,7 @@ impl Default for LawConfig {
             alpha: 0.002,
             gamma: 0.8,
             window_min: Window(0.001),
-            window_max: Window(64.0),
+            window_max: Mode::Parda.window_max(),
             window_start: Window(4.0),
             cluster_min: 1.0,
             hold_max: Span::from_millis(10_000),
@@ -429,7 +441,7 @@ mod tests {
     #[test]
     fn bounds_hold() {
         let mut law = Law::new(LawConfig::default());
-        let bounds = LawConfig::default().window_min.0..=64.0;
+        let bounds = LawConfig::default().window_min.0..=256.0;
         for lambda in [1e-12, 1e-6, 1.0, 1e6] {
             for _ in 0..100 {
                 assert!(bounds.contains(&law.step(input(Some(0.03), Some(lambda), 1.0)).0));

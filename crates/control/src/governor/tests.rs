@@ -55,8 +55,8 @@ fn bounds_are_in_ios_where_shares_are_of_bytes() {
         let measured = Measured { elapsed, interval, outstanding: window, vms: &vms };
         governor.tick(measured, View::Peers(Totals::default()));
     }
-    // 64 IOs of 128 slots each.
-    assert!((governor.window().0 - 64.0 * 128.0).abs() < 1.0, "{}", governor.window());
+    // 256 IOs of 128 slots each.
+    assert!((governor.window().0 - 256.0 * 128.0).abs() < 1.0, "{}", governor.window());
 }
 
 #[test]
