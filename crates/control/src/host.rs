@@ -615,7 +615,13 @@ impl Host {
         self.demands.extend(vms.map(|(_, vm)| {
             let wanted = vm.slice.roll(now, nanos);
             let rate = Some(core::mem::take(&mut vm.done) / elapsed.secs().max(1e-9));
-            VmDemand { shares: vm.shares, pending: wanted.pending, used: wanted.used, rate }
+            VmDemand {
+                shares: vm.shares,
+                mean_shares: wanted.shares,
+                pending: wanted.pending,
+                used: wanted.used,
+                rate,
+            }
         }));
         let measured = Measured {
             elapsed,

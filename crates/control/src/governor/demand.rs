@@ -15,6 +15,8 @@ const FULL: f64 = 0.98;
 pub struct VmDemand {
     /// Shares of the VM.
     pub shares: Shares,
+    /// Mean of its shares over the period.
+    pub mean_shares: f64,
     /// Mean number of its pending IOs, held and outstanding, in slots.
     pub pending: f64,
     /// Mean of the pending IOs up to the VM's slice of the window, in slots. What is pending beyond the slice does not use the array.
@@ -30,7 +32,7 @@ impl VmDemand {
     #[must_use]
     pub fn of_mean(shares: Shares, pending: f64, window_per_share: f64) -> VmDemand {
         let used = pending.min(slice(shares, window_per_share));
-        VmDemand { shares, pending, used, rate: None }
+        VmDemand { shares, mean_shares: f64::from(shares.0), pending, used, rate: None }
     }
 
     /// Whether it could use more than its slice.
@@ -65,7 +67,7 @@ pub(super) fn used_shares(vms: &[VmDemand], weight: f64, window_per_share: f64) 
     let mut all = Used { active: 0.0, wanted: 0.0, at_slice: false };
     for vm in vms {
         let shares = weight * f64::from(vm.shares.0);
-        all.active += (vm.used / window_per_share).min(shares);
+        all.active += (vm.used / window_per_share).min(weight * vm.mean_shares);
         // A client that comes and goes needs, when it is there, the window for what it brings.
         let pending = vm.pending / window_per_share;
         all.wanted += pending.min(shares);

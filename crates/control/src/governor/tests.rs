@@ -50,7 +50,7 @@ fn bounds_are_in_ios_where_shares_are_of_bytes() {
         let reads = Sample { ios, bytes, latency, scaled: latency, ..Sample::default() };
         let interval = Interval { reads, ..Interval::default() };
         let shares = Shares(1000);
-        let vms = [VmDemand { shares, pending: 1e5, used: window, rate: None }];
+        let vms = [VmDemand { used: window, ..VmDemand::of_mean(shares, 1e5, 1.0) }];
         let elapsed = Span::from_millis(1000);
         let measured = Measured { elapsed, interval, outstanding: window, vms: &vms };
         governor.tick(measured, View::Peers(Totals::default()));

@@ -74,6 +74,8 @@ proptest! {
         let mut vms: Vec<VmId> = [1000, 500, 10, 3]
             .map(|shares| host.add_vm(now, VmConfig { shares: Shares(shares), burst: 2.0, target: None }))
             .to_vec();
+        // The most shares that a VM had since the last round.
+        let mut most: Vec<(VmId, u32)> = vms.iter().copied().zip([1000, 500, 10, 3]).collect();
         let observes = mode == Mode::Observe;
         let mut held: BTreeMap<u64, (Instant, Io, VmId)> = BTreeMap::new();
         let mut out: Vec<(IoId, u64, Instant, Instant, Io, VmId)> = Vec::new();
@@ -107,6 +109,7 @@ proptest! {
                     let left = held.values().any(|h| h.2 == vm) || out.iter().any(|o| o.5 == vm);
                     prop_assert!(!left, "its id is still in use");
                     vms.push(vm);
+                    most.push((vm, shares));
                 }
                 Step::Complete { which, ok } if !out.is_empty() => {
                     let (id, token, submitted, dispatched, io, vm) =
@@ -144,13 +147,17 @@ proptest! {
                     prop_assert!(report.active.is_finite() && report.outstanding.is_finite());
                     prop_assert!(!vms.is_empty() || report.shares == Shares(0));
                     prop_assert!(report.window.0 >= 0.001 && report.window.0.is_finite());
-                    prop_assert!(report.active >= 0.0 && report.active <= f64::from(report.shares.0));
+                    let all = most.iter().filter(|(vm, _)| vms.contains(vm));
+                    let all = all.fold(0.0, |sum, (_, shares)| sum + f64::from(*shares));
+                    prop_assert!(report.active >= 0.0 && report.active <= all + 1e-6, "{} of {all}", report.active);
+                    most = vms.iter().map(|vm| (*vm, host.part(*vm).unwrap().shares.0)).collect();
                 }
                 Step::Shares { vm, shares } => {
                     let vm = vms[vm % vms.len()];
                     let part = VmConfig { shares: Shares(shares), burst: 0.0, target: None };
                     let changed = host.set_vm(vm, part);
                     prop_assert!(changed);
+                    most.push((vm, shares));
                 }
                 Step::WindowMax { slots } => {
                     let mut config = config.clone();
