@@ -310,7 +310,7 @@ pub struct Disk {
     /// IOs it may gather while idle and spend ahead of its neighbours.
     #[serde(default)]
     pub burst: f64,
-    /// Latency objective: largest mean time of its IOs, held and at the array.
+    /// Latency objective: largest mean time of its IOs at the array.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub latency_target: Option<Duration>,
     /// Whether the export refuses writes. Default: false.
