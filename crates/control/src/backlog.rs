@@ -1,9 +1,10 @@
 //! How well the hosts that want more are served, and what that costs the others: what a threshold is
 //! judged by.
 
-use libm::round;
+use libm::{log, round};
 
 use crate::cluster::{Governed, Report};
+use crate::latency::Flows;
 
 /// Sums over hosts. Hosts that want more than they have are *backlogged*.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,8 +27,10 @@ pub struct Backlog {
     light_outstanding: f64,
 }
 
-/// What part of a host's shares are told apart: eighths of all.
-const PARTS: f64 = 8.0;
+/// Numbers that differ in one bit must not add up to those of others.
+fn mixed(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
 
 impl Backlog {
     /// Of one host's report: backlogged, or light load.
@@ -51,8 +54,7 @@ impl Backlog {
 
     /// Takes in which host is backlogged, by a number drawn from its name.
     pub(crate) fn name(&mut self, name: u64) {
-        // Numbers of names that differ in one bit must not add up to those of others.
-        self.who = self.who.wrapping_add(name.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
+        self.who = self.who.wrapping_add(mixed(name));
     }
 
     /// Sums over the hosts of two backlogs.
@@ -83,10 +85,18 @@ impl Backlog {
         (self.light_rate, if all > 0.0 { self.light_outstanding / all } else { 0.0 })
     }
 
-    /// What part of the backlogged hosts' shares was in use, in eighths.
+    /// Number that stands for who is backlogged, `own` among them, for what part of the time, and for the mean size of an IO and the
+    /// part of reads: periods in which one of these differs do not compare.
     #[must_use]
-    pub fn used(&self) -> u8 {
-        if self.shares > 0.0 { round(PARTS * self.active / self.shares) as u8 } else { 0 }
+    pub fn class(&self, own: bool, flows: &Flows) -> u64 {
+        let (all, used) = (flows.all(), self.active / self.shares.max(f64::MIN_POSITIVE));
+        let parts = [
+            8.0 * used,
+            4.0 * log(all.bytes / all.ios),
+            8.0 * flows.reads.ios / all.ios,
+        ];
+        let who = self.who.wrapping_add(u64::from(own));
+        parts.iter().fold(who, |class, part| mixed(class) ^ round(*part) as u64)
     }
 }
 
@@ -111,7 +121,6 @@ mod tests {
     fn throughput_that_follows_shares_is_just_added_up() {
         let two = of(&[report(1000, 999, Bounded::Slices), report(3000, 2999, Bounded::Slices)]);
         assert!((two.rate().unwrap() - 4000.0).abs() < 1e-9, "{two:?}");
-        assert_eq!(two.used(), 8);
     }
 
     #[test]

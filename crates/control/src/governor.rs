@@ -417,7 +417,10 @@ impl Governor {
                 outstanding: all.latency,
                 reads: totals.flows.reads.ios / all.ios,
                 size: all.bytes / all.ios,
-                threshold: self.config.law.threshold.secs(),
+                threshold: match self.config.auto {
+                    Some(_) => self.own.secs(),
+                    None => self.config.law.threshold.secs(),
+                },
             });
         }
         self.detector.finding()

@@ -5,7 +5,7 @@ use crate::cluster::{Load, Report, Source, Thresholds, Totals};
 use crate::law::{Estimation, Mode};
 use crate::mechanism::{Mechanism, on};
 use crate::objective::{Price, Wants, strictest};
-use crate::outsider::Answer;
+use crate::outsider::{Answer, State};
 use crate::settings::Ballot;
 use crate::threshold::{Learner, Observation, Why};
 use crate::units::Span;
@@ -75,25 +75,25 @@ impl Governor {
             learner.stay(Why::Silent);
         } else {
             let heard = totals.flows.heard(self.settings.signal);
-            let all = totals.flows.all();
-            let Load { outstanding, in_use, wants, windows, .. } = totals.governed;
-            let (backlog, (light_rate, light)) = (totals.backlog, totals.backlog.light());
-            let own_wants = own.wants();
+            let Load { outstanding, in_use, wants, windows, rate, .. } = totals.governed;
+            let (light_rate, light) = totals.backlog.light();
+            let finding = self.detector.finding();
             let seen = heard.scaled_mean().map(|latency| Observation {
-                rate: backlog.rate().unwrap_or(totals.governed.rate),
-                total: totals.governed.rate,
+                rate: totals.backlog.rate().unwrap_or(rate),
                 light_rate,
                 light: if wants { light } else { 0.0 },
-                who: backlog.who.wrapping_add(u64::from(own_wants)),
-                used: backlog.used(),
-                ios: heard.ios * own.elapsed.secs(),
+                class: totals.backlog.class(own.wants(), &totals.flows),
+                wants,
+                in_use: in_use && (wants || large),
                 latency,
                 outstanding,
                 windows,
-                in_use: in_use && (wants || large),
                 least: law.cluster_min * self.unit,
-                size: all.bytes / all.ios,
-                reads: totals.flows.reads.ios / all.ios,
+                outsider: match finding.state {
+                    State::Unknown => None,
+                    State::Usual => Some(0.0),
+                    State::Slower => Some(finding.outstanding),
+                },
             });
             let pinned = self.others.threshold.winner();
             learner.period(&Thresholds { pinned, ..totals.thresholds }, seen.as_ref());

@@ -1,31 +1,23 @@
-//! Finding the threshold while working: what the cluster's throughput does when the threshold moves
-//! a little.
+//! Finding the threshold while working: what the cluster's throughput does when the threshold moves a little.
 //!
-//! The law holds the latency at the threshold, so the threshold decides how many IOs are outstanding
-//! in the whole cluster. Moving it by a small step is all the experiment that is needed: no load is
-//! added. Where 10 % more latency bring next to no throughput, the threshold is beyond the knee;
-//! where they bring as much throughput, it is far below.
+//! The law holds the latency at the threshold, so the threshold decides how many IOs are outstanding in the whole cluster. Moving it
+//! by a small step is all the experiment that is needed: no load is added.
 //!
-//! All hosts of a volume must have one threshold, or shares mean nothing. So one of them leads, by a
-//! rule that needs no election, and the others take what it publishes ([`crate::cluster::Thresholds`]).
+//! All hosts of a volume must have one threshold, or shares mean nothing. So one of them leads, by a rule that needs no election, and
+//! the others take what it publishes ([`crate::cluster::Thresholds`]).
 
-mod block;
-mod history;
-mod observation;
-mod outsider;
+mod auto;
 mod search;
-mod step;
 mod why;
 
-pub use block::Slope;
-pub use observation::Observation;
-pub use step::{Auto, Knee, Step, Threshold};
+pub use auto::Auto;
+pub use search::{Observation, Slope};
 pub use why::{Move, Why};
 
 use crate::cluster::{Thresholds, Tuning};
 use crate::units::Span;
 
-use search::Search;
+use search::{SETTLE, Search};
 
 /// What is known of the threshold, for people to see.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,29 +28,20 @@ pub struct Estimate {
     pub leads: bool,
     /// Current step of the search, or the reason why the threshold does not move.
     pub why: Why,
-    /// Bounds of the knee, as far as thresholds were tried since the last drift.
-    pub knee: Knee,
-    /// Slope of throughput over outstanding IOs, as last measured.
+    /// Slope of throughput over latency, as last measured.
     pub slope: Option<Slope>,
-    /// Relative change of throughput at the last drift.
-    pub drift: Option<f64>,
-    /// Drifts of the array since the search began.
-    pub drifts: u32,
     /// The last move, and how many periods ago it was.
     pub last: Option<(Move, u64)>,
     /// Moves of the threshold since the search began.
     pub moves: u64,
 }
 
-/// Periods with a working exchange after which a host that starts has heard of all that live: a
-/// record counts from its first change on.
-const JOINED: u32 = 3;
-
 /// Finds the threshold of one host at one volume.
 #[derive(Clone, Debug)]
 pub struct Learner {
     auto: Auto,
-    threshold: Threshold,
+    /// In seconds. With whole nanoseconds a step up and the step back would not end where they began.
+    threshold: f64,
     search: Search,
     /// Threshold to go to, if the threshold is given and not searched for.
     goal: Option<Span>,
@@ -73,10 +56,11 @@ impl Learner {
     /// Begins at a threshold. `known`: somebody knows it to be good.
     #[must_use]
     pub fn new(auto: Auto, threshold: Span, known: bool) -> Learner {
+        let threshold = auto.clamp(threshold.secs());
         Learner {
             auto,
-            threshold: auto.clamp(Threshold::from_secs(threshold.secs())),
-            search: Search::new(known),
+            threshold,
+            search: Search::new(threshold, known),
             goal: None,
             heard: 0,
             leads: false,
@@ -95,27 +79,23 @@ impl Learner {
     /// The threshold in force.
     #[must_use]
     pub fn threshold(&self) -> Span {
-        self.threshold.span()
+        Span::from_secs(self.threshold)
     }
 
     /// What to publish of it.
     #[must_use]
     pub fn tuning(&self) -> Tuning {
-        if self.heard < JOINED { Tuning::Joining } else { Tuning::Auto }
+        if self.heard < SETTLE { Tuning::Joining } else { Tuning::Auto }
     }
 
     /// What is known.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
-        let search = &self.search;
         Estimate {
             threshold: self.threshold(),
             leads: self.leads,
             why: self.why,
-            knee: search.knee,
-            slope: search.slope,
-            drift: search.drift,
-            drifts: search.drifts,
+            slope: self.search.slope,
             last: self.last,
             moves: self.moves,
         }
@@ -135,55 +115,47 @@ impl Learner {
     /// A period in which the exchange worked: what the others have, and what all did.
     pub fn period(&mut self, others: &Thresholds, seen: Option<&Observation>) {
         self.stay(Why::Joins);
-        if self.heard < JOINED {
-            self.join(others);
+        if self.heard < SETTLE {
+            // A host that starts takes what it had before, or better, what the others have: that they can only follow
+            // step by step. A record counts from its first change on, so that it takes a few periods to hear all that live.
+            let before = others.before.filter(|_| self.heard == 0);
+            if let Some(known) = others.pinned.or(others.anyone).or(before) {
+                self.threshold = self.auto.clamp(known.secs());
+                self.search = Search::new(self.threshold, true);
+            }
             self.heard += 1;
-            return;
-        }
-        if let Some(pinned) = others.pinned {
-            self.go_towards(pinned, Why::Pinned);
+        } else if let Some(pinned) = others.pinned {
+            self.follow(pinned, Why::Pinned);
         } else if others.unsaid {
-            self.why = Why::Unsaid;
+            self.follow(self.threshold(), Why::Unsaid);
         } else if let Some(leader) = others.leader {
-            self.go_towards(leader, Why::Follows);
+            self.follow(leader, Why::Follows);
         } else if let Some(goal) = self.goal {
             self.leads = true;
-            self.go_towards(goal, Why::Beside);
+            self.follow(goal, Why::Beside);
         } else {
-            self.leads = true;
-            let found = seen.and_then(|s| self.search.period(&self.auto, self.threshold, s));
-            self.why = if seen.is_none() { Why::Light } else { self.search.why };
-            if let Some(Move { to, why, .. }) = found {
-                self.go(to, why);
+            (self.leads, self.why) = (true, Why::Light);
+            if let Some(seen) = seen {
+                let to = self.search.period(&self.auto, self.threshold, seen);
+                self.go(to, self.search.why);
             }
-            return;
-        }
-        // Who comes to lead later begins anew: it has not seen what its predecessor tried.
-        self.search = Search::new(true);
-    }
-
-    /// A host that starts takes what it had before, or better, what the others have: that they can
-    /// only follow step by step.
-    fn join(&mut self, others: &Thresholds) {
-        let known = others.pinned.or(others.anyone).or(others.before.filter(|_| self.heard == 0));
-        if let Some(known) = known {
-            self.threshold = self.auto.clamp(Threshold::from_secs(known.secs()));
-            self.search = Search::new(true);
         }
     }
 
-    fn go_towards(&mut self, goal: Span, why: Why) {
-        let goal = Threshold::from_secs(goal.secs());
-        self.go(self.auto.towards(self.threshold, goal), why);
+    /// Moves where another decides. Who comes to lead later begins anew: it has not seen what its predecessor tried.
+    fn follow(&mut self, goal: Span, why: Why) {
+        self.go(goal.secs(), why);
+        self.search = Search::new(self.threshold, true);
     }
 
-    fn go(&mut self, to: Threshold, why: Why) {
+    /// Moves towards a threshold, in seconds, by one step at most.
+    fn go(&mut self, goal: f64, why: Why) {
         self.why = why;
-        if to == self.threshold {
-            return;
+        let from = self.threshold();
+        self.threshold = self.auto.towards(self.threshold, goal);
+        if self.threshold() != from {
+            self.last = Some((Move { from, to: self.threshold(), why }, 0));
+            self.moves += 1;
         }
-        self.last = Some((Move { from: self.threshold, to, why }, 0));
-        self.moves += 1;
-        self.threshold = to;
     }
 }

@@ -1,14 +1,17 @@
 //! Moves of the threshold, and their reasons.
 
-use super::step::{Step, Threshold};
+use crate::units::Span;
 
 /// State of an automatic threshold, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It gathers observations before a try.
     Gathers,
-    /// It tries the next step up or down.
-    Tries(Step),
+    /// It compares the threshold before with one a step up or down.
+    Tries {
+        /// Whether the step is up.
+        up: bool,
+    },
     /// Neither a higher nor a lower threshold was worth it. The next try comes after `periods` periods with load.
     Rests {
         /// Periods with load before the next try.
@@ -24,8 +27,6 @@ pub enum Why {
     Unbound,
     /// Windows are at their minimum, and latency stays above the threshold: no window can meet it.
     Squeezed,
-    /// The workload of the array changed during a try.
-    Mix,
     /// Other hosts are backlogged in each period: no two periods can be compared.
     Restless,
     /// Throughput fell at an unchanged threshold, and returns with a higher one as it does beside an outsider.
@@ -54,8 +55,8 @@ impl core::fmt::Display for Why {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Why::Gathers => "measures throughput here, to compare the next step with",
-            Why::Tries(Step::Up) => "tries one step up",
-            Why::Tries(Step::Down) => "tries one step down",
+            Why::Tries { up: true } => "tries one step up",
+            Why::Tries { up: false } => "tries one step down",
             Why::Rests { periods } => {
                 return write!(
                     f,
@@ -68,7 +69,6 @@ impl core::fmt::Display for Why {
             Why::Elsewhere => "stays: the latency is not at the threshold",
             Why::Unbound => "goes down: the windows are at their most and the latency is below the threshold",
             Why::Squeezed => "goes up: the windows are at their least and the latency is above the threshold",
-            Why::Mix => "went back: the hosts' load changed during the try",
             Why::Restless => "stays: in each period other hosts want more, so that no two periods compare",
             Why::Outsider => {
                 "stays: throughput had fallen without a step, and a higher threshold seemed to take \
@@ -94,9 +94,9 @@ impl core::fmt::Display for Why {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move {
     /// Threshold before the move.
-    pub from: Threshold,
+    pub from: Span,
     /// Threshold after the move.
-    pub to: Threshold,
+    pub to: Span,
     /// Reason of the move.
     pub why: Why,
 }
