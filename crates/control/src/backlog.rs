@@ -47,7 +47,7 @@ impl Backlog {
             outstanding,
             active: report.active.min(shares),
             // The mean of 1 / (n + 1) is 1 / n, for numbers that chance draws.
-            slowness: shares * shares * secs / (all.ios as f64 + 1.0),
+            slowness: shares * log((all.ios as f64 + 1.0) / secs / shares),
             ..Backlog::default()
         }
     }
@@ -75,7 +75,7 @@ impl Backlog {
     /// (harmonic) mean. Where throughput follows shares that is their sum.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
-        (self.shares > 0.0).then(|| self.shares * self.shares / self.slowness)
+        (self.shares > 0.0).then(|| self.shares * libm::exp(self.slowness / self.shares))
     }
 
     /// IO/s of all others that are heard, and what part of all that is outstanding is theirs.

@@ -171,9 +171,9 @@ impl Search {
                 self.fall = Some(Fall { at: self.base, outsider, known: false });
                 self.begin(self.base, true);
             }
-            (Some(0.0), Some(_)) => {
+            (Some(0.0), Some(Fall { at, .. })) => {
                 self.fall = None;
-                self.begin(self.base, false);
+                self.begin(at, false);
             }
             _ => {}
         }
@@ -294,6 +294,9 @@ impl Search {
             let better = gain - WORTH * step;
             if fabs(better) > SURE * error {
                 return if better > 0.0 { self.keep(auto) } else { self.give_up() };
+            }
+            if self.age >= LONG && better > 0.0 {
+                return self.keep(auto);
             }
         }
         if self.age >= LONG {
