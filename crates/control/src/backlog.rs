@@ -1,7 +1,6 @@
-//! How well the hosts that want more are served, and what that costs the others: what a threshold is
-//! judged by.
+//! How well the hosts that want more are served, and what that costs the others: what a threshold is judged by.
 
-use libm::{log, round};
+use libm::{exp, log, round};
 
 use crate::cluster::{Governed, Report};
 use crate::latency::Flows;
@@ -9,27 +8,18 @@ use crate::latency::Flows;
 /// Sums over hosts. Hosts that want more than they have are *backlogged*.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Backlog {
-    /// Which of the other hosts are backlogged: a sum over what is drawn from their names. Filled in
-    /// by who hears them.
-    pub who: u64,
-    /// Shares of the backlogged hosts, and the part of these that they used, in the mean over the
-    /// interval.
+    /// Which of the other hosts are backlogged: a sum over what is drawn from their names. Filled in by who hears them.
+    who: u64,
+    /// Shares of the backlogged hosts, and the part of these that they used, in the mean over the interval.
     shares: f64,
     active: f64,
-    /// Σ s² / X over these, with X in IO/s: their shares, weighed by the time that a host's IO takes
-    /// for each share.
-    slowness: f64,
+    /// Σ s · ln (X / s) over these, with X in IO/s.
+    served: f64,
     /// What they have outstanding.
     outstanding: f64,
-    /// IO/s of the hosts that want no more, of those outside control that are heard among them, and
-    /// what they have outstanding.
+    /// IO/s of the hosts that want no more, of those outside control that are heard among them, and what they have outstanding.
     light_rate: f64,
     light_outstanding: f64,
-}
-
-/// Numbers that differ in one bit must not add up to those of others.
-fn mixed(number: u64) -> u64 {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
 impl Backlog {
@@ -41,13 +31,13 @@ impl Backlog {
             let light_rate = if secs > 0.0 { all.ios as f64 / secs } else { 0.0 };
             return Backlog { light_rate, light_outstanding: outstanding, ..Backlog::default() };
         }
-        let shares = f64::from(report.shares.0);
+        // A host has shares, and one IO more keeps the logarithm of none at bay.
+        let shares = f64::from(report.shares.0).max(1.0);
         Backlog {
             shares,
             outstanding,
             active: report.active.min(shares),
-            // The mean of 1 / (n + 1) is 1 / n, for numbers that chance draws.
-            slowness: shares * log((all.ios as f64 + 1.0) / secs / shares),
+            served: shares * log((all.ios as f64 + 1.0) / (secs * shares)),
             ..Backlog::default()
         }
     }
@@ -64,18 +54,18 @@ impl Backlog {
             who: self.who.wrapping_add(other.who),
             shares: self.shares + other.shares,
             active: self.active + other.active,
-            slowness: self.slowness + other.slowness,
+            served: self.served + other.served,
             outstanding: self.outstanding + other.outstanding,
             light_rate: self.light_rate + other.light_rate,
             light_outstanding: self.light_outstanding + other.light_outstanding,
         }
     }
 
-    /// IO/s of the backlogged hosts: all of them, if each had as much for each share as the
-    /// (harmonic) mean. Where throughput follows shares that is their sum.
+    /// IO/s of the backlogged hosts: all of them, if each had as much for each share as the geometric mean. Where throughput follows
+    /// shares that is their sum. Elsewhere it rises where the gains, as parts, outweigh the losses: proportional fairness.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
-        (self.shares > 0.0).then(|| self.shares * libm::exp(self.slowness / self.shares))
+        (self.shares > 0.0).then(|| self.shares * exp(self.served / self.shares))
     }
 
     /// IO/s of all others that are heard, and what part of all that is outstanding is theirs.
@@ -85,19 +75,24 @@ impl Backlog {
         (self.light_rate, if all > 0.0 { self.light_outstanding / all } else { 0.0 })
     }
 
-    /// Number that stands for who is backlogged, `own` among them, for what part of the time, and for the mean size of an IO and the
-    /// part of reads: periods in which one of these differs do not compare.
+    /// Number that stands for who is backlogged, `own` among them, for how much of the time, and for the mean size of an IO and the
+    /// part of reads. Periods in which one of these differs by an eighth or so do not compare.
     #[must_use]
     pub fn class(&self, own: bool, flows: &Flows) -> u64 {
-        let (all, used) = (flows.all(), self.active / self.shares.max(f64::MIN_POSITIVE));
+        let all = flows.all();
         let parts = [
-            8.0 * used,
+            8.0 * self.active / self.shares.max(1.0),
             4.0 * log(all.bytes / all.ios),
             8.0 * flows.reads.ios / all.ios,
         ];
         let who = self.who.wrapping_add(u64::from(own));
         parts.iter().fold(who, |class, part| mixed(class) ^ round(*part) as u64)
     }
+}
+
+/// Numbers that differ in one bit must not add up to those of others.
+fn mixed(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
 #[cfg(test)]
@@ -107,37 +102,32 @@ mod tests {
     use crate::cluster::Bounded;
     use crate::units::Shares;
 
-    fn report(shares: u32, ios: u64, bounded: Bounded) -> Report {
-        let tuning = Tuning::Auto;
-        let (shares, active) = (Shares(shares), f64::from(shares));
-        Report { bounded, shares, active, tuning, ..crate::testing::report(ios) }
-    }
-
-    fn of(reports: &[Report]) -> Backlog {
-        reports.iter().map(Backlog::of).fold(Backlog::default(), Backlog::plus)
-    }
-
-    #[test]
-    fn throughput_that_follows_shares_is_just_added_up() {
-        let two = of(&[report(1000, 999, Bounded::Slices), report(3000, 2999, Bounded::Slices)]);
-        assert!((two.rate().unwrap() - 4000.0).abs() < 1e-9, "{two:?}");
-    }
-
-    #[test]
-    fn who_has_little_for_its_shares_weighs_more() {
-        let rate = |slow, fast| {
-            of(&[report(1000, slow, Bounded::Slices), report(1000, fast, Bounded::Slices)]).rate()
+    fn of(reports: &[(u32, u64, Bounded)]) -> Backlog {
+        let report = |&(shares, ios, bounded): &(u32, u64, Bounded)| {
+            let tuning = Tuning::Auto;
+            let (shares, active) = (Shares(shares), f64::from(shares));
+            Report { bounded, shares, active, tuning, ..crate::testing::report(ios) }
         };
-        // A tenth less for the fast one costs less than a tenth less for the slow one.
-        assert!(rate(500, 1800) > rate(450, 2000));
-        assert!(rate(62, 2600).unwrap() < 0.3 * rate(600, 2100).unwrap());
+        reports
+            .iter()
+            .map(|each| Backlog::of(&report(each)))
+            .fold(Backlog::default(), Backlog::plus)
+    }
+
+    #[test]
+    fn throughput_that_follows_shares_is_added_up_and_an_unequal_one_is_worth_less() {
+        let rate = |slow, fast| {
+            of(&[(1000, slow, Bounded::Slices), (3000, fast, Bounded::Slices)]).rate().unwrap()
+        };
+        assert!((rate(999, 2999) - 4000.0).abs() < 1e-6);
+        assert!(rate(99, 5099) < 0.9 * rate(999, 2999));
     }
 
     #[test]
     fn who_wants_no_more_is_none_of_them() {
-        let both = of(&[report(1000, 999, Bounded::Slices), report(9000, 50, Bounded::Nothing)]);
-        assert!((both.rate().unwrap() - 1000.0).abs() < 1e-9);
+        let both = of(&[(1000, 999, Bounded::Slices), (9000, 50, Bounded::Nothing)]);
+        assert!((both.rate().unwrap() - 1000.0).abs() < 1e-6);
         assert_eq!(both.light(), (50.0, 0.5));
-        assert_eq!(of(&[report(1000, 5, Bounded::Nothing)]).rate(), None);
+        assert_eq!(of(&[(1000, 5, Bounded::Nothing)]).rate(), None);
     }
 }

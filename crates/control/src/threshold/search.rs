@@ -122,8 +122,8 @@ pub(super) struct Search {
     /// Kind of the last period, and the number of such periods running.
     running: (Kind, u32),
     class: u64,
-    /// Outstanding IOs of an outsider that would explain the throughput now.
-    outsider: f64,
+    /// Outstanding IOs of an outsider that would explain the throughput, as last seen on each side.
+    outsider: [f64; 2],
     fall: Option<Fall>,
     pub(super) slope: Option<Slope>,
     pub(super) why: Why,
@@ -145,7 +145,7 @@ impl Search {
             next_rest: LONG,
             running: (Kind::Light, 0),
             class: 0,
-            outsider: 0.0,
+            outsider: [0.0; 2],
             fall: None,
             slope: None,
             why: Why::Gathers,
@@ -177,7 +177,6 @@ impl Search {
             }
             _ => {}
         }
-        self.outsider = seen.outsider.unwrap_or(self.outsider);
     }
 
     fn judge_period(&mut self, auto: &Auto, now: f64, seen: &Observation) {
@@ -232,6 +231,7 @@ impl Search {
             return;
         }
         self.add(seen);
+        self.outsider[self.side] = seen.outsider.unwrap_or_default();
         self.block += 1;
         if self.block < FEW && self.age < LONG {
             self.why = if self.side == 0 { Why::Gathers } else { self.why };
@@ -243,7 +243,7 @@ impl Search {
             self.why = Why::Unbound;
         } else if first && self.side == 0 {
             if let Some(fall) = self.fall.as_mut().filter(|fall| fall.at == self.base) {
-                fall.outsider = self.outsider;
+                fall.outsider = self.outsider[0];
             }
             self.alternate(auto);
         } else {
@@ -295,7 +295,8 @@ impl Search {
             if fabs(better) > SURE * error {
                 return if better > 0.0 { self.keep(auto) } else { self.give_up() };
             }
-            if self.age >= LONG && better > 0.0 {
+            // What is nearly as good either way costs little either way.
+            if self.age >= LONG && better > 0.0 && error <= WORTH * fabs(step) {
                 return self.keep(auto);
             }
         }
@@ -330,7 +331,7 @@ impl Search {
         self.base = auto.next(self.base, self.up);
         if let Some(Fall { at, outsider, known }) = &mut self.fall
             && self.base >= HIGHER * *at
-            && self.outsider <= 1.1 * *outsider
+            && self.outsider[1] <= 1.1 * *outsider
         {
             // An outsider has as many outstanding IOs at any latency. A slower array looks like one that has ever more.
             *known = true;
