@@ -6,11 +6,9 @@
 //! All hosts of a volume must have one threshold, or shares mean nothing. So one of them leads, by a rule that needs no election, and
 //! the others take what it publishes ([`crate::cluster::Thresholds`]).
 
-mod auto;
 mod search;
 mod why;
 
-pub use auto::Auto;
 pub use search::{Observation, Slope};
 pub use why::{Move, Why};
 
@@ -19,11 +17,46 @@ use crate::units::Span;
 
 use search::{SETTLE, Search};
 
+/// Settings of the search for the threshold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Auto {
+    /// Threshold to begin with, if one is known from an operator or a probe.
+    pub start: Option<Span>,
+    /// Lower bound of the threshold.
+    pub at_least: Span,
+    /// Upper bound of the threshold.
+    pub at_most: Span,
+    /// Largest relative change in one period, such as 0.2.
+    pub step: f64,
+}
+
+impl Default for Auto {
+    fn default() -> Auto {
+        let (at_least, at_most) = (Span::from_micros(100), Span::from_millis(100));
+        Auto { start: None, at_least, at_most, step: 0.2 }
+    }
+}
+
+impl Auto {
+    /// The nearest threshold within bounds, in seconds.
+    fn clamp(&self, secs: f64) -> f64 {
+        secs.clamp(self.at_least.secs(), self.at_most.secs())
+    }
+
+    /// One step up or down, within bounds.
+    fn next(&self, secs: f64, up: bool) -> f64 {
+        self.clamp(if up { secs * (1.0 + self.step) } else { secs / (1.0 + self.step) })
+    }
+
+    /// A threshold moved towards `goal`, within bounds, by one step at most.
+    fn towards(&self, secs: f64, goal: f64) -> f64 {
+        self.clamp(goal).clamp(secs / (1.0 + self.step), secs * (1.0 + self.step))
+    }
+}
+
 /// What is known of the threshold, for people to see.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The threshold in force.
-    pub threshold: Span,
     /// Whether this host is the one that searches the threshold.
     pub leads: bool,
     /// Current step of the search, or the reason why the threshold does not move.
@@ -46,10 +79,7 @@ pub struct Learner {
     /// Threshold to go to, if the threshold is given and not searched for.
     goal: Option<Span>,
     heard: u32,
-    leads: bool,
-    why: Why,
-    last: Option<(Move, u64)>,
-    moves: u64,
+    estimate: Estimate,
 }
 
 impl Learner {
@@ -57,23 +87,15 @@ impl Learner {
     #[must_use]
     pub fn new(auto: Auto, threshold: Span, known: bool) -> Learner {
         let threshold = auto.clamp(threshold.secs());
-        Learner {
-            auto,
-            threshold,
-            search: Search::new(threshold, known),
-            goal: None,
-            heard: 0,
-            leads: false,
-            why: Why::Joins,
-            last: None,
-            moves: 0,
-        }
+        let search = Search::new(threshold, known);
+        let estimate =
+            Estimate { leads: false, why: Why::Joins, slope: None, last: None, moves: 0 };
+        Learner { auto, threshold, search, goal: None, heard: 0, estimate }
     }
 
     /// Changes bounds and step. What was learned stays.
     pub fn set_auto(&mut self, auto: Auto) {
-        self.auto = auto;
-        self.threshold = auto.clamp(self.threshold);
+        (self.auto, self.threshold) = (auto, auto.clamp(self.threshold));
     }
 
     /// The threshold in force.
@@ -91,14 +113,7 @@ impl Learner {
     /// What is known.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
-        Estimate {
-            threshold: self.threshold(),
-            leads: self.leads,
-            why: self.why,
-            slope: self.search.slope,
-            last: self.last,
-            moves: self.moves,
-        }
+        Estimate { slope: self.search.slope, ..self.estimate }
     }
 
     /// Says where the threshold goes while this host leads: it searches no more.
@@ -108,54 +123,52 @@ impl Learner {
 
     /// A period that says nothing of the threshold.
     pub fn stay(&mut self, why: Why) {
-        self.last.iter_mut().for_each(|(_, ago)| *ago += 1);
-        (self.why, self.leads) = (why, false);
+        self.estimate.last.iter_mut().for_each(|(_, ago)| *ago += 1);
+        (self.estimate.why, self.estimate.leads) = (why, false);
     }
 
     /// A period in which the exchange worked: what the others have, and what all did.
     pub fn period(&mut self, others: &Thresholds, seen: Option<&Observation>) {
         self.stay(Why::Joins);
+        let leads = others.pinned.or(others.leader).is_none() && !others.unsaid;
         if self.heard < SETTLE {
-            // A host that starts takes what it had before, or better, what the others have: that they can only follow
-            // step by step. A record counts from its first change on, so that it takes a few periods to hear all that live.
+            // A host that starts takes what it had before, or better, what the others have: that they can only follow step by
+            // step. A record counts from its first change on, so that all that live are heard after a few periods.
             let before = others.before.filter(|_| self.heard == 0);
             if let Some(known) = others.pinned.or(others.anyone).or(before) {
                 self.threshold = self.auto.clamp(known.secs());
                 self.search = Search::new(self.threshold, true);
             }
             self.heard += 1;
-        } else if let Some(pinned) = others.pinned {
-            self.follow(pinned, Why::Pinned);
-        } else if others.unsaid {
-            self.follow(self.threshold(), Why::Unsaid);
-        } else if let Some(leader) = others.leader {
-            self.follow(leader, Why::Follows);
-        } else if let Some(goal) = self.goal {
-            self.leads = true;
-            self.follow(goal, Why::Beside);
-        } else {
-            (self.leads, self.why) = (true, Why::Light);
+        } else if leads && self.goal.is_none() {
+            (self.estimate.leads, self.estimate.why) = (true, Why::Light);
             if let Some(seen) = seen {
-                let to = self.search.period(&self.auto, self.threshold, seen);
-                self.go(to, self.search.why);
+                let goal = self.search.period(&self.auto, self.threshold, seen);
+                self.go(goal, self.search.why);
             }
+        } else {
+            self.estimate.leads = leads;
+            let (goal, why) = match *others {
+                Thresholds { pinned: Some(pinned), .. } => (pinned, Why::Pinned),
+                Thresholds { unsaid: true, .. } => (self.threshold(), Why::Unsaid),
+                Thresholds { leader: Some(leader), .. } => (leader, Why::Follows),
+                _ => (self.goal.unwrap_or_default(), Why::Beside),
+            };
+            self.go(goal.secs(), why);
+            // Who comes to lead later begins anew: it has not seen what its predecessor tried.
+            self.search = Search::new(self.threshold, true);
         }
-    }
-
-    /// Moves where another decides. Who comes to lead later begins anew: it has not seen what its predecessor tried.
-    fn follow(&mut self, goal: Span, why: Why) {
-        self.go(goal.secs(), why);
-        self.search = Search::new(self.threshold, true);
     }
 
     /// Moves towards a threshold, in seconds, by one step at most.
     fn go(&mut self, goal: f64, why: Why) {
-        self.why = why;
+        self.estimate.why = why;
         let from = self.threshold();
         self.threshold = self.auto.towards(self.threshold, goal);
-        if self.threshold() != from {
-            self.last = Some((Move { from, to: self.threshold(), why }, 0));
-            self.moves += 1;
+        let to = self.threshold();
+        if from != to {
+            self.estimate.last = Some((Move { from, to, why }, 0));
+            self.estimate.moves += 1;
         }
     }
 }
