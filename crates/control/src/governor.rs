@@ -417,10 +417,7 @@ impl Governor {
                 outstanding: all.latency,
                 reads: totals.flows.reads.ios / all.ios,
                 size: all.bytes / all.ios,
-                threshold: match self.config.auto {
-                    Some(_) => self.own.secs(),
-                    None => self.config.law.threshold.secs(),
-                },
+                threshold: self.config.law.threshold.secs(),
             });
         }
         self.detector.finding()

@@ -5,7 +5,7 @@ use crate::cluster::{Load, Report, Source, Thresholds, Totals};
 use crate::law::{Estimation, Mode};
 use crate::mechanism::{Mechanism, on};
 use crate::objective::{Price, Wants, strictest};
-use crate::outsider::{Answer, State};
+use crate::outsider::Answer;
 use crate::settings::Ballot;
 use crate::threshold::{Learner, Observation, Why};
 use crate::units::Span;
@@ -77,7 +77,6 @@ impl Governor {
             let heard = totals.flows.heard(self.settings.signal);
             let Load { outstanding, in_use, wants, windows, rate, .. } = totals.governed;
             let (light_rate, light) = totals.backlog.light();
-            let finding = self.detector.finding();
             let seen = heard.scaled_mean().map(|latency| Observation {
                 rate: totals.backlog.rate().unwrap_or(rate),
                 light_rate,
@@ -88,12 +87,6 @@ impl Governor {
                 latency,
                 outstanding,
                 windows,
-                least: law.cluster_min * self.unit,
-                outsider: match finding.state {
-                    State::Unknown => None,
-                    State::Usual => Some(0.0),
-                    State::Slower => Some(finding.outstanding),
-                },
             });
             let pinned = self.others.threshold.winner();
             learner.period(&Thresholds { pinned, ..totals.thresholds }, seen.as_ref());

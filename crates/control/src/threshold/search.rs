@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use libm::{fabs, log, sqrt};
+use libm::{exp, fabs, log, sqrt};
 
 use super::{Auto, Why};
 
@@ -24,7 +24,10 @@ const LONG: u32 = 60;
 const SURE: f64 = 2.0;
 /// Largest factor between latency and threshold at which latency counts as held there: the default step.
 const AT: f64 = 1.2;
-/// Factor over the threshold at which throughput fell, from which on an outsider is told from a slower array.
+/// Change of throughput at an unchanged threshold from which on the array or its load is another, if it is four times the scatter as
+/// well: more than a step brings near the knee.
+const DRIFT: f64 = 0.08;
+/// Factor over the threshold at which throughput fell, from which on an outsider is told from a slower array: two default steps.
 const HIGHER: f64 = 1.4;
 
 /// Sums and means of a period over all hosts, from their reports. A host is *governed* if a law sets its window.
@@ -48,11 +51,6 @@ pub struct Observation {
     pub outstanding: f64,
     /// Σ windows of the governed hosts, in slots.
     pub windows: f64,
-    /// Slots that the governed hosts may have outstanding however high the latency is.
-    pub least: f64,
-    /// Outstanding IOs of an outsider that would explain what is missing of the throughput ([`crate::outsider`]), 0 if nothing is
-    /// missing, and `None` if that is unknown.
-    pub outsider: Option<f64>,
 }
 
 /// Slope of throughput over latency, both relative: 0.5 means that 10 % more latency bring 5 % more throughput.
@@ -64,25 +62,57 @@ pub struct Slope {
     pub error: f64,
 }
 
-/// Sums of ln X over the periods of one class.
+/// Sums of ln X: number of periods, mean, and sum of squared deviations.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    n: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Sums {
+    fn add(&mut self, x: f64) {
+        let off = x - self.mean;
+        self.n += 1.0;
+        self.mean += off / self.n;
+        self.squares += off * (x - self.mean);
+    }
+
+    /// The same, with the weight of so many periods at most.
+    fn weighing(self, most: u32) -> Sums {
+        let part = (f64::from(most) / self.n).min(1.0);
+        Sums { n: part * self.n, squares: part * self.squares, ..self }
+    }
+}
+
+/// Throughput in the periods of one class.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     class: u64,
     /// Weight of the hosts that are not backlogged, as first seen: a change of it must not look like one of throughput.
     light: f64,
-    /// At the base and a step away: number, mean, and sum of squared deviations.
-    sums: [(f64, f64, f64); 2],
+    /// At the base and a step away.
+    sides: [Sums; 2],
 }
 
-/// A fall of throughput that an outsider or a slower array explains.
+/// A fall of throughput, in IO/s, at an unchanged threshold.
 #[derive(Clone, Copy, Debug)]
 struct Fall {
-    /// Threshold at which throughput fell.
+    class: u64,
     at: f64,
-    /// Outstanding IOs that an outsider would have there.
-    outsider: f64,
-    /// Whether an outsider it is.
-    known: bool,
+    before: f64,
+    after: f64,
+    /// Whether an outsider is the cause.
+    outsider: bool,
+}
+
+impl Fall {
+    /// Whether throughput at a higher threshold is what an outsider leaves. It has as many outstanding IOs at any latency, so its
+    /// throughput falls as latency rises, and ours is the rest. A slower array gives less.
+    fn is_outsiders(&self, threshold: f64, rate: f64) -> bool {
+        let taken = (self.before - self.after) * self.at / threshold;
+        threshold >= HIGHER * self.at && rate >= 0.95 * (self.before - taken)
+    }
 }
 
 /// State of the search.
@@ -105,6 +135,8 @@ pub(super) struct Search {
     /// Class of the last period; what it was not compared for, and for how many periods running.
     class: u64,
     running: (Option<Why>, u32),
+    /// Periods running with a throughput that is off: negative if it is lower.
+    strikes: i32,
     fall: Option<Fall>,
     pub(super) slope: Option<Slope>,
     pub(super) why: Why,
@@ -126,6 +158,7 @@ impl Search {
             next_rest: LONG,
             class: 0,
             running: (None, 0),
+            strikes: 0,
             fall: None,
             slope: None,
             why: Why::Gathers,
@@ -135,18 +168,6 @@ impl Search {
     /// Takes in a period at the threshold `now`. Returns the threshold to go to.
     pub(super) fn period(&mut self, auto: &Auto, now: f64, seen: &Observation) -> f64 {
         self.base = auto.clamp(self.base);
-        match (seen.outsider, self.fall) {
-            (Some(0.0), Some(Fall { at, .. })) => {
-                // All is as before: so is the threshold.
-                self.fall = None;
-                self.begin(at, false, Why::Gathers);
-            }
-            (Some(outsider), None) if outsider > 0.0 => {
-                self.fall = Some(Fall { at: self.base, outsider, known: false });
-                self.begin(self.base, true, Why::Gathers);
-            }
-            _ => {}
-        }
         let off = incomparable(now, seen);
         self.running = (off, if off == self.running.0 { self.running.1 + 1 } else { 1 });
         // In the first period of another class windows, latency and throughput are still changing.
@@ -175,22 +196,47 @@ impl Search {
             Why::Squeezed => self.begin(auto.next(now, true), true, why),
             _ => {
                 // It begins again once the load is back.
-                (self.side, self.block, self.age, self.why) = (0, 0, 0, why);
-                self.cells.clear();
+                self.back();
+                self.why = why;
             }
         }
     }
 
     fn compared(&mut self, auto: &Auto, now: f64, seen: &Observation) {
-        if self.fall.is_some_and(|fall| fall.known) {
+        let place = self.place(seen);
+        let cell = &mut self.cells[place];
+        let ln = |rate: f64| log(rate.max(1e-3));
+        let x = (1.0 - cell.light) * ln(seen.rate) + cell.light * ln(seen.light_rate);
+        let sums = &mut cell.sides[self.side];
+        let (off, scatter) = (x - sums.mean, sqrt(sums.squares / sums.n));
+        if sums.n >= f64::from(FEW) && fabs(off) > DRIFT.max(4.0 * scatter) {
+            let sign = if off < 0.0 { -1 } else { 1 };
+            self.strikes = sign + if self.strikes * sign > 0 { self.strikes } else { 0 };
+            if self.strikes.unsigned_abs() >= SETTLE {
+                self.drifted(Fall {
+                    class: seen.class,
+                    at: now,
+                    before: exp(x - off),
+                    after: exp(x),
+                    outsider: false,
+                });
+            }
+            return;
+        }
+        self.strikes = 0;
+        *sums = sums.weighing(LONG);
+        sums.add(x);
+        if self.fall.is_some_and(|fall| fall.outsider) {
             self.why = Why::Outsider;
         } else if self.rest > 0 {
             (self.rest, self.age) = (self.rest - 1, 0);
             let more = self.slope.is_some_and(|slope| slope.value > WORTH);
             let at_most = more && auto.next(self.base, true) == self.base;
             self.why = if at_most { Why::AtMost } else { Why::Rests { periods: self.rest } };
+            if self.rest == 0 {
+                self.back();
+            }
         } else {
-            self.add(seen);
             self.block += 1;
             if self.block >= FEW {
                 self.end_block(auto, now, seen);
@@ -198,52 +244,52 @@ impl Search {
         }
     }
 
+    /// Begins anew after a change of throughput at the threshold `now`: up first if it fell, and from where it fell if it returns.
+    fn drifted(&mut self, change: Fall) {
+        let fell = change.after < change.before;
+        let base = self.fall.filter(|_| !fell).map_or(self.base, |fall| fall.at);
+        self.fall = fell.then_some(change);
+        self.begin(base, fell, Why::Gathers);
+    }
     fn end_block(&mut self, auto: &Auto, now: f64, seen: &Observation) {
-        if let (Some(fall), Some(outsider)) = (&mut self.fall, seen.outsider) {
-            // An outsider has as many outstanding IOs at any latency. A slower array looks like one that has ever more.
-            if self.side == 0 && self.base == fall.at {
-                fall.outsider = outsider;
-            } else if self.side == 1 && now >= HIGHER * fall.at && outsider < 1.1 * fall.outsider {
-                fall.known = true;
+        let place = self.place(seen);
+        let rate = exp(self.cells[place].sides[self.side].mean);
+        match &mut self.fall {
+            Some(fall) if fall.class == seen.class && fall.is_outsiders(now, rate) => {
+                fall.outsider = true;
                 let at = fall.at;
-                return self.begin(at, false, Why::Outsider);
+                self.begin(at, false, Why::Outsider);
             }
-        }
-        if self.side == 0 && !seen.wants {
-            self.begin(auto.next(self.base, false), false, Why::Unbound);
-        } else {
-            self.judge(auto);
+            _ if self.side == 0 && !seen.wants => {
+                self.begin(auto.next(self.base, false), false, Why::Unbound);
+            }
+            _ => self.judge(auto),
         }
     }
 
-    /// Adds a period to the cell of its class.
-    fn add(&mut self, seen: &Observation) {
+    /// Place of the cell of a period's class.
+    fn place(&mut self, seen: &Observation) -> usize {
         let known = self.cells.iter().position(|cell| cell.class == seen.class);
-        let place = known.unwrap_or(self.cells.len());
-        if known.is_none() {
+        known.unwrap_or_else(|| {
+            if self.cells.len() >= LONG as usize {
+                self.cells.remove(0);
+            }
             let light = if seen.light_rate > 0.0 { seen.light } else { 0.0 };
-            self.cells.push(Cell { class: seen.class, light, sums: Default::default() });
-        }
-        let Cell { light, sums, .. } = &mut self.cells[place];
-        let ln = |rate: f64| log(rate.max(1e-3));
-        let x = (1.0 - *light) * ln(seen.rate) + *light * ln(seen.light_rate);
-        let (n, mean, squares) = &mut sums[self.side];
-        *n += 1.0;
-        let off = x - *mean;
-        *mean += off / *n;
-        *squares += off * (x - *mean);
+            self.cells.push(Cell { class: seen.class, light, sides: Default::default() });
+            self.cells.len() - 1
+        })
     }
 
     /// Difference of ln X between both sides, within classes, and its standard error.
     fn gain(&self) -> Option<(f64, f64)> {
         let (mut gain, mut weight, mut squares, mut free) = (0.0, 0.0, 0.0, 0.0);
-        for Cell { sums: [(n, mean, sq), (m, other, sp)], .. } in &self.cells {
-            if *n > 0.0 && *m > 0.0 {
-                let both = n * m / (n + m);
-                gain += both * (other - mean);
+        for Cell { sides: [one, other], .. } in &self.cells {
+            if one.n > 0.0 && other.n > 0.0 {
+                let both = one.n * other.n / (one.n + other.n);
+                gain += both * (other.mean - one.mean);
                 weight += both;
-                squares += sq + sp;
-                free += n + m - 2.0;
+                squares += one.squares + other.squares;
+                free += one.n + other.n - 2.0;
             }
         }
         // A few periods may be alike by chance: 0.3 % at least, times about the factor of Student's t.
@@ -264,9 +310,9 @@ impl Search {
         let seems = late && better > 0.0 && error <= WORTH * fabs(step);
         if better > SURE * error || seems {
             self.base = auto.next(self.base, self.up);
-            self.cells.iter_mut().for_each(|cell| cell.sums = [cell.sums[1], Default::default()]);
-            self.cells.retain(|cell| cell.sums[0].0 > 0.0);
-            (self.side, self.age, self.last_try, self.next_rest) = (0, 0, true, LONG);
+            self.cells.iter_mut().for_each(|cell| cell.sides.swap(0, 1));
+            self.back();
+            (self.last_try, self.next_rest) = (true, LONG);
             self.alternate(auto);
         } else if late || better < -SURE * error {
             self.give_up(Why::NotWorth);
@@ -286,12 +332,22 @@ impl Search {
 
     /// Returns to the base. Tries the other direction next, or rests if that was not worth it either.
     fn give_up(&mut self, why: Why) {
-        let (rest, next_rest, last_try) = (self.next_rest, self.next_rest, self.last_try);
-        self.begin(self.base, !self.up, why);
-        (self.last_try, self.next_rest) = (!last_try, next_rest);
-        if last_try {
-            (self.rest, self.next_rest) = (rest, (2 * rest).min(8 * LONG));
+        self.back();
+        (self.up, self.why) = (!self.up, why);
+        if self.last_try {
+            self.rest = self.next_rest;
+            self.next_rest = (2 * self.rest).min(8 * LONG);
         }
+        self.last_try = !self.last_try;
+    }
+
+    /// Returns to the base. What is known of it has the weight of a block.
+    fn back(&mut self) {
+        (self.side, self.block, self.age) = (0, 0, 0);
+        for cell in &mut self.cells {
+            cell.sides = [cell.sides[0].weighing(FEW), Sums::default()];
+        }
+        self.cells.retain(|cell| cell.sides[0].n > 1.0);
     }
 
     /// Begins a search at a base.
@@ -306,8 +362,7 @@ fn incomparable(now: f64, seen: &Observation) -> Option<Why> {
     if !seen.in_use || seen.rate <= 0.0 {
         Some(Why::Light)
     } else if seen.latency > AT * now {
-        let least = seen.outstanding <= 1.5 * seen.least;
-        Some(if least { Why::Squeezed } else { Why::Elsewhere })
+        Some(Why::Squeezed)
     } else if AT * seen.latency < now && seen.outstanding < 0.4 * seen.windows {
         Some(Why::Light)
     } else {

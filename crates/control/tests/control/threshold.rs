@@ -5,7 +5,6 @@ use crate::common;
 
 use common::{Cluster, VmSpec};
 use parda_control::law::LawConfig;
-use parda_control::outsider::{Detector, Seen, State};
 use parda_control::threshold::{Learner, Observation, Why};
 use parda_control::{Auto, Config, Span, Thresholds, Tuning, Window};
 use proptest::prelude::*;
@@ -62,7 +61,6 @@ impl Curve {
             windows: outstanding,
             wants: true,
             in_use: true,
-            least: 1.0,
             ..Observation::default()
         }
     }
@@ -105,35 +103,21 @@ fn mean(trace: &[f64]) -> f64 {
     trace.iter().sum::<f64>() / trace.len() as f64
 }
 
-/// Lets it work beside an outsider that always has so many outstanding, with the governor's look for such a load.
-fn run_beside(
-    learner: &mut Learner,
-    (curve, detector): (&mut Curve, &mut Detector),
-    outsider: f64,
-    periods: usize,
-) -> Vec<f64> {
+/// Lets it work beside an outsider that always has so many outstanding.
+fn run_beside(learner: &mut Learner, curve: &mut Curve, outsider: f64, periods: usize) -> Vec<f64> {
     run_by(learner, periods, |_, threshold| {
-        let mut seen = curve.held(threshold);
-        seen.rate -= outsider / threshold;
-        seen.outstanding -= outsider;
-        let (rate, outstanding) = (seen.rate, seen.outstanding);
-        detector.period(&Seen { rate, outstanding, reads: 1.0, size: 8192.0, threshold });
-        let finding = detector.finding();
-        seen.outsider = match finding.state {
-            State::Unknown => None,
-            State::Usual => Some(0.0),
-            State::Slower => Some(finding.outstanding),
-        };
-        seen
+        let seen = curve.held(threshold);
+        let (rate, outstanding) = (seen.rate - outsider / threshold, seen.outstanding - outsider);
+        Observation { rate, outstanding, ..seen }
     })
 }
 
 #[test]
 fn it_follows_a_capacity_that_halves_and_returns() {
-    let (mut curve, mut detector) = (Curve::new(3000.0, 0.010, 0.015), Detector::default());
+    let mut curve = Curve::new(3000.0, 0.010, 0.015);
     let mut learner = learner(0.015);
-    let mut go = |learner: &mut Learner, curve: &mut Curve, periods| {
-        mean(&run_beside(learner, (curve, &mut detector), 0.0, periods)[periods - 20..])
+    let go = |learner: &mut Learner, curve: &mut Curve, periods| {
+        mean(&run(learner, curve, periods)[periods - 20..])
     };
     let before = go(&mut learner, &mut curve, 300);
     // Every drive takes twice as long: the same outstanding, twice the latency.
@@ -149,23 +133,20 @@ fn it_follows_a_capacity_that_halves_and_returns() {
 
 #[test]
 fn half_the_drives_leave_the_threshold_where_it_is() {
-    let (mut curve, mut detector) = (Curve::new(3000.0, 0.010, 0.015), Detector::default());
+    let mut curve = Curve::new(3000.0, 0.010, 0.015);
     let mut learner = learner(0.020);
-    let mut go = |learner: &mut Learner, curve: &mut Curve| {
-        mean(&run_beside(learner, (curve, &mut detector), 0.0, 300)[280..])
-    };
-    let before = go(&mut learner, &mut curve);
+    let before = mean(&run(&mut learner, &mut curve, 300)[280..]);
     curve.peak = 1500.0;
-    let after = go(&mut learner, &mut curve);
+    let after = mean(&run(&mut learner, &mut curve, 300)[280..]);
     assert!((0.65..1.5).contains(&(after / before)), "{before} {after} {:?}", learner.estimate());
 }
 
 #[test]
 fn an_outsider_that_comes_does_not_take_it_up() {
-    let (mut curve, mut detector) = (Curve::new(3000.0, 0.010, 0.01), Detector::default());
+    let mut curve = Curve::new(3000.0, 0.010, 0.01);
     let mut learner = learner(0.025);
     let mut go = |learner: &mut Learner, outsider, periods| {
-        run_beside(learner, (&mut curve, &mut detector), outsider, periods)
+        run_beside(learner, &mut curve, outsider, periods)
     };
     let found = mean(&go(&mut learner, 0.0, 300)[280..]);
     // It has 40 of about 75 outstanding.
@@ -263,7 +244,6 @@ fn stuck(outstanding: f64, latency: f64) -> Observation {
         windows: outstanding,
         wants: true,
         in_use: true,
-        least: 1.0,
         ..Observation::default()
     }
 }
