@@ -23,7 +23,7 @@ const LONG: u32 = 60;
 /// Standard errors from which a difference is believed.
 const SURE: f64 = 2.0;
 /// Largest factor between latency and threshold at which latency counts as held there: the default step.
-const AT: f64 = 1.2;
+const AT: f64 = 1.1;
 /// Change of throughput at an unchanged threshold from which on the array or its load is another, if it is four times the scatter as
 /// well: more than a step brings near the knee.
 const DRIFT: f64 = 0.08;
