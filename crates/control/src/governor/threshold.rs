@@ -79,10 +79,10 @@ impl Governor {
             let (light_rate, light) = totals.backlog.light();
             let seen = heard.scaled_mean().map(|latency| Observation {
                 rate: totals.backlog.rate().unwrap_or(rate),
+                total: rate,
                 light_rate,
                 light: if wants { light } else { 0.0 },
                 class: totals.backlog.class(own.wants(), &totals.flows),
-                wants,
                 in_use: in_use && (wants || large),
                 latency,
                 outstanding,

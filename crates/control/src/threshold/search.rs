@@ -35,14 +35,14 @@ const HIGHER: f64 = 1.4;
 pub struct Observation {
     /// IO/s of the backlogged hosts ([`crate::backlog::Backlog::rate`]); of all governed hosts if none is backlogged.
     pub rate: f64,
+    /// IO/s of all governed hosts.
+    pub total: f64,
     /// IO/s of all hosts that are heard and not backlogged.
     pub light_rate: f64,
     /// Fraction of all outstanding IOs that belongs to the hosts of `light_rate`.
     pub light: f64,
     /// Number that stands for who is backlogged and for the kind of load. Only periods of one class are compared.
     pub class: u64,
-    /// Whether any governed host is backlogged.
-    pub wants: bool,
     /// Whether the hosts ask for enough that the threshold may matter.
     pub in_use: bool,
     /// Mean device latency, in seconds.
@@ -125,6 +125,8 @@ pub(super) struct Search {
     /// Whether the threshold is at the base (0) or a step away (1).
     side: usize,
     cells: Vec<Cell>,
+    /// Throughput of all hosts in the periods of all classes, at the base and a step away.
+    all: [Sums; 2],
     /// Comparable periods of the block, and all periods of the try.
     block: u32,
     age: u32,
@@ -151,6 +153,7 @@ impl Search {
             last_try: false,
             side: 0,
             cells: Vec::new(),
+            all: Default::default(),
             block: 0,
             age: 0,
             settle: SETTLE,
@@ -226,6 +229,7 @@ impl Search {
         self.strikes = 0;
         *sums = sums.weighing(LONG);
         sums.add(x);
+        self.all[self.side].add(ln(seen.total));
         if self.fall.is_some_and(|fall| fall.outsider) {
             self.why = Why::Outsider;
         } else if self.rest > 0 {
@@ -260,9 +264,6 @@ impl Search {
                 let at = fall.at;
                 self.begin(at, false, Why::Outsider);
             }
-            _ if self.side == 0 && !seen.wants => {
-                self.begin(auto.next(self.base, false), false, Why::Unbound);
-            }
             _ => self.judge(auto),
         }
     }
@@ -280,17 +281,19 @@ impl Search {
         })
     }
 
-    /// Difference of ln X between both sides, within classes, and its standard error.
+    /// Difference of ln X between both sides, within classes, and its standard error. Where a step decides who is backlogged, each
+    /// side is of one class, and the throughput of all hosts is compared.
     fn gain(&self) -> Option<(f64, f64)> {
+        let both = |sides: &&[Sums; 2]| sides[0].n > 0.0 && sides[1].n > 0.0;
+        let alike = self.cells.iter().map(|cell| &cell.sides).filter(both);
+        let none_alike = self.cells.len() == 2 && alike.clone().next().is_none();
         let (mut gain, mut weight, mut squares, mut free) = (0.0, 0.0, 0.0, 0.0);
-        for Cell { sides: [one, other], .. } in &self.cells {
-            if one.n > 0.0 && other.n > 0.0 {
-                let both = one.n * other.n / (one.n + other.n);
-                gain += both * (other.mean - one.mean);
-                weight += both;
-                squares += one.squares + other.squares;
-                free += one.n + other.n - 2.0;
-            }
+        for [one, other] in alike.chain(Some(&self.all).filter(|_| none_alike)) {
+            let both = one.n * other.n / (one.n + other.n);
+            gain += both * (other.mean - one.mean);
+            weight += both;
+            squares += one.squares + other.squares;
+            free += one.n + other.n - 2.0;
         }
         // A few periods may be alike by chance: 0.3 % at least, times about the factor of Student's t.
         let scatter = sqrt(squares / free).max(0.003) * (1.25 + 4.0 / free);
@@ -310,6 +313,7 @@ impl Search {
         let seems = late && better > 0.0 && error <= WORTH * fabs(step);
         if better > SURE * error || seems {
             self.base = auto.next(self.base, self.up);
+            self.all.swap(0, 1);
             self.cells.iter_mut().for_each(|cell| cell.sides.swap(0, 1));
             self.back();
             (self.last_try, self.next_rest) = (true, LONG);
@@ -344,8 +348,8 @@ impl Search {
     /// Returns to the base. What is known of it has the weight of a block.
     fn back(&mut self) {
         (self.side, self.block, self.age) = (0, 0, 0);
-        for cell in &mut self.cells {
-            cell.sides = [cell.sides[0].weighing(FEW), Sums::default()];
+        for sides in self.cells.iter_mut().map(|cell| &mut cell.sides).chain([&mut self.all]) {
+            *sides = [sides[0].weighing(FEW), Sums::default()];
         }
         self.cells.retain(|cell| cell.sides[0].n > 1.0);
     }

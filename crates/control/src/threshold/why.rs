@@ -21,8 +21,6 @@ pub enum Why {
     NotWorth,
     /// The hosts ask for too little: latency under light load is independent of the knee.
     Light,
-    /// Windows are at their maximum, and latency stays below the threshold, which so bounds nobody.
-    Unbound,
     /// Latency stays above the threshold: no window can meet it.
     Squeezed,
     /// Other hosts are backlogged in each period: no two periods can be compared.
@@ -64,7 +62,6 @@ impl core::fmt::Display for Why {
             }
             Why::NotWorth => "went back: the last step was not worth it",
             Why::Light => "stays: the hosts ask for too little to see the knee",
-            Why::Unbound => "goes down: the windows are at their most and the latency is below the threshold",
             Why::Squeezed => "goes up: the latency stays above the threshold, whatever the windows",
             Why::Restless => "stays: in each period other hosts want more, so that no two periods compare",
             Why::Outsider => {

@@ -56,10 +56,10 @@ impl Curve {
         let rate = self.throughput(outstanding) * (1.0 + self.noise * self.draw());
         Observation {
             rate,
+            total: rate,
             latency: outstanding / rate,
             outstanding,
             windows: outstanding,
-            wants: true,
             in_use: true,
             ..Observation::default()
         }
@@ -239,10 +239,10 @@ fn what_other_hosts_lose_counts() {
 fn stuck(outstanding: f64, latency: f64) -> Observation {
     Observation {
         rate: outstanding / latency,
+        total: outstanding / latency,
         latency,
         outstanding,
         windows: outstanding,
-        wants: true,
         in_use: true,
         ..Observation::default()
     }
@@ -260,18 +260,17 @@ fn a_threshold_that_no_window_can_meet_rises() {
 #[test]
 fn a_threshold_that_bounds_nobody_falls_until_it_does() {
     // Windows at their most, and well used: flash.
-    for wants in [true, false] {
+    // In one case a host that has all it wants is not backlogged.
+    for class in [1, 0] {
         let mut learner = learner(0.030);
         let mut curve = Curve::new(200_000.0, 0.0002, 0.002);
         run_by(&mut learner, 400, |_, threshold| {
-            if threshold > 0.000_64 {
-                Observation { wants, ..stuck(128.0, 0.000_64) }
-            } else {
-                Observation { class: 1, ..curve.held(threshold) }
-            }
+            let held = threshold <= 0.000_64;
+            let seen = if held { curve.held(threshold) } else { stuck(128.0, 0.000_64) };
+            Observation { class: if held { 1 } else { class }, ..seen }
         });
         let threshold = learner.threshold().secs();
-        assert!((0.0003..0.000_9).contains(&threshold), "{wants}: {threshold}");
+        assert!((0.0003..0.000_9).contains(&threshold), "{class}: {threshold}");
     }
 }
 
