@@ -87,6 +87,7 @@ impl Governor {
                 latency,
                 outstanding,
                 windows,
+                least: law.cluster_min * self.unit,
             });
             let pinned = self.others.threshold.winner();
             learner.period(&Thresholds { pinned, ..totals.thresholds }, seen.as_ref());

@@ -51,6 +51,8 @@ pub struct Observation {
     pub outstanding: f64,
     /// Σ windows of the governed hosts, in slots.
     pub windows: f64,
+    /// Slots that the governed hosts may have outstanding however high the latency is.
+    pub least: f64,
 }
 
 /// Slope of throughput over latency, both relative: 0.5 means that 10 % more latency bring 5 % more throughput.
@@ -366,7 +368,8 @@ fn incomparable(now: f64, seen: &Observation) -> Option<Why> {
     if !seen.in_use || seen.rate <= 0.0 {
         Some(Why::Light)
     } else if seen.latency > AT * now {
-        Some(Why::Squeezed)
+        let least = seen.outstanding <= 1.5 * seen.least;
+        Some(if least { Why::Squeezed } else { Why::Elsewhere })
     } else if AT * seen.latency < now && seen.outstanding < 0.4 * seen.windows {
         Some(Why::Light)
     } else {

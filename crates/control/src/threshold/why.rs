@@ -21,7 +21,9 @@ pub enum Why {
     NotWorth,
     /// The hosts ask for too little: latency under light load is independent of the knee.
     Light,
-    /// Latency stays above the threshold: no window can meet it.
+    /// The latency is above the threshold.
+    Elsewhere,
+    /// Windows are at their minimum, and latency stays above the threshold: no window can meet it.
     Squeezed,
     /// Other hosts are backlogged in each period: no two periods can be compared.
     Restless,
@@ -62,7 +64,8 @@ impl core::fmt::Display for Why {
             }
             Why::NotWorth => "went back: the last step was not worth it",
             Why::Light => "stays: the hosts ask for too little to see the knee",
-            Why::Squeezed => "goes up: the latency stays above the threshold, whatever the windows",
+            Why::Elsewhere => "stays: the latency is not at the threshold",
+            Why::Squeezed => "goes up: the windows are at their least and the latency is above the threshold",
             Why::Restless => "stays: in each period other hosts want more, so that no two periods compare",
             Why::Outsider => {
                 "stays: throughput had fallen without a step, and a higher threshold seemed to take \

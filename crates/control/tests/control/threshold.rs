@@ -61,6 +61,7 @@ impl Curve {
             outstanding,
             windows: outstanding,
             in_use: true,
+            least: 1.0,
             ..Observation::default()
         }
     }
@@ -244,6 +245,7 @@ fn stuck(outstanding: f64, latency: f64) -> Observation {
         outstanding,
         windows: outstanding,
         in_use: true,
+        least: 1.0,
         ..Observation::default()
     }
 }
