@@ -10,12 +10,10 @@ use crate::latency::Flows;
 pub struct Backlog {
     /// Which of the other hosts are backlogged: a sum over what is drawn from their names. Filled in by who hears them.
     who: u64,
-    /// Shares of the backlogged hosts, and the part of these that they used, in the mean over the interval.
+    /// Σ s over the shares s of the backlogged hosts, and Σ s · ln (X / s), with X in IO/s.
     shares: f64,
-    active: f64,
-    /// Σ s · ln (X / s) over these, with X in IO/s.
     served: f64,
-    /// What they have outstanding.
+    /// Outstanding IOs of these.
     outstanding: f64,
     /// IO/s of the hosts that want no more, of those outside control that are heard among them, and what they have outstanding.
     light_rate: f64,
@@ -33,13 +31,8 @@ impl Backlog {
         }
         // A host has shares, and one IO more keeps the logarithm of none at bay.
         let shares = f64::from(report.shares.0).max(1.0);
-        Backlog {
-            shares,
-            outstanding,
-            active: report.active.min(shares),
-            served: shares * log((all.ios as f64 + 1.0) / (secs * shares)),
-            ..Backlog::default()
-        }
+        let served = shares * log((all.ios as f64 + 1.0) / (secs * shares));
+        Backlog { shares, served, outstanding, ..Backlog::default() }
     }
 
     /// Takes in which host is backlogged, by a number drawn from its name.
@@ -53,7 +46,6 @@ impl Backlog {
         Backlog {
             who: self.who.wrapping_add(other.who),
             shares: self.shares + other.shares,
-            active: self.active + other.active,
             served: self.served + other.served,
             outstanding: self.outstanding + other.outstanding,
             light_rate: self.light_rate + other.light_rate,
@@ -75,18 +67,14 @@ impl Backlog {
         (self.light_rate, if all > 0.0 { self.light_outstanding / all } else { 0.0 })
     }
 
-    /// Number that stands for who is backlogged, `own` among them, for how much of the time, and for the mean size of an IO and the
-    /// part of reads. Periods in which one of these differs by an eighth or so do not compare.
+    /// Number that stands for who is backlogged, `own` among them, and for the kind of load: size in steps of 28 %, part of reads in
+    /// eighths.
     #[must_use]
     pub fn class(&self, own: bool, flows: &Flows) -> u64 {
         let all = flows.all();
-        let parts = [
-            8.0 * self.active / self.shares.max(1.0),
-            4.0 * log(all.bytes / all.ios),
-            8.0 * flows.reads.ios / all.ios,
-        ];
+        let kind = [4.0 * log(all.bytes / all.ios), 8.0 * flows.reads.ios / all.ios];
         let who = self.who.wrapping_add(u64::from(own));
-        parts.iter().fold(who, |class, part| mixed(class) ^ round(*part) as u64)
+        kind.iter().fold(who, |class, part| mixed(class) ^ round(*part) as u64)
     }
 }
 
@@ -98,20 +86,14 @@ fn mixed(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Tuning;
     use crate::cluster::Bounded;
     use crate::units::Shares;
 
-    fn of(reports: &[(u32, u64, Bounded)]) -> Backlog {
-        let report = |&(shares, ios, bounded): &(u32, u64, Bounded)| {
-            let tuning = Tuning::Auto;
-            let (shares, active) = (Shares(shares), f64::from(shares));
-            Report { bounded, shares, active, tuning, ..crate::testing::report(ios) }
+    fn of(hosts: &[(u32, u64, Bounded)]) -> Backlog {
+        let one = |&(shares, ios, bounded): &(u32, u64, Bounded)| {
+            Backlog::of(&Report { bounded, shares: Shares(shares), ..crate::testing::report(ios) })
         };
-        reports
-            .iter()
-            .map(|each| Backlog::of(&report(each)))
-            .fold(Backlog::default(), Backlog::plus)
+        hosts.iter().map(one).fold(Backlog::default(), Backlog::plus)
     }
 
     #[test]

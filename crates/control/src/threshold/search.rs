@@ -73,17 +73,21 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, x: f64) {
-        let off = x - self.mean;
-        self.n += 1.0;
-        self.mean += off / self.n;
-        self.squares += off * (x - self.mean);
+    fn with(self, x: f64) -> Sums {
+        let (n, off) = (self.n + 1.0, x - self.mean);
+        let mean = self.mean + off / n;
+        Sums { n, mean, squares: self.squares + off * (x - mean) }
     }
 
     /// The same, with the weight of so many periods at most.
     fn weighing(self, most: u32) -> Sums {
         let part = (f64::from(most) / self.n).min(1.0);
         Sums { n: part * self.n, squares: part * self.squares, ..self }
+    }
+
+    /// Standard deviation of a period.
+    fn scatter(self) -> f64 {
+        sqrt(self.squares / self.n)
     }
 }
 
@@ -111,14 +115,14 @@ struct Fall {
 impl Fall {
     /// Whether throughput at a higher threshold is what an outsider leaves. It has as many outstanding IOs at any latency, so its
     /// throughput falls as latency rises, and ours is the rest. A slower array gives less.
-    fn is_outsiders(&self, threshold: f64, rate: f64) -> bool {
-        let taken = (self.before - self.after) * self.at / threshold;
-        threshold >= HIGHER * self.at && rate >= 0.95 * (self.before - taken)
+    fn is_outsiders(&self, class: u64, threshold: f64, rate: f64) -> bool {
+        let left = self.before - (self.before - self.after) * self.at / threshold;
+        class == self.class && threshold >= HIGHER * self.at && rate >= 0.95 * left
     }
 }
 
 /// State of the search.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Search {
     base: f64,
     /// Direction of the try, and whether it is the last one before a rest.
@@ -136,10 +140,10 @@ pub(super) struct Search {
     settle: u32,
     rest: u32,
     next_rest: u32,
-    /// Class of the last period; what it was not compared for, and for how many periods running.
+    /// Class of the last period.
     class: u64,
-    running: (Option<Why>, u32),
-    /// Periods running with a throughput that is off: negative if it is lower.
+    /// Periods running that cannot be compared, and those with another throughput than before: negative if it is lower.
+    off: u32,
     strikes: i32,
     fall: Option<Fall>,
     pub(super) slope: Option<Slope>,
@@ -149,32 +153,15 @@ pub(super) struct Search {
 impl Search {
     /// A new search at a threshold. `known`: it comes from a probe or an earlier search, so that the search rests first.
     pub(super) fn new(base: f64, known: bool) -> Search {
-        Search {
-            base,
-            up: true,
-            last_try: false,
-            side: 0,
-            cells: Vec::new(),
-            all: Default::default(),
-            block: 0,
-            age: 0,
-            settle: SETTLE,
-            rest: if known { LONG } else { 0 },
-            next_rest: LONG,
-            class: 0,
-            running: (None, 0),
-            strikes: 0,
-            fall: None,
-            slope: None,
-            why: Why::Gathers,
-        }
+        let rest = if known { LONG } else { 0 };
+        Search { base, up: true, settle: SETTLE, rest, next_rest: LONG, ..Search::default() }
     }
 
     /// Takes in a period at the threshold `now`. Returns the threshold to go to.
     pub(super) fn period(&mut self, auto: &Auto, now: f64, seen: &Observation) -> f64 {
         self.base = auto.clamp(self.base);
         let off = incomparable(now, seen);
-        self.running = (off, if off == self.running.0 { self.running.1 + 1 } else { 1 });
+        self.off = if off.is_some() { self.off + 1 } else { 0 };
         // In the first period of another class windows, latency and throughput are still changing.
         let same = core::mem::replace(&mut self.class, seen.class) == seen.class;
         let settled = self.settle == 0;
@@ -184,7 +171,7 @@ impl Search {
             None if settled && same => self.compared(auto, now, seen),
             None if self.age >= LONG && self.rest == 0 => self.judge(auto),
             None => {}
-            Some(why) if self.running.1 % FEW == 0 => self.interrupt(auto, now, why),
+            Some(why) if self.off % FEW == 0 => self.interrupt(auto, now, why),
             Some(_) => {}
         }
         let goal = if self.side == 0 { self.base } else { auto.next(self.base, self.up) };
@@ -194,16 +181,15 @@ impl Search {
         goal
     }
 
-    /// Ends a try that nothing can be compared in.
+    /// Ends a try in which nothing can be compared. It begins again once the load is back.
     fn interrupt(&mut self, auto: &Auto, now: f64, why: Why) {
-        match why {
-            Why::Squeezed if self.side == 1 && !self.up => self.give_up(Why::NotWorth),
-            Why::Squeezed => self.begin(auto.next(now, true), true, why),
-            _ => {
-                // It begins again once the load is back.
-                self.back();
-                self.why = why;
-            }
+        if why != Why::Squeezed {
+            self.back();
+            self.why = why;
+        } else if self.side == 1 && !self.up {
+            self.give_up(Why::NotWorth);
+        } else {
+            self.begin(auto.next(now, true), true, why);
         }
     }
 
@@ -212,26 +198,19 @@ impl Search {
         let cell = &mut self.cells[place];
         let ln = |rate: f64| log(rate.max(1e-3));
         let x = (1.0 - cell.light) * ln(seen.rate) + cell.light * ln(seen.light_rate);
-        let sums = &mut cell.sides[self.side];
-        let (off, scatter) = (x - sums.mean, sqrt(sums.squares / sums.n));
-        if sums.n >= f64::from(FEW) && fabs(off) > DRIFT.max(4.0 * scatter) {
-            let sign = if off < 0.0 { -1 } else { 1 };
+        let known = cell.sides[self.side];
+        if known.n >= f64::from(FEW) && fabs(x - known.mean) > DRIFT.max(4.0 * known.scatter()) {
+            let sign = if x < known.mean { -1 } else { 1 };
             self.strikes = sign + if self.strikes * sign > 0 { self.strikes } else { 0 };
             if self.strikes.unsigned_abs() >= SETTLE {
-                self.drifted(Fall {
-                    class: seen.class,
-                    at: now,
-                    before: exp(x - off),
-                    after: exp(x),
-                    outsider: false,
-                });
+                let (before, after) = (exp(known.mean), exp(x));
+                self.drifted(Fall { class: seen.class, at: now, before, after, outsider: false });
             }
             return;
         }
         self.strikes = 0;
-        *sums = sums.weighing(LONG);
-        sums.add(x);
-        self.all[self.side].add(ln(seen.total));
+        cell.sides[self.side] = known.weighing(LONG).with(x);
+        self.all[self.side] = self.all[self.side].with(ln(seen.total));
         if self.fall.is_some_and(|fall| fall.outsider) {
             self.why = Why::Outsider;
         } else if self.rest > 0 {
@@ -244,30 +223,30 @@ impl Search {
             }
         } else {
             self.block += 1;
-            if self.block >= FEW {
-                self.end_block(auto, now, seen);
+            match &mut self.fall {
+                _ if self.block < FEW => {}
+                Some(fall)
+                    if fall.is_outsiders(
+                        seen.class,
+                        now,
+                        exp(self.cells[place].sides[self.side].mean),
+                    ) =>
+                {
+                    fall.outsider = true;
+                    let at = fall.at;
+                    self.begin(at, false, Why::Outsider);
+                }
+                _ => self.judge(auto),
             }
         }
     }
 
-    /// Begins anew after a change of throughput at the threshold `now`: up first if it fell, and from where it fell if it returns.
+    /// Begins anew after a change of throughput: up first if it fell, and from the threshold of the fall if it returns.
     fn drifted(&mut self, change: Fall) {
         let fell = change.after < change.before;
         let base = self.fall.filter(|_| !fell).map_or(self.base, |fall| fall.at);
         self.fall = fell.then_some(change);
         self.begin(base, fell, Why::Gathers);
-    }
-    fn end_block(&mut self, auto: &Auto, now: f64, seen: &Observation) {
-        let place = self.place(seen);
-        let rate = exp(self.cells[place].sides[self.side].mean);
-        match &mut self.fall {
-            Some(fall) if fall.class == seen.class && fall.is_outsiders(now, rate) => {
-                fall.outsider = true;
-                let at = fall.at;
-                self.begin(at, false, Why::Outsider);
-            }
-            _ => self.judge(auto),
-        }
     }
 
     /// Place of the cell of a period's class.
@@ -358,8 +337,8 @@ impl Search {
 
     /// Begins a search at a base.
     fn begin(&mut self, base: f64, up: bool, why: Why) {
-        let Search { fall, slope, class, running, .. } = *self;
-        *self = Search { up, fall, slope, class, running, why, ..Search::new(base, false) };
+        let Search { fall, slope, class, .. } = *self;
+        *self = Search { up, fall, slope, class, why, ..Search::new(base, false) };
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::units::Span;
 
 /// State of an automatic threshold, with its reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Why {
     /// It gathers observations before a try.
+    #[default]
     Gathers,
     /// It compares the threshold before with one a step up or down.
     Tries {
