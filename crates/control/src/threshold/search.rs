@@ -171,7 +171,7 @@ impl Search {
             None if settled && same => self.compared(auto, now, seen),
             None if self.age >= LONG && self.rest == 0 => self.judge(auto),
             None => {}
-            Some(why) if self.off % FEW == 0 => self.interrupt(auto, now, why),
+            Some(why) if self.off.is_multiple_of(FEW) => self.interrupt(auto, now, why),
             Some(_) => {}
         }
         let goal = if self.side == 0 { self.base } else { auto.next(self.base, self.up) };

@@ -74,7 +74,7 @@ impl core::fmt::Display for Why {
             }
             Why::Beside => "follows the outsider that uses the array, within the bounds given",
             Why::AtMost => {
-                "stays at at_most, though more outstanding IOs bring more throughput: the knee is \
+                "stays at at_most, though more latency brings more throughput: the knee is \
                  higher, or the gain is the loss of a host outside control"
             }
             Why::Joins => "joins: listens to the other hosts' thresholds first",
