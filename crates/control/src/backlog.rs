@@ -1,6 +1,6 @@
 //! How well the hosts that want more are served, and what that costs the others: what a threshold is judged by.
 
-use libm::{exp, log, round};
+use libm::{log, round};
 
 use crate::cluster::{Governed, Report};
 use crate::latency::Flows;
@@ -53,28 +53,27 @@ impl Backlog {
         }
     }
 
-    /// IO/s of the backlogged hosts: all of them, if each had as much for each share as the geometric mean. Where throughput follows
-    /// shares that is their sum. Elsewhere it rises where the gains, as parts, outweigh the losses: proportional fairness.
+    /// Logarithm of the throughput that a threshold is judged by, in IO/s, and the class of the period. Only periods of one class are
+    /// compared: with the same hosts backlogged, `own` among them, and the same kind of load: size in steps of 28 %, part of reads in
+    /// eighths. `total`: IO/s of all governed hosts.
+    ///
+    /// Throughput of the backlogged hosts is what they had if each had as much for each share as the geometric mean. Where throughput
+    /// follows shares that is their sum. Elsewhere it rises where the gains, as parts, outweigh the losses: proportional fairness.
+    /// Others count by their part of the outstanding IOs, in eighths, as a change of their part is none of throughput.
     #[must_use]
-    pub fn rate(&self) -> Option<f64> {
-        (self.shares > 0.0).then(|| self.shares * exp(self.served / self.shares))
-    }
-
-    /// IO/s of all others that are heard, and what part of all that is outstanding is theirs.
-    #[must_use]
-    pub fn light(&self) -> (f64, f64) {
-        let all = self.outstanding + self.light_outstanding;
-        (self.light_rate, if all > 0.0 { self.light_outstanding / all } else { 0.0 })
-    }
-
-    /// Number that stands for who is backlogged, `own` among them, and for the kind of load: size in steps of 28 %, part of reads in
-    /// eighths.
-    #[must_use]
-    pub fn class(&self, own: bool, flows: &Flows) -> u64 {
-        let all = flows.all();
-        let kind = [4.0 * log(all.bytes / all.ios), 8.0 * flows.reads.ios / all.ios];
+    pub fn judged(&self, own: bool, total: f64, flows: &Flows) -> (f64, u64) {
+        let (all, ln) = (flows.all(), |rate: f64| log(rate.max(1e-3)));
+        let (mut throughput, mut light) = (ln(total), 0.0);
+        if self.shares > 0.0 {
+            throughput = ln(self.shares) + self.served / self.shares;
+            let outstanding = self.outstanding + self.light_outstanding;
+            light = round(8.0 * self.light_outstanding / outstanding.max(1e-9));
+            throughput += light / 8.0 * (ln(self.light_rate) - throughput);
+        }
+        let kind = [light, 4.0 * log(all.bytes / all.ios), 8.0 * flows.reads.ios / all.ios];
         let who = self.who.wrapping_add(u64::from(own));
-        kind.iter().fold(who, |class, part| mixed(class) ^ round(*part) as u64)
+        let class = kind.iter().fold(who, |class, part| mixed(class) ^ round(*part) as u64);
+        (throughput, class)
     }
 }
 
@@ -96,20 +95,24 @@ mod tests {
         hosts.iter().map(one).fold(Backlog::default(), Backlog::plus)
     }
 
-    #[test]
-    fn throughput_that_follows_shares_is_added_up_and_an_unequal_one_is_worth_less() {
-        let rate = |slow, fast| {
-            of(&[(1000, slow, Bounded::Slices), (3000, fast, Bounded::Slices)]).rate().unwrap()
-        };
-        assert!((rate(999, 2999) - 4000.0).abs() < 1e-6);
-        assert!(rate(99, 5099) < 0.9 * rate(999, 2999));
+    fn throughput(hosts: &[(u32, u64, Bounded)]) -> f64 {
+        libm::exp(of(hosts).judged(true, 500.0, &Flows::default()).0)
     }
 
     #[test]
-    fn who_wants_no_more_is_none_of_them() {
-        let both = of(&[(1000, 999, Bounded::Slices), (9000, 50, Bounded::Nothing)]);
-        assert!((both.rate().unwrap() - 1000.0).abs() < 1e-6);
-        assert_eq!(both.light(), (50.0, 0.5));
-        assert_eq!(of(&[(1000, 5, Bounded::Nothing)]).rate(), None);
+    fn throughput_that_follows_shares_is_added_up_and_an_unequal_one_is_worth_less() {
+        let of = |slow, fast| {
+            throughput(&[(1000, slow, Bounded::Slices), (3000, fast, Bounded::Slices)])
+        };
+        assert!((of(999, 2999) - 4000.0).abs() < 1e-6);
+        assert!(of(99, 5099) < 0.9 * of(999, 2999));
+    }
+
+    #[test]
+    fn hosts_that_want_no_more_count_by_their_part_of_the_outstanding_ios() {
+        let both = throughput(&[(1000, 999, Bounded::Slices), (9000, 10, Bounded::Nothing)]);
+        assert!((both - 100.0).abs() < 1e-6, "half of each, in logarithms: {both}");
+        let none = throughput(&[(1000, 5, Bounded::Nothing)]);
+        assert!((none - 500.0).abs() < 1e-6, "{none}");
     }
 }

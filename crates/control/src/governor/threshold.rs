@@ -76,13 +76,11 @@ impl Governor {
         } else {
             let heard = totals.flows.heard(self.settings.signal);
             let Load { outstanding, in_use, wants, windows, rate, .. } = totals.governed;
-            let (light_rate, light) = totals.backlog.light();
+            let (throughput, class) = totals.backlog.judged(own.wants(), rate, &totals.flows);
             let seen = heard.scaled_mean().map(|latency| Observation {
-                rate: totals.backlog.rate().unwrap_or(rate),
+                throughput,
                 total: rate,
-                light_rate,
-                light: if wants { light } else { 0.0 },
-                class: totals.backlog.class(own.wants(), &totals.flows),
+                class,
                 in_use: in_use && (wants || large),
                 latency,
                 outstanding,

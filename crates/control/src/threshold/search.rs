@@ -33,16 +33,12 @@ const HIGHER: f64 = 1.4;
 /// Sums and means of a period over all hosts, from their reports. A host is *governed* if a law sets its window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// IO/s of the backlogged hosts ([`crate::backlog::Backlog::rate`]); of all governed hosts if none is backlogged.
-    pub rate: f64,
+    /// Logarithm of the throughput that a threshold is judged by, in IO/s ([`crate::backlog::Backlog::judged`]).
+    pub throughput: f64,
+    /// Number that stands for the hosts that are backlogged and for the kind of load. Only periods of one class are compared.
+    pub class: u64,
     /// IO/s of all governed hosts.
     pub total: f64,
-    /// IO/s of all hosts that are heard and not backlogged.
-    pub light_rate: f64,
-    /// Fraction of all outstanding IOs that belongs to the hosts of `light_rate`.
-    pub light: f64,
-    /// Number that stands for who is backlogged and for the kind of load. Only periods of one class are compared.
-    pub class: u64,
     /// Whether the hosts ask for enough that the threshold may matter.
     pub in_use: bool,
     /// Mean device latency, in seconds.
@@ -95,8 +91,6 @@ impl Sums {
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     class: u64,
-    /// Weight of the hosts that are not backlogged, as first seen: a change of it must not look like one of throughput.
-    light: f64,
     /// At the base and a step away.
     sides: [Sums; 2],
 }
@@ -196,9 +190,7 @@ impl Search {
     fn compared(&mut self, auto: &Auto, now: f64, seen: &Observation) {
         let place = self.place(seen);
         let cell = &mut self.cells[place];
-        let ln = |rate: f64| log(rate.max(1e-3));
-        let x = (1.0 - cell.light) * ln(seen.rate) + cell.light * ln(seen.light_rate);
-        let known = cell.sides[self.side];
+        let (x, known) = (seen.throughput, cell.sides[self.side]);
         if known.n >= f64::from(FEW) && fabs(x - known.mean) > DRIFT.max(4.0 * known.scatter()) {
             let sign = if x < known.mean { -1 } else { 1 };
             self.strikes = sign + if self.strikes * sign > 0 { self.strikes } else { 0 };
@@ -210,7 +202,7 @@ impl Search {
         }
         self.strikes = 0;
         cell.sides[self.side] = known.weighing(LONG).with(x);
-        self.all[self.side] = self.all[self.side].with(ln(seen.total));
+        self.all[self.side] = self.all[self.side].with(log(seen.total.max(1e-3)));
         if self.fall.is_some_and(|fall| fall.outsider) {
             self.why = Why::Outsider;
         } else if self.rest > 0 {
@@ -256,8 +248,7 @@ impl Search {
             if self.cells.len() >= LONG as usize {
                 self.cells.remove(0);
             }
-            let light = if seen.light_rate > 0.0 { seen.light } else { 0.0 };
-            self.cells.push(Cell { class: seen.class, light, sides: Default::default() });
+            self.cells.push(Cell { class: seen.class, sides: Default::default() });
             self.cells.len() - 1
         })
     }
@@ -344,7 +335,7 @@ impl Search {
 
 /// Why a period says nothing of throughput at the threshold `now`, if so.
 fn incomparable(now: f64, seen: &Observation) -> Option<Why> {
-    if !seen.in_use || seen.rate <= 0.0 {
+    if !seen.in_use {
         Some(Why::Light)
     } else if seen.latency > AT * now {
         let least = seen.outstanding <= 1.5 * seen.least;

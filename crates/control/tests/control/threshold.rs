@@ -55,7 +55,7 @@ impl Curve {
         let outstanding = self.outstanding(threshold) * (1.0 + 0.5 * self.noise * self.draw());
         let rate = self.throughput(outstanding) * (1.0 + self.noise * self.draw());
         Observation {
-            rate,
+            throughput: rate.ln(),
             total: rate,
             latency: outstanding / rate,
             outstanding,
@@ -108,8 +108,8 @@ fn mean(trace: &[f64]) -> f64 {
 fn run_beside(learner: &mut Learner, curve: &mut Curve, outsider: f64, periods: usize) -> Vec<f64> {
     run_by(learner, periods, |_, threshold| {
         let seen = curve.held(threshold);
-        let (rate, outstanding) = (seen.rate - outsider / threshold, seen.outstanding - outsider);
-        Observation { rate, outstanding, ..seen }
+        let (total, outstanding) = (seen.total - outsider / threshold, seen.outstanding - outsider);
+        Observation { throughput: total.ln(), total, outstanding, ..seen }
     })
 }
 
@@ -193,7 +193,7 @@ fn throughput_of_a_few_ios_moves_nothing_for_good() {
     let mut learner = learner(0.020);
     let trace = run_by(&mut learner, 2000, |_, threshold| {
         let seen = curve.held(threshold);
-        Observation { rate: seen.rate.max(1.0), latency: threshold, ..seen }
+        Observation { throughput: seen.total.max(1.0).ln(), latency: threshold, ..seen }
     });
     assert!((0.010..0.040).contains(&mean(&trace)), "{}", mean(&trace));
 }
@@ -208,7 +208,7 @@ fn other_hosts_or_ios_during_a_try_do_not_look_like_an_array_that_gives_more_for
             let mut seen = curve.held(threshold);
             // For some periods one of two pauses: half the throughput, and half outstanding.
             if (period / periods) % 2 == 0 {
-                (seen.class, seen.rate) = (1, 0.5 * seen.rate);
+                (seen.class, seen.throughput) = (1, seen.throughput - 0.7);
                 seen.outstanding *= 0.5;
             }
             seen
@@ -225,12 +225,8 @@ fn what_other_hosts_lose_counts() {
     let mut learner = learner(0.030);
     run_by(&mut learner, 600, |_, threshold| {
         let (seen, theirs) = (curve.held(threshold), 45.0 / threshold);
-        Observation {
-            rate: (seen.rate - theirs).max(1.0),
-            light_rate: theirs,
-            light: 45.0 / seen.outstanding,
-            ..seen
-        }
+        let ours = (seen.total - theirs).max(1.0);
+        Observation { throughput: 0.5 * (ours.ln() + theirs.ln()), ..seen }
     });
     let threshold = learner.threshold().secs();
     assert!(threshold < 0.040, "{threshold}: {:?}", learner.estimate());
@@ -239,7 +235,7 @@ fn what_other_hosts_lose_counts() {
 /// Throughput of an array where one number of IOs is outstanding at any threshold, and takes as long.
 fn stuck(outstanding: f64, latency: f64) -> Observation {
     Observation {
-        rate: outstanding / latency,
+        throughput: (outstanding / latency).ln(),
         total: outstanding / latency,
         latency,
         outstanding,
@@ -479,7 +475,7 @@ proptest! {
                         learner.period(&Thresholds { pinned: told(secs), ..alone() }, Some(&seen));
                     }
                     Weather::Wild(latency, outstanding, rate) => {
-                        let seen = Observation { latency, outstanding, rate, ..seen };
+                        let seen = Observation { latency, outstanding, throughput: rate.ln(), ..seen };
                         learner.period(&alone(), Some(&seen));
                     }
                 }
