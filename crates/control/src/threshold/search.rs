@@ -22,7 +22,7 @@ const FEW: u32 = 6;
 const LONG: u32 = 60;
 /// Standard errors from which a difference is believed.
 const SURE: f64 = 2.0;
-/// Largest factor between latency and threshold at which latency counts as held there: the default step.
+/// Largest factor between latency and threshold at which latency counts as held there: half the default step.
 const AT: f64 = 1.1;
 /// Change of throughput at an unchanged threshold from which on the array or its load is another, if it is four times the scatter as
 /// well: more than a step brings near the knee.
@@ -202,6 +202,7 @@ impl Search {
         }
         self.strikes = 0;
         cell.sides[self.side] = known.weighing(LONG).with(x);
+        let mean = cell.sides[self.side].mean;
         self.all[self.side] = self.all[self.side].with(log(seen.total.max(1e-3)));
         if self.fall.is_some_and(|fall| fall.outsider) {
             self.why = Why::Outsider;
@@ -217,13 +218,7 @@ impl Search {
             self.block += 1;
             match &mut self.fall {
                 _ if self.block < FEW => {}
-                Some(fall)
-                    if fall.is_outsiders(
-                        seen.class,
-                        now,
-                        exp(self.cells[place].sides[self.side].mean),
-                    ) =>
-                {
+                Some(fall) if fall.is_outsiders(seen.class, now, exp(mean)) => {
                     fall.outsider = true;
                     let at = fall.at;
                     self.begin(at, false, Why::Outsider);
