@@ -28,7 +28,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
+use parda_disk::MAX_PAYLOAD;
 use slab::Slab;
 
 use crate::peer::Peer;
@@ -37,7 +37,7 @@ use crate::peer::Peer;
 pub(crate) const REQUEST: usize = 512;
 
 /// Most memory that one request can take, in bytes.
-const RESERVE: usize = DEFAULT_MAX_PAYLOAD as usize + REQUEST;
+const RESERVE: usize = MAX_PAYLOAD as usize + REQUEST;
 
 /// The least that a connection must own for a volume to start, in bytes: a small request or two.
 const LEAST_OWN: usize = 12 << 10;
@@ -63,7 +63,7 @@ impl Default for AgentMemory {
 
 impl AgentMemory {
     /// The least that a volume needs, in bytes: twice its largest request.
-    pub const LEAST_OF_A_VOLUME: usize = 2 * DEFAULT_MAX_PAYLOAD as usize;
+    pub const LEAST_OF_A_VOLUME: usize = 2 * MAX_PAYLOAD as usize;
 
     /// So many bytes, for so many volumes.
     #[must_use]

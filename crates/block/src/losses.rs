@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use parda_nbd::{Errno, Op};
+use parda_disk::{Errno, Op};
 
 use crate::backend::Failure;
 

@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use parda_nbd::Extent;
-use parda_nbd::extents::{Descriptor, Extents, Status};
+use parda_disk::Extent;
+use parda_disk::status::{Descriptor, Extents, Status};
 use rustix::fs::{self, SeekFrom};
 use rustix::io::Errno;
 
@@ -137,7 +137,7 @@ impl Mapper {
 
 fn no_thread(error: impl std::fmt::Display) -> Failure {
     let message = format!("no thread to look for holes: {error}");
-    Failure::new(parda_nbd::Errno::NoMem, message)
+    Failure::new(parda_disk::Errno::NoMem, message)
 }
 
 fn start(mailer: Mailer, at: Arc<At>) -> io::Result<Sender<Job>> {

@@ -24,10 +24,10 @@ use std::rc::Rc;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
+use parda_address::{Address, ExportName};
 use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmId};
-use parda_nbd::extents::Descriptor;
-use parda_nbd::uri::Address;
-use parda_nbd::{Cookie, Errno, Export, Extent, Op};
+use parda_disk::status::Descriptor;
+use parda_disk::{Errno, Extent, Geometry, Op};
 use slab::Slab;
 
 use self::copied::Copied;
@@ -37,7 +37,7 @@ use crate::backend::claims::Claim;
 use crate::backend::disk_file::DiskFile;
 use crate::backend::map::Mapper;
 use crate::backend::sizing::Sizing;
-use crate::backend::{Backend, Body, Failure, Request, Work, io_of};
+use crate::backend::{Backend, Body, Failure, ReplyHandle, Request, Work, io_of};
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
@@ -98,8 +98,9 @@ enum Timer {
 
 struct Disk {
     id: DiskId,
-    name: String,
-    export: Export,
+    name: ExportName,
+    description: String,
+    geometry: Geometry,
     listen: Vec<Address>,
     vm_id: VmId,
     backend: Backend,
@@ -136,7 +137,7 @@ struct Leaving {
 /// A request that is done, but for its reply.
 struct Answer {
     conn: usize,
-    cookie: Cookie,
+    reply: ReplyHandle,
     op: Op,
     outcome: Result<(), Failure>,
     buffer: Option<Buffer>,
@@ -455,8 +456,8 @@ impl Engine {
                 Err(turned_away) => return self.fail(key, &turned_away.into()),
             }
         }
-        for Arrival { disk, cookie, op, payload } in self.arrivals.drain(..) {
-            let mut request = Request::new(key, disk, cookie, op, payload);
+        for Arrival { disk, reply, op, payload } in self.arrivals.drain(..) {
+            let mut request = Request::new(key, disk, reply, op, payload);
             let disk = &mut self.disks[disk];
             disk.losses.seen(&mut conn.witness, request.disk);
             pieces::cut(&mut request, disk);
@@ -547,7 +548,7 @@ impl Engine {
         }
         let request = self.work.requests.remove(key);
         let device = self.device_time(&request);
-        let Request { asked: op, cookie, conn, disk, delayed, sync, buffer, status, .. } = request;
+        let Request { asked: op, reply, conn, disk, delayed, sync, buffer, status, .. } = request;
         let outcome = request.outcome.unwrap_or(Ok(()));
         if let Some(id) = request.id {
             let ended = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
@@ -559,7 +560,7 @@ impl Engine {
                 self.disks[disk].stats.record(&done, ended);
             }
         }
-        let answer = Answer { conn, cookie, op, outcome, buffer, status };
+        let answer = Answer { conn, reply, op, outcome, buffer, status };
         let Some(sync) = sync else { return self.answer(disk, answer, false) };
         let backend = &self.disks[disk].backend;
         let (once, outcome) = (backend.reports_once(), answer.outcome.clone());
@@ -571,7 +572,7 @@ impl Engine {
 
     /// Replies to a request. `failed`: a sync of its disk has failed while it was under way.
     fn answer(&mut self, disk: usize, answer: Answer, failed: bool) {
-        let Answer { conn: key, cookie, op, mut outcome, buffer, status } = answer;
+        let Answer { conn: key, reply, op, mut outcome, buffer, status } = answer;
         let (conn, losses) = (&mut self.conns[key], &mut self.disks[disk].losses);
         // Who is gone was told nothing.
         if losses::syncs(op) && !conn.is_dead() {
@@ -579,7 +580,7 @@ impl Engine {
         } else if losses::changes(op) && outcome.is_ok() {
             losses.wrote(&mut conn.witness);
         }
-        let reply = match (op, outcome, buffer) {
+        let result = match (op, outcome, buffer) {
             (Op::Read(_), Ok(()), Some(buffer)) => Ok(Body::Data(buffer)),
             (Op::BlockStatus { .. }, Ok(()), _) => Ok(Body::Status(status)),
             (_, outcome, buffer) => {
@@ -587,7 +588,7 @@ impl Engine {
                 outcome.map(|()| Body::Done)
             }
         };
-        self.conns[key].reply(&mut self.work, cookie, op, reply);
+        self.conns[key].reply(&mut self.work, reply, op, result);
         self.list(key);
     }
 

@@ -6,7 +6,7 @@
 //! who has to ask for the pieces; and no VM can hold slots of the window for hours.
 
 use parda_control::{Instant, Outcome, Span};
-use parda_nbd::{Extent, Op};
+use parda_disk::{Extent, Op};
 
 use super::{Disk, Engine};
 use crate::backend::file::Step;

@@ -55,7 +55,7 @@ impl Engine {
         if std::mem::replace(&mut disk.stats.replaced, look.replaced) == look.replaced {
             return;
         }
-        let name = &disk.name;
+        let name = disk.name.as_str();
         if look.replaced {
             tracing::warn!(
                 volume,
@@ -78,14 +78,14 @@ impl Engine {
         if before == after {
             return;
         }
-        disk.export.size = after;
+        disk.geometry.size = after;
         disk.stats.lost = (disk.stats.lost + before).saturating_sub(after);
         self.offer();
         // What is gone is gone for those as well who connected before.
         for conn in self.clients_of(key) {
             self.conns[conn].shrink(after);
         }
-        let (volume, disk) = (&self.name, &self.disks[key].name);
+        let (volume, disk) = (&self.name, self.disks[key].name.as_str());
         if after > before {
             tracing::info!(
                 volume,

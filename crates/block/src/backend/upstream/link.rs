@@ -7,10 +7,11 @@ use std::rc::Rc;
 
 use parda_control::{Instant, Span};
 use parda_dial::Connected;
+use parda_disk::status::{Descriptor, Extents};
+use parda_disk::{Extent, Op};
 use parda_nbd::answer::Answer;
 use parda_nbd::client::{self, Expected, Reply};
-use parda_nbd::extents::{Descriptor, Extents};
-use parda_nbd::{Cookie, Extent, Framing, Op};
+use parda_nbd::{Cookie, Framing};
 use parda_tls::End;
 use rustix::net::Shutdown;
 
@@ -20,7 +21,7 @@ use crate::backend::{Failure, Request, Work};
 use crate::batch::{self, Batch, Inbox};
 use crate::buffer::{Buffer, Pool};
 use crate::ring::{Recv, Ring, Sending, Wire};
-use parda_nbd::Errno;
+use parda_disk::Errno;
 
 /// Data that the kernel receives straight into a read's buffer.
 struct Payload {

@@ -13,12 +13,13 @@ mod link;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use parda_address::Uri;
 use parda_control::{Instant, Span};
 use parda_dial::Connected;
+use parda_disk::status::Extents;
+use parda_disk::{Errno, Extent, Op};
 use parda_nbd::client::Agreed;
-use parda_nbd::extents::Extents;
-use parda_nbd::uri::Uri;
-use parda_nbd::{Errno, Extent, Framing, Op, TransmissionFlags};
+use parda_nbd::{Framing, TransmissionFlags};
 
 use self::link::{Answered, Lane, Sent, broken};
 use super::connect::Opened;
