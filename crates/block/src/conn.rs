@@ -266,11 +266,16 @@ impl Conn {
             return;
         }
         self.state = State::Dead;
-        // It may be gone already, which is as well.
-        let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Both);
+        self.shut_down();
         let mut outbox = std::mem::take(&mut self.outbox);
         self.give_up(&mut outbox, work);
         work.budget.forget(self.key);
+    }
+
+    /// Shuts its socket down. No more of its memory is given back than by dropping it.
+    pub(crate) fn shut_down(&self) {
+        // It may be gone already, which is as well.
+        let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Both);
     }
 
     /// Whether nobody has anything of this connection any more, so that it may be dropped.
@@ -281,6 +286,7 @@ impl Conn {
 
     /// Gives its memory back.
     pub(crate) fn dismantle(self, work: &mut Work) {
+        assert!(self.is_idle() && self.status_requests == 0, "all of its requests are answered");
         let payload = self.payload.and_then(|p| p.buffer);
         self.inbox.buffer.into_iter().chain(payload).for_each(|buffer| work.pool.put(buffer));
         work.budget.close(self.key);

@@ -592,6 +592,7 @@ impl<T> Ring<T> {
             return;
         }
         for written in self.writers.iter().flat_map(|writers| writers.desk.take()) {
+            assert!(self.writing > 0, "each write ends once");
             self.writing -= 1;
             let Some(op) = self.ops.get_mut(written.key as usize) else { continue };
             op.kept = written.data.back().map_or(Kept::Nothing, Kept::Buffer);

@@ -21,6 +21,7 @@ impl Conn {
         op: Op,
         outcome: Result<Body, Failure>,
     ) {
+        assert!(self.requests > 0, "each request is answered once");
         self.requests -= 1;
         self.status_requests -= usize::from(matches!(op, Op::BlockStatus { .. }));
         let Phase::Transmission { session, .. } = self.phase else { return };

@@ -153,6 +153,7 @@ impl Engine {
             };
             if idle && self.clients_of(key).is_empty() {
                 let mut disk = self.disks.remove(key);
+                assert!(disk.losses.is_settled(), "whoever waited for a sync was answered");
                 self.leaving.retain(|other| *other != key);
                 let leaving = disk.leaving.take();
                 // Closes the backend before anybody hears of it.

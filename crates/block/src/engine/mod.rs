@@ -25,7 +25,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
 use parda_address::{Address, ExportName};
-use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmId};
+use parda_control::{Completed, Dispatch, Host, Instant, Outcome, Span, VmId};
 use parda_disk::status::Descriptor;
 use parda_disk::{Errno, Extent, Geometry, Op};
 use slab::Slab;
@@ -488,6 +488,7 @@ impl Engine {
             let Some(Dispatch { id, token, overdue, .. }) = self.next_dispatch(now) else { return };
             let key = token as usize;
             let request = &mut self.work.requests[key];
+            assert!(request.id.is_none(), "a piece of a request is dispatched once");
             request.id = Some(id);
             if self.conns[request.conn].is_dead() {
                 // Nobody will hear of it, and it was not promised to anybody.
@@ -554,9 +555,8 @@ impl Engine {
             let ended = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
             let heard = if delayed { Outcome::Failed } else { ended };
             let dropped = self.conns[conn].is_dead();
-            if let Some(done) = self.host.complete_after(now, id, heard, device)
-                && !(dropped && ended == Outcome::Failed)
-            {
+            let done = taken_back(self.host.complete_after(now, id, heard, device), key);
+            if !(dropped && ended == Outcome::Failed) {
                 self.disks[disk].stats.record(&done, ended);
             }
         }
@@ -620,6 +620,7 @@ impl Engine {
                 {
                     disk.losses.left(witness);
                 }
+                debug_assert!(self.work.requests.iter().all(|(_, request)| request.conn != key));
                 conn.dismantle(&mut self.work);
                 self.door.leave(key);
                 continue;
@@ -696,5 +697,13 @@ impl Engine {
             }
         }
         self.upstream_timers(now);
+    }
+}
+
+/// An IO that the host takes back: it has had each from its dispatch on, and has it once.
+fn taken_back(done: Option<Completed>, key: usize) -> Completed {
+    match done {
+        Some(done) if done.token == key as u64 => done,
+        other => unreachable!("request {key} was dispatched, and the host takes back {other:?}"),
     }
 }

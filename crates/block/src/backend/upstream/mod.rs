@@ -147,7 +147,8 @@ impl Upstream {
             let lane = lanes.first().copied().unwrap_or(idlest);
             return self.send(now, work, lane, key);
         }
-        self.parts.insert(key, lanes.len());
+        let before = self.parts.insert(key, lanes.len());
+        assert!(before.is_none(), "a flush is sent again when all of its parts are answered");
         lanes.into_iter().for_each(|lane| self.send(now, work, lane, key));
     }
 
@@ -303,6 +304,7 @@ impl Upstream {
         if let Err(failure) = outcome {
             request.error.get_or_insert(failure);
         }
+        assert!(*left > 0, "each part is answered once");
         *left -= 1;
         if *left == 0 {
             self.parts.remove(&key);
