@@ -130,7 +130,7 @@ pub struct TooLittleMemory {
 
 /// Memory that the connections of one peer have together.
 #[derive(Clone, Copy, Debug)]
-struct Party {
+struct PeerMemory {
     peer: Peer,
     connections: usize,
     /// Bytes of the shared part, spare memory included.
@@ -195,7 +195,7 @@ pub(crate) struct Budget {
     reserve: usize,
     used: usize,
     accounts: Vec<Account>,
-    parties: Slab<Party>,
+    parties: Slab<PeerMemory>,
     by_peer: HashMap<Peer, usize>,
     /// In the order of their tickets.
     waiting: VecDeque<usize>,
@@ -333,7 +333,7 @@ impl Budget {
             self.accounts.resize(key + 1, Account::default());
         }
         let party = *self.by_peer.entry(peer).or_insert_with(|| {
-            self.parties.insert(Party { peer, connections: 0, shared: 0, turn: 0 })
+            self.parties.insert(PeerMemory { peer, connections: 0, shared: 0, turn: 0 })
         });
         self.parties[party].connections += 1;
         self.accounts[key] = Account { party, ..Account::default() };

@@ -18,7 +18,7 @@ use rustix::fs::{self, SeekFrom};
 use rustix::io::Errno;
 
 use super::Failure;
-use super::disk_file::{DiskFile, ToBeLookedAt};
+use super::disk_file::{DiskFile, OpenPath};
 use crate::disk_id::DiskId;
 use crate::mailbox::{Command, Mailer};
 use crate::peer::Peer;
@@ -38,7 +38,7 @@ enum Job {
     /// The answer to a request.
     Status(Question),
     /// State of the files behind these disks, and the number of the look.
-    Look(u64, Vec<(DiskId, ToBeLookedAt)>),
+    Look(u64, Vec<(DiskId, OpenPath)>),
 }
 
 /// Asks file systems what may take time. Its thread starts with the first question. Each disk has one of
@@ -113,7 +113,7 @@ impl Mapper {
     pub(crate) fn look(
         &mut self,
         number: u64,
-        files: Vec<(DiskId, ToBeLookedAt)>,
+        files: Vec<(DiskId, OpenPath)>,
     ) -> Result<(), Failure> {
         self.submit(Job::Look(number, files))
     }

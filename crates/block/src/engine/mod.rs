@@ -47,7 +47,7 @@ use crate::door::Door;
 use crate::losses::{self, Losses};
 use crate::mailbox::{Mailbox, Mailer};
 use crate::pace::Pace;
-use crate::ring::{Done, Kept, OpKey, Ring, Wire};
+use crate::ring::{Done, OpData, OpKey, Ring, Wire};
 use crate::socket_file::SocketFile;
 use crate::spin::Spin;
 use crate::stats::{Dropped, VmStats};
@@ -304,11 +304,11 @@ impl Engine {
                 self.list(key);
                 let conn = &mut self.conns[key];
                 let outcome = match kept {
-                    Kept::Buffer(buffer) => conn.received(wire, buffer, result, more),
-                    Kept::Batch(sending) => {
+                    OpData::Buffer(buffer) => conn.received(wire, buffer, result, more),
+                    OpData::Batch(sending) => {
                         conn.sent(&mut self.ring, &mut self.work, sending, result, tag)
                     }
-                    Kept::Nothing | Kept::Accepted(_) => Ok(()),
+                    OpData::Nothing | OpData::Accepted(_) => Ok(()),
                 };
                 if let Err(error) = outcome {
                     self.fail(key, &error);
@@ -318,21 +318,21 @@ impl Engine {
                 self.stir(disk);
                 let Backend::Nbd(up) = &mut self.disks[disk].backend else { return };
                 let lost = match kept {
-                    Kept::Buffer(buffer) => {
+                    OpData::Buffer(buffer) => {
                         up.received(now, &mut self.work, (lane, wire), buffer, result)
                     }
-                    Kept::Batch(sending) => {
+                    OpData::Batch(sending) => {
                         let ring = &mut self.ring;
                         up.sent(now, &mut self.work, ring, (lane, tag), sending, result)
                     }
-                    Kept::Nothing | Kept::Accepted(_) => None,
+                    OpData::Nothing | OpData::Accepted(_) => None,
                 };
                 self.upstream_lost(disk, lost);
             }
         }
     }
 
-    fn accepted(&mut self, now: Instant, index: usize, kept: Kept, result: Result<usize, i32>) {
+    fn accepted(&mut self, now: Instant, index: usize, kept: OpData, result: Result<usize, i32>) {
         let listener = &mut self.listeners[index];
         listener.accepting = None;
         if self.stop_by.is_some() || listener.leaving.is_some() {
@@ -348,7 +348,7 @@ impl Engine {
                 self.timers.add(now + ACCEPT_PAUSE, Timer::Accept(index));
                 return;
             }
-            (Kept::Accepted(fd), _) => self.admit(now, index, fd),
+            (OpData::Accepted(fd), _) => self.admit(now, index, fd),
             _ => {}
         }
         let again = self.pace.accepted(now);
@@ -362,9 +362,9 @@ impl Engine {
         }
     }
 
-    fn file_done(&mut self, now: Instant, key: usize, kept: Kept, result: Result<usize, i32>) {
+    fn file_done(&mut self, now: Instant, key: usize, kept: OpData, result: Result<usize, i32>) {
         let request = &mut self.work.requests[key];
-        if let Kept::Buffer(buffer) = kept {
+        if let OpData::Buffer(buffer) = kept {
             request.buffer = Some(buffer);
         }
         let Backend::File(file) = &mut self.disks[request.disk].backend else { return };

@@ -5,7 +5,7 @@
 
 use super::Engine;
 use crate::backend::Backend;
-use crate::backend::disk_file::{Look, ToBeLookedAt};
+use crate::backend::disk_file::{Look, OpenPath};
 use crate::backend::map::Mapper;
 use crate::disk_id::DiskId;
 
@@ -26,10 +26,10 @@ impl Engine {
         self.looked_at = at;
         let files = self.disks.iter().filter_map(|(_, disk)| match disk.backend {
             Backend::File(_) if disk.is_silent => None,
-            Backend::File(_) => Some((disk.id, disk.place.as_ref()?.to_be_looked_at())),
+            Backend::File(_) => Some((disk.id, disk.place.as_ref()?.open_path())),
             Backend::Memory(_) | Backend::Nbd(_) => None,
         });
-        let files: Vec<(DiskId, ToBeLookedAt)> = files.collect();
+        let files: Vec<(DiskId, OpenPath)> = files.collect();
         self.look += 1;
         self.looking = !files.is_empty() && self.mapper.look(self.look, files).is_ok();
     }
