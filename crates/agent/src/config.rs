@@ -5,14 +5,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parda_address::{Address, AddressError, ExportName};
 use parda_block::AgentMemory;
 use parda_config::{Document, Error};
 use parda_control::law::Mode;
 use parda_control::{Shares, Span, VmConfig};
 use parda_exchange::HostName;
-use parda_nbd::export::ExportName;
-use parda_nbd::uri::{Address, AddressError};
-use parda_nbd::wire::MAX_STRING;
 
 use crate::file;
 use crate::threshold::Probed;
@@ -374,8 +372,8 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
     if disk.name.is_empty() {
         return Err(wrong("name", "must not be empty".into()));
     }
-    if disk.description.len() > MAX_STRING || disk.description.contains('\0') {
-        let message = format!("must be at most {MAX_STRING} bytes, without a NUL");
+    if disk.description.len() > ExportName::MAX_LEN || disk.description.contains('\0') {
+        let message = format!("must be at most {} bytes, without a NUL", ExportName::MAX_LEN);
         return Err(wrong("description", message));
     }
     for (key, bytes) in [("offset", disk.offset), ("size", disk.size)] {

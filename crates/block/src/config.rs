@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use parda_address::{Address, ExportName};
 use parda_control::{ConfigError, VmConfig};
-use parda_nbd::ExportName;
-use parda_nbd::uri::Address;
 
 use crate::backend::{BackendConfig, OpenError, Region};
 use crate::budget::{AgentMemory, TooLittleMemory};

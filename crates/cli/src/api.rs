@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use parda_address::Address;
 use parda_api::State;
 use parda_http::client::{AskError, Server, ask};
-use parda_nbd::uri::Address;
 use parda_tls::{ClientFiles, Connector};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
+use parda_address::{Address, ExportName, Uri};
 use parda_agent::file::{
     AgentLimits, Direct, Disk, Exchange, File, Lock, Steer, SteeredVm, Volume,
 };
 use parda_agent::status::{Status, VolumeStatus};
 use parda_config::{ControlSettings, ThresholdSetting};
 use parda_exchange::{Header, InitError, Location, Site, SlotCount, VolumeName, init_as};
-use parda_nbd::export::ExportName;
-use parda_nbd::uri::{Address, Uri};
 use parda_scenario::scenario::{EXCHANGE, HostState};
 use parda_scenario::{HostId, Scenario};
 

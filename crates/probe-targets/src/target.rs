@@ -7,9 +7,9 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
+use parda_address::{Uri, UriError};
 use parda_exchange::region::{NbdConnection, RegionFault};
 use parda_nbd::TransmissionFlags;
-use parda_nbd::uri::{Uri, UriError};
 use parda_workload::fio::UnsupportedByFio;
 
 use crate::about;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parda_nbd::uri::{Certificates, UriTls};
+use parda_address::{Certificates, UriTls};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::channel::TlsError;

@@ -4,8 +4,8 @@ use std::fs::metadata;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use parda_address::{Address, Uri};
 use parda_block::Stretch;
-use parda_nbd::uri::{Address, Uri};
 
 use super::exchange::{Exchange, Slots};
 use super::place::{Place, REGION_ALIGNMENT, stretch};

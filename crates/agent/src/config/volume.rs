@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use parda_address::{Address, ExportName};
 use parda_block::{Limits, NbdOptions};
 use parda_config::{ControlSettings, Resolved};
 use parda_control::VmConfig;
-use parda_nbd::export::ExportName;
-use parda_nbd::uri::Address;
 
 use super::exchange::Exchange;
 use super::idle_probe::IdleProbe;

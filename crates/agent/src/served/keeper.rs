@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use parda_address::Address;
 use parda_block::{
     AddListenerError, AgentMemory, DiskId, Drained, Ended, Handle, OpenDisk, SpawnError,
 };
-use parda_nbd::uri::Address;
 use parda_tls::{Acceptor, FileError};
 
 use super::Shared;
