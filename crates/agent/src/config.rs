@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use parda_block::AgentMemory;
 use parda_config::{Document, Error};
+use parda_control::Span;
 use parda_control::law::Mode;
-use parda_control::{Shares, Span, VmConfig};
 use parda_exchange::HostName;
 use parda_nbd::export::ExportName;
 use parda_nbd::uri::{Address, AddressError};
@@ -204,7 +204,7 @@ fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
     let floor = control.objective_floor;
     let follows = matches!(control.law.mode, Mode::Parda | Mode::Observe);
     volume.disks().iter().filter_map(move |disk| {
-        let target = disk.vm.target?;
+        let target = disk.vm().target?;
         if !follows {
             return Some(format!("{}: latency_target needs mode = \"parda\"", disk.name));
         }
@@ -396,14 +396,8 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
             }
         }
     };
-    for (key, fault) in [
-        ("shares", parda_config::wrong_shares(disk.shares)),
-        ("burst", parda_config::wrong_burst(disk.burst)),
-        ("latency_target", disk.latency_target.and_then(parda_config::wrong_target)),
-    ] {
-        if let Some(message) = fault {
-            return Err(wrong(key, message));
-        }
+    if let Some((key, message)) = disk.settings().fault() {
+        return Err(wrong(key, message));
     }
     let mut place = place(&disk.path).map_err(|e| wrong("path", e))?;
     let nbd = nbd::check(wrong, &place, disk.nbd.as_ref())?;
@@ -416,11 +410,7 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
         place,
         region,
         listen: disk.listen.parse().map_err(|e: AddressError| wrong("listen", e.to_string()))?,
-        vm: VmConfig {
-            shares: Shares(disk.shares),
-            burst: disk.burst,
-            target: disk.latency_target.map(Into::into),
-        },
+        settings: disk.settings().or_defaults(),
         read_only: disk.read_only,
         drain: disk.drain,
         direct: disk.direct,

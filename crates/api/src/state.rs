@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::outsider::Outsider;
@@ -257,6 +258,10 @@ pub struct Disk {
     pub shares_from: ValueFrom,
     /// Origin of each setting that is set. Settings that are left out have their defaults.
     pub settings_from: BTreeMap<String, ValueFrom>,
+    /// Values in force of the settings that can be changed live, as the configuration writes them. A setting that is left out is not set.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, Value>)]
+    pub settings: Map<String, Value>,
     /// Bounds in force for the disk.
     pub limits: DiskLimits,
     /// Latency objective of the disk.

@@ -5,6 +5,7 @@ use parda_api::{
     Threshold, ValueFrom, Volume,
 };
 
+use super::values::of_disk;
 use crate::events::now_ms;
 use crate::history::{DiskRecent, Recent, disk_keys, rounded, vm_keys};
 use crate::status::{
@@ -146,6 +147,7 @@ fn disk(key: String, status: DiskStatus, did: Option<DiskRecent>, entitled: Opti
         shares: status.shares,
         shares_from: origin(&status.settings_from, "shares"),
         settings_from: status.settings_from,
+        settings: of_disk(&status.settings, status.drain),
         limits: DiskLimits { burst: status.burst },
         latency_target_ms: status.latency_target.map(|target| target.target_ms),
         iops: rate(|did| did.rates.iops),
