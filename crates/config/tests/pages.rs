@@ -8,10 +8,10 @@ use parda_config::{DISK_SETTINGS, DiskSetting, TUNABLES};
 /// Holds a page to what `made` makes of it.
 fn hold(name: &str, made: impl FnOnce(&str) -> String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
-    let written = std::fs::read_to_string(&path).unwrap();
+    let written = std::fs::read_to_string(&path).expect(name);
     let page = made(&written);
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, page).unwrap();
+        std::fs::write(&path, page).expect(name);
     } else {
         assert_eq!(written, page, "run UPDATE_DOCS=1 cargo test -p parda-config");
     }
