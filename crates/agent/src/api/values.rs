@@ -35,21 +35,15 @@ fn settings(of: &impl Serialize) -> Settings {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use parda_config::DISK_SETTINGS;
-
     use super::*;
 
     #[test]
     fn each_setting_has_its_own_value_and_one_that_is_not_set_has_none() {
-        let keys: Vec<_> = DISK_SETTINGS.iter().map(|setting| setting.key).chain(["x"]).collect();
-        let latency_target = Some(Duration::from_millis(10));
-        let vm = VmSettings { shares: Some(7), burst: Some(1.5), latency_target };
+        let keys = ["shares", "burst", "latency_target", "drain", "x"];
         let json = |text: &str| serde_json::from_str::<Vec<Value>>(text).unwrap();
-        let values = of_keys(&keys, &of_disk(&vm, true));
-        assert_eq!(values, json("[7, 1.5, \"10ms\", true, null]"));
-        let values = of_keys(&keys, &of_disk(&VmSettings::default().or_defaults(), false));
-        assert_eq!(values, json("[1000, 0.0, null, false, null]"));
+        let vm = toml::from_str("shares = 7\nburst = 1.5\nlatency_target = \"10ms\"").unwrap();
+        assert_eq!(of_keys(&keys, &of_disk(&vm, true)), json("[7, 1.5, \"10ms\", true, null]"));
+        let none = of_disk(&VmSettings::default().or_defaults(), false);
+        assert_eq!(of_keys(&keys, &none), json("[1000, 0.0, null, false, null]"));
     }
 }
