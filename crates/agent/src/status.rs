@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use parda_api::HttpPlace;
-use parda_api::{ThresholdFrom, ValueFrom};
+use parda_api::{Limit, ThresholdFrom, ValueFrom};
 use parda_block::{Latencies, VmStats};
 use parda_config::VmSettings;
 use parda_control::{HeldBy, HeldTimes, ModeName, Source};
+use parda_explain::Requests;
 use parda_steer::cgroup::Means;
 use parda_steer::knob;
 use parda_steer::multipath::PathState;
@@ -152,6 +153,26 @@ impl VolumeStatus {
     #[must_use]
     pub fn at_most(&self, disk: &DiskStatus) -> Option<f64> {
         disk.slice.map(|slice| slice.min(self.window.unwrap_or(f64::INFINITY)))
+    }
+
+    /// Whether this host is at its largest window, so that its disks divide that alone.
+    #[must_use]
+    pub fn is_at_window_max(&self) -> bool {
+        let most = self.window_max.filter(|_| self.mode == ModeName::Parda);
+        most.is_some_and(|most| parda_explain::is_full(self.outstanding, most))
+    }
+
+    /// Reason why a disk of the volume does no more IOs.
+    #[must_use]
+    pub fn limit_of(&self, disk: &DiskStatus) -> Limit {
+        let did = Requests {
+            ios: (disk.reads.ios + disk.writes.ios) as f64,
+            others: disk.others as f64,
+            held_ms: disk.held.summary().mean,
+            device_ms: disk.device.summary().mean,
+            held_now: disk.held_now > 0,
+        };
+        parda_explain::Limit::of(&did, self.is_at_window_max()).into()
     }
 
     /// Origin of the threshold in force.

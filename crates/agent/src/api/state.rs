@@ -117,8 +117,9 @@ fn origin(settings: &SettingsFrom, key: &str) -> ValueFrom {
 fn disks(disks: Vec<DiskStatus>, recent: &Recent) -> Vec<Disk> {
     let keys = disk_keys(&disks);
     let did: Vec<_> = keys.iter().map(|key| recent.disks.get(key).copied()).collect();
-    let slice = |did: &Option<DiskRecent>| did.filter(|did| did.limit == Limit::Slice);
-    // Sums of IOPS and shares over the disks that are limited by their slices.
+    let held = |did: &DiskRecent| matches!(did.limit, Limit::Slice | Limit::WindowMax);
+    let slice = |did: &Option<DiskRecent>| did.filter(held);
+    // Sums of IOPS and shares over the disks that are limited by their slices or the host's window.
     let (together, shares) =
         disks.iter().zip(&did).fold((0.0, 0.0), |(iops, shares), (disk, did)| {
             slice(did).map_or((iops, shares), |did| {
