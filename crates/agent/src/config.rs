@@ -121,11 +121,30 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks a configuration.
+    /// Checks a configuration, and where its disks, exchanges and sockets are.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn check(doc: &Document) -> Result<Config, Error> {
+        let config = Config::settings(doc)?;
+        config.places_are_apart(doc)?;
+        Ok(config)
+    }
+
+    /// Checks that no two places are one. Asks the file systems, and waits for a bounded time for those that do not answer.
+    fn places_are_apart(&self, doc: &Document) -> Result<(), Error> {
+        let places = Places::look(&self.volumes);
+        apart::exchanges(doc, &self.volumes, &places)?;
+        apart::disks(doc, &self.volumes, &places)?;
+        apart::own_sockets(doc, self.status.as_deref(), &self.volumes)?;
+        let http = self.http.as_ref();
+        http.map_or(Ok(()), |http| {
+            http::is_its_own(doc, &http.address, self.status.as_deref(), &self.volumes)
+        })
+    }
+
+    /// Checks the settings of a configuration, wherever its places are. Reads stored probes.
+    fn settings(doc: &Document) -> Result<Config, Error> {
         let file: file::File = doc.parse()?;
         let host = HostName::new(&file.host).map_err(|e| doc.error("host", e.to_string()))?;
         let status = file.status.as_deref().map(|text| match text.parse() {
@@ -148,21 +167,14 @@ impl Config {
                 check_volume(doc, &host, &format!("volume.{i}"), volume, &mut unique)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let places = Places::look(&volumes);
-        apart::exchanges(doc, &volumes, &places)?;
         apart::addresses(doc, &volumes)?;
         meeting::pools(doc, &volumes)?;
         unique.described.all_are_used(doc)?;
-        apart::disks(doc, &volumes, &places)?;
         let status = status.transpose()?;
-        apart::own_sockets(doc, status.as_deref(), &volumes)?;
         let disks = volumes.iter().flat_map(Volume::disks);
         let places = disks.map(|disk| (&disk.place, &disk.listen));
         let own = Arc::new(own::Own::new(doc, &file, places));
         volumes.iter_mut().for_each(|volume| volume.own = Arc::clone(&own));
-        if let Some(http) = &http {
-            http::is_its_own(doc, &http.address, status.as_deref(), &volumes)?;
-        }
         if file.state.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
             return Err(doc.error("state", "must be a path"));
         }

@@ -93,19 +93,19 @@ impl Layers {
     /// # Errors
     /// The file is wrong, or a setting of the layers. An error of a layer has no place in the file.
     pub(crate) fn merged(&self) -> Result<Config, Error> {
-        // The file is checked alone first, as its errors have their places in the file.
-        let config = Config::check(&self.file)?;
         let live = !self.kept.is_empty() || !self.temporary.is_empty();
         if !live && self.policy.volumes.is_empty() {
-            return Ok(config);
+            return Config::check(&self.file);
         }
         let mut table = self.shaped()?;
         self.policy.overlay(&table).apply(&mut table);
         self.kept.apply(&mut table);
         self.temporary.apply(&mut table);
         let text = table.to_string();
-        Config::check(&Document::new(self.file.name(), text))
-            .map_err(|error| Error { place: None, ..error })
+        Config::check(&Document::new(self.file.name(), text)).map_err(|error| {
+            // An error of the file alone has its place there.
+            Config::check(&self.file).err().unwrap_or(Error { place: None, ..error })
+        })
     }
 
     /// The file, with the disks that were added and without those that were removed.
