@@ -8,8 +8,8 @@ use std::sync::Arc;
 use parda_address::{Address, AddressError, ExportName};
 use parda_block::AgentMemory;
 use parda_config::{Document, Error};
+use parda_control::Span;
 use parda_control::law::Mode;
-use parda_control::{Shares, Span, VmConfig};
 use parda_exchange::HostName;
 
 use crate::file;
@@ -119,11 +119,30 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks a configuration.
+    /// Checks a configuration, and where its disks, exchanges and sockets are.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn check(doc: &Document) -> Result<Config, Error> {
+        let config = Config::settings(doc)?;
+        config.places_are_apart(doc)?;
+        Ok(config)
+    }
+
+    /// Checks that no two places are one. Asks the file systems, and waits for a bounded time for those that do not answer.
+    fn places_are_apart(&self, doc: &Document) -> Result<(), Error> {
+        let places = Places::look(&self.volumes);
+        apart::exchanges(doc, &self.volumes, &places)?;
+        apart::disks(doc, &self.volumes, &places)?;
+        apart::own_sockets(doc, self.status.as_deref(), &self.volumes)?;
+        let http = self.http.as_ref();
+        http.map_or(Ok(()), |http| {
+            http::is_its_own(doc, &http.address, self.status.as_deref(), &self.volumes)
+        })
+    }
+
+    /// Checks the settings of a configuration, wherever its places are. Reads stored probes.
+    fn settings(doc: &Document) -> Result<Config, Error> {
         let file: file::File = doc.parse()?;
         let host = HostName::new(&file.host).map_err(|e| doc.error("host", e.to_string()))?;
         let status = file.status.as_deref().map(|text| match text.parse() {
@@ -146,21 +165,14 @@ impl Config {
                 check_volume(doc, &host, &format!("volume.{i}"), volume, &mut unique)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let places = Places::look(&volumes);
-        apart::exchanges(doc, &volumes, &places)?;
         apart::addresses(doc, &volumes)?;
         meeting::pools(doc, &volumes)?;
         unique.described.all_are_used(doc)?;
-        apart::disks(doc, &volumes, &places)?;
         let status = status.transpose()?;
-        apart::own_sockets(doc, status.as_deref(), &volumes)?;
         let disks = volumes.iter().flat_map(Volume::disks);
         let places = disks.map(|disk| (&disk.place, &disk.listen));
         let own = Arc::new(own::Own::new(doc, &file, places));
         volumes.iter_mut().for_each(|volume| volume.own = Arc::clone(&own));
-        if let Some(http) = &http {
-            http::is_its_own(doc, &http.address, status.as_deref(), &volumes)?;
-        }
         if file.state.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
             return Err(doc.error("state", "must be a path"));
         }
@@ -202,7 +214,7 @@ fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
     let floor = control.objective_floor;
     let follows = matches!(control.law.mode, Mode::Parda | Mode::Observe);
     volume.disks().iter().filter_map(move |disk| {
-        let target = disk.vm.target?;
+        let target = disk.vm().target?;
         if !follows {
             return Some(format!("{}: latency_target needs mode = \"parda\"", disk.name));
         }
@@ -394,14 +406,8 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
             }
         }
     };
-    for (key, fault) in [
-        ("shares", parda_config::wrong_shares(disk.shares)),
-        ("burst", parda_config::wrong_burst(disk.burst)),
-        ("latency_target", disk.latency_target.and_then(parda_config::wrong_target)),
-    ] {
-        if let Some(message) = fault {
-            return Err(wrong(key, message));
-        }
+    if let Some((key, message)) = disk.settings().fault() {
+        return Err(wrong(key, message));
     }
     let mut place = place(&disk.path).map_err(|e| wrong("path", e))?;
     let nbd = nbd::check(wrong, &place, disk.nbd.as_ref())?;
@@ -414,11 +420,7 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
         place,
         region,
         listen: disk.listen.parse().map_err(|e: AddressError| wrong("listen", e.to_string()))?,
-        vm: VmConfig {
-            shares: Shares(disk.shares),
-            burst: disk.burst,
-            target: disk.latency_target.map(Into::into),
-        },
+        settings: disk.settings().or_defaults(),
         read_only: disk.read_only,
         drain: disk.drain,
         direct: disk.direct,

@@ -148,7 +148,7 @@ fn disk(disk: &Disk) -> DiskConfig {
             .region
             .as_ref()
             .map(|r| Region { offset: Bytes(r.start), len: Bytes(r.end - r.start) }),
-        vm: disk.vm,
+        vm: disk.vm(),
         read_only: disk.read_only,
         listen: offered_at(disk),
     }

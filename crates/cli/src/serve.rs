@@ -84,7 +84,7 @@ impl Check {
 }
 
 fn served(volume: &str, disks: &[Disk], exchange: &str) -> String {
-    let shares: u64 = disks.iter().map(|d| u64::from(d.vm.shares.0)).sum();
+    let shares: u64 = disks.iter().map(|d| u64::from(d.settings.shares().0)).sum();
     let mut text = format!(
         "\n  volume {}: {} with {} in all, {exchange}",
         output::line(volume),

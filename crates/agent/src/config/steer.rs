@@ -48,9 +48,6 @@ impl fmt::Display for Vms {
     }
 }
 
-/// The shares of a host that is one VM.
-const DEFAULT_SHARES: u32 = 1000;
-
 pub(super) fn check(
     wrong: &dyn Fn(&str, String) -> Error,
     steer: &file::Steer,
@@ -75,7 +72,11 @@ pub(super) fn check(
             let message = "is for a host that is one VM: here each [[volume.steer.vm]] has its own";
             return Err(wrong("shares", message.into()));
         }
-        (shares, []) => Vms::Host(check_shares(wrong, "shares", shares.unwrap_or(DEFAULT_SHARES))?),
+        (shares, []) => Vms::Host(check_shares(
+            wrong,
+            "shares",
+            shares.unwrap_or(parda_config::DEFAULT_SHARES),
+        )?),
         (None, vms) => Vms::Groups(check_vms(wrong, vms)?),
     };
     Ok(Steer { device: steer.device.clone(), method, measure, sharing, vms })

@@ -224,7 +224,7 @@ impl Keeper {
         let disks = self.disks.iter().map(|member| ShownDisk {
             name: member.config.name.to_string(),
             listen: member.config.listen.to_string(),
-            vm: member.config.vm,
+            settings: member.config.settings.clone(),
             since: member.since,
             fault: member.fault.clone(),
             drain: member.config.drain,

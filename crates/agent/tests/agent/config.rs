@@ -40,7 +40,7 @@ fn a_good_file_means_what_it_says() {
     let config = check(GOOD).unwrap();
     let volume = &config.volumes[0];
     assert_eq!(volume.law.control.law.threshold.secs(), 0.030);
-    assert_eq!(volume.disks()[0].vm.shares.0, 1000);
+    assert_eq!(volume.disks()[0].settings.shares().0, 1000);
     assert_eq!(volume.disks()[1].region, Some(0..8 << 30));
     assert!(matches!(volume.disks()[1].place, Place::Nbd(_)));
 }
