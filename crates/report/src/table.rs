@@ -192,7 +192,7 @@ pub(crate) fn right(text: impl ToString) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
-fn plain(color: bool) -> Table {
+pub(crate) fn plain(color: bool) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     if color {
