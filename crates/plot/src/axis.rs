@@ -81,7 +81,7 @@ impl Axis {
         let spans = figure.spans.iter().flat_map(|(_, from, to)| [*from, *to]);
         let uprights = figure.uprights.iter().map(|(_, at)| *at);
         let others = spans.chain(uprights).chain(both(figure.room));
-        let width = figure.width.max(100);
+        let width = figure.css_width();
         let room = if figure.across == Across::Time { 0.0 } else { 0.04 };
         let places = all().flat_map(place).chain(others);
         let mut axis = Axis::new(places, log, room, width as usize / 75);
@@ -102,7 +102,7 @@ impl Axis {
 
     /// The value, if it has a place on this axis.
     pub(crate) fn at(&self, value: f64) -> Option<f64> {
-        fits(value, self.log).then_some(value)
+        (self.low..=self.high).contains(&value).then_some(value)
     }
 
     fn counts(&self, value: f64) -> f64 {

@@ -125,7 +125,7 @@ impl<'a> Draw<'a> {
         let ups: Vec<Axis> = figure.panels.iter().map(|p| Axis::up(p, panel / 28)).collect();
         let labels = ups.iter().flat_map(|up| &up.ticks).map(|(_, label)| wide(label, SMALL));
         let left = MARGIN + labels.fold(24 * PX, i32::max) + 8 * PX;
-        let width = figure.width.clamp(200, 4000) as i32 * PX;
+        let width = figure.css_width() as i32 * PX;
         let across = Axis::across(figure);
         // Names that do not fit side by side are turned.
         let longest = across.ticks.iter().map(|(_, label)| wide(label, SMALL)).max().unwrap_or(0);
@@ -162,8 +162,9 @@ impl<'a> Draw<'a> {
             }
         }
         let mut x = MARGIN;
-        *down += ROW / 2;
-        for (name, sample) in self.legend() {
+        let legend = self.legend();
+        *down += if legend.is_empty() { 0 } else { ROW / 2 };
+        for (name, sample) in legend {
             let name = fitted(name.trim(), TEXT, room - SAMPLE);
             let needed = SAMPLE + 6 * PX + wide(&name, TEXT);
             if x > MARGIN && x + needed > self.width - MARGIN {
@@ -190,7 +191,7 @@ impl<'a> Draw<'a> {
             x += needed + 18 * PX;
         }
         let named = self.figure.spans.iter().any(|(name, ..)| !name.is_empty());
-        *down += if named { 2 * ROW } else { ROW };
+        *down += if named { 2 * ROW } else { ROW / 2 };
         Ok(())
     }
 
@@ -358,11 +359,16 @@ impl<'a> Draw<'a> {
         let mut chart = self.chart(area, self.across.clone(), up)?;
         for Level { value, within, .. } in &panel.levels {
             let (from, to) = within.unwrap_or((self.across.low, self.across.high));
-            let ends = [from, to].map(|x| self.across.at(x).zip(up.at(*value)));
+            let ends = [from, to].map(|x| x.clamp(self.across.low, self.across.high));
+            let ends = ends.map(|x| self.across.at(x).zip(up.at(*value)));
             chart.draw_series([dashed(ends.into_iter().flatten().collect(), LEVEL)])?;
         }
         for x in self.figure.uprights.iter().filter_map(|(_, x)| self.across.at(*x)) {
             chart.draw_series([dashed(vec![(x, up.low), (x, up.high)], UPRIGHT)])?;
+        }
+        if !panel.series.iter().any(|series| series.data.is_some()) {
+            let middle = ((self.left + self.width) / 2, HEADING + self.panel / 2);
+            area.draw(&Text::new("no data", middle, font(TEXT, FAINT)))?;
         }
         let mut taken: Vec<(i32, i32)> = Vec::new();
         for (x, y, text) in &panel.notes {

@@ -155,6 +155,11 @@ impl Figure {
         Figure { subtitle: subtitle.into(), ..self }
     }
 
+    /// Width that can be drawn.
+    pub(crate) fn css_width(&self) -> u32 {
+        self.width.clamp(200, 4000)
+    }
+
     /// Adds a panel below the others.
     #[must_use]
     pub fn panel(mut self, panel: Panel) -> Figure {
