@@ -102,12 +102,11 @@ struct Draw<'a> {
     below: i32,
 }
 
-/// Sample in front of a name in the legend.
-enum Sample {
-    Line(usize),
-    Mark(usize),
-    Area(RGBAColor),
-    Hollow,
+/// What a name in the legend is of.
+enum Entry<'a> {
+    /// Data, and the place of its name among the series.
+    Data(&'a Data, usize),
+    Hollow(RGBColor),
     /// Dashes of this length.
     Dashes(i32),
 }
@@ -164,67 +163,62 @@ impl<'a> Draw<'a> {
         let mut x = MARGIN;
         let legend = self.legend();
         *down += if legend.is_empty() { 0 } else { ROW / 2 };
-        for (name, sample) in legend {
+        for (name, of) in legend {
             let name = fitted(name.trim(), TEXT, room - SAMPLE);
             let needed = SAMPLE + 6 * PX + wide(&name, TEXT);
             if x > MARGIN && x + needed > self.width - MARGIN {
                 (x, *down) = (MARGIN, *down + ROW);
             }
             let [from, middle, to] = [0, 1, 2].map(|half| (x + half * SAMPLE / 2, *down));
-            match sample {
-                Sample::Line(place) => {
-                    area.draw(&PathElement::new([from, to], stroke(colour(place), 17)))?;
-                    area.draw(&mark(place, middle))?;
+            let block = |colour: RGBAColor| {
+                let corners = [(from.0, middle.1 - 6 * PX), (to.0, middle.1 + 6 * PX)];
+                Rectangle::new(corners, colour.filled())
+            };
+            match of {
+                Entry::Dashes(length) => area.draw(&dashed(vec![from, to], length))?,
+                Entry::Hollow(colour) => {
+                    hollow(colour, middle).iter().try_for_each(|ring| area.draw(ring))?;
                 }
-                Sample::Mark(place) => area.draw(&mark(place, middle))?,
-                Sample::Hollow => {
-                    hollow(FAINT, middle).iter().try_for_each(|ring| area.draw(ring))?;
-                }
-                Sample::Area(colour) => {
-                    let corners = [(from.0, *down - 6 * PX), (to.0, *down + 6 * PX)];
-                    area.draw(&Rectangle::new(corners, colour.filled()))?;
-                }
-                Sample::Dashes(length) => area.draw(&dashed(vec![from, to], length))?,
+                Entry::Data(data, place) => match data {
+                    Data::Bars(_) => area.draw(&block(colour(place).into()))?,
+                    Data::Band(_) => area.draw(&block(BAND))?,
+                    Data::Heat(_) => area.draw(&block(HEAT.mix(0.5)))?,
+                    _ => {
+                        if matches!(data, Data::Line(_)) {
+                            area.draw(&PathElement::new([from, to], stroke(colour(place), 17)))?;
+                        }
+                        area.draw(&mark(place, middle))?;
+                    }
+                },
             }
             let style = font(TEXT, INK).pos(Pos::new(HPos::Left, VPos::Center));
             area.draw(&Text::new(name, (to.0 + 6 * PX, *down), style))?;
             x += needed + 18 * PX;
         }
         let named = self.figure.spans.iter().any(|(name, ..)| !name.is_empty());
-        *down += if named { 2 * ROW } else { ROW / 2 };
+        *down += if named { 2 * ROW } else { ROW * 3 / 4 };
         Ok(())
     }
 
-    /// Names in the legend, each once.
-    fn legend(&self) -> Vec<(String, Sample)> {
+    /// Names in the legend, each once: of data, of hollow marks, of lines.
+    fn legend(&self) -> Vec<(String, Entry<'a>)> {
         let Figure { panels, reference, uprights, .. } = self.figure;
-        let all = || panels.iter().flat_map(|p| &p.series);
-        let ours = |name: &str| all().any(|s| s.name == name && !matches!(s.data, Data::Paper(_)));
-        let sample = |Series { name, data }: &Series| {
-            let place = self.place(name);
-            let sample = match data {
-                Data::Line(_) => Sample::Line(place),
-                Data::Marks(_) => Sample::Mark(place),
-                Data::Bars(_) => Sample::Area(colour(place).into()),
-                Data::Band(_) => Sample::Area(BAND),
-                Data::Heat(_) => Sample::Area(HEAT.mix(0.5)),
-                Data::Paper(_) if ours(name) => {
-                    return (format!("{reference} (hollow)"), Sample::Hollow);
-                }
-                Data::Paper(_) => return (format!("{name} ({reference})"), Sample::Hollow),
-                Data::Whiskers(_) => return (String::new(), Sample::Hollow),
-            };
-            (name.clone(), sample)
-        };
+        let (paper, ours): (Vec<&Series>, Vec<&Series>) =
+            panels.iter().flat_map(|p| &p.series).partition(|s| matches!(s.data, Data::Paper(_)));
+        let data = ours.iter().filter(|s| !matches!(s.data, Data::Whiskers(_)));
+        let data = data.map(|s| (s.name.clone(), Entry::Data(&s.data, self.place(&s.name))));
+        let paper = paper.iter().map(|s| match ours.iter().any(|ours| ours.name == s.name) {
+            true => (format!("{reference} (hollow)"), Entry::Hollow(FAINT)),
+            false => {
+                (format!("{} ({reference})", s.name), Entry::Hollow(colour(self.place(&s.name))))
+            }
+        });
         let levels = panels.iter().flat_map(|p| &p.levels).map(|level| (&level.name, LEVEL));
         let dashes = levels.chain(uprights.iter().map(|(name, _)| (name, UPRIGHT)));
-        let mut entries: Vec<(String, Sample)> = all().map(sample).collect();
-        // What the hollow marks are comes after what the colours are.
-        entries.sort_by_key(|(_, sample)| matches!(sample, Sample::Hollow));
-        entries.extend(dashes.map(|(name, length)| (name.clone(), Sample::Dashes(length))));
+        let dashes = dashes.map(|(name, length)| (name.clone(), Entry::Dashes(length)));
         let mut seen = HashSet::new();
-        entries.retain(|(name, _)| !name.trim().is_empty() && seen.insert(name.clone()));
-        entries
+        let all = data.chain(paper).chain(dashes);
+        all.filter(|(name, _)| !name.trim().is_empty() && seen.insert(name.clone())).collect()
     }
 
     /// The scales of a panel.
