@@ -331,9 +331,7 @@ impl<'a> Draw<'a> {
                 }
             }
             Data::Whiskers(points) => {
-                let whisker = |((x, low), (_, high))| {
-                    ErrorBar::new_vertical(x, low, low, high, stroke(colour, 11), 60)
-                };
+                let whisker = |(low, high)| PathElement::new([low, high], stroke(colour, 15));
                 chart.draw_series(points.iter().filter_map(ends).map(whisker))?;
             }
             Data::Heat(tiles) => {
@@ -430,7 +428,7 @@ fn font(size: i32, colour: RGBColor) -> TextStyle<'static> {
 
 /// Estimated width of a text.
 fn wide(text: &str, size: i32) -> i32 {
-    text.chars().count() as i32 * size * 14 / 25
+    text.chars().count() as i32 * size * 13 / 25
 }
 
 /// The text, or as much of it as there is room for.
