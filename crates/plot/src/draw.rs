@@ -331,8 +331,14 @@ impl<'a> Draw<'a> {
                 }
             }
             Data::Whiskers(points) => {
-                let whisker = |(low, high)| PathElement::new([low, high], stroke(colour, 15));
-                chart.draw_series(points.iter().filter_map(ends).map(whisker))?;
+                let ends: Vec<_> = points.iter().filter_map(ends).collect();
+                let style = stroke(colour, 12);
+                let caps = ends.iter().flat_map(|(low, high)| [*low, *high]);
+                let cap = |at| EmptyElement::at(at) + PathElement::new([(-30, 0), (30, 0)], style);
+                chart.draw_series(caps.map(cap))?;
+                chart.draw_series(
+                    ends.iter().map(|(low, high)| PathElement::new([*low, *high], style)),
+                )?;
             }
             Data::Heat(tiles) => {
                 let tile = |Tile { across, up, shade }: &Tile| {
