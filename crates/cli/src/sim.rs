@@ -53,7 +53,7 @@ pub(crate) struct Sim {
     /// with commas in it stands between quotes
     #[arg(long, value_name = "KEY=VALUE,VALUE...")]
     sweep: Vec<String>,
-    /// Draw the scenario's plots, as SVG and PNG, into a folder
+    /// Draw the scenario's plots, as SVG, into a folder
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
     /// Run only this variant of the scenario; may be given more than once
@@ -93,7 +93,9 @@ impl Sim {
         }
         if let Some(dir) = &self.plot {
             let pictures = pictures(&study, &outcome, "expected");
-            write(dir, &pictures, |file| eprintln!("wrote {}", file.display())).map_err(failed)?;
+            for file in write(dir, &pictures).map_err(failed)? {
+                eprintln!("wrote {}", file.display());
+            }
         }
         output::answer(&outcome.answer, self.json.as_deref())
     }

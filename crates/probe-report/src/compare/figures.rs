@@ -1,6 +1,6 @@
 //! Charts of two probes: both in one chart, or in two charts with the same axes.
 
-use parda_plot::{Across, Figure, Panel};
+use parda_plot::{Across, Figure, Level, Panel};
 
 use crate::comparison::Comparison;
 use crate::confidence;
@@ -41,8 +41,8 @@ pub(super) fn ratios(comparison: &Comparison) -> Option<(String, Figure)> {
     }
     // The axis has some height even if both are the same.
     panel.room = Some((0.8, 1.25));
-    let across = Across::Log { label: "IOs outstanding".to_owned() };
-    let panel = panel.level("both the same", 1.0);
+    let across = Across::Log("IOs outstanding".to_owned());
+    panel.levels.push(Level { name: "both the same".to_owned(), value: 1.0, within: None });
     Some(("ratio".to_owned(), narrow("What B has of A's throughput", across).panel(panel)))
 }
 
@@ -70,24 +70,24 @@ fn both(a: &ProbeDocument, b: &ProbeDocument, of_a: &Swept, of_b: &Swept) -> [Fi
         answer =
             curve(answer, name, &of.points, |p| p.all.mean_ms, |p| p.all.iops, confidence::iops);
         for point in of.points.iter().filter(|p| p.load.outstanding.is_power_of_two()) {
-            let at = (point.all.mean_ms, point.all.iops);
-            answer = answer.note(at, point.load.outstanding.to_string());
+            let n = point.load.outstanding.to_string();
+            answer.notes.push((point.all.mean_ms, point.all.iops, n));
         }
     }
-    let outstanding = Across::Log { label: "IOs outstanding".to_owned() };
+    let outstanding = Across::Log("IOs outstanding".to_owned());
     let mut load = narrow("Against outstanding", outstanding).panel(throughput).panel(latency);
-    let across = Across::Log { label: "mean latency, ms".to_owned() };
+    let across = Across::Log("mean latency, ms".to_owned());
     let mut answer = narrow("Throughput against latency", across).panel(answer);
     answer.subtitle = "Beside points: how many were outstanding.".to_owned();
     for (name, document) in [("A", a), ("B", b)] {
         let found = &document.findings;
         let knee = found.curves.iter().find(|c| c.mix == of_a.mix).and_then(|c| c.knee);
         if let Some(knee) = knee {
-            load = load.upright("knees", knee.outstanding.value);
-            load = load.span(name, knee.outstanding.low, knee.outstanding.high);
+            load.uprights.push(("knees".to_owned(), knee.outstanding.value));
+            load.spans.push((name.to_owned(), knee.outstanding.low, knee.outstanding.high));
         }
         if let Some(advice) = &found.advice {
-            answer = answer.upright("thresholds to set", advice.latency_threshold_ms);
+            answer.uprights.push(("thresholds to set".to_owned(), advice.latency_threshold_ms));
         }
     }
     [load, answer]

@@ -1,10 +1,11 @@
 //! A comparison of two probes as an HTML page.
 
-use parda_plot::{Cell, Figure, Page, Table};
+use parda_plot::{Figure, html, list, number, table};
 
 use super::table::{by_mix, name};
 use super::{advice, curves, figures, interval, side, summary, word};
 use crate::comparison::{Change, Comparison, Pair};
+use crate::page::beside;
 use crate::words::{percent, short};
 use parda_probe::ProbeDocument;
 
@@ -13,63 +14,61 @@ use parda_probe::ProbeDocument;
 #[must_use]
 pub fn page(a: &ProbeDocument, b: &ProbeDocument) -> String {
     let comparison = Comparison::new(a, b);
-    let mut page = Page::new(format!("`{}` and `{}` side by side", a.target.name, b.target.name));
-    page.list([side("A", &comparison.a), side("B", &comparison.b)]);
-    facts(&mut page, &comparison);
-    page.prose(&summary(&comparison).join(" "));
-    page.heading("What to set");
-    page.list(advice(&comparison));
+    let mut shown: Vec<(String, Figure)> = Vec::new();
+    // Pictures beside one another.
+    let mut pictures = |figures: Vec<Figure>| {
+        let named = |(i, figure)| (format!("{i}"), figure);
+        let named: Vec<_> = (shown.len()..).zip(figures).map(named).collect();
+        let text = beside(&named);
+        shown.extend(named);
+        text
+    };
+    let mut text = list([side("A", &comparison.a), side("B", &comparison.b)]) + "\n";
+    text += &facts(&comparison);
+    text += &format!(
+        "{}\n\n## What to set\n\n{}\n",
+        summary(&comparison).join(" "),
+        list(advice(&comparison))
+    );
     if let Some((_, figure)) = figures::ratios(&comparison) {
-        page.heading("What B has of A's throughput");
-        page.prose(
-            "Above the dashed line B does more than A at the same load, below it less. Where a whisker touches the line \
-             the difference may be chance.",
+        text += &format!(
+            "## What B has of A's throughput\n\nAbove the dashed line B does more than A at the same load, below it less. \
+             Where a whisker touches the line the difference may be chance.\n\n{}",
+            pictures(vec![figure])
         );
-        page.side_by_side(&[(figure, String::new())]);
     }
     let loads = figures::loads(a, b);
     if !loads.is_empty() || !comparison.curves.is_empty() {
-        page.heading("How both answer load");
-        page.prose(
-            "Dotted lines are knees, grey around them is where they lie with 95 % confidence.",
-        );
+        text += "## How both answer load\n\nDotted lines are knees, grey around them is where they lie with 95 % \
+                 confidence.\n\n";
         for of in &comparison.curves {
-            page.subheading(&of.mix.to_string());
-            if let Some((_, both)) = loads.iter().find(|(mix, _)| *mix == of.mix) {
-                page.side_by_side(&both.clone().map(|figure| (figure, String::new())));
-            }
-            page.list(curves(of));
+            let both = loads.iter().filter(|(mix, _)| *mix == of.mix);
+            let both = pictures(both.flat_map(|(_, both)| both.clone()).collect());
+            text += &format!("### {}\n\n{both}{}\n", of.mix, list(curves(of)));
         }
     }
     let spreads = figures::spreads(a, b);
     if !spreads.is_empty() {
-        page.heading("How latencies are spread");
-        page.prose("All pictures have the same axes.");
-        for (_, both) in spreads {
-            let both: Vec<(Figure, String)> =
-                both.into_iter().map(|figure| (figure, String::new())).collect();
-            page.side_by_side(&both);
-        }
+        text += "## How latencies are spread\n\nAll pictures have the same axes.\n\n";
+        text.extend(spreads.into_iter().map(|(_, both)| pictures(both)));
     }
-    tables(&mut page, &comparison);
-    page.html()
+    text += &tables(&comparison);
+    let title = format!("{} and {} side by side", a.target.name, b.target.name);
+    html(&title, &text, |name| shown.iter().find(|(known, _)| known == name).map(|(_, f)| f.svg()))
 }
 
-fn facts(page: &mut Page, comparison: &Comparison) {
-    let Some([least, middle, most]) = comparison.ratios() else { return };
-    let count = |verdict| comparison.count(verdict).to_string();
-    let of_all = format!("of {} loads", comparison.loads.len());
-    page.facts([
-        [
-            "B's throughput".to_owned(),
-            short_of(middle),
-            format!("of A's; {} to {}", short_of(least), short_of(most)),
-        ],
-        ["better".to_owned(), count(Change::Better), of_all.clone()],
-        ["the same".to_owned(), count(Change::Same), of_all.clone()],
-        ["worse".to_owned(), count(Change::Worse), of_all.clone()],
-        ["unsure".to_owned(), count(Change::Unsure), of_all],
-    ]);
+fn facts(comparison: &Comparison) -> String {
+    let Some([least, middle, most]) = comparison.ratios() else { return String::new() };
+    let of_a = format!("of A's; {} to {}", short_of(least), short_of(most));
+    let mut facts = vec![["B's throughput".to_owned(), format!("**{}**", short_of(middle)), of_a]];
+    let changes = [Change::Better, Change::Same, Change::Worse, Change::Unsure];
+    facts.extend(changes.into_iter().zip(["better", "the same", "worse", "unsure"]).map(
+        |(change, name)| {
+            let of_all = format!("of {} loads", comparison.loads.len());
+            [name.to_owned(), format!("**{}**", comparison.count(change)), of_all]
+        },
+    ));
+    table(["", "", ""], 3, facts) + "\n"
 }
 
 /// `80 %`, `175 ×`.
@@ -78,47 +77,42 @@ fn short_of(ratio: f64) -> String {
     said.replace(' ', "\u{a0}")
 }
 
-fn tables(page: &mut Page, comparison: &Comparison) {
-    page.heading("All loads that both ran");
-    let left_out = comparison.only_a + comparison.only_b;
-    if left_out > 0 {
-        page.prose(&format!(
-            "Left out: {} that only A ran, {} that only B ran.",
-            comparison.only_a, comparison.only_b
-        ));
+fn tables(comparison: &Comparison) -> String {
+    let Comparison { only_a, only_b, .. } = comparison;
+    let mut text = "## All loads that both ran\n\n".to_owned();
+    if only_a + only_b > 0 {
+        text += &format!("Left out: {only_a} that only A ran, {only_b} that only B ran.\n\n");
     }
     for (heading, pairs) in by_mix(&comparison.loads) {
         let alone = pairs.windows(2).all(|w| w[0].load.mix == w[1].load.mix);
         let first = if alone { "outstanding" } else { "load" };
         let columns =
             ["IOPS A", "B", "B/A", "95 %", "mean ms A", "B", "p99 ms A", "B", "B/A", "B is"];
-        let mut table = Table::new([first].into_iter().chain(columns)).caption(heading);
-        for pair in pairs {
-            table = table.row(row(pair, alone));
-        }
-        page.table(table);
+        let rows = pairs.into_iter().map(|pair| row(pair, alone));
+        let table = table([first].into_iter().chain(columns), usize::from(!alone), rows);
+        text += &format!("**{heading}**\n\n{table}\n");
     }
+    text
 }
 
-fn row(pair: &Pair, alone: bool) -> Vec<Cell> {
+fn row(pair: &Pair, alone: bool) -> [String; 11] {
     let (a, b) = (&pair.a, &pair.b);
-    let number = Cell::Number;
     let verdict = word(pair.verdict);
-    vec![
-        if alone { number(name(pair, alone)) } else { Cell::text(name(pair, alone)) },
-        number(short(a.iops)),
-        number(short(b.iops)),
-        Cell::number(pair.iops_ratio, 3),
-        number(interval(pair.iops_ratio_95)),
-        number(short(a.mean_ms)),
-        number(short(b.mean_ms)),
-        number(short(a.p99_ms)),
-        number(short(b.p99_ms)),
-        Cell::number(pair.p99_ratio, 2),
+    [
+        name(pair, alone),
+        short(a.iops),
+        short(b.iops),
+        number(pair.iops_ratio, 3),
+        interval(pair.iops_ratio_95),
+        short(a.mean_ms),
+        short(b.mean_ms),
+        short(a.p99_ms),
+        short(b.p99_ms),
+        number(pair.p99_ratio, 2),
         match pair.verdict {
-            Change::Better => Cell::verdict(true, verdict),
-            Change::Worse => Cell::verdict(false, verdict),
-            Change::Same | Change::Unsure => Cell::text(verdict),
+            Change::Better => format!("✓ {verdict}"),
+            Change::Worse => format!("**✗ {verdict}**"),
+            Change::Same | Change::Unsure => verdict.to_owned(),
         },
     ]
 }

@@ -1,6 +1,6 @@
 //! Charts of throughput and latency over outstanding IOs, and of throughput over latency.
 
-use parda_plot::{Across, Figure, Panel};
+use parda_plot::{Across, Figure, Level, Panel};
 
 use super::{Swept, curve, far_apart, narrow, swept};
 use crate::confidence;
@@ -40,30 +40,28 @@ pub(crate) fn load(document: &ProbeDocument) -> Vec<(String, Figure)> {
         for (i, point) in of.points.iter().enumerate() {
             let n = load_of(point);
             if i == 0 || i == last || place == 0 && n.is_power_of_two() {
-                answer = answer.note((point.all.mean_ms, point.all.iops), n.to_string());
+                answer.notes.push((point.all.mean_ms, point.all.iops, n.to_string()));
             }
         }
     }
     if let Some(threshold) = threshold {
-        latency = latency.level(THRESHOLD, threshold);
+        latency.levels.push(Level { name: THRESHOLD.to_owned(), value: threshold, within: None });
     }
 
-    let across = Across::Log { label: "IOs outstanding".to_owned() };
+    let across = Across::Log("IOs outstanding".to_owned());
     let mut both = narrow("Throughput and latency against outstanding", across)
         .panel(throughput)
         .panel(latency);
     if let Some(knee) = found.curves.first().and_then(|curve| curve.knee) {
-        both = both.span("", knee.outstanding.low, knee.outstanding.high);
-        both = both.upright(
-            format!("knee of {} (grey: 95 % sure)", found.curves[0].mix),
-            knee.outstanding.value,
-        );
+        both.spans.push((String::new(), knee.outstanding.low, knee.outstanding.high));
+        let name = format!("knee of {} (grey: 95 % sure)", found.curves[0].mix);
+        both.uprights.push((name, knee.outstanding.value));
     }
-    let across = Across::Log { label: "mean latency, ms".to_owned() };
+    let across = Across::Log("mean latency, ms".to_owned());
     let mut answer = narrow("Throughput against latency", across).panel(answer);
     answer.subtitle = "Beside points: how many were outstanding.".to_owned();
     if let Some(threshold) = threshold {
-        answer = answer.upright(format!("{THRESHOLD}, {}", ms(threshold)), threshold);
+        answer.uprights.push((format!("{THRESHOLD}, {}", ms(threshold)), threshold));
     }
     vec![("load".to_owned(), both), ("answer".to_owned(), answer)]
 }

@@ -47,7 +47,7 @@ pub(crate) fn mixes(document: &ProbeDocument) -> Vec<(String, Figure)> {
             bandwidth = curve(bandwidth, &name, &line, random, mb, |_| None);
         }
         let outstanding = points.first().map_or(0, |p| p.load.outstanding);
-        let across = Across::Numbers { label: "random, % of IOs".to_owned() };
+        let across = Across::Numbers("random, % of IOs".to_owned());
         let mut figure = narrow(format!("{}, {outstanding} outstanding", size(of)), across)
             .panel(latency)
             .panel(bandwidth);

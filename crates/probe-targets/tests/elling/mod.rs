@@ -283,7 +283,8 @@ fn both(device: &Device, title: &str, subtitle: &str) -> Figure {
             panel = panel.paper(kind(mix), his.collect::<Vec<_>>());
         }
         for point in [points.first(), points.last()].into_iter().flatten() {
-            panel = panel.note(at(point), format!("{}", point.load.outstanding));
+            let (x, y) = at(point);
+            panel.notes.push((x, y, point.load.outstanding.to_string()));
         }
     }
     let zero = |figure: &mut Figure| {
@@ -292,7 +293,7 @@ fn both(device: &Device, title: &str, subtitle: &str) -> Figure {
         figure.room = Some((0.0, most));
     };
     panel.room = Some((0.0, 1.0));
-    let across = Across::Numbers { label: format!("Mean latency, {unit}") };
+    let across = Across::Numbers(format!("Mean latency, {unit}"));
     let mut figure = Figure::new(title, across).subtitle(subtitle).panel(panel);
     zero(&mut figure);
     figure.reference = "Elling".to_owned();
@@ -321,7 +322,7 @@ fn waiting(drive: &Device) -> Figure {
         };
         worst = worst.paper(kind(mix), points.iter().filter_map(his).collect::<Vec<_>>());
     }
-    let across = Across::Numbers { label: "At a time".to_owned() };
+    let across = Across::Numbers("At a time".to_owned());
     let mut figure = Figure::new("Who asks for more at a time waits longer", across)
         .subtitle("one drive")
         .panel(mean)
@@ -345,7 +346,7 @@ fn distribution(drive: &Device) -> Figure {
         let name = format!("{} at a time", point.load.outstanding);
         panel = panel.line(name, line.collect::<Vec<_>>());
     }
-    let across = Across::Log { label: "Latency, ms".to_owned() };
+    let across = Across::Log("Latency, ms".to_owned());
     Figure::new("The mean does not tell how long one waits", across)
         .subtitle("one drive, reads")
         .panel(panel)
@@ -370,7 +371,7 @@ fn peaks(devices: &[Device]) -> Figure {
         value: 95.0,
         within: None,
     });
-    let across = Across::Log { label: "At a time".to_owned() };
+    let across = Across::Log("At a time".to_owned());
     Figure::new("Every device has a knee", across)
         .subtitle("reads, 1 to 256 at a time")
         .panel(throughput)
