@@ -204,14 +204,18 @@ impl Search {
         cell.sides[self.side] = known.weighing(LONG).with(x);
         let mean = cell.sides[self.side].mean;
         self.all[self.side] = self.all[self.side].with(log(seen.total.max(1e-3)));
-        if self.fall.is_some_and(|fall| fall.outsider) {
-            self.why = Why::Outsider;
-        } else if self.rest > 0 {
+        if self.rest > 0 {
             (self.rest, self.age) = (self.rest - 1, 0);
+            let outsider = self.fall.is_some_and(|fall| fall.outsider);
             let more = self.slope.is_some_and(|slope| slope.value > WORTH);
             let at_most = more && auto.next(self.base, true) == self.base;
-            self.why = if at_most { Why::AtMost } else { Why::Rests { periods: self.rest } };
+            self.why = match (outsider, at_most) {
+                (true, _) => Why::Outsider,
+                (false, true) => Why::AtMost,
+                (false, false) => Why::Rests { periods: self.rest },
+            };
             if self.rest == 0 {
+                self.fall = self.fall.filter(|fall| !fall.outsider);
                 self.back();
             }
         } else {
@@ -222,6 +226,8 @@ impl Search {
                     fall.outsider = true;
                     let at = fall.at;
                     self.begin(at, false, Why::Outsider);
+                    // The detector of outsiders takes what is missing for that long for a slower array.
+                    self.rest = crate::outsider::ADOPTS;
                 }
                 _ => self.judge(auto),
             }
