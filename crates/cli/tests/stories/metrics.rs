@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::prometheus::Prometheus;
-use crate::stage::{Agent, Stage, config, until, uri};
+use crate::stage::{Agent, PARDA, Stage, config, until, uri};
 
 pub(crate) const CONTRIB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib");
 
@@ -113,6 +113,32 @@ fn a_prometheus_scrapes_two_hosts_and_says_when_one_is_lost() {
 }
 
 #[test]
+fn the_source_of_the_threshold_follows_the_configuration_and_live_changes() {
+    let stage = Stage::new();
+    let port = free_port();
+    let control = "period = \"200ms\"\nlatency_threshold = \"30ms\"";
+    let text = |control| with_metrics(&config("a", control, &[("vm", "a.img")]), port);
+    stage.sparse("a.img", 1 << 20);
+    let agent = stage.agent("a", &format!("state = \"a.state\"\n{}", text(control)));
+    let comes_from = |from: &str| {
+        let name = "parda_volume_latency_threshold_source";
+        let line = format!("{name}{{volume=\"array\",from=\"{from}\"}} 1.0\n");
+        until(&line, || get(port, "/metrics").is_some_and(|(_, text)| text.contains(&line)));
+    };
+    comes_from("configuration");
+    let set = [PARDA, "set", "latency_threshold=20ms", "-c", "a.toml"];
+    stage.ok(&set);
+    comes_from("state");
+    stage.ok(&[&set[..], &["--temporary"]].concat());
+    comes_from("live");
+    stage.ok(&[PARDA, "set", "--reset", "latency_threshold", "-c", "a.toml"]);
+    comes_from("configuration");
+    stage.write("a.toml", text("period = \"200ms\""));
+    agent.process.signal(Signal::HUP);
+    comes_from("default");
+}
+
+#[test]
 fn an_address_in_use_keeps_no_disk_waiting_and_is_served_when_it_is_free() {
     let stage = Stage::new();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -169,6 +195,6 @@ fn the_address_follows_a_reload_and_refusals_name_the_line() {
 
     let open = with(ports[0]).replace("tcp:127.0.0.1", "tcp:0.0.0.0");
     stage.write("open.toml", &open);
-    let error = stage.fails(&[crate::stage::PARDA, "check", "open.toml"]);
+    let error = stage.fails(&[PARDA, "check", "open.toml"]);
     assert!(error.contains("open.toml:") && error.contains("plain = true"), "{error}");
 }
