@@ -26,6 +26,7 @@ fn mistakes_are_pointed_at_by_file_line_and_value() {
         ("30ms\"", "30ms\"\nwindow = 3", "host.toml:7:1: window = 3: unknown field"),
         ("30ms\"", "30 parsecs\"", "host.toml:6:21: latency_threshold = \"30 parsecs\""),
         ("30ms\"", "30min\"", "host.toml:6:21: latency_threshold = \"30min\": must be at most 10s"),
+        ("30ms\"", "1ns\"", "host.toml:6:21: latency_threshold = \"1ns\": must be at least 10us"),
         ("30ms\"", "0s\"", "host.toml:6:21: latency_threshold = \"0s\": must be"),
         ("\"vm2\"", "\"vm1\"", "host.toml:12:8: name = \"vm1\": is served at unix:host already"),
         ("\"vm1\"", "\"vm1\"\nshares = 0", "host.toml:9:10: shares = 0: must be from 1 to"),
@@ -47,6 +48,45 @@ fn mistakes_are_pointed_at_by_file_line_and_value() {
     expect(&stage.parda(&["check", "host.toml"]), 2, &["host.toml"]);
     expect(&stage.parda(&["serve", "--colour"]), 2, &["--colour"]);
     expect(&stage.parda(&["status", "nobody"]), 1, &["nobody", "Is the agent running?"]);
+}
+
+#[test]
+fn what_cannot_be_served_or_steered_is_said_before_anything_starts() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    std::fs::create_dir(stage.path("directory")).unwrap();
+    let checks = |text: &str| {
+        stage.write("host.toml", text);
+        stage.parda(&["check", "host.toml"])
+    };
+    for (path, says) in [
+        ("directory", "host.toml:9:8: path = \"directory\": is a directory: a disk's data is in a"),
+        ("/dev/null", "host.toml:9:8: path = \"/dev/null\": is a character device: a disk's data"),
+    ] {
+        expect(&checks(&config("host", OFF, &[("vm1", path)])), 2, &[says]);
+    }
+    let served = config("host", OFF, &[("vm1", "data")]);
+    let beyond = checks(&(served.clone() + "offset = \"4KiB\"\nsize = \"1MiB\"\n"));
+    assert!(beyond.status.success(), "{}", beyond.err);
+    let note = "note: vm1: data: has 1048576 bytes, and the disk's region ends at 1052672";
+    assert!(beyond.out.contains(note), "{}", beyond.out);
+
+    let steered = |device: &str| {
+        format!(
+            "[[volume]]\nname = \"lun\"\n[volume.steer]\ndevice = \"{device}\"\nshares = 1000\n"
+        )
+    };
+    let missing = "cannot be looked at: No such file";
+    let alone = format!("host = \"host\"\n{}", steered("/dev/nope"));
+    let says = format!("host.toml:5:10: device = \"/dev/nope\": {missing}");
+    expect(&checks(&alone), 2, &[&says]);
+    expect(&stage.parda(&["serve", "-c", "host.toml"]), 1, &[missing]);
+    // The other volume is served meanwhile.
+    let beside = checks(&(served.clone() + &steered("/dev/nope")));
+    assert!(beside.status.success(), "{}", beside.err);
+    assert!(beside.out.contains(&format!("note: lun: /dev/nope: {missing}")), "{}", beside.out);
+    let wrong = checks(&(served + &steered("/dev/null")));
+    expect(&wrong, 2, &["device = \"/dev/null\": is no block device"]);
 }
 
 /// Serves one disk, which cannot be opened; ends again. Returns what the agent said, and showed.
