@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use rustls::{CertificateError, ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection,
+};
 
 /// Reason why a TLS connection failed. Bytes that wait to be sent, such as an alert, are sent
 /// before the connection is closed.

@@ -117,7 +117,10 @@ fn a_certificate_that_is_its_own_ca_is_refused_with_the_way_to_a_good_one() {
     for command in [&["set", "vm", "shares=2000"][..], &["disk", "remove", "vm"], &["drain"]] {
         let error = stage.fails(&[&[PARDA], command, &at].concat());
         assert!(error.contains("certificate is a CA's own"), "{error}");
-        assert!(error.contains("docs/configuration.md, TLS") && !error.contains("CaUsed"), "{error}");
+        assert!(
+            error.contains("docs/configuration.md, TLS") && !error.contains("CaUsed"),
+            "{error}"
+        );
     }
 }
 
@@ -206,7 +209,8 @@ fn silent_connections_delay_no_scrape() {
     agent.says("started");
     let url = format!("https://localhost:{port}/metrics");
     let scrape = ["curl", "-s", "--max-time", "6", "--cacert", "pki/ca-cert.pem", "-H"];
-    let bearer = ["authorization: Bearer fedcba9876543210", &url];
+    let accept = "accept: application/openmetrics-text";
+    let bearer = ["authorization: Bearer fedcba9876543210", "-H", accept, &url];
     until("a scrape is done beside silent connections", || {
         let connect = |_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         // In turns they would last 9 s, each with 3 s for its handshake.

@@ -83,7 +83,8 @@ fn a_prometheus_scrapes_two_hosts_and_says_when_one_is_lost() {
     let _a = host(&stage, "a", "vm \\\"1\\\"\\\\ \\n", ports[0]);
     let b = host(&stage, "b", "vm", ports[1]);
     assert_eq!(get(ports[1], "/readyz"), Some((200, "ready\n".to_owned())));
-    let (_, text) = get(ports[0], "/metrics").unwrap();
+    let url = format!("http://127.0.0.1:{}/metrics", ports[0]);
+    let text = stage.ok(&["curl", "-sS", "-H", "accept: application/openmetrics-text", &url]);
     assert!(text.ends_with("# EOF\n"), "{text}");
 
     let prometheus = Prometheus::start(&stage, &ports);
@@ -99,6 +100,15 @@ fn a_prometheus_scrapes_two_hosts_and_says_when_one_is_lost() {
         has("parda_disk_ios_total{disk=\"vm\",op=\"write\"} > 0")
             && has("parda_disk_device_seconds_count{disk=\"vm\"} >= 2")
     });
+    // Who asks for no format has that of Prometheus before OpenMetrics.
+    for port in ports {
+        let check = format!(
+            "curl -sSf http://127.0.0.1:{port}/metrics > text && promtool check metrics < text"
+        );
+        stage.ok(&["sh", "-c", &check]);
+        let text = String::from_utf8(stage.read("text")).unwrap();
+        assert!(text.contains("# TYPE parda_disk_ios_total counter\n"), "{text}");
+    }
     // What has no sample without load, such as a latency, is known to Prometheus all the same.
     let (drawn, empty): (Vec<_>, Vec<_>) = dashboard().into_iter().partition(|panel| has(panel));
     assert!(drawn.len() > empty.len(), "nothing to draw for {empty:#?}");
