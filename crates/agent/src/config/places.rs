@@ -57,6 +57,9 @@ pub(super) fn question<T>(place: &Place, ask: impl FnOnce() -> T + Send + 'stati
     Question::new(path, ask)
 }
 
+/// Fault of a place whose file system does not answer.
+const SILENT: &str = "does not answer";
+
 /// Notes on disks whose data is not there, or does not answer.
 pub(super) fn missing(volumes: &[Volume]) -> Vec<String> {
     let disks = volumes.iter().flat_map(Volume::disks);
@@ -72,8 +75,12 @@ pub(super) fn missing(volumes: &[Volume]) -> Vec<String> {
     let answers = patience::ask(questions.collect());
     let faults = paths.into_iter().zip(answers).filter_map(|((disk, path), answer)| {
         let name = &disk.name;
-        let fault = answer.unwrap_or_else(|| Some("does not answer".to_owned()))?;
-        Some(format!("{name}: {}: {fault}: the agent waits for it", path.display()))
+        let fault = answer.unwrap_or_else(|| Some(SILENT.to_owned()))?;
+        let help = match fault.as_str() {
+            SILENT => ". See whether the server (NFS, FUSE) or the array behind it answers",
+            _ => "",
+        };
+        Some(format!("{name}: {}: {fault}: the agent waits for it{help}", path.display()))
     });
     faults.collect()
 }
