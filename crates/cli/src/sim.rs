@@ -15,6 +15,7 @@ use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::study::Sweep;
 use parda_sim::{Keep, Progress, RunOutcome, SimOptions, StudyOutcome};
 
+use crate::asked::is_no_configuration;
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -103,6 +104,7 @@ impl Sim {
     /// Study to run: the file, with the settings of the command line in place of its own.
     fn study(&self) -> Result<Study, Failure> {
         let mut document = Document::read(&self.scenario)?;
+        is_no_configuration(&document)?;
         for text in &self.set {
             let wrong = |e| Failure::usage(format!("--set {text}: {e}"));
             let setting: Setting = text.parse().map_err(wrong)?;

@@ -198,7 +198,7 @@ mod tests {
             ),
             (
                 "[[volume.vm]]\nname = \"a\"\nshares = 2026-11-23",
-                "p.toml:5:10: shares = 2026-11-23: must be a whole number from 0 to 4294967295, not the date 2026-11-23",
+                "p.toml:5:10: shares = 2026-11-23: must be a whole number from 1 to 1000000, not the date 2026-11-23",
             ),
             (
                 "[volume.control]\nlatency_threshold = 2026-11-23",

@@ -138,7 +138,7 @@ fn everything_wrong_is_pointed_at() {
         (
             "shares = 1000",
             "shares = -1",
-            "parda.toml:19:10: shares = -1: must be a whole number from 0 to",
+            "parda.toml:19:10: shares = -1: must be a whole number from 1 to 1000000",
         ),
         (
             "shares = 1000",

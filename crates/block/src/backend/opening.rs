@@ -9,12 +9,16 @@ use parda_nbd::client;
 
 use super::config::Region;
 use super::file::format::Image;
+use crate::descriptors;
 
 /// Reason why a backend cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It cannot be opened.
-    #[error("cannot open {path}: {source}", path = path.display())]
+    #[error(
+        "cannot open {path}: {source}{help}",
+        path = path.display(), help = descriptors::help(source).unwrap_or_default()
+    )]
     Open {
         /// The file or device, as it is configured.
         path: PathBuf,

@@ -152,7 +152,8 @@ impl Keeper {
                 let (disk, why) = (&member.config.name, silent(&member.config));
                 tracing::error!(
                     volume, %disk, event = "disk_down",
-                    "cannot be served: {why} since {PATIENCE:?}; it is served when it answers"
+                    "cannot be served: {why} since {PATIENCE:?}: see whether the server (NFS, FUSE) or \
+                     the array behind it answers; it is served when it does"
                 );
             }
         }
