@@ -208,6 +208,12 @@ pub enum PlaceFault {
     /// Zeros where the header should be.
     #[error("it was never made an exchange: there are zeros in place of its header")]
     Blank,
+    /// Zeros where a header was that this host has read before.
+    #[error("its header is gone: it was overwritten with zeros")]
+    Erased,
+    /// The file is shorter than its header.
+    #[error("it was cut to {0} bytes, and its header with it")]
+    Cut(u64),
     /// A file from before places had a header.
     #[error(
         "it is an exchange of format 1, which had no header; this program writes format {FORMAT}"
@@ -235,8 +241,8 @@ pub enum PlaceFault {
     Volume(String),
     /// It is not the place that was used before.
     #[error(
-        "it was replaced: it is place {found}, and this agent began with {known}. If that is meant, \
-         reload the agent"
+        "it was replaced: it is place {found}, which was not made later than {known}, the one that this agent used. \
+         If that is meant, reload the agents of all hosts"
     )]
     Replaced {
         /// What is there now.

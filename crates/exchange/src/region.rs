@@ -49,13 +49,27 @@ pub trait Region: Send {
     fn close(&mut self);
 }
 
-/// The blocks of a place: its header, then its slots.
+/// The blocks of a place: its header, then its slots. Besides, the file that they were read from, if the place is
+/// a whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image(Vec<Block>);
+pub struct Image(Vec<Block>, Option<FileState>);
+
+/// A file that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileState {
+    /// Number of its inode. Without that of its device, which changes when a volume is mounted again.
+    pub(crate) inode: u64,
+    /// Its length.
+    pub(crate) bytes: u64,
+}
 
 impl Image {
     pub(crate) fn blank(slots: SlotCount) -> Image {
-        Image(vec![Block::ZERO; slots.get() as usize + 1])
+        Image(vec![Block::ZERO; slots.get() as usize + 1], None)
+    }
+
+    pub(crate) fn file(&self) -> Option<FileState> {
+        self.1
     }
 
     /// The block that should be the header.

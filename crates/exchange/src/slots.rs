@@ -12,7 +12,9 @@ use crate::header::{Header, PlaceFault, PlaceId};
 use crate::identity::{Identity, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 use crate::reach::ALL_EVERY;
-use crate::region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
+use crate::region::{
+    Block, FileState, Image, Region, RegionError, RegionFault, SlotCount, SlotIndex,
+};
 use crate::slot::{self, Content, Record, SlotFault};
 use crate::table::Table;
 use notice::{SlotCollectError, SlotCounters, SlotEvent, SlotPublishError, Unusable};
@@ -54,8 +56,12 @@ pub struct SlotExchange {
     sequence: Sequence,
     claim: Claim,
     make: String,
-    /// Identity of the place that was found first. A place with another identity is not written.
-    known: Option<PlaceId>,
+    /// Identity of the place in use, and when it was made. Only a place that was made later takes its place.
+    known: Option<(PlaceId, u64)>,
+    /// File that was read last, if the place is a whole file.
+    file: Option<FileState>,
+    /// Events since the last collection.
+    noticed: Vec<SlotEvent>,
     /// Whether the place was read and found right since the last write.
     looked: bool,
     /// All slots, as the last successful reads have shown them.
@@ -86,6 +92,8 @@ impl SlotExchange {
             sequence: Sequence::default(),
             make: settings.make.clone(),
             known: None,
+            file: None,
+            noticed: Vec::new(),
             looked: false,
             claim: Claim::new(settings),
             table: None,
@@ -131,7 +139,8 @@ impl SlotExchange {
                 table
             }
         };
-        let events = self.claim.observe(now, &table, &mut self.counters);
+        let mut events = std::mem::take(&mut self.noticed);
+        events.extend(self.claim.observe(now, &table, &mut self.counters));
         self.reach = Some(self.claim.reach(now, &table));
         let messages = self.messages(&table);
         self.table = Some(table);
@@ -156,8 +165,8 @@ impl SlotExchange {
             image => image?,
         };
         match self.judge(&image) {
-            Ok(place) => {
-                self.known = Some(place);
+            Ok(header) => {
+                self.notice(&header, image.file());
                 self.looked = true;
                 self.reach = Some(slots.get());
                 Ok(image)
@@ -169,26 +178,63 @@ impl SlotExchange {
         }
     }
 
-    fn judge(&self, image: &Image) -> Result<PlaceId, PlaceFault> {
-        let header = Header::decode(image.header())?;
+    fn judge(&self, image: &Image) -> Result<Header, PlaceFault> {
+        let header =
+            Header::decode(image.header()).map_err(|fault| match (fault, image.file()) {
+                // An empty file that nobody has used may be one that is to be made an exchange.
+                (PlaceFault::Blank | PlaceFault::Damaged, Some(FileState { bytes, .. }))
+                    if bytes < Block::BYTES as u64 && (bytes > 0 || self.known.is_some()) =>
+                {
+                    PlaceFault::Cut(bytes)
+                }
+                (PlaceFault::Blank, _) if self.known.is_some() => PlaceFault::Erased,
+                (fault, _) => fault,
+            })?;
         let (found, configured) = (header.slots.get(), self.region.slots().get());
-        if let Some(volume) = header.volume.filter(|volume| volume.id() != self.volume) {
+        if let Some(volume) = header.volume.as_ref().filter(|volume| volume.id() != self.volume) {
             return Err(PlaceFault::Volume(volume.as_str().to_owned()));
         }
         if found != configured {
             return Err(PlaceFault::Slots { found, configured });
         }
-        match self.known.filter(|known| *known != header.place) {
-            Some(known) => Err(PlaceFault::Replaced { found: header.place, known }),
-            None => Ok(header.place),
+        // All hosts decide alike: both times are those of the hosts that made the places.
+        match self.known.filter(|(known, made)| *known != header.place && *made >= header.made_ns) {
+            Some((known, _)) => Err(PlaceFault::Replaced { found: header.place, known }),
+            None => Ok(header),
+        }
+    }
+
+    /// Notes which place and file are in use, with an event where they are other ones or the file was cut.
+    fn notice(&mut self, header: &Header, file: Option<FileState>) {
+        let now = (header.place, header.made_ns);
+        let before = self.known.replace(now).filter(|before| *before != now);
+        let file_before = std::mem::replace(&mut self.file, file);
+        if let Some((known, _)) = before {
+            self.noticed.push(SlotEvent::MadeAnew { found: header.place, known });
+            return;
+        }
+        let (Some(before), Some(file)) = (file_before, file) else { return };
+        if before.inode != file.inode {
+            self.noticed.push(SlotEvent::OtherFile { found: file.inode, known: before.inode });
+        }
+        let needed = self.region.slots().place_bytes();
+        if file.bytes < before.bytes.min(needed) {
+            self.noticed.push(SlotEvent::Cut { bytes: file.bytes, needed });
         }
     }
 
     fn unusable(&self, fault: PlaceFault) -> Unusable {
         let advice = match fault {
-            PlaceFault::Missing | PlaceFault::Blank => {
+            PlaceFault::Missing | PlaceFault::Blank if self.known.is_none() => {
                 format!(". Make it, once, on one host: {}", self.make)
             }
+            PlaceFault::Missing | PlaceFault::Blank | PlaceFault::Erased => {
+                format!(". Make it anew, on one host: {}; all hosts then use it", self.make)
+            }
+            PlaceFault::Cut(_) => format!(
+                ". Remove the file, and make it anew, on one host: {}; all hosts then use it",
+                self.make
+            ),
             PlaceFault::OldFormat => format!(
                 ". Make a new one elsewhere, as with {}, and name it on all hosts",
                 self.make

@@ -108,21 +108,37 @@ fn damage_that_heals_itself() {
     let zeros = vec![0; (SLOTS * SLOT) as usize];
     let damages: [(&str, &dyn Fn()); 3] = [
         ("truncated to its header", &|| open(&file).set_len(SLOT).unwrap()),
-        ("truncated in a slot", &|| open(&file).set_len(2 * SLOT + 100).unwrap()),
+        ("truncated in a slot", &|| open(&file).set_len(5000).unwrap()),
         ("zeroed in its slots", &|| open(&file).write_all_at(&zeros, SLOT).unwrap()),
     ];
+    let mut cuts = 0;
     for (what, damage) in damages {
         damage();
         cluster.goes_on();
+        if what.starts_with("truncated") {
+            until(&format!("it is said that it was {what}"), || {
+                let said = |agent: &Agent| agent.process.log().matches("was cut to").count();
+                cluster.agents.iter().map(said).sum::<usize>() > cuts
+            });
+            cuts =
+                cluster.agents.iter().map(|a| a.process.log().matches("was cut to").count()).sum();
+        }
         until(&format!("it is whole when it was {what}"), || {
             fs::metadata(&file).unwrap().len() == WHOLE
         });
         cluster.is_well(&format!("the exchange heals when it was {what}"));
     }
+    let copy = stage.path("copy");
+    fs::copy(&file, &copy).unwrap();
+    fs::rename(&copy, &file).unwrap();
+    for agent in &cluster.agents {
+        agent.says("the path of the exchange leads to another file");
+    }
+    cluster.is_well("hosts meet in the copy");
     cluster.finish();
 }
 
-/// Without its header nobody knows what it is. It is made anew on purpose, and used on purpose.
+/// Without its header nobody knows what it is. It is made anew on purpose, and then used. One that is older is not.
 #[test]
 fn damage_that_needs_a_hand() {
     let stage = Stage::new();
@@ -138,10 +154,12 @@ fn damage_that_needs_a_hand() {
         with(&new);
         fs::rename(&new, &file).unwrap();
     };
+    let first = stage.path("first");
+    fs::copy(&file, &first).unwrap();
     let damages: [(&str, &str, &dyn Fn()); 3] = [
         ("deleted", "it is not there", &|| fs::remove_file(&file).unwrap()),
-        ("emptied", "never made an exchange", &|| replace(&|new| fs::write(new, []).unwrap())),
-        ("zeroed", "never made an exchange", &|| {
+        ("emptied", "it was cut to 0 bytes", &|| replace(&|new| fs::write(new, []).unwrap())),
+        ("zeroed", "its header is gone", &|| {
             replace(&|new| fs::write(new, vec![0; WHOLE as usize]).unwrap());
         }),
     ];
@@ -155,13 +173,15 @@ fn damage_that_needs_a_hand() {
             Err(_) => assert_eq!(what, "deleted"),
         }
         stage.exchange("exchange", 8);
-        let made = fs::read(&file).unwrap();
-        says("it was replaced");
-        cluster.goes_on();
-        assert!(fs::read(&file).unwrap() == made, "{what}: it is not written unasked");
-        cluster.agents.iter().for_each(|agent| agent.process.signal(Signal::HUP));
         cluster.is_well(&format!("the exchange works when it was {what} and made anew"));
     }
+    let older = fs::read(&first).unwrap();
+    fs::rename(&first, &file).unwrap();
+    says("it was replaced");
+    cluster.goes_on();
+    assert!(fs::read(&file).unwrap() == older, "it is not written unasked");
+    cluster.agents.iter().for_each(|agent| agent.process.signal(Signal::HUP));
+    cluster.is_well("the exchange works when an older one is meant");
     // Somebody moves his own file there.
     replace(&|new| fs::write(new, noise(1 << 20)).unwrap());
     let theirs = fs::read(&file).unwrap();

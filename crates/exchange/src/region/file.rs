@@ -66,6 +66,7 @@ impl FileRegion {
         }
         let mut image = Image::blank(slots);
         opened.read(start, &mut image.0)?;
+        image.1 = self.grows(&opened).then(|| opened.state());
         self.opened = Some(opened);
         Ok(image)
     }

@@ -77,7 +77,7 @@ impl Region for MemoryRegion {
             let shared = self.lock();
             match shared.reads_fail {
                 Some(fault) => Err(fault().at("memory")),
-                None => Ok(Image(shared.image.0[..=slots.get() as usize].to_vec())),
+                None => Ok(Image(shared.image.0[..=slots.get() as usize].to_vec(), None)),
             }
         };
         self.open = read.is_ok();

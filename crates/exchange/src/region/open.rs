@@ -9,7 +9,7 @@ use parda_locks::Locks;
 use rustix::fs::{self, Advice, FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{Block, RegionFault, Store};
+use super::{Block, FileState, RegionFault, Store};
 
 /// As many buffers as one vectored read takes (`IOV_MAX`).
 const MOST_BUFFERS: usize = 1024;
@@ -41,6 +41,7 @@ pub(crate) enum Access {
 pub(crate) struct Opened {
     fd: OwnedFd,
     kind: Kind,
+    inode: u64,
     size: u64,
     caching: Caching,
     /// Why it could be opened for reading only.
@@ -94,11 +95,15 @@ impl Opened {
             return Err(RegionFault::NotAFile);
         }
         let size = fs::seek(&fd, SeekFrom::End(0)).map_err(open_fault)?;
-        Ok(Opened { fd, kind, size, caching, read_only })
+        Ok(Opened { fd, kind, inode: stat.st_ino, size, caching, read_only })
     }
 
     pub(crate) fn kind(&self) -> Kind {
         self.kind
+    }
+
+    pub(crate) fn state(&self) -> FileState {
+        FileState { inode: self.inode, bytes: self.size }
     }
 
     /// Makes a file at least so long. Never by setting a length, which would cut off what another

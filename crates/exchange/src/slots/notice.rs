@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::header::PlaceFault;
+use crate::header::{PlaceFault, PlaceId};
 use crate::identity::{Identity, VolumeId};
 use crate::region::{RegionError, SlotCount, SlotIndex};
 use crate::slot::{InvalidReport, SlotFault};
@@ -21,6 +21,27 @@ pub enum SlotEvent {
         /// We look for another slot; else both go on, and each is heard only until the other
         /// writes.
         moving: bool,
+    },
+    /// The place was made anew, and the new one is used.
+    MadeAnew {
+        /// Identity of the new place.
+        found: PlaceId,
+        /// Identity of the place before it.
+        known: PlaceId,
+    },
+    /// The path of the exchange leads to another file than before, which is a copy of the same place.
+    OtherFile {
+        /// Inode of the file that is there now.
+        found: u64,
+        /// Inode of the file before it.
+        known: u64,
+    },
+    /// The file of the exchange was cut within its slots.
+    Cut {
+        /// Its length, in bytes.
+        bytes: u64,
+        /// The length that it should have.
+        needed: u64,
     },
     /// Another host that is alive has our name.
     DuplicateHost {
@@ -70,6 +91,22 @@ impl fmt::Display for SlotEvent {
                 f,
                 "exchange slot {slot} is also written by {rival}: \
                  give every host a slot and a name of its own, and every volume a file of its own"
+            ),
+            SlotEvent::MadeAnew { found, known } => {
+                write!(
+                    f,
+                    "the exchange was made anew: this host uses place {found} in place of {known}"
+                )
+            }
+            SlotEvent::OtherFile { found, known } => write!(
+                f,
+                "the path of the exchange leads to another file, inode {found} in place of {known}, with the same \
+                 header: a copy. This host uses it; do all hosts see it?"
+            ),
+            SlotEvent::Cut { bytes, needed } => write!(
+                f,
+                "the file of the exchange was cut to {bytes} bytes of {needed}: it grows again, and each host writes \
+                 its slot again"
             ),
             SlotEvent::DuplicateHost { slot, twin } => write!(
                 f,

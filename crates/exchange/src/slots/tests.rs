@@ -358,8 +358,12 @@ fn a_place_that_is_not_this_volumes_exchange_is_never_written() {
             let error = refused(&medium, &mut a, |header| *header = block);
             assert!(error.contains(says) && error.contains("Nothing was written"), "{error}");
         };
-        refused(Block::ZERO, "never made an exchange");
-        refused(Block::ZERO, "Make it, once, on one host: parda exchange init memory");
+        let (zeros, advice) = match known {
+            false => ("never made an exchange", "Make it, once, on one host"),
+            true => ("overwritten with zeros", "Make it anew, on one host"),
+        };
+        refused(Block::ZERO, zeros);
+        refused(Block::ZERO, &format!("{advice}: parda exchange init memory"));
         refused(Block([7; Block::BYTES]), "it holds other data (byte 0 is 0x07)");
         refused(slot::encode(&crate::testing::example()).unwrap(), "an exchange of format 1");
         refused(of("array-b").encode(), "made for the volume \"array-b\"");
@@ -380,15 +384,31 @@ fn a_place_that_is_not_this_volumes_exchange_is_never_written() {
 }
 
 #[test]
-fn a_place_that_was_replaced_is_not_written_until_an_operator_says_so() {
+fn a_place_that_was_replaced_by_an_older_one_is_not_written_until_an_operator_says_so() {
+    let older = Header::new(SlotCount::new(4).unwrap(), None).encode();
     let medium = medium(4);
     let mut a = exchange(&medium, identity("a", 1), fixed(1));
     periods(&mut [&mut a], 0..3);
-    let another = Header::new(SlotCount::new(4).unwrap(), None).encode();
-    let error = refused(&medium, &mut a, |header| *header = another);
-    assert!(error.contains("it was replaced") && error.contains("reload the agent"), "{error}");
+    let error = refused(&medium, &mut a, |header| *header = older);
+    assert!(error.contains("it was replaced") && error.contains("reload the agents"), "{error}");
     a.reload();
     periods(&mut [&mut a], 60..62);
+}
+
+#[test]
+fn a_place_that_is_made_anew_is_used_by_all_hosts() {
+    let medium = medium(4);
+    let mut a = exchange(&medium, identity("a", 1), fixed(1));
+    let mut b = exchange(&medium, identity("b", 1), fixed(2));
+    periods(&mut [&mut a, &mut b], 0..3);
+    // One host has seen that it was lost, the other one not.
+    refused(&medium, &mut a, |header| *header = Block::ZERO);
+    let anew = Header::new(SlotCount::new(4).unwrap(), None).encode();
+    medium.edit_header(|header| *header = anew);
+    medium.edit(|blocks| blocks.fill(Block::ZERO));
+    for noticed in periods(&mut [&mut a, &mut b], 60..62) {
+        assert!(matches!(noticed[..], [SlotEvent::MadeAnew { .. }]), "{noticed:?}");
+    }
 }
 
 #[test]
