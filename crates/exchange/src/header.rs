@@ -209,7 +209,7 @@ pub enum PlaceFault {
     #[error("it was never made an exchange: there are zeros in place of its header")]
     Blank,
     /// Zeros where a header was that this host has read before.
-    #[error("its header is gone: it was overwritten with zeros")]
+    #[error("its header is gone: there are zeros in its place")]
     Erased,
     /// The file is shorter than its header.
     #[error("it was cut to {0} bytes, and its header with it")]

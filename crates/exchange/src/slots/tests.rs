@@ -360,7 +360,7 @@ fn a_place_that_is_not_this_volumes_exchange_is_never_written() {
         };
         let (zeros, advice) = match known {
             false => ("never made an exchange", "Make it, once, on one host"),
-            true => ("overwritten with zeros", "Make it anew, on one host"),
+            true => ("there are zeros in its place", "Make it anew, on one host"),
         };
         refused(Block::ZERO, zeros);
         refused(Block::ZERO, &format!("{advice}: parda exchange init memory"));
