@@ -51,6 +51,7 @@ pub mod activation;
 mod api;
 pub mod config;
 mod control;
+pub mod descriptors;
 mod enforcer;
 pub mod events;
 pub mod exchange;

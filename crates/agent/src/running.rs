@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 use crate::activation::Passed;
 use crate::api::Api;
 use crate::config::{self, Config, Http};
+use crate::descriptors::Descriptors;
 use crate::events::Recorder;
 use crate::history::{History, Sampler};
 use crate::http::HttpServer;
@@ -614,6 +615,11 @@ fn raise_descriptor_limit(config: &Config) {
         Ok(None) => return,
         Err(error) => return tracing::warn!("cannot raise the limit of descriptors: {error}"),
     };
+    let descriptors = Descriptors::of(config);
+    tracing::info!(room, needed = descriptors.needed, disks = descriptors.disks, "descriptors");
+    if let Some(fault) = descriptors.fault() {
+        tracing::warn!("{fault}");
+    }
     let served = config.volumes.iter().filter(|volume| !volume.disks().is_empty());
     let configured: usize = served.map(|volume| volume.limits.all_connections()).sum();
     if room < configured as u64 {

@@ -1,4 +1,4 @@
-//! Descriptors of the process. Clients take most of them; the last ones are kept for the exchange,
+//! Descriptors of the process. Disks and clients take most of them; the last ones are kept for the exchange,
 //! the status socket, the configuration and disks that are opened again.
 
 use std::io;
@@ -8,6 +8,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// How many descriptors clients never get.
 const RESERVE: u64 = 64;
+
+/// Descriptors of a disk's file, or at most of its NBD server.
+const OF_DISK: u64 = 3;
+
+/// Descriptors of a disk with a listener and a client.
+const WITH_CLIENT: u64 = OF_DISK + 2;
+
+/// Descriptors of an agent without disks, at most.
+const OF_AGENT: u64 = 32;
 
 /// Raises the soft limit of descriptors (`RLIMIT_NOFILE`) to the hard limit. Returns how many of
 /// them clients may have; `None` if there is no limit.
@@ -39,6 +48,29 @@ pub(crate) fn is_reserved(fd: &impl AsRawFd) -> bool {
     getrlimit(Resource::Nofile).current.is_some_and(|limit| number >= for_clients(limit))
 }
 
+/// The most descriptors that the process may have, by its hard limit. `None` if there is no limit.
+#[must_use]
+pub fn descriptor_limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).maximum
+}
+
+/// The limit of descriptors with which so many disks are served, each to one client at least.
+#[must_use]
+pub fn descriptors_for(disks: usize) -> u64 {
+    WITH_CLIENT * disks as u64 + OF_AGENT + RESERVE
+}
+
+/// Whether so many disks have descriptors that listeners and clients of these disks need.
+pub(crate) fn are_too_many(disks: usize) -> bool {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.is_some_and(|limit| OF_DISK * disks as u64 + OF_AGENT / 2 > for_disks(limit))
+}
+
+/// Descriptors that disks may have, with those of the agent.
+fn for_disks(limit: u64) -> u64 {
+    for_clients(limit) * OF_DISK / WITH_CLIENT
+}
+
 /// At a limit that leaves little, half of it.
 fn for_clients(limit: u64) -> u64 {
     limit.saturating_sub(RESERVE).max(limit / 2)
@@ -51,6 +83,15 @@ mod tests {
     #[test]
     fn clients_leave_the_reserve_or_half_of_what_there_is() {
         assert_eq!([0, 100, 128, 1024].map(for_clients), [0, 50, 64, 960]);
+    }
+
+    #[test]
+    fn disks_leave_a_listener_and_a_client_to_each_of_them() {
+        assert_eq!([128, 1024].map(for_disks), [38, 576]);
+        for disks in [1, 100, 400] {
+            let limit = descriptors_for(disks);
+            assert!(for_disks(limit) >= OF_DISK * disks as u64 + OF_AGENT / 2);
+        }
     }
 
     #[test]

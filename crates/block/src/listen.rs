@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use parda_address::Address;
 
+use crate::descriptors::is_reserved;
+use crate::door::TurnedAway;
 use crate::socket_file::{SocketAccess, SocketFile};
 use crate::tls::ListenerTls;
 
@@ -105,6 +107,9 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
                     bound => break bound.map_err(fail)?,
                 }
             };
+            if is_reserved(&listener) {
+                return Err(fail(io::Error::other(TurnedAway::Descriptors)));
+            }
             let port = listener.local_addr().map(|a: SocketAddr| a.port()).map_err(fail)?;
             let address = Address::Tcp { host: host.clone(), port };
             Ok(Bound { fd: listener.into(), address, file: None, tls, shared: false })
@@ -118,6 +123,9 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
                 other => other,
             }
             .map_err(fail)?;
+            if is_reserved(&fd) {
+                return Err(fail(io::Error::other(TurnedAway::Descriptors)));
+            }
             Ok(Bound { fd, address, file: Some(file), tls, shared: false })
         }
     }

@@ -12,6 +12,7 @@ use crate::backend::{
     BackendConfig, OpenError, Region, Stretch, check_region, connect, file, memory,
 };
 use crate::config::{DiskConfig, SpawnError};
+use crate::descriptors::{are_too_many, is_reserved};
 
 /// A backend that is open, on its way to the volume's thread.
 pub(crate) enum Opened {
@@ -57,6 +58,9 @@ impl OpenDisk {
     pub fn open_watched(config: DiskConfig, answered: &dyn Fn()) -> Result<OpenDisk, SpawnError> {
         let fail =
             |source: OpenError| SpawnError::Backend { disk: config.export.to_string(), source };
+        if are_too_many(Claims::lock().count() + 1) {
+            return Err(fail(OpenError::Descriptors));
+        }
         let (opened, whole, align, claim) = match &config.backend {
             BackendConfig::File { path, direct, lock, raw } => {
                 let options = file::Options {
@@ -109,6 +113,11 @@ impl OpenDisk {
         let place = place.transpose().map_err(|source| {
             fail(OpenError::Open { path: config.export.to_string().into(), source })
         })?;
+        // Others were opened meanwhile.
+        let is_last = place.as_ref().is_some_and(|place| is_reserved(&*place.fd));
+        if is_last || are_too_many(Claims::lock().count()) {
+            return Err(fail(OpenError::Descriptors));
+        }
         let len = config.region.map(|region| region.len.0);
         let sizing = Sizing::new(base, len, min, whole.size);
         Ok(OpenDisk { base: region.offset, config, opened, geometry, place, sizing, claim })

@@ -244,7 +244,7 @@ pub struct Lateness {
 
 impl Lateness {
     pub(crate) fn add(&mut self, late: Span) {
-        self.total = self.total + late;
+        self.total += late;
         self.longest = self.longest.max(late);
     }
 

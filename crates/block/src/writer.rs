@@ -19,6 +19,7 @@ use rustix::io::ReadWriteFlags;
 
 use crate::buffer::{Buffer, Lent};
 use crate::credit::{Credit, FOR_WRITERS};
+use crate::descriptors::is_reserved;
 
 /// Threads of a volume at most. Files beyond that number are left to io_uring.
 const MOST_WRITERS: usize = 16;
@@ -236,7 +237,7 @@ impl Writers {
         if Arc::strong_count(&self.completions) > MOST_WRITERS {
             return None;
         }
-        let file = Arc::new(file.try_clone().ok()?);
+        let file = Arc::new(file.try_clone().ok().filter(|fd| !is_reserved(fd))?);
         let lane = Arc::new(Lane::default());
         let (works, completions) = (Arc::clone(&lane), Arc::clone(&self.completions));
         let thread = thread::Builder::new().name("parda-writer".to_owned()).stack_size(STACK);

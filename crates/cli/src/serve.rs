@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use parda_agent::ServeError;
 use parda_agent::config::{Config, Disk, Steer, Vms, Work};
+use parda_agent::descriptors::Descriptors;
 use parda_agent::events::Recorder;
 use parda_config::Document;
 
@@ -74,7 +75,14 @@ impl Check {
                 Work::Steer(steer) => steered(&volume.name, steer, &exchange),
             };
         }
+        let descriptors = Descriptors::of(&config);
+        text += &format!(
+            "\n  descriptors: {} for {} with one client each",
+            descriptors.needed,
+            output::count(descriptors.disks as u64, "disk"),
+        );
         let mut notes = config.warnings();
+        notes.extend(descriptors.fault());
         notes.extend(config.missing());
         // Not an error: disks are served without it, and an agent that is restarted must start.
         notes.extend(config.volumes.iter().filter_map(parda_agent::exchange::examine));

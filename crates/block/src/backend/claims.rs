@@ -64,6 +64,11 @@ impl Claims {
         Claims(table)
     }
 
+    /// Number of disks with a claim.
+    pub(crate) fn count(&self) -> usize {
+        self.0.claims.len()
+    }
+
     /// The turns of all that is on the same file or device.
     pub(crate) fn turn(&mut self, stretch: &Stretch) -> Arc<Turn> {
         let there = self.0.turns.iter().find(|(medium, _)| medium == stretch.medium());

@@ -13,7 +13,7 @@ use super::medium::Medium;
 /// Where a disk's data lies, for a thread that looks at it beside the ring.
 #[derive(Clone)]
 pub(crate) struct DiskFile {
-    pub(super) fd: Arc<OwnedFd>,
+    pub(crate) fd: Arc<OwnedFd>,
     /// The name by which it was opened.
     path: Option<Arc<Path>>,
     pub(super) base: u64,

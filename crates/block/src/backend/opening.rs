@@ -25,6 +25,12 @@ pub enum OpenError {
         /// Error of the system.
         source: io::Error,
     },
+    /// The process has as many disks as its limit of descriptors has room for.
+    #[error(
+        "the limit of descriptors (RLIMIT_NOFILE, LimitNOFILE= of the unit) has no room for one more disk with its \
+         clients: raise it; `parda check` has the number"
+    )]
+    Descriptors,
     /// Neither a file nor a block device.
     #[error("{path} is neither a regular file nor a block device", path = .0.display())]
     NotAFile(PathBuf),
