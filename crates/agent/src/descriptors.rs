@@ -6,7 +6,7 @@ use crate::config::Config;
 /// this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// Number of disks.
+    /// Number of disks of all volumes.
     pub disks: usize,
     /// Limit with which all of them are served.
     pub needed: u64,

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use parda_address::Address;
 
 use crate::descriptors::is_reserved;
-use crate::door::TurnedAway;
 use crate::socket_file::{SocketAccess, SocketFile};
 use crate::tls::ListenerTls;
 
@@ -108,7 +107,7 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
                 }
             };
             if is_reserved(&listener) {
-                return Err(fail(io::Error::other(TurnedAway::Descriptors)));
+                return Err(fail(io::Error::from_raw_os_error(libc::EMFILE)));
             }
             let port = listener.local_addr().map(|a: SocketAddr| a.port()).map_err(fail)?;
             let address = Address::Tcp { host: host.clone(), port };
@@ -124,7 +123,7 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
             }
             .map_err(fail)?;
             if is_reserved(&fd) {
-                return Err(fail(io::Error::other(TurnedAway::Descriptors)));
+                return Err(fail(io::Error::from_raw_os_error(libc::EMFILE)));
             }
             Ok(Bound { fd, address, file: Some(file), tls, shared: false })
         }

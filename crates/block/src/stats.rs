@@ -233,7 +233,7 @@ pub struct Dropped {
 /// Time in a period for which the volume's thread could run and had no processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
-    /// All of it.
+    /// Sum over the whole period.
     pub total: Span,
     /// The longest at once.
     pub longest: Span,
