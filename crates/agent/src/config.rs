@@ -90,12 +90,12 @@ impl Config {
         Config::check(&Document::read_regular(path)?)
     }
 
-    /// Reads and checks a configuration file and looks into the disks and devices that it names and the
+    /// Reads and checks a configuration file and looks into the disks that it names and the
     /// certificates for their servers, and the keys of its exchanges.
     ///
     /// # Errors
-    /// The first thing that is wrong with it or with those certificates or keys, a disk that is an
-    /// image of another format or no data at all, or a device that cannot be steered.
+    /// The first thing that is wrong with it or with those certificates or keys, or a disk that is an
+    /// image of another format or no data at all.
     pub fn look(path: &Path) -> Result<Config, Error> {
         Config::look_into(&Document::read(path)?)
     }
@@ -107,7 +107,6 @@ impl Config {
     pub fn look_into(doc: &Document) -> Result<Config, Error> {
         let config = Config::check(doc)?;
         apart::kinds(doc, &config.volumes)?;
-        steer::devices(doc, &config.volumes)?;
         apart::images(doc, &config.volumes)?;
         apart::own_files(doc, &config.volumes)?;
         files::certificates(doc, &config.volumes)?;
@@ -198,9 +197,7 @@ impl Config {
     /// Notes on data that is not there, or does not answer. No error: a volume may be mounted after the agent has started.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
-        let mut notes = places::missing(&self.volumes);
-        notes.extend(steer::missing(&self.volumes));
-        notes
+        places::missing(&self.volumes)
     }
 
     /// Warnings about settings that are allowed.

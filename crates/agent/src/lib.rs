@@ -23,6 +23,7 @@
 //! | `enforcer` | what holds a volume's IOs to its window |
 //! | `served` | a volume whose disks are served: its ring |
 //! | `steered` | a volume whose device is steered: the kernel's queue |
+//! | [`devices`] | devices that a configuration steers, looked at |
 //! | [`servers`] | NBD servers with TLS that a configuration names, tried |
 //! | [`server`] | a socket at which something is asked |
 //! | `http` | the HTTP server at its address |
@@ -52,6 +53,7 @@ mod api;
 pub mod config;
 mod control;
 pub mod descriptors;
+pub mod devices;
 mod enforcer;
 pub mod events;
 pub mod exchange;
@@ -105,7 +107,10 @@ pub enum ServeError {
     #[error(transparent)]
     Start(#[from] StartError),
     /// The status socket cannot be bound.
-    #[error("status socket {path}: {error}", path = path.display())]
+    #[error(
+        "status socket {path}: {error}{help}",
+        path = path.display(), help = parda_block::descriptors_help(error).unwrap_or_default()
+    )]
     Status {
         /// File that cannot be read or written.
         path: PathBuf,

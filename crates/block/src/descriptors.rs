@@ -30,7 +30,8 @@ pub fn raise_descriptor_limit() -> io::Result<Option<u64>> {
 }
 
 /// What to do about an error, if descriptors have run out.
-pub(crate) fn help(error: &io::Error) -> Option<&'static str> {
+#[must_use]
+pub fn descriptors_help(error: &io::Error) -> Option<&'static str> {
     let limit = ". The agent's limit of descriptors is reached: raise LimitNOFILE= of its unit (ulimit -Hn), or lower \
                  limits.connections";
     let system = ". The system's limit of descriptors is reached: raise sysctl fs.file-max";

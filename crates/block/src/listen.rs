@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parda_address::Address;
 
-use crate::descriptors::is_reserved;
+use crate::descriptors::{descriptors_help, is_reserved};
 use crate::socket_file::{SocketAccess, SocketFile};
 use crate::tls::ListenerTls;
 
@@ -26,7 +26,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The address cannot be used.
-    #[error("cannot listen on {address}: {source}")]
+    #[error(
+        "cannot listen on {address}: {source}{}",
+        descriptors_help(source).unwrap_or_default()
+    )]
     Bind {
         /// The address, as it is configured.
         address: Address,

@@ -60,6 +60,7 @@ impl Check {
         let file = Document::read(&self.config)?;
         is_no_scenario(&file)?;
         let config = Config::look_into(&file)?;
+        let devices = parda_agent::devices::examine(&file, &config)?;
         let mut text = format!("{}: good. Host {}", self.config.display(), config.host);
         if let Some(policy) = &config.policy {
             let period = humantime::format_duration(policy.period);
@@ -84,6 +85,7 @@ impl Check {
         let mut notes = config.warnings();
         notes.extend(descriptors.fault());
         notes.extend(config.missing());
+        notes.extend(devices);
         // Not an error: disks are served without it, and an agent that is restarted must start.
         notes.extend(config.volumes.iter().filter_map(parda_agent::exchange::examine));
         notes.extend(parda_agent::live::examine(file)?);
