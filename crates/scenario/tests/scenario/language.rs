@@ -169,7 +169,11 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
         ("# gap = \"4GB\"", "gap = \"4GB\"", "means nothing with layout = \"interleaved\""),
         ("# extent = \"1MiB\"", "extent = \"4KiB\"", "must be at least 1MiB"),
         ("mode = \"off\"", "mode = \"of\"", "unknown variant `of`"),
-        ("latency_threshold = \"30ms\"", "latency_threshold = \"0ms\"", "latency_threshold must be at least 10us"),
+        (
+            "latency_threshold = \"30ms\"",
+            "latency_threshold = \"0ms\"",
+            "latency_threshold must be at least 10us",
+        ),
         ("window_max = 48", "window_max = 0.0001", "at least window_min"),
         ("name = \"kvm-02\"", "name = \"kvm-01\"", "another host of this name"),
         ("name = \"kvm-02\"", "count = 0\nname = \"many\"", "must be at least 1"),
