@@ -151,8 +151,8 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 
 reproduce: build ## The papers' figures beside ours; renews docs/reproduction.md, docs/elling.md and the pictures of docs/probe.md
 	@$(PARDA) reproduce --page docs/reproduction.md
-	@$(CARGO) run --release --locked --quiet --package parda-probe-targets --example elling
-	@$(CARGO) run --release --locked --quiet --package parda-probe-targets --example reading
+	@$(CARGO) run --release --locked --quiet --package parda-probe-tools --example elling
+	@$(CARGO) run --release --locked --quiet --package parda-probe-tools --example reading
 
 docs: ## The documentation as a site, target/book/html (mdBook)
 	@tools/docs.sh

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use parda_bench::{BenchError, Operation, Plan, Summary};
 use parda_config::quantity::exact_size;
 use parda_nbd::uri::Uri;
-use parda_probe_targets::{TargetError, Writes, writable_export};
+use parda_probe_tools::{TargetError, Writes, writable_export};
 use serde::Serialize;
 
 use crate::probe::arguments::{bytes, percent};

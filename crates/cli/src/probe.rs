@@ -17,8 +17,8 @@ use parda_probe::{
     Effort, End, Experiment, Kind, Mix, Point, ProbeDocument, Progress, Purpose, Unknown, Watcher,
     Wishes,
 };
-use parda_probe_report as report;
-use parda_probe_targets::{Target, TargetError, Writes};
+use parda_probe_tools::report;
+use parda_probe_tools::{Target, TargetError, Writes};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -58,6 +58,9 @@ Examples:
 
 /// Time in which at least one load is measured.
 const LEAST_TIME: Duration = Duration::from_secs(3);
+
+/// Time without an answer of fio after which that is reported, in seconds.
+const SILENT_S: f64 = 10.0;
 
 /// Names of the model's presets: `a, b and c`.
 fn presets() -> String {
@@ -186,7 +189,7 @@ impl Probe {
                 .and_then(|_| flag::register(signal, Arc::clone(&stop)))
                 .map_err(|e| Failure::new(format!("cannot catch signals: {e}")))?;
         }
-        let mut terminal = Terminal { bar: Bar::default(), stop };
+        let mut terminal = Terminal { bar: Bar::default(), stop, silent: false };
         let time = self.time.map(|time| time.as_secs_f64());
         let time = time.or_else(|| self.usual_time(target.info().kind));
         let document = target.probe(wishes, time, self.seed, &mut terminal);
@@ -269,11 +272,20 @@ impl Probe {
 struct Terminal {
     bar: Bar,
     stop: Arc<AtomicBool>,
+    /// Whether fio's silence has been reported.
+    silent: bool,
 }
 
 impl Watcher for Terminal {
     fn progress(&mut self, progress: &Progress<'_>) -> bool {
         self.bar.show(progress);
+        let silent = progress.silent_s >= SILENT_S;
+        if silent && !self.silent {
+            self.bar.say(&format!(
+                "fio has not answered for {SILENT_S} s, as on a busy host: the probe waits for it; Ctrl-C ends the probe"
+            ));
+        }
+        self.silent = silent;
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -282,6 +294,6 @@ impl Watcher for Terminal {
     }
 
     fn note(&mut self, note: &Unknown) {
-        self.bar.say(&parda_probe_report::unknown(note));
+        self.bar.say(&report::unknown(note));
     }
 }

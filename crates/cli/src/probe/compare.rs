@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use parda_probe_report::{self as report, Comparison};
+use parda_probe_tools::report::{self, Comparison};
 
 use crate::{Failure, output};
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use parda_probe_report as report;
+use parda_probe_tools::report;
 
 use crate::{Failure, output};
 

@@ -1,7 +1,9 @@
 //! `parda probe`: each kind of target, and each way in which it can end. (What it refuses to write
 //! to, and that what it finds is right: see the tests of `parda-probe`.)
 
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -113,6 +115,33 @@ fn a_file_is_measured_and_not_a_byte_of_it_changes() {
         allowed.err
     );
     assert!(stage.read("file") == noise(64 * MIB), "it has changed");
+}
+
+/// A busy host stops fio, here by a signal, for longer than it is waited for in silence.
+#[test]
+fn a_fio_that_gets_no_time_to_answer_is_reported_and_waited_for() {
+    let stage = Stage::new();
+    written(&stage, "file", &noise(16 * MIB));
+    let fio = String::from_utf8(
+        Command::new("sh").args(["-c", "command -v fio"]).output().unwrap().stdout,
+    );
+    let fio = fio.unwrap();
+    let fio = fio.trim();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --enghelp ] && exec {fio} \"$@\"\n\
+         (sleep 4; kill -STOP $$; sleep 12; kill -CONT $$) >/dev/null 2>&1 &\nexec {fio} \"$@\"\n"
+    );
+    stage.write("fio", script);
+    std::fs::set_permissions(stage.path("fio"), Permissions::from_mode(0o755)).unwrap();
+    let path = format!("PATH={}:/usr/bin:/bin", stage.path(".").display());
+    let options = ["probe", "file", "--time", "8s", "--depths", "1-1", "--only", "depth"];
+    let line = [&["env", &path, PARDA], &options[..], &["--json", "probe.json"]].concat();
+    let mut process = stage.start("probe", &line);
+    let status = process.wait();
+    let log = process.log();
+    assert!(status.success() && log.contains("fio has not answered for 10 s"), "{status}: {log}");
+    let found = document(&String::from_utf8(stage.read("probe.json")).unwrap());
+    assert_eq!(found.points.len(), 1, "{log}");
 }
 
 #[test]

@@ -1,0 +1,14 @@
+//! Targets of a probe: files, block devices and NBD exports, driven by fio, and the array model in virtual time.
+//!
+//! A [`Target`] is only read, unless the user allows [`Writes`] and the target passes the checks against overwriting data.
+
+mod about;
+mod fio;
+mod guard;
+mod model;
+mod target;
+
+pub use fio::FioError;
+pub use guard::{Refusal, Why, Writes};
+pub use model::{Model, ModelError, workload};
+pub use target::{Target, TargetError, writable_export};
