@@ -154,7 +154,7 @@ fn measure(
         all: false,
         purposes: vec![Purpose::Depth],
         effort: Effort::Quick,
-        experiment: None,
+        elling: false,
         writes: false,
         largest: SIZE,
     };

@@ -3,10 +3,8 @@
 pub(crate) mod arguments;
 mod bar;
 mod compare;
-mod page;
-mod stored;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,8 +12,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use parda_array::Preset;
 use parda_probe::{
-    Effort, End, Experiment, Kind, Mix, Point, ProbeDocument, Progress, Purpose, Unknown, Watcher,
-    Wishes,
+    Effort, End, Kind, Mix, Point, ProbeDocument, Progress, Purpose, Unknown, Watcher, Wishes,
 };
 use parda_probe_tools::report;
 use parda_probe_tools::{Target, TargetError, Writes};
@@ -23,7 +20,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::{Failure, output, quantity};
-use arguments::{bytes, depths, mix, percent, purpose, size};
+use arguments::{bytes, depths, experiment, mix, percent, purpose, size};
 use bar::Bar;
 
 const AFTER_HELP: &str = "\
@@ -119,9 +116,10 @@ pub(crate) struct Probe {
     #[arg(
         long,
         value_name = "NAME",
+        value_parser = experiment,
         conflicts_with_all = ["quick", "full", "size", "read", "random", "mix", "depths", "all", "only"]
     )]
-    experiment: Option<Experiment>,
+    experiment: Option<String>,
     /// Write to the target as well, if nobody uses it and it begins and ends with zeroes; an NBD export must be named
     /// again here
     #[arg(long, value_name = "TARGET", num_args = 0..=1, require_equals = true)]
@@ -152,14 +150,29 @@ enum Stored {
     /// Compare two probes: differences beyond their uncertainty
     Compare(compare::Compare),
     /// Make the page of a probe that was stored as JSON
-    Page(page::Page),
+    Page {
+        /// A document of `parda probe --json`
+        #[arg(value_name = "A.json")]
+        probe: PathBuf,
+        /// File to write the page to; - for standard output
+        #[arg(long, value_name = "FILE", default_value = "-")]
+        out: PathBuf,
+    },
+}
+
+/// Reads what `--json` wrote.
+fn stored(file: &Path) -> Result<ProbeDocument, Failure> {
+    ProbeDocument::read(file).map_err(|error| Failure::usage(error.to_string()))
 }
 
 impl Probe {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         match &self.stored {
             Some(Stored::Compare(compare)) => return compare.run(),
-            Some(Stored::Page(page)) => return page.run(),
+            Some(Stored::Page { probe, out }) => {
+                output::check([&Some(out.clone())])?;
+                return output::write(out, &report::page(&stored(probe)?)).map(|_| ());
+            }
             None => {}
         }
         if let Some(time) = self.time.filter(|time| *time < LEAST_TIME) {
@@ -242,7 +255,7 @@ impl Probe {
                 (_, true) => Effort::Full,
                 _ => Effort::Usual,
             },
-            experiment: self.experiment,
+            elling: self.experiment.is_some(),
             writes,
             largest,
         })

@@ -7,11 +7,11 @@ mod truth;
 use parda_array::{ArrayParams, Device, DriveParams, Preset};
 use parda_probe::{Effort, Findings, Mix, ProbeDocument, Purpose, Wishes};
 use parda_probe_tools::{Target, Writes};
-use truth::truth;
+use truth::Truth;
 
 const READS: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
 
-/// From `cargo run --release -p parda-probe --example exhaustive`.
+/// From a million reads with each number outstanding from 1 to 256. The first test checks it with fewer.
 struct Known {
     preset: Preset,
     /// The highest throughput with 1 to 256 outstanding.
@@ -40,11 +40,15 @@ fn probe(preset: Preset, purpose: Purpose, seed: u64) -> ProbeDocument {
         all: false,
         purposes: vec![purpose],
         effort: Effort::Usual,
-        experiment: None,
+        elling: false,
         writes: false,
         largest: 1 << 20,
     };
     target.probe(wishes, None, seed, &mut ())
+}
+
+fn truth(preset: Preset, outstanding: u32) -> Truth {
+    truth::run(preset, outstanding, 10_000 + 100 * u64::from(outstanding), 100_000, 3)
 }
 
 /// Throughput and latency of a closed loop are the truth about a threshold: a law that holds the
@@ -54,8 +58,8 @@ fn what_is_known_of_the_models_is_still_true() {
     for known in KNOWN {
         let Known { preset, peak_iops, knee_ms, outstanding } = known;
         let [below, above] =
-            [outstanding.floor(), outstanding.ceil()].map(|n| truth(preset, n as u32, 100_000, 3));
-        let peak = truth(preset, 256, 100_000, 3).iops;
+            [outstanding.floor(), outstanding.ceil()].map(|n| truth(preset, n as u32));
+        let peak = truth(preset, 256).iops;
         assert!((peak / peak_iops - 1.0).abs() < 0.006, "{preset}: {peak}, {peak_iops}");
         let knee = 0.95 * peak_iops;
         assert!(below.iops < knee * 1.006 && above.iops > knee * 0.994, "{below:?} {above:?}");

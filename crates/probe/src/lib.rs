@@ -11,7 +11,6 @@
 pub mod analysis;
 mod document;
 mod driver;
-mod experiment;
 mod findings;
 mod load;
 mod plan;
@@ -24,7 +23,6 @@ mod steady;
 
 pub use document::{DocumentError, End, FORMAT, Kind, ProbeDocument, TargetInfo};
 pub use driver::{Allowance, Driven, Driver, Moment, Watch};
-pub use experiment::{Experiment, UnknownExperiment};
 pub use findings::{Advice, Asymmetry, Choice, Curve, Estimate, Findings, Knee, Noise, SizeLine};
 pub use load::{Load, Mix, Purpose};
 pub use plan::{Effort, Plan, Wishes};

@@ -8,7 +8,6 @@ mod guard;
 mod model;
 mod target;
 
-pub use fio::FioError;
 pub use guard::{Refusal, Why, Writes};
-pub use model::{Model, ModelError, workload};
+pub use model::workload;
 pub use target::{Target, TargetError, writable_export};

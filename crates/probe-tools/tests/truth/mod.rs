@@ -8,19 +8,12 @@ use parda_array::{Array, ArrayIo, Bytes, IoKind, IoTag, LunId, Nanos, Preset};
 /// Throughput and mean latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Truth {
-    pub(crate) outstanding: u32,
     pub(crate) iops: f64,
     pub(crate) mean_ms: f64,
     pub(crate) max_ms: f64,
 }
 
-/// Random reads of 4 KiB anywhere on the first LUN, so many at a time, until `ios` have come back after
-/// a tenth of that as warm-up.
-pub(crate) fn truth(preset: Preset, outstanding: u32, ios: u64, seed: u64) -> Truth {
-    run(preset, outstanding, ios / 10 + 100 * u64::from(outstanding), ios, seed)
-}
-
-/// The same after so many as warm-up.
+/// Random reads of 4 KiB anywhere on the first LUN, so many at a time, until `ios` have come back after the first `warm`.
 pub(crate) fn run(preset: Preset, outstanding: u32, warm: u64, ios: u64, seed: u64) -> Truth {
     let len = Bytes::kib(4);
     let mut array = Array::new(preset.params()).expect("presets are possible");
@@ -52,28 +45,9 @@ pub(crate) fn run(preset: Preset, outstanding: u32, warm: u64, ios: u64, seed: u
             if done == warm + ios {
                 let mean_ms = sum as f64 / ios as f64 / 1e6;
                 let iops = ios as f64 / (at - from).secs();
-                return Truth { outstanding, iops, mean_ms, max_ms: max.secs() * 1e3 };
+                return Truth { iops, mean_ms, max_ms: max.secs() * 1e3 };
             }
             due.push_back((at, slot));
         }
     }
-}
-
-#[allow(dead_code, reason = "only the example sweeps")]
-/// Where a dense sweep, ascending, first has so much of its peak: outstanding and latency, the time
-/// being parted between the depths below and above.
-pub(crate) fn reaches(sweep: &[Truth], part: f64) -> (f64, f64) {
-    let enough = part * peak(sweep);
-    let after = sweep.iter().position(|truth| truth.iops >= enough).expect("the peak does");
-    let (b, a) = (sweep[after], sweep[after.saturating_sub(1)]);
-    let way = if after == 0 { 1.0 } else { (enough - a.iops) / (b.iops - a.iops) };
-    let mid = |of: &dyn Fn(&Truth) -> f64| of(&a) + way * (of(&b) - of(&a));
-    let outstanding = mid(&|truth| truth.iops * truth.mean_ms) / 1e3;
-    (outstanding, outstanding / enough * 1e3)
-}
-
-#[allow(dead_code, reason = "only the example sweeps")]
-/// The highest throughput of a sweep.
-pub(crate) fn peak(sweep: &[Truth]) -> f64 {
-    sweep.iter().map(|truth| truth.iops).fold(0.0, f64::max)
 }
