@@ -224,7 +224,7 @@ impl Nbd {
             },
         };
         writable_export(name, &writes).map_err(|error| match error {
-            TargetError::Nbd { .. } => Failure::new(error.to_string()),
+            TargetError::Failed(_) => Failure::new(error.to_string()),
             error => Failure::usage(error.to_string()),
         })
     }

@@ -189,10 +189,8 @@ impl Probe {
         };
         let opened = Target::open(self.target(), &writes, self.create);
         let mut target = opened.map_err(|error| match error {
-            TargetError::Nbd { .. } | TargetError::Fio { .. } | TargetError::Create { .. } => {
-                Failure::new(error.to_string())
-            }
-            _ => Failure::usage(error.to_string()),
+            TargetError::Failed(error) => Failure::new(error),
+            TargetError::Unfit(error) => Failure::usage(error),
         })?;
         let wishes = self.wishes(&target)?;
         let stop = Arc::new(AtomicBool::new(false));

@@ -6,4 +6,4 @@
 pub mod report;
 mod targets;
 
-pub use targets::{Refusal, Target, TargetError, Why, Writes, workload, writable_export};
+pub use targets::{Target, TargetError, Writes, workload, writable_export};

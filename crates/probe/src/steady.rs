@@ -92,8 +92,8 @@ fn level(values: &[f64]) -> bool {
 
 /// Half the width of the mean's 95 % confidence interval, relative to the mean.
 fn half_width(values: &[f64]) -> f64 {
-    let (mean, error) = sample::mean(values);
-    if mean > 0.0 { sample::student(values.len() - 1) * error / mean } else { f64::INFINITY }
+    let (mean, _) = spread(values);
+    sample::half_width(values).filter(|_| mean > 0.0).map_or(f64::INFINITY, |half| half / mean)
 }
 
 #[cfg(test)]

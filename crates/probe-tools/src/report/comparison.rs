@@ -5,12 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::confidence::half_width;
-use parda_probe::Point;
-use parda_probe::analysis;
-use parda_probe::{Advice, Curve};
-use parda_probe::{End, FORMAT, ProbeDocument, TargetInfo};
-use parda_probe::{Load, Mix, Purpose};
+use parda_probe::sample::half_width;
+use parda_probe::{
+    Advice, Curve, End, FORMAT, Load, Mix, Point, ProbeDocument, Purpose, TargetInfo, analysis,
+};
 
 /// Relative difference up to which two values count as the same, however precise both are.
 pub const SMALL: f64 = 0.02;

@@ -1,8 +1,7 @@
 //! A probe as CSV, one row for each point.
 
-use parda_probe::ProbeDocument;
-use parda_probe::Purpose;
-use parda_probe::{Measured, Point};
+use super::words::in_a_row;
+use parda_probe::{Load, Measured, Mix, Point, ProbeDocument, Purpose};
 
 /// Columns on the load and on its run.
 const LOAD: &str = "purpose,size_bytes,read_percent,random_percent,outstanding,settled,warmup_s,measured_s,\
@@ -41,55 +40,37 @@ pub fn csv(document: &ProbeDocument) -> String {
 }
 
 fn row(point: &Point) -> String {
-    let load = &point.load;
-    let mut cells = vec![
-        purpose(point.purpose).to_owned(),
-        load.mix.size.to_string(),
-        load.mix.read_percent.to_string(),
-        load.mix.random_percent.to_string(),
-        load.outstanding.to_string(),
-        point.settled.to_string(),
-        cell(point.warmup_s),
-        cell(point.measured_s),
-        cell(point.outstanding_measured),
-        cell(point.little_error),
-    ];
-    cells.extend(measured(Some(&point.all)));
-    cells.extend(measured(point.reads.as_ref()));
-    cells.extend(measured(point.writes.as_ref()));
-    cells.join(",")
+    let times = [point.warmup_s, point.measured_s, point.outstanding_measured, point.little_error];
+    let kinds = [Some(&point.all), point.reads.as_ref(), point.writes.as_ref()];
+    let cells = load(point.purpose, &point.load).chain([point.settled.to_string()]);
+    let cells = cells.chain(times.map(cell)).chain(kinds.into_iter().flat_map(measured));
+    cells.collect::<Vec<_>>().join(",")
+}
+
+/// The first cells of a row: purpose, size, read %, random %, outstanding.
+pub(super) fn load(purpose: Purpose, load: &Load) -> impl Iterator<Item = String> {
+    let purpose = match purpose {
+        Purpose::Depth => "depth",
+        Purpose::Size => "size",
+        Purpose::Mix => "mix",
+        Purpose::Repeat => "repeat",
+    };
+    let Load { mix: Mix { size, read_percent, random_percent }, outstanding } = load;
+    [purpose.to_owned(), size.to_string()]
+        .into_iter()
+        .chain([read_percent, random_percent, outstanding].map(u32::to_string))
 }
 
 fn measured(of: Option<&Measured>) -> Vec<String> {
     let Some(of) = of else { return vec![String::new(); MEASURED.len()] };
-    let mut cells = vec![of.ios.to_string()];
-    let rest = [
-        of.iops,
-        of.bytes_per_s,
-        of.mean_ms,
-        of.stddev_ms,
-        of.p50_ms,
-        of.p90_ms,
-        of.p99_ms,
-        of.p99_9_ms,
-        of.max_ms,
-    ];
-    cells.extend(rest.map(cell));
-    cells
+    let [iops, _, times @ ..] = in_a_row(of);
+    let rates = [iops, of.bytes_per_s].map(cell);
+    [of.ios.to_string()].into_iter().chain(rates).chain(times.map(cell)).collect()
 }
 
 /// A number with all its digits. Empty for NaN and infinity.
 pub(super) fn cell(value: f64) -> String {
     if value.is_finite() { value.to_string() } else { String::new() }
-}
-
-pub(super) fn purpose(purpose: Purpose) -> &'static str {
-    match purpose {
-        Purpose::Depth => "depth",
-        Purpose::Size => "size",
-        Purpose::Mix => "mix",
-        Purpose::Repeat => "repeat",
-    }
 }
 
 #[cfg(test)]

@@ -4,13 +4,11 @@ use parda_plot::{Cell, Figure, Page, Table};
 
 use super::figures;
 use super::sentences;
-use super::table::sections;
+use super::table::{cells, sections};
 use super::words::{
-    CHOICE_COLUMNS, curve, curves, estimate, in_a_row, in_rows, mb_per_s, ms, others, percent,
-    short, story,
+    CHOICE_COLUMNS, choices, curve, curves, estimate, mb_per_s, ms, others, percent, short, story,
 };
-use parda_probe::ProbeDocument;
-use parda_probe::{Advice, Estimate};
+use parda_probe::{Estimate, ProbeDocument};
 
 /// An HTML page without external files: target, advice with its reasons, curves, suspicions,
 /// open questions, and a table of all points.
@@ -96,7 +94,7 @@ fn answers(page: &mut Page, document: &ProbeDocument) {
         "The same points, one against the other: up is more throughput, left is less latency. Where a curve bends to the \
          right, more outstanding buys nothing but waiting.",
     ];
-    side_by_side(page, figures, &captions);
+    named(page, figures, &captions);
     if !document.findings.curves.is_empty() {
         page.list(curves(document));
     }
@@ -112,7 +110,7 @@ fn spreads(page: &mut Page, document: &ProbeDocument) {
         "A mean hides what single IOs see. Each column is one load, the stronger its grey the more IOs had a latency \
          there: each step is ten times as many. All pictures have the same axes.",
     );
-    side_by_side(page, figures, &[]);
+    named(page, figures, &[]);
 }
 
 fn sizes_and_mixes(page: &mut Page, document: &ProbeDocument) {
@@ -120,7 +118,7 @@ fn sizes_and_mixes(page: &mut Page, document: &ProbeDocument) {
     let others = others(document);
     if !sizes.is_empty() || !others.is_empty() {
         page.heading("What size costs, and what else was found");
-        side_by_side(page, sizes, &[]);
+        named(page, sizes, &[]);
         page.list(others);
     }
     let mixes = figures::mixes(document);
@@ -129,15 +127,26 @@ fn sizes_and_mixes(page: &mut Page, document: &ProbeDocument) {
         page.prose(
             "Latency and bandwidth of mixes, at one depth. All pictures have the same axes.",
         );
-        side_by_side(page, mixes, &[]);
+        named(page, mixes, &[]);
     }
 }
 
-/// Charts with their captions. Empty if there are none.
-fn side_by_side(page: &mut Page, figures: Vec<(String, Figure)>, captions: &[&str]) {
-    let caption = |i: usize| captions.get(i).copied().unwrap_or_default().to_owned();
-    let with: Vec<(Figure, String)> =
-        figures.into_iter().enumerate().map(|(i, (_, figure))| (figure, caption(i))).collect();
+fn named(page: &mut Page, figures: Vec<(String, Figure)>, captions: &[&str]) {
+    side_by_side(page, figures.into_iter().map(|(_, figure)| figure), captions);
+}
+
+/// Charts with their captions, if there are any. A chart may have none.
+pub(super) fn side_by_side(
+    page: &mut Page,
+    figures: impl IntoIterator<Item = Figure>,
+    captions: &[&str],
+) {
+    let captions = captions.iter().copied().chain(std::iter::repeat(""));
+    let with: Vec<(Figure, String)> = figures
+        .into_iter()
+        .zip(captions)
+        .map(|(figure, caption)| (figure, caption.to_owned()))
+        .collect();
     if !with.is_empty() {
         page.side_by_side(&with);
     }
@@ -161,17 +170,9 @@ fn advice(page: &mut Page, document: &ProbeDocument) {
     page.code(&sentences::snippet(document, advice));
     if advice.choices.len() > 1 {
         page.prose(sentences::CHOICES);
-        choices(page, advice);
+        let table = Table::new(CHOICE_COLUMNS).caption("Thresholds to choose from".to_owned());
+        page.table(choices(advice).into_iter().fold(table, Table::row));
     }
-}
-
-/// What each threshold costs and gives.
-fn choices(page: &mut Page, advice: &Advice) {
-    let mut table = Table::new(CHOICE_COLUMNS).caption("Thresholds to choose from".to_owned());
-    for row in in_rows(advice) {
-        table = table.row(row.map(Cell::Number));
-    }
-    page.table(table);
 }
 
 /// All points, with a table for each sweep.
@@ -197,7 +198,6 @@ fn points(page: &mut Page, document: &ProbeDocument) {
         "max",
         "X·L",
         "measured, s",
-        "settled",
     ];
     for (heading, first, points) in sections(document) {
         let knee = points
@@ -210,17 +210,12 @@ fn points(page: &mut Page, document: &ProbeDocument) {
             }
             None => heading,
         };
-        let mut table = Table::new([first].into_iter().chain(columns)).caption(caption);
+        let head = [first].into_iter().chain(columns).chain(["settled"]);
+        let mut table = Table::new(head).caption(caption);
         for (name, point) in points {
-            let numbers = in_a_row(&point.all);
-            let name = if first == "outstanding" { Cell::Number(name) } else { Cell::text(name) };
-            let cells = numbers.map(|v| Cell::Number(short(v))).into_iter();
-            let cells = cells.chain([
-                Cell::number(point.outstanding_measured, 2),
-                Cell::Number(short(point.measured_s)),
-            ]);
+            let measured = Cell::Number(short(point.measured_s));
             let settled = Cell::verdict(point.settled, if point.settled { "yes" } else { "no" });
-            table = table.row([name].into_iter().chain(cells).chain([settled]));
+            table = table.row(cells(first, name, point).into_iter().chain([measured, settled]));
         }
         page.table(table);
     }

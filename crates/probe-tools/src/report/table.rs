@@ -2,20 +2,40 @@
 
 use std::fmt::Write;
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
-use parda_plot::number;
+use comfy_table::{Cell as Aligned, CellAlignment, Table, presets};
+use parda_plot::Cell;
 
-use super::words::{
-    CHOICE_COLUMNS, curves, in_a_row, in_rows, ms, others, percent, short, size, story,
-};
+use super::words::{CHOICE_COLUMNS, choices, curves, in_a_row, ms, others, percent, short, story};
 use crate::report::sentences;
+use parda_probe::Point;
 use parda_probe::ProbeDocument;
 use parda_probe::Purpose;
-use parda_probe::{Advice, Point};
 
 /// Columns after the first. The first differs from table to table.
 const COLUMNS: [&str; 10] =
     ["IOPS", "MB/s", "mean ms", "stddev", "p50", "p90", "p99", "p99.9", "max", "X·L"];
+
+/// A table for the terminal. Columns of numbers are at the right, their heads as well.
+pub(super) fn in_text<'a>(
+    columns: impl IntoIterator<Item = &'a str>,
+    rows: &[Vec<Cell>],
+) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).force_no_tty();
+    let like = |text: &str, cell: &Cell| match cell {
+        Cell::Number(_) => Aligned::new(text).set_alignment(CellAlignment::Right),
+        _ => Aligned::new(text),
+    };
+    let aligned = |cell: &Cell| match cell {
+        Cell::Text(text) | Cell::Number(text) | Cell::Good(text) | Cell::Bad(text) => {
+            like(text, cell)
+        }
+    };
+    let first = rows.first().into_iter().flatten();
+    table.set_header(columns.into_iter().zip(first).map(|(column, cell)| like(column, cell)));
+    table.add_rows(rows.iter().map(|row| row.iter().map(aligned)));
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
 
 /// A table of each sweep, then the findings, then the advice.
 #[must_use]
@@ -25,7 +45,13 @@ pub fn table(document: &ProbeDocument) -> String {
         let _ = writeln!(out, "  {about}");
     }
     for (heading, first, points) in sections(document) {
-        let _ = write!(out, "\n{heading}\n{}\n", rows(first, &points));
+        let marked = |(name, point): &(String, &Point)| {
+            let mark = if point.settled { "" } else { " *" };
+            cells(first, format!("{name}{mark}"), point)
+        };
+        let rows: Vec<Vec<Cell>> = points.iter().map(marked).collect();
+        let table = in_text([first].into_iter().chain(COLUMNS), &rows);
+        let _ = write!(out, "\n{heading}\n{table}\n");
     }
     if !document.points.is_empty() {
         out.push_str(
@@ -58,24 +84,12 @@ pub fn table(document: &ProbeDocument) -> String {
             }
             if advice.choices.len() > 1 {
                 let _ = write!(out, "\nOther thresholds\n  {}\n", sentences::CHOICES);
-                let _ = writeln!(out, "{}", choices(advice));
+                let _ = writeln!(out, "{}", in_text(CHOICE_COLUMNS, &choices(advice)));
             }
         }
         None => out.push_str("\nTo set\n  These points say nothing on what to set.\n"),
     }
     out
-}
-
-/// What each threshold costs and gives.
-fn choices(advice: &Advice) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).force_no_tty();
-    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-    table.set_header(CHOICE_COLUMNS.map(|column| right(column.to_owned())));
-    for row in in_rows(advice) {
-        table.add_row(row.map(right));
-    }
-    table.to_string()
 }
 
 fn list(out: &mut String, heading: &str, lines: impl Iterator<Item = String>) {
@@ -95,17 +109,12 @@ pub(super) fn sections(document: &ProbeDocument) -> Vec<Section<'_>> {
     let mut sections: Vec<Section> = Vec::new();
     for point in &document.points {
         let mix = &point.load.mix;
+        let name = format!("{mix}, {} outst.", point.load.outstanding);
         let (heading, first, name) = match point.purpose {
             Purpose::Depth => (mix.to_string(), "outstanding", point.load.outstanding.to_string()),
-            Purpose::Size => {
-                ("Sizes".to_owned(), "size", format!("{}, {}", size(mix.size), rest(point)))
-            }
-            Purpose::Mix => {
-                ("Mixes".to_owned(), "mix", format!("{mix}, {} outst.", point.load.outstanding))
-            }
-            Purpose::Repeat => {
-                ("Again".to_owned(), "load", format!("{mix}, {} outst.", point.load.outstanding))
-            }
+            Purpose::Size => ("Sizes".to_owned(), "size", name),
+            Purpose::Mix => ("Mixes".to_owned(), "mix", name),
+            Purpose::Repeat => ("Again".to_owned(), "load", name),
         };
         match sections.iter_mut().find(|s| s.0 == heading) {
             Some(section) => section.2.push((name, point)),
@@ -117,31 +126,12 @@ pub(super) fn sections(document: &ProbeDocument) -> Vec<Section<'_>> {
     sections
 }
 
-/// A mix without its size, and the number of outstanding IOs.
-fn rest(point: &Point) -> String {
-    let mix = point.load.mix.to_string();
-    let rest = mix.split_once(", ").map_or("", |(_, rest)| rest);
-    format!("{rest}, {} outst.", point.load.outstanding)
-}
-
-fn rows(first: &str, points: &[(String, &Point)]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).force_no_tty();
-    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-    // Headings of numbers are aligned like the numbers.
-    let counted = first == "outstanding";
-    let named = |text: String| if counted { right(text) } else { Cell::new(text) };
-    let head = COLUMNS.map(|c| right(c.to_owned()));
-    table.set_header([named(first.to_owned())].into_iter().chain(head));
-    for (name, point) in points {
-        let mark = if point.settled { "" } else { " *" };
-        let numbers = in_a_row(&point.all);
-        let outstanding = number(point.outstanding_measured, 2);
-        let cells = numbers.map(short).into_iter().chain([outstanding]).map(right);
-        table.add_row([named(format!("{name}{mark}"))].into_iter().chain(cells));
-    }
-    let lines = table.lines().map(|line| line.trim_end().to_owned());
-    lines.collect::<Vec<_>>().join("\n")
+/// The row of a load under [`COLUMNS`]. Names of depths are numbers.
+pub(super) fn cells(first: &str, name: String, point: &Point) -> Vec<Cell> {
+    let name = if first == "outstanding" { Cell::Number(name) } else { Cell::Text(name) };
+    let numbers = in_a_row(&point.all).map(|value| Cell::Number(short(value)));
+    let outstanding = Cell::number(point.outstanding_measured, 2);
+    [name].into_iter().chain(numbers).chain([outstanding]).collect()
 }
 
 #[cfg(test)]

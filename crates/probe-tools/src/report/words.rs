@@ -1,11 +1,9 @@
 //! Numbers, times and sizes as text.
 
-use parda_plot::{brief, number};
-
-use parda_probe::Measured;
-use parda_probe::Mix;
-use parda_probe::{Advice, Curve, Estimate};
-use parda_probe::{End, Kind, ProbeDocument, TargetInfo};
+use parda_plot::{Cell, brief, number};
+use parda_probe::{
+    Advice, Choice, Curve, End, Estimate, Kind, Measured, Mix, ProbeDocument, TargetInfo,
+};
 
 /// Bytes in decimal units, as storage is sold: `1.80 TB`.
 pub(crate) fn bytes(bytes: u64) -> String {
@@ -18,13 +16,11 @@ pub(crate) fn bytes(bytes: u64) -> String {
     )
 }
 
-/// The size of an IO: `4 KiB`.
-pub(crate) fn size(bytes: u64) -> String {
-    match bytes {
-        size if size > 0 && size.is_multiple_of(1 << 20) => format!("{} MiB", size >> 20),
-        size if size > 0 && size.is_multiple_of(1 << 10) => format!("{} KiB", size >> 10),
-        size => format!("{size} B"),
-    }
+/// Size, reads and randomness of a mix: `4 KiB`, `reads`, `random`.
+pub(crate) fn parts(mix: &Mix) -> [String; 3] {
+    let text = mix.to_string();
+    let mut parts = text.split(", ").map(str::to_owned);
+    std::array::from_fn(|_| parts.next().unwrap_or_default())
 }
 
 /// A length of time in minutes and seconds: `3 min 20 s`.
@@ -242,22 +238,24 @@ fn precise_percent(part: f64) -> String {
     format!("{} %", number(part * 100.0, decimals))
 }
 
-/// Heads of the columns that [`in_rows`] fills.
+/// Heads of the columns of [`choices`].
 pub(crate) const CHOICE_COLUMNS: [&str; 4] =
     ["threshold", "of the peak", "outstanding", "IOPS of one IO at a time"];
 
 /// Thresholds to choose from, one a row. The advised one is marked.
-pub(crate) fn in_rows(advice: &Advice) -> impl Iterator<Item = [String; 4]> {
-    let advised = advice.latency_threshold_ms;
-    advice.choices.iter().map(move |choice| {
-        let mark = if choice.latency_threshold_ms == advised { "advised: " } else { "" };
-        [
+pub(crate) fn choices(advice: &Advice) -> Vec<Vec<Cell>> {
+    let row = |choice: &Choice| {
+        let advised = choice.latency_threshold_ms == advice.latency_threshold_ms;
+        let mark = if advised { "advised: " } else { "" };
+        let cells = [
             format!("{mark}{}", ms(choice.latency_threshold_ms)),
             percent(choice.throughput_fraction),
             short(choice.outstanding),
             short(choice.one_at_a_time_iops),
-        ]
-    })
+        ];
+        cells.map(Cell::Number).to_vec()
+    };
+    advice.choices.iter().map(row).collect()
 }
 
 #[cfg(test)]
@@ -274,9 +272,6 @@ mod tests {
             duration(f64::NAN),
             bytes(1_800_000_000_000),
             bytes(512),
-            size(4096),
-            size(3 << 20),
-            size(1000),
             date("2026-01-31T12:00:59Z"),
             date("yesterday"),
         ];
@@ -288,9 +283,6 @@ mod tests {
             "an unknown time",
             "1.80 TB",
             "512 B",
-            "4 KiB",
-            "3 MiB",
-            "1000 B",
             "2026-01-31 12:00 UTC",
             "yesterday",
         ];

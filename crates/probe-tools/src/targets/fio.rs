@@ -30,18 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Time for fio to end after the user has stopped the probe.
 const POLITE: Duration = Duration::from_secs(2);
 
-/// Reason why fio cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // The messages say it.
-pub enum FioError {
-    #[error("fio is not installed (apt-get install fio)")]
-    Missing,
-    #[error("cannot run fio: {0}")]
-    Run(std::io::Error),
-    #[error("this fio was built without its engine `{0}`; Debian's has it (apt-get install fio)")]
-    Engine(&'static str),
-}
-
 /// A real target in fio's terms.
 #[derive(Clone, Debug)]
 pub(crate) struct Fio {
@@ -57,14 +45,18 @@ pub(crate) struct Fio {
 
 impl Fio {
     /// Checks that fio is installed and has the engine for the target.
-    pub(crate) fn check(&self) -> Result<(), FioError> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let engine = if self.nbd { "nbd" } else { "libaio" };
         let engines = child::engines().map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => FioError::Missing,
-            _ => FioError::Run(e),
+            std::io::ErrorKind::NotFound => "fio is not installed (apt-get install fio)".to_owned(),
+            _ => format!("cannot run fio: {e}"),
         })?;
-        let has = engines.lines().any(|line| line.trim() == engine);
-        if has { Ok(()) } else { Err(FioError::Engine(engine)) }
+        if engines.lines().any(|line| line.trim() == engine) {
+            return Ok(());
+        }
+        Err(format!(
+            "this fio was built without its engine `{engine}`; Debian's has it (apt-get install fio)"
+        ))
     }
 
     /// The job of a load, which runs for `most` at most.
@@ -139,7 +131,7 @@ impl Driver for Fio {
                 Ok(None) => {}
                 // A terminal sends Ctrl-C to fio as well.
                 Err(_) if watch(running.moment()) => return Ok(running.driven()),
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(error),
             }
             next = Instant::now().max(next + running.slice);
             let enough = running.enough(allowance);

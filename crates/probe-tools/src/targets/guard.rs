@@ -15,26 +15,14 @@ mod used;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use ends::{EDGE, MARK, create, mark, unmarked};
+pub(crate) use ends::{EDGE, create, mark, unmarked};
 pub(crate) use used::{claim, device_in_use, file_in_use};
 
 use parda_probe::Kind;
 
-/// The refusal to write to a target.
-#[derive(Debug, thiserror::Error)]
-#[error("{target} will not be written to: {why}")]
-pub struct Refusal {
-    /// Name of the target, as on the command line.
-    pub target: String,
-    /// Reason of the refusal.
-    #[source]
-    pub why: Why,
-}
-
 /// Reason why a target is not written to.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // The messages say it.
-pub enum Why {
+pub(crate) enum Why {
     #[error("{what} is mounted at {at}")]
     Mounted { what: String, at: PathBuf },
     #[error("{0} is used for swapping")]

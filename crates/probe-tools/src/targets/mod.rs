@@ -8,6 +8,6 @@ mod guard;
 mod model;
 mod target;
 
-pub use guard::{Refusal, Why, Writes};
+pub use guard::Writes;
 pub use model::workload;
 pub use target::{Target, TargetError, writable_export};

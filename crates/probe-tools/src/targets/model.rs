@@ -31,46 +31,28 @@ const BALANCED: f64 = 0.02;
 
 /// A preset of the array model, one of its LUNs.
 #[derive(Clone, Debug)]
-pub struct Model {
+pub(super) struct Model {
     preset: Preset,
     lun: u32,
     params: ArrayParams,
 }
 
-/// Reason why a name after `model:` names no model.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ModelError {
-    /// No preset has this name.
-    #[error(transparent)]
-    Unknown(#[from] UnknownPreset),
-    /// The preset has no LUN of this name.
-    #[error("{preset} has no `{lun}`: it has lun0 to lun{last}")]
-    Lun {
-        /// Name of the preset.
-        preset: &'static str,
-        /// The name that was given.
-        lun: String,
-        /// Number of its last LUN.
-        last: usize,
-    },
-}
-
 impl FromStr for Model {
-    type Err = ModelError;
+    type Err = String;
 
     /// Parses a name such as `drive-7200` or `flash-nvme/lun2`. Without a LUN it is the first one. `hdd-7200` is an alias of
     /// `drive-7200`.
-    fn from_str(name: &str) -> Result<Model, ModelError> {
+    fn from_str(name: &str) -> Result<Model, String> {
         let (preset, lun) = name.split_once('/').unwrap_or((name, "lun0"));
-        let preset: Preset = if preset == "hdd-7200" { "drive-7200" } else { preset }.parse()?;
+        let preset: Preset = if preset == "hdd-7200" { "drive-7200" } else { preset }
+            .parse()
+            .map_err(|error: UnknownPreset| error.to_string())?;
         let params = preset.params();
         let luns = params.layout.luns.len();
         let number = lun.strip_prefix("lun").and_then(|number| number.parse::<u32>().ok());
         match number.filter(|number| (*number as usize) < luns) {
             Some(lun) => Ok(Model { preset, lun, params }),
-            None => {
-                Err(ModelError::Lun { preset: preset.name(), lun: lun.to_owned(), last: luns - 1 })
-            }
+            None => Err(format!("{preset} has no `{lun}`: it has lun0 to lun{}", luns - 1)),
         }
     }
 }
@@ -78,7 +60,7 @@ impl FromStr for Model {
 impl Model {
     /// Name, kind and size of the target.
     #[must_use]
-    pub fn info(&self) -> TargetInfo {
+    pub(super) fn info(&self) -> TargetInfo {
         let ArrayParams { raid, controller, .. } = &self.params;
         let cache = |there: bool| if there { "with" } else { "without" };
         let luns = self.params.layout.luns.len();
@@ -274,9 +256,9 @@ mod tests {
         assert_eq!(name("drive-7200").unwrap(), "model:drive-7200");
         assert_eq!(name("hdd-7200").unwrap(), "model:drive-7200");
         assert_eq!(name("flash-nvme/lun3").unwrap(), "model:flash-nvme/lun3");
-        let error = name("flash-nvme/lun4").unwrap_err().to_string();
+        let error = name("flash-nvme/lun4").unwrap_err();
         assert_eq!(error, "flash-nvme has no `lun4`: it has lun0 to lun3");
-        assert!(name("hdd").unwrap_err().to_string().contains("drive-7200"));
+        assert!(name("hdd").unwrap_err().contains("drive-7200"));
         let info = "cx3-40-raid0".parse::<Model>().unwrap().info();
         assert_eq!(info.bytes, 124 << 30);
     }

@@ -1,5 +1,6 @@
 //! The target of a probe, found by its name.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
@@ -7,18 +8,16 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
-use parda_exchange::region::{NbdConnection, RegionFault};
+use parda_exchange::region::NbdConnection;
 use parda_nbd::TransmissionFlags;
-use parda_nbd::uri::{Uri, UriError};
+use parda_nbd::uri::Uri;
+use parda_probe::{Kind, Plan, Probe, ProbeDocument, TargetInfo, Watcher, Wishes};
 use parda_workload::fio::UnsupportedByFio;
 
-use crate::targets::about;
-use crate::targets::fio::{Fio, FioError};
-use crate::targets::guard::{self, EDGE, MARK, Refusal, Why, Writes};
-use crate::targets::model::{Model, ModelError};
-use parda_probe::{Kind, ProbeDocument, TargetInfo};
-use parda_probe::{Plan, Wishes};
-use parda_probe::{Probe, Watcher};
+use super::about;
+use super::fio::Fio;
+use super::guard::{self, EDGE, Why, Writes};
+use super::model::Model;
 
 /// Time limit for the few requests that the probe itself sends to an NBD server.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,47 +40,39 @@ enum Drive {
     Fio(Fio),
 }
 
-/// Reason why a target cannot be probed.
+/// Reason why a target cannot be probed, with its name.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // The messages say it.
 pub enum TargetError {
-    #[error("{name}: {error}")]
-    Model { name: String, error: ModelError },
-    #[error("{name}: {error}")]
-    Uri { name: String, error: UriError },
-    #[error("{name}: {error}")]
-    Nbd { name: String, error: String },
-    #[error("{name}: {error}{}", hint(.error))]
-    Open { name: String, error: io::Error },
-    #[error("{0}: is neither a file nor a block device")]
-    Kind(String),
-    #[error("{0}: is empty; make a file to probe with --create 1GiB, under a new name")]
-    Empty(String),
-    #[error(
-        "{0}: has no data, only holes, and reads of holes never reach a disk; fill it first, or make a file to \
-         probe with --create 1GiB, under a new name"
-    )]
-    Holes(String),
-    #[error("{0}: --create makes a file; it has no meaning for a model, a URI or a device")]
-    NoFile(String),
-    #[error("{0}: --create needs 16 MiB at least, in whole MiB")]
-    CreateSize(String),
-    #[error("{name}: cannot make it: {error}")]
-    Create { name: String, error: io::Error },
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error("cannot probe {name}: {error}")]
-    Fio { name: String, error: FioError },
+    /// It is none that can be probed, or may not be written to.
+    #[error("{0}")]
+    Unfit(String),
+    /// It could be, but something failed: its server, fio, or making it.
+    #[error("{0}")]
+    Failed(String),
 }
 
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
+fn unfit(name: &str, error: impl Display) -> TargetError {
+    TargetError::Unfit(format!("{name}: {error}"))
+}
+
+fn failed(name: &str, error: impl Display) -> TargetError {
+    TargetError::Failed(format!("{name}: {error}"))
+}
+
+fn refused(name: &str, why: &Why) -> TargetError {
+    TargetError::Unfit(format!("{name} will not be written to: {why}"))
+}
+
+/// An error of opening a target, with a hint.
+fn unopened(name: &str, error: &io::Error) -> TargetError {
+    let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => ": try as root, or as who may read it",
         io::ErrorKind::NotFound => {
             "; a target is a file, a device, an NBD URI, or a model such as model:drive-7200"
         }
         _ => "",
-    }
+    };
+    unfit(name, format!("{error}{hint}"))
 }
 
 impl Target {
@@ -91,98 +82,89 @@ impl Target {
     /// # Errors
     /// No target has this name, it cannot be driven, or it may not be written to.
     pub fn open(name: &str, writes: &Writes, create: Option<u64>) -> Result<Target, TargetError> {
-        let owned = || name.to_owned();
-        if let Some(model) = name.strip_prefix("model:") {
-            if create.is_some() {
-                return Err(TargetError::NoFile(owned()));
-            }
-            let wrong = |error| TargetError::Model { name: owned(), error };
-            let model: Model = model.parse().map_err(wrong)?;
+        let model = name.strip_prefix("model:");
+        if create.is_some() && (model.is_some() || name.contains("://")) {
+            let why = "--create makes a file; it has no meaning for a model, a URI or a device";
+            return Err(unfit(name, why));
+        }
+        if let Some(model) = model {
+            let model: Model = model.parse().map_err(|error| unfit(name, error))?;
             let info = model.info();
             return Ok(Target { info, drive: Drive::Model(Box::new(model)), _claimed: None });
         }
         if name.contains("://") {
-            if create.is_some() {
-                return Err(TargetError::NoFile(owned()));
-            }
             return Target::nbd(name, writes);
         }
         if let Some(bytes) = create {
             if bytes < LEAST_CREATED || bytes % EDGE > 0 {
-                return Err(TargetError::CreateSize(owned()));
+                return Err(unfit(name, "--create needs 16 MiB at least, in whole MiB"));
             }
-            let wrong = |error| TargetError::Create { name: owned(), error };
-            guard::create(Path::new(name), bytes).map_err(wrong)?;
+            guard::create(Path::new(name), bytes)
+                .map_err(|error| failed(name, format!("cannot make it: {error}")))?;
         }
         Target::path(name, writes)
     }
 
     fn path(name: &str, writes: &Writes) -> Result<Target, TargetError> {
         let path = Path::new(name);
-        let wrong = |error| TargetError::Open { name: name.to_owned(), error };
+        let wrong = |error| unopened(name, &error);
         let found = fs::metadata(path).map_err(wrong)?;
-        let kind = if found.is_file() {
-            Kind::File
+        let (kind, about) = if found.is_file() {
+            (Kind::File, about::file(path, &found))
         } else if found.file_type().is_block_device() {
-            Kind::Device
+            (Kind::Device, about::device(found.rdev()))
         } else {
-            return Err(TargetError::Kind(name.to_owned()));
+            return Err(unfit(name, "is neither a file nor a block device"));
         };
         let file = File::open(path).map_err(wrong)?;
         let bytes = io::Seek::seek(&mut &file, io::SeekFrom::End(0)).map_err(wrong)?;
         if bytes == 0 {
-            return Err(TargetError::Empty(name.to_owned()));
+            let why = "is empty; make a file to probe with --create 1GiB, under a new name";
+            return Err(unfit(name, why));
         }
-        let about = match kind {
-            Kind::File => about::file(path, &found),
-            _ => about::device(found.rdev()),
-        };
-        let fio = Fio { nbd: false, name: name.to_owned(), offset: 0, bytes, writes: false };
-        let refused = |why| Refusal { target: name.to_owned(), why };
         let claimed = match writes {
             Writes::No => None,
-            _ => Some(may_overwrite(path, kind, bytes, writes).map_err(refused)?),
+            _ => {
+                let claimed = may_overwrite(path, kind, bytes, writes);
+                Some(claimed.map_err(|why| refused(name, &why))?)
+            }
         };
         let data = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0));
         if kind == Kind::File && data == Err(rustix::io::Errno::NXIO) {
-            return Err(TargetError::Holes(name.to_owned()));
+            let why = "has no data, only holes, and reads of holes never reach a disk; fill it first, or make a file to \
+                       probe with --create 1GiB, under a new name";
+            return Err(unfit(name, why));
         }
-        Target::driven_by(fio, kind, about, claimed)
+        let info = TargetInfo { name: name.to_owned(), kind, bytes, writes: false, about };
+        Target::by_fio(info, claimed.is_some(), claimed)
     }
 
     fn nbd(name: &str, writes: &Writes) -> Result<Target, TargetError> {
-        let wrong = |error| TargetError::Uri { name: name.to_owned(), error };
-        let uri: Uri = name.parse().map_err(wrong)?;
-        let failed = |error: &dyn ToString| TargetError::Nbd {
-            name: name.to_owned(),
-            error: error.to_string(),
+        let (uri, mut connection) = connect(name)?;
+        let writes = if *writes == Writes::No {
+            false
+        } else {
+            may_overwrite_export(&mut connection, name, writes)
+                .map_err(|why| refused(name, &why))?;
+            true
         };
-        let mut connection = NbdConnection::open(&uri, PATIENCE).map_err(|e| failed(&e))?;
-        let agreed = *connection.agreed();
-        let fio =
-            Fio { nbd: true, name: name.to_owned(), offset: 0, bytes: agreed.size, writes: false };
-        if *writes != Writes::No {
-            let refused = |why| Refusal { target: name.to_owned(), why };
-            may_overwrite_export(&mut connection, name, writes).map_err(refused)?;
-        }
-        let mut target =
-            Target::driven_by(fio, Kind::Nbd, vec![format!("NBD at {}", uri.address)], None)?;
-        if let Drive::Fio(fio) = &mut target.drive {
-            fio.allow(*writes != Writes::No);
-        }
-        Ok(target)
+        let (bytes, about) = (connection.agreed().size, vec![format!("NBD at {}", uri.address)]);
+        let info =
+            TargetInfo { name: name.to_owned(), kind: Kind::Nbd, bytes, writes: false, about };
+        Target::by_fio(info, writes, None)
     }
 
-    fn driven_by(
-        mut fio: Fio,
-        kind: Kind,
-        about: Vec<String>,
+    fn by_fio(
+        info: TargetInfo,
+        writes: bool,
         claimed: Option<File>,
     ) -> Result<Target, TargetError> {
-        fio.check().map_err(|error| TargetError::Fio { name: fio.name.clone(), error })?;
-        let info =
-            TargetInfo { name: fio.name.clone(), kind, bytes: fio.bytes, writes: false, about };
-        fio.allow(claimed.is_some());
+        // Loads that write leave out both ends.
+        let edge = if writes { EDGE } else { 0 };
+        let (nbd, bytes) = (info.kind == Kind::Nbd, info.bytes - 2 * edge);
+        let fio = Fio { nbd, name: info.name.clone(), offset: edge, bytes, writes };
+        fio.check()
+            .map_err(|error| TargetError::Failed(format!("cannot probe {}: {error}", info.name)))?;
         Ok(Target { info, drive: Drive::Fio(fio), _claimed: claimed })
     }
 
@@ -216,15 +198,9 @@ impl Target {
     /// # Errors
     /// The target's name cannot stand in a job file.
     pub fn job_file(&self, document: &ProbeDocument) -> Result<String, UnsupportedByFio> {
-        let placeholder = || Fio {
-            nbd: false,
-            name: "TARGET".to_owned(),
-            offset: 0,
-            bytes: self.info.bytes,
-            writes: false,
-        };
+        let (name, bytes) = ("TARGET".to_owned(), self.info.bytes);
         let fio = match &self.drive {
-            Drive::Model(_) => placeholder(),
+            Drive::Model(_) => Fio { nbd: false, name, offset: 0, bytes, writes: false },
             Drive::Fio(fio) => fio.clone(),
         };
         let mut text = format!(
@@ -252,17 +228,6 @@ impl Target {
             Drive::Fio(fio) => fio,
         };
         Probe { target, driver, plan, time, seed }.run(watcher)
-    }
-}
-
-impl Fio {
-    /// Whether writes are allowed. If so, loads leave out both ends.
-    fn allow(&mut self, writes: bool) {
-        if writes && !self.writes {
-            self.offset = EDGE;
-            self.bytes -= 2 * EDGE;
-        }
-        self.writes |= writes;
     }
 }
 
@@ -297,14 +262,15 @@ fn may_overwrite(path: &Path, kind: Kind, bytes: u64, writes: &Writes) -> Result
 /// # Errors
 /// The export cannot be reached, or it may not be written to.
 pub fn writable_export(name: &str, writes: &Writes) -> Result<Range<u64>, TargetError> {
-    let uri: Uri =
-        name.parse().map_err(|error| TargetError::Uri { name: name.to_owned(), error })?;
-    let failed =
-        |error: RegionFault| TargetError::Nbd { name: name.to_owned(), error: error.to_string() };
-    let mut connection = NbdConnection::open(&uri, PATIENCE).map_err(failed)?;
-    let refused = |why| Refusal { target: name.to_owned(), why };
-    may_overwrite_export(&mut connection, name, writes).map_err(refused)?;
+    let (_, mut connection) = connect(name)?;
+    may_overwrite_export(&mut connection, name, writes).map_err(|why| refused(name, &why))?;
     Ok(EDGE..connection.agreed().size - EDGE)
+}
+
+fn connect(name: &str) -> Result<(Uri, NbdConnection), TargetError> {
+    let uri: Uri = name.parse().map_err(|error| unfit(name, error))?;
+    let connection = NbdConnection::open(&uri, PATIENCE).map_err(|error| failed(name, error))?;
+    Ok((uri, connection))
 }
 
 /// Checks that an NBD export may be overwritten, over a connection of the probe's own, and writes the mark.
@@ -339,7 +305,6 @@ fn may_overwrite_export(
     let unmarked = ends?;
     writes.named(name, Kind::Nbd)?;
     if unmarked {
-        debug_assert!(MARK as u64 <= EDGE);
         connection.restart_clock(PATIENCE);
         guard::mark(&mut |block| connection.write(0, block).map_err(|e| nbd(&e)))?;
     }

@@ -2,7 +2,7 @@
 
 use super::word;
 use crate::report::comparison::Comparison;
-use crate::report::csv::{cell, purpose};
+use crate::report::csv::{cell, load};
 
 const COLUMNS: &str = "purpose,size_bytes,read_percent,random_percent,outstanding,a_iops_per_s,b_iops_per_s,iops_ratio,\
                        iops_ratio_low,iops_ratio_high,a_mean_ms,b_mean_ms,mean_ratio,a_p99_ms,b_p99_ms,p99_ratio,\
@@ -16,28 +16,17 @@ pub fn csv(comparison: &Comparison) -> String {
     for pair in &comparison.loads {
         let (a, b) = (&pair.a, &pair.b);
         let bound = |of: usize| pair.iops_ratio_95.map_or(String::new(), |ends| cell(ends[of]));
-        let cells = [
-            purpose(pair.purpose).to_owned(),
-            pair.load.mix.size.to_string(),
-            pair.load.mix.read_percent.to_string(),
-            pair.load.mix.random_percent.to_string(),
-            pair.load.outstanding.to_string(),
-            cell(a.iops),
-            cell(b.iops),
-            cell(pair.iops_ratio),
-            bound(0),
-            bound(1),
-            cell(a.mean_ms),
-            cell(b.mean_ms),
-            cell(pair.latency_ratio),
-            cell(a.p99_ms),
-            cell(b.p99_ms),
-            cell(pair.p99_ratio),
-            a.settled.to_string(),
-            b.settled.to_string(),
-            word(pair.verdict).to_owned(),
-        ];
-        out.push_str(&cells.join(","));
+        let numbers = [a.iops, b.iops, pair.iops_ratio].map(cell).into_iter();
+        let numbers = numbers.chain([bound(0), bound(1)]);
+        let latencies =
+            [a.mean_ms, b.mean_ms, pair.latency_ratio, a.p99_ms, b.p99_ms, pair.p99_ratio];
+        let settled = [a.settled, b.settled].map(|settled| settled.to_string());
+        let cells = load(pair.purpose, &pair.load)
+            .chain(numbers)
+            .chain(latencies.map(cell))
+            .chain(settled)
+            .chain([word(pair.verdict).to_owned()]);
+        out.push_str(&cells.collect::<Vec<_>>().join(","));
         out.push('\n');
     }
     out

@@ -1,10 +1,11 @@
 //! A comparison of two probes as an HTML page.
 
-use parda_plot::{Cell, Figure, Page, Table};
+use parda_plot::{Page, Table};
 
-use super::table::{by_mix, name};
-use super::{advice, curves, figures, interval, side, summary, word};
-use crate::report::comparison::{Change, Comparison, Pair};
+use super::table::{by_mix, columns, rows};
+use super::{advice, curves, figures, side, summary};
+use crate::report::comparison::{Change, Comparison};
+use crate::report::page::side_by_side;
 use crate::report::words::{percent, short};
 use parda_probe::ProbeDocument;
 
@@ -19,15 +20,15 @@ pub fn page(a: &ProbeDocument, b: &ProbeDocument) -> String {
     page.prose(&summary(&comparison).join(" "));
     page.heading("What to set");
     page.list(advice(&comparison));
-    if let Some((_, figure)) = figures::ratios(&comparison) {
+    if let Some(figure) = figures::ratios(&comparison) {
         page.heading("What B has of A's throughput");
         page.prose(
             "Above the dashed line B does more than A at the same load, below it less. Where a whisker touches the line \
              the difference may be chance.",
         );
-        page.side_by_side(&[(figure, String::new())]);
+        side_by_side(&mut page, [figure], &[]);
     }
-    let loads = figures::loads(a, b);
+    let mut loads = figures::loads(a, b);
     if !loads.is_empty() || !comparison.curves.is_empty() {
         page.heading("How both answer load");
         page.prose(
@@ -35,9 +36,8 @@ pub fn page(a: &ProbeDocument, b: &ProbeDocument) -> String {
         );
         for of in &comparison.curves {
             page.subheading(&of.mix.to_string());
-            if let Some((_, both)) = loads.iter().find(|(mix, _)| *mix == of.mix) {
-                page.side_by_side(&both.clone().map(|figure| (figure, String::new())));
-            }
+            let drawn = loads.extract_if(.., |(mix, _)| *mix == of.mix);
+            side_by_side(&mut page, drawn.flat_map(|(_, both)| both), &[]);
             page.list(curves(of));
         }
     }
@@ -45,10 +45,8 @@ pub fn page(a: &ProbeDocument, b: &ProbeDocument) -> String {
     if !spreads.is_empty() {
         page.heading("How latencies are spread");
         page.prose("All pictures have the same axes.");
-        for (_, both) in spreads {
-            let both: Vec<(Figure, String)> =
-                both.into_iter().map(|figure| (figure, String::new())).collect();
-            page.side_by_side(&both);
+        for both in spreads {
+            side_by_side(&mut page, both, &[]);
         }
     }
     tables(&mut page, &comparison);
@@ -88,39 +86,9 @@ fn tables(page: &mut Page, comparison: &Comparison) {
         ));
     }
     for (heading, pairs) in by_mix(&comparison.loads) {
-        let alone = pairs.windows(2).all(|w| w[0].load.mix == w[1].load.mix);
-        let first = if alone { "outstanding" } else { "load" };
-        let columns =
-            ["IOPS A", "B", "B/A", "95 %", "mean ms A", "B", "p99 ms A", "B", "B/A", "B is"];
-        let mut table = Table::new([first].into_iter().chain(columns)).caption(heading);
-        for pair in pairs {
-            table = table.row(row(pair, alone));
-        }
-        page.table(table);
+        let table = Table::new(columns(&pairs)).caption(heading);
+        page.table(rows(&pairs).into_iter().fold(table, Table::row));
     }
-}
-
-fn row(pair: &Pair, alone: bool) -> Vec<Cell> {
-    let (a, b) = (&pair.a, &pair.b);
-    let number = Cell::Number;
-    let verdict = word(pair.verdict);
-    vec![
-        if alone { number(name(pair, alone)) } else { Cell::text(name(pair, alone)) },
-        number(short(a.iops)),
-        number(short(b.iops)),
-        Cell::number(pair.iops_ratio, 3),
-        number(interval(pair.iops_ratio_95)),
-        number(short(a.mean_ms)),
-        number(short(b.mean_ms)),
-        number(short(a.p99_ms)),
-        number(short(b.p99_ms)),
-        Cell::number(pair.p99_ratio, 2),
-        match pair.verdict {
-            Change::Better => Cell::verdict(true, verdict),
-            Change::Worse => Cell::verdict(false, verdict),
-            Change::Same | Change::Unsure => Cell::text(verdict),
-        },
-    ]
 }
 
 #[cfg(test)]

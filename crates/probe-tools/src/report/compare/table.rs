@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use parda_plot::Cell;
 
 use super::{advice, curves, interval, side, summary, word};
-use crate::report::comparison::{Comparison, Pair};
+use crate::report::comparison::{Change, Comparison, Pair};
+use crate::report::table::in_text;
 use crate::report::words::short;
-use parda_probe::{Mix, Purpose};
+use parda_probe::{Load, Mix, Purpose};
 
 /// Summary, all loads that both probes ran, their knees, and the advice of both.
 #[must_use]
@@ -18,7 +19,7 @@ pub fn table(comparison: &Comparison) -> String {
     }
     out.push('\n');
     for (mix, pairs) in by_mix(&comparison.loads) {
-        let _ = write!(out, "\n{mix}\n{}\n", rows(&pairs));
+        let _ = write!(out, "\n{mix}\n{}\n", in_text(columns(&pairs), &rows(&pairs)));
     }
     for of in &comparison.curves {
         let _ = write!(out, "\n{}\n", of.mix);
@@ -56,39 +57,46 @@ pub(super) fn by_mix(loads: &[Pair]) -> Vec<(String, Vec<&Pair>)> {
     out
 }
 
-/// What stands first in the row of a load.
-pub(super) fn name(pair: &Pair, alone: bool) -> String {
-    let n = pair.load.outstanding;
-    if alone { n.to_string() } else { format!("{}, {n} outst.", pair.load.mix) }
+/// Heads of the columns of [`rows`].
+pub(super) fn columns(pairs: &[&Pair]) -> [&'static str; 11] {
+    let first = if of_one_mix(pairs) { "outstanding" } else { "load" };
+    [first, "IOPS A", "B", "B/A", "95 %", "mean ms A", "B", "p99 ms A", "B", "B/A", "B is"]
 }
 
-fn rows(pairs: &[&Pair]) -> String {
-    let alone = pairs.windows(2).all(|w| w[0].load.mix == w[1].load.mix);
-    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-    let first = |text: String| if alone { right(text) } else { Cell::new(text) };
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).force_no_tty();
-    let numbers = ["IOPS A", "B", "B/A", "95 %", "mean ms A", "B", "p99 ms A", "B", "B/A"];
-    let head = if alone { "outstanding" } else { "load" };
-    let head = [first(head.to_owned())].into_iter().chain(numbers.map(|n| right(n.to_owned())));
-    table.set_header(head.chain([Cell::new("B is")]));
-    for pair in pairs {
-        let (a, b) = (&pair.a, &pair.b);
-        let numbers = [
-            short(a.iops),
-            short(b.iops),
-            format!("{:.3}", pair.iops_ratio),
-            interval(pair.iops_ratio_95),
-            short(a.mean_ms),
-            short(b.mean_ms),
-            short(a.p99_ms),
-            short(b.p99_ms),
-            format!("{:.2}", pair.p99_ratio),
-        ];
-        let cells = [first(name(pair, alone))].into_iter().chain(numbers.map(right));
-        table.add_row(cells.chain([Cell::new(word(pair.verdict))]));
-    }
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+fn of_one_mix(pairs: &[&Pair]) -> bool {
+    pairs.windows(2).all(|pair| pair[0].load.mix == pair[1].load.mix)
+}
+
+/// A row for each load.
+pub(super) fn rows(pairs: &[&Pair]) -> Vec<Vec<Cell>> {
+    let alone = of_one_mix(pairs);
+    let row = |pair: &&Pair| {
+        let (a, b, Load { mix, outstanding: n }) = (&pair.a, &pair.b, pair.load);
+        let number = |value: f64| Cell::Number(short(value));
+        let verdict = word(pair.verdict);
+        vec![
+            if alone {
+                Cell::Number(n.to_string())
+            } else {
+                Cell::text(format!("{mix}, {n} outst."))
+            },
+            number(a.iops),
+            number(b.iops),
+            Cell::number(pair.iops_ratio, 3),
+            Cell::Number(interval(pair.iops_ratio_95)),
+            number(a.mean_ms),
+            number(b.mean_ms),
+            number(a.p99_ms),
+            number(b.p99_ms),
+            Cell::number(pair.p99_ratio, 2),
+            match pair.verdict {
+                Change::Better => Cell::verdict(true, verdict),
+                Change::Worse => Cell::verdict(false, verdict),
+                Change::Same | Change::Unsure => Cell::text(verdict),
+            },
+        ]
+    };
+    pairs.iter().map(row).collect()
 }
 
 #[cfg(test)]

@@ -4,10 +4,8 @@ use parda_plot::{Across, Figure, Panel};
 
 use super::{curve, narrow, range};
 use crate::report::confidence;
-use crate::report::words::{mb_per_s, size};
-use parda_probe::Point;
-use parda_probe::ProbeDocument;
-use parda_probe::Purpose;
+use crate::report::words::{mb_per_s, parts};
+use parda_probe::{Mix, Point, ProbeDocument, Purpose};
 
 /// A chart for each size, all with the same axes: latency and bandwidth over randomness, a line for each percentage of
 /// reads.
@@ -36,23 +34,20 @@ pub(crate) fn mixes(document: &ProbeDocument) -> Vec<(String, Figure)> {
                 continue;
             }
             line.sort_by_key(|p| p.load.mix.random_percent);
-            let name = match part {
-                100 => "reads".to_owned(),
-                0 => "writes".to_owned(),
-                some => format!("{some} % reads"),
-            };
+            let [_, name, _] = parts(&line[0].load.mix);
             let random = |p: &Point| f64::from(p.load.mix.random_percent);
             latency = curve(latency, &name, &line, random, |p| p.all.mean_ms, confidence::latency);
             let mb = |p: &Point| mb_per_s(p.all.bytes_per_s);
             bandwidth = curve(bandwidth, &name, &line, random, mb, |_| None);
         }
+        let [size, ..] = parts(&Mix { size: of, read_percent: 100, random_percent: 100 });
         let outstanding = points.first().map_or(0, |p| p.load.outstanding);
         let across = Across::Numbers { label: "random, % of IOs".to_owned() };
-        let mut figure = narrow(format!("{}, {outstanding} outstanding", size(of)), across)
+        let mut figure = narrow(format!("{size}, {outstanding} outstanding"), across)
             .panel(latency)
             .panel(bandwidth);
         figure.room = Some((0.0, 100.0));
-        (format!("mix-{}", size(of).replace(' ', "")), figure)
+        (format!("mix-{}", size.replace(' ', "")), figure)
     };
     sizes.into_iter().map(figure).collect()
 }

@@ -10,14 +10,12 @@ mod spread;
 
 pub(super) use load::load;
 pub(super) use mixes::mixes;
-use parda_plot::{Figure, Panel};
+use parda_plot::{Across, Figure, Panel};
 pub(super) use sizes::sizes;
 pub(super) use spread::{spread, spread_of};
 
-use parda_probe::Estimate;
-use parda_probe::Point;
-use parda_probe::ProbeDocument;
-use parda_probe::{Mix, Purpose};
+use super::confidence;
+use parda_probe::{Estimate, Mix, Point, ProbeDocument, Purpose};
 
 /// Legend of the hollow marks.
 const UNSETTLED: &str = "did not settle";
@@ -64,20 +62,70 @@ pub(super) fn curve(
     value: impl Fn(&Point) -> f64,
     sure: impl Fn(&Point) -> Option<Estimate>,
 ) -> Panel {
-    let place = |p: &&&Point| (at(p), value(p));
-    let line: Vec<(f64, f64)> = points.iter().map(|p| place(&p)).collect();
-    let whiskers: Vec<(f64, f64, f64)> =
-        points.iter().filter_map(|p| sure(p).map(|e| (at(p), e.low, e.high))).collect();
-    let hollow: Vec<(f64, f64)> = points.iter().filter(|p| !p.settled).map(|p| place(&p)).collect();
-    let mut panel = panel.line(name, line);
+    let mark = |p: &&Point| Mark {
+        at: (at(p), value(p)),
+        sure: sure(p).map(|e| (e.low, e.high)),
+        settled: p.settled,
+    };
+    marks(panel, name, points.iter().map(mark).collect())
+}
+
+/// A place on a line, its confidence interval, and whether the load was steady.
+pub(super) struct Mark {
+    pub(super) at: (f64, f64),
+    pub(super) sure: Option<(f64, f64)>,
+    pub(super) settled: bool,
+}
+
+/// The same for what is no [`Point`].
+pub(super) fn marks(panel: Panel, name: &str, marks: Vec<Mark>) -> Panel {
+    let whisker = |m: &Mark| m.sure.map(|(low, high)| (m.at.0, low, high));
+    let whiskers: Vec<_> = marks.iter().filter_map(whisker).collect();
+    let hollow: Vec<_> = marks.iter().filter(|m| !m.settled).map(|m| m.at).collect();
+    let mut panel = panel.line(name, marks.iter().map(|m| m.at).collect::<Vec<_>>());
     if !whiskers.is_empty() {
         panel = panel.whiskers(name, whiskers);
     }
     if hollow.is_empty() { panel } else { panel.paper(name, hollow) }
 }
 
+/// Two charts of sweeps, each with its name: throughput and latency over outstanding IOs, and throughput over latency.
+/// `noted`: whether a point, by the place of its sweep and its own, has its number of outstanding IOs beside it.
+pub(super) fn both(
+    title: &str,
+    sweeps: &[(String, &Swept<'_>)],
+    noted: impl Fn(usize, usize, &Point) -> bool,
+) -> [Figure; 2] {
+    let peak = |of: &Swept| of.points.iter().map(|p| p.all.iops).fold(0.0, f64::max);
+    let far = far_apart(sweeps.iter().map(|(_, of)| peak(of)));
+    let throughput = || {
+        let panel = Panel::new("Throughput", "IOPS");
+        if far { panel.log() } else { panel }
+    };
+    let mut load = [throughput(), Panel::new("Mean latency", "ms").log()];
+    let mut answer = throughput();
+    let outstanding = |p: &Point| f64::from(p.load.outstanding);
+    let (iops, ms) = (|p: &Point| p.all.iops, |p: &Point| p.all.mean_ms);
+    for (place, (name, of)) in sweeps.iter().enumerate() {
+        let [rates, latencies] = load;
+        load = [
+            curve(rates, name, &of.points, outstanding, iops, confidence::iops),
+            curve(latencies, name, &of.points, outstanding, ms, confidence::latency),
+        ];
+        answer = curve(answer, name, &of.points, ms, iops, confidence::iops);
+        for (_, point) in of.points.iter().enumerate().filter(|(i, p)| noted(place, *i, p)) {
+            answer = answer.note((ms(point), iops(point)), point.load.outstanding.to_string());
+        }
+    }
+    let across = |label: &str| Across::Log { label: label.to_owned() };
+    let load = load.into_iter().fold(narrow(title, across("IOs outstanding")), Figure::panel);
+    let mut answer = narrow("Throughput against latency", across("mean latency, ms")).panel(answer);
+    answer.subtitle = "Beside points: how many were outstanding.".to_owned();
+    [load, answer]
+}
+
 /// A chart of half the width of a page.
-pub(super) fn narrow(title: impl Into<String>, across: parda_plot::Across) -> Figure {
+pub(super) fn narrow(title: impl Into<String>, across: Across) -> Figure {
     let mut figure = Figure::new(title, across);
     figure.width = Figure::NARROW;
     figure.reference = UNSETTLED.to_owned();
@@ -92,7 +140,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 }
 
 /// Whether values are so far apart that on a linear scale the small ones could not be told from zero.
-pub(super) fn far_apart(values: impl Iterator<Item = f64>) -> bool {
+fn far_apart(values: impl Iterator<Item = f64>) -> bool {
     range(values).is_some_and(|(low, high)| high > 12.0 * low)
 }
 

@@ -4,9 +4,8 @@ use parda_plot::{Across, Figure, Panel};
 
 use super::{curve, narrow};
 use crate::report::confidence;
-use parda_probe::Point;
-use parda_probe::ProbeDocument;
-use parda_probe::Purpose;
+use crate::report::words::parts;
+use parda_probe::{Point, ProbeDocument, Purpose};
 
 /// Chart of latency over IO size, with the fitted line.
 pub(crate) fn sizes(document: &ProbeDocument) -> Option<(String, Figure)> {
@@ -14,10 +13,9 @@ pub(crate) fn sizes(document: &ProbeDocument) -> Option<(String, Figure)> {
         document.points.iter().filter(|p| p.purpose == Purpose::Size).collect();
     points.sort_by_key(|p| p.load.mix.size);
     let first = points.first()?;
-    let what = first.load.mix.to_string();
-    let what = what.split_once(", ").map_or("", |(_, rest)| rest);
+    let [_, reads, random] = parts(&first.load.mix);
     let kib = |p: &Point| p.load.mix.size as f64 / 1024.0;
-    let name = format!("{what}, {} outstanding", first.load.outstanding);
+    let name = format!("{reads}, {random}, {} outstanding", first.load.outstanding);
     let mut panel = curve(
         Panel::new("Mean latency", "ms"),
         &name,

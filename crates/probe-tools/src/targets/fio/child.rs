@@ -17,17 +17,6 @@ const POLL: Duration = Duration::from_millis(10);
 /// Interval between checks whether to wait for an answer any longer.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Reason why fio gives no more counters.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Ended {
-    /// fio has ended. Holds its messages.
-    #[error("fio ended: {0}")]
-    Itself(String),
-    /// fio's answer has another form than expected.
-    #[error("fio's answer is not understood: {0}")]
-    Answer(#[from] report::ReportError),
-}
-
 /// fio's list of engines, one a line.
 pub(super) fn engines() -> io::Result<String> {
     let output = Command::new("fio").arg("--enghelp").output()?;
@@ -73,7 +62,7 @@ impl Child {
         &mut self,
         at: Instant,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<Snapshot>, Ended> {
+    ) -> Result<Option<Snapshot>, String> {
         // If fio ends before, the channel is closed and the wait ends at once.
         let wait = at.saturating_duration_since(Instant::now());
         match self.documents.recv_timeout(wait) {
@@ -91,10 +80,11 @@ impl Child {
         self.signal(Signal::USR1);
         loop {
             match self.documents.recv_timeout(LOOK) {
-                Ok(text) => match report::snapshot(&text)? {
-                    report::Report { error: 0, snapshot } => return Ok(Some(snapshot)),
-                    _ => return Err(self.last_words()),
-                },
+                Ok(text) => {
+                    let snapshot = report::snapshot(&text)
+                        .map_err(|error| format!("fio's answer is not understood: {error}"))?;
+                    return snapshot.map(Some).ok_or_else(|| self.last_words());
+                }
                 Err(RecvTimeoutError::Timeout) if stop() => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(self.last_words()),
@@ -130,7 +120,7 @@ impl Child {
     }
 
     /// fio's messages on its end.
-    fn last_words(&mut self) -> Ended {
+    fn last_words(&mut self) -> String {
         self.end();
         let said = self.said.iter_mut().filter_map(Option::take).filter_map(|it| it.join().ok());
         let said: Vec<String> = said.collect();
@@ -138,8 +128,10 @@ impl Child {
         let mut lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
         lines.dedup();
         lines.truncate(3);
-        let nothing = "it did not say why".to_owned();
-        Ended::Itself(if lines.is_empty() { nothing } else { lines.join("; ") })
+        if lines.is_empty() {
+            lines.push("it did not say why");
+        }
+        format!("fio ended: {}", lines.join("; "))
     }
 
     fn end(&mut self) {

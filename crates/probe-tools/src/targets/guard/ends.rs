@@ -14,7 +14,7 @@ pub(crate) const EDGE: u64 = 1 << 20;
 const LINE: &[u8; 64] = b"parda probe --allow-writes: all of this is there to be written.\n";
 
 /// Length of the mark in bytes. The mark is the first block of a target that may be overwritten.
-pub(crate) const MARK: usize = 4096;
+const MARK: usize = 4096;
 
 fn mark_block() -> Vec<u8> {
     LINE.repeat(MARK / LINE.len())
