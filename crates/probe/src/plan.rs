@@ -357,7 +357,7 @@ fn iops(points: &[Point], mix: Mix, outstanding: u32) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::point::Measured;
+    use crate::analysis::tests::point as made_up;
 
     const READS: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
     const EVERY: [Purpose; 4] = [Purpose::Depth, Purpose::Size, Purpose::Mix, Purpose::Repeat];
@@ -376,32 +376,9 @@ mod tests {
     }
 
     fn point(load: Load, purpose: Purpose, iops: f64) -> Point {
-        let all = Measured {
-            ios: 1,
-            iops,
-            bytes_per_s: 0.0,
-            mean_ms: 1.0,
-            stddev_ms: 0.0,
-            p50_ms: 1.0,
-            p90_ms: 1.0,
-            p99_ms: 1.0,
-            p99_9_ms: 1.0,
-            max_ms: 1.0,
-            histogram: Vec::new(),
-        };
-        Point {
-            load,
-            purpose,
-            warmup_s: 0.0,
-            measured_s: 1.0,
-            settled: true,
-            outstanding_measured: 1.0,
-            little_error: 0.0,
-            all,
-            reads: None,
-            writes: None,
-            slices: Vec::new(),
-        }
+        let mut random = fastrand::Rng::with_seed(1);
+        let Load { mix, outstanding } = load;
+        Point { purpose, slices: Vec::new(), ..made_up(mix, outstanding, iops, 0.0, &mut random) }
     }
 
     /// Runs a plan on a target whose throughput is linear up to some depth, and how many were said

@@ -301,7 +301,9 @@ mod tests {
         let comparison = Comparison::new(&document(), &slower(1.3));
         let text = serde_json::to_string(&comparison).unwrap();
         let read: Comparison = serde_json::from_str(&text).unwrap();
-        assert_eq!(read.b, comparison.b);
+        assert_eq!((&read.b.target, read.b.end), (&comparison.b.target, comparison.b.end));
+        let threshold = |of: &Comparison| of.b.advice.as_ref().map(|a| a.latency_threshold_ms);
+        assert_eq!(threshold(&read), threshold(&comparison));
         let verdicts = |of: &Comparison| of.loads.iter().map(|p| p.verdict).collect::<Vec<_>>();
         assert_eq!(verdicts(&read), verdicts(&comparison));
     }

@@ -1,12 +1,9 @@
 //! An example of a probe, for tests: a disk of eight spindles whose latencies follow from a closed queueing network.
 
 use parda_probe::{
-    Advice, Asymmetry, Choice, Curve, Estimate, Evidence, Findings, Knee, Noise, SizeLine, Suspect,
-    Suspicion, Unknown, Why,
+    Bucket, End, FORMAT, Findings, Kind, Load, Measured, Mix, Point, ProbeDocument, Purpose, Slice,
+    TargetInfo, analysis,
 };
-use parda_probe::{Bucket, Measured, Point, Slice};
-use parda_probe::{End, FORMAT, Kind, ProbeDocument, TargetInfo};
-use parda_probe::{Load, Mix, Purpose};
 
 /// Number of servers that work in parallel.
 const SERVERS: f64 = 8.0;
@@ -100,76 +97,23 @@ pub(crate) fn slower(scale: f64) -> ProbeDocument {
         }
     }
     add(swept[0], 8, Purpose::Repeat);
-    let about = |value: f64| Estimate { value, low: value * 0.97, high: value * 1.03 };
-    let curve = |mix: Mix| {
-        let load = |outstanding| Load { mix, outstanding };
-        let peak = 256.0 / (mean_ms(&load(256)) * scale) * 1e3;
-        Curve {
-            mix,
-            service_ms: Some(about(mean_ms(&load(1)) * scale)),
-            peak_iops: about(peak),
-            peak_bytes_per_s: peak * mix.size as f64,
-            peak_outstanding: 32,
-            knee: Some(Knee {
-                outstanding: Estimate { value: 12.0, low: 10.4, high: 14.1 },
-                latency_ms: about(mean_ms(&load(12)) * scale),
-                iops: peak * 0.96,
-            }),
-        }
+    let target = TargetInfo {
+        name: "model:example".to_owned(),
+        kind: Kind::Model,
+        bytes: 1_800_000_000_000,
+        writes: true,
+        about: vec!["eight spindles".to_owned()],
     };
-    let threshold = 40.0 * scale;
     ProbeDocument {
         format: FORMAT,
         begun: "2026-01-31T12:00:00Z".to_owned(),
         took_s: 200.0,
-        target: TargetInfo {
-            name: "model:example".to_owned(),
-            kind: Kind::Model,
-            bytes: 1_800_000_000_000,
-            writes: true,
-            about: vec!["eight spindles".to_owned()],
-        },
+        findings: analysis::findings(&points, &target),
+        target,
         seed: 1,
         end: End::Complete,
         points,
-        findings: Findings {
-            curves: swept.map(curve).to_vec(),
-            size_line: Some(SizeLine {
-                ms_per_kib: about(0.012 * scale),
-                fixed_ms: about(6.2 * scale),
-                r_squared: 0.9987,
-                worst_residual: 0.013,
-            }),
-            asymmetry: Some(Asymmetry { outstanding: 8, latency_ratio: 0.4, iops_ratio: 2.5 }),
-            noise: Some(Noise { pairs: 1, iops: 0.012, latency: 0.013 }),
-            suspicions: vec![Suspicion {
-                what: Suspect::WriteCache,
-                evidence: vec![Evidence::ThroughputFalls {
-                    outstanding: 8,
-                    first_iops: 5000.0,
-                    last_iops: 180.0,
-                }],
-            }],
-            advice: Some(Advice {
-                latency_threshold_ms: threshold,
-                window_max: 16.0,
-                throughput_fraction: 0.97,
-                why: vec![Why::AboveKnee { by: 0.03 }],
-                choices: choices(threshold),
-            }),
-            unknown: vec![Unknown::OtherHosts],
-        },
     }
-}
-
-fn choices(threshold: f64) -> Vec<Choice> {
-    let choice = |(part, throughput_fraction)| Choice {
-        latency_threshold_ms: threshold * part,
-        outstanding: 14.0 * part,
-        throughput_fraction,
-        one_at_a_time_iops: 1e3 / (threshold * part),
-    };
-    [(0.5, 0.82), (1.0, 0.97)].map(choice).to_vec()
 }
 
 pub(crate) fn document() -> ProbeDocument {

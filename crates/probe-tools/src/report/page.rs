@@ -234,7 +234,7 @@ mod tests {
             "was probed on 2026-01-31",
             "latency threshold to set",
             "What to set</h2>",
-            "latency_threshold = &quot;40ms&quot;",
+            "latency_threshold = &quot;12.4ms&quot;",
             "How it answers load</h2>",
             "write cache",
             "What this cannot tell</h2>",

@@ -152,11 +152,11 @@ mod tests {
             "Suspected\n",
             "Not known\n",
             "To set\n",
-            "latency_threshold = 40 ms, window_max = 16",
-            "    latency_threshold = \"40ms\"",
+            "latency_threshold = 12.4 ms, window_max = 17",
+            "    latency_threshold = \"12.4ms\"",
             "* did not settle",
             "Other thresholds\n",
-            "advised: 40 ms",
+            "advised: 12.4 ms",
         ] {
             assert!(table.contains(part), "{part:?} is not in\n{table}");
         }
