@@ -59,7 +59,7 @@ pub(crate) enum Why {
     #[error("it is not what --allow-writes names, {0}")]
     OtherName(String),
     #[error("cannot look for file systems and partitions on it: {0}")]
-    Wipefs(String),
+    Tool(String),
     #[error("cannot look at it: {0}")]
     Io(#[from] std::io::Error),
     #[error("cannot look at it: {0}")]
@@ -92,23 +92,27 @@ impl Writes {
 /// Checks that no known format is on a device or in a file: no file system, partition table, volume or the
 /// like.
 pub(crate) fn signatures(path: &Path) -> Result<(), Why> {
-    let mut wipefs = std::process::Command::new("wipefs");
-    wipefs.args(["--no-act", "--noheadings", "--output", "TYPE,OFFSET"]).arg(path);
-    let output = wipefs.output().map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => {
-            Why::Wipefs("there is no wipefs (apt-get install util-linux)".to_owned())
-        }
-        _ => Why::Wipefs(e.to_string()),
-    })?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Why::Wipefs(format!("wipefs: {}", said.trim())));
-    }
-    let found = String::from_utf8_lossy(&output.stdout);
+    let found = said("wipefs", &["--no-act", "--noheadings", "--output", "TYPE,OFFSET"], path)?;
     let one = |line: &str| {
         let mut words = line.split_whitespace();
         Some(format!("{} (at {})", words.next()?, words.next()?))
     };
     let all: Vec<String> = found.lines().filter_map(one).collect();
     if all.is_empty() { Ok(()) } else { Err(Why::Signature(all.join(", "))) }
+}
+
+/// Output of a program of util-linux on a device or a file.
+fn said(program: &str, options: &[&str], path: &Path) -> Result<String, Why> {
+    let output = std::process::Command::new(program).args(options).arg(path).output();
+    let output = output.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            Why::Tool(format!("there is no {program} (apt-get install util-linux)"))
+        }
+        _ => Why::Tool(error.to_string()),
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(Why::Tool(format!("{program}: {}", errors.trim())))
 }

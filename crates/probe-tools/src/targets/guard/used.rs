@@ -2,54 +2,60 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, major, minor};
+use serde::Deserialize;
 
-use super::Why;
+use super::{Why, said};
 
-/// A device in sysfs.
-#[derive(Clone, Debug)]
+/// A device as `lsblk` lists it, with its partitions and the devices that are built upon it.
+#[derive(Deserialize)]
 struct Node {
-    name: String,
-    number: String,
+    kname: String,
+    #[serde(rename = "type")]
+    kind: String,
+    /// `[SWAP]` of a swap area.
+    mountpoint: Option<String>,
+    #[serde(default)]
+    children: Vec<Node>,
 }
 
 /// Checks that a device, its partitions, and devices built upon these are not in use.
 pub(crate) fn device_in_use(path: &Path) -> Result<(), Why> {
-    let dir = fs::canonicalize(format!("/sys/dev/block/{}", number(path)?))?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let swaps = fs::read_to_string("/proc/swaps")?;
-    in_use(&dir, &mounts, &swaps)
+    let list = said("lsblk", &["--json", "--output", "KNAME,TYPE,MOUNTPOINT"], path)?;
+    let number = fs::metadata(path)?.rdev();
+    let ro = format!("/sys/dev/block/{}:{}/ro", major(number), minor(number));
+    in_use(&list, fs::read_to_string(ro)?.trim() == "1")
 }
 
-/// As above, for a device's directory in sysfs, with the lists of mounts and of swap areas.
-fn in_use(dir: &Path, mounts: &str, swaps: &str) -> Result<(), Why> {
-    let mut all = Vec::new();
-    collect(dir, &mut all)?;
-    for node in &all {
-        if let Some(at) = mounted(mounts, node) {
-            return Err(Why::Mounted { what: node.name.clone(), at });
-        }
-        let swap = swap_paths(swaps).into_iter().any(|swap| is(&swap, &node.number));
-        if swap {
-            return Err(Why::Swap(node.name.clone()));
-        }
+/// As above, by the list of `lsblk`.
+fn in_use(list: &str, read_only: bool) -> Result<(), Why> {
+    #[derive(Deserialize)]
+    struct List {
+        blockdevices: (Node,),
     }
-    if fs::read_to_string(dir.join("ro")).is_ok_and(|ro| ro.trim() == "1") {
+    let List { blockdevices: (node,) } =
+        serde_json::from_str(list).map_err(|error| Why::Tool(format!("lsblk: {error}")))?;
+    mounted(&node)?;
+    if read_only {
         return Err(Why::ReadOnly);
     }
-    let held = |dir: &Path| names(&dir.join("holders"));
-    if let Some(holder) = held(dir)?.first() {
-        return Err(Why::Held { what: name(dir), holder: holder.clone() });
+    let is_partition = |child: &&Node| child.kind == "part";
+    if let Some(holder) = node.children.iter().find(|child| !is_partition(child)) {
+        return Err(Why::Held { what: node.kname, holder: holder.kname.clone() });
     }
-    let partitions = partitions(dir)?;
-    match partitions.first() {
-        Some(_) => {
-            Err(Why::Partitions(partitions.iter().map(|p| name(p)).collect::<Vec<_>>().join(", ")))
-        }
-        None => Ok(()),
+    let partitions: Vec<&str> = node.children.iter().map(|child| child.kname.as_str()).collect();
+    if partitions.is_empty() { Ok(()) } else { Err(Why::Partitions(partitions.join(", "))) }
+}
+
+fn mounted(node: &Node) -> Result<(), Why> {
+    let what = node.kname.clone();
+    match &node.mountpoint {
+        Some(swap) if swap == "[SWAP]" => Err(Why::Swap(what)),
+        Some(at) => Err(Why::Mounted { what, at: PathBuf::from(at) }),
+        None => node.children.iter().try_for_each(mounted),
     }
 }
 
@@ -66,83 +72,19 @@ pub(crate) fn claim(path: &Path) -> Result<File, Why> {
 
 /// Checks that a file is neither behind a loop device nor a swap file.
 pub(crate) fn file_in_use(path: &Path) -> Result<(), Why> {
+    let devices = said("losetup", &["--noheadings", "--output", "NAME", "--associated"], path)?;
+    if let Some(device) = devices.lines().next() {
+        return Err(Why::Backs(device.trim().to_owned()));
+    }
     let file = fs::metadata(path)?;
-    let same = |other: &Path| {
+    let same = |other: &PathBuf| {
         let other = fs::metadata(other).ok();
         other.is_some_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
     };
-    for disk in names(Path::new("/sys/block"))? {
-        let backing = fs::read_to_string(format!("/sys/block/{disk}/loop/backing_file"));
-        if backing.is_ok_and(|backing| same(Path::new(backing.trim_end()))) {
-            return Err(Why::Backs(format!("/dev/{disk}")));
-        }
-    }
-    let swaps = fs::read_to_string("/proc/swaps")?;
-    match swap_paths(&swaps).iter().any(|swap| same(swap)) {
+    match swap_paths(&fs::read_to_string("/proc/swaps")?).iter().any(same) {
         true => Err(Why::Swap(path.display().to_string())),
         false => Ok(()),
     }
-}
-
-/// A device, its partitions, and what is built upon them.
-fn collect(dir: &Path, all: &mut Vec<Node>) -> Result<(), Why> {
-    let number = fs::read_to_string(dir.join("dev"))?.trim().to_owned();
-    if all.iter().any(|node| node.number == number) {
-        return Ok(());
-    }
-    all.push(Node { name: name(dir), number });
-    for partition in partitions(dir)? {
-        collect(&partition, all)?;
-    }
-    for holder in names(&dir.join("holders"))? {
-        collect(&fs::canonicalize(dir.join("holders").join(holder))?, all)?;
-    }
-    Ok(())
-}
-
-fn partitions(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let below = names(dir)?.into_iter().map(|name| dir.join(name));
-    Ok(below.filter(|below| below.join("partition").exists()).collect())
-}
-
-/// The names in a directory. Empty if there is no such directory.
-fn names(dir: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let name =
-        |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
-    let mut names: Vec<String> = entries.map(name).collect::<io::Result<_>>()?;
-    names.sort_unstable();
-    Ok(names)
-}
-
-fn name(dir: &Path) -> String {
-    dir.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-fn number(path: &Path) -> io::Result<String> {
-    let device = fs::metadata(path)?.rdev();
-    Ok(format!("{}:{}", major(device), minor(device)))
-}
-
-fn is(path: &Path, device: &str) -> bool {
-    let block = fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
-    block && number(path).is_ok_and(|number| number == device)
-}
-
-/// Mount point of a device, found by its number, or by its name, as file systems on several devices have
-/// numbers of their own.
-fn mounted(mounts: &str, node: &Node) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| {
-        let (front, back) = line.split_once(" - ")?;
-        let mut front = front.split(' ').skip(2);
-        let (number, at) = (front.next()?, front.nth(1)?);
-        let source = back.split(' ').nth(1)?;
-        let it_is = number == node.number || is(&unescape(source), &node.number);
-        it_is.then(|| unescape(at))
-    })
 }
 
 fn swap_paths(swaps: &str) -> Vec<PathBuf> {
@@ -171,39 +113,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_found_by_number_and_their_places_told_plainly() {
-        let mounts = "22 1 254:1 / / rw - ext4 /dev/vda1 rw\n\
-                      30 22 7:3 / /mnt/my\\040disk rw,noatime shared:1 - xfs /dev/loop3 rw\n";
-        let node = |number: &str| Node { name: "x".to_owned(), number: number.to_owned() };
-        assert_eq!(mounted(mounts, &node("7:3")), Some(PathBuf::from("/mnt/my disk")));
-        assert_eq!(mounted(mounts, &node("254:1")), Some(PathBuf::from("/")));
-        assert_eq!(mounted(mounts, &node("254:100")), None);
+    fn swap_files_are_found_by_their_plain_names() {
         let swaps = "Filename\tType\tSize\n/swap\\040file file 4 0 -2\n";
         assert_eq!(swap_paths(swaps), [PathBuf::from("/swap file")]);
         assert!(swap_paths("Filename\tType\n").is_empty());
     }
 
-    /// As sysfs has a disk with a partition on which a logical volume is.
+    /// A disk with a partition on which a logical volume is.
     #[test]
     fn what_is_built_upon_a_partition_uses_the_disk() {
-        let sys = tempfile::tempdir().unwrap();
-        let add = |dir: &str, number: &str| {
-            fs::create_dir_all(sys.path().join(dir).join("holders")).unwrap();
-            fs::write(sys.path().join(dir).join("dev"), number).unwrap();
-            sys.path().join(dir)
+        let node = |kname: &str, kind: &str, at: &str, children: &str| {
+            format!(
+                r#"{{"kname":"{kname}","type":"{kind}","mountpoint":{at},"children":[{children}]}}"#
+            )
         };
-        let (disk, partition) = (add("sda", "8:0\n"), add("sda/sda1", "8:1\n"));
-        assert!(in_use(&disk, "", "").is_ok());
-        fs::write(partition.join("partition"), "1").unwrap();
-        let said = |dir: &Path, mounts: &str| in_use(dir, mounts, "").unwrap_err().to_string();
-        assert_eq!(said(&disk, ""), "it has partitions (sda1)");
-        let volume = add("dm-3", "253:3\n");
-        std::os::unix::fs::symlink(&volume, partition.join("holders/dm-3")).unwrap();
-        assert_eq!(said(&partition, ""), "sda1 is used by dm-3, which is built upon it");
-        let mounts = "22 1 253:3 / /srv rw - xfs /dev/mapper/vg-srv rw\n";
-        for dir in [&disk, &partition, &volume] {
-            assert_eq!(said(dir, mounts), "dm-3 is mounted at /srv");
+        let why = |node: &str, read_only| {
+            let list = format!(r#"{{"blockdevices":[{node}]}}"#);
+            in_use(&list, read_only).err().map(|why| why.to_string())
+        };
+        let on = |at: &str| {
+            let volume = node("dm-3", "lvm", at, "");
+            let partition = node("sda1", "part", "null", &volume);
+            [node("sda", "disk", "null", &partition), partition, volume]
+        };
+        let [disk, partition, volume] = on("null").map(|node| why(&node, false));
+        assert_eq!(disk.unwrap(), "it has partitions (sda1)");
+        assert_eq!(partition.unwrap(), "sda1 is used by dm-3, which is built upon it");
+        assert_eq!(volume, None);
+        assert_eq!(why(&on("null")[2], true).unwrap(), "it is read-only");
+        for node in on("\"/srv/a disk\"") {
+            assert_eq!(why(&node, false).unwrap(), "dm-3 is mounted at /srv/a disk");
         }
-        assert!(in_use(&volume, "", "").is_ok());
+        for node in on("\"[SWAP]\"") {
+            assert_eq!(why(&node, false).unwrap(), "dm-3 is used for swapping");
+        }
+        assert!(why("", false).is_some(), "a device that lsblk does not list is refused");
     }
 }
