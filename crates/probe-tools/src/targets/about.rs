@@ -2,7 +2,8 @@
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::Command;
 
 use rustix::fs::{major, minor};
 
@@ -35,10 +36,7 @@ pub(crate) fn device(number: u64) -> Vec<String> {
 
 /// Facts about a file: its file system, its device, and how much of it is holes.
 pub(crate) fn file(path: &Path, found: &Metadata) -> Vec<String> {
-    let mut about = Vec::new();
-    if let Some((kind, at, source)) = file_system(path) {
-        about.push(format!("a file on {kind}, mounted at {at} from {source}"));
-    }
+    let mut about = Vec::from_iter(file_system(path));
     let there = found.blocks() * 512;
     if there < found.len() / 100 * 99 {
         about.push(format!(
@@ -51,18 +49,12 @@ pub(crate) fn file(path: &Path, found: &Metadata) -> Vec<String> {
 }
 
 /// Kind, mount point and source of the file system that a file is in.
-fn file_system(path: &Path) -> Option<(String, String, String)> {
-    let path: PathBuf = fs::canonicalize(path).ok()?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let fits = |line: &str| {
-        let (front, back) = line.split_once(" - ")?;
-        let at = front.split(' ').nth(4)?.to_owned();
-        let mut back = back.split(' ');
-        let (kind, source) = (back.next()?.to_owned(), back.next()?.to_owned());
-        path.starts_with(&at).then_some((kind, at, source))
-    };
-    // Of mounts with the longest path, the last one covers the others.
-    mounts.lines().filter_map(fits).max_by_key(|(_, at, _)| at.len())
+fn file_system(path: &Path) -> Option<String> {
+    let columns = ["--noheadings", "--nofsroot", "--raw", "--output", "FSTYPE,TARGET,SOURCE"];
+    let found = Command::new("findmnt").args(columns).arg("--target").arg(path).output().ok()?;
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    let [kind, at, source] = found.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+    Some(format!("a file on {kind}, mounted at {at} from {source}"))
 }
 
 /// The chosen entry of a list such as `none [bfq]`.

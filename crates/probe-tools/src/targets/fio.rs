@@ -1,8 +1,7 @@
 //! fio, as the driver of real targets.
 //!
-//! Each load has a fio of its own, with one thread. Every slice, SIGUSR1 makes fio write its counters since the
-//! start as JSON, so that warm-up and steady state are recognised while fio
-//! runs. SIGINT stops fio when the load is known precisely enough.
+//! Each load has a fio of its own, with one thread. Every slice it writes its counters since the start as JSON, so that
+//! warm-up and steady state are recognised while fio runs. SIGINT stops fio when the load is known precisely enough.
 
 mod child;
 mod report;
@@ -99,8 +98,12 @@ impl Fio {
         Ok(job)
     }
 
-    fn arguments(&self, job: &Job) -> Vec<String> {
-        let mut arguments = vec!["--output-format=json+".to_owned(), "--eta=never".to_owned()];
+    fn arguments(&self, job: &Job, slice: Duration) -> Vec<String> {
+        let mut arguments = vec![
+            "--output-format=json+".to_owned(),
+            "--eta=never".to_owned(),
+            format!("--status-interval={}ms", slice.as_millis()),
+        ];
         if !self.writes {
             arguments.push("--readonly".to_owned());
         }
@@ -120,20 +123,19 @@ impl Driver for Fio {
         // fio is stopped earlier. The bound ends it if this process dies.
         let bound = Duration::from_secs_f64(allowance.most_s) + 2 * PATIENCE;
         let job = self.job(load, seed, bound).map_err(|error| error.to_string())?;
-        let mut fio = Child::start(self.arguments(&job)).map_err(|error| error.to_string())?;
         let slice = (allowance.most_s / SLICES).clamp(SHORTEST, LONGEST);
         let mut running = Running::new(Duration::from_secs_f64(slice));
-        let mut next = Instant::now() + running.slice;
+        let arguments = self.arguments(&job, running.slice);
+        let mut fio = Child::start(arguments).map_err(|error| error.to_string())?;
         loop {
-            match fio.ask_at(next, &mut || watch(running.moment())) {
+            match fio.next(&mut || watch(running.moment())) {
                 Ok(Some(snapshot)) => running.take(snapshot),
-                // fio has not begun yet, or the user has stopped the probe.
+                // The user has stopped the probe.
                 Ok(None) => {}
                 // A terminal sends Ctrl-C to fio as well.
                 Err(_) if watch(running.moment()) => return Ok(running.driven()),
                 Err(error) => return Err(error),
             }
-            next = Instant::now().max(next + running.slice);
             let enough = running.enough(allowance);
             if watch(running.moment()) {
                 // Outstanding IOs are not waited for.
@@ -216,7 +218,8 @@ mod tests {
     fn told(fio: &Fio, read_percent: u32) -> Vec<String> {
         let mix = Mix { size: 8192, read_percent, random_percent: 70 };
         let load = Load { mix, outstanding: 12 };
-        fio.arguments(&fio.job(&load, 7, Duration::from_secs(5)).unwrap())
+        let job = fio.job(&load, 7, Duration::from_secs(5)).unwrap();
+        fio.arguments(&job, Duration::from_millis(200))
     }
 
     fn has(told: &[String], wanted: &[&str]) {
@@ -230,6 +233,7 @@ mod tests {
         let reads = told(&fio(false), 100);
         has(&reads, &["--readonly", "--rw=randread", "--bs=8192", "--iodepth=12", "--direct=1"]);
         has(&reads, &["--percentage_random=70", "--randseed=7", "--runtime=5"]);
+        has(&reads, &["--status-interval=200ms"]);
         let writes = told(&Fio { offset: 1 << 20, ..fio(true) }, 50);
         has(&writes, &["--rw=randrw", "--rwmixread=50", "--offset=1048576"]);
         assert!(!writes.iter().any(|a| a == "--readonly"));

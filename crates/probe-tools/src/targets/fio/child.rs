@@ -1,20 +1,20 @@
-//! A running fio that writes its counters on request.
+//! A running fio that writes its counters from time to time.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{self, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::report;
 use parda_probe::Snapshot;
 
-/// Interval between checks whether fio handles SIGUSR1 already.
+/// Interval between checks whether fio has ended.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Interval between checks whether to wait for an answer any longer.
+/// Interval between checks whether to wait for counters any longer.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// fio's list of engines, one a line.
@@ -29,8 +29,6 @@ pub(super) struct Child {
     documents: Receiver<String>,
     /// Lines of its output that are outside the JSON documents.
     said: [Option<JoinHandle<String>>; 2],
-    /// Whether fio handles SIGUSR1 already.
-    listens: bool,
 }
 
 impl Child {
@@ -53,31 +51,14 @@ impl Child {
                 String::from_utf8_lossy(&text).into_owned()
             })
         });
-        Ok(Child { child, documents, said: [reading, errors], listens: false })
+        Ok(Child { child, documents, said: [reading, errors] })
     }
 
-    /// Asks fio for its counters at this moment, and waits for the answer as long as fio lives, unless `stop` says otherwise.
-    /// `None` if that was so, or if fio does not handle SIGUSR1 yet.
-    pub(super) fn ask_at(
+    /// The counters that fio writes next. They are waited for as long as fio lives, unless `stop` says otherwise: `None`.
+    pub(super) fn next(
         &mut self,
-        at: Instant,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Snapshot>, String> {
-        // If fio ends before, the channel is closed and the wait ends at once.
-        let wait = at.saturating_duration_since(Instant::now());
-        match self.documents.recv_timeout(wait) {
-            Err(RecvTimeoutError::Timeout) => {}
-            // A document that was not asked for is fio's last one, written at its end.
-            Ok(_) | Err(RecvTimeoutError::Disconnected) => return Err(self.last_words()),
-        }
-        if !self.listens {
-            self.listens = self.catches_usr1();
-            if !self.listens {
-                thread::sleep(POLL);
-                return Ok(None);
-            }
-        }
-        self.signal(Signal::USR1);
         loop {
             match self.documents.recv_timeout(LOOK) {
                 Ok(text) => {
@@ -94,28 +75,12 @@ impl Child {
 
     /// Tells fio to end, and waits for that unless `stop` says otherwise.
     pub(super) fn stop(mut self, stop: &mut dyn FnMut() -> bool) {
-        self.signal(Signal::INT);
+        // A child that was not waited for keeps its process id.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        }
         while matches!(self.child.try_wait(), Ok(None)) && !stop() {
             thread::sleep(POLL);
-        }
-    }
-
-    /// Whether fio catches SIGUSR1. Before that, the signal would kill it.
-    fn catches_usr1(&self) -> bool {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let mask = status.ok().and_then(|status| {
-            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
-            u64::from_str_radix(caught.trim(), 16).ok()
-        });
-        mask.is_some_and(|mask| mask >> (Signal::USR1.as_raw() - 1) & 1 == 1)
-    }
-
-    fn signal(&mut self, signal: Signal) {
-        // A child that was not waited for keeps its process id.
-        if matches!(self.child.try_wait(), Ok(None))
-            && let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
-        {
-            let _ = kill_process(pid, signal);
         }
     }
 
