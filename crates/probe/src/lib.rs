@@ -28,6 +28,6 @@ pub use load::{Load, Mix, Purpose};
 pub use plan::{Effort, Plan, Wishes};
 pub use point::{Bucket, Measured, Point, Slice};
 pub use reasons::{Evidence, Growth, LeftOut, Suspect, Suspicion, Unknown, Why};
-pub use recording::{Bin, Counter, Piece, Recording, Snapshot, Totals};
+pub use recording::{Bin, Counter, Recording, Snapshot, Totals};
 pub use run::{LEAST_PER_LOAD_S, Probe, Progress, Watcher};
 pub use steady::Steadiness;

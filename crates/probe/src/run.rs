@@ -48,21 +48,17 @@ pub struct Progress<'a> {
 /// Receiver of a probe's progress.
 pub trait Watcher {
     /// Takes in the progress, several times a second. Returns whether to stop the probe.
-    fn progress(&mut self, progress: &Progress<'_>) -> bool;
-    /// Takes in the point of a load that was measured.
-    fn measured(&mut self, point: &Point);
-    /// Takes in a question that the probe will not answer, as soon as that is known.
-    fn note(&mut self, note: &Unknown);
-}
-
-/// A watcher that ignores all and stops nothing.
-impl Watcher for () {
     fn progress(&mut self, _: &Progress<'_>) -> bool {
         false
     }
+    /// Takes in the point of a load that was measured.
     fn measured(&mut self, _: &Point) {}
+    /// Takes in a question that the probe will not answer, as soon as that is known.
     fn note(&mut self, _: &Unknown) {}
 }
+
+/// A watcher that ignores all and stops nothing.
+impl Watcher for () {}
 
 /// A probe that has not run yet.
 pub struct Probe<'a> {

@@ -162,7 +162,7 @@ impl Run {
         loop {
             self.until(edge)?;
             recording.push(self.snapshot(edge));
-            if recording.pieces().len() >= SLICES {
+            if recording.slices().len() >= SLICES {
                 recording.halve();
                 slice = slice + slice;
             }
