@@ -101,12 +101,13 @@ pub(crate) fn signatures(path: &Path) -> Result<(), Why> {
     if all.is_empty() { Ok(()) } else { Err(Why::Signature(all.join(", "))) }
 }
 
-/// Output of a program of util-linux on a device or a file.
+/// Output of one of util-linux's programs on a device or a file.
 fn said(program: &str, options: &[&str], path: &Path) -> Result<String, Why> {
     let output = std::process::Command::new(program).args(options).arg(path).output();
     let output = output.map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
-            Why::Tool(format!("there is no {program} (apt-get install util-linux)"))
+            let package = if program == "losetup" { "mount" } else { "util-linux" };
+            Why::Tool(format!("there is no {program} (apt-get install {package})"))
         }
         _ => Why::Tool(error.to_string()),
     })?;
