@@ -30,7 +30,10 @@ with open("host.toml", "w") as config:
 
 
 def scrape():
-    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics") as answer:
+    # As Prometheus asks.
+    accept = {"Accept": "application/openmetrics-text;version=1.0.0"}
+    asked = urllib.request.Request(f"http://127.0.0.1:{PORT}/metrics", headers=accept)
+    with urllib.request.urlopen(asked) as answer:
         return answer.read()
 
 

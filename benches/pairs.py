@@ -167,7 +167,8 @@ lock = "off"
     def scrape(self):
         with socket.socket(socket.AF_UNIX) as stream:
             stream.connect(self.http)
-            stream.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            accept = b"Accept: application/openmetrics-text;version=1.0.0\r\n"
+            stream.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + accept + b"Connection: close\r\n\r\n")
             size = 0
             while part := stream.recv(1 << 20):
                 size += len(part)

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use parda_address::Uri;
 use parda_bench::{Operation, Plan};
-use parda_nbd::uri::Uri;
 
 use crate::cell::{Cache, Cell, Transport};
 

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use listenfd::ListenFd;
-use parda_nbd::uri::Address;
+use parda_address::Address;
 
 /// More sockets than any agent has disks.
 const MAX: usize = 4096;

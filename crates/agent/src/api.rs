@@ -4,6 +4,7 @@ mod audit;
 mod change;
 mod disks;
 mod state;
+mod values;
 mod wait;
 
 use std::path::Path;

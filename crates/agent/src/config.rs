@@ -5,14 +5,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parda_address::{Address, AddressError, ExportName};
 use parda_block::AgentMemory;
 use parda_config::{Document, Error};
+use parda_control::Span;
 use parda_control::law::Mode;
-use parda_control::{Shares, Span, VmConfig};
 use parda_exchange::HostName;
-use parda_nbd::export::ExportName;
-use parda_nbd::uri::{Address, AddressError};
-use parda_nbd::wire::MAX_STRING;
 
 use crate::file;
 use crate::threshold::Probed;
@@ -92,12 +90,12 @@ impl Config {
         Config::check(&Document::read_regular(path)?)
     }
 
-    /// Reads and checks a configuration file and looks into the disks that it names and the
+    /// Reads and checks a configuration file and looks into the disks and devices that it names and the
     /// certificates for their servers, and the keys of its exchanges.
     ///
     /// # Errors
-    /// The first thing that is wrong with it or with those certificates or keys, or a disk that is an
-    /// image of another format.
+    /// The first thing that is wrong with it or with those certificates or keys, a disk that is an
+    /// image of another format or no data at all, or a device that cannot be steered.
     pub fn look(path: &Path) -> Result<Config, Error> {
         Config::look_into(&Document::read(path)?)
     }
@@ -108,6 +106,8 @@ impl Config {
     /// As with [`Config::look`].
     pub fn look_into(doc: &Document) -> Result<Config, Error> {
         let config = Config::check(doc)?;
+        apart::kinds(doc, &config.volumes)?;
+        steer::devices(doc, &config.volumes)?;
         apart::images(doc, &config.volumes)?;
         apart::own_files(doc, &config.volumes)?;
         files::certificates(doc, &config.volumes)?;
@@ -121,11 +121,30 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks a configuration.
+    /// Checks a configuration, and where its disks, exchanges and sockets are.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn check(doc: &Document) -> Result<Config, Error> {
+        let config = Config::settings(doc)?;
+        config.places_are_apart(doc)?;
+        Ok(config)
+    }
+
+    /// Checks that no two places are one. Asks the file systems, and waits for a bounded time for those that do not answer.
+    fn places_are_apart(&self, doc: &Document) -> Result<(), Error> {
+        let places = Places::look(&self.volumes);
+        apart::exchanges(doc, &self.volumes, &places)?;
+        apart::disks(doc, &self.volumes, &places)?;
+        apart::own_sockets(doc, self.status.as_deref(), &self.volumes)?;
+        let http = self.http.as_ref();
+        http.map_or(Ok(()), |http| {
+            http::is_its_own(doc, &http.address, self.status.as_deref(), &self.volumes)
+        })
+    }
+
+    /// Checks the settings of a configuration, wherever its places are. Reads stored probes.
+    fn settings(doc: &Document) -> Result<Config, Error> {
         let file: file::File = doc.parse()?;
         let host = HostName::new(&file.host).map_err(|e| doc.error("host", e.to_string()))?;
         let status = file.status.as_deref().map(|text| match text.parse() {
@@ -148,21 +167,14 @@ impl Config {
                 check_volume(doc, &host, &format!("volume.{i}"), volume, &mut unique)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let places = Places::look(&volumes);
-        apart::exchanges(doc, &volumes, &places)?;
         apart::addresses(doc, &volumes)?;
         meeting::pools(doc, &volumes)?;
         unique.described.all_are_used(doc)?;
-        apart::disks(doc, &volumes, &places)?;
         let status = status.transpose()?;
-        apart::own_sockets(doc, status.as_deref(), &volumes)?;
         let disks = volumes.iter().flat_map(Volume::disks);
         let places = disks.map(|disk| (&disk.place, &disk.listen));
         let own = Arc::new(own::Own::new(doc, &file, places));
         volumes.iter_mut().for_each(|volume| volume.own = Arc::clone(&own));
-        if let Some(http) = &http {
-            http::is_its_own(doc, &http.address, status.as_deref(), &volumes)?;
-        }
         if file.state.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
             return Err(doc.error("state", "must be a path"));
         }
@@ -186,7 +198,9 @@ impl Config {
     /// Notes on data that is not there, or does not answer. No error: a volume may be mounted after the agent has started.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
-        places::missing(&self.volumes)
+        let mut notes = places::missing(&self.volumes);
+        notes.extend(steer::missing(&self.volumes));
+        notes
     }
 
     /// Warnings about settings that are allowed.
@@ -204,7 +218,7 @@ fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
     let floor = control.objective_floor;
     let follows = matches!(control.law.mode, Mode::Parda | Mode::Observe);
     volume.disks().iter().filter_map(move |disk| {
-        let target = disk.vm.target?;
+        let target = disk.vm().target?;
         if !follows {
             return Some(format!("{}: latency_target needs mode = \"parda\"", disk.name));
         }
@@ -374,8 +388,8 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
     if disk.name.is_empty() {
         return Err(wrong("name", "must not be empty".into()));
     }
-    if disk.description.len() > MAX_STRING || disk.description.contains('\0') {
-        let message = format!("must be at most {MAX_STRING} bytes, without a NUL");
+    if disk.description.len() > ExportName::MAX_LEN || disk.description.contains('\0') {
+        let message = format!("must be at most {} bytes, without a NUL", ExportName::MAX_LEN);
         return Err(wrong("description", message));
     }
     for (key, bytes) in [("offset", disk.offset), ("size", disk.size)] {
@@ -396,14 +410,8 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
             }
         }
     };
-    for (key, fault) in [
-        ("shares", parda_config::wrong_shares(disk.shares)),
-        ("burst", parda_config::wrong_burst(disk.burst)),
-        ("latency_target", disk.latency_target.and_then(parda_config::wrong_target)),
-    ] {
-        if let Some(message) = fault {
-            return Err(wrong(key, message));
-        }
+    if let Some((key, message)) = disk.settings().fault() {
+        return Err(wrong(key, message));
     }
     let mut place = place(&disk.path).map_err(|e| wrong("path", e))?;
     let nbd = nbd::check(wrong, &place, disk.nbd.as_ref())?;
@@ -416,11 +424,7 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
         place,
         region,
         listen: disk.listen.parse().map_err(|e: AddressError| wrong("listen", e.to_string()))?,
-        vm: VmConfig {
-            shares: Shares(disk.shares),
-            burst: disk.burst,
-            target: disk.latency_target.map(Into::into),
-        },
+        settings: disk.settings().or_defaults(),
         read_only: disk.read_only,
         drain: disk.drain,
         direct: disk.direct,

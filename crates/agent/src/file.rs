@@ -291,52 +291,45 @@ pub(crate) fn default_slots() -> u32 {
     64
 }
 
-/// `[[volume.disk]]`: a virtual disk served over NBD.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Disk {
-    /// Name of the NBD export.
-    pub name: String,
-    /// Its data: a file, a block device, or an NBD URI.
-    pub path: String,
-    /// Where clients find it: `unix:PATH` or `tcp:ADDRESS:PORT`.
-    pub listen: String,
-    /// Description for people who list the exports.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub description: String,
-    /// Its weight against all other disks of the volume, on any host.
-    #[serde(default = "default_shares")]
-    pub shares: u32,
-    /// IOs it may gather while idle and spend ahead of its neighbours.
-    #[serde(default)]
-    pub burst: f64,
-    /// Latency objective: largest mean time of its IOs at the array.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
-    pub latency_target: Option<Duration>,
-    /// Whether the export refuses writes. Default: false.
-    #[serde(default)]
-    pub read_only: bool,
-    /// Whether it takes no new connections, while those that exist go on. Default: false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub drain: bool,
-    /// Whether to bypass the page cache.
-    #[serde(default)]
-    pub direct: Direct,
-    /// How other programs are kept from its data.
-    #[serde(default)]
-    pub lock: Lock,
-    /// `raw`: all of it is data, also what looks like the header of another format.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub format: Option<Format>,
-    /// Where the disk begins in `path`, for a region of a larger device.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
-    pub offset: Option<ByteSize>,
-    /// The disk's size, if less than all of `path` from `offset` on.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
-    pub size: Option<ByteSize>,
-    /// How the NBD server behind it is used, if `path` is an NBD URI.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nbd: Option<Nbd>,
+parda_config::with_vm_settings! {
+    /// `[[volume.disk]]`: a virtual disk served over NBD.
+    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Disk {
+        /// Name of the NBD export.
+        pub name: String,
+        /// Its data: a file, a block device, or an NBD URI.
+        pub path: String,
+        /// Where clients find it: `unix:PATH` or `tcp:ADDRESS:PORT`.
+        pub listen: String,
+        /// Description for people who list the exports.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        pub description: String,
+        /// Whether the export refuses writes. Default: false.
+        #[serde(default)]
+        pub read_only: bool,
+        /// Whether it takes no new connections, while those that exist go on. Default: false.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub drain: bool,
+        /// Whether to bypass the page cache.
+        #[serde(default)]
+        pub direct: Direct,
+        /// How other programs are kept from its data.
+        #[serde(default)]
+        pub lock: Lock,
+        /// `raw`: all of it is data, also what looks like the header of another format.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub format: Option<Format>,
+        /// Where the disk begins in `path`, for a region of a larger device.
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+        pub offset: Option<ByteSize>,
+        /// The disk's size, if less than all of `path` from `offset` on.
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+        pub size: Option<ByteSize>,
+        /// How the NBD server behind it is used, if `path` is an NBD URI.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub nbd: Option<Nbd>,
+    }
 }
 
 /// `[volume.disk.nbd]`: how the NBD server behind a disk is used.
@@ -376,7 +369,7 @@ pub struct ServerTls {
 }
 
 fn default_shares() -> u32 {
-    1000
+    parda_config::DEFAULT_SHARES
 }
 
 /// Whether to bypass the page cache.

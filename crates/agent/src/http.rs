@@ -5,9 +5,9 @@ use std::net::{TcpListener, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parda_address::Address;
 use parda_block::SocketFile;
 use parda_http::{Listener, Reach, Server};
-use parda_nbd::uri::Address;
 use parda_tls::{Acceptor, FileError};
 
 use crate::config::Http;

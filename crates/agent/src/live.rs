@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use parda_api::{Keep, ValueFrom};
-use parda_config::{Document, Error, VM_SETTINGS, short};
+use parda_config::{DRAIN, DiskSetting, Document, Error, short};
 
 use crate::config::Config;
 use crate::locked::locked;
 use crate::wakeup::Takeover;
 pub(crate) use origins::Origins;
-pub(crate) use overlay::{DRAIN, Overlay, Shape};
+pub(crate) use overlay::{Overlay, Shape};
 pub(crate) use policies::{Policies, Refused};
 pub(crate) use state_file::StateFile;
 pub(crate) use target::{DiskName, Setting, Target};
@@ -93,19 +93,19 @@ impl Layers {
     /// # Errors
     /// The file is wrong, or a setting of the layers. An error of a layer has no place in the file.
     pub(crate) fn merged(&self) -> Result<Config, Error> {
-        // The file is checked alone first, as its errors have their places in the file.
-        let config = Config::check(&self.file)?;
         let live = !self.kept.is_empty() || !self.temporary.is_empty();
         if !live && self.policy.volumes.is_empty() {
-            return Ok(config);
+            return Config::check(&self.file);
         }
         let mut table = self.shaped()?;
         self.policy.overlay(&table).apply(&mut table);
         self.kept.apply(&mut table);
         self.temporary.apply(&mut table);
         let text = table.to_string();
-        Config::check(&Document::new(self.file.name(), text))
-            .map_err(|error| Error { place: None, ..error })
+        Config::check(&Document::new(self.file.name(), text)).map_err(|error| {
+            // An error of the file alone has its place there.
+            Config::check(&self.file).err().unwrap_or(Error { place: None, ..error })
+        })
     }
 
     /// The file, with the disks that were added and without those that were removed.
@@ -230,12 +230,7 @@ impl Layers {
 /// Whether a setting may stand in a layer. A disk's other keys, and tables, may name files.
 fn is_live(target: &Target, setting: &str, value: &toml::Value) -> bool {
     !matches!(value, toml::Value::Table(_) | toml::Value::Array(_))
-        && (target.disk.is_none() || is_of_vms(setting))
-}
-
-/// Whether a setting of a disk or VM changes without closing its connections.
-pub(crate) fn is_of_vms(setting: &str) -> bool {
-    VM_SETTINGS.contains(&setting) || setting == DRAIN
+        && (target.disk.is_none() || DiskSetting::find(setting).is_some())
 }
 
 /// Layers without conflicts, built by adding one change after the other.

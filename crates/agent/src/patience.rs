@@ -147,7 +147,7 @@ fn ask_free<T: Send + 'static>(
     for path in &paths {
         if let Some(unanswered) = unanswered.get_mut(path) {
             // Later calls do not ask about it, so that this is said once.
-            tracing::warn!(path = %path.display(), "does not answer within {patience:?}");
+            tracing::warn!(path = %path.display(), "does not answer within {patience:?}: see whether the server (NFS, FUSE) or the array behind it answers");
             unanswered.is_silent = true;
         }
     }

@@ -12,11 +12,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parda_address::Address;
 use parda_block::{
     BackendConfig, Direct, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls, Lock, Region,
 };
 use parda_control::Bytes;
-use parda_nbd::uri::Address;
 use parda_tls::Acceptor;
 
 use crate::config::{self, Disk, Listener, Place};
@@ -148,7 +148,7 @@ fn disk(disk: &Disk) -> DiskConfig {
             .region
             .as_ref()
             .map(|r| Region { offset: Bytes(r.start), len: Bytes(r.end - r.start) }),
-        vm: disk.vm,
+        vm: disk.vm(),
         read_only: disk.read_only,
         listen: offered_at(disk),
     }

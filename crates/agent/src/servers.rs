@@ -1,8 +1,8 @@
 //! The NBD servers with TLS that a configuration names, tried for `parda check`: certificates that
 //! do not fit together are found out by no other look.
 
+use parda_address::Uri;
 use parda_block::OpenError;
-use parda_nbd::uri::Uri;
 
 use crate::config::{Config, Disk, Place};
 

@@ -10,12 +10,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use parda_api::HttpPlace;
-use parda_api::{ThresholdFrom, ValueFrom};
+use parda_api::{Limit, ThresholdFrom, ValueFrom};
 use parda_block::{Latencies, VmStats};
-use parda_control::{HeldBy, HeldTimes, ModeName, Shares, Source, VmConfig};
+use parda_config::VmSettings;
+use parda_control::{HeldBy, HeldTimes, ModeName, Source};
+use parda_explain::Requests;
 use parda_steer::cgroup::Means;
 use parda_steer::knob;
 use parda_steer::multipath::PathState;
@@ -151,6 +153,26 @@ impl VolumeStatus {
     #[must_use]
     pub fn at_most(&self, disk: &DiskStatus) -> Option<f64> {
         disk.slice.map(|slice| slice.min(self.window.unwrap_or(f64::INFINITY)))
+    }
+
+    /// Whether this host is at its largest window, so that its disks divide that alone.
+    #[must_use]
+    pub fn is_at_window_max(&self) -> bool {
+        let most = self.window_max.filter(|_| self.mode == ModeName::Parda);
+        most.is_some_and(|most| parda_explain::is_full(self.outstanding, most))
+    }
+
+    /// Reason why a disk of the volume does no more IOs.
+    #[must_use]
+    pub fn limit_of(&self, disk: &DiskStatus) -> Limit {
+        let did = Requests {
+            ios: (disk.reads.ios + disk.writes.ios) as f64,
+            others: disk.others as f64,
+            held_ms: disk.held.summary().mean,
+            device_ms: disk.device.summary().mean,
+            held_now: disk.held_now > 0,
+        };
+        parda_explain::Limit::of(&did, self.is_at_window_max()).into()
     }
 
     /// Origin of the threshold in force.
@@ -387,6 +409,9 @@ pub struct DiskStatus {
     /// Where the disk itself comes from.
     #[serde(default)]
     pub from: ValueFrom,
+    /// Its settings in force, as the configuration writes them.
+    #[serde(default)]
+    pub settings: VmSettings,
     /// Shares of the disk in force.
     pub shares: u32,
     /// IOs that it may gather while idle and spend ahead of its neighbours.
@@ -477,25 +502,39 @@ impl DiskStatus {
     /// The state of a disk without shares, as those of an array are, that has done so much.
     #[must_use]
     pub fn without_shares(name: String, stats: &VmStats) -> DiskStatus {
-        let vm = VmConfig { shares: Shares(0), burst: 0.0, target: None };
-        DiskStatus::new(name, vm, stats.clone(), Detail::Whole)
+        let none = VmSettings { shares: Some(0), ..VmSettings::default() };
+        DiskStatus::new(name, none, stats.clone(), Detail::Whole)
     }
 
     /// The state of a disk that has done so much.
-    pub(crate) fn new(name: String, vm: VmConfig, stats: VmStats, detail: Detail) -> DiskStatus {
+    pub(crate) fn new(
+        name: String,
+        wanted: VmSettings,
+        stats: VmStats,
+        detail: Detail,
+    ) -> DiskStatus {
         let latency = |recorded: &Latencies| match detail {
             Detail::Whole => Latency::from(recorded),
             Detail::Counters => Latency::default(),
         };
         let counter = |c: parda_block::Count| Counter { ios: c.ios, bytes: c.bytes };
+        // Before it is open, those of the configuration.
+        let shares = stats.part.shares.0;
+        let shares = if shares > 0 { shares } else { wanted.shares().0 };
+        let target = stats.standing.as_ref().map(|standing| standing.target);
+        let settings = VmSettings {
+            shares: Some(shares),
+            latency_target: target.map(|target| Duration::from_nanos(target.0)),
+            ..wanted.or_defaults()
+        };
         DiskStatus {
             name,
             listen: String::new(),
             settings_from: SettingsFrom::new(),
             from: ValueFrom::Configuration,
-            // Before it is open, those of the configuration.
-            shares: if stats.part.shares.0 > 0 { stats.part.shares.0 } else { vm.shares.0 },
-            burst: vm.burst,
+            shares,
+            burst: settings.burst.unwrap_or_default(),
+            settings,
             slice: stats.part.slice,
             held_now: stats.part.held as u64,
             state: DiskState::Serving,

@@ -12,7 +12,7 @@ use std::time::Instant as Clock;
 
 use parda_block::Drained;
 use parda_control::{
-    Bytes, ConfigError, Instant, KernelHost, QueueMeans, Report, Span, Totals, View,
+    Bytes, Config, ConfigError, Instant, KernelHost, QueueMeans, Report, Span, Totals, View,
 };
 use parda_steer::cgroup::Allowance;
 use parda_steer::measure::Reading;
@@ -24,6 +24,12 @@ use done::Done;
 use vms::HostVms;
 
 pub use attached::SteerError;
+
+/// Looks whether a device can be steered as asked. Changes nothing and measures nothing, for which an agent may need rights.
+pub(crate) fn examine(control: Config, period: Span, asked: &Steer) -> Result<(), SteerError> {
+    let sets = KernelHost::new(control, period)?.sets_depths();
+    attached::examine(asked, sets)
+}
 
 /// A volume whose device's queue depth is set by the law.
 pub(crate) struct Steered(Mutex<State>);

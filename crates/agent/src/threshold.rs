@@ -16,18 +16,10 @@ pub struct ThresholdStatus {
     pub leads: bool,
     /// Current step of the search, or the reason why the threshold does not move, in words.
     pub doing: String,
-    /// The knee is above this, in milliseconds, by what was tried since the last drift.
-    pub knee_above_ms: Option<f64>,
-    /// Upper bound of the knee, in milliseconds.
-    pub knee_below_ms: Option<f64>,
-    /// Slope of throughput over outstanding IOs, both relative, as last tried: 0 beyond the knee.
+    /// Slope of throughput over latency, both relative, as last tried: 0 beyond the knee.
     pub slope: Option<f64>,
     /// Standard error of `slope`.
     pub slope_error: Option<f64>,
-    /// Relative change of throughput at one threshold in the latest drift.
-    pub drift: Option<f64>,
-    /// Number of drifts since the start.
-    pub drifts: u32,
     /// Number of moves of the threshold since the start.
     pub moves: u64,
     /// Latest move of the threshold, with its reason.
@@ -62,12 +54,8 @@ impl ThresholdStatus {
         ThresholdStatus {
             leads: estimate.leads,
             doing: estimate.why.to_string(),
-            knee_above_ms: estimate.knee.low.map(|low| ms(low.secs())),
-            knee_below_ms: estimate.knee.high.map(|high| ms(high.secs())),
             slope: estimate.slope.map(|s| s.value),
             slope_error: estimate.slope.map(|s| s.error),
-            drift: estimate.drift,
-            drifts: estimate.drifts,
             moves: estimate.moves,
             last_move: estimate.last.map(moved),
             probed_ms: probed.and_then(|p| p.threshold).map(|t| ms(t.as_secs_f64())),

@@ -84,17 +84,22 @@ impl Views {
     pub(crate) fn status(&self, detail: Detail) -> Status {
         let mut status = self.counters(detail);
         let origins = self.live.origins();
-        status.volumes.iter_mut().for_each(|volume| add_origins(volume, &origins));
+        status.volumes.iter_mut().for_each(|volume| add_vm_origins(volume, &origins));
         status
     }
 
-    /// The status without origins of settings, for callers that look each second.
+    /// The status without origins of the settings of VMs, of which a host may have a thousand, for callers that look each second.
     pub(crate) fn counters(&self, detail: Detail) -> Status {
         // The lock is not held during the look.
         let volumes = Arc::clone(&self.volumes.lock().unwrap_or_else(PoisonError::into_inner));
         let volumes = volumes.iter().filter_map(|view| match view {
             View::Running(view) => view.status(detail),
             View::Failed(config, error) => Some(failed(config, error)),
+        });
+        let origins = self.live.origins();
+        let volumes = volumes.map(|mut volume| {
+            volume.settings_from = origins_of(&Target::volume(&volume.name), &origins);
+            volume
         });
         Status {
             host: self.host.to_string(),
@@ -109,20 +114,21 @@ impl Views {
     }
 }
 
-/// Says where the settings of a volume and its VMs come from.
-fn add_origins(status: &mut VolumeStatus, origins: &Origins) {
-    let from = |target: &Target| -> SettingsFrom {
-        let set = origins.of_target(target).iter();
-        set.map(|(setting, (_, from))| (setting.clone(), *from)).collect()
-    };
+/// Where the settings of a volume or a VM come from.
+fn origins_of(target: &Target, origins: &Origins) -> SettingsFrom {
+    let set = origins.of_target(target).iter();
+    set.map(|(setting, (_, from))| (setting.clone(), *from)).collect()
+}
+
+/// Says where the settings of a volume's VMs come from.
+fn add_vm_origins(status: &mut VolumeStatus, origins: &Origins) {
     let volume = status.name.clone();
-    status.settings_from = from(&Target::volume(&volume));
     let keys = disk_keys(&status.disks);
     for (key, disk) in keys.into_iter().zip(&mut status.disks) {
         let listen = (key != disk.name).then(|| disk.listen.clone());
         let name = DiskName { name: disk.name.clone(), listen };
         let target = Target { volume: volume.clone(), disk: Some(name) };
-        disk.settings_from = from(&target);
+        disk.settings_from = origins_of(&target, origins);
         disk.from = origins.of_disk(&volume, &disk.name);
     }
     for vm in status.steer.iter_mut().flat_map(|steer| &mut steer.vms) {
@@ -130,7 +136,7 @@ fn add_origins(status: &mut VolumeStatus, origins: &Origins) {
         let name = vm.name.split_once('/').map_or(vm.name.as_str(), |(name, _)| name);
         let name = DiskName { name: name.to_owned(), listen: None };
         let target = Target { volume: volume.clone(), disk: Some(name) };
-        vm.settings_from = from(&target);
+        vm.settings_from = origins_of(&target, origins);
     }
 }
 

@@ -27,7 +27,7 @@ pub struct VolumeChange {
     pub settings: Map<String, Value>,
 }
 
-/// New values of settings of a disk: `shares`, `burst`, `latency_target` or `drain`.
+/// New values of settings of a disk, by those keys of `[[volume.disk]]` that can be changed live, such as `shares` or `drain`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DiskChange {
     /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::outsider::Outsider;
@@ -257,6 +258,10 @@ pub struct Disk {
     pub shares_from: ValueFrom,
     /// Origin of each setting that is set. Settings that are left out have their defaults.
     pub settings_from: BTreeMap<String, ValueFrom>,
+    /// Values in force of the settings that can be changed live, as the configuration writes them. A setting that is left out is not set.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, Value>)]
+    pub settings: Map<String, Value>,
     /// Bounds in force for the disk.
     pub limits: DiskLimits,
     /// Latency objective of the disk.
@@ -285,7 +290,7 @@ pub struct Disk {
     pub errors: u64,
     /// Reason why the disk does no more IOs.
     pub limited_by: Option<Limit>,
-    /// The disk's part, by shares, of the IOPS of all disks of this host that are limited by their slices; `null` if it is not one of these.
+    /// The disk's part, by shares, of the IOPS of all disks of this host that are limited by their slices or `window_max`; `null` if it is not one of these.
     pub entitled_iops: Option<f64>,
 }
 
@@ -308,25 +313,22 @@ pub enum Limit {
     /// Its slice of the window: its IOs are held, also where none of them was done.
     #[serde(rename = "its slice")]
     Slice,
+    /// Its host's largest window: its IOs are held, whatever its shares.
+    #[serde(rename = "window_max")]
+    WindowMax,
     /// Its client keeps no more IOs pending.
     #[serde(rename = "its own depth")]
     Depth,
 }
 
-impl Limit {
-    /// Part of its IOs' time for which a disk is held before its slice is what limits it.
-    const HELD: f64 = 0.05;
-
-    /// The limit in an interval, from the numbers of reads and writes and of other requests, and the mean times of reads and writes.
-    /// `held`: whether IOs are held at its end.
-    #[must_use]
-    pub fn of(ios: u64, others: u64, device_ms: f64, held_ms: f64, held: bool) -> Limit {
-        match (ios, others) {
-            (0, _) if held => Limit::Slice,
-            (0, 0) => Limit::Nothing,
-            (0, _) => Limit::Others,
-            _ if held_ms > Limit::HELD * (held_ms + device_ms) => Limit::Slice,
-            _ => Limit::Depth,
+impl From<parda_explain::Limit> for Limit {
+    fn from(limit: parda_explain::Limit) -> Limit {
+        match limit {
+            parda_explain::Limit::NothingDone => Limit::Nothing,
+            parda_explain::Limit::OtherRequests => Limit::Others,
+            parda_explain::Limit::Starved | parda_explain::Limit::Slice => Limit::Slice,
+            parda_explain::Limit::WindowMax => Limit::WindowMax,
+            parda_explain::Limit::OwnDepth => Limit::Depth,
         }
     }
 }
@@ -337,6 +339,7 @@ impl std::fmt::Display for Limit {
             Limit::Nothing => "nothing done",
             Limit::Others => "flushes, trims",
             Limit::Slice => "its slice",
+            Limit::WindowMax => "window_max",
             Limit::Depth => "its own depth",
         })
     }

@@ -4,10 +4,10 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use parda_address::{Address, Uri};
 use parda_dial::{Connected, DialError, Dialler};
 use parda_nbd::Framing;
 use parda_nbd::client::{Agreed, put_disconnect};
-use parda_nbd::uri::{Address, Uri};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 

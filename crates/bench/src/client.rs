@@ -3,8 +3,9 @@
 use std::io;
 use std::time::Instant;
 
+use parda_disk::{Errno, Extent, Op};
 use parda_nbd::client::{self, Expected, Reply, ReplyError, put_request};
-use parda_nbd::{Cookie, Errno, Extent, Framing, Op};
+use parda_nbd::{Cookie, Framing};
 
 use crate::buffered_socket::BufferedSocket;
 use crate::measured::Measured;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fastrand::Rng;
-use parda_nbd::{Extent, Op};
+use parda_disk::{Extent, Op};
 
 use crate::plan::Operation;
 

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use parda_address::Uri;
 use parda_nbd::TransmissionFlags;
 use parda_nbd::client::Agreed;
-use parda_nbd::uri::Uri;
 
 /// Kind of requests, and the order of their offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,12 @@ use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parda_address::ExportName;
 use parda_bench::{BenchError, Measured, Operation, Plan, run};
+use parda_disk::{BlockSizes, Errno, Geometry, Op};
 use parda_nbd::server::{Handshake, Incoming, ReplyTo, Session, Step};
-use parda_nbd::wire::{self, Errno};
-use parda_nbd::{BlockSizes, Cookie, Export, ExportName, Op};
+use parda_nbd::wire::{self};
+use parda_nbd::{Cookie, Export};
 
 const SIZE: usize = 1 << 20;
 
@@ -18,13 +20,10 @@ fn export(read_only: bool) -> Export {
     Export {
         name: ExportName::new("disk").unwrap(),
         description: String::new(),
-        size: SIZE as u64,
-        blocks: BlockSizes::with_min(512).unwrap(),
-        read_only,
-        trim: false,
-        write_zeroes: false,
-        fast_zero: false,
-        cache: false,
+        geometry: Geometry {
+            read_only,
+            ..Geometry::new(SIZE as u64, BlockSizes::with_min(512).unwrap())
+        },
         multi_conn: true,
     }
 }

@@ -28,7 +28,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
+use parda_disk::MAX_PAYLOAD;
 use slab::Slab;
 
 use crate::peer::Peer;
@@ -37,7 +37,7 @@ use crate::peer::Peer;
 pub(crate) const REQUEST: usize = 512;
 
 /// Most memory that one request can take, in bytes.
-const RESERVE: usize = DEFAULT_MAX_PAYLOAD as usize + REQUEST;
+const RESERVE: usize = MAX_PAYLOAD as usize + REQUEST;
 
 /// The least that a connection must own for a volume to start, in bytes: a small request or two.
 const LEAST_OWN: usize = 12 << 10;
@@ -63,7 +63,7 @@ impl Default for AgentMemory {
 
 impl AgentMemory {
     /// The least that a volume needs, in bytes: twice its largest request.
-    pub const LEAST_OF_A_VOLUME: usize = 2 * DEFAULT_MAX_PAYLOAD as usize;
+    pub const LEAST_OF_A_VOLUME: usize = 2 * MAX_PAYLOAD as usize;
 
     /// So many bytes, for so many volumes.
     #[must_use]
@@ -130,7 +130,7 @@ pub struct TooLittleMemory {
 
 /// Memory that the connections of one peer have together.
 #[derive(Clone, Copy, Debug)]
-struct Party {
+struct PeerMemory {
     peer: Peer,
     connections: usize,
     /// Bytes of the shared part, spare memory included.
@@ -195,7 +195,7 @@ pub(crate) struct Budget {
     reserve: usize,
     used: usize,
     accounts: Vec<Account>,
-    parties: Slab<Party>,
+    parties: Slab<PeerMemory>,
     by_peer: HashMap<Peer, usize>,
     /// In the order of their tickets.
     waiting: VecDeque<usize>,
@@ -307,6 +307,20 @@ impl Budget {
         self.waiting.iter().map(|key| self.accounts[*key].wait).min()
     }
 
+    /// What holds between two calls, whatever clients do, of the volume and of one connection.
+    fn check(&self, key: usize) {
+        let account = &self.accounts[key];
+        let drawn = self.elected.map_or(0, |elected| self.accounts[elected.key].reserve);
+        assert_eq!(self.reserve + drawn, RESERVE, "only the elected connection has of the reserve");
+        assert!(self.shared <= self.borrowed && self.borrowed <= self.shared_limit);
+        assert!(account.own <= self.own, "a connection has no more than its part");
+        let party = self.parties[account.party].shared;
+        assert!(account.shared + account.spare <= party && party <= self.shared);
+        let own = self.used.checked_sub(self.shared + drawn);
+        assert!(own.is_some_and(|own| account.own <= own && own <= self.own * self.accounts.len()));
+        debug_assert!(self.waiting.iter().all(|key| self.accounts[*key].wants.is_some()));
+    }
+
     /// Whether a connection's requests have memory that others could use.
     pub(crate) fn has_of_others(&self, key: usize) -> bool {
         let Account { shared, reserve, .. } = self.accounts[key];
@@ -319,7 +333,7 @@ impl Budget {
             self.accounts.resize(key + 1, Account::default());
         }
         let party = *self.by_peer.entry(peer).or_insert_with(|| {
-            self.parties.insert(Party { peer, connections: 0, shared: 0, turn: 0 })
+            self.parties.insert(PeerMemory { peer, connections: 0, shared: 0, turn: 0 })
         });
         self.parties[party].connections += 1;
         self.accounts[key] = Account { party, ..Account::default() };
@@ -330,6 +344,7 @@ impl Budget {
         self.forget(key);
         self.give_spare(key);
         self.give(key, self.held(key));
+        self.check(key);
         let index = self.accounts[key].party;
         let party = &mut self.parties[index];
         party.connections -= 1;
@@ -353,6 +368,7 @@ impl Budget {
             self.retire(key);
         }
         self.serve();
+        self.check(key);
     }
 
     /// Memory of a connection, in bytes.
@@ -368,6 +384,7 @@ impl Budget {
             return false;
         }
         self.accounts[key].spare += bytes;
+        self.check(key);
         true
     }
 
@@ -386,7 +403,13 @@ impl Budget {
     /// Asks for `bytes` of a request, of which this is the `last` part. If there is too little the
     /// connection waits, and is named by [`Budget::granted`] once it has them.
     pub(crate) fn ask(&mut self, key: usize, bytes: usize, last: bool) -> bool {
-        debug_assert_eq!(self.accounts[key].wants, None, "it waits already");
+        assert_eq!(self.accounts[key].wants, None, "it waits already");
+        let granted = self.try_ask(key, bytes, last);
+        self.check(key);
+        granted
+    }
+
+    fn try_ask(&mut self, key: usize, bytes: usize, last: bool) -> bool {
         let account = &self.accounts[key];
         let from_own = account.own + bytes <= self.own;
         if from_own {
@@ -449,8 +472,8 @@ impl Budget {
         }
         let account = &mut self.accounts[key];
         let held = account.own + account.shared + account.reserve;
-        debug_assert!(bytes <= held, "more was given back than was taken");
-        let mut rest = bytes.min(held);
+        assert!(bytes <= held, "more was given back than was taken");
+        let mut rest = bytes;
         let mut from = |part: &mut usize| {
             let n = rest.min(*part);
             *part -= n;
@@ -461,13 +484,14 @@ impl Budget {
         self.reserve += reserve;
         let shared = from(&mut account.shared);
         from(&mut account.own);
-        self.used -= bytes.min(held) - shared;
+        self.used -= bytes - shared;
         self.returned(key, shared);
         self.retire(key);
         if shared + reserve > 0 {
             // What a connection owns is of no use to those who wait.
             self.serve();
         }
+        self.check(key);
     }
 
     /// Takes back `bytes` of the shared part that a connection had.

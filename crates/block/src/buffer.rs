@@ -259,7 +259,8 @@ impl Pool {
     pub(crate) fn put(&mut self, buffer: Buffer) {
         for piece in buffer.first.into_iter().chain(buffer.rest) {
             let len = piece.len();
-            self.used = self.used.saturating_sub(len);
+            assert!(len <= self.used, "a buffer goes back to the pool that it came from");
+            self.used -= len;
             if self.idle + len <= MAX_IDLE && self.used + self.idle + len <= self.limit {
                 self.idle += len;
                 self.warm[piece.class].push(piece);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use parda_address::{Address, ExportName};
 use parda_control::{ConfigError, VmConfig};
-use parda_nbd::ExportName;
-use parda_nbd::uri::Address;
 
 use crate::backend::{BackendConfig, OpenError, Region};
 use crate::budget::{AgentMemory, TooLittleMemory};
+use crate::descriptors;
 use crate::listen::{ListenError, ListenerConfig};
 use crate::timed::Timed;
 
@@ -158,8 +158,9 @@ pub enum SpawnError {
     },
     /// No thread, or no io_uring.
     #[error(
-        "volume {volume}: cannot set up its thread and io_uring: {source}. \
-         Is io_uring forbidden (sysctl kernel.io_uring_disabled, or a container's seccomp profile)?"
+        "volume {volume}: cannot set up its thread and io_uring: {source}{help}",
+        help = descriptors::help(source)
+            .unwrap_or(". Is io_uring forbidden (sysctl kernel.io_uring_disabled, or a container's seccomp profile)?")
     )]
     System {
         /// Name of the volume.

@@ -11,12 +11,14 @@ mod socket;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use parda_address::ExportName;
 use parda_control::{Instant, Span};
+use parda_disk::{Geometry, Op};
 use parda_nbd::server::{Handshake, Security, Session};
-use parda_nbd::{Cookie, Export, Op};
+use parda_nbd::{Cookie, Export};
 
 pub(crate) use self::error::ConnError;
-use crate::backend::Work;
+use crate::backend::{ReplyHandle, Work};
 use crate::batch::{self, Batch, Inbox};
 use crate::buffer::Buffer;
 use crate::losses::Witness;
@@ -29,14 +31,30 @@ const WAITS: Span = Span::from_millis(1000);
 /// Offer of a listener: exports, and the disk that each of them is.
 #[derive(Default)]
 pub(crate) struct Offer {
-    pub(crate) exports: Vec<Export>,
-    pub(crate) disks: Vec<usize>,
+    exports: Vec<Export>,
+    disks: Vec<usize>,
+}
+
+impl Offer {
+    /// Adds a disk.
+    pub(crate) fn add(
+        &mut self,
+        disk: usize,
+        name: &ExportName,
+        description: &str,
+        geometry: Geometry,
+    ) {
+        let (name, description) = (name.clone(), description.to_owned());
+        // All connections go through the one backend of the disk, and none has a cache.
+        self.exports.push(Export { name, description, geometry, multi_conn: true });
+        self.disks.push(disk);
+    }
 }
 
 /// A request that has arrived complete.
 pub(crate) struct Arrival {
     pub(crate) disk: usize,
-    pub(crate) cookie: Cookie,
+    pub(crate) reply: ReplyHandle,
     pub(crate) op: Op,
     pub(crate) payload: Option<Buffer>,
 }
@@ -217,9 +235,9 @@ impl Conn {
     /// Takes note that its export has become smaller, if it has.
     pub(crate) fn shrink(&mut self, size: u64) {
         if let Phase::Transmission { export, .. } = &mut self.phase
-            && size < export.size
+            && size < export.geometry.size
         {
-            Rc::make_mut(export).size = size;
+            Rc::make_mut(export).geometry.size = size;
         }
     }
 
@@ -248,11 +266,16 @@ impl Conn {
             return;
         }
         self.state = State::Dead;
-        // It may be gone already, which is as well.
-        let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Both);
+        self.shut_down();
         let mut outbox = std::mem::take(&mut self.outbox);
         self.give_up(&mut outbox, work);
         work.budget.forget(self.key);
+    }
+
+    /// Shuts its socket down. No more of its memory is given back than by dropping it.
+    pub(crate) fn shut_down(&self) {
+        // It may be gone already, which is as well.
+        let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Both);
     }
 
     /// Whether nobody has anything of this connection any more, so that it may be dropped.
@@ -263,6 +286,7 @@ impl Conn {
 
     /// Gives its memory back.
     pub(crate) fn dismantle(self, work: &mut Work) {
+        assert!(self.is_idle() && self.status_requests == 0, "all of its requests are answered");
         let payload = self.payload.and_then(|p| p.buffer);
         self.inbox.buffer.into_iter().chain(payload).for_each(|buffer| work.pool.put(buffer));
         work.budget.close(self.key);

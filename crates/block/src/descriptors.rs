@@ -20,6 +20,18 @@ pub fn raise_descriptor_limit() -> io::Result<Option<u64>> {
     Ok(maximum.map(for_clients))
 }
 
+/// What to do about an error, if descriptors have run out.
+pub(crate) fn help(error: &io::Error) -> Option<&'static str> {
+    let limit = ". The agent's limit of descriptors is reached: raise LimitNOFILE= of its unit (ulimit -Hn), or lower \
+                 limits.connections";
+    let system = ". The system's limit of descriptors is reached: raise sysctl fs.file-max";
+    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error)? {
+        rustix::io::Errno::MFILE => Some(limit),
+        rustix::io::Errno::NFILE => Some(system),
+        _ => None,
+    }
+}
+
 /// Whether a client that was just accepted has taken a descriptor of the reserve. The kernel gives
 /// the lowest number that is free, so all lower ones are in use, by whatever part of the process.
 pub(crate) fn is_reserved(fd: &impl AsRawFd) -> bool {

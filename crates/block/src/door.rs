@@ -92,7 +92,16 @@ impl Door {
         self.next_turn += 1;
         self.greeted.insert(turn, key);
         *self.by_peer.entry(peer).or_default() += 1;
-        self.guests.insert(key, Guest { peer, stage: Stage::Handshake(turn) });
+        let before = self.guests.insert(key, Guest { peer, stage: Stage::Handshake(turn) });
+        assert!(before.is_none(), "the one before has left");
+        self.check();
+    }
+
+    /// What holds between two calls.
+    fn check(&self) {
+        assert_eq!(self.greeted.len() + self.served, self.guests.len());
+        assert!(self.served <= self.connections);
+        assert!(self.by_peer.len() <= self.guests.len() && self.by_disk.len() <= self.served);
     }
 
     /// Whether a connection whose handshake chose this disk may be served. If so, whether it is the disk's only one.
@@ -112,6 +121,7 @@ impl Door {
             self.by_disk.insert(disk, of_disk + 1);
             self.served += 1;
         }
+        self.check();
         Ok(of_disk == 0)
     }
 
@@ -131,15 +141,17 @@ impl Door {
                 self.served -= 1;
             }
         }
+        self.check();
     }
 }
 
 fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
+    let Some(count) = counts.get_mut(key) else {
+        unreachable!("who leaves was counted when it came");
+    };
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(key);
     }
 }
 

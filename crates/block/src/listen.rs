@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use parda_nbd::uri::Address;
+use parda_address::Address;
 
 use crate::socket_file::{SocketAccess, SocketFile};
 use crate::tls::ListenerTls;

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use parda_nbd::{Errno, Op};
+use parda_disk::{Errno, Op};
 
 use crate::backend::Failure;
 
@@ -104,6 +104,20 @@ pub(crate) fn loses(op: Op, failure: &Failure) -> bool {
 }
 
 impl<T> Losses<T> {
+    /// What holds between two calls, whatever backends and clients do.
+    fn check(&self) {
+        assert!(self.durable <= self.acked, "a sync covers what was acknowledged before it");
+        assert!(self.left <= self.acked, "who has gone has written no more than all");
+        assert!(!self.owed || self.failures > 0, "nothing is owed before a failure");
+        debug_assert!(self.under_way.keys().all(|id| *id < self.next));
+        debug_assert!(self.held.iter().all(|held| held.until <= self.next));
+    }
+
+    /// Whether every sync has ended and was answered.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.under_way.is_empty() && self.held.is_empty()
+    }
+
     /// A connection has sent a request.
     pub(crate) fn seen(&self, witness: &mut Option<Witness>, disk: usize) {
         witness.get_or_insert(Witness {
@@ -126,6 +140,7 @@ impl<T> Losses<T> {
     pub(crate) fn left(&mut self, witness: Witness) {
         self.left = self.left.max(witness.acked);
         self.owed |= witness.told < self.failures;
+        self.check();
     }
 
     /// Acknowledged writes may be lost, as the backend has found by itself.
@@ -164,7 +179,9 @@ impl<T> Losses<T> {
         once: bool,
         answer: T,
     ) {
-        let Some(begun) = self.under_way.remove(&id.0) else { return };
+        let Some(begun) = self.under_way.remove(&id.0) else {
+            unreachable!("a sync that began ends once");
+        };
         match outcome {
             Err(failure) if loses(op, failure) => {
                 self.lost();
@@ -176,6 +193,7 @@ impl<T> Losses<T> {
         }
         let until = if once && outcome.is_ok() { self.next } else { 0 };
         self.held.push(Held { begun, until, answer });
+        self.check();
     }
 
     /// The next answer that waits no more, and whether a sync has failed while it was under way.
@@ -203,6 +221,7 @@ impl<T> Losses<T> {
             return if failed { outcome.and_then(|()| lost()) } else { outcome };
         }
         let Some(witness) = witness else { return outcome };
+        assert!(witness.told <= self.failures, "nobody is told of a failure before it");
         let unaware = witness.told < self.failures;
         if unaware {
             witness.told = self.failures;

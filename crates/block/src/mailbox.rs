@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::time::Duration;
 
+use parda_address::Address;
 use parda_control::{Config, ConfigError, Report, Totals, VmConfig};
 use parda_dial::Connected;
-use parda_nbd::extents::Descriptor;
-use parda_nbd::uri::Address;
+use parda_disk::status::Descriptor;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::backend::Failure;

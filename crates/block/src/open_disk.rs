@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use parda_control::Bytes;
-use parda_nbd::Export;
+use parda_disk::Geometry;
 
 use crate::backend::claims::{Claim, Claims};
 use crate::backend::disk_file::DiskFile;
 use crate::backend::sizing::Sizing;
-use crate::backend::{BackendConfig, Geometry, OpenError, Region, Stretch, connect, file, memory};
+use crate::backend::{
+    BackendConfig, OpenError, Region, Stretch, check_region, connect, file, memory,
+};
 use crate::config::{DiskConfig, SpawnError};
 
 /// A backend that is open, on its way to the volume's thread.
@@ -23,7 +25,7 @@ pub struct OpenDisk {
     pub(crate) config: DiskConfig,
     pub(crate) opened: Opened,
     pub(crate) base: Bytes,
-    pub(crate) export: Export,
+    pub(crate) geometry: Geometry,
     /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
     pub(crate) place: Option<DiskFile>,
     pub(crate) sizing: Sizing,
@@ -55,7 +57,7 @@ impl OpenDisk {
     pub fn open_watched(config: DiskConfig, answered: &dyn Fn()) -> Result<OpenDisk, SpawnError> {
         let fail =
             |source: OpenError| SpawnError::Backend { disk: config.export.to_string(), source };
-        let (opened, whole, claim) = match &config.backend {
+        let (opened, whole, align, claim) = match &config.backend {
             BackendConfig::File { path, direct, lock, raw } => {
                 let options = file::Options {
                     disk: config.export.as_str(),
@@ -68,13 +70,14 @@ impl OpenDisk {
                     answered,
                 };
                 let opened = file::open(&options).map_err(fail)?;
-                let (geometry, claim) = (opened.geometry, Arc::clone(&opened.claim));
-                (Opened::File(opened), geometry, Some(claim))
+                let (geometry, align) = (opened.geometry, opened.align);
+                let claim = Arc::clone(&opened.claim);
+                (Opened::File(opened), geometry, align, Some(claim))
             }
             BackendConfig::Memory { size } => {
                 let memory = memory::open(*size).map_err(fail)?;
                 let geometry = memory.geometry();
-                (Opened::Memory(memory), geometry, None)
+                (Opened::Memory(memory), geometry, 1, None)
             }
             BackendConfig::Nbd { uri, options } => {
                 let stretch = Stretch::of_export(uri, config.region.map(Region::bytes));
@@ -86,12 +89,13 @@ impl OpenDisk {
                 drop(claims);
                 let opened = connect::open(uri, *options, config.read_only).map_err(fail)?;
                 let geometry = opened.geometry;
-                (Opened::Nbd(Box::new(opened)), geometry, Some(claim))
+                (Opened::Nbd(Box::new(opened)), geometry, geometry.blocks.min(), Some(claim))
             }
         };
         let region = config.region.unwrap_or(Region { offset: Bytes(0), len: Bytes(whole.size) });
-        whole.check(region).map_err(fail)?;
-        let export = export(&config, Geometry { size: region.len.0, ..whole });
+        check_region(&whole, align, region).map_err(fail)?;
+        let read_only = config.read_only;
+        let geometry = Geometry { size: region.len.0, read_only, ..whole };
         let (base, min) = (region.offset.0, whole.blocks.min());
         let place = match &opened {
             Opened::File(opened) => Some(DiskFile::new(&opened.fd, base, min)),
@@ -107,22 +111,6 @@ impl OpenDisk {
         })?;
         let len = config.region.map(|region| region.len.0);
         let sizing = Sizing::new(base, len, min, whole.size);
-        Ok(OpenDisk { base: region.offset, config, opened, export, place, sizing, claim })
-    }
-}
-
-fn export(config: &DiskConfig, geometry: Geometry) -> Export {
-    Export {
-        name: config.export.clone(),
-        description: config.description.clone(),
-        size: geometry.size,
-        blocks: geometry.blocks,
-        read_only: config.read_only,
-        trim: geometry.trim,
-        write_zeroes: geometry.write_zeroes,
-        fast_zero: geometry.fast_zero,
-        cache: geometry.cache,
-        // All connections go through the one backend of the disk, and none has a cache.
-        multi_conn: true,
+        Ok(OpenDisk { base: region.offset, config, opened, geometry, place, sizing, claim })
     }
 }

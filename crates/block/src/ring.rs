@@ -17,7 +17,7 @@ use crate::buffer::Buffer;
 use crate::writer::{Writer, Writers};
 
 /// Buffer or descriptor that an operation was handed, or brings.
-pub(crate) enum Kept {
+pub(crate) enum OpData {
     Nothing,
     Buffer(Buffer),
     Batch(Sending),
@@ -86,7 +86,7 @@ fn vector(start: *const u8, len: usize) -> libc::iovec {
 /// An operation that is done.
 pub(crate) struct Done<T> {
     pub(crate) tag: T,
-    pub(crate) kept: Kept,
+    pub(crate) kept: OpData,
     /// The number of bytes, or the `errno`.
     pub(crate) result: Result<usize, i32>,
     /// More bytes wait on the socket than this receive took.
@@ -105,7 +105,7 @@ struct Ended {
 
 struct Op<T> {
     tag: T,
-    kept: Kept,
+    kept: OpData,
     accepts: bool,
     /// The pieces of the buffer that is kept, if there are several.
     _vectors: Vec<libc::iovec>,
@@ -216,12 +216,12 @@ impl<T> Ring<T> {
         })
     }
 
-    fn push(&mut self, fd: &Rc<OwnedFd>, entry: squeue::Entry, tag: T, kept: Kept) {
+    fn push(&mut self, fd: &Rc<OwnedFd>, entry: squeue::Entry, tag: T, kept: OpData) {
         self.push_op(fd, entry, tag, kept, false, Vec::new());
     }
 
     /// An operation that is not the kernel's.
-    fn insert(&mut self, fd: &Rc<OwnedFd>, tag: T, kept: Kept) -> u64 {
+    fn insert(&mut self, fd: &Rc<OwnedFd>, tag: T, kept: OpData) -> u64 {
         let (accepts, _vectors, _fd, began) = (false, Vec::new(), Rc::clone(fd), None);
         self.ops.insert(Op { tag, kept, accepts, _vectors, _fd, began }) as u64
     }
@@ -231,7 +231,7 @@ impl<T> Ring<T> {
         fd: &Rc<OwnedFd>,
         entry: squeue::Entry,
         tag: T,
-        kept: Kept,
+        kept: OpData,
         accepts: bool,
         vectors: Vec<libc::iovec>,
     ) -> OpKey {
@@ -268,18 +268,18 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Accepts one connection; brings [`Kept::Accepted`].
+    /// Accepts one connection; brings [`OpData::Accepted`].
     pub(crate) fn accept(&mut self, fd: &Rc<OwnedFd>, tag: T) -> OpKey {
         let (null, raw) = (std::ptr::null_mut(), types::Fd(fd.as_raw_fd()));
         let entry =
             opcode::Accept::new(raw, null, std::ptr::null_mut()).flags(libc::SOCK_CLOEXEC).build();
-        self.push_op(fd, entry, tag, Kept::Nothing, true, Vec::new())
+        self.push_op(fd, entry, tag, OpData::Nothing, true, Vec::new())
     }
 
     /// Waits until `fd` has something to read.
     pub(crate) fn poll(&mut self, fd: &Rc<OwnedFd>, tag: T) {
         let entry = opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), libc::POLLIN as u32).build();
-        self.push(fd, entry, tag, Kept::Nothing);
+        self.push(fd, entry, tag, OpData::Nothing);
     }
 
     /// Receives into that part of the buffer, up to the end of a piece; zero bytes mean that the
@@ -301,7 +301,7 @@ impl<T> Ring<T> {
         if how == Recv::Later {
             entry = entry.ioprio(RECVSEND_POLL_FIRST);
         }
-        self.push(fd, entry.build(), tag, Kept::Buffer(buffer));
+        self.push(fd, entry.build(), tag, OpData::Buffer(buffer));
     }
 
     /// Sends what it can of the batch, up to [`MAX_SENT`] bytes.
@@ -315,7 +315,7 @@ impl<T> Ring<T> {
         let entry = opcode::SendMsg::new(types::Fd(fd.as_raw_fd()), message)
             .flags((libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32)
             .build();
-        self.push(fd, entry, tag, Kept::Batch(sending));
+        self.push(fd, entry, tag, OpData::Batch(sending));
     }
 
     /// Reads from a file into that part of the buffer.
@@ -335,13 +335,13 @@ impl<T> Ring<T> {
         drop(parts);
         if first_len == len {
             let entry = opcode::Read::new(raw, start, len as u32).offset(at.0).build();
-            return self.push(fd, entry, tag, Kept::Buffer(buffer));
+            return self.push(fd, entry, tag, OpData::Buffer(buffer));
         }
         let parts = buffer.slices_mut(range).map(|part| vector(part.as_mut_ptr(), part.len()));
         let vectors: Vec<_> = parts.collect();
         let entry = opcode::Readv::new(raw, vectors.as_ptr(), vectors.len() as u32);
         let entry = entry.offset(at.0).build();
-        self.push_op(fd, entry, tag, Kept::Buffer(buffer), false, vectors);
+        self.push_op(fd, entry, tag, OpData::Buffer(buffer), false, vectors);
     }
 
     /// Writes that part of the buffer to a file; durably before it completes, if `durable`.
@@ -362,14 +362,14 @@ impl<T> Ring<T> {
             let entry = opcode::Write::new(raw, first.as_ptr(), first.len() as u32);
             let entry = entry.offset(at.0).rw_flags(flags).build();
             drop(parts);
-            return self.push(fd, entry, tag, Kept::Buffer(buffer));
+            return self.push(fd, entry, tag, OpData::Buffer(buffer));
         }
         drop(parts);
         let parts = buffer.slices(range).map(|part| vector(part.as_ptr(), part.len()));
         let vectors: Vec<_> = parts.collect();
         let entry = opcode::Writev::new(raw, vectors.as_ptr(), vectors.len() as u32);
         let entry = entry.offset(at.0).rw_flags(flags).build();
-        self.push_op(fd, entry, tag, Kept::Buffer(buffer), false, vectors);
+        self.push_op(fd, entry, tag, OpData::Buffer(buffer), false, vectors);
     }
 
     /// A thread that writes to the page cache of this file; `None` if that is not possible.
@@ -383,7 +383,7 @@ impl<T> Ring<T> {
 
     fn wait_for_writers(&mut self) {
         if let Some(writers) = &self.writers {
-            let fd = types::Fd(writers.desk.bell().as_raw_fd());
+            let fd = types::Fd(writers.completions.bell().as_raw_fd());
             let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build();
             self.backlog.push_back(entry.user_data(BELL));
         }
@@ -398,7 +398,7 @@ impl<T> Ring<T> {
         at: At,
         tag: T,
     ) {
-        let key = self.insert(fd, tag, Kept::Nothing);
+        let key = self.insert(fd, tag, OpData::Nothing);
         if let Some(writers) = &mut self.writers {
             writers.write(writer, buffer, range, at.0, key);
             self.writing += 1;
@@ -417,7 +417,7 @@ impl<T> Ring<T> {
         let raw = types::Fd(fd.as_raw_fd());
         let entry = opcode::Writev::new(raw, vectors.as_ptr(), vectors.len() as u32);
         let entry = entry.offset(at.0).build();
-        self.push_op(fd, entry, tag, Kept::Nothing, false, vectors);
+        self.push_op(fd, entry, tag, OpData::Nothing, false, vectors);
     }
 
     /// Makes a file's data durable.
@@ -425,14 +425,14 @@ impl<T> Ring<T> {
         let entry = opcode::Fsync::new(types::Fd(fd.as_raw_fd()))
             .flags(types::FsyncFlags::DATASYNC)
             .build();
-        self.push(fd, entry, tag, Kept::Nothing);
+        self.push(fd, entry, tag, OpData::Nothing);
     }
 
     /// Changes what is allocated for `len` bytes of a file; `mode` as in fallocate(2).
     pub(crate) fn fallocate(&mut self, fd: &Rc<OwnedFd>, mode: i32, at: At, len: u64, tag: T) {
         let entry =
             opcode::Fallocate::new(types::Fd(fd.as_raw_fd()), len).offset(at.0).mode(mode).build();
-        self.push(fd, entry, tag, Kept::Nothing);
+        self.push(fd, entry, tag, OpData::Nothing);
     }
 
     /// Advises the kernel on `len` bytes of a file; `advice` as in posix_fadvise(2). The kernel takes
@@ -441,7 +441,7 @@ impl<T> Ring<T> {
         let entry = opcode::Fadvise::new(types::Fd(fd.as_raw_fd()), i64::from(len), advice)
             .offset(at.0)
             .build();
-        self.push(fd, entry, tag, Kept::Nothing);
+        self.push(fd, entry, tag, OpData::Nothing);
     }
 
     /// Number of operations that were submitted and have not completed.
@@ -542,7 +542,7 @@ impl<T> Ring<T> {
         self.hand_over()?;
         let mut sleeps = self.backlog.is_empty() && self.done.is_empty();
         if sleeps && let Some(writers) = &self.writers {
-            writers.desk.fall_asleep();
+            writers.completions.fall_asleep();
             sleeps = !self.has_written();
         }
         let want = usize::from(sleeps);
@@ -560,7 +560,7 @@ impl<T> Ring<T> {
             Err((_, error)) => return Err(error),
         }
         if let Some(writers) = &self.writers {
-            writers.desk.wake_up();
+            writers.completions.wake_up();
         }
         self.collect();
         Ok(())
@@ -568,7 +568,7 @@ impl<T> Ring<T> {
 
     /// Whether writers have done something.
     fn has_written(&self) -> bool {
-        self.writers.as_ref().is_some_and(|writers| writers.desk.any())
+        self.writers.as_ref().is_some_and(|writers| writers.completions.any())
     }
 
     fn collect(&mut self) {
@@ -591,10 +591,11 @@ impl<T> Ring<T> {
         if !self.has_written() {
             return;
         }
-        for written in self.writers.iter().flat_map(|writers| writers.desk.take()) {
+        for written in self.writers.iter().flat_map(|writers| writers.completions.take()) {
+            assert!(self.writing > 0, "each write ends once");
             self.writing -= 1;
             let Some(op) = self.ops.get_mut(written.key as usize) else { continue };
-            op.kept = written.data.back().map_or(Kept::Nothing, Kept::Buffer);
+            op.kept = written.data.back().map_or(OpData::Nothing, OpData::Buffer);
             let (key, result, took) = (written.key, written.result, written.took);
             self.done.push_back(Ended { key, result, flags: 0, took });
         }
@@ -606,7 +607,7 @@ impl<T> Ring<T> {
         let Op { tag, mut kept, accepts, .. } = self.ops.try_remove(key as usize)?;
         if accepts && result >= 0 {
             // SAFETY: a successful accept returns a descriptor that is nobody's yet.
-            kept = Kept::Accepted(unsafe { OwnedFd::from_raw_fd(result) });
+            kept = OpData::Accepted(unsafe { OwnedFd::from_raw_fd(result) });
         }
         let result = usize::try_from(result).map_err(|_| -result);
         Some(Done { tag, kept, result, more: cqueue::sock_nonempty(flags), took })

@@ -1,7 +1,7 @@
 //! Timing from a model: how an emulated array serves real clients.
 
 use parda_control::{Instant, IoKind};
-use parda_nbd::Extent;
+use parda_disk::Extent;
 
 /// An IO in a [`Timed`] model. Used again after it was popped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

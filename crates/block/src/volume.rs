@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parda_address::Address;
 use parda_control::{Config, ConfigError, Host, Instant, Report, Totals, VmConfig};
-use parda_nbd::uri::Address;
 
 use crate::budget::Budget;
 use crate::config::{SpawnError, VolumeConfig};

@@ -46,7 +46,7 @@ struct Job {
 }
 
 /// A write that has ended.
-pub(crate) struct Written {
+pub(crate) struct CompletedWrite {
     pub(crate) key: u64,
     pub(crate) data: Lent,
     /// The number of bytes, or the negative `errno`, as io_uring has it.
@@ -57,11 +57,11 @@ pub(crate) struct Written {
 }
 
 impl Job {
-    fn perform(self) -> Written {
+    fn perform(self) -> CompletedWrite {
         let Self { key, file, data, range, at } = self;
         let began = Instant::now();
         let result = write(&*file, data.slices(range), at);
-        Written { key, data, result, took: began.elapsed(), _file: file }
+        CompletedWrite { key, data, result, took: began.elapsed(), _file: file }
     }
 }
 
@@ -75,15 +75,15 @@ fn write<'a>(file: impl AsFd, data: impl Iterator<Item = &'a [u8]>, at: u64) -> 
 }
 
 /// Completed writes that the volume's thread has not taken yet.
-pub(crate) struct Desk {
-    done: Mutex<Vec<Written>>,
+pub(crate) struct Completions {
+    done: Mutex<Vec<CompletedWrite>>,
     any: AtomicBool,
     /// The volume's thread sleeps, or is about to.
     asleep: AtomicBool,
     bell: OwnedFd,
 }
 
-impl Desk {
+impl Completions {
     fn new() -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (any, asleep) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -91,7 +91,7 @@ impl Desk {
     }
 
     /// Hands over what was done, and wakes the volume's thread if it sleeps.
-    fn tell(&self, written: &mut Vec<Written>) {
+    fn tell(&self, written: &mut Vec<CompletedWrite>) {
         if written.is_empty() {
             return;
         }
@@ -113,7 +113,7 @@ impl Desk {
         self.any.load(Ordering::SeqCst)
     }
 
-    /// Has the bell rung for what is done from now on. To be followed by [`Desk::any`].
+    /// Has the bell rung for what is done from now on. To be followed by [`Completions::any`].
     pub(crate) fn fall_asleep(&self) {
         self.asleep.store(true, Ordering::SeqCst);
     }
@@ -123,7 +123,7 @@ impl Desk {
     }
 
     /// Takes what was done.
-    pub(crate) fn take(&self) -> Vec<Written> {
+    pub(crate) fn take(&self) -> Vec<CompletedWrite> {
         self.any.store(false, Ordering::SeqCst);
         std::mem::take(&mut *lock(&self.done))
     }
@@ -181,7 +181,7 @@ impl Lane {
         !queue.over
     }
 
-    fn run(&self, desk: &Desk) {
+    fn run(&self, completions: &Completions) {
         let (mut jobs, mut written) = (Vec::new(), Vec::new());
         let mut credit = Credit::new();
         loop {
@@ -195,10 +195,10 @@ impl Lane {
                 }
                 written.push(job.perform());
                 if written.len() >= TOLD_AT_ONCE {
-                    desk.tell(&mut written);
+                    completions.tell(&mut written);
                 }
             }
-            desk.tell(&mut written);
+            completions.tell(&mut written);
         }
     }
 }
@@ -220,27 +220,27 @@ impl Drop for Writer {
 
 /// The writers of a volume.
 pub(crate) struct Writers {
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) completions: Arc<Completions>,
     /// Writes to hand over at the end of a turn.
     waiting: Vec<(Arc<Lane>, Job)>,
 }
 
 impl Writers {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { desk: Arc::new(Desk::new()?), waiting: Vec::new() })
+        Ok(Self { completions: Arc::new(Completions::new()?), waiting: Vec::new() })
     }
 
     /// A writer for that file; `None` if there are too many, or no more threads.
     pub(crate) fn hire(&self, file: &OwnedFd) -> Option<Writer> {
-        // Each of them has the desk.
-        if Arc::strong_count(&self.desk) > MOST_WRITERS {
+        // Each of them has the completions.
+        if Arc::strong_count(&self.completions) > MOST_WRITERS {
             return None;
         }
         let file = Arc::new(file.try_clone().ok()?);
         let lane = Arc::new(Lane::default());
-        let (works, desk) = (Arc::clone(&lane), Arc::clone(&self.desk));
+        let (works, completions) = (Arc::clone(&lane), Arc::clone(&self.completions));
         let thread = thread::Builder::new().name("parda-writer".to_owned()).stack_size(STACK);
-        thread.spawn(move || works.run(&desk)).ok()?;
+        thread.spawn(move || works.run(&completions)).ok()?;
         Some(Writer { lane, file })
     }
 

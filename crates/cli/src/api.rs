@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use parda_address::Address;
 use parda_api::State;
 use parda_http::client::{AskError, Server, ask};
-use parda_nbd::uri::Address;
 use parda_tls::{ClientFiles, Connector};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::asked::configuration;
+use crate::asked::{configuration, unanswered};
 use crate::{Failure, output};
 
 /// Where the agent is.
@@ -132,8 +132,8 @@ impl Agent {
         let answer = ask(&server, method, &path, body, token.transpose()?.as_deref());
         let answer = answer.map_err(|error| match error {
             AskError::Refused(400 | 404 | 409, error) => Failure::usage(error),
-            AskError::Connect(_) => {
-                Failure::new(format!("{server}: {error}. Is the agent running?"))
+            AskError::Connect(ref cause) => {
+                Failure::new(format!("{server}: {error}{}", unanswered(cause)))
             }
             error => Failure::new(format!("{server}: {error}")),
         })?;

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use parda_address::Address;
 use parda_array::{Preset, RaidLevel};
 use parda_config::Document;
 use parda_lab::array_server::{ArrayError, PresetChanges};
 use parda_lab::{ArrayOptions, Data, run_array};
-use parda_nbd::uri::Address;
 use parda_scenario::{Scenario, Study};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

@@ -1,10 +1,12 @@
 //! The agent that a command asks for its status.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use parda_agent::config::Config;
 use parda_agent::status::{AskError, Status, disk_keys};
+use parda_config::Document;
 use serde_json::Value;
 
 use crate::{Failure, output};
@@ -55,13 +57,15 @@ pub(crate) fn socket(named: Option<&Path>, config: &Path) -> Result<PathBuf, Fai
 /// The agent's configuration. If there is none, the command says how to name one.
 pub(crate) fn configuration(path: &Path) -> Result<Config, Failure> {
     is_there(path)?;
-    Ok(Config::read(path)?)
+    let document = Document::read(path)?;
+    is_no_scenario(&document)?;
+    Ok(Config::check(&document)?)
 }
 
 /// Checks that a file is there that -c names, or its default.
 pub(crate) fn is_there(path: &Path) -> Result<(), Failure> {
     match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::usage(format!(
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::usage(format!(
             "{}: there is no such file: name the agent's configuration by -c FILE",
             path.display()
         ))),
@@ -69,11 +73,44 @@ pub(crate) fn is_there(path: &Path) -> Result<(), Failure> {
     }
 }
 
+/// What to do about an agent that cannot be asked.
+pub(crate) fn unanswered(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            ". The agent answers its own user and root: ask as one of them (sudo, or sudo -u USER)"
+        }
+        _ => ". Is the agent running?",
+    }
+}
+
+/// Refuses a scenario in the place of an agent's configuration.
+pub(crate) fn is_no_scenario(document: &Document) -> Result<(), Failure> {
+    if !(document.has("array") && document.has("duration")) {
+        return Ok(());
+    }
+    let name = document.name();
+    Err(Failure::usage(format!(
+        "{name}: is a scenario and no agent's configuration: parda sim {name} runs it"
+    )))
+}
+
+/// Refuses an agent's configuration in the place of a scenario.
+pub(crate) fn is_no_configuration(document: &Document) -> Result<(), Failure> {
+    if !(document.has("host") && document.has("volume")) {
+        return Ok(());
+    }
+    let name = document.name();
+    Err(Failure::usage(format!(
+        "{name}: is an agent's configuration and no scenario: parda check {name} checks it, parda serve -c {name} \
+         serves by it"
+    )))
+}
+
 /// Asks an agent for its status.
 pub(crate) fn ask(socket: &Path) -> Result<Status, Failure> {
     parda_agent::status::ask(socket).map_err(|e| {
-        let hint = match e {
-            AskError::Connect(_) => ". Is the agent running?",
+        let hint = match &e {
+            AskError::Connect(error) => unanswered(error),
             AskError::Silent | AskError::Answer(_) => "",
         };
         Failure::new(format!("{}: {e}{hint}", socket.display()))

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use clap::{Args, Subcommand, ValueEnum};
+use parda_address::Uri;
 use parda_bench::{BenchError, Operation, Plan, Summary};
 use parda_config::quantity::exact_size;
-use parda_nbd::uri::Uri;
 use parda_probe_tools::{TargetError, Writes, writable_export};
 use serde::Serialize;
 

@@ -65,7 +65,7 @@ impl ExchangeArg {
             return Err(Failure::usage("the place of an exchange must not be empty"));
         }
         let location: Location =
-            self.place.parse().map_err(|e: parda_nbd::uri::UriError| wrong(e.to_string()))?;
+            self.place.parse().map_err(|e: parda_address::UriError| wrong(e.to_string()))?;
         let offset = self.offset.map(|offset| Bytes(offset.as_u64()));
         Site::new(location, offset).map_err(|e| wrong(e.to_string()))
     }

@@ -16,6 +16,7 @@ use parda_scenario::set::{SetError, Setting, with_settings};
 use parda_scenario::{Engine, Run, Scenario, Study};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::asked::is_no_configuration;
 use crate::sim::variants;
 use crate::{Failure, output};
 
@@ -133,6 +134,7 @@ impl Lab {
     /// The scenario file, with the transport of the command line in place of its own.
     fn document(&self) -> Result<Document, Failure> {
         let document = Document::read(&self.scenario)?;
+        is_no_configuration(&document)?;
         let Some(value) = self.exchange.as_ref().and_then(ValueEnum::to_possible_value) else {
             return Ok(document);
         };

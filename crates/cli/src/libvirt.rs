@@ -6,8 +6,8 @@ mod place;
 mod virsh;
 
 use clap::{Args, Subcommand};
+use parda_address::Address;
 use parda_config::wrong_shares;
-use parda_nbd::uri::Address;
 use serde_json::json;
 
 use crate::output::{line, plain};

@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use parda_report::pictures::WriteError;
 use parda_report::reproduce::{
-    ReportError, built_in, in_folder, missed, page, reproduce, table, write_pictures, write_report,
+    MARK, Value, built_in, in_folder, missed, renewed, reproduce, table, write_pictures,
+    write_report,
 };
 use parda_scenario::Study;
+use serde_json::json;
 
 use crate::sim::cores;
 use crate::{Failure, output};
@@ -56,10 +59,10 @@ impl Reproduce {
         let bar = Bar::new(&studies);
         let jobs = self.jobs.map_or_else(cores, usize::from);
         let drawn = self.report.is_some() || self.page.is_some();
-        let reproduction = reproduce(studies, drawn, jobs, |progress| bar.show(progress.scenario));
+        let reproduction = reproduce(studies, drawn, jobs, |scenario| bar.show(scenario));
         bar.bar.finish_and_clear();
         let reproduction = reproduction.map_err(|e| Failure::new(e.to_string()))?;
-        let failed = |e: ReportError| Failure::new(e.to_string());
+        let failed = |e: WriteError| Failure::new(e.to_string());
         if let Some(dir) = &self.report {
             write_report(dir, &reproduction).map_err(failed)?;
             eprintln!("wrote {}", dir.join("index.html").display());
@@ -68,20 +71,29 @@ impl Reproduce {
             let wrong = |e| Failure::new(format!("{}: {e}", file.display()));
             let old = std::fs::read_to_string(file).map_err(wrong)?;
             let folder = file.file_stem().unwrap_or_default().to_string_lossy();
-            let new = page::renewed(&old, &reproduction, &folder).ok_or_else(|| {
-                Failure::usage(format!("{}: has no line `{}`", file.display(), page::MARK))
+            let new = renewed(&old, &reproduction, &folder).ok_or_else(|| {
+                Failure::usage(format!("{}: has no line `{}`", file.display(), MARK))
             })?;
             write_pictures(&file.with_extension(""), &reproduction).map_err(failed)?;
             std::fs::write(file, new).map_err(wrong)?;
         }
+        let tally = reproduction.tally();
         match &self.json {
             Some(out) => {
-                output::json(out, &reproduction.summary())?;
+                let values: Vec<Value> = reproduction.values().collect();
+                let summary = json!({
+                    "ok": tally.missed == 0,
+                    "within": tally.passed,
+                    "exempt": tally.exempt,
+                    "out": tally.missed,
+                    "values": values,
+                });
+                output::json(out, &summary)?;
                 eprint!("{}", missed(&reproduction));
             }
             None => output::styled(&table(&reproduction, output::colour())).map(drop)?,
         }
-        if reproduction.ok() { Ok(()) } else { Err(Failure::silent()) }
+        if tally.missed == 0 { Ok(()) } else { Err(Failure::silent()) }
     }
 }
 

@@ -8,7 +8,7 @@ use parda_agent::config::{Config, Disk, Steer, Vms, Work};
 use parda_agent::events::Recorder;
 use parda_config::Document;
 
-use crate::asked::is_there;
+use crate::asked::{is_no_scenario, is_there};
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -34,6 +34,7 @@ impl Serve {
         crate::log::log_panics();
         is_there(&self.config)?;
         let file = Document::read(&self.config)?;
+        is_no_scenario(&file)?;
         parda_agent::serve(&self.config, file, events).map_err(|error| match error {
             ServeError::Configuration(error) => Failure::from(error),
             error => Failure::new(error.to_string()),
@@ -56,6 +57,7 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let file = Document::read(&self.config)?;
+        is_no_scenario(&file)?;
         let config = Config::look_into(&file)?;
         let mut text = format!("{}: good. Host {}", self.config.display(), config.host);
         if let Some(policy) = &config.policy {
@@ -84,7 +86,7 @@ impl Check {
 }
 
 fn served(volume: &str, disks: &[Disk], exchange: &str) -> String {
-    let shares: u64 = disks.iter().map(|d| u64::from(d.vm.shares.0)).sum();
+    let shares: u64 = disks.iter().map(|d| u64::from(d.settings.shares().0)).sum();
     let mut text = format!(
         "\n  volume {}: {} with {} in all, {exchange}",
         output::line(volume),

@@ -15,6 +15,7 @@ use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::study::Sweep;
 use parda_sim::{Keep, Progress, RunOutcome, SimOptions, StudyOutcome};
 
+use crate::asked::is_no_configuration;
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -53,7 +54,7 @@ pub(crate) struct Sim {
     /// with commas in it stands between quotes
     #[arg(long, value_name = "KEY=VALUE,VALUE...")]
     sweep: Vec<String>,
-    /// Draw the scenario's plots, as SVG and PNG, into a folder
+    /// Draw the scenario's plots, as SVG, into a folder
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
     /// Run only this variant of the scenario; may be given more than once
@@ -93,7 +94,9 @@ impl Sim {
         }
         if let Some(dir) = &self.plot {
             let pictures = pictures(&study, &outcome, "expected");
-            write(dir, &pictures, |file| eprintln!("wrote {}", file.display())).map_err(failed)?;
+            for file in write(dir, &pictures).map_err(failed)? {
+                eprintln!("wrote {}", file.display());
+            }
         }
         output::answer(&outcome.answer, self.json.as_deref())
     }
@@ -101,6 +104,7 @@ impl Sim {
     /// Study to run: the file, with the settings of the command line in place of its own.
     fn study(&self) -> Result<Study, Failure> {
         let mut document = Document::read(&self.scenario)?;
+        is_no_configuration(&document)?;
         for text in &self.set {
             let wrong = |e| Failure::usage(format!("--set {text}: {e}"));
             let setting: Setting = text.parse().map_err(wrong)?;

@@ -325,24 +325,14 @@ fn clients(volume: &VolumeStatus, memory: &MemoryStatus) -> String {
 
 /// Line on an automatic threshold.
 fn threshold(found: &ThresholdStatus) -> String {
-    let ms = |v: Option<f64>| v.map_or("?".to_owned(), |v| format!("{v:.2}"));
-    let mut text = format!(
-        "threshold found by {}: {}; knee between {} and {} ms",
-        if found.leads { "this host" } else { "the host that leads" },
-        found.doing,
-        ms(found.knee_above_ms),
-        ms(found.knee_below_ms),
-    );
+    let who = if found.leads { "this host" } else { "the host that leads" };
+    let mut text = format!("threshold found by {who}: {}", found.doing);
     if let (Some(slope), Some(error)) = (found.slope, found.slope_error) {
         text += &format!(
-            "; 10 % more outstanding brought {:.1} ± {:.1} % more throughput",
+            "; 10 % more latency brought {:.1} ± {:.1} % more throughput",
             10.0 * slope,
             10.0 * error
         );
-    }
-    if let Some(drift) = found.drift {
-        let (by, times) = (100.0 * drift, count(found.drifts.into(), "time"));
-        text += &format!("; throughput at one threshold drifted by {by:+.0} % ({times} in all)");
     }
     if let Some(last) = &found.last_move {
         text += &format!(

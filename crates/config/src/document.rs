@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
+use parda_control::VmConfig;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -112,7 +113,10 @@ impl Document {
         toml::from_str(&self.text).map_err(|e| {
             let message = plainly(&e.message().trim().replace('\n', "; "));
             let message = match e.span() {
-                Some(span) => of_date(message, &self.text[span]),
+                Some(span) => {
+                    let message = of_shares(message, &self.text[..span.start]);
+                    of_date(message, &self.text[span])
+                }
                 None => message,
             };
             match e.span() {
@@ -211,7 +215,9 @@ fn plainly(message: &str) -> String {
         }
         // toml's own, for the names of an enum.
         None if message == "wanted string or table" => "must be a text, in quotes".to_owned(),
-        None => withdrawn(message).unwrap_or_else(|| message.to_owned()),
+        None => withdrawn(message)
+            .or_else(|| with_likely(message))
+            .unwrap_or_else(|| message.to_owned()),
     }
 }
 
@@ -226,6 +232,29 @@ fn withdrawn(message: &str) -> Option<String> {
     let (key, _) = message.strip_prefix("unknown field `")?.split_once('`')?;
     let (_, instead) = WITHDRAWN.iter().find(|(withdrawn, _)| *withdrawn == key)?;
     Some(format!("`{key}` is gone: {instead}"))
+}
+
+/// Similarity from which on a known name is likely to be the one that was meant, of 1 at most.
+const LIKELY: f64 = 0.8;
+
+/// The message about an unknown name, with the known one that was meant, if one is like it.
+fn with_likely(message: &str) -> Option<String> {
+    let (named, known) = message.strip_prefix("unknown ")?.split_once("`, expected ")?;
+    let (_, unknown) = named.split_once('`')?;
+    let likeness = |name: &str| strsim::jaro_winkler(unknown, name);
+    let names = known.split('`').skip(1).step_by(2).filter(|name| likeness(name) >= LIKELY);
+    let likely = names.max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;
+    Some(format!("unknown {named}`: did you mean `{likely}`? Expected {known}"))
+}
+
+/// The message about a number beyond its type, which `before` it is said to be shares: these have bounds of their own.
+fn of_shares(message: String, before: &str) -> String {
+    let key = before.trim_end().strip_suffix('=').map(str::trim_end);
+    if !key.is_some_and(|key| key.ends_with("shares")) {
+        return message;
+    }
+    let number = expected_plainly("u32");
+    message.replace(&number, &format!("a whole number from 1 to {}", VmConfig::MAX_SHARES))
 }
 
 /// The message about a value of a wrong type, if that is a date: the parser takes a date for a table or for its own type.
@@ -297,6 +326,35 @@ mod tests {
         let doc = Document::new("p.toml", "[[volume]]\nwindow = 3\nwinbow = 4\n");
         let error = doc.parse::<Conf>().unwrap_err().to_string();
         assert!(error.starts_with("p.toml:3:1: winbow = 4: unknown field `winbow`"), "{error}");
+    }
+
+    #[test]
+    fn the_known_key_that_was_meant_is_named_and_none_that_is_unlike() {
+        let message =
+            |text: &str| Document::new("p.toml", text).parse::<Conf>().unwrap_err().message;
+        let says = "unknown field `winbow`: did you mean `window`? Expected `window`";
+        assert_eq!(message("[[volume]]\nwinbow = 4\n"), says);
+        let says = "unknown field `colour`, expected `window`";
+        assert_eq!(message("[[volume]]\ncolour = 4\n"), says);
+        for (unknown, likely) in [("latency_treshold", "latency_threshold"), ("perod", "period")] {
+            let known = "one of `mode`, `latency_threshold`, `latency_target_min`, `period`";
+            let said = plainly(&format!("unknown field `{unknown}`, expected {known}"));
+            assert_eq!(
+                said,
+                format!("unknown field `{unknown}`: did you mean `{likely}`? Expected {known}")
+            );
+        }
+    }
+
+    #[test]
+    fn shares_have_one_range_whatever_is_wrong_with_them() {
+        for (value, found) in
+            [("-1", "-1"), ("5000000000", "5000000000"), ("\"x\"", "the text \"x\"")]
+        {
+            let doc = Document::new("p.toml", format!("shares = {value}\n"));
+            let message = doc.parse::<crate::VmSettings>().unwrap_err().message;
+            assert_eq!(message, format!("must be a whole number from 1 to 1000000, not {found}"));
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The text of parda's configuration: TOML documents whose errors point at file, line and value,
 //! numbers and percentages, and the settings of the control law, which the agent and the scenario language share.
 
+// For `with_vm_settings`, which names this crate's types here as in other crates.
+extern crate self as parda_config;
+
 mod amount;
 mod bounds;
 mod changes;
@@ -20,4 +23,6 @@ pub use document::{Document, Error};
 pub use short::short;
 pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};
 pub use tunables::{TUNABLES, Tunable};
-pub use vm::{VM_SETTINGS, wrong_burst, wrong_shares, wrong_target};
+pub use vm::{
+    DEFAULT_SHARES, DISK_SETTINGS, DRAIN, DiskSetting, VmSettings, wrong_shares, wrong_target,
+};

@@ -87,8 +87,13 @@ const AUTO: &str = "auto";
 pub(crate) const MOST: Duration = Duration::from_secs(10);
 pub(crate) const AT_MOST: &str = "at most 10s, which is far above what an array needs";
 
+/// Smallest threshold. No array answers sooner: below, the window would stay at its least, whatever the load.
+pub(crate) const LEAST: Duration = Duration::from_micros(10);
+const AT_LEAST: &str =
+    "at least 10us: no array answers sooner, so that the window would stay at window_min";
+
 impl ThresholdSetting {
-    /// Refuses durations that no array needs.
+    /// Refuses durations that no array needs, and those that none can meet.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let given = match self {
             ThresholdSetting::Fixed(duration) => vec![("latency_threshold", Some(*duration))],
@@ -98,6 +103,15 @@ impl ThresholdSetting {
                 ("latency_threshold.at_most", auto.at_most),
             ],
         };
+        let small = match self {
+            ThresholdSetting::Fixed(duration) => Some(("latency_threshold", *duration)),
+            ThresholdSetting::Auto(auto) => {
+                auto.start.map(|start| ("latency_threshold.start", start))
+            }
+        };
+        if let Some((parameter, value)) = small.filter(|(_, value)| *value < LEAST) {
+            return Err(ConfigError { parameter, must_be: AT_LEAST, value: value.as_secs_f64() });
+        }
         let large = |(_, value): &(_, Option<Duration>)| value.is_some_and(|value| value > MOST);
         match given.into_iter().find(large) {
             Some((parameter, Some(value))) => {
@@ -222,6 +236,8 @@ mod tests {
         }
         for (value, name) in [
             ("\"30min\"", "latency_threshold"),
+            ("\"1ns\"", "latency_threshold"),
+            ("{ start = \"9us\" }", "latency_threshold.start"),
             ("\"30s\"", "latency_threshold"),
             ("{ start = \"20s\" }", "latency_threshold.start"),
             ("{ at_most = \"1h\" }", "latency_threshold.at_most"),

@@ -28,7 +28,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "latency_threshold",
-        unit: "duration up to 10s, \"auto\" or { probe, start, at_least, at_most, step, learn, idle_probe }",
+        unit: "duration from 10us to 10s, \"auto\" or { probe, start, at_least, at_most, step, learn, idle_probe }",
         default: "30ms",
         why: "Device latency to hold the array at. The knee of the array's throughput: higher \
               wastes latency, lower wastes throughput. Automatic: found while working, beginning \

@@ -1,13 +1,159 @@
-//! Bounds of the settings of a VM that can be changed live, for the configuration and for a policy.
+//! Settings of a VM, which is a disk that is served or a VM of a steered device: declared once, for the configuration, a policy, live
+//! changes, the status and the reference.
 
 use std::time::Duration;
 
-use parda_control::VmConfig;
+use parda_control::{Shares, VmConfig};
+use serde::{Deserialize, Serialize};
 
 use crate::threshold::{AT_MOST, MOST};
 
-/// Keys of the settings of a VM that can be changed without closing its connections.
-pub const VM_SETTINGS: [&str; 3] = ["shares", "burst", "latency_target"];
+/// Shares of a VM whose configuration names none.
+pub const DEFAULT_SHARES: u32 = 1000;
+
+/// Adds the settings of a VM to a table of a file, each of them optional, and `settings`, which returns them. They are keys of the table
+/// itself: `serde(flatten)` would lose their places in the file, and the refusal of unknown keys.
+#[macro_export]
+macro_rules! with_vm_settings {
+    (@with { $(#[$of:meta])* $vis:vis struct $name:ident { $($own:tt)* } } $($(#[$meta:meta])* $key:ident: $kind:ty,)*) => {
+        $(#[$of])*
+        $vis struct $name {
+            $($own)*
+            $($(#[$meta])* #[serde(default, skip_serializing_if = "Option::is_none")] $vis $key: Option<$kind>,)*
+        }
+
+        impl $name {
+            /// Settings of the VM as they were written.
+            #[must_use]
+            #[allow(clippy::clone_on_copy)]
+            $vis fn settings(&self) -> $crate::VmSettings {
+                $crate::VmSettings { $($key: self.$key.clone()),* }
+            }
+        }
+    };
+    ($($table:tt)*) => {
+        $crate::with_vm_settings! { @with { $($table)* }
+            /// Weight against all other VMs of the volume, on any host.
+            shares: u32,
+            /// IOs that the VM may gather while idle and send ahead of its turn.
+            burst: f64,
+            /// Latency objective: largest mean time of its IOs at the array.
+            #[serde(with = "parda_config::quantity")]
+            latency_target: std::time::Duration,
+        }
+    };
+}
+
+with_vm_settings! {
+    /// Settings of a VM. `None`: not set.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    pub struct VmSettings {}
+}
+
+/// A setting of a disk that changes while its clients stay connected. A test holds `docs/configuration.md` to the table of these.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskSetting {
+    /// Key of the setting.
+    pub key: &'static str,
+    /// Default, if there is one, in TOML.
+    pub default: Option<&'static str>,
+    /// Bounds of its values, or the other values.
+    pub bounds: &'static str,
+    /// Effect of the setting.
+    pub what: &'static str,
+    /// Whether it belongs to the VM, so that a policy may have it, or to the disk on this host alone.
+    pub of_vm: bool,
+    /// Whether a VM of a steered device has it too. The queue of such a VM is the kernel's.
+    pub steered: bool,
+    fault: fn(&VmSettings) -> Option<String>,
+}
+
+/// Key of the setting of a disk that takes no new connections.
+pub const DRAIN: &str = "drain";
+
+/// Every setting of a disk that changes while its clients stay connected.
+pub const DISK_SETTINGS: &[DiskSetting] = &[
+    DiskSetting {
+        key: "shares",
+        default: Some("1000"),
+        bounds: "1 to 1000000",
+        what: "Weight against all disks of the volume, on every host ([what they divide](#what-shares-divide)).",
+        of_vm: true,
+        steered: true,
+        fault: |settings| settings.shares.and_then(wrong_shares),
+    },
+    DiskSetting {
+        key: "burst",
+        default: Some("0"),
+        bounds: "to 1000000",
+        what: "IOs that an idle disk may gather and send ahead.",
+        of_vm: true,
+        steered: false,
+        fault: |settings| settings.burst.and_then(wrong_burst),
+    },
+    DiskSetting {
+        key: "latency_target",
+        default: None,
+        bounds: "up to 10s",
+        what: "[Latency objective](#a-latency-objective).",
+        of_vm: true,
+        steered: false,
+        fault: |settings| settings.latency_target.and_then(wrong_target),
+    },
+    DiskSetting {
+        key: DRAIN,
+        default: Some("false"),
+        bounds: "`true`",
+        what: "Takes no new connections ([draining](api.md#draining)).",
+        of_vm: false,
+        steered: false,
+        fault: |_| None,
+    },
+];
+
+impl DiskSetting {
+    /// The setting of a key, if there is one.
+    #[must_use]
+    pub fn find(key: &str) -> Option<&'static DiskSetting> {
+        DISK_SETTINGS.iter().find(|setting| setting.key == key)
+    }
+}
+
+impl VmSettings {
+    /// The first setting that is out of bounds: its key and its fault.
+    #[must_use]
+    pub fn fault(&self) -> Option<(&'static str, String)> {
+        DISK_SETTINGS.iter().find_map(|setting| Some((setting.key, (setting.fault)(self)?)))
+    }
+
+    /// The settings, with defaults in place of those that are not set.
+    #[must_use]
+    pub fn or_defaults(self) -> VmSettings {
+        VmSettings {
+            shares: self.shares.or(Some(DEFAULT_SHARES)),
+            burst: self.burst.or(Some(0.0)),
+            ..self
+        }
+    }
+
+    /// Shares, with their default.
+    #[must_use]
+    pub fn shares(&self) -> Shares {
+        Shares(self.shares.unwrap_or(DEFAULT_SHARES))
+    }
+}
+
+/// The VM's part in its host.
+impl From<&VmSettings> for VmConfig {
+    fn from(settings: &VmSettings) -> VmConfig {
+        let VmSettings { shares: _, burst, latency_target } = settings;
+        VmConfig {
+            shares: settings.shares(),
+            burst: burst.unwrap_or_default(),
+            target: latency_target.map(Into::into),
+        }
+    }
+}
 
 /// The fault of a VM's `shares`, if they are out of bounds.
 #[must_use]
@@ -16,17 +162,53 @@ pub fn wrong_shares(shares: u32) -> Option<String> {
     (!good).then(|| format!("must be from 1 to {}", VmConfig::MAX_SHARES))
 }
 
-/// The fault of a VM's `burst`, if it is out of bounds.
-#[must_use]
-pub fn wrong_burst(burst: f64) -> Option<String> {
+fn wrong_burst(burst: f64) -> Option<String> {
     (!(0.0..=1e6).contains(&burst)).then(|| "must be from 0 to 1000000 IOs".to_owned())
 }
 
-/// The fault of a disk's `latency_target`, if it is outside the bounds of a threshold.
+/// The fault of a VM's `latency_target`, if it is outside the bounds of a threshold.
 #[must_use]
 pub fn wrong_target(target: Duration) -> Option<String> {
     if target.is_zero() {
         return Some("must be above zero".into());
     }
     (target > MOST).then(|| format!("must be {AT_MOST}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    with_vm_settings! {
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {}
+    }
+
+    #[test]
+    fn each_setting_of_a_vm_is_in_the_table_with_its_true_default() {
+        let unknown = toml::from_str::<Table>("x = 1").unwrap_err().to_string();
+        let (_, keys) = unknown.split_once("expected one of ").unwrap();
+        let keys: Vec<_> = keys.split('`').skip(1).step_by(2).collect();
+        let of_vms = DISK_SETTINGS.iter().filter(|setting| setting.of_vm);
+        assert_eq!(keys, of_vms.clone().map(|setting| setting.key).collect::<Vec<_>>());
+        let defaults = of_vms.filter_map(|t| Some(format!("{} = {}\n", t.key, t.default?)));
+        let written: VmSettings = toml::from_str(&defaults.collect::<String>()).unwrap();
+        assert_eq!(VmSettings::default().or_defaults(), written);
+        assert_eq!(VmConfig::from(&VmSettings::default()), VmConfig::from(&written));
+        assert_eq!(written.fault(), None);
+    }
+
+    #[test]
+    fn each_setting_of_a_vm_is_bounded() {
+        for (text, fault) in [
+            ("shares = 0", ("shares", "must be from 1 to 1000000")),
+            ("shares = 5\nburst = -1", ("burst", "must be from 0 to 1000000 IOs")),
+            ("burst = nan", ("burst", "must be from 0 to 1000000 IOs")),
+            ("latency_target = \"0s\"", ("latency_target", "must be above zero")),
+        ] {
+            let settings = toml::from_str::<Table>(text).unwrap().settings();
+            assert_eq!(settings.fault(), Some((fault.0, fault.1.to_owned())), "{text}");
+        }
+    }
 }

@@ -1,33 +1,24 @@
-//! How well the hosts that want more are served, and what that costs the others: what a threshold is
-//! judged by.
+//! How well the hosts that want more are served, and what that costs the others: what a threshold is judged by.
 
-use libm::round;
+use libm::{log, round};
 
 use crate::cluster::{Governed, Report};
+use crate::latency::Flows;
 
 /// Sums over hosts. Hosts that want more than they have are *backlogged*.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Backlog {
-    /// Which of the other hosts are backlogged: a sum over what is drawn from their names. Filled in
-    /// by who hears them.
-    pub who: u64,
-    /// Shares of the backlogged hosts, and the part of these that they used, in the mean over the
-    /// interval.
+    /// Which of the other hosts are backlogged: a sum over what is drawn from their names. Filled in by who hears them.
+    who: u64,
+    /// Σ s over the shares s of the backlogged hosts, and Σ s · ln (X / s), with X in IO/s.
     shares: f64,
-    active: f64,
-    /// Σ s² / X over these, with X in IO/s: their shares, weighed by the time that a host's IO takes
-    /// for each share.
-    slowness: f64,
-    /// What they have outstanding.
+    served: f64,
+    /// Outstanding IOs of these.
     outstanding: f64,
-    /// IO/s of the hosts that want no more, of those outside control that are heard among them, and
-    /// what they have outstanding.
+    /// IO/s of the hosts that want no more, of those outside control that are heard among them, and what they have outstanding.
     light_rate: f64,
     light_outstanding: f64,
 }
-
-/// What part of a host's shares are told apart: eighths of all.
-const PARTS: f64 = 8.0;
 
 impl Backlog {
     /// Of one host's report: backlogged, or light load.
@@ -38,21 +29,15 @@ impl Backlog {
             let light_rate = if secs > 0.0 { all.ios as f64 / secs } else { 0.0 };
             return Backlog { light_rate, light_outstanding: outstanding, ..Backlog::default() };
         }
-        let shares = f64::from(report.shares.0);
-        Backlog {
-            shares,
-            outstanding,
-            active: report.active.min(shares),
-            // The mean of 1 / (n + 1) is 1 / n, for numbers that chance draws.
-            slowness: shares * shares * secs / (all.ios as f64 + 1.0),
-            ..Backlog::default()
-        }
+        // A host has shares, and one IO more keeps the logarithm of none at bay.
+        let shares = f64::from(report.shares.0).max(1.0);
+        let served = shares * log((all.ios as f64 + 1.0) / (secs * shares));
+        Backlog { shares, served, outstanding, ..Backlog::default() }
     }
 
     /// Takes in which host is backlogged, by a number drawn from its name.
     pub(crate) fn name(&mut self, name: u64) {
-        // Numbers of names that differ in one bit must not add up to those of others.
-        self.who = self.who.wrapping_add(name.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
+        self.who = self.who.wrapping_add(mixed(name));
     }
 
     /// Sums over the hosts of two backlogs.
@@ -61,74 +46,73 @@ impl Backlog {
         Backlog {
             who: self.who.wrapping_add(other.who),
             shares: self.shares + other.shares,
-            active: self.active + other.active,
-            slowness: self.slowness + other.slowness,
+            served: self.served + other.served,
             outstanding: self.outstanding + other.outstanding,
             light_rate: self.light_rate + other.light_rate,
             light_outstanding: self.light_outstanding + other.light_outstanding,
         }
     }
 
-    /// IO/s of the backlogged hosts: all of them, if each had as much for each share as the
-    /// (harmonic) mean. Where throughput follows shares that is their sum.
+    /// Logarithm of the throughput that a threshold is judged by, in IO/s, and the class of the period. Only periods of one class are
+    /// compared: with the same hosts backlogged, `own` among them, and the same kind of load: size in steps of 28 %, part of reads in
+    /// eighths. `total`: IO/s of all governed hosts.
+    ///
+    /// Throughput of the backlogged hosts is what they had if each had as much for each share as the geometric mean. Where throughput
+    /// follows shares that is their sum. Elsewhere it rises where the gains, as parts, outweigh the losses: proportional fairness.
+    /// Others count by their part of the outstanding IOs, in eighths, as a change of their part is none of throughput.
     #[must_use]
-    pub fn rate(&self) -> Option<f64> {
-        (self.shares > 0.0).then(|| self.shares * self.shares / self.slowness)
+    pub fn judged(&self, own: bool, total: f64, flows: &Flows) -> (f64, u64) {
+        let (all, ln) = (flows.all(), |rate: f64| log(rate.max(1e-3)));
+        let (mut throughput, mut light) = (ln(total), 0.0);
+        if self.shares > 0.0 {
+            throughput = ln(self.shares) + self.served / self.shares;
+            let outstanding = self.outstanding + self.light_outstanding;
+            light = round(8.0 * self.light_outstanding / outstanding.max(1e-9));
+            throughput += light / 8.0 * (ln(self.light_rate) - throughput);
+        }
+        let kind = [light, 4.0 * log(all.bytes / all.ios), 8.0 * flows.reads.ios / all.ios];
+        let who = self.who.wrapping_add(u64::from(own));
+        let class = kind.iter().fold(who, |class, part| mixed(class) ^ round(*part) as u64);
+        (throughput, class)
     }
+}
 
-    /// IO/s of all others that are heard, and what part of all that is outstanding is theirs.
-    #[must_use]
-    pub fn light(&self) -> (f64, f64) {
-        let all = self.outstanding + self.light_outstanding;
-        (self.light_rate, if all > 0.0 { self.light_outstanding / all } else { 0.0 })
-    }
-
-    /// What part of the backlogged hosts' shares was in use, in eighths.
-    #[must_use]
-    pub fn used(&self) -> u8 {
-        if self.shares > 0.0 { round(PARTS * self.active / self.shares) as u8 } else { 0 }
-    }
+/// Numbers that differ in one bit must not add up to those of others.
+fn mixed(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Tuning;
     use crate::cluster::Bounded;
     use crate::units::Shares;
 
-    fn report(shares: u32, ios: u64, bounded: Bounded) -> Report {
-        let tuning = Tuning::Auto;
-        let (shares, active) = (Shares(shares), f64::from(shares));
-        Report { bounded, shares, active, tuning, ..crate::testing::report(ios) }
-    }
-
-    fn of(reports: &[Report]) -> Backlog {
-        reports.iter().map(Backlog::of).fold(Backlog::default(), Backlog::plus)
-    }
-
-    #[test]
-    fn throughput_that_follows_shares_is_just_added_up() {
-        let two = of(&[report(1000, 999, Bounded::Slices), report(3000, 2999, Bounded::Slices)]);
-        assert!((two.rate().unwrap() - 4000.0).abs() < 1e-9, "{two:?}");
-        assert_eq!(two.used(), 8);
-    }
-
-    #[test]
-    fn who_has_little_for_its_shares_weighs_more() {
-        let rate = |slow, fast| {
-            of(&[report(1000, slow, Bounded::Slices), report(1000, fast, Bounded::Slices)]).rate()
+    fn of(hosts: &[(u32, u64, Bounded)]) -> Backlog {
+        let one = |&(shares, ios, bounded): &(u32, u64, Bounded)| {
+            Backlog::of(&Report { bounded, shares: Shares(shares), ..crate::testing::report(ios) })
         };
-        // A tenth less for the fast one costs less than a tenth less for the slow one.
-        assert!(rate(500, 1800) > rate(450, 2000));
-        assert!(rate(62, 2600).unwrap() < 0.3 * rate(600, 2100).unwrap());
+        hosts.iter().map(one).fold(Backlog::default(), Backlog::plus)
+    }
+
+    fn throughput(hosts: &[(u32, u64, Bounded)]) -> f64 {
+        libm::exp(of(hosts).judged(true, 500.0, &Flows::default()).0)
     }
 
     #[test]
-    fn who_wants_no_more_is_none_of_them() {
-        let both = of(&[report(1000, 999, Bounded::Slices), report(9000, 50, Bounded::Nothing)]);
-        assert!((both.rate().unwrap() - 1000.0).abs() < 1e-9);
-        assert_eq!(both.light(), (50.0, 0.5));
-        assert_eq!(of(&[report(1000, 5, Bounded::Nothing)]).rate(), None);
+    fn throughput_that_follows_shares_is_added_up_and_an_unequal_one_is_worth_less() {
+        let of = |slow, fast| {
+            throughput(&[(1000, slow, Bounded::Slices), (3000, fast, Bounded::Slices)])
+        };
+        assert!((of(999, 2999) - 4000.0).abs() < 1e-6);
+        assert!(of(99, 5099) < 0.9 * of(999, 2999));
+    }
+
+    #[test]
+    fn hosts_that_want_no_more_count_by_their_part_of_the_outstanding_ios() {
+        let both = throughput(&[(1000, 999, Bounded::Slices), (9000, 10, Bounded::Nothing)]);
+        assert!((both - 100.0).abs() < 1e-6, "half of each, in logarithms: {both}");
+        let none = throughput(&[(1000, 5, Bounded::Nothing)]);
+        assert!((none - 500.0).abs() < 1e-6, "{none}");
     }
 }

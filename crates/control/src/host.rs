@@ -20,6 +20,7 @@ use crate::held::HeldBy;
 use crate::integral::Integral;
 use crate::io::{Heard, Io};
 use crate::latency::{Direction, Meter};
+use crate::law::LawConfig;
 use crate::mechanism::{Mechanism, on};
 use crate::objective::{Objective, ObjectiveState, Price, Wants, strictest};
 use crate::queue::{Cost, FairQueue, FlowId};
@@ -200,6 +201,11 @@ pub struct Host {
     overdue: u64,
 }
 
+/// Held time from which an IO goes without its turn.
+fn patience(law: &LawConfig) -> Span {
+    if on(Mechanism::HoldMax) { law.hold_max } else { Span::from_secs(1e6) }
+}
+
 impl Host {
     /// A host without VMs.
     ///
@@ -208,7 +214,7 @@ impl Host {
     pub fn new(now: Instant, config: Config) -> Result<Host, ConfigError> {
         let meter = Meter::new(config.size_model, config.reference_size);
         let mut queue = FairQueue::default();
-        queue.set_patience(config.law.hold_max);
+        queue.set_patience(patience(&config.law));
         let governor = Governor::new(config)?;
         Ok(Host {
             vms: Slab::new(),
@@ -317,7 +323,8 @@ impl Host {
         self.governor.set_config(config)?;
         let Config { size_model, reference_size, .. } = *self.governor.config();
         self.meter.scale(size_model, reference_size);
-        self.queue.set_patience(self.config().law.hold_max);
+        let patience = patience(&self.config().law);
+        self.queue.set_patience(patience);
         self.charge_anew(now);
         self.share_out(now);
         Ok(())
@@ -466,9 +473,6 @@ impl Host {
             return Some((flow, cost, waiting, false));
         }
         // Also where nobody waits for a turn: what was due is then forgotten, or `next_wakeup` would name a time that is past.
-        if !on(Mechanism::HoldMax) {
-            return None;
-        }
         let flow = self.queue.overdue(now)?;
         let (cost, waiting) = self.queue.pop_of(now, flow)?;
         Some((flow, cost, waiting, true))

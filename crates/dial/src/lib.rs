@@ -8,8 +8,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use parda_address::{Address, Uri};
 use parda_nbd::client::{Agreed, Handshake, HandshakeError, Step};
-use parda_nbd::uri::{Address, Uri};
 use parda_tls::End;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};

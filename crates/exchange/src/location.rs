@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use parda_address::{Uri, UriError};
 use parda_control::Bytes;
-use parda_nbd::uri::{Uri, UriError};
 
 use crate::region::{Misaligned, aligned};
 

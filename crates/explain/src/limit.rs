@@ -25,41 +25,47 @@ pub enum Limit {
     OwnDepth,
 }
 
+/// Requests of a VM in an interval, as numbers or as rates.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Requests {
+    /// Reads and writes.
+    pub ios: f64,
+    /// Flushes, trims and other requests.
+    pub others: f64,
+    /// Mean held time of reads and writes, in milliseconds.
+    pub held_ms: f64,
+    /// Mean time of reads and writes at the array, in milliseconds.
+    pub device_ms: f64,
+    /// Whether IOs are held at the end of the interval.
+    pub held_now: bool,
+}
+
 impl Limit {
-    /// The limit of a VM that is not starved, from its numbers of IOs and of other requests, its mean held time and its mean device
-    /// latency.
+    /// The limit of a VM. `at_window_max`: whether its host is at its largest window ([`is_full`](crate::is_full)).
     #[must_use]
-    pub fn of(ios: f64, others: f64, held_ms: f64, device_ms: f64, at_window_max: bool) -> Limit {
-        if ios <= 0.0 {
-            if others <= 0.0 { Limit::NothingDone } else { Limit::OtherRequests }
-        } else if held_ms <= HELD * (held_ms + device_ms) {
-            Limit::OwnDepth
-        } else if at_window_max {
-            Limit::WindowMax
-        } else {
-            Limit::Slice
+    pub fn of(did: &Requests, at_window_max: bool) -> Limit {
+        let Requests { ios, others, held_ms, device_ms, held_now } = *did;
+        match ios > 0.0 {
+            false if held_now => Limit::Starved,
+            false if others > 0.0 => Limit::OtherRequests,
+            false => Limit::NothingDone,
+            true if held_ms <= HELD * (held_ms + device_ms) => Limit::OwnDepth,
+            true if at_window_max => Limit::WindowMax,
+            true => Limit::Slice,
         }
     }
 
     /// The limit of a VM of this host.
     #[must_use]
     pub fn of_vm(view: &View, vm: &Vm) -> Limit {
-        if vm.iops <= 0.0 && vm.held_now > 0.0 {
-            return Limit::Starved;
-        }
-        Limit::of(vm.iops, vm.others_per_s, vm.held_ms, vm.device_ms, view.at_window_max())
-    }
-
-    /// The limit in the words of `parda status`.
-    #[must_use]
-    pub fn words(self) -> &'static str {
-        match self {
-            Limit::NothingDone => "nothing done",
-            Limit::OtherRequests => "flushes, trims",
-            Limit::Slice | Limit::Starved => "its slice",
-            Limit::WindowMax => "window_max",
-            Limit::OwnDepth => "its own depth",
-        }
+        let did = Requests {
+            ios: vm.iops,
+            others: vm.others_per_s,
+            held_ms: vm.held_ms,
+            device_ms: vm.device_ms,
+            held_now: vm.held_now > 0.0,
+        };
+        Limit::of(&did, view.at_window_max())
     }
 
     /// Whether the VM is held beyond [`HELD`].
@@ -76,5 +82,25 @@ impl View {
     pub fn is_contended(&self) -> bool {
         let held = |vm| matches!(Limit::of_vm(self, vm), limit if limit.is_held() || limit == Limit::Starved);
         self.vms.iter().any(held) || self.peers.iter().any(|peer| peer.bounded == Bounded::Slices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vm_is_limited_by_what_holds_its_ios() {
+        let of = |ios, others, held_ms, device_ms, held_now| {
+            let did = Requests { ios, others, held_ms, device_ms, held_now };
+            [false, true].map(|at_window_max| Limit::of(&did, at_window_max))
+        };
+        assert_eq!(of(0.0, 0.0, 0.0, 0.0, false), [Limit::NothingDone; 2]);
+        assert_eq!(of(0.0, 9.0, 0.0, 0.0, false), [Limit::OtherRequests; 2]);
+        assert_eq!(of(0.0, 9.0, 0.0, 0.0, true), [Limit::Starved; 2]);
+        assert_eq!(of(9.0, 0.0, 0.6, 9.4, true), [Limit::Slice, Limit::WindowMax]);
+        for (held_ms, device_ms) in [(0.4, 9.6), (0.5, 9.5)] {
+            assert_eq!(of(9.0, 0.0, held_ms, device_ms, true), [Limit::OwnDepth; 2]);
+        }
     }
 }

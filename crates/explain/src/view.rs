@@ -160,8 +160,14 @@ impl View {
     #[must_use]
     pub fn at_window_max(&self) -> bool {
         let Holding::Slices { window_max: Some(most) } = self.holding else { return false };
-        self.vms.iter().map(Vm::outstanding).sum::<f64>() >= FULL * most
+        is_full(self.vms.iter().map(Vm::outstanding).sum(), most)
     }
+}
+
+/// Whether a host with so many slots outstanding in the mean is at its largest window, `window_max`.
+#[must_use]
+pub fn is_full(outstanding: f64, window_max: f64) -> bool {
+    outstanding >= FULL * window_max
 }
 
 /// Fraction of its largest window from which on a host counts as bounded by it: `FULL` of `crates/control/src/governor.rs`, with

@@ -92,7 +92,7 @@ pub fn ask(
                     let stream = stream.map_err(AskError::Connect)?;
                     let stream = TlsConnector::from(config).connect(name, stream).await;
                     let stream =
-                        stream.map_err(|e| AskError::Answer(format!("TLS failed: {e}")))?;
+                        stream.map_err(|error| AskError::Answer(connector.explain(&error)))?;
                     exchange(Ok(stream), authority, method, path, body, token).await
                 }
             }

@@ -17,6 +17,7 @@ mod guard;
 mod pages;
 mod progress;
 mod shared;
+mod text_format;
 mod who;
 
 use std::io;

@@ -1,12 +1,14 @@
 //! State that the handlers of all paths have in common.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
 use axum::http::StatusCode;
 use parda_api as api;
 
 use crate::asked::{Agent, Pages};
+use crate::text_format::text_of;
 
 /// Largest age of an answer that is shared by requests.
 pub const FRESH: Duration = Duration::from_millis(250);
@@ -40,11 +42,18 @@ impl<T> Latest<T> {
     }
 }
 
+/// Pages, and their metrics in text format 0.0.4 once a scraper has asked for that.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    pub(crate) pages: Pages,
+    text: OnceLock<Bytes>,
+}
+
 /// State that the handlers of all paths have in common.
 #[derive(Clone)]
 pub(crate) struct Shared {
     agent: Arc<dyn Agent>,
-    pages: Arc<Latest<Pages>>,
+    pages: Arc<Latest<Looked>>,
     state: Arc<Latest<api::State>>,
 }
 
@@ -53,9 +62,23 @@ impl Shared {
         Shared { agent, pages: Latest::new(), state: Latest::new() }
     }
 
-    pub(crate) async fn pages(&self) -> Result<Arc<Pages>, StatusCode> {
+    pub(crate) async fn pages(&self) -> Result<Arc<Looked>, StatusCode> {
         let shared = self.clone();
-        apart(move || shared.pages.get(|| shared.agent.pages())).await
+        apart(move || shared.look()).await
+    }
+
+    /// Metrics in text format 0.0.4.
+    pub(crate) async fn metrics_as_text(&self) -> Result<Bytes, StatusCode> {
+        let shared = self.clone();
+        apart(move || {
+            let Looked { pages, text } = &*shared.look();
+            text.get_or_init(|| text_of(&String::from_utf8_lossy(&pages.metrics)).into()).clone()
+        })
+        .await
+    }
+
+    fn look(&self) -> Arc<Looked> {
+        self.pages.get(|| Looked { pages: self.agent.pages(), text: OnceLock::new() })
     }
 
     pub(crate) async fn state(&self) -> Result<Arc<api::State>, StatusCode> {

@@ -15,7 +15,10 @@ struct Stub {
 impl Agent for Stub {
     fn pages(&self) -> Pages {
         self.looks.fetch_add(1, Ordering::Relaxed);
-        Pages { metrics: Bytes::from_static(b"# EOF\n"), lacking: self.lacking.to_owned() }
+        Pages {
+            metrics: Bytes::from_static(b"# TYPE a counter\na_total 1\n# EOF\n"),
+            lacking: self.lacking.to_owned(),
+        }
     }
 
     fn state(&self) -> parda_api::State {
@@ -140,8 +143,12 @@ fn each_page_is_there_and_nothing_else() {
     let served = Served::new();
     let metrics = served.get("/metrics");
     assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
+    assert!(metrics.contains("content-type: text/plain; version=0.0.4"), "{metrics}");
+    assert!(metrics.ends_with("\r\n\r\n# TYPE a_total counter\na_total 1\n"), "{metrics}");
+    let accept = "accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
+    let metrics = served.ask(&format!("GET /metrics HTTP/1.1\r\nhost: h\r\n{accept}\r\n\r\n"));
     assert!(metrics.contains("content-type: application/openmetrics-text; version=1.0.0"));
-    assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+    assert!(metrics.ends_with("\r\n\r\n# TYPE a counter\na_total 1\n# EOF\n"), "{metrics}");
     assert!(served.get("/healthz").ends_with("alive\n"));
     assert!(served.get("/readyz").ends_with("ready\n"));
     for path in ["/metrics/", "/../etc/passwd", "/%2e%2e/etc/passwd", "//metrics", "/metrics%00"] {

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use parda_agent::file::{
-    AgentLimits, Direct, Disk, Exchange, File, Lock, Steer, SteeredVm, Volume,
-};
+use parda_address::{Address, ExportName, Uri};
+use parda_agent::file::{AgentLimits, Disk, Exchange, File, Steer, SteeredVm, Volume};
 use parda_agent::status::{Status, VolumeStatus};
 use parda_config::{ControlSettings, ThresholdSetting};
 use parda_exchange::{Header, InitError, Location, Site, SlotCount, VolumeName, init_as};
-use parda_nbd::export::ExportName;
-use parda_nbd::uri::{Address, Uri};
 use parda_scenario::scenario::{EXCHANGE, HostState};
 use parda_scenario::{HostId, Scenario};
 
@@ -56,18 +53,10 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
         // The array names an export after the first VM that has the disk.
         path: on_array(scenario.disk_owner(vm.lun).map_or(&vm.name, |owner| &owner.name)),
         listen: format!("unix:{}", run_dir.disks(id).display()),
-        shares: state.shares.0,
-        burst: vm.burst,
+        shares: Some(state.shares.0),
+        burst: Some(vm.burst),
         latency_target: vm.latency_target,
-        read_only: false,
-        drain: false,
-        description: String::new(),
-        direct: Direct::Auto,
-        lock: Lock::On,
-        format: None,
-        offset: None,
-        size: None,
-        nbd: None,
+        ..Disk::default()
     });
     let exchange = if limits::has_own_relay(scenario, id) {
         export_uri(&run_dir.exchange(id), EXCHANGE)
@@ -160,10 +149,9 @@ fn volume_follows(status: &VolumeStatus, volume: &Volume) -> bool {
     };
     mode.is_none_or(in_mode)
         && latency_threshold.as_ref().is_none_or(at_threshold)
-        && volume
-            .disk
-            .iter()
-            .all(|disk| status.disks.iter().any(|s| s.name == disk.name && s.shares == disk.shares))
+        && volume.disk.iter().all(|disk| {
+            status.disks.iter().any(|s| s.name == disk.name && Some(s.shares) == disk.shares)
+        })
         && volume.steer.as_ref().is_none_or(|steer| {
             let vms = status.steer.as_ref().map_or([].as_slice(), |steer| &steer.vms);
             steer.shares.is_none_or(|shares| u64::from(shares) == u64::from(status.shares))
@@ -201,7 +189,7 @@ mod tests {
         let [volume] = config.volumes.as_slice() else { panic!("one volume") };
         assert_eq!((config.host.to_string().as_str(), volume.disks().len()), ("a", 1));
         assert_eq!(volume.law.control.law.window_max.0, 6.5);
-        assert_eq!(volume.disks()[0].vm.shares.0, 700);
+        assert_eq!(volume.disks()[0].settings.shares().0, 700);
         assert_eq!(volume.disks()[0].listen.to_string(), "unix:/run/lab/h0.sock");
         assert!(volume.exchange.is_some());
     }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parda_address::{Address, ExportName, ExportNameError};
 use parda_array::{
     Array, ArrayIo, ArrayParams, IoTag, LunId, Nanos, ParamError, Preset, RaidLevel,
 };
@@ -19,9 +20,7 @@ use parda_block::{
 };
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{Bytes, Config, Instant, IoKind, Shares, VmConfig};
-use parda_nbd::Extent;
-use parda_nbd::export::{ExportName, ExportNameError};
-use parda_nbd::uri::Address;
+use parda_disk::Extent;
 use parda_scenario::Scenario;
 use parda_scenario::array::ArrayFault;
 use parda_scenario::scenario::{EXCHANGE, EXCHANGE_HEADER, EXCHANGE_SIZE};

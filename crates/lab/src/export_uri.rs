@@ -21,7 +21,7 @@ pub(crate) fn export_uri(socket: &Path, export: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use parda_nbd::uri::{Address, Uri};
+    use parda_address::{Address, Uri};
 
     use super::*;
 

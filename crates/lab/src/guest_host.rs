@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use parda_address::Address;
 use parda_agent::latency::Latency;
 use parda_agent::status::{Counter, DiskStatus, Status, VolumeStatus};
-use parda_nbd::uri::Address;
 use parda_scenario::scenario::EXCHANGE;
 use parda_scenario::{GuestDisk, GuestSettings, HostId, Scenario, Vm, VmId};
 

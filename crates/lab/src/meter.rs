@@ -255,6 +255,7 @@ mod tests {
             from: Default::default(),
             listen: String::new(),
             settings_from: std::collections::BTreeMap::new(),
+            settings: Default::default(),
             shares: 1,
             burst: 0.0,
             slice: None,

@@ -6,8 +6,9 @@
 //! piece that came twice for the whole, and hands out memory that nobody wrote. Hence every range
 //! is kept.
 
+use parda_disk::{Errno, Extent};
+
 use crate::client::{Expected, Reply, ReplyError};
-use crate::wire::{Errno, Extent};
 
 /// Ranges that may be apart from each other at one time. Servers that send pieces out of order have
 /// a handful.

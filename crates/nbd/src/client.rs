@@ -2,14 +2,15 @@
 
 mod reply;
 
-use crate::export::{BlockSizeError, BlockSizes, ExportName};
+use parda_address::ExportName;
+use parda_disk::{BlockSizeError, BlockSizes, Extent, Op};
+
 use crate::meta;
 use crate::names::{OptionName, ReplyName};
-use crate::validate::Op;
 use crate::wire::reply as answer;
 use crate::wire::{
-    self, Cookie, Extent, Framing, Reader, RequestHeader, TransmissionFlags, command, command_flag,
-    info, option,
+    self, Cookie, Framing, Reader, RequestHeader, TransmissionFlags, command, command_flag, info,
+    option,
 };
 
 pub use reply::{Expected, Head, Reply, ReplyError, reply};
@@ -337,7 +338,7 @@ impl Handshake {
                 self.export = Some((reader.u64(), TransmissionFlags(reader.u16())));
             }
             (info::BLOCK_SIZE, 12) => {
-                self.blocks = BlockSizes::from_wire([reader.u32(), reader.u32(), reader.u32()])?;
+                self.blocks = BlockSizes::new([reader.u32(), reader.u32(), reader.u32()])?;
             }
             (info::EXPORT | info::BLOCK_SIZE, _) => return Err(malformed),
             // "The client MUST ignore information types it does not recognise."

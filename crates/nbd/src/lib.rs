@@ -7,27 +7,23 @@
 //! | file | subject |
 //! | --- | --- |
 //! | [`wire`] | magics, constants and byte layouts, all of them |
-//! | [`export`] | what a server exports: name, size, abilities, block sizes |
-//! | [`extents`] | what is known of the parts of a range, gathered for a reply |
+//! | [`export`] | what a server exports: name, geometry, transmission flags |
 //! | [`meta`] | metadata contexts: `base:allocation` |
 //! | [`validate`] | the one validator of a request against an export |
 //! | [`server`] | handshake and transmission, the server's side |
 //! | [`client`] | handshake and transmission, the client's side |
 //! | [`answer`] | the pieces of a reply, and what of a read they cover |
-//! | [`uri`] | `nbd://` and `nbd+unix://` URIs |
 #![forbid(unsafe_code)]
 
 pub mod answer;
 pub mod client;
 pub mod export;
-pub mod extents;
 pub mod meta;
 mod names;
 pub mod server;
-pub mod uri;
 pub mod validate;
 pub mod wire;
 
-pub use export::{BlockSizes, Export, ExportName};
-pub use validate::{Op, Refusal, Terms};
-pub use wire::{Cookie, Errno, Extent, Framing, TransmissionFlags};
+pub use export::Export;
+pub use validate::{Refusal, Terms};
+pub use wire::{Cookie, Framing, TransmissionFlags};

@@ -288,7 +288,7 @@ impl Handshake {
             HandshakeError::UnknownExport(String::from_utf8_lossy(name).into_owned())
         })?;
         let chosen = &exports[export];
-        out.extend_from_slice(&chosen.size.to_be_bytes());
+        out.extend_from_slice(&chosen.geometry.size.to_be_bytes());
         out.extend_from_slice(&chosen.flags(self.framing).0.to_be_bytes());
         if !self.no_zeroes {
             out.extend_from_slice(&[0; wire::EXPORT_NAME_ZEROES]);
@@ -371,9 +371,9 @@ impl Handshake {
             answer(reply::INFO, &data);
         };
         let flags = export.flags(self.framing);
-        send(info::EXPORT, &[&export.size.to_be_bytes(), &flags.0.to_be_bytes()]);
+        send(info::EXPORT, &[&export.geometry.size.to_be_bytes(), &flags.0.to_be_bytes()]);
         // Sent unasked as well: a client that knows the sizes will not send what is refused.
-        let blocks = export.blocks;
+        let blocks = export.geometry.blocks;
         let sizes = [blocks.min(), blocks.preferred(), blocks.max()].map(u32::to_be_bytes);
         send(info::BLOCK_SIZE, &[&sizes.concat()]);
         if request.asks(info::NAME) {

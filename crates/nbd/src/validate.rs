@@ -1,66 +1,8 @@
 //! The one validator: is this request one that this export can take?
 
-use crate::export::Export;
-use crate::wire::{Errno, Extent, Framing, RequestHeader, command, command_flag};
+use parda_disk::{Errno, Geometry, Op};
 
-/// A request that passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// Reads a range of the export.
-    Read(Extent),
-    /// Write the payload that follows.
-    Write {
-        /// Range of the export.
-        extent: Extent,
-        /// Durable before the reply.
-        fua: bool,
-    },
-    /// Make every acknowledged write durable.
-    Flush,
-    /// Give up the contents of a range.
-    Trim {
-        /// Range of the export.
-        extent: Extent,
-        /// Durable before the reply.
-        fua: bool,
-    },
-    /// Makes a range read as zeroes.
-    WriteZeroes {
-        /// Range of the export.
-        extent: Extent,
-        /// Durable before the reply.
-        fua: bool,
-        /// The range must stay allocated.
-        no_hole: bool,
-        /// Fail with ENOTSUP if it would take as long as writing the zeroes.
-        fast: bool,
-    },
-    /// Fetch a range into the cache. Advice: nothing depends on it.
-    Cache(Extent),
-    /// Tell which parts of a range are holes or read as zeroes.
-    BlockStatus {
-        /// Range that is asked about. The answer may end before it does.
-        extent: Extent,
-        /// Answer with one extent.
-        one: bool,
-    },
-}
-
-impl Op {
-    /// The range that it is about; empty for FLUSH.
-    #[must_use]
-    pub fn extent(self) -> Extent {
-        match self {
-            Self::Read(extent)
-            | Self::Write { extent, .. }
-            | Self::Trim { extent, .. }
-            | Self::WriteZeroes { extent, .. }
-            | Self::BlockStatus { extent, .. }
-            | Self::Cache(extent) => extent,
-            Self::Flush => Extent { offset: 0, len: 0 },
-        }
-    }
-}
+use crate::wire::{Framing, RequestHeader, command, command_flag};
 
 /// Terms of the handshake that decide which requests exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,7 +33,7 @@ fn refuse(errno: Errno, reason: &'static str) -> Result<Op, Refusal> {
 ///
 /// # Errors
 /// The refusal to answer with, chosen as the spec says under "Error values" and "Request types".
-pub fn check(header: &RequestHeader, export: &Export, terms: Terms) -> Result<Op, Refusal> {
+pub fn check(header: &RequestHeader, disk: &Geometry, terms: Terms) -> Result<Op, Refusal> {
     let extent = header.extent;
     let (known_flags, writes) = match header.command {
         command::READ => (if terms.framing.has_chunks() { command_flag::DF } else { 0 }, false),
@@ -99,12 +41,12 @@ pub fn check(header: &RequestHeader, export: &Export, terms: Terms) -> Result<Op
         command::WRITE if terms.framing == Framing::Extended => (command_flag::PAYLOAD_LEN, true),
         command::WRITE => (0, true),
         command::FLUSH => (0, false),
-        command::TRIM if export.trim => (0, true),
-        command::WRITE_ZEROES if export.write_zeroes => {
-            let fast = if export.fast_zero { command_flag::FAST_ZERO } else { 0 };
+        command::TRIM if disk.trim => (0, true),
+        command::WRITE_ZEROES if disk.write_zeroes => {
+            let fast = if disk.fast_zero { command_flag::FAST_ZERO } else { 0 };
             (command_flag::NO_HOLE | fast, true)
         }
-        command::CACHE if export.cache => (0, false),
+        command::CACHE if disk.cache => (0, false),
         command::BLOCK_STATUS if terms.allocation => (command_flag::REQ_ONE, false),
         command::BLOCK_STATUS => {
             return refuse(Errno::Inval, "no metadata context was chosen for this export");
@@ -120,14 +62,14 @@ pub fn check(header: &RequestHeader, export: &Export, terms: Terms) -> Result<Op
     }
     let flag = |flag| header.flags & flag != 0;
     let fua = flag(command_flag::FUA);
-    if writes && export.read_only {
+    if writes && disk.read_only {
         return refuse(Errno::Perm, "the export is read-only");
     }
     if header.command == command::FLUSH {
         // Offset and length are reserved. Clients send them as zero; others do no harm.
         return Ok(Op::Flush);
     }
-    check_extent(header, export)?;
+    check_extent(header, disk)?;
     Ok(match header.command {
         command::READ => Op::Read(extent),
         command::WRITE => Op::Write { extent, fua },
@@ -141,26 +83,26 @@ pub fn check(header: &RequestHeader, export: &Export, terms: Terms) -> Result<Op
     })
 }
 
-fn check_extent(header: &RequestHeader, export: &Export) -> Result<(), Refusal> {
+fn check_extent(header: &RequestHeader, disk: &Geometry) -> Result<(), Refusal> {
     let refuse = |errno, reason| Err(Refusal { errno, reason });
     let extent = header.extent;
     if extent.len == 0 {
         return refuse(Errno::Inval, "a length of zero");
     }
     let carries_payload = matches!(header.command, command::READ | command::WRITE);
-    if carries_payload && extent.len > u64::from(export.blocks.max()) {
+    if carries_payload && extent.len > u64::from(disk.blocks.max()) {
         // The spec keeps EOVERFLOW for reads that must not be fragmented.
         let df = header.flags & command_flag::DF != 0;
         let errno = if df { Errno::Overflow } else { Errno::Inval };
         return refuse(errno, "longer than the maximum block size");
     }
-    if extent.end().is_none_or(|end| end > export.size) {
+    if extent.end().is_none_or(|end| end > disk.size) {
         // "ENOSPC if it receives a write request including sectors beyond the size of the device"
         let fills = matches!(header.command, command::WRITE | command::WRITE_ZEROES);
         let errno = if fills { Errno::NoSpc } else { Errno::Inval };
         return refuse(errno, "beyond the end of the export");
     }
-    let mask = u64::from(export.blocks.min() - 1);
+    let mask = u64::from(disk.blocks.min() - 1);
     if (extent.offset | extent.len) & mask != 0 {
         return refuse(Errno::Inval, "not aligned to the minimum block size");
     }

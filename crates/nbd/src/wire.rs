@@ -1,7 +1,7 @@
 //! Magics, constants and byte layouts of NBD. Every number on the wire is big-endian (spec,
 //! "Conventions"); no other file of this crate knows a number of the protocol.
 
-use std::fmt;
+use parda_disk::{Errno, Extent};
 
 /// First magic of a server's greeting (`NBDMAGIC`).
 pub const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
@@ -55,6 +55,10 @@ pub const MAX_OPTION_REPLY_DATA: usize = 2 * MAX_STRING + 64;
 /// Largest payload in one request that every peer must expect when block sizes were not
 /// negotiated, in bytes (spec, "Block size constraints").
 pub const DEFAULT_MAX_PAYLOAD: u32 = 32 << 20;
+
+// What any disk takes and any name has, without more agreed on, is what the spec says of NBD.
+const _: () = assert!(DEFAULT_MAX_PAYLOAD == parda_disk::MAX_PAYLOAD);
+const _: () = assert!(MAX_STRING == parda_address::ExportName::MAX_LEN);
 
 /// Handshake flag of the server and, with the same value, of the client: fixed newstyle.
 pub const FLAG_FIXED_NEWSTYLE: u16 = 1 << 0;
@@ -222,109 +226,25 @@ impl TransmissionFlags {
     }
 }
 
-/// An error as NBD sends it (spec, "Error values").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Errno {
-    /// EPERM: the operation is not permitted.
-    Perm = 1,
-    /// EIO: the input or output failed.
-    Io = 5,
-    /// ENOMEM: memory cannot be allocated.
-    NoMem = 12,
-    /// EINVAL: an argument is invalid.
-    Inval = 22,
-    /// No space left on device.
-    NoSpc = 28,
-    /// EOVERFLOW: a value is too large.
-    Overflow = 75,
-    /// ENOTSUP: the operation is not supported.
-    NotSup = 95,
-    /// Server is in the process of being shut down.
-    Shutdown = 108,
-}
-
-impl Errno {
-    /// The number on the wire.
-    #[must_use]
-    pub fn code(self) -> u32 {
-        self as u32
-    }
-
-    /// The error a server sent. A number the spec does not list counts as EINVAL, as it says.
-    #[must_use]
-    pub fn from_code(code: u32) -> Self {
-        match code {
-            1 => Self::Perm,
-            5 => Self::Io,
-            12 => Self::NoMem,
-            28 => Self::NoSpc,
-            75 => Self::Overflow,
-            95 => Self::NotSup,
-            108 => Self::Shutdown,
-            _ => Self::Inval,
-        }
-    }
-
-    /// The error to send for a Linux `errno`. What NBD has no word for is EIO.
-    #[must_use]
-    pub fn from_os(errno: i32) -> Self {
-        match errno {
-            // EPERM, EACCES, EROFS
-            1 | 13 | 30 => Self::Perm,
-            // ENOMEM
-            12 => Self::NoMem,
-            // EINVAL
-            22 => Self::Inval,
-            // EFBIG, ENOSPC, EDQUOT
-            27 | 28 | 122 => Self::NoSpc,
-            // EOVERFLOW
-            75 => Self::Overflow,
-            // EOPNOTSUPP
-            95 => Self::NotSup,
-            // ESHUTDOWN
-            108 => Self::Shutdown,
-            _ => Self::Io,
-        }
-    }
-}
-
-impl fmt::Display for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Perm => "EPERM",
-            Self::Io => "EIO",
-            Self::NoMem => "ENOMEM",
-            Self::Inval => "EINVAL",
-            Self::NoSpc => "ENOSPC",
-            Self::Overflow => "EOVERFLOW",
-            Self::NotSup => "ENOTSUP",
-            Self::Shutdown => "ESHUTDOWN",
-        })
+/// The error of a number that a server sent (spec, "Error values"). One that the spec does not
+/// list counts as EINVAL, as it says.
+#[must_use]
+pub fn errno(code: u32) -> Errno {
+    match code {
+        1 => Errno::Perm,
+        5 => Errno::Io,
+        12 => Errno::NoMem,
+        28 => Errno::NoSpc,
+        75 => Errno::Overflow,
+        95 => Errno::NotSup,
+        108 => Errno::Shutdown,
+        _ => Errno::Inval,
     }
 }
 
 /// A client's name for a request in flight; the reply carries it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cookie(pub u64);
-
-/// A range of bytes of an export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// First byte, counted from the start of the export.
-    pub offset: u64,
-    /// Number of bytes. More than 32 bits hold only for requests without a payload, and only with
-    /// extended headers.
-    pub len: u64,
-}
-
-impl Extent {
-    /// The first byte after the range, or `None` if that is past 2⁶⁴.
-    #[must_use]
-    pub fn end(self) -> Option<u64> {
-        self.offset.checked_add(self.len)
-    }
-}
 
 /// A request as it came off the wire, unjudged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

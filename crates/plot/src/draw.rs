@@ -1,587 +1,447 @@
 //! Drawing of a figure as SVG.
 
-use std::fmt::Write;
+use std::collections::HashSet;
+use std::error::Error;
 
-use maud::{Markup, PreEscaped, html};
+use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::digest::thinned;
-use crate::figure::{Across, Data, Figure, Level, Panel, Series, Tile, drawable};
-use crate::font::{self, FAMILY};
-use crate::layout::{Entry, Frame, Layout, MARGIN, SLANT, SMALL, SWATCH, Swatch, TEXT};
-use crate::number::brief;
-use crate::style::Style;
+use crate::axis::Axis;
+use crate::figure::{Across, Data, Figure, Level, Panel, Series, Tile};
+use crate::page::{clean, escaped};
 
-const INK: &str = "#1a1a1a";
-const FAINT: &str = "#555555";
-const GRID: &str = "#e2e2e2";
-const BAND: &str = "#0072B2";
-const HEAT: &str = "#4a5568";
-/// The dashes of a line from top to bottom: others than those of a level.
-const UPRIGHT: &str = "2 3";
-/// A line with no more points than this has a mark at each of them, others have one now and then.
-const MARK_EACH: usize = 40;
-const MARK_EVERY: f64 = 98.0;
+/// All lengths are tenths of a CSS pixel, as `plotters` draws in whole numbers.
+const PX: i32 = 10;
+const MARGIN: i32 = 16 * PX;
+const TITLE: i32 = 17 * PX;
+const TEXT: i32 = 13 * PX;
+const SMALL: i32 = 12 * PX;
+/// Row of the legend, and width of a sample in it.
+const ROW: i32 = 19 * PX;
+const SAMPLE: i32 = 26 * PX;
+/// Height of a panel's heading.
+const HEADING: i32 = 27 * PX;
+/// Longest label of a name on the common axis.
+const NAME: i32 = 150 * PX;
+/// Dashes of horizontal and of vertical lines.
+const LEVEL: i32 = 7 * PX;
+const UPRIGHT: i32 = 2 * PX;
+/// A line with no more points than this has a mark at each of them.
+const MARKED: usize = 40;
+
+const FAMILY: &str = "Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif";
+const INK: RGBColor = RGBColor(26, 26, 26);
+const FAINT: RGBColor = RGBColor(85, 85, 85);
+const GRID: RGBColor = RGBColor(226, 226, 226);
+const SPAN: RGBAColor = RGBAColor(138, 138, 138, 0.12);
+const BAND: RGBAColor = RGBAColor(0, 114, 178, 0.22);
+const HEAT: RGBColor = RGBColor(74, 85, 104);
+/// Okabe and Ito's palette, which the colour-blind can tell apart; without its yellow, which white swallows.
+/// M. Okabe, K. Ito: Color Universal Design, 2008.
+const PALETTE: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    BLACK,
+];
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
+type Drawn = Result<(), Box<dyn Error>>;
 
 impl Figure {
-    /// The figure as an SVG document. Text is text, and the background is white.
+    /// The figure as an SVG document on a white ground.
     pub fn svg(&self) -> String {
-        svg(self, Letters::Text)
+        let draw = Draw::new(self);
+        let mut down = 0;
+        let mut body = draw.group("head", 0, |area| draw.head(&area, &mut down));
+        for (i, (panel, up)) in self.panels.iter().zip(&draw.ups).enumerate() {
+            let (first, last) = (i == 0, i + 1 == self.panels.len());
+            let mut parts =
+                draw.group("axes", down, |area| draw.axes(&area, panel, up, first, last));
+            for series in &panel.series {
+                parts += &draw.group("series", down, |area| draw.series(&area, panel, series, up));
+            }
+            parts += &draw.group("lines", down, |area| draw.lines(&area, panel, up));
+            body += &format!("<g class=\"panel\">\n{parts}</g>\n");
+            down += HEADING + draw.panel + 6 * PX;
+        }
+        let (width, height) = (draw.width, down + draw.below + MARGIN);
+        clean(format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" \
+             viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n<title>{}</title>\n\
+             <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n{body}</svg>\n",
+            width / PX,
+            height / PX,
+            escaped(&self.alt()),
+            escaped(&self.title),
+        ))
     }
 }
 
-/// Form in which text is drawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Letters {
-    /// Text as SVG text elements.
-    Text,
-    /// Outlines of the glyphs, for renderers without fonts.
-    Outlines,
-}
-
-pub(crate) fn svg(figure: &Figure, letters: Letters) -> String {
-    let layout = Layout::new(figure);
-    let draw = Draw { figure, layout: &layout, letters };
-    let alt = clean(&figure.alt());
-    let markup = html! {
-        svg xmlns="http://www.w3.org/2000/svg" width=(layout.width) height=(layout.height)
-            viewBox={ "0 0 " (layout.width) " " (layout.height) } role="img" aria-label=(alt)
-            font-family=(FAMILY) font-size=(SMALL) fill=(INK) {
-            title { (clean(&figure.title)) }
-            desc { (alt) }
-            rect width=(layout.width) height=(layout.height) fill="#ffffff" {}
-            (draw.head())
-            (draw.spans())
-            @for (panel, frame) in figure.panels.iter().zip(&layout.panels) {
-                (draw.panel(panel, frame))
-            }
-            (draw.uprights())
-            (draw.x_label())
-        }
-    };
-    markup.into_string()
-}
-
-/// Removes characters that XML cannot contain.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_whitespace() && c != '\u{a0}' { ' ' } else { c })
-        .filter(|c| !c.is_control() && !matches!(c, '\u{FFFE}' | '\u{FFFF}'))
-        .collect()
-}
-
-/// A coordinate, rounded to a tenth of a pixel.
-fn tenth(value: f64) -> String {
-    format!("{value:.1}")
-}
-
-#[derive(Clone, Copy)]
-enum Anchor {
-    Start,
-    Middle,
-    End,
-}
-
+/// A figure, and the sizes of its parts.
 struct Draw<'a> {
     figure: &'a Figure,
-    layout: &'a Layout,
-    letters: Letters,
+    /// Names of all series, in the order of their styles.
+    names: Vec<&'a str>,
+    across: Axis,
+    /// Whether the labels of the common axis are written downwards.
+    turned: bool,
+    /// The scale of each panel.
+    ups: Vec<Axis>,
+    width: i32,
+    /// Left side of the panels, and the height of each.
+    left: i32,
+    panel: i32,
+    /// Height of the labels of the common axis.
+    below: i32,
 }
 
-impl Draw<'_> {
-    /// Text whose baseline begins at a point.
-    fn text(
-        &self,
-        text: &str,
-        (x, y): (f64, f64),
-        size: f64,
-        anchor: Anchor,
-        fill: &str,
-    ) -> Markup {
-        self.turned(text, (x, y), size, anchor, fill, 0.0)
+/// What a name in the legend is of.
+enum Entry<'a> {
+    /// Data, and the place of its name among the series.
+    Data(&'a Data, usize),
+    Hollow(RGBColor),
+    /// Dashes of this length.
+    Dashes(i32),
+}
+
+impl<'a> Draw<'a> {
+    fn new(figure: &'a Figure) -> Draw<'a> {
+        let mut names: Vec<&str> = Vec::new();
+        for series in figure.panels.iter().flat_map(|p| &p.series) {
+            let styled = !matches!(series.data, Data::Band(_) | Data::Heat(_));
+            if styled && !names.contains(&series.name.as_str()) {
+                names.push(&series.name);
+            }
+        }
+        let panel = [280, 190, 150, 125][figure.panels.len().clamp(1, 4) - 1];
+        let ups: Vec<Axis> = figure.panels.iter().map(|p| Axis::up(p, panel / 28)).collect();
+        let labels = ups.iter().flat_map(|up| &up.ticks).map(|(_, label)| wide(label, SMALL));
+        let left = MARGIN + labels.fold(24 * PX, i32::max) + 8 * PX;
+        let width = figure.css_width() as i32 * PX;
+        let across = Axis::across(figure);
+        // Names that do not fit side by side are turned.
+        let longest = across.ticks.iter().map(|(_, label)| wide(label, SMALL)).max().unwrap_or(0);
+        let room = (width - left - MARGIN) / across.ticks.len().max(1) as i32 - 8 * PX;
+        let turned = matches!(figure.across, Across::Names(..)) && longest > room;
+        let below = TEXT + 14 * PX + if turned { longest.min(NAME) } else { SMALL };
+        let panel = panel as i32 * PX;
+        Draw { figure, names, across, turned, ups, width, left, panel, below }
     }
 
-    fn turned(
-        &self,
-        text: &str,
-        (x, y): (f64, f64),
-        size: f64,
-        anchor: Anchor,
-        fill: &str,
-        degrees: f64,
-    ) -> Markup {
-        let text = clean(text);
-        let turn = if degrees == 0.0 {
-            String::new()
-        } else {
-            format!("rotate({degrees:.0} {x:.1} {y:.1})")
-        };
-        if self.letters == Letters::Outlines {
-            let back = match anchor {
-                Anchor::Start => 0.0,
-                Anchor::Middle => font::width(&text, size) / 2.0,
-                Anchor::End => font::width(&text, size),
+    /// What is drawn from `top` on, as a group of this class.
+    fn group(&self, class: &str, top: i32, draw: impl for<'b> FnOnce(Area<'b>) -> Drawn) -> String {
+        let mut svg = String::new();
+        let size = (self.width, HEADING + self.panel + self.below);
+        let root = SVGBackend::with_string(&mut svg, (size.0 as u32, u32::MAX / 2));
+        // Drawing into memory cannot fail.
+        let _ = draw(root.into_drawing_area().shrink((0, top), size));
+        let body = svg.split_once(">\n").map_or("", |(_, body)| body);
+        format!("<g class=\"{class}\">\n{}</g>\n", body.trim_end().trim_end_matches("</svg>"))
+    }
+
+    /// Title, subtitle and legend. Moves `down` to the top of the first panel.
+    fn head(&self, area: &Area, down: &mut i32) -> Drawn {
+        let room = self.width - 2 * MARGIN;
+        let Figure { title, subtitle, .. } = self.figure;
+        // A long title has smaller letters.
+        let size = (room * 7 / 4 / title.chars().count().max(1) as i32).clamp(SMALL, TITLE);
+        *down = MARGIN;
+        for (line, size, colour) in [(title, size, INK), (subtitle, SMALL, FAINT)] {
+            if !line.is_empty() {
+                let line = fitted(line, size, room);
+                area.draw(&Text::new(line, (MARGIN, *down), font(size, colour)))?;
+                *down += size + 4 * PX;
+            }
+        }
+        let mut x = MARGIN;
+        let legend = self.legend();
+        *down += if legend.is_empty() { 0 } else { ROW / 2 };
+        for (name, of) in legend {
+            let name = fitted(name.trim(), TEXT, room - SAMPLE);
+            let needed = SAMPLE + 6 * PX + wide(&name, TEXT);
+            if x > MARGIN && x + needed > self.width - MARGIN {
+                (x, *down) = (MARGIN, *down + ROW);
+            }
+            let [from, middle, to] = [0, 1, 2].map(|half| (x + half * SAMPLE / 2, *down));
+            let block = |colour: RGBAColor| {
+                let corners = [(from.0, middle.1 - 6 * PX), (to.0, middle.1 + 6 * PX)];
+                Rectangle::new(corners, colour.filled())
             };
-            let to = format!("{turn}translate({:.2} {y:.2})", x - back);
-            return html! { path d=(font::outlines(&text, size)) transform=(to) fill=(fill) {} };
-        }
-        let anchor = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
-        };
-        let turn = (!turn.is_empty()).then_some(turn);
-        html! {
-            text x=(tenth(x)) y=(tenth(y)) font-size=(size) text-anchor=(anchor) fill=(fill)
-                transform=[turn] { (text) }
-        }
-    }
-
-    /// Title, subtitle and legend.
-    fn head(&self) -> Markup {
-        html! {
-            @for (y, line) in &self.layout.title {
-                (self.text(line, (MARGIN, *y), self.layout.title_size, Anchor::Start, INK))
-            }
-            @for (y, line) in &self.layout.subtitle {
-                (self.text(line, (MARGIN, *y), SMALL, Anchor::Start, FAINT))
-            }
-            @if !self.layout.legend.is_empty() {
-                g class="legend" {
-                    @for entry in &self.layout.legend {
-                        (swatch(entry))
-                        (self.text(&entry.name, (entry.x + SWATCH + 6.0, entry.y), TEXT, Anchor::Start, INK))
-                    }
+            match of {
+                Entry::Dashes(length) => area.draw(&dashed(vec![from, to], length))?,
+                Entry::Hollow(colour) => {
+                    hollow(colour, middle).iter().try_for_each(|ring| area.draw(ring))?;
                 }
-            }
-        }
-    }
-
-    /// The named stretches, behind all panels.
-    fn spans(&self) -> Markup {
-        let frames = &self.layout.panels;
-        let (Some(first), Some(last)) = (frames.first(), frames.last()) else { return html! {} };
-        html! {
-            @for (span, label) in self.figure.spans.iter().zip(&self.layout.spans) {
-                @let (from, to) = (self.layout.x.place(span.from), self.layout.x.place(span.to));
-                @if to > from {
-                    @let top = label.as_ref().map_or(first.top, |l| l.0 - 12.0);
-                    g class="span" {
-                        rect x=(tenth(from)) y=(tenth(top)) width=(tenth(to - from)) height=(tenth(last.bottom - top))
-                            fill="#8a8a8a" fill-opacity="0.10" {}
-                        @if let Some((y, name)) = label {
-                            (self.text(name, ((from + to) / 2.0, *y), SMALL, Anchor::Middle, FAINT))
+                Entry::Data(data, place) => match data {
+                    Data::Bars(_) => area.draw(&block(colour(place).into()))?,
+                    Data::Band(_) => area.draw(&block(BAND))?,
+                    Data::Heat(_) => area.draw(&block(HEAT.mix(0.5)))?,
+                    _ => {
+                        if matches!(data, Data::Line(_)) {
+                            area.draw(&PathElement::new([from, to], stroke(colour(place), 17)))?;
                         }
+                        area.draw(&mark(place, middle))?;
                     }
-                }
+                },
             }
+            let style = font(TEXT, INK).pos(Pos::new(HPos::Left, VPos::Center));
+            area.draw(&Text::new(name, (to.0 + 6 * PX, *down), style))?;
+            x += needed + 18 * PX;
         }
+        let named = self.figure.spans.iter().any(|(name, ..)| !name.is_empty());
+        *down += if named { 2 * ROW } else { ROW * 3 / 4 };
+        Ok(())
     }
 
-    fn panel(&self, panel: &Panel, frame: &Frame) -> Markup {
-        let heading = if panel.unit.is_empty() {
-            panel.label.clone()
-        } else {
-            format!("{}, {}", panel.label, panel.unit)
-        };
-        let heading = font::fitted(&heading, TEXT, self.layout.right - MARGIN);
-        html! {
-            g class="panel" {
-                (self.text(&heading, (MARGIN, frame.heading), TEXT, Anchor::Start, INK))
-                (self.axes(frame))
-                @let (over, under): (Vec<&Series>, Vec<&Series>) =
-                    in_order(&panel.series).into_iter().partition(|s| matches!(s.data, Data::Paper(_)));
-                @for series in under {
-                    g class="series" { (self.series(panel, series, frame)) }
-                }
-                @if panel.series.iter().all(|s| !s.data.is_some()) {
-                    @let middle = ((self.layout.left + self.layout.right) / 2.0, (frame.top + frame.bottom) / 2.0);
-                    (self.text("no data", middle, TEXT, Anchor::Middle, FAINT))
-                }
-                // Over the data, which is often just there.
-                (self.levels(panel, frame))
-                @for series in over {
-                    g class="series" { (self.series(panel, series, frame)) }
-                }
-                (self.notes(panel, frame))
+    /// Names in the legend, each once: of data, of hollow marks, of lines.
+    fn legend(&self) -> Vec<(String, Entry<'a>)> {
+        let Figure { panels, reference, uprights, .. } = self.figure;
+        let (paper, ours): (Vec<&Series>, Vec<&Series>) =
+            panels.iter().flat_map(|p| &p.series).partition(|s| matches!(s.data, Data::Paper(_)));
+        let data = ours.iter().filter(|s| !matches!(s.data, Data::Whiskers(_)));
+        let data = data.map(|s| (s.name.clone(), Entry::Data(&s.data, self.place(&s.name))));
+        let paper = paper.iter().map(|s| match ours.iter().any(|ours| ours.name == s.name) {
+            true => (format!("{reference} (hollow)"), Entry::Hollow(FAINT)),
+            false => {
+                (format!("{} ({reference})", s.name), Entry::Hollow(colour(self.place(&s.name))))
             }
-        }
+        });
+        let levels = panels.iter().flat_map(|p| &p.levels).map(|level| (&level.name, LEVEL));
+        let dashes = levels.chain(uprights.iter().map(|(name, _)| (name, UPRIGHT)));
+        let dashes = dashes.map(|(name, length)| (name.clone(), Entry::Dashes(length)));
+        let mut seen = HashSet::new();
+        let all = data.chain(paper).chain(dashes);
+        all.filter(|(name, _)| !name.trim().is_empty() && seen.insert(name.clone())).collect()
     }
 
-    /// The grid, the ticks and their labels. Those of the common axis only below the last panel.
-    fn axes(&self, frame: &Frame) -> Markup {
-        let Layout { left, right, .. } = *self.layout;
-        let last = self.layout.panels.last().is_some_and(|l| l.bottom == frame.bottom);
-        let named = matches!(self.figure.across, Across::Names { .. });
-        html! {
-            @for (value, label) in &frame.ticks.at {
-                @let y = frame.y.place(*value);
-                line x1=(tenth(left)) x2=(tenth(right)) y1=(tenth(y)) y2=(tenth(y)) stroke=(GRID) {}
-                (self.text(label, (left - 7.0, y + SMALL * 0.36), SMALL, Anchor::End, FAINT))
-            }
-            @for (value, label) in &self.layout.x_ticks.at {
-                @let x = self.layout.x.place(*value);
-                @if !named {
-                    line x1=(tenth(x)) x2=(tenth(x)) y1=(tenth(frame.bottom)) y2=(tenth(frame.bottom + 4.0)) stroke=(FAINT) {}
-                }
-                @if last && self.layout.slanted {
-                    (self.turned(label, (x + 4.0, frame.bottom + 14.0), SMALL, Anchor::End, FAINT, -SLANT))
-                } @else if last {
-                    (self.text(label, (x, frame.bottom + 18.0), SMALL, Anchor::Middle, FAINT))
-                }
-            }
-            line x1=(tenth(left)) x2=(tenth(right)) y1=(tenth(frame.bottom)) y2=(tenth(frame.bottom)) stroke=(FAINT) {}
-        }
+    /// The scales of a panel.
+    fn chart<'b>(
+        &self,
+        area: &Area<'b>,
+        across: Axis,
+        up: &Axis,
+    ) -> Result<Chart<'b>, Box<dyn Error>> {
+        let mut builder = ChartBuilder::on(area);
+        builder.margin_top(HEADING).margin_right(MARGIN);
+        builder.x_label_area_size(self.below).y_label_area_size(self.left);
+        Ok(builder.build_cartesian_2d(across, up.clone())?)
     }
 
-    fn x_label(&self) -> Markup {
-        let (y, label) = &self.layout.x_label;
-        self.text(
-            label,
-            ((self.layout.left + self.layout.right) / 2.0, *y),
-            TEXT,
-            Anchor::Middle,
-            INK,
-        )
-    }
-
-    fn levels(&self, panel: &Panel, frame: &Frame) -> Markup {
-        let Layout { left, right, x, .. } = self.layout;
-        let within = |level: &Level| {
-            level.within.map_or((*left, *right), |(from, to)| (x.place(from), x.place(to)))
-        };
-        html! {
-            @for level in panel.levels.iter().filter(|l| frame.y.holds(l.value)) {
-                @let y = frame.y.place(level.value);
-                @let (from, to) = within(level);
-                line class="level" x1=(tenth(from)) x2=(tenth(to)) y1=(tenth(y)) y2=(tenth(y))
-                    stroke=(INK) stroke-width="1.3" stroke-dasharray="7 4" {}
+    /// Heading, grid, ticks, and the named stretches; below the last panel the labels of the common axis.
+    fn axes(&self, area: &Area, panel: &Panel, up: &Axis, first: bool, last: bool) -> Drawn {
+        let mut across = self.across.clone();
+        if self.turned || !last {
+            across.ticks.clear();
+        }
+        let mut chart = self.chart(area, across, up)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.disable_x_mesh().bold_line_style(stroke(GRID, 10)).axis_style(stroke(FAINT, 10));
+        mesh.label_style(font(SMALL, FAINT)).axis_desc_style(font(TEXT, INK));
+        mesh.set_all_tick_mark_size(4 * PX);
+        if last {
+            let label = match &self.figure.across {
+                Across::Time => "time, s",
+                Across::Numbers(label) | Across::Log(label) | Across::Names(label, _) => label,
+            };
+            mesh.x_desc(fitted(label, TEXT, self.width - self.left - MARGIN));
+        }
+        mesh.draw()?;
+        let heading = fitted(&panel.heading(), TEXT, self.width - 2 * MARGIN);
+        area.draw(&Text::new(heading, (MARGIN, 4 * PX), font(TEXT, INK)))?;
+        for (name, from, to) in &self.figure.spans {
+            let Some((from, to)) = self.across.at(*from).zip(self.across.at(*to)) else { continue };
+            chart.draw_series([Rectangle::new([(from, up.low), (to, up.high)], SPAN.filled())])?;
+            let [left, right] = [from, to].map(|x| chart.backend_coord(&(x, up.low)).0);
+            let name = fitted(name, SMALL, right - left);
+            if first && name != "…" {
+                let style = font(SMALL, FAINT).pos(Pos::new(HPos::Center, VPos::Bottom));
+                area.draw(&Text::new(name, ((left + right) / 2, 0), style))?;
             }
         }
-    }
-
-    /// Over the data, through all panels.
-    fn uprights(&self) -> Markup {
-        html! {
-            @for upright in self.figure.uprights.iter().filter(|u| self.layout.x.holds(u.at)) {
-                @let x = tenth(self.layout.x.place(upright.at));
-                @for frame in &self.layout.panels {
-                    line class="upright" x1=(x) x2=(x) y1=(tenth(frame.top)) y2=(tenth(frame.bottom))
-                        stroke=(INK) stroke-width="1.3" stroke-dasharray=(UPRIGHT) {}
-                }
+        if self.turned && last {
+            let every =
+                (self.across.ticks.len() as i32 * 16 * PX / (self.width - self.left)) as usize;
+            for (at, label) in self.across.ticks.iter().step_by(every + 1) {
+                let x = chart.backend_coord(&(*at, up.low)).0 + SMALL / 2;
+                let style = font(SMALL, FAINT).transform(FontTransform::Rotate90);
+                let at = (x, HEADING + self.panel + 8 * PX);
+                area.draw(&Text::new(fitted(label, SMALL, NAME), at, style))?;
             }
         }
+        Ok(())
     }
 
-    /// Words beside points: where there is room, and none where there is not.
-    fn notes(&self, panel: &Panel, frame: &Frame) -> Markup {
-        let size = SMALL;
-        let mut taken: Vec<[f64; 4]> = Vec::new();
-        let mut placed: Vec<(f64, f64, String)> = Vec::new();
-        for note in &panel.notes {
-            let Some((x, y)) = self.at(frame, note.at) else { continue };
-            let text = clean(&note.text);
-            let wide = font::width(&text, size);
-            let beside = [
-                (x + 7.0, y + 12.0),
-                (x + 7.0, y - 5.0),
-                (x - 7.0 - wide, y - 5.0),
-                (x - 7.0 - wide, y + 12.0),
-                (x - wide / 2.0, y - 9.0),
-                (x - wide / 2.0, y + 18.0),
-            ];
-            let free = beside.into_iter().find(|&(left, base)| {
-                let area = [left, base - size, left + wide, base + 2.0];
-                let inside = area[0] >= self.layout.left
-                    && area[2] <= self.layout.right
-                    && area[1] >= frame.top - 6.0
-                    && area[3] <= frame.bottom;
-                let apart = |other: &[f64; 4]| {
-                    area[2] < other[0]
-                        || other[2] < area[0]
-                        || area[3] < other[1]
-                        || other[3] < area[1]
-                };
-                inside && taken.iter().all(apart)
-            });
-            if let Some((left, base)) = free {
-                taken.push([left, base - size, left + wide, base + 2.0]);
-                placed.push((left, base, text));
-            }
-        }
-        html! {
-            @for (left, base, text) in placed {
-                (self.text(&text, (left, base), size, Anchor::Start, INK))
-            }
-        }
+    /// Place of a name among the series, which decides on its colour and mark.
+    fn place(&self, name: &str) -> usize {
+        self.names.iter().position(|n| *n == name).unwrap_or(0)
     }
 
-    fn series(&self, panel: &Panel, series: &Series, frame: &Frame) -> Markup {
-        let style = self.layout.style(&series.name);
-        let at = |points: &[(f64, f64)]| -> Vec<Option<(f64, f64)>> {
-            points.iter().map(|p| self.at(frame, *p)).collect()
-        };
+    fn series(&self, area: &Area, panel: &Panel, series: &Series, up: &Axis) -> Drawn {
+        let mut chart = self.chart(area, self.across.clone(), up)?;
+        let at = |&(x, y): &(f64, f64)| self.across.at(x).zip(up.at(y));
+        let ends = |&(x, low, high): &(f64, f64, f64)| Some((at(&(x, low))?, at(&(x, high))?));
+        let (place, bar) = (self.place(&series.name), panel.bar(&series.name));
+        let (colour, (shift, half)) = (colour(place), bar.unwrap_or_default());
         match &series.data {
             Data::Line(points) => {
-                // Over dark areas a line needs an edge.
-                let edged = panel.series.iter().any(|s| matches!(s.data, Data::Heat(_)));
-                self.line(&at(points), style, self.layout.place(&series.name), edged)
-            }
-            Data::Marks(points) => {
-                let shift = self.bar(panel, &series.name).0;
-                html! {
-                    @for (x, y) in at(points).iter().flatten() { (filled(style, x + shift, *y)) }
-                }
-            }
-            Data::Paper(points) => {
-                let (shift, wide) = self.bar(panel, &series.name);
-                // On a bar of its own colour it would be lost.
-                let colour = if wide > 0.0 { INK } else { style.colour };
-                html! {
-                    @for (x, y) in at(points).iter().flatten() { (hollow(colour, style, x + shift, *y)) }
-                }
-            }
-            Data::Bars(points) => self.bars(panel, series, points, frame),
-            Data::Band(points) => self.band(points, frame),
-            Data::Whiskers(points) => self.whiskers(points, style, frame),
-            Data::Heat(tiles) => self.heat(tiles, frame),
-        }
-    }
-
-    /// What is beyond an end of the scale ends there.
-    fn whiskers(&self, points: &[(f64, f64, f64)], style: Style, frame: &Frame) -> Markup {
-        let there = |&(x, low, high): &(f64, f64, f64)| -> Option<(f64, f64, f64)> {
-            let x = drawable(x).filter(|x| self.layout.x.holds(*x))?;
-            let (low, high) = (drawable(low)?, drawable(high)?);
-            Some((self.layout.x.place(x), frame.y.place(low), frame.y.place(high)))
-        };
-        html! {
-            @for (x, low, high) in points.iter().filter_map(there) {
-                path d={ "M" (tenth(x - 3.0)) " " (tenth(high)) "h6M" (tenth(x)) " " (tenth(high)) "V" (tenth(low))
-                    "M" (tenth(x - 3.0)) " " (tenth(low)) "h6" } fill="none" stroke=(style.colour) stroke-width="1.1" {}
-            }
-        }
-    }
-
-    fn heat(&self, tiles: &[Tile], frame: &Frame) -> Markup {
-        let place = |tile: &Tile| -> Option<[f64; 5]> {
-            let sides = [tile.across.0, tile.across.1, tile.up.0, tile.up.1];
-            if sides.iter().any(|v| drawable(*v).is_none()) {
-                return None;
-            }
-            let (x, y) = (&self.layout.x, &frame.y);
-            let (left, right) = (x.place(sides[0]), x.place(sides[1]));
-            let (bottom, top) = (y.place(sides[2]), y.place(sides[3]));
-            let shade = if tile.shade.is_nan() { 0.0 } else { tile.shade.clamp(0.0, 1.0) };
-            Some([left, top, right - left, bottom - top, shade])
-        };
-        html! {
-            @for [left, top, wide, high, shade] in tiles.iter().filter_map(place) {
-                @if wide > 0.0 && high > 0.0 && shade > 0.0 {
-                    rect class="tile" x=(tenth(left)) y=(tenth(top)) width=(tenth(wide)) height=(tenth(high.max(1.0)))
-                        fill=(HEAT) fill-opacity=(format!("{shade:.2}")) {}
-                }
-            }
-        }
-    }
-
-    /// Where a value is in the picture, if it can be drawn.
-    fn at(&self, frame: &Frame, (x, y): (f64, f64)) -> Option<(f64, f64)> {
-        let (x, y) = (drawable(x)?, drawable(y)?);
-        (self.layout.x.holds(x) && frame.y.holds(y))
-            .then(|| (self.layout.x.place(x), frame.y.place(y)))
-    }
-
-    fn line(
-        &self,
-        points: &[Option<(f64, f64)>],
-        style: Style,
-        place: usize,
-        edged: bool,
-    ) -> Markup {
-        let points = thinned(points, self.layout.right - self.layout.left);
-        let mut path = String::new();
-        let mut marks = Vec::new();
-        // Marks of several lines are not all at one place.
-        let mut next = self.layout.left + 20.0 + 14.0 * (place % 7) as f64;
-        for (i, point) in points.iter().enumerate() {
-            let Some((x, y)) = point else { continue };
-            let begins = i == 0 || points[i - 1].is_none();
-            let _ = write!(path, "{}{x:.1} {y:.1}", if begins { 'M' } else { 'L' });
-            if begins && points.get(i + 1).is_none_or(Option::is_none) {
-                // A point alone is a dot.
-                path.push_str("h0.1");
-            }
-            if points.len() <= MARK_EACH || *x >= next {
-                marks.push((*x, *y));
-            }
-            while next <= *x {
-                next += MARK_EVERY;
-            }
-        }
-        html! {
-            @if edged {
-                path d=(path) fill="none" stroke="#ffffff" stroke-width="4" stroke-linejoin="round"
-                    stroke-linecap="round" {}
-            }
-            path d=(path) fill="none" stroke=(style.colour) stroke-width="1.7" stroke-linejoin="round"
-                stroke-linecap="round" stroke-dasharray=(style.dash) {}
-            @for (x, y) in marks { (filled(style, x, y)) }
-        }
-    }
-
-    /// By how much the bars of a name are beside their place, and how wide they are.
-    fn bar(&self, panel: &Panel, name: &str) -> (f64, f64) {
-        let bars: Vec<&Series> =
-            panel.series.iter().filter(|s| matches!(s.data, Data::Bars(_))).collect();
-        let Some(place) = bars.iter().position(|s| s.name == name) else { return (0.0, 0.0) };
-        let mut at: Vec<f64> = bars
-            .iter()
-            .flat_map(|s| s.data.values())
-            .map(|(x, _)| self.layout.x.place(x))
-            .collect();
-        at.sort_by(f64::total_cmp);
-        at.dedup();
-        let room = match self.figure.across {
-            Across::Names { .. } => self.layout.x.place(1.0) - self.layout.x.place(0.0),
-            _ => 120.0,
-        };
-        let room = at.windows(2).map(|w| w[1] - w[0]).fold(room.max(1.0), f64::min);
-        let wide = (room * 0.78 / bars.len() as f64).min(56.0);
-        ((place as f64 - (bars.len() - 1) as f64 / 2.0) * wide, wide)
-    }
-
-    fn bars(&self, panel: &Panel, series: &Series, points: &[(f64, f64)], frame: &Frame) -> Markup {
-        let style = self.layout.style(&series.name);
-        let (shift, wide) = self.bar(panel, &series.name);
-        let zero = frame.y.place(0.0);
-        let papers: Vec<(f64, f64)> = panel
-            .series
-            .iter()
-            .filter(|s| s.name == series.name && matches!(s.data, Data::Paper(_)))
-            .flat_map(|s| s.data.values())
-            .collect();
-        html! {
-            @for &(place, value) in points {
-                @if let Some((x, y)) = self.at(frame, (place, value)) {
-                    @let left = x + shift - wide / 2.0;
-                    rect x=(tenth(left)) y=(tenth(y.min(zero))) width=(tenth((wide - 1.5).max(0.5)))
-                        height=(tenth((zero - y).abs())) fill=(style.colour) {}
-                    @let label = brief(value);
-                    @if value >= 0.0 && font::width(&label, SMALL - 1.0) <= wide + 2.0 {
-                        // Above the bar, and above what a paper says of it if that is near.
-                        @let mark = papers.iter().filter(|p| p.0 == place).map(|p| frame.y.place(p.1) - 7.0);
-                        @let above = mark.filter(|m| (m - y).abs() < 22.0).fold(y, f64::min);
-                        (self.text(&label, (x + shift, above - 4.0), SMALL - 1.0, Anchor::Middle, INK))
+                let points: Vec<Option<(f64, f64)>> = points.iter().map(at).collect();
+                for run in points.split(Option::is_none) {
+                    let run: Vec<(f64, f64)> = run.iter().copied().flatten().collect();
+                    let style = stroke(colour, 17);
+                    if place < PALETTE.len() {
+                        chart.draw_series([PathElement::new(run.clone(), style)])?;
+                    } else {
+                        chart.draw_series(DashedLineSeries::new(run.clone(), 60, 30, style))?;
+                    }
+                    if points.len() <= MARKED || run.len() == 1 {
+                        chart.draw_series(run.into_iter().map(|at| mark(place, at)))?;
                     }
                 }
             }
-        }
-    }
-
-    fn band(&self, points: &[(f64, f64, f64)], frame: &Frame) -> Markup {
-        let edge = |pick: fn(&(f64, f64, f64)) -> f64| -> Vec<Option<(f64, f64)>> {
-            points
-                .iter()
-                .map(|p| {
-                    self.at(frame, (p.0, p.1))
-                        .and(self.at(frame, (p.0, p.2)))
-                        .and(self.at(frame, (p.0, pick(p))))
-                })
-                .collect()
-        };
-        let (low, high) = (edge(|p| p.1), edge(|p| p.2));
-        let columns = self.layout.right - self.layout.left;
-        html! {
-            // A stretch without a gap is an area.
-            @for stretch in low.split(Option::is_none).zip(high.split(Option::is_none)) {
-                @let there = thinned(stretch.1, columns);
-                @let back = thinned(stretch.0, columns);
-                @let outline: Vec<(f64, f64)> = there.into_iter().chain(back.into_iter().rev()).flatten().collect();
-                @if !outline.is_empty() {
-                    path d={ (polyline(&outline)) "Z" } fill=(BAND) fill-opacity="0.22" stroke=(BAND)
-                        stroke-opacity="0.35" stroke-width="1" {}
+            Data::Marks(points) => {
+                chart.draw_series(points.iter().filter_map(at).map(|at| mark(place, at)))?;
+            }
+            Data::Paper(points) => {
+                // On a bar of its own colour a mark would be lost.
+                let colour = if bar.is_some() { INK } else { colour };
+                let points = points.iter().filter_map(at);
+                chart.draw_series(points.flat_map(|(x, y)| hollow(colour, (x + shift, y))))?;
+            }
+            Data::Bars(points) => {
+                let bar = |(x, y)| {
+                    let (left, right) = (x + shift - half, x + shift + half);
+                    Rectangle::new([(left, up.low.max(0.0)), (right, y)], colour.filled())
+                };
+                chart.draw_series(points.iter().filter_map(at).map(bar))?;
+            }
+            Data::Band(points) => {
+                let points: Vec<_> = points.iter().map(ends).collect();
+                for run in points.split(Option::is_none) {
+                    let there = run.iter().flatten().map(|(low, _)| *low);
+                    let back = run.iter().flatten().rev().map(|(_, high)| *high);
+                    let outline: Vec<(f64, f64)> = there.chain(back).collect();
+                    chart.draw_series([Polygon::new(outline, BAND)])?;
                 }
             }
-        }
-    }
-}
-
-/// Bands behind bars, bars behind lines, marks on top.
-fn in_order(series: &[Series]) -> Vec<&Series> {
-    let mut all: Vec<&Series> = series.iter().collect();
-    all.sort_by_key(|s| match s.data {
-        Data::Heat(_) => 0,
-        Data::Band(_) => 1,
-        Data::Bars(_) => 2,
-        Data::Whiskers(_) => 3,
-        Data::Line(_) => 4,
-        Data::Marks(_) => 5,
-        Data::Paper(_) => 6,
-    });
-    all
-}
-
-fn polyline(points: &[(f64, f64)]) -> String {
-    let mut path = String::new();
-    for (i, (x, y)) in points.iter().enumerate() {
-        let _ = write!(path, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
-    }
-    path
-}
-
-fn filled(style: Style, x: f64, y: f64) -> Markup {
-    html! {
-        path class="mark" d=(style.mark(x, y, 3.6)) fill=(style.colour) stroke="#ffffff" stroke-width="0.9" {}
-    }
-}
-
-fn hollow(colour: &str, style: Style, x: f64, y: f64) -> Markup {
-    let mark = style.mark(x, y, 6.0);
-    html! {
-        g class="paper" fill="none" {
-            path d=(mark) stroke="#ffffff" stroke-width="4.2" {}
-            path d=(mark) stroke=(colour) stroke-width="1.9" {}
-        }
-    }
-}
-
-/// The picture in front of a name in the legend.
-fn swatch(entry: &Entry) -> Markup {
-    let (left, right, y) = (entry.x, entry.x + SWATCH, entry.y - TEXT * 0.35);
-    let middle = (left + right) / 2.0;
-    let line = |colour: &str, dash: &str, width: f64| -> Markup {
-        html! {
-            line x1=(tenth(left)) x2=(tenth(right)) y1=(tenth(y)) y2=(tenth(y)) stroke=(colour)
-                stroke-width=(width) stroke-dasharray=(dash) {}
-        }
-    };
-    let area = |colour: &str, opacity: f64| -> Markup {
-        html! {
-            rect x=(tenth(left + 4.0)) y=(tenth(y - 6.0)) width=(tenth(SWATCH - 8.0)) height="12" fill=(colour)
-                fill-opacity=(opacity) {}
-        }
-    };
-    match entry.swatch {
-        Swatch::Line(style) => {
-            html! { (line(style.colour, style.dash, 1.7)) (filled(style, middle, y)) }
-        }
-        Swatch::Marks(style) => filled(style, middle, y),
-        Swatch::Bars(style) => area(style.colour, 1.0),
-        Swatch::Paper(Some(style)) => hollow(style.colour, style, middle, y),
-        Swatch::Paper(None) => hollow(FAINT, Style::of(0), middle, y),
-        Swatch::Band => area(BAND, 0.25),
-        Swatch::Whiskers(style) => line(style.colour, "none", 1.1),
-        Swatch::Heat => html! {
-            @for (step, shade) in [0.15, 0.4, 0.7, 1.0].into_iter().enumerate() {
-                rect x=(tenth(left + 6.5 * step as f64)) y=(tenth(y - 6.0)) width="6.5" height="12" fill=(HEAT)
-                    fill-opacity=(shade) {}
+            Data::Whiskers(points) => {
+                let ends: Vec<_> = points.iter().filter_map(ends).collect();
+                let style = stroke(colour, 12);
+                let caps = ends.iter().flat_map(|(low, high)| [*low, *high]);
+                let cap = |at| EmptyElement::at(at) + PathElement::new([(-30, 0), (30, 0)], style);
+                chart.draw_series(caps.map(cap))?;
+                chart.draw_series(
+                    ends.iter().map(|(low, high)| PathElement::new([*low, *high], style)),
+                )?;
             }
-        },
-        Swatch::Level => line(INK, "7 4", 1.3),
-        Swatch::Upright => html! {
-            line x1=(tenth(middle)) x2=(tenth(middle)) y1=(tenth(y - 8.0)) y2=(tenth(y + 8.0)) stroke=(INK)
-                stroke-width="1.3" stroke-dasharray=(UPRIGHT) {}
-        },
-        Swatch::Nothing => PreEscaped(String::new()),
+            Data::Heat(tiles) => {
+                let tile = |Tile { across, up, shade }: &Tile| {
+                    let corners = [at(&(across.0, up.0))?, at(&(across.1, up.1))?];
+                    let style = HEAT.mix(shade.min(1.0) * 0.8).filled();
+                    (*shade > 0.0).then(|| Rectangle::new(corners, style))
+                };
+                chart.draw_series(tiles.iter().filter_map(tile))?;
+            }
+        }
+        Ok(())
     }
+
+    /// Levels, uprights and labels of points, over the data.
+    fn lines(&self, area: &Area, panel: &Panel, up: &Axis) -> Drawn {
+        let mut chart = self.chart(area, self.across.clone(), up)?;
+        for Level { value, within, .. } in &panel.levels {
+            let (from, to) = within.unwrap_or((self.across.low, self.across.high));
+            let ends = [from, to].map(|x| x.clamp(self.across.low, self.across.high));
+            let ends = ends.map(|x| self.across.at(x).zip(up.at(*value)));
+            chart.draw_series([dashed(ends.into_iter().flatten().collect(), LEVEL)])?;
+        }
+        for x in self.figure.uprights.iter().filter_map(|(_, x)| self.across.at(*x)) {
+            chart.draw_series([dashed(vec![(x, up.low), (x, up.high)], UPRIGHT)])?;
+        }
+        if !panel.series.iter().any(|series| series.data.is_some()) {
+            let middle = ((self.left + self.width) / 2, HEADING + self.panel / 2);
+            area.draw(&Text::new("no data", middle, font(TEXT, FAINT)))?;
+        }
+        let mut taken: Vec<(i32, i32)> = Vec::new();
+        for (x, y, text) in &panel.notes {
+            let Some(at) = self.across.at(*x).zip(up.at(*y)) else { continue };
+            let (x, y) = chart.backend_coord(&at);
+            let near = |other: &(i32, i32)| {
+                (other.0 - x).abs() < wide(text, SMALL) + 8 * PX && (other.1 - y).abs() < SMALL
+            };
+            if !taken.iter().any(near) {
+                taken.push((x, y));
+                let beside = (7 * PX).min(self.width - MARGIN / 2 - x - wide(text, SMALL));
+                let text = Text::new(text.clone(), (beside, 3 * PX), font(SMALL, INK));
+                chart.draw_series([EmptyElement::at(at) + text])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Panel {
+    /// How far the bars of a name are from their place, and half their width.
+    fn bar(&self, name: &str) -> Option<(f64, f64)> {
+        let bars = self.series.iter().filter(|s| matches!(s.data, Data::Bars(_)));
+        let names: Vec<&str> = bars.map(|s| s.name.as_str()).collect();
+        let wide = 0.78 / names.len() as f64;
+        let place = names.iter().position(|n| *n == name)? as f64;
+        Some(((place - (names.len() - 1) as f64 / 2.0) * wide, wide / 2.0))
+    }
+}
+
+fn colour(place: usize) -> RGBColor {
+    PALETTE[place % PALETTE.len()]
+}
+
+/// The filled mark of the series at this place.
+fn mark<'a, At: Clone + 'static>(place: usize, at: At) -> DynElement<'static, SVGBackend<'a>, At> {
+    let style = colour(place).filled();
+    match place % 3 {
+        0 => Circle::new(at, 35, style).into_dyn(),
+        1 => TriangleMarker::new(at, 50, style).into_dyn(),
+        _ => Cross::new(at, 32, style.stroke_width(20)).into_dyn(),
+    }
+}
+
+/// A hollow mark, with an edge that sets it apart from what is below.
+fn hollow<At: Clone>(colour: RGBColor, at: At) -> [Circle<At, i32>; 2] {
+    let ring = |colour, wide| Circle::new(at.clone(), 60, stroke(colour, wide));
+    [ring(WHITE, 42), ring(colour, 19)]
+}
+
+fn dashed<At: Clone>(ends: Vec<At>, length: i32) -> DashedPathElement<std::vec::IntoIter<At>, i32> {
+    DashedPathElement::new(ends, length, 35, stroke(INK, 13))
+}
+
+fn stroke(colour: RGBColor, width: u32) -> ShapeStyle {
+    colour.stroke_width(width)
+}
+
+/// Letters of this height.
+fn font(size: i32, colour: RGBColor) -> TextStyle<'static> {
+    // plotters writes fonts smaller than it is asked to.
+    let font = (FAMILY, f64::from(size) * 1.24).into_font();
+    TextStyle { color: colour.to_backend_color(), ..TextStyle::from(font) }
+}
+
+/// Estimated width of a text.
+fn wide(text: &str, size: i32) -> i32 {
+    text.chars().count() as i32 * size * 13 / 25
+}
+
+/// The text, or as much of it as there is room for.
+fn fitted(text: &str, size: i32, room: i32) -> String {
+    if wide(text, size) <= room {
+        return text.to_owned();
+    }
+    let letters = (room / wide("m", size) - 1).max(0) as usize;
+    text.chars().take(letters).chain(['…']).collect()
 }

@@ -1,5 +1,12 @@
 //! Data model of figures: panels, series and axes.
 
+use std::collections::BTreeMap;
+
+use crate::number::brief;
+
+/// Largest number of series of a panel that its words describe.
+const MOST: usize = 12;
+
 /// Panels above one another over a common axis.
 ///
 /// A value that is NaN, infinite or beyond ±10¹⁵ counts as missing: lines have a gap there. So does one on a
@@ -14,51 +21,29 @@ pub struct Figure {
     pub across: Across,
     /// Panels from top to bottom.
     pub panels: Vec<Panel>,
-    /// Named stretches of the common axis, such as phases, shown above the panels.
-    pub spans: Vec<Span>,
-    /// Whose values the hollow marks are, for the legend: a paper's by default.
+    /// Named stretches of the common axis, such as phases: name, beginning and end.
+    pub spans: Vec<(String, f64, f64)>,
+    /// Source of the hollow marks, for the legend: a paper by default.
     pub reference: String,
-    /// Dashed lines from top to bottom through all panels, at places of the axis that matter.
-    pub uprights: Vec<Upright>,
-    /// A range that the common axis has room for, whatever the data: that of another figure, so that
-    /// both can be held against each other.
+    /// Dashed lines from top to bottom through all panels: name, and place on the common axis.
+    pub uprights: Vec<(String, f64)>,
+    /// A range that the common axis has room for, whatever the data.
     pub room: Option<(f64, f64)>,
-    /// How wide it is, in the units of CSS, at which its text is as large as text is. Two
-    /// [`NARROW`](Figure::NARROW) ones stand side by side on a page, and one fits a phone.
-    pub width: f64,
-}
-
-/// A dashed vertical line through all panels.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Upright {
-    /// Name in the legend.
-    pub name: String,
-    /// Position on the common axis.
-    pub at: f64,
+    /// Width in CSS pixels: [`WIDE`](Figure::WIDE) or [`NARROW`](Figure::NARROW).
+    pub width: u32,
 }
 
 /// The common axis, from left to right.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Across {
-    /// Seconds from the beginning. Shown in seconds, minutes or hours, whichever reads well.
+    /// Seconds from the beginning.
     Time,
-    /// Numbers on a linear scale.
-    Numbers {
-        /// Label of the axis, with the unit.
-        label: String,
-    },
-    /// Numbers on a logarithmic scale.
-    Log {
-        /// Label of the axis, with the unit.
-        label: String,
-    },
-    /// Names side by side, in this order. The first is at 0, the next at 1.
-    Names {
-        /// Label of the axis, with the unit if there is one.
-        label: String,
-        /// Names from left to right.
-        names: Vec<String>,
-    },
+    /// Label, with the unit, of a linear scale.
+    Numbers(String),
+    /// Label, with the unit, of a logarithmic scale.
+    Log(String),
+    /// Label, and names side by side. The first is at 0, the next at 1.
+    Names(String, Vec<String>),
 }
 
 /// A part of the figure with a scale of its own.
@@ -72,21 +57,12 @@ pub struct Panel {
     pub series: Vec<Series>,
     /// Dashed horizontal lines, such as thresholds.
     pub levels: Vec<Level>,
-    /// Labels of single points.
-    pub notes: Vec<Note>,
+    /// Labels of points: place, value and a word.
+    pub notes: Vec<(f64, f64, String)>,
     /// Whether the scale of the values is logarithmic.
     pub log: bool,
-    /// A range that its scale has room for, whatever the data.
+    /// A range that the scale has room for, whatever the data.
     pub room: Option<(f64, f64)>,
-}
-
-/// Label of a point.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Note {
-    /// The place of the point on the common axis, and its value.
-    pub at: (f64, f64),
-    /// Text of the label, a word or two.
-    pub text: String,
 }
 
 /// Data of one name. In all panels, one name has one colour and one kind of mark.
@@ -98,25 +74,6 @@ pub struct Series {
     pub data: Data,
 }
 
-/// Data and how it is drawn. The first number is the place on the common axis.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Data {
-    /// A line with marks at its points.
-    Line(Vec<(f64, f64)>),
-    /// Marks without a line.
-    Marks(Vec<(f64, f64)>),
-    /// Bars from zero. Those of several series stand side by side.
-    Bars(Vec<(f64, f64)>),
-    /// Hollow marks: what a paper, or whoever is [`Figure::reference`], says about the series of the same name.
-    Paper(Vec<(f64, f64)>),
-    /// A band from the second number to the third.
-    Band(Vec<(f64, f64, f64)>),
-    /// Whiskers from the second number to the third, at what is drawn under the same name.
-    Whiskers(Vec<(f64, f64, f64)>),
-    /// Areas, shaded by how much there is in each.
-    Heat(Vec<Tile>),
-}
-
 /// An area of a heat map.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tile {
@@ -124,7 +81,7 @@ pub struct Tile {
     pub across: (f64, f64),
     /// Lower and upper value.
     pub up: (f64, f64),
-    /// How dark it is: 0 as the ground, 1 as dark as it gets.
+    /// Darkness of the area: 0 as the ground, 1 as dark as it gets.
     pub shade: f64,
 }
 
@@ -139,22 +96,43 @@ pub struct Level {
     pub within: Option<(f64, f64)>,
 }
 
-/// A named stretch of the common axis.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Span {
-    /// Name that is shown above the panels.
-    pub name: String,
-    /// Beginning on the common axis.
-    pub from: f64,
-    /// End on the common axis.
-    pub to: f64,
+/// The forms of data, and the method of [`Panel`] that adds each.
+macro_rules! data {
+    ($($add:ident $form:ident($point:ty): $what:literal;)+) => {
+        /// Data and how it is drawn. The first number is the place on the common axis.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Data {
+            $(#[doc = $what] $form(Vec<$point>),)+
+        }
+
+        impl Panel {
+            $(
+                #[doc = concat!("Adds a series: ", $what)]
+                #[must_use]
+                pub fn $add(mut self, name: impl Into<String>, data: impl Into<Vec<$point>>) -> Panel {
+                    self.series.push(Series { name: name.into(), data: Data::$form(data.into()) });
+                    self
+                }
+            )+
+        }
+    };
+}
+
+data! {
+    heat Heat(Tile): "Areas, shaded by how much there is in each.";
+    band Band((f64, f64, f64)): "A band from the second number to the third.";
+    bars Bars((f64, f64)): "Bars from zero. Those of several series stand side by side.";
+    whiskers Whiskers((f64, f64, f64)): "Whiskers from the second number to the third, at the data of the same name.";
+    line Line((f64, f64)): "A line with marks at its points.";
+    marks Marks((f64, f64)): "Marks without a line.";
+    paper Paper((f64, f64)): "Hollow marks: the values of [`Figure::reference`] for the series of the same name.";
 }
 
 impl Figure {
-    /// Width of a page, in CSS pixels.
-    pub const WIDE: f64 = 760.0;
-    /// Half the width of a page, and the width of a phone, in CSS pixels.
-    pub const NARROW: f64 = 400.0;
+    /// Width of a page.
+    pub const WIDE: u32 = 760;
+    /// Half the width of a page, and the width of a phone.
+    pub const NARROW: u32 = 400;
 
     /// A figure without panels.
     pub fn new(title: impl Into<String>, across: Across) -> Figure {
@@ -171,18 +149,15 @@ impl Figure {
         }
     }
 
-    /// Adds a dashed vertical line through all panels.
-    #[must_use]
-    pub fn upright(mut self, name: impl Into<String>, at: f64) -> Figure {
-        self.uprights.push(Upright { name: name.into(), at });
-        self
-    }
-
     /// Sets the line below the title.
     #[must_use]
-    pub fn subtitle(mut self, subtitle: impl Into<String>) -> Figure {
-        self.subtitle = subtitle.into();
-        self
+    pub fn subtitle(self, subtitle: impl Into<String>) -> Figure {
+        Figure { subtitle: subtitle.into(), ..self }
+    }
+
+    /// Width that can be drawn.
+    pub(crate) fn css_width(&self) -> u32 {
+        self.width.clamp(200, 4000)
     }
 
     /// Adds a panel below the others.
@@ -192,12 +167,48 @@ impl Figure {
         self
     }
 
-    /// Adds a named stretch of the common axis.
+    /// Replaces the lines of each panel with more than `most` of them by a band from the least to the
+    /// greatest value and a line at the mean.
     #[must_use]
-    pub fn span(mut self, name: impl Into<String>, from: f64, to: f64) -> Figure {
-        self.spans.push(Span { name: name.into(), from, to });
+    pub fn digest(mut self, most: usize, what: &str) -> Figure {
+        for panel in &mut self.panels {
+            let lines = panel.series.iter().filter(|s| matches!(s.data, Data::Line(_))).count();
+            if lines > most {
+                digest(panel, &format!("mean of {lines} {what}"));
+            }
+        }
         self
     }
+
+    /// Description of the figure in a few sentences, for readers who do not see it: its panels, and the range of
+    /// the values of each series.
+    pub fn alt(&self) -> String {
+        let panels = self.panels.iter().map(|panel| panel.words(&self.reference));
+        let uprights = self.uprights.iter().map(|(name, at)| format!(" {name} at {}.", brief(*at)));
+        let title = format!("{}.", self.title.trim_end_matches('.'));
+        std::iter::once(title).chain(panels).chain(uprights).collect()
+    }
+}
+
+/// Replaces all lines of a panel by a band, and a line with this name.
+fn digest(panel: &mut Panel, name: &str) {
+    // Places are told apart by their bits: they are not negative, so bits are in the order of the numbers.
+    let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    panel.series.retain(|series| {
+        let Data::Line(points) = &series.data else { return true };
+        for (x, y) in points {
+            at.entry(x.max(0.0).to_bits()).or_default().extend(drawable(*y));
+        }
+        false
+    });
+    // Without any value there is a gap: NaN.
+    let of = |ys: &[f64], least: fn(f64, f64) -> f64| ys.iter().copied().fold(f64::NAN, least);
+    let band = at.iter().map(|(x, ys)| (f64::from_bits(*x), of(ys, f64::min), of(ys, f64::max)));
+    let mean = |ys: &[f64]| ys.iter().sum::<f64>() / ys.len() as f64;
+    let line = at.iter().map(|(x, ys)| (f64::from_bits(*x), mean(ys)));
+    let both = [("least to most", Data::Band(band.collect())), (name, Data::Line(line.collect()))];
+    let both = both.map(|(name, data)| Series { name: name.to_owned(), data });
+    panel.series.splice(0..0, both);
 }
 
 impl Panel {
@@ -206,82 +217,51 @@ impl Panel {
         Panel { label: label.into(), unit: unit.into(), ..Panel::default() }
     }
 
-    /// Adds a line through points.
-    #[must_use]
-    pub fn line(self, name: impl Into<String>, points: impl Into<Vec<(f64, f64)>>) -> Panel {
-        self.with(name, Data::Line(points.into()))
-    }
-
-    /// Adds marks at points.
-    #[must_use]
-    pub fn marks(self, name: impl Into<String>, points: impl Into<Vec<(f64, f64)>>) -> Panel {
-        self.with(name, Data::Marks(points.into()))
-    }
-
-    /// Adds bars at points.
-    #[must_use]
-    pub fn bars(self, name: impl Into<String>, points: impl Into<Vec<(f64, f64)>>) -> Panel {
-        self.with(name, Data::Bars(points.into()))
-    }
-
-    /// Adds a paper's values for the series of this name, as hollow marks.
-    #[must_use]
-    pub fn paper(self, name: impl Into<String>, points: impl Into<Vec<(f64, f64)>>) -> Panel {
-        self.with(name, Data::Paper(points.into()))
-    }
-
-    /// Adds a band from the second number to the third.
-    #[must_use]
-    pub fn band(self, name: impl Into<String>, points: impl Into<Vec<(f64, f64, f64)>>) -> Panel {
-        self.with(name, Data::Band(points.into()))
-    }
-
-    /// Adds a dashed line at a value.
-    #[must_use]
-    pub fn level(mut self, name: impl Into<String>, value: f64) -> Panel {
-        self.levels.push(Level { name: name.into(), value, within: None });
-        self
-    }
-
-    /// Adds whiskers from the second number to the third.
-    #[must_use]
-    pub fn whiskers(
-        self,
-        name: impl Into<String>,
-        points: impl Into<Vec<(f64, f64, f64)>>,
-    ) -> Panel {
-        self.with(name, Data::Whiskers(points.into()))
-    }
-
-    /// Adds the shaded areas of a heat map.
-    #[must_use]
-    pub fn heat(self, name: impl Into<String>, tiles: impl Into<Vec<Tile>>) -> Panel {
-        self.with(name, Data::Heat(tiles.into()))
-    }
-
-    /// Adds a label at a point.
-    #[must_use]
-    pub fn note(mut self, at: (f64, f64), text: impl Into<String>) -> Panel {
-        self.notes.push(Note { at, text: text.into() });
-        self
-    }
-
     /// Makes the scale of the values logarithmic.
     #[must_use]
-    pub fn log(mut self) -> Panel {
-        self.log = true;
-        self
+    pub fn log(self) -> Panel {
+        Panel { log: true, ..self }
     }
 
-    fn with(mut self, name: impl Into<String>, data: Data) -> Panel {
-        self.series.push(Series { name: name.into(), data });
-        self
+    /// The quantity with its unit.
+    pub(crate) fn heading(&self) -> String {
+        [self.label.as_str(), &self.unit]
+            .into_iter()
+            .filter(|s| !s.is_empty())
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+
+    fn words(&self, reference: &str) -> String {
+        // Whiskers belong to series that are described already.
+        let all = self.series.iter().filter(|s| !matches!(s.data, Data::Whiskers(_)));
+        let mut parts: Vec<String> = all.map(|series| series.words(reference)).collect();
+        if parts.len() > MOST {
+            let more = format!("and {} more", parts.len() - MOST);
+            parts.truncate(MOST);
+            parts.push(more);
+        }
+        parts.extend(self.levels.iter().map(|l| format!("{} {}", l.name, brief(l.value))));
+        if parts.is_empty() {
+            parts.push("no data".to_owned());
+        }
+        format!(" {}: {}.", self.heading(), parts.join("; "))
     }
 }
 
-/// The value, if it can be drawn.
-pub(crate) fn drawable(value: f64) -> Option<f64> {
-    (value.abs() <= 1e15).then_some(value)
+impl Series {
+    fn words(&self, reference: &str) -> String {
+        let source = match self.data {
+            Data::Paper(_) => format!(" ({reference})"),
+            _ => String::new(),
+        };
+        let range = match extent(self.data.values().into_iter().map(|(_, y)| y)) {
+            None => "no data".to_owned(),
+            Some((low, high)) if low == high => brief(low),
+            Some((low, high)) => format!("{} to {}", brief(low), brief(high)),
+        };
+        format!("{}{source} {range}", self.name).trim_start().to_owned()
+    }
 }
 
 impl Data {
@@ -292,7 +272,7 @@ impl Data {
 
     /// Positions and values that can be drawn.
     pub(crate) fn values(&self) -> Vec<(f64, f64)> {
-        let all: Vec<(f64, f64)> = match self {
+        let mut all: Vec<(f64, f64)> = match self {
             Data::Line(points) | Data::Marks(points) | Data::Bars(points) | Data::Paper(points) => {
                 points.clone()
             }
@@ -303,6 +283,20 @@ impl Data {
                 tiles.iter().flat_map(|t| [(t.across.0, t.up.0), (t.across.1, t.up.1)]).collect()
             }
         };
-        all.into_iter().filter(|p| drawable(p.0).and(drawable(p.1)).is_some()).collect()
+        all.retain(|p| drawable(p.0).and(drawable(p.1)).is_some());
+        all
     }
+}
+
+/// The value, if it can be drawn.
+pub(crate) fn drawable(value: f64) -> Option<f64> {
+    (value.abs() <= 1e15).then_some(value)
+}
+
+/// The smallest and the largest value, if there is any.
+pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
+    values.into_iter().fold(None, |so_far, v| match so_far {
+        None => Some((v, v)),
+        Some((low, high)) => Some((f64::min(low, v), f64::max(high, v))),
+    })
 }

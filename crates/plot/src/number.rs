@@ -11,22 +11,16 @@ pub fn number(value: f64, decimals: usize) -> String {
         return "–".to_owned();
     }
     let digits = format!("{:.decimals$}", value.abs());
-    let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
-    let mut out = String::new();
-    if value < 0.0 && digits.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
-        out.push('−');
-    }
+    let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    let negative = value < 0.0 && digits.bytes().any(|b| (b'1'..=b'9').contains(&b));
+    let mut out = String::from(if negative { "−" } else { "" });
     for (i, digit) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i) % 3 == 0 {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
     }
-    if !fraction.is_empty() {
-        out.push('.');
-        out.push_str(fraction);
-    }
-    out
+    out + fraction
 }
 
 /// A number with three digits that count: 1,482 and 30.2 and 0.0482.
@@ -50,28 +44,14 @@ mod tests {
 
     #[test]
     fn thousands_are_apart_and_nothing_is_negative_zero() {
-        let cases = [
-            (0.0, 0, "0"),
-            (-0.0, 1, "0.0"),
-            (-0.04, 1, "0.0"),
-            (999.0, 0, "999"),
-            (1000.0, 0, "1,000"),
-            (-1234567.5, 1, "−1,234,567.5"),
-            (f64::NAN, 3, "–"),
-            (f64::INFINITY, 0, "–"),
-        ];
-        for (value, decimals, text) in cases {
-            assert_eq!(number(value, decimals), text, "{value}");
-        }
+        assert_eq!([0.0, -0.04, 999.0, 1000.0].map(|v| number(v, 0)), ["0", "0", "999", "1,000"]);
+        assert_eq!([-0.0, -1234567.5].map(|v| number(v, 1)), ["0.0", "−1,234,567.5"]);
+        assert_eq!([f64::NAN, f64::INFINITY].map(|v| number(v, 3)), ["–", "–"]);
     }
 
     #[test]
     fn brief_numbers_keep_three_digits() {
-        let cases =
-            [(0.0, "0"), (1482.3, "1,482"), (30.24, "30.2"), (3.0, "3"), (0.04823, "0.0482")];
-        for (value, text) in cases {
-            assert_eq!(brief(value), text, "{value}");
-        }
-        assert_eq!(brief(2e9), "2.00e9");
+        assert_eq!([0.0, 1482.3, 30.24, 3.0].map(brief), ["0", "1,482", "30.2", "3"]);
+        assert_eq!([0.04823, 2e9].map(brief), ["0.0482", "2.00e9"]);
     }
 }

@@ -1,11 +1,8 @@
 //! The check of a policy file, by the code that checks `parda.toml`.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use parda_config::{
-    ControlSettings, Document, Error, UNITS, short, wrong_burst, wrong_shares, wrong_target,
-};
+use parda_config::{ControlSettings, Document, Error, UNITS, VmSettings, short, with_vm_settings};
 use serde::Deserialize;
 
 use crate::document::{Policy, Volume};
@@ -32,25 +29,21 @@ struct VolumeFile {
     vm: Vec<VmFile>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GroupFile {
-    name: String,
-    vms: Vec<String>,
-    shares: Option<u32>,
-    burst: Option<f64>,
-    #[serde(default, with = "parda_config::quantity")]
-    latency_target: Option<Duration>,
+with_vm_settings! {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct GroupFile {
+        name: String,
+        vms: Vec<String>,
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct VmFile {
-    name: String,
-    shares: Option<u32>,
-    burst: Option<f64>,
-    #[serde(default, with = "parda_config::quantity")]
-    latency_target: Option<Duration>,
+with_vm_settings! {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct VmFile {
+        name: String,
+    }
 }
 
 /// Checks a policy file, each volume by itself. Settings that are left out are checked with their defaults.
@@ -147,13 +140,13 @@ fn check_vms(wrong: Wrong<'_>, volume: &VolumeFile) -> Result<(), Error> {
         if group.vms.is_empty() || group.vms.iter().any(String::is_empty) {
             return Err(wrong(&at("vms"), "must be names of VMs, with * for any text"));
         }
-        check_settings(wrong, &at, group.shares, group.burst, group.latency_target)?;
+        check_settings(wrong, &at, &group.settings())?;
     }
     let mut names = BTreeSet::new();
     for (i, vm) in volume.vm.iter().enumerate() {
         let at = |key: &str| format!("vm.{i}.{key}");
         check_name(wrong, &at("name"), &vm.name, &mut names)?;
-        check_settings(wrong, &at, vm.shares, vm.burst, vm.latency_target)?;
+        check_settings(wrong, &at, &vm.settings())?;
     }
     Ok(())
 }
@@ -161,20 +154,12 @@ fn check_vms(wrong: Wrong<'_>, volume: &VolumeFile) -> Result<(), Error> {
 fn check_settings(
     wrong: Wrong<'_>,
     at: &dyn Fn(&str) -> String,
-    shares: Option<u32>,
-    burst: Option<f64>,
-    target: Option<Duration>,
+    settings: &VmSettings,
 ) -> Result<(), Error> {
-    for (key, fault) in [
-        ("shares", shares.and_then(wrong_shares)),
-        ("burst", burst.and_then(wrong_burst)),
-        ("latency_target", target.and_then(wrong_target)),
-    ] {
-        if let Some(message) = fault {
-            return Err(wrong(&at(key), &message));
-        }
+    match settings.fault() {
+        Some((key, message)) => Err(wrong(&at(key), &message)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -213,7 +198,7 @@ mod tests {
             ),
             (
                 "[[volume.vm]]\nname = \"a\"\nshares = 2026-11-23",
-                "p.toml:5:10: shares = 2026-11-23: must be a whole number from 0 to 4294967295, not the date 2026-11-23",
+                "p.toml:5:10: shares = 2026-11-23: must be a whole number from 1 to 1000000, not the date 2026-11-23",
             ),
             (
                 "[volume.control]\nlatency_threshold = 2026-11-23",

@@ -1,6 +1,6 @@
 //! A policy, and which of its settings a VM has.
 
-use parda_config::{TUNABLES, VM_SETTINGS};
+use parda_config::{DiskSetting, TUNABLES};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 use wildmatch::WildMatch;
@@ -102,7 +102,7 @@ impl Volume {
             });
         };
         keep(&mut self.control, "control", &|key| TUNABLES.iter().any(|known| known.key == key));
-        let of_vms = |key: &str| VM_SETTINGS.contains(&key);
+        let of_vms = |key: &str| DiskSetting::find(key).is_some_and(|setting| setting.of_vm);
         for group in &mut self.group {
             keep(&mut group.settings, &format!("group {}", group.name), &of_vms);
         }

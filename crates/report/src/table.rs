@@ -11,6 +11,9 @@ use parda_scenario::shares::{host_parts, vm_parts};
 
 use crate::words::words;
 
+/// A phase, and the parts of their shares that its hosts and VMs got.
+type Phase<'a> = (&'a PhaseAnswer, BTreeMap<&'a str, f64>, BTreeMap<&'a str, f64>);
+
 /// Number of expectations up to which all are listed. Beyond, only the failed ones are.
 const MANY: usize = 40;
 
@@ -50,14 +53,7 @@ fn heading(answer: &Answer) -> String {
     format!("{}: {engine}, seed {}", answer.scenario, answer.seed)
 }
 
-/// One row of the table.
-enum Line {
-    Total,
-    Host(usize),
-    Vm(usize, usize),
-    Fairness,
-}
-
+/// The phases side by side: a row for each host, and one for each VM of a host that has several.
 fn measured(answer: &Answer, color: bool) -> Table {
     let mut table = plain(color);
     let mut header = vec![Cell::new("\n"), right("\nshares")];
@@ -68,84 +64,47 @@ fn measured(answer: &Answer, color: bool) -> Table {
     }
     table.set_header(header);
     let Some(first) = answer.phases.first() else { return table };
-    let parts: Vec<_> = answer
-        .phases
-        .iter()
-        .map(|p| (host_parts(&p.hosts, None), vm_parts(&p.hosts, None)))
-        .collect();
-    for line in lines(&first.hosts) {
-        let (name, shares) = label(&line, &first.hosts);
-        let mut row = vec![Cell::new(name), right(shares)];
-        for (phase, (hosts, vms)) in answer.phases.iter().zip(&parts) {
-            row.extend(cells(&line, phase, hosts, vms).map(right));
-        }
-        table.add_row(row);
-    }
-    table
-}
-
-fn lines(hosts: &[HostAnswer]) -> Vec<Line> {
-    let of_host = |(h, host): (usize, &HostAnswer)| {
-        // A host with a single VM has one row for both.
-        let vms = if host.vms.len() > 1 { host.vms.len() } else { 0 };
-        std::iter::once(Line::Host(h)).chain((0..vms).map(move |v| Line::Vm(h, v)))
+    let parts =
+        answer.phases.iter().map(|p| (p, host_parts(&p.hosts, None), vm_parts(&p.hosts, None)));
+    let phases: Vec<Phase> = parts.collect();
+    let mut row = |name: &str, shares: String, cells: &dyn Fn(&Phase) -> [String; 3]| {
+        let cells = phases.iter().flat_map(cells).map(right);
+        table.add_row([Cell::new(name), right(shares)].into_iter().chain(cells));
     };
-    let hosts = hosts.iter().enumerate().flat_map(of_host);
-    hosts.chain([Line::Total, Line::Fairness]).collect()
-}
-
-fn label(line: &Line, hosts: &[HostAnswer]) -> (String, String) {
-    match *line {
-        Line::Total => ("all".to_owned(), String::new()),
-        Line::Fairness => ("fairness (1 is perfect)".to_owned(), String::new()),
-        Line::Host(h) => {
-            let HostAnswer { name, vms, .. } = &hosts[h];
-            let only =
-                if let [vm] = vms.as_slice() { format!(" {}", vm.name) } else { String::new() };
-            (format!("{name}{only}"), shares_of(&hosts[h], hosts[h].shares))
-        }
-        Line::Vm(h, v) => {
-            let VmAnswer { name, shares, .. } = &hosts[h].vms[v];
-            (format!("  {name}"), shares_of(&hosts[h], *shares))
-        }
-    }
-}
-
-/// Hosts outside control have no shares.
-fn shares_of(host: &HostAnswer, shares: u32) -> String {
-    if host.outside { "outside".to_owned() } else { shares.to_string() }
-}
-
-fn cells(
-    line: &Line,
-    phase: &PhaseAnswer,
-    hosts: &BTreeMap<&str, f64>,
-    vms: &BTreeMap<&str, f64>,
-) -> [String; 3] {
     let iops = |iops: f64| format!("{iops:.0}");
     let part = |part: Option<&f64>| part.map_or("-".to_owned(), |p| format!("{:.0}%", p * 100.0));
     let latency = |d: Option<&Distribution>| {
         d.map_or("-".to_owned(), |d| format!("{:.1} / {:.0}", d.mean, d.p99))
     };
-    match *line {
-        Line::Total => {
-            let mean = phase.total.device_latency_ms;
-            let mean = mean.map_or("-".to_owned(), |l| format!("mean {l:.1}"));
-            [iops(phase.total.iops), String::new(), mean]
-        }
-        Line::Fairness => {
-            let fairness = phase.total.fairness.map_or("-".to_owned(), |f| format!("{f:.3}"));
-            [String::new(), fairness, String::new()]
-        }
-        Line::Host(h) => {
-            let HostAnswer { name, iops: n, device_latency_ms, .. } = &phase.hosts[h];
-            [iops(*n), part(hosts.get(name.as_str())), latency(device_latency_ms.as_ref())]
-        }
-        Line::Vm(h, v) => {
-            let VmAnswer { name, iops: n, latency_ms, .. } = &phase.hosts[h].vms[v];
-            [iops(*n), part(vms.get(name.as_str())), latency(latency_ms.as_ref())]
+    for (h, HostAnswer { name, vms, shares, outside, .. }) in first.hosts.iter().enumerate() {
+        // Hosts outside control have no shares.
+        let of = |shares: &u32| if *outside { "outside".to_owned() } else { shares.to_string() };
+        let only = if let [vm] = vms.as_slice() { format!(" {}", vm.name) } else { String::new() };
+        row(&format!("{name}{only}"), of(shares), &|(phase, hosts, _)| {
+            let host = &phase.hosts[h];
+            [
+                iops(host.iops),
+                part(hosts.get(name.as_str())),
+                latency(host.device_latency_ms.as_ref()),
+            ]
+        });
+        for (v, VmAnswer { name, shares, .. }) in vms.iter().enumerate().filter(|_| vms.len() > 1) {
+            row(&format!("  {name}"), of(shares), &|(phase, _, vms)| {
+                let vm = &phase.hosts[h].vms[v];
+                [iops(vm.iops), part(vms.get(name.as_str())), latency(vm.latency_ms.as_ref())]
+            });
         }
     }
+    row("all", String::new(), &|(phase, ..)| {
+        let mean = phase.total.device_latency_ms;
+        let mean = mean.map_or("-".to_owned(), |mean| format!("mean {mean:.1}"));
+        [iops(phase.total.iops), String::new(), mean]
+    });
+    row("fairness (1 is perfect)", String::new(), &|(phase, ..)| {
+        let fairness = phase.total.fairness.map_or("-".to_owned(), |f| format!("{f:.3}"));
+        [String::new(), fairness, String::new()]
+    });
+    table
 }
 
 fn verdicts(expectations: &[&Verdict], color: bool) -> Table {
@@ -192,7 +151,7 @@ pub(crate) fn right(text: impl ToString) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
-fn plain(color: bool) -> Table {
+pub(crate) fn plain(color: bool) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     if color {

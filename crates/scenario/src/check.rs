@@ -347,7 +347,7 @@ impl Checker<'_> {
 
     pub(crate) fn shares(&self, path: &str, shares: u32) -> Result<Shares, Error> {
         let ok = (1..=VmConfig::MAX_SHARES).contains(&shares);
-        self.ensure(ok, path, &format!("must be 1 to {}", VmConfig::MAX_SHARES))?;
+        self.ensure(ok, path, &format!("must be from 1 to {}", VmConfig::MAX_SHARES))?;
         Ok(Shares(shares))
     }
 

@@ -99,7 +99,7 @@ impl Original {
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The journal's file cannot be read or written.
-    #[error("{}: {source}", file.display())]
+    #[error("{}: {source}{}", file.display(), sysfs::rights(source))]
     File {
         /// Path of the file.
         file: PathBuf,

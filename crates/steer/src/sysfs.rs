@@ -8,7 +8,7 @@ use std::str::FromStr;
 #[derive(Debug, thiserror::Error)]
 pub enum SysError {
     /// The file cannot be read.
-    #[error("{}: cannot be read: {source}", file.display())]
+    #[error("{}: cannot be read: {source}{}", file.display(), rights(source))]
     Read {
         /// Path of the file.
         file: PathBuf,
@@ -24,7 +24,7 @@ pub enum SysError {
         value: String,
     },
     /// The kernel refuses the value.
-    #[error("{}: the kernel refuses {value:?}: {source}", file.display())]
+    #[error("{}: the kernel refuses {value:?}: {source}{}", file.display(), rights(source))]
     Write {
         /// Path of the file.
         file: PathBuf,
@@ -33,6 +33,19 @@ pub enum SysError {
         /// Error of the kernel.
         source: io::Error,
     },
+}
+
+/// What to do about an error, if rights are missing.
+pub(crate) fn rights(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            ". Steering needs root: sudo, or for the agent's unit the drop-in steer.conf (docs/installing.md)"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            ". In a container /sys is read-only: run parda on the host, or in a privileged container"
+        }
+        _ => "",
+    }
 }
 
 impl SysError {

@@ -6,9 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use parda_address::ExportName;
+use parda_disk::{Errno, Extent, Op};
 use parda_nbd::client::{self, Agreed, Expected, Handshake, HandshakeError, Reply, Step};
 use parda_nbd::wire::RequestHeader;
-use parda_nbd::{Cookie, Errno, ExportName, Extent, Framing, Op};
+use parda_nbd::{Cookie, Framing};
 
 /// Time after which a reply that has not come fails the test.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection,
+};
 
 /// Reason why a TLS connection failed. Bytes that wait to be sent, such as an alert, are sent
 /// before the connection is closed.
@@ -12,11 +14,34 @@ use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerCon
 pub enum TlsError {
     /// The handshake or a record failed: the peer broke the protocol, or its certificate is not
     /// accepted.
-    #[error("TLS: {0}")]
+    #[error("TLS: {}", fault(.0))]
     Peer(#[from] rustls::Error),
     /// A message of the peer exceeds the largest that is accepted.
     #[error("TLS: the peer's message is longer than any that is accepted")]
     TooLong,
+}
+
+/// A fault of TLS in words.
+#[must_use]
+pub fn fault(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(other))
+            if other.to_string() == "CaUsedAsEndEntity" =>
+        {
+            "the peer's certificate is a CA's own, as `openssl req -x509` makes a self-signed one, and a CA's may be \
+             that of no server or client. Make a CA, sign a certificate with it for the peer (openssl req -x509, openssl \
+             x509 -req -CA: docs/configuration.md, TLS, has the commands), and trust the CA"
+                .to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The same of an error of a socket below which rustls speaks TLS. Other errors are left as they are.
+#[must_use]
+pub fn io_fault(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    inner.map_or_else(|| error.to_string(), fault)
 }
 
 /// One TLS connection, as client or as server.

@@ -1,12 +1,12 @@
 //! TLS with the NBD server that a URI names.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parda_nbd::uri::{Certificates, UriTls};
+use parda_address::{Certificates, UriTls};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::channel::TlsError;
@@ -109,7 +109,7 @@ pub fn secure(tls: &UriTls, server: OwnedFd, limit: Duration) -> io::Result<(Own
         }
         RelayError::Io(error) => error,
         RelayError::Tls(error) => {
-            io::Error::new(ErrorKind::InvalidData, explained(&error, &files).to_string())
+            io::Error::new(ErrorKind::InvalidData, explained(&error, &files.ca))
         }
     })?;
     let end = End::default();
@@ -117,7 +117,7 @@ pub fn secure(tls: &UriTls, server: OwnedFd, limit: Duration) -> io::Result<(Own
     relay.spawn(move |ended| {
         if let Err(error) = ended {
             let reason = match &error {
-                RelayError::Tls(error) => explained(error, &files).to_string(),
+                RelayError::Tls(error) => explained(error, &files.ca),
                 RelayError::Io(error) => error.to_string(),
             };
             // Only this thread sets the reason.
@@ -128,29 +128,17 @@ pub fn secure(tls: &UriTls, server: OwnedFd, limit: Duration) -> io::Result<(Own
 }
 
 /// The error, with the setting or file that has to be changed.
-fn explained<'a>(error: &'a TlsError, files: &'a ClientFiles) -> impl fmt::Display + 'a {
+pub(crate) fn explained(error: &TlsError, ca: &Path) -> String {
     use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
-    struct Words<'a>(&'a TlsError, &'a ClientFiles);
-    impl fmt::Display for Words<'_> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            let Words(error, files) = self;
-            match error {
-                // A bad signature is how a server appears whose CA has the same name as one of the
-                // configured CAs.
-                TlsError::Peer(Error::InvalidCertificate(
-                    Bad::UnknownIssuer | Bad::BadSignature,
-                )) => {
-                    write!(f, "TLS: its certificate comes from no CA in {}", files.ca.display())
-                }
-                TlsError::Peer(Error::AlertReceived(Alert::CertificateRequired)) => {
-                    f.write_str("TLS: it asks for a client certificate")
-                }
-                TlsError::Peer(Error::AlertReceived(alert)) => {
-                    write!(f, "TLS: it refuses us: {alert:?}")
-                }
-                other => write!(f, "{other}"),
-            }
+    match error {
+        // A bad signature is how a server appears whose CA has the same name as one of the configured CAs.
+        TlsError::Peer(Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature)) => {
+            format!("TLS: its certificate comes from no CA in {}", ca.display())
         }
+        TlsError::Peer(Error::AlertReceived(Alert::CertificateRequired)) => {
+            "TLS: it asks for a client certificate".to_owned()
+        }
+        TlsError::Peer(Error::AlertReceived(alert)) => format!("TLS: it refuses us: {alert:?}"),
+        other => other.to_string(),
     }
-    Words(error, files)
 }

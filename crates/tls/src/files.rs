@@ -16,6 +16,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 
 use crate::channel::{Channel, TlsError};
+use crate::client::explained;
 
 /// Role of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +145,8 @@ impl Acceptor {
 pub struct Connector {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
+    /// File of the CAs, for messages.
+    ca: PathBuf,
 }
 
 impl fmt::Debug for Connector {
@@ -177,13 +180,24 @@ impl Connector {
             }
         };
         config.resumption = Resumption::disabled();
-        Ok(Self { config: Arc::new(config), name })
+        Ok(Self { config: Arc::new(config), name, ca: files.ca.clone() })
     }
 
     /// Settings of a connection, and the name that the server's certificate must be valid for.
     #[must_use]
     pub fn parts(&self) -> (Arc<ClientConfig>, ServerName<'static>) {
         (Arc::clone(&self.config), self.name.clone())
+    }
+
+    /// A failed handshake in words, as another implementation of it on rustls reports it: what is wrong, and the file that has to be
+    /// changed.
+    #[must_use]
+    pub fn explain(&self, error: &std::io::Error) -> String {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match inner {
+            Some(inner) => explained(&TlsError::Peer(inner.clone()), &self.ca),
+            None => format!("TLS: {error}"),
+        }
     }
 
     /// A connection whose hello is ready to be sent.

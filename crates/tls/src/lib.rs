@@ -21,7 +21,7 @@ pub mod relay;
 mod running;
 pub mod secret;
 
-pub use channel::{Channel, TlsError};
+pub use channel::{Channel, TlsError, fault, io_fault};
 pub use client::{ClientError, End, check, secure};
 pub use files::{Acceptor, ClientFiles, Connector, FileError, FileRole, ServerFiles, is_name};
 pub use relay::{Relay, RelayError};

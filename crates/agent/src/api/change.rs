@@ -1,18 +1,19 @@
 //! Live changes of settings: checked and taken over as a reload is, and read back from the running volume.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parda_api::{Changed, ChangedSetting, Keep};
-use parda_config::{UNITS, VM_SETTINGS};
+use parda_config::{DISK_SETTINGS, DiskSetting, UNITS};
 use parda_http::{Place, Refusal, Who};
 use serde_json::{Map, Value};
 
 use super::Api;
 use super::audit::Change;
+use super::values::{of_disk, of_keys, of_law};
 use super::wait::{PATIENCE, wait};
 use crate::config::Config;
 use crate::history::disk_keys;
-use crate::live::{DRAIN, DiskName, Layers, Setting, Target, is_of_vms, plain};
+use crate::live::{DiskName, Layers, Setting, Target, plain};
 use crate::status::{Detail, DiskState, VolumeStatus};
 
 impl Api {
@@ -80,11 +81,11 @@ impl Api {
         let _turn = self.live.turn();
         let target = self.target(place)?;
         let keys: Vec<&str> = values.iter().map(|(key, _)| key.as_str()).collect();
-        if let (Some(_), Some(key)) = (&place.disk, keys.iter().find(|k| !is_of_vms(k))) {
+        let fixed = keys.iter().find(|key| DiskSetting::find(key).is_none());
+        if let (Some(_), Some(key)) = (&place.disk, fixed) {
             let message = format!(
-                "{key}: cannot be changed while the disk is served, as {} and {DRAIN} can: change the \
-                 configuration",
-                VM_SETTINGS.join(", ")
+                "{key}: cannot be changed while the disk is served, as {} can: change the configuration",
+                and(&DISK_SETTINGS.iter().map(|setting| setting.key).collect::<Vec<_>>())
             );
             return Err(Refusal::Invalid(message));
         }
@@ -188,24 +189,13 @@ impl Api {
         let volume = self.volume(&place.volume)?;
         let Some(key) = &place.disk else {
             let config = self.views.config(&place.volume);
-            let control = config.and_then(|config| toml::Table::try_from(&config.control).ok());
-            let control = control.unwrap_or_default();
-            let value = |key: &&str| control.get(*key).cloned().map_or(Value::Null, json);
-            return Ok(keys.iter().map(value).collect());
+            return Ok(of_keys(keys, &config.map(|config| of_law(&config)).unwrap_or_default()));
         };
         let at = disk_keys(&volume.disks).iter().position(|other| other == key);
         // A disk that is not served takes its settings when it opens.
         let disk = at.map(|at| &volume.disks[at]).filter(|disk| disk.state == DiskState::Serving);
-        let value = |key: &&str| match *key {
-            "shares" => disk.map(|disk| disk.shares.into()),
-            "burst" => disk.map(|disk| disk.burst.into()),
-            "drain" => disk.map(|disk| disk.drain.into()),
-            _ => disk.and_then(|disk| disk.latency_target.as_ref()).map(|target| {
-                let nanos = (target.target_ms * 1e6).round() as u64;
-                humantime::format_duration(Duration::from_nanos(nanos)).to_string().into()
-            }),
-        };
-        Ok(keys.iter().map(|key| value(key).unwrap_or(Value::Null)).collect())
+        let set = disk.map(|disk| of_disk(&disk.settings, disk.drain)).unwrap_or_default();
+        Ok(of_keys(keys, &set))
     }
 
     /// Values in force once they are the wanted ones, or after [`PATIENCE`].
@@ -220,18 +210,19 @@ impl Api {
 /// Values of a checked configuration, in the form of [`Api::values`].
 fn in_configuration(config: &Config, target: &Target, keys: &[&str]) -> Vec<Value> {
     let volume = config.volumes.iter().find(|volume| volume.name == target.volume);
-    let control = volume.and_then(|v| toml::Table::try_from(&v.control).ok()).unwrap_or_default();
-    let disk = target.disk.as_ref().zip(volume).and_then(|(disk, volume)| disk.find(volume));
-    let value = |key: &&str| match (&target.disk, *key) {
-        (None, key) => control.get(key).cloned().map(json),
-        (Some(_), "shares") => disk.map(|disk| disk.vm.shares.0.into()),
-        (Some(_), "burst") => disk.map(|disk| disk.vm.burst.into()),
-        (Some(_), "drain") => disk.map(|disk| disk.drain.into()),
-        (Some(_), _) => disk.and_then(|disk| disk.vm.target).map(|target| {
-            humantime::format_duration(Duration::from_nanos(target.0)).to_string().into()
-        }),
-    };
-    keys.iter().map(|key| value(key).unwrap_or(Value::Null)).collect()
+    let set = volume.and_then(|volume| match &target.disk {
+        None => Some(of_law(volume)),
+        Some(disk) => disk.find(volume).map(|disk| of_disk(&disk.settings, disk.drain)),
+    });
+    of_keys(keys, &set.unwrap_or_default())
+}
+
+/// The last two of a list joined by "and", the others by commas.
+fn and(list: &[&str]) -> String {
+    match list {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => list.concat(),
+    }
 }
 
 /// How long a change lasts: as the request says, else over restarts if there is a state file.

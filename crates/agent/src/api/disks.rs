@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk};
+use parda_config::DRAIN;
 use parda_http::{Place, Refusal, Who};
 use serde_json::{Map, Value};
 
@@ -12,7 +13,7 @@ use super::change::kept_where;
 use super::wait::{PATIENCE, wait};
 use crate::config::{Config, Disk, apart};
 use crate::history::disk_keys;
-use crate::live::{DRAIN, DiskName, Layers, Target, plain};
+use crate::live::{DiskName, Layers, Target, plain};
 use crate::status::{DiskState, DiskStatus};
 
 impl Api {

@@ -5,6 +5,7 @@ use parda_api::{
     Threshold, ValueFrom, Volume,
 };
 
+use super::values::of_disk;
 use crate::events::now_ms;
 use crate::history::{DiskRecent, Recent, disk_keys, rounded, vm_keys};
 use crate::status::{
@@ -116,8 +117,9 @@ fn origin(settings: &SettingsFrom, key: &str) -> ValueFrom {
 fn disks(disks: Vec<DiskStatus>, recent: &Recent) -> Vec<Disk> {
     let keys = disk_keys(&disks);
     let did: Vec<_> = keys.iter().map(|key| recent.disks.get(key).copied()).collect();
-    let slice = |did: &Option<DiskRecent>| did.filter(|did| did.limit == Limit::Slice);
-    // Sums of IOPS and shares over the disks that are limited by their slices.
+    let held = |did: &DiskRecent| matches!(did.limit, Limit::Slice | Limit::WindowMax);
+    let slice = |did: &Option<DiskRecent>| did.filter(held);
+    // Sums of IOPS and shares over the disks that are limited by their slices or the host's window.
     let (together, shares) =
         disks.iter().zip(&did).fold((0.0, 0.0), |(iops, shares), (disk, did)| {
             slice(did).map_or((iops, shares), |did| {
@@ -146,6 +148,7 @@ fn disk(key: String, status: DiskStatus, did: Option<DiskRecent>, entitled: Opti
         shares: status.shares,
         shares_from: origin(&status.settings_from, "shares"),
         settings_from: status.settings_from,
+        settings: of_disk(&status.settings, status.drain),
         limits: DiskLimits { burst: status.burst },
         latency_target_ms: status.latency_target.map(|target| target.target_ms),
         iops: rate(|did| did.rates.iops),

@@ -3,6 +3,7 @@
 //! how they are spelled.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -108,6 +109,23 @@ pub(super) fn disks(doc: &Document, volumes: &[Volume], places: &Places) -> Resu
         }
     }
     Ok(())
+}
+
+/// Checks that disks are regular files or block devices, as far as they are there. Only for who asks: the other disks of a host start.
+pub(super) fn kinds(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
+    let wrong = of_each_disk(volumes, |_, disk| {
+        let Place::Path(path) = &disk.place else { return None };
+        let kind = std::fs::metadata(path).ok()?.file_type();
+        let what = match kind {
+            kind if kind.is_file() || kind.is_block_device() => return None,
+            kind if kind.is_dir() => "a directory",
+            kind if kind.is_char_device() => "a character device",
+            kind if kind.is_fifo() => "a FIFO",
+            _ => "a socket",
+        };
+        Some(format!("is {what}: a disk's data is in a regular file or on a block device"))
+    });
+    wrong.map_or(Ok(()), |(key, fault)| Err(doc.error(&key, fault)))
 }
 
 /// Checks that no disk is an image of a format that would be served as if it were data. Only for

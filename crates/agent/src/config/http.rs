@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use parda_address::{Address, AddressError};
 use parda_config::{Document, Error};
-use parda_nbd::uri::{Address, AddressError};
 use parda_tls::ServerFiles;
 
 use super::own;

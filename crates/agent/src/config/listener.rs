@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use parda_address::{Address, AddressError};
 use parda_block::SocketAccess;
 use parda_config::{Document, Error};
-use parda_nbd::uri::{Address, AddressError};
 use parda_tls::ServerFiles;
 use uzers::{get_group_by_name, get_user_by_name};
 

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
+use parda_address::{Address, Certificates, Uri};
 use parda_block::Stretch;
 use parda_config::Document;
-use parda_nbd::uri::{Address, Certificates, Uri};
 use rustix::fs::{FileType, fstat, stat};
 
 use super::place::{Place, stretch};

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use parda_address::{Uri, UriError};
 use parda_block::Stretch;
-use parda_nbd::uri::{Uri, UriError};
 
 /// Granularity of regions, in bytes: what O_DIRECT needs on every device.
 pub(super) const REGION_ALIGNMENT: u64 = 4096;

@@ -4,8 +4,8 @@ use std::fs::metadata;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use parda_address::{Address, Uri};
 use parda_block::Stretch;
-use parda_nbd::uri::{Address, Uri};
 
 use super::exchange::{Exchange, Slots};
 use super::place::{Place, REGION_ALIGNMENT, stretch};
@@ -57,24 +57,43 @@ pub(super) fn question<T>(place: &Place, ask: impl FnOnce() -> T + Send + 'stati
     Question::new(path, ask)
 }
 
+/// Fault of a place whose file system does not answer.
+const SILENT: &str = "does not answer";
+
 /// Notes on disks whose data is not there, or does not answer.
 pub(super) fn missing(volumes: &[Volume]) -> Vec<String> {
     let disks = volumes.iter().flat_map(Volume::disks);
     let paths = disks.filter_map(|disk| match &disk.place {
-        Place::Path(path) => Some((&disk.name, path)),
+        Place::Path(path) => Some((disk, path)),
         Place::Nbd(_) => None,
     });
     let paths: Vec<_> = paths.collect();
-    let questions = paths.iter().map(|(_, path)| {
-        let asked = (*path).clone();
-        Question::new(path, move || metadata(asked).err().map(|error| error.to_string()))
+    let questions = paths.iter().map(|(disk, path)| {
+        let (asked, region) = ((*path).clone(), disk.region.clone());
+        Question::new(path, move || fault(&asked, region))
     });
     let answers = patience::ask(questions.collect());
-    let faults = paths.into_iter().zip(answers).filter_map(|((name, path), answer)| {
-        let fault = answer.unwrap_or_else(|| Some("does not answer".to_owned()))?;
-        Some(format!("{name}: {}: {fault}: the agent waits for it", path.display()))
+    let faults = paths.into_iter().zip(answers).filter_map(|((disk, path), answer)| {
+        let name = &disk.name;
+        let fault = answer.unwrap_or_else(|| Some(SILENT.to_owned()))?;
+        let help = match fault.as_str() {
+            SILENT => ". See whether the server (NFS, FUSE) or the array behind it answers",
+            _ => "",
+        };
+        Some(format!("{name}: {}: {fault}: the agent waits for it{help}", path.display()))
     });
     faults.collect()
+}
+
+/// Reason why the data of a disk is not there.
+fn fault(path: &Path, region: Option<Range<u64>>) -> Option<String> {
+    let file = match metadata(path) {
+        Ok(file) => file,
+        Err(error) => return Some(error.to_string()),
+    };
+    // A device does not tell its size here.
+    let end = region.filter(|region| file.is_file() && region.end > file.len())?.end;
+    Some(format!("has {} bytes, and the disk's region ends at {end}", file.len()))
 }
 
 /// Bytes of a place, by its name.

@@ -1,7 +1,7 @@
 //! TLS with an NBD server behind a disk or an exchange: what its URI and `[volume.disk.nbd]` say.
 
+use parda_address::{Certificates, Uri, UriTls};
 use parda_config::Error;
-use parda_nbd::uri::{Certificates, Uri, UriTls};
 use parda_tls::{ClientError, FileError, FileRole};
 
 use super::place::Place;

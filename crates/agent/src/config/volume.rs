@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use parda_address::{Address, ExportName};
 use parda_block::{Limits, NbdOptions};
-use parda_config::{ControlSettings, Resolved};
+use parda_config::{ControlSettings, Resolved, VmSettings};
 use parda_control::VmConfig;
-use parda_nbd::export::ExportName;
-use parda_nbd::uri::Address;
 
 use super::exchange::Exchange;
 use super::idle_probe::IdleProbe;
@@ -90,8 +89,8 @@ pub struct Disk {
     pub region: Option<std::ops::Range<u64>>,
     /// Where clients find it.
     pub listen: Address,
-    /// Its shares and bursts.
-    pub vm: VmConfig,
+    /// Its settings as a VM, with their defaults.
+    pub settings: VmSettings,
     /// Whether the export refuses writes.
     pub read_only: bool,
     /// Whether it takes no new connections.
@@ -104,4 +103,11 @@ pub struct Disk {
     pub lock: file::Lock,
     /// All of it is data, also what looks like the header of another format.
     pub raw: bool,
+}
+
+impl Disk {
+    /// Part of the disk in its host.
+    pub(crate) fn vm(&self) -> VmConfig {
+        VmConfig::from(&self.settings)
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use parda_api::Limit;
+use parda_explain::Requests;
 
 use crate::latency::Latency;
 use crate::status::{DiskStatus, SteeredVmStatus, VolumeStatus};
@@ -106,7 +107,7 @@ impl Before {
                 Some((key, earlier)) => (key, Some(earlier)),
                 None => (key.clone(), None),
             };
-            let (seen, did) = DiskBefore::look(disk, earlier, seconds);
+            let (seen, did) = DiskBefore::look(disk, earlier, now.is_at_window_max(), seconds);
             if let Some(did) = did.filter(|_| known) {
                 recent.disks.insert(key.clone(), did);
             }
@@ -139,10 +140,11 @@ impl Before {
 }
 
 impl DiskBefore {
-    /// Counters of a disk now, and its rates since the look before, `seconds` ago.
+    /// Counters of a disk now, and its rates since the look before, `seconds` ago. `at_window_max`: whether its host is at its largest window.
     fn look(
         disk: &DiskStatus,
         before: Option<DiskBefore>,
+        at_window_max: bool,
         seconds: f64,
     ) -> (DiskBefore, Option<DiskRecent>) {
         let mut now = DiskBefore {
@@ -187,6 +189,13 @@ impl DiskBefore {
         }
         let rate = |count: u64| count as f64 / seconds;
         let bytes = rate(now.bytes.saturating_sub(before.bytes));
+        let did = Requests {
+            ios: ios as f64,
+            others: others as f64,
+            held_ms: held_ms.unwrap_or(0.0),
+            device_ms: device_ms.unwrap_or(0.0),
+            held_now: disk.held_now > 0,
+        };
         let recent = DiskRecent {
             rates: Rates { iops: rate(ios), bytes },
             reads: rate(reads),
@@ -194,13 +203,7 @@ impl DiskBefore {
             device_ms,
             held_ms,
             p99_ms,
-            limit: Limit::of(
-                ios,
-                others,
-                device_ms.unwrap_or(0.0),
-                held_ms.unwrap_or(0.0),
-                disk.held_now > 0,
-            ),
+            limit: parda_explain::Limit::of(&did, at_window_max).into(),
         };
         (now, Some(recent))
     }

@@ -3,14 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use parda_config::VM_SETTINGS;
+use parda_config::{DISK_SETTINGS, DiskSetting};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::target::{DiskName, Setting, Target, has_name, text};
-
-/// Setting of a disk that takes no new connections. It can be changed live, and stands in no policy.
-pub(crate) const DRAIN: &str = "drain";
 
 /// A layer: settings and disks that were changed, in the shape of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -75,8 +72,8 @@ impl Overlay {
         for (target, _) in vms(volume) {
             let name = target.disk_name().unwrap_or_default();
             for (key, value) in policy.settings_of(name) {
-                // A VM of a steered device has no other setting: its queue is the kernel's.
-                if key == "shares" || !is_steered(volume) {
+                let steered = DiskSetting::find(&key).is_some_and(|setting| setting.steered);
+                if steered || !is_steered(volume) {
                     overlay.set(&target, &key, value);
                 }
             }
@@ -349,8 +346,8 @@ pub(crate) fn all_written(file: &Table) -> Vec<(Target, Setting, Value)> {
         let control = volume.get("control").and_then(Value::as_table).into_iter().flatten();
         all.extend(control.map(|(key, value)| (target.clone(), key.clone(), value.clone())));
         for (target, table) in vms(volume) {
-            let keys = VM_SETTINGS.iter().chain([&DRAIN]);
-            let set = keys.filter_map(|key| Some((*key, table.get(*key)?)));
+            let keys = DISK_SETTINGS.iter().map(|setting| setting.key);
+            let set = keys.filter_map(|key| Some((key, table.get(key)?)));
             all.extend(set.map(|(key, value)| (target.clone(), key.to_owned(), value.clone())));
         }
     }

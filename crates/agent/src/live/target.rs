@@ -1,6 +1,6 @@
 //! Names of the volumes and disks that settings belong to.
 
-use parda_nbd::uri::Address;
+use parda_address::Address;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 

@@ -22,7 +22,7 @@ fn disk() -> Target {
 }
 
 fn shares(config: &Config) -> u32 {
-    config.volumes[0].disks()[0].vm.shares.0
+    config.volumes[0].disks()[0].vm().shares.0
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_change_that_conflicts_with_the_file_is_left_out_alone() {
     layers.kept.set(&gone, "shares", 7.into());
     layers.write().unwrap();
     let (live, config) = start(dir.path(), FILE);
-    assert_eq!((shares(&config), config.volumes[0].disks()[0].vm.burst), (2000, 0.0));
+    assert_eq!((shares(&config), config.volumes[0].disks()[0].vm().burst), (2000, 0.0));
     // The file stays as it is: the disk may come back.
     assert_eq!(live.layers().kept.get(&gone, "shares"), Some(&7.into()));
 }
@@ -194,7 +194,7 @@ fn two_disks_of_one_name_are_told_apart() {
     let second = target("vm", Some("unix:t"));
     layers.kept.set(&second, "shares", 7.into());
     let config = layers.merged().unwrap();
-    let shares: Vec<_> = config.volumes[0].disks().iter().map(|disk| disk.vm.shares.0).collect();
+    let shares: Vec<_> = config.volumes[0].disks().iter().map(|disk| disk.vm().shares.0).collect();
     assert_eq!(shares, [500, 7]);
 }
 

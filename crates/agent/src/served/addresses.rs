@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use parda_nbd::uri::Address;
+use parda_address::Address;
 
 /// One disk or listener, for as long as it is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

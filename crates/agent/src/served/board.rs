@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use parda_block::{DiskId, Handle, VmStats};
-use parda_control::VmConfig;
+use parda_config::VmSettings;
 
 use crate::config;
 use crate::locked::locked;
@@ -22,7 +22,7 @@ use crate::threshold::ThresholdStatus;
 pub(super) struct ShownDisk {
     pub(super) name: String,
     pub(super) listen: String,
-    pub(super) vm: VmConfig,
+    pub(super) settings: VmSettings,
     pub(super) id: Option<DiskId>,
     pub(super) state: DiskState,
     pub(super) since: Instant,
@@ -55,7 +55,7 @@ impl Shown {
     fn named(&self, disks: &[DiskId]) -> Vec<(String, u32)> {
         let named = disks.iter().map(|id| {
             let disk = self.disks.iter().find(|disk| disk.id == Some(*id));
-            disk.map_or((String::new(), 0), |disk| (disk.name.clone(), disk.vm.shares.0))
+            disk.map_or((String::new(), 0), |disk| (disk.name.clone(), disk.settings.shares().0))
         });
         named.collect()
     }
@@ -90,7 +90,7 @@ impl Board {
     ) {
         let shown = Arc::clone(&locked(&self.shown));
         let stats = self.ring().and_then(|ring| ring.stats().ok());
-        status.shares = config.disks().iter().map(|d| d.vm.shares.0).sum();
+        status.shares = config.disks().iter().map(|d| d.settings.shares().0).sum();
         status.fault.clone_from(&shown.fault);
         status.restarts = shown.restarts;
         let now = Instant::now();
@@ -124,7 +124,8 @@ impl Board {
                 let (state, state_s) = (disk.state, secs(disk.since));
                 let fault = disk.fault.clone().or_else(|| fault(&counted));
                 let (listen, drain) = (disk.listen.clone(), disk.drain);
-                let disk = DiskStatus::new(disk.name.clone(), disk.vm, counted, detail);
+                let disk =
+                    DiskStatus::new(disk.name.clone(), disk.settings.clone(), counted, detail);
                 DiskStatus { state, state_s, fault, listen, drain, ..disk }
             })
             .collect();

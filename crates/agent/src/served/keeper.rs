@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use parda_address::Address;
 use parda_block::{
     AddListenerError, AgentMemory, DiskId, Drained, Ended, Handle, OpenDisk, SpawnError,
 };
-use parda_nbd::uri::Address;
 use parda_tls::{Acceptor, FileError};
 
 use super::Shared;
@@ -224,7 +224,7 @@ impl Keeper {
         let disks = self.disks.iter().map(|member| ShownDisk {
             name: member.config.name.to_string(),
             listen: member.config.listen.to_string(),
-            vm: member.config.vm,
+            settings: member.config.settings.clone(),
             since: member.since,
             fault: member.fault.clone(),
             drain: member.config.drain,

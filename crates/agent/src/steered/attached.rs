@@ -8,6 +8,7 @@ use parda_steer::device::Device;
 use parda_steer::journal::Journal;
 use parda_steer::measure::{self, Measure, MeasureError, Reading};
 use parda_steer::refusal::Refusal;
+use parda_steer::show::show;
 use parda_steer::steering::{self, Checked, InForce, Steering, SteeringEvent};
 
 use crate::config::Steer;
@@ -33,6 +34,15 @@ pub enum SteerError {
     /// The law's parameters cannot work.
     #[error(transparent)]
     Control(#[from] ConfigError),
+}
+
+/// Looks whether a device can be steered as asked.
+pub(super) fn examine(asked: &Steer, sets: bool) -> Result<(), SteerError> {
+    let device = Device::resolve(Path::new("/"), &asked.device)?;
+    if sets {
+        show(&device, asked.method, &[])?;
+    }
+    Ok(())
 }
 
 /// A device that is there, with its meter and its steering.

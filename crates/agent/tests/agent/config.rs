@@ -40,7 +40,7 @@ fn a_good_file_means_what_it_says() {
     let config = check(GOOD).unwrap();
     let volume = &config.volumes[0];
     assert_eq!(volume.law.control.law.threshold.secs(), 0.030);
-    assert_eq!(volume.disks()[0].vm.shares.0, 1000);
+    assert_eq!(volume.disks()[0].settings.shares().0, 1000);
     assert_eq!(volume.disks()[1].region, Some(0..8 << 30));
     assert!(matches!(volume.disks()[1].place, Place::Nbd(_)));
 }
@@ -138,7 +138,7 @@ fn everything_wrong_is_pointed_at() {
         (
             "shares = 1000",
             "shares = -1",
-            "parda.toml:19:10: shares = -1: must be a whole number from 0 to",
+            "parda.toml:19:10: shares = -1: must be a whole number from 1 to 1000000",
         ),
         (
             "shares = 1000",

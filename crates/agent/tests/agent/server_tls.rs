@@ -1,9 +1,9 @@
 //! TLS with the NBD servers behind disks: what a configuration may say, and what is wrong with it.
 use std::path::Path;
 
+use parda_address::{Certificates, UriTls};
 use parda_agent::config::{Config, Place};
 use parda_config::Document;
-use parda_nbd::uri::{Certificates, UriTls};
 use rcgen::{CertificateParams, KeyPair};
 
 const HEAD: &str = "host = \"a\"\n[[volume]]\nname = \"v\"\n[[volume.disk]]\nname = \"vm1\"\n\

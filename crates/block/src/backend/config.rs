@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use parda_address::Uri;
 use parda_control::Bytes;
-use parda_nbd::uri::Uri;
 
 /// Kind of a disk's backend.
 #[derive(Clone, Debug, PartialEq, Eq)]

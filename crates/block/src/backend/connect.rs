@@ -4,14 +4,14 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use parda_address::Uri;
 use parda_dial::{Connected, DialError, Dialler};
+use parda_disk::{BlockSizes, Geometry, MAX_PAYLOAD};
 use parda_nbd::client::{Agreed, put_disconnect};
-use parda_nbd::uri::Uri;
-use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
-use parda_nbd::{BlockSizes, Framing, TransmissionFlags};
+use parda_nbd::{Framing, TransmissionFlags};
 use rustix::net::SendFlags;
 
-use super::{Geometry, NbdOptions, OpenError};
+use super::{NbdOptions, OpenError};
 
 /// How long connecting and agreeing may take in all, however slowly the server speaks.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -49,12 +49,11 @@ pub(crate) fn open(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<Op
     }
     let [min, preferred, max] =
         [agreed.blocks.min(), agreed.blocks.preferred(), agreed.blocks.max()];
-    let blocks = BlockSizes::from_wire([min, preferred, max.min(DEFAULT_MAX_PAYLOAD)])
-        .unwrap_or(agreed.blocks);
+    let blocks = BlockSizes::new([min, preferred, max.min(MAX_PAYLOAD)]).unwrap_or(agreed.blocks);
     let geometry = Geometry {
-        align: blocks.min(),
         size: agreed.size,
         blocks,
+        read_only,
         trim: has(TransmissionFlags::SEND_TRIM),
         write_zeroes: has(TransmissionFlags::SEND_WRITE_ZEROES),
         fast_zero: has(TransmissionFlags::SEND_FAST_ZERO),

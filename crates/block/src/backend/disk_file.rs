@@ -32,18 +32,18 @@ impl DiskFile {
     }
 
     /// The same for a look at some later time, which does not keep the file open until then.
-    pub(crate) fn to_be_looked_at(&self) -> ToBeLookedAt {
-        ToBeLookedAt { fd: Arc::downgrade(&self.fd), path: self.path.clone() }
+    pub(crate) fn open_path(&self) -> OpenPath {
+        OpenPath { fd: Arc::downgrade(&self.fd), path: self.path.clone() }
     }
 }
 
 /// File of a disk that waits to be looked at. It may be closed meanwhile: one before it may hang.
-pub(crate) struct ToBeLookedAt {
+pub(crate) struct OpenPath {
     fd: Weak<OwnedFd>,
     path: Option<Arc<Path>>,
 }
 
-impl ToBeLookedAt {
+impl OpenPath {
     /// What has become of the file; `None` if that is not to be had, and nothing is known to have
     /// changed.
     pub(super) fn look(&self) -> Option<Look> {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use parda_nbd::Errno;
+use parda_disk::Errno;
 
 /// Failure of a request, as its client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,13 +12,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use parda_nbd::Extent;
-use parda_nbd::extents::{Descriptor, Extents, Status};
+use parda_disk::Extent;
+use parda_disk::status::{Descriptor, Extents, Status};
 use rustix::fs::{self, SeekFrom};
 use rustix::io::Errno;
 
 use super::Failure;
-use super::disk_file::{DiskFile, ToBeLookedAt};
+use super::disk_file::{DiskFile, OpenPath};
 use crate::disk_id::DiskId;
 use crate::mailbox::{Command, Mailer};
 use crate::peer::Peer;
@@ -38,7 +38,7 @@ enum Job {
     /// The answer to a request.
     Status(Question),
     /// State of the files behind these disks, and the number of the look.
-    Look(u64, Vec<(DiskId, ToBeLookedAt)>),
+    Look(u64, Vec<(DiskId, OpenPath)>),
 }
 
 /// Asks file systems what may take time. Its thread starts with the first question. Each disk has one of
@@ -113,7 +113,7 @@ impl Mapper {
     pub(crate) fn look(
         &mut self,
         number: u64,
-        files: Vec<(DiskId, ToBeLookedAt)>,
+        files: Vec<(DiskId, OpenPath)>,
     ) -> Result<(), Failure> {
         self.submit(Job::Look(number, files))
     }
@@ -137,7 +137,7 @@ impl Mapper {
 
 fn no_thread(error: impl std::fmt::Display) -> Failure {
     let message = format!("no thread to look for holes: {error}");
-    Failure::new(parda_nbd::Errno::NoMem, message)
+    Failure::new(parda_disk::Errno::NoMem, message)
 }
 
 fn start(mailer: Mailer, at: Arc<At>) -> io::Result<Sender<Job>> {

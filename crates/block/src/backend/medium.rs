@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use parda_nbd::uri::{Address, Uri};
+use parda_address::{Address, Uri};
 use rustix::fs::{self, FileType, Stat, major, minor};
 
 use super::loops::{self, Behind};

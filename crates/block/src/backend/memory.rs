@@ -6,11 +6,11 @@
 use std::os::fd::OwnedFd;
 
 use parda_control::Bytes;
-use parda_nbd::{BlockSizes, Op};
+use parda_disk::{BlockSizes, Geometry, Op};
 use rustix::fs::{self, FallocateFlags, MemfdFlags};
 use rustix::io;
 
-use super::{Failure, Geometry, OpenError, Request};
+use super::{Failure, OpenError, Request};
 use crate::buffer::Pool;
 
 /// Memory on its way to its thread, and there.
@@ -30,16 +30,8 @@ pub(crate) fn open(size: Bytes) -> Result<Memory, OpenError> {
 
 impl Memory {
     pub(crate) fn geometry(&self) -> Geometry {
-        let blocks = BlockSizes::DEFAULT;
-        Geometry {
-            align: 1,
-            size: self.size.0,
-            blocks,
-            trim: true,
-            write_zeroes: true,
-            fast_zero: true,
-            cache: false,
-        }
+        let plain = Geometry::new(self.size.0, BlockSizes::DEFAULT);
+        Geometry { trim: true, write_zeroes: true, fast_zero: true, ..plain }
     }
 
     /// Its memory as a file.

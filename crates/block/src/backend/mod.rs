@@ -21,8 +21,8 @@ pub use self::medium::Stretch;
 pub use self::opening::OpenError;
 
 pub(crate) use self::failure::Failure;
-pub(crate) use self::opening::Geometry;
-pub(crate) use self::request::{Body, Request, Rest, Work, io_of};
+pub(crate) use self::opening::check_region;
+pub(crate) use self::request::{Body, ReplyHandle, Request, Rest, Work, io_of};
 
 /// Backend of one disk, open.
 pub(crate) enum Backend {

@@ -1,19 +1,24 @@
-//! Properties of an open backend, and reasons why one cannot be opened.
+//! Reasons why a backend cannot be opened.
 
 use std::io;
 use std::path::PathBuf;
 
 use parda_control::Bytes;
-use parda_nbd::{BlockSizes, client};
+use parda_disk::Geometry;
+use parda_nbd::client;
 
 use super::config::Region;
 use super::file::format::Image;
+use crate::descriptors;
 
 /// Reason why a backend cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It cannot be opened.
-    #[error("cannot open {path}: {source}", path = path.display())]
+    #[error(
+        "cannot open {path}: {source}{help}",
+        path = path.display(), help = descriptors::help(source).unwrap_or_default()
+    )]
     Open {
         /// The file or device, as it is configured.
         path: PathBuf,
@@ -128,31 +133,14 @@ pub enum OpenError {
     },
 }
 
-/// Properties of an open backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Geometry {
-    pub(crate) size: u64,
-    pub(crate) blocks: BlockSizes,
-    /// Alignment of the borders of a region, in bytes.
-    pub(crate) align: u32,
-    pub(crate) trim: bool,
-    pub(crate) write_zeroes: bool,
-    /// Zeroes that would be slow can be refused at once.
-    pub(crate) fast_zero: bool,
-    /// There is a cache into which data can be fetched.
-    pub(crate) cache: bool,
-}
-
-impl Geometry {
-    /// Checks that `region` is a part of it.
-    pub(crate) fn check(&self, region: Region) -> Result<(), OpenError> {
-        let min = u64::from(self.align);
-        let Region { offset, len } = region;
-        let fits = offset.0.checked_add(len.0).is_some_and(|end| end <= self.size);
-        if fits && offset.0.is_multiple_of(min) && len.0.is_multiple_of(min) {
-            Ok(())
-        } else {
-            Err(OpenError::Region { region, size: self.size, min: self.align })
-        }
+/// Checks that `region` is a part of a backend, and that its borders are multiples of `align` bytes.
+pub(crate) fn check_region(whole: &Geometry, align: u32, region: Region) -> Result<(), OpenError> {
+    let min = u64::from(align);
+    let Region { offset, len } = region;
+    let fits = offset.0.checked_add(len.0).is_some_and(|end| end <= whole.size);
+    if fits && offset.0.is_multiple_of(min) && len.0.is_multiple_of(min) {
+        Ok(())
+    } else {
+        Err(OpenError::Region { region, size: whole.size, min: align })
     }
 }

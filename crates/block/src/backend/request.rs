@@ -1,8 +1,8 @@
 //! Requests of clients, as backends have them.
 
 use parda_control::{Bytes, Io, IoId, IoKind, Span};
-use parda_nbd::extents::Descriptor;
-use parda_nbd::{Cookie, Extent, Op};
+use parda_disk::status::Descriptor;
+use parda_disk::{Extent, Op};
 use slab::Slab;
 
 use super::failure::Failure;
@@ -24,11 +24,16 @@ pub(crate) struct Rest {
     pub(crate) failures: Option<u64>,
 }
 
+/// Number that a front end gave a request, by which it knows what to reply to. It means nothing to
+/// anybody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplyHandle(pub(crate) u64);
+
 /// A client's request, from its arrival to its reply.
 pub(crate) struct Request {
     pub(crate) conn: usize,
     pub(crate) disk: usize,
-    pub(crate) cookie: Cookie,
+    pub(crate) reply: ReplyHandle,
     /// Operation that the client asked for.
     pub(crate) asked: Op,
     /// The piece of it that is done now; as a rule all of it.
@@ -67,14 +72,14 @@ impl Request {
     pub(crate) fn new(
         conn: usize,
         disk: usize,
-        cookie: Cookie,
+        reply: ReplyHandle,
         op: Op,
         payload: Option<Buffer>,
     ) -> Self {
         Self {
             conn,
             disk,
-            cookie,
+            reply,
             asked: op,
             op,
             rest: Rest::default(),

@@ -1,7 +1,7 @@
 //! The memory that requests are charged for.
 
-use parda_nbd::Op;
-use parda_nbd::extents::MAX_EXTENTS;
+use parda_disk::Op;
+use parda_disk::status::MAX_EXTENTS;
 
 use crate::budget;
 use crate::buffer::allocated;

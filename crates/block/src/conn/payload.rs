@@ -1,7 +1,7 @@
 //! The payload of a write, and the memory that it is given as it arrives.
 
 use super::{Arrival, Conn, Payload, Phase, Want};
-use crate::backend::Work;
+use crate::backend::{ReplyHandle, Work};
 use crate::buffer::{PIECE, allocated};
 
 impl Conn {
@@ -61,7 +61,7 @@ impl Conn {
             work.pool.grow(buffer, next);
         }
         if let Some(Payload { cookie, op, buffer, .. }) = self.payload.take() {
-            arrivals.push(Arrival { disk, cookie, op, payload: buffer });
+            arrivals.push(Arrival { disk, reply: ReplyHandle(cookie.0), op, payload: buffer });
         }
         true
     }

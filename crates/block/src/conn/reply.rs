@@ -1,11 +1,12 @@
 //! Replies to requests that the volume is done with.
 
+use parda_disk::Op;
+use parda_nbd::Cookie;
 use parda_nbd::server::ReplyTo;
-use parda_nbd::{Cookie, Op};
 
 use super::charge::cost;
 use super::{Conn, Phase, State};
-use crate::backend::{Body, Failure, Work};
+use crate::backend::{Body, Failure, ReplyHandle, Work};
 use crate::zeroes::all_zero;
 
 /// The shortest read that is answered as a hole if it is all zeroes, in bytes.
@@ -16,10 +17,11 @@ impl Conn {
     pub(crate) fn reply(
         &mut self,
         work: &mut Work,
-        cookie: Cookie,
+        reply: ReplyHandle,
         op: Op,
         outcome: Result<Body, Failure>,
     ) {
+        assert!(self.requests > 0, "each request is answered once");
         self.requests -= 1;
         self.status_requests -= usize::from(matches!(op, Op::BlockStatus { .. }));
         let Phase::Transmission { session, .. } = self.phase else { return };
@@ -30,6 +32,7 @@ impl Conn {
             work.budget.give(self.key, cost(op));
             return;
         }
+        let cookie = Cookie(reply.0);
         let to = ReplyTo::new(cookie, op);
         match (op, outcome) {
             (Op::Read(extent), Ok(Body::Data(buffer)))

@@ -1,12 +1,13 @@
 //! Requests out of what was received, within the limits.
 
 use parda_control::Instant;
+use parda_disk::Op;
+use parda_nbd::Cookie;
 use parda_nbd::server::{Incoming, Session};
-use parda_nbd::{Cookie, Op};
 
 use super::charge::{STATUS_REPLY, cost, is_late, room};
 use super::{Arrival, Conn, ConnError, Offer, Payload, Phase, State, Want};
-use crate::backend::Work;
+use crate::backend::{ReplyHandle, Work};
 use crate::budget;
 use crate::buffer::{Buffer, allocated};
 use crate::config::Limits;
@@ -149,7 +150,7 @@ impl Conn {
             let buffer = Some(Buffer::default());
             self.payload = Some(Payload { cookie, op, buffer, granted, filled: 0, len });
         } else {
-            arrivals.push(Arrival { disk, cookie, op, payload: None });
+            arrivals.push(Arrival { disk, reply: ReplyHandle(cookie.0), op, payload: None });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Bytes that one turn copies from the page cache.
 
-use parda_nbd::Op;
+use parda_disk::Op;
 
 use crate::backend::file::File;
 

@@ -83,7 +83,8 @@ impl Engine {
         for (_, listener) in &mut self.listeners {
             listener.stop(&mut self.ring);
         }
-        self.conns.iter_mut().for_each(|(_, conn)| conn.kill(&mut self.work));
+        // After a panic nothing is known of budget and pool, which are dropped with the engine.
+        self.conns.iter().for_each(|(_, conn)| conn.shut_down());
         for (_, disk) in &mut self.disks {
             if let Backend::Nbd(up) = &mut disk.backend {
                 up.close();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use parda_address::Address;
 use parda_control::{Instant, Span, VmConfig};
-use parda_nbd::uri::Address;
 
 use super::closing::Remains;
 use super::{Disk, Engine, Leaving, Listener};
@@ -54,15 +54,16 @@ impl Engine {
     }
 
     pub(super) fn add_disk(&mut self, now: Instant, disk: OpenDisk) -> DiskId {
-        let OpenDisk { config, opened, base, export, place, sizing, claim } = disk;
+        let OpenDisk { config, opened, base, geometry, place, sizing, claim } = disk;
         let id = DiskId(self.next_disk);
         self.next_disk += 1;
         let key = self.disks.insert(Disk {
             id,
             stirred: false,
             timer: None,
-            name: config.export.to_string(),
-            export,
+            name: config.export,
+            description: config.description,
+            geometry,
             place,
             mapper: Mapper::new(self.mailer.clone()),
             sizing,
@@ -131,7 +132,7 @@ impl Engine {
                     up.abandon(&mut self.work);
                 }
                 if !clients.is_empty() {
-                    let (volume, disk) = (&self.name, &disk.name);
+                    let (volume, disk) = (&self.name, disk.name.as_str());
                     tracing::warn!(
                         volume,
                         disk,
@@ -152,6 +153,7 @@ impl Engine {
             };
             if idle && self.clients_of(key).is_empty() {
                 let mut disk = self.disks.remove(key);
+                assert!(disk.losses.is_settled(), "whoever waited for a sync was answered");
                 self.leaving.retain(|other| *other != key);
                 let leaving = disk.leaving.take();
                 // Closes the backend before anybody hears of it.
@@ -226,11 +228,13 @@ impl Engine {
         let mut disks: Vec<(usize, &Disk)> =
             self.disks.iter().filter(|(_, disk)| disk.leaving.is_none()).collect();
         // Disks open in any order; clients see them in the same order each time.
-        disks.sort_by(|(_, a), (_, b)| a.export.name.as_str().cmp(b.export.name.as_str()));
+        disks.sort_by(|(_, a), (_, b)| a.name.as_str().cmp(b.name.as_str()));
         for (_, listener) in &mut self.listeners {
             let offered = disks.iter().filter(|(_, disk)| disk.listen.contains(&listener.address));
-            let (disks, exports) = offered.map(|(key, d)| (*key, d.export.clone())).unzip();
-            listener.offer = Offer { exports, disks };
+            listener.offer = Offer::default();
+            for (key, disk) in offered {
+                listener.offer.add(*key, &disk.name, &disk.description, disk.geometry);
+            }
         }
     }
 }

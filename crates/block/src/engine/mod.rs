@@ -24,10 +24,10 @@ use std::rc::Rc;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
-use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmId};
-use parda_nbd::extents::Descriptor;
-use parda_nbd::uri::Address;
-use parda_nbd::{Cookie, Errno, Export, Extent, Op};
+use parda_address::{Address, ExportName};
+use parda_control::{Completed, Dispatch, Host, Instant, Outcome, Span, VmId};
+use parda_disk::status::Descriptor;
+use parda_disk::{Errno, Extent, Geometry, Op};
 use slab::Slab;
 
 use self::copied::Copied;
@@ -37,7 +37,7 @@ use crate::backend::claims::Claim;
 use crate::backend::disk_file::DiskFile;
 use crate::backend::map::Mapper;
 use crate::backend::sizing::Sizing;
-use crate::backend::{Backend, Body, Failure, Request, Work, io_of};
+use crate::backend::{Backend, Body, Failure, ReplyHandle, Request, Work, io_of};
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
@@ -47,7 +47,7 @@ use crate::door::Door;
 use crate::losses::{self, Losses};
 use crate::mailbox::{Mailbox, Mailer};
 use crate::pace::Pace;
-use crate::ring::{Done, Kept, OpKey, Ring, Wire};
+use crate::ring::{Done, OpData, OpKey, Ring, Wire};
 use crate::socket_file::SocketFile;
 use crate::spin::Spin;
 use crate::stats::{Dropped, VmStats};
@@ -98,8 +98,9 @@ enum Timer {
 
 struct Disk {
     id: DiskId,
-    name: String,
-    export: Export,
+    name: ExportName,
+    description: String,
+    geometry: Geometry,
     listen: Vec<Address>,
     vm_id: VmId,
     backend: Backend,
@@ -136,7 +137,7 @@ struct Leaving {
 /// A request that is done, but for its reply.
 struct Answer {
     conn: usize,
-    cookie: Cookie,
+    reply: ReplyHandle,
     op: Op,
     outcome: Result<(), Failure>,
     buffer: Option<Buffer>,
@@ -303,11 +304,11 @@ impl Engine {
                 self.list(key);
                 let conn = &mut self.conns[key];
                 let outcome = match kept {
-                    Kept::Buffer(buffer) => conn.received(wire, buffer, result, more),
-                    Kept::Batch(sending) => {
+                    OpData::Buffer(buffer) => conn.received(wire, buffer, result, more),
+                    OpData::Batch(sending) => {
                         conn.sent(&mut self.ring, &mut self.work, sending, result, tag)
                     }
-                    Kept::Nothing | Kept::Accepted(_) => Ok(()),
+                    OpData::Nothing | OpData::Accepted(_) => Ok(()),
                 };
                 if let Err(error) = outcome {
                     self.fail(key, &error);
@@ -317,21 +318,21 @@ impl Engine {
                 self.stir(disk);
                 let Backend::Nbd(up) = &mut self.disks[disk].backend else { return };
                 let lost = match kept {
-                    Kept::Buffer(buffer) => {
+                    OpData::Buffer(buffer) => {
                         up.received(now, &mut self.work, (lane, wire), buffer, result)
                     }
-                    Kept::Batch(sending) => {
+                    OpData::Batch(sending) => {
                         let ring = &mut self.ring;
                         up.sent(now, &mut self.work, ring, (lane, tag), sending, result)
                     }
-                    Kept::Nothing | Kept::Accepted(_) => None,
+                    OpData::Nothing | OpData::Accepted(_) => None,
                 };
                 self.upstream_lost(disk, lost);
             }
         }
     }
 
-    fn accepted(&mut self, now: Instant, index: usize, kept: Kept, result: Result<usize, i32>) {
+    fn accepted(&mut self, now: Instant, index: usize, kept: OpData, result: Result<usize, i32>) {
         let listener = &mut self.listeners[index];
         listener.accepting = None;
         if self.stop_by.is_some() || listener.leaving.is_some() {
@@ -347,7 +348,7 @@ impl Engine {
                 self.timers.add(now + ACCEPT_PAUSE, Timer::Accept(index));
                 return;
             }
-            (Kept::Accepted(fd), _) => self.admit(now, index, fd),
+            (OpData::Accepted(fd), _) => self.admit(now, index, fd),
             _ => {}
         }
         let again = self.pace.accepted(now);
@@ -361,9 +362,9 @@ impl Engine {
         }
     }
 
-    fn file_done(&mut self, now: Instant, key: usize, kept: Kept, result: Result<usize, i32>) {
+    fn file_done(&mut self, now: Instant, key: usize, kept: OpData, result: Result<usize, i32>) {
         let request = &mut self.work.requests[key];
-        if let Kept::Buffer(buffer) = kept {
+        if let OpData::Buffer(buffer) = kept {
             request.buffer = Some(buffer);
         }
         let Backend::File(file) = &mut self.disks[request.disk].backend else { return };
@@ -455,8 +456,8 @@ impl Engine {
                 Err(turned_away) => return self.fail(key, &turned_away.into()),
             }
         }
-        for Arrival { disk, cookie, op, payload } in self.arrivals.drain(..) {
-            let mut request = Request::new(key, disk, cookie, op, payload);
+        for Arrival { disk, reply, op, payload } in self.arrivals.drain(..) {
+            let mut request = Request::new(key, disk, reply, op, payload);
             let disk = &mut self.disks[disk];
             disk.losses.seen(&mut conn.witness, request.disk);
             pieces::cut(&mut request, disk);
@@ -487,6 +488,7 @@ impl Engine {
             let Some(Dispatch { id, token, overdue, .. }) = self.next_dispatch(now) else { return };
             let key = token as usize;
             let request = &mut self.work.requests[key];
+            assert!(request.id.is_none(), "a piece of a request is dispatched once");
             request.id = Some(id);
             if self.conns[request.conn].is_dead() {
                 // Nobody will hear of it, and it was not promised to anybody.
@@ -547,19 +549,18 @@ impl Engine {
         }
         let request = self.work.requests.remove(key);
         let device = self.device_time(&request);
-        let Request { asked: op, cookie, conn, disk, delayed, sync, buffer, status, .. } = request;
+        let Request { asked: op, reply, conn, disk, delayed, sync, buffer, status, .. } = request;
         let outcome = request.outcome.unwrap_or(Ok(()));
         if let Some(id) = request.id {
             let ended = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
             let heard = if delayed { Outcome::Failed } else { ended };
             let dropped = self.conns[conn].is_dead();
-            if let Some(done) = self.host.complete_after(now, id, heard, device)
-                && !(dropped && ended == Outcome::Failed)
-            {
+            let done = taken_back(self.host.complete_after(now, id, heard, device), key);
+            if !(dropped && ended == Outcome::Failed) {
                 self.disks[disk].stats.record(&done, ended);
             }
         }
-        let answer = Answer { conn, cookie, op, outcome, buffer, status };
+        let answer = Answer { conn, reply, op, outcome, buffer, status };
         let Some(sync) = sync else { return self.answer(disk, answer, false) };
         let backend = &self.disks[disk].backend;
         let (once, outcome) = (backend.reports_once(), answer.outcome.clone());
@@ -571,7 +572,7 @@ impl Engine {
 
     /// Replies to a request. `failed`: a sync of its disk has failed while it was under way.
     fn answer(&mut self, disk: usize, answer: Answer, failed: bool) {
-        let Answer { conn: key, cookie, op, mut outcome, buffer, status } = answer;
+        let Answer { conn: key, reply, op, mut outcome, buffer, status } = answer;
         let (conn, losses) = (&mut self.conns[key], &mut self.disks[disk].losses);
         // Who is gone was told nothing.
         if losses::syncs(op) && !conn.is_dead() {
@@ -579,7 +580,7 @@ impl Engine {
         } else if losses::changes(op) && outcome.is_ok() {
             losses.wrote(&mut conn.witness);
         }
-        let reply = match (op, outcome, buffer) {
+        let result = match (op, outcome, buffer) {
             (Op::Read(_), Ok(()), Some(buffer)) => Ok(Body::Data(buffer)),
             (Op::BlockStatus { .. }, Ok(()), _) => Ok(Body::Status(status)),
             (_, outcome, buffer) => {
@@ -587,7 +588,7 @@ impl Engine {
                 outcome.map(|()| Body::Done)
             }
         };
-        self.conns[key].reply(&mut self.work, cookie, op, reply);
+        self.conns[key].reply(&mut self.work, reply, op, result);
         self.list(key);
     }
 
@@ -619,6 +620,7 @@ impl Engine {
                 {
                     disk.losses.left(witness);
                 }
+                debug_assert!(self.work.requests.iter().all(|(_, request)| request.conn != key));
                 conn.dismantle(&mut self.work);
                 self.door.leave(key);
                 continue;
@@ -695,5 +697,13 @@ impl Engine {
             }
         }
         self.upstream_timers(now);
+    }
+}
+
+/// An IO that the host takes back: it has had each from its dispatch on, and has it once.
+fn taken_back(done: Option<Completed>, key: usize) -> Completed {
+    match done {
+        Some(done) if done.token == key as u64 => done,
+        other => unreachable!("request {key} was dispatched, and the host takes back {other:?}"),
     }
 }

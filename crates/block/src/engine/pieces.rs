@@ -6,9 +6,9 @@
 //! who has to ask for the pieces; and no VM can hold slots of the window for hours.
 
 use parda_control::{Instant, Outcome, Span};
-use parda_nbd::{Extent, Op};
+use parda_disk::{Extent, Op};
 
-use super::{Disk, Engine};
+use super::{Disk, Engine, taken_back};
 use crate::backend::file::Step;
 use crate::backend::{Backend, Request, Rest, io_of};
 
@@ -115,8 +115,8 @@ impl Engine {
             // Before the last piece is over: a VM of which nothing is left may be forgotten.
             self.host.submit(now, disk.vm_id, io_of(request.op), key as u64);
             let heard = if delayed { Outcome::Failed } else { Outcome::Done };
-            if let Some(done) = done.and_then(|id| self.host.complete_after(now, id, heard, device))
-            {
+            if let Some(id) = done {
+                let done = taken_back(self.host.complete_after(now, id, heard, device), key);
                 disk.stats.record(&done, Outcome::Done);
             }
         }

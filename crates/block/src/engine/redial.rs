@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use parda_address::Uri;
 use parda_control::{Instant, Span};
 use parda_nbd::client::Agreed;
-use parda_nbd::uri::Uri;
 
 use super::{Disk, Engine};
 use crate::backend::connect::{compatible, connect};
@@ -50,7 +50,7 @@ impl Engine {
             let Some(disk) = self.disks.get_mut(index) else { continue };
             let Backend::Nbd(up) = &mut disk.backend else { continue };
             if up.resume(now, &mut self.work) {
-                let (volume, disk) = (&self.name, &disk.name);
+                let (volume, disk) = (&self.name, disk.name.as_str());
                 tracing::info!(volume, disk, event = "server_back", "the NBD server is back");
             }
             let lost = up.timers(now, &mut self.work);
@@ -67,7 +67,7 @@ impl Engine {
         let Some(Lost { lane, why, failures }) = lost else { return };
         // Connections that end again and again are not worth a line each.
         if failures == 0 || failures.is_power_of_two() {
-            let (volume, disk) = (&self.name, &disk.name);
+            let (volume, disk) = (&self.name, disk.name.as_str());
             let unflushed = if losses > 0 {
                 ": writes that were not flushed may be lost, and the next flush will say so"
             } else {
@@ -89,7 +89,7 @@ impl Engine {
         let Backend::Nbd(up) = &self.disks[disk].backend else { return };
         let search = Search {
             volume: self.name.clone(),
-            name: self.disks[disk].name.clone(),
+            name: self.disks[disk].name.to_string(),
             uri: up.uri.clone(),
             options: up.options,
             agreed: up.agreed,

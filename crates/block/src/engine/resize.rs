@@ -5,7 +5,7 @@
 
 use super::Engine;
 use crate::backend::Backend;
-use crate::backend::disk_file::{Look, ToBeLookedAt};
+use crate::backend::disk_file::{Look, OpenPath};
 use crate::backend::map::Mapper;
 use crate::disk_id::DiskId;
 
@@ -26,10 +26,10 @@ impl Engine {
         self.looked_at = at;
         let files = self.disks.iter().filter_map(|(_, disk)| match disk.backend {
             Backend::File(_) if disk.is_silent => None,
-            Backend::File(_) => Some((disk.id, disk.place.as_ref()?.to_be_looked_at())),
+            Backend::File(_) => Some((disk.id, disk.place.as_ref()?.open_path())),
             Backend::Memory(_) | Backend::Nbd(_) => None,
         });
-        let files: Vec<(DiskId, ToBeLookedAt)> = files.collect();
+        let files: Vec<(DiskId, OpenPath)> = files.collect();
         self.look += 1;
         self.looking = !files.is_empty() && self.mapper.look(self.look, files).is_ok();
     }
@@ -55,7 +55,7 @@ impl Engine {
         if std::mem::replace(&mut disk.stats.replaced, look.replaced) == look.replaced {
             return;
         }
-        let name = &disk.name;
+        let name = disk.name.as_str();
         if look.replaced {
             tracing::warn!(
                 volume,
@@ -78,14 +78,14 @@ impl Engine {
         if before == after {
             return;
         }
-        disk.export.size = after;
+        disk.geometry.size = after;
         disk.stats.lost = (disk.stats.lost + before).saturating_sub(after);
         self.offer();
         // What is gone is gone for those as well who connected before.
         for conn in self.clients_of(key) {
             self.conns[conn].shrink(after);
         }
-        let (volume, disk) = (&self.name, &self.disks[key].name);
+        let (volume, disk) = (&self.name, self.disks[key].name.as_str());
         if after > before {
             tracing::info!(
                 volume,

@@ -38,10 +38,22 @@ impl Engine {
             self.settle(now);
             self.pump(now);
             self.let_go(now);
+            self.check();
             if self.is_over(now) {
                 return Ok(());
             }
         }
+    }
+
+    /// What holds between two turns: each IO that the gate and the queue before it count is one
+    /// request, and each request that was dispatched is one that the gate counts.
+    fn check(&self) {
+        let (host, requests) = (&self.host, &self.work.requests);
+        assert!(host.outstanding() + host.held() <= requests.len());
+        let dispatched = || requests.iter().filter(|(_, request)| request.id.is_some()).count();
+        debug_assert_eq!(dispatched(), host.outstanding());
+        debug_assert!(requests.iter().all(|(_, r)| self.conns.contains(r.conn)));
+        debug_assert!(requests.iter().all(|(_, r)| self.disks.contains(r.disk)));
     }
 
     /// How long nothing needs to be done unless something happens.

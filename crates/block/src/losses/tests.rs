@@ -1,5 +1,5 @@
 use super::*;
-use parda_nbd::Extent;
+use parda_disk::Extent;
 
 const WRITE: Op = Op::Write { extent: Extent { offset: 0, len: 4096 }, fua: false };
 const FUA: Op = Op::Write { extent: Extent { offset: 0, len: 4096 }, fua: true };

@@ -12,10 +12,10 @@ fn filled(pool: &mut Pool, byte: u8, len: usize) -> Buffer {
 }
 
 /// All that is done within a minute, until there are `count`.
-fn await_written(writers: &Writers, count: usize) -> Vec<Written> {
+fn await_written(writers: &Writers, count: usize) -> Vec<CompletedWrite> {
     let (mut all, begun) = (Vec::new(), Instant::now());
     while all.len() < count && begun.elapsed() < Duration::from_secs(60) {
-        all.append(&mut writers.desk.take());
+        all.append(&mut writers.completions.take());
         thread::yield_now();
     }
     all
@@ -38,7 +38,7 @@ fn writes_are_done_in_the_order_in_which_they_were_handed_over() {
     writers.hand_over();
     let written = await_written(&writers, 60);
     assert!(written.iter().map(|w| w.key).eq(0..60), "the ends come in order too");
-    for Written { data, result, .. } in written {
+    for CompletedWrite { data, result, .. } in written {
         assert_eq!(result, len as i32);
         pool.put(data.back().unwrap());
     }
@@ -57,8 +57,8 @@ fn a_write_that_fails_says_why_and_gives_its_buffer_back() {
     let writer = writers.hire(&read_only).unwrap();
     writers.write(&writer, pool.take(4096), 0..4096, 0, 9);
     writers.hand_over();
-    let [Written { key: 9, data, result, .. }] =
-        <[Written; 1]>::try_from(await_written(&writers, 1))
+    let [CompletedWrite { key: 9, data, result, .. }] =
+        <[CompletedWrite; 1]>::try_from(await_written(&writers, 1))
             .unwrap_or_else(|_| panic!("one write, one end"))
     else {
         panic!("another key")
@@ -73,16 +73,17 @@ fn the_bell_rings_only_for_a_sleeper() {
     let mut pool = Pool::new(64 << 20);
     let mut writers = Writers::new().unwrap();
     let writer = writers.hire(&OwnedFd::from(tempfile::tempfile().unwrap())).unwrap();
-    let rung = |writers: &Writers| rustix::io::read(writers.desk.bell(), &mut [0; 8]) == Ok(8);
+    let rung =
+        |writers: &Writers| rustix::io::read(writers.completions.bell(), &mut [0; 8]) == Ok(8);
     for asleep in [false, true] {
         if asleep {
-            writers.desk.fall_asleep();
-            assert!(!writers.desk.any());
+            writers.completions.fall_asleep();
+            assert!(!writers.completions.any());
         }
         writers.write(&writer, pool.take(4096), 0..4096, 0, 1);
         writers.hand_over();
         let begun = Instant::now();
-        while !writers.desk.any() && begun.elapsed() < Duration::from_secs(60) {
+        while !writers.completions.any() && begun.elapsed() < Duration::from_secs(60) {
             thread::yield_now();
         }
         // The writer waits again: it has rung by now, if it does at all.
@@ -90,7 +91,7 @@ fn the_bell_rings_only_for_a_sleeper() {
             thread::yield_now();
         }
         assert_eq!(rung(&writers), asleep);
-        assert_eq!(writers.desk.take().len(), 1);
+        assert_eq!(writers.completions.take().len(), 1);
     }
 }
 
@@ -106,10 +107,10 @@ fn a_writer_that_was_let_go_begins_nothing_more_and_nobody_waits_for_it() {
     };
     // The thread is stuck in the kernel: in a pipe that is full, and that nobody empties.
     let (from, to) = rustix::pipe::pipe().unwrap();
-    let desk = Arc::clone(&writers.desk);
+    let completions = Arc::clone(&writers.completions);
     let thread = thread::spawn(move || {
         rustix::io::write(&to, &vec![0; 1 << 20]).unwrap();
-        lane.run(&desk);
+        lane.run(&completions);
     });
     writers.write(&writer, filled(&mut pool, 7, 4096), 0..4096, 0, 1);
     writers.hand_over();
@@ -120,7 +121,7 @@ fn a_writer_that_was_let_go_begins_nothing_more_and_nobody_waits_for_it() {
         taken += rustix::io::read(&from, &mut vec![0; 1 << 20]).unwrap();
     }
     thread.join().unwrap();
-    assert!(writers.desk.take().is_empty());
+    assert!(writers.completions.take().is_empty());
     assert_eq!(file.metadata().unwrap().len(), 0, "nothing was written");
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::{Client, at, disk, file_as, read, spawn, write};
 use parda_block::{Direct, Handle, Lock};
-use parda_nbd::{Errno, Op};
+use parda_disk::{Errno, Op};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 const BLOCK: u32 = 4096;

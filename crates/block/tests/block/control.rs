@@ -11,7 +11,7 @@ use common::{Client, disk, read, spawn, spawn_timed, write};
 use parda_block::{BackendConfig, Handle, Timed, TimedId};
 use parda_control::law::Mode;
 use parda_control::{Bytes, Instant, IoKind, Shares, Span, Totals, VmConfig, Window};
-use parda_nbd::{Extent, Op};
+use parda_disk::{Extent, Op};
 
 fn memory() -> BackendConfig {
     BackendConfig::Memory { size: Bytes(1 << 20) }

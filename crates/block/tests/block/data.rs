@@ -7,12 +7,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use common::{Client, at, disk, file, file_as, read, spawn, write};
+use parda_address::{Address, Uri};
 use parda_block::{
     BackendConfig, Direct, DiskConfig, Lock, NbdOptions, Region, SpawnError, Volume,
 };
 use parda_control::Bytes;
-use parda_nbd::uri::{Address, Uri};
-use parda_nbd::{Errno, Op, TransmissionFlags as Flags};
+use parda_disk::{Errno, Op};
+use parda_nbd::TransmissionFlags as Flags;
 
 const SIZE: usize = 4 << 20;
 const BLOCK: usize = 4096;

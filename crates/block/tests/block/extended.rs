@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use common::hostile::{self, Hostile};
 use common::{Client, config, disk, file, file_as, name, read, spawn, spawn_timed, write};
+use parda_address::{Address, Uri};
 use parda_block::{BackendConfig, Direct, Lock, NbdOptions, Timed, TimedId, Volume};
 use parda_control::{Bytes, Instant, IoKind, Shares, Span, VmConfig};
-use parda_nbd::extents::{Descriptor, Status};
+use parda_disk::status::{Descriptor, Status};
+use parda_disk::{Errno, Extent, Op};
+use parda_nbd::Cookie;
 use parda_nbd::server::{Handshake, Incoming, ReplyTo, Session, Step};
-use parda_nbd::uri::{Address, Uri};
 use parda_nbd::wire::{RequestHeader, command, command_flag};
-use parda_nbd::{Cookie, Errno, Extent, Op};
 
 const G: u64 = 1 << 30;
 const BLOCK: u64 = 4096;
@@ -166,7 +167,7 @@ fn the_largest_disk_there_is_gives_bounded_answers() {
     }
     let map = told(client.call(status(0, size), &[]));
     // Fewer, if the search took too long.
-    assert!(map.len() <= parda_nbd::extents::MAX_EXTENTS, "{}", map.len());
+    assert!(map.len() <= parda_disk::status::MAX_EXTENTS, "{}", map.len());
     assert_eq!(map[0], (1 << 61, true));
     assert_eq!(client.call(status(0, 1 << 63), &[]), Err(Errno::Inval));
     // Again and again: nothing that is counted overflows.
@@ -319,7 +320,8 @@ fn recorder(socket: PathBuf) -> Asked {
 }
 
 fn record(mut stream: UnixStream, asked: &Asked) -> Option<()> {
-    let export = parda_nbd::Export { cache: true, ..hostile::export(SIZE) };
+    let mut export = hostile::export(SIZE);
+    export.geometry.cache = true;
     let (mut input, mut out) = (Vec::new(), Vec::new());
     let mut handshake = Handshake::start(&mut out);
     let mut session: Option<Session> = None;

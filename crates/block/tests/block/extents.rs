@@ -3,11 +3,12 @@
 use crate::common;
 
 use common::{Client, at, config, disk, file, file_as, name, read, spawn, write};
+use parda_address::{Address, Uri};
 use parda_block::{BackendConfig, Direct, Lock, Region, Volume};
 use parda_control::Bytes;
+use parda_disk::{Errno, Op};
+use parda_nbd::Framing;
 use parda_nbd::client::{Expected, Reply};
-use parda_nbd::uri::{Address, Uri};
-use parda_nbd::{Errno, Framing, Op};
 
 const BLOCK: u64 = 4096;
 /// Blocks of a disk.
@@ -107,7 +108,7 @@ fn a_map_of_many_extents_comes_in_bounded_replies() {
     let _volume = spawn(vec![disk("d", file(&path), &socket)]);
     let mut client = Client::connect(&socket, "d");
     let reply = client.call(status(0, (blocks * BLOCK) as u32), &[]).unwrap();
-    assert!(reply.len() <= 8 * parda_nbd::extents::MAX_EXTENTS, "{}", reply.len());
+    assert!(reply.len() <= 8 * parda_disk::status::MAX_EXTENTS, "{}", reply.len());
     let map = map(&mut client, blocks);
     assert_eq!(map.len() as u64, blocks);
     assert!(map.iter().enumerate().all(|(i, extent)| *extent == (1, i % 2 == 1)));

@@ -9,11 +9,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use common::{Client, disk, file, read, spawn, write};
+use parda_address::Uri;
 use parda_block::{BackendConfig, Handle, Limits, NbdOptions, Volume};
 use parda_control::Bytes;
+use parda_disk::{Errno, Op};
 use parda_nbd::client::{HandshakeError, put_request};
-use parda_nbd::uri::Uri;
-use parda_nbd::{Cookie, Errno, Op, wire};
+use parda_nbd::{Cookie, wire};
 use parda_testkit::ConnectError;
 
 const SIZE: u64 = 64 << 20;

@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Client, disk, read};
+use parda_address::Address;
 use parda_block::{BackendConfig, Limits, Volume};
 use parda_control::Bytes;
-use parda_nbd::uri::Address;
 use parda_nbd::wire;
 
 /// What begins at once: as many as there may be connections, and in their handshake.

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{Client, disk, read, write};
+use parda_address::Address;
 use parda_block::{AgentMemory, BackendConfig, Handle, Limits, Volume};
 use parda_control::Bytes;
 use parda_nbd::client::put_request;
-use parda_nbd::uri::Address;
 use parda_nbd::{Cookie, wire};
 
 const LARGEST: u32 = 32 << 20;

@@ -8,8 +8,9 @@ use common::hostile::{Hostile, chunk_of, data_chunk, error_chunk, export, hole_c
 use common::{Client, disk, read, spawn, write};
 use parda_block::{BackendConfig, Handle, NbdOptions};
 use parda_control::Bytes;
+use parda_disk::{Errno, Extent};
+use parda_nbd::Cookie;
 use parda_nbd::wire::{chunk, command};
-use parda_nbd::{Cookie, Errno, Extent};
 
 const LEN: u32 = 64 << 10;
 const SIZE: u64 = 1 << 20;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use common::hostile::{Hostile, Peer, export};
 use common::{Client, at, disk, spawn, write};
 use parda_block::{BackendConfig, Handle, NbdOptions};
+use parda_disk::{Errno, Op};
 use parda_nbd::wire::{command, command_flag};
-use parda_nbd::{Errno, Op};
 
 const BLOCK: u32 = 512;
 const BLOCKS: u64 = 64;

@@ -15,6 +15,7 @@ mod lost_writes;
 mod members;
 mod resize;
 mod silent_server;
+mod simulated_backend;
 mod tls;
 mod tls_server;
 mod unaligned;

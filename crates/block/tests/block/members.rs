@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::{Duration, Instant as Clock};
 
 use common::{Client, disk, file, read, spawn, spawn_timed, write};
+use parda_address::Address;
 use parda_block::{BackendConfig, DiskConfig, ListenerConfig, OpenDisk, Timed, TimedId};
 use parda_control::{Bytes, Instant, IoKind, Span};
-use parda_nbd::Extent;
-use parda_nbd::uri::Address;
+use parda_disk::Extent;
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use common::{Client, disk, file, read, spawn, write};
 use parda_block::{BackendConfig, Direct, Handle, Region};
 use parda_control::Bytes;
-use parda_nbd::Errno;
+use parda_disk::Errno;
 
 const MIB: u64 = 1 << 20;
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use common::hostile::{Hostile, Peer, data_chunk, export};
 use common::{Client, disk, read, spawn, write};
 use parda_block::{BackendConfig, Handle, NbdOptions};
+use parda_disk::{Errno, Op};
 use parda_nbd::wire::command;
-use parda_nbd::{Errno, Op};
 
 const SIZE: u64 = 1 << 20;
 const LEN: u32 = 4096;

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
+use parda_address::Address;
 use parda_block::{
     BackendConfig, Handle, Limits, ListenerConfig, ListenerTls, Volume, VolumeConfig,
 };
 use parda_control::Bytes;
+use parda_disk::{Extent, Op};
+use parda_nbd::Cookie;
 use parda_nbd::client::{self, Expected, Handshake, Reply, Step};
-use parda_nbd::uri::Address;
 use parda_nbd::wire::{self, option, reply};
-use parda_nbd::{Cookie, Extent, Op};
 use parda_tls::{Acceptor, Channel, ClientFiles, Connector, Relay, ServerFiles};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 

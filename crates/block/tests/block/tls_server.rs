@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use common::hostile::{Hostile, Peer, export};
 use common::{Client, config, disk, read, spawn, write};
+use parda_address::{Certificates, Uri, UriTls};
 use parda_block::{BackendConfig, Handle, NbdOptions, Volume};
-use parda_nbd::Errno;
-use parda_nbd::uri::{Certificates, Uri, UriTls};
+use parda_disk::Errno;
 use parda_nbd::wire::{self, command, option, reply};
 use parda_tls::{Acceptor, ServerFiles};
 use rcgen::{

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use common::{Client, at, disk, file_as, read, spawn, write};
 use parda_block::{Direct, Lock, OpenError, SpawnError, Volume};
-use parda_nbd::{Cookie, Errno, Op};
+use parda_disk::{Errno, Op};
+use parda_nbd::Cookie;
 use parda_testkit::LoopDevice;
 
 const SIZE: usize = 256 << 10;
@@ -172,7 +173,7 @@ fn a_block_device_in_the_page_cache_takes_whole_blocks_only() {
     let mut client = Client::connect(&socket, "vm1");
     assert_eq!(client.call(write(512, 512), &[7; 512]), Err(Errno::Inval));
     let zeroes = |offset, len| {
-        let extent = parda_nbd::Extent { offset, len };
+        let extent = parda_disk::Extent { offset, len };
         Op::WriteZeroes { extent, fua: false, no_hole: false, fast: false }
     };
     assert_eq!(client.call(zeroes(512, 4096), &[]), Err(Errno::Inval));

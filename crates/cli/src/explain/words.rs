@@ -46,7 +46,7 @@ pub(super) fn of(
         "VM {} of volume {volume}, over the last {:.1} s: limited by {}\n",
         vm.name,
         view.seconds,
-        found.limit.words()
+        parda_api::Limit::from(found.limit)
     );
     text += &format!(
         "  {:.0} IO/s, {:.1} MiB/s, {} an IO, {:.1} IOs pending at a time\n",
@@ -237,7 +237,7 @@ fn predictions(found: &Explanation, asked: &[Change]) -> String {
             format!("about {:.0}", vm.iops),
             vm.latency_ms.map_or("unknown".to_owned(), ms),
             others.map_or("-".to_owned(), |ratio| change(ratio) + &range),
-            limit.words().to_owned(),
+            parda_api::Limit::from(*limit).to_string(),
         ]);
     }
     format!("{}\n", align(table))
@@ -373,20 +373,5 @@ mod tests {
         assert!(starved.contains("limited by its slice"), "{starved}");
         assert!(starved.contains("and 8 are held"), "{starved}");
         assert!(said(0.0, 20.0, 0.0).contains("It asked for nothing."));
-    }
-
-    #[test]
-    fn what_limits_a_vm_has_the_words_of_the_status() {
-        for (ios, others, held, device) in [
-            (0, 0, 0.0, 0.0),
-            (0, 9, 0.0, 0.0),
-            (9, 0, 0.6, 9.4),
-            (9, 0, 0.4, 9.6),
-            (9, 0, 0.5, 9.5),
-        ] {
-            let status = parda_api::Limit::of(ios, others, device, held, false).to_string();
-            let here = Limit::of(ios as f64, others as f64, held, device, false).words();
-            assert_eq!(status, here, "{ios} IOs, {others} others, held {held} of {device} ms");
-        }
     }
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use parda_address::Address;
 use parda_agent::config::{Config, Listener, Place};
-use parda_nbd::uri::Address;
 
 use super::domain::{Disk, Domain, Source, unlike};
 use super::place::{same_file, same_server};

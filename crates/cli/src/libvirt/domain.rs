@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use parda_nbd::uri::Address;
+use parda_address::Address;
 use roxmltree::{Document, Node};
 
 /// The definition of a domain.

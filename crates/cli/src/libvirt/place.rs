@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use parda_nbd::uri::Address;
+use parda_address::Address;
 
 /// Whether two paths lead to the same file, device or socket, by hard links as well. Of a path that leads to nothing yet, the
 /// directory and the name count.

@@ -1,7 +1,6 @@
 //! Table of `parda status` on the disks of a volume.
 
 use parda_agent::status::VolumeStatus;
-use parda_api::Limit;
 
 use super::recent::Recent;
 use crate::output::{align, count, plain};
@@ -35,14 +34,7 @@ pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
             format!("{:.2}", device.p99),
             format!("{:.2}", held.mean),
             format!("{:.2}", held.p99),
-            Limit::of(
-                disk.reads.ios + disk.writes.ios,
-                disk.others,
-                device.mean,
-                held.mean,
-                disk.held_now > 0,
-            )
-            .to_string(),
+            volume.limit_of(disk).to_string(),
         ]);
     }
     let mut text = format!("{}\n", align(table));
@@ -75,6 +67,20 @@ mod tests {
         };
         assert!(row(8).ends_with("its slice"), "{}", row(8));
         assert!(row(0).ends_with("nothing done"), "{}", row(0));
+    }
+
+    #[test]
+    fn a_held_disk_of_a_host_at_its_largest_window_is_limited_by_that_window() {
+        let row = |outstanding| {
+            let mut recent = Recent::between(&after(1, 10.0, 1000), after(1, 12.0, 5000));
+            let mut volume = recent.status.volumes.remove(0);
+            let disk = &mut volume.disks[0];
+            disk.held = disk.device.clone();
+            (volume.window_max, volume.outstanding) = (Some(64.0), outstanding);
+            lines(&recent, &volume).trim_end().to_owned()
+        };
+        assert!(row(64.0).ends_with("window_max"), "{}", row(64.0));
+        assert!(row(50.0).ends_with("its slice"), "{}", row(50.0));
     }
 
     #[test]

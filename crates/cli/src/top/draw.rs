@@ -29,8 +29,8 @@ Tab       next volume
 space     pause, and go on
 
 array, held, latency: means in milliseconds. outst: outstanding IOs.
-limited by: its slice (more shares help), or its own depth (only lower
-latency at the array helps).";
+limited by: its slice (more shares help), window_max (of its host), or
+its own depth (only lower latency at the array helps).";
 
 pub(super) fn draw(screen: &mut Screen, frame: &mut Frame<'_>) {
     let all = screen.rows();

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 
 use parda_agent::status::{DiskState, VolumeStatus};
-use parda_api::Limit;
 use parda_exchange::Liveness;
 use ratatui::text::Line;
 
@@ -109,11 +108,7 @@ pub(super) fn vms(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
         let ios = disk.reads.ios + disk.writes.ios;
         let timed = |ms: f64| if ios == 0 { Cell::Unknown } else { Cell::Number(ms, 1) };
         let fault = disk.fault.is_some() || disk.state != DiskState::Serving;
-        let limit = if fault {
-            disk.state.to_string()
-        } else {
-            Limit::of(ios, disk.others, device.mean, held.mean, disk.held_now > 0).to_string()
-        };
+        let limit = if fault { disk.state.to_string() } else { volume.limit_of(disk).to_string() };
         Row {
             name: disk.name.clone(),
             alarm: fault,

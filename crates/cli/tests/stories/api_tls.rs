@@ -99,6 +99,32 @@ fn other_hosts_ask_with_tls_and_a_token() {
 }
 
 #[test]
+fn a_certificate_that_is_its_own_ca_is_refused_with_the_way_to_a_good_one() {
+    let (stage, port) = (Stage::new(), free_port());
+    stage.sparse("data", 1 << 20);
+    std::fs::create_dir(stage.path("pki")).unwrap();
+    let line = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost \
+                -addext subjectAltName=DNS:localhost -keyout pki/server-key.pem -out pki/server-cert.pem";
+    stage.ok(&line.split_whitespace().collect::<Vec<_>>());
+    stage.write("tokens", SECRETS);
+    stage.write("secret", "0123456789abcdef");
+    stage.ok(&["chmod", "600", "tokens"]);
+    let text = with_tls(&config("a", "mode = \"off\"", &[("vm", "data")]), port);
+    let agent = stage.agent("a", &text);
+    agent.says("started");
+    let url = format!("https://localhost:{port}");
+    let at = ["--url", &url, "--ca", "pki/server-cert.pem", "--token-file", "secret"];
+    for command in [&["set", "vm", "shares=2000"][..], &["disk", "remove", "vm"], &["drain"]] {
+        let error = stage.fails(&[&[PARDA], command, &at].concat());
+        assert!(error.contains("certificate is a CA's own"), "{error}");
+        assert!(
+            error.contains("docs/configuration.md, TLS") && !error.contains("CaUsed"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_certificate_that_has_expired_stops_nothing_but_its_address() {
     let (stage, ca, port) = (Stage::new(), Authority::new(), free_port());
     stage.sparse("data", 1 << 20);
@@ -183,7 +209,8 @@ fn silent_connections_delay_no_scrape() {
     agent.says("started");
     let url = format!("https://localhost:{port}/metrics");
     let scrape = ["curl", "-s", "--max-time", "6", "--cacert", "pki/ca-cert.pem", "-H"];
-    let bearer = ["authorization: Bearer fedcba9876543210", &url];
+    let accept = "accept: application/openmetrics-text";
+    let bearer = ["authorization: Bearer fedcba9876543210", "-H", accept, &url];
     until("a scrape is done beside silent connections", || {
         let connect = |_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         // In turns they would last 9 s, each with 3 s for its handshake.

@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
+use parda_address::ExportName;
+use parda_disk::{BlockSizes, Extent, Geometry, Op};
+use parda_nbd::Export;
 use parda_nbd::server::{Handshake, Incoming, ReplyTo, Session, Step};
-use parda_nbd::{BlockSizes, Export, ExportName, Extent, Op};
 
 /// The array's only block size, in bytes: what is written is written whole.
 pub(crate) const BLOCK: u32 = 4096;
@@ -48,13 +50,10 @@ impl Array {
         let export = Export {
             name: ExportName::default(),
             description: String::new(),
-            size: blocks * u64::from(BLOCK),
-            blocks: BlockSizes::with_min(BLOCK).unwrap(),
-            read_only: false,
-            trim: false,
-            write_zeroes: false,
-            fast_zero: false,
-            cache: false,
+            geometry: Geometry::new(
+                blocks * u64::from(BLOCK),
+                BlockSizes::with_min(BLOCK).unwrap(),
+            ),
             multi_conn: true,
         };
         let array = Array {

@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use parda_disk::{Errno, Extent, Op};
 use parda_nbd::wire::{self, RequestHeader, command, command_flag};
-use parda_nbd::{Cookie, Errno, Extent, Op, client};
+use parda_nbd::{Cookie, client};
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
 use crate::held::Held;

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use parda_agent::status::{DiskState, VolumeStatus};
 
-use crate::stage::{Done, Stage, config, uri};
+use crate::stage::{Done, PARDA, Stage, config, uri};
 
 const OFF: &str = "mode = \"off\"";
 
@@ -24,8 +24,19 @@ fn mistakes_are_pointed_at_by_file_line_and_value() {
     let good = config("host", "latency_threshold = \"30ms\"", &[("vm1", "data"), ("vm2", "more")]);
     for (from, to, says) in [
         ("30ms\"", "30ms\"\nwindow = 3", "host.toml:7:1: window = 3: unknown field"),
+        (
+            "latency_threshold",
+            "latency_treshold",
+            "`latency_treshold`: did you mean `latency_threshold`?",
+        ),
+        (
+            "\"vm1\"",
+            "\"vm1\"\nshares = -1",
+            "shares = -1: must be a whole number from 1 to 1000000, not -1",
+        ),
         ("30ms\"", "30 parsecs\"", "host.toml:6:21: latency_threshold = \"30 parsecs\""),
         ("30ms\"", "30min\"", "host.toml:6:21: latency_threshold = \"30min\": must be at most 10s"),
+        ("30ms\"", "1ns\"", "host.toml:6:21: latency_threshold = \"1ns\": must be at least 10us"),
         ("30ms\"", "0s\"", "host.toml:6:21: latency_threshold = \"0s\": must be"),
         ("\"vm2\"", "\"vm1\"", "host.toml:12:8: name = \"vm1\": is served at unix:host already"),
         ("\"vm1\"", "\"vm1\"\nshares = 0", "host.toml:9:10: shares = 0: must be from 1 to"),
@@ -47,6 +58,96 @@ fn mistakes_are_pointed_at_by_file_line_and_value() {
     expect(&stage.parda(&["check", "host.toml"]), 2, &["host.toml"]);
     expect(&stage.parda(&["serve", "--colour"]), 2, &["--colour"]);
     expect(&stage.parda(&["status", "nobody"]), 1, &["nobody", "Is the agent running?"]);
+}
+
+#[test]
+fn what_cannot_be_served_or_steered_is_said_before_anything_starts() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    std::fs::create_dir(stage.path("directory")).unwrap();
+    let checks = |text: &str| {
+        stage.write("host.toml", text);
+        stage.parda(&["check", "host.toml"])
+    };
+    for (path, says) in [
+        ("directory", "host.toml:9:8: path = \"directory\": is a directory: a disk's data is in a"),
+        ("/dev/null", "host.toml:9:8: path = \"/dev/null\": is a character device: a disk's data"),
+    ] {
+        expect(&checks(&config("host", OFF, &[("vm1", path)])), 2, &[says]);
+    }
+    let served = config("host", OFF, &[("vm1", "data")]);
+    let beyond = checks(&(served.clone() + "offset = \"4KiB\"\nsize = \"1MiB\"\n"));
+    assert!(beyond.status.success(), "{}", beyond.err);
+    let note = "note: vm1: data: has 1048576 bytes, and the disk's region ends at 1052672";
+    assert!(beyond.out.contains(note), "{}", beyond.out);
+
+    let steered = |device: &str| {
+        format!(
+            "[[volume]]\nname = \"lun\"\n[volume.steer]\ndevice = \"{device}\"\nshares = 1000\n"
+        )
+    };
+    let missing = "cannot be looked at: No such file";
+    let alone = format!("host = \"host\"\n{}", steered("/dev/nope"));
+    let says = format!("host.toml:5:10: device = \"/dev/nope\": {missing}");
+    expect(&checks(&alone), 2, &[&says]);
+    expect(&stage.parda(&["serve", "-c", "host.toml"]), 1, &[missing]);
+    // The other volume is served meanwhile.
+    let beside = checks(&(served.clone() + &steered("/dev/nope")));
+    assert!(beside.status.success(), "{}", beside.err);
+    assert!(beside.out.contains(&format!("note: lun: /dev/nope: {missing}")), "{}", beside.out);
+    let wrong = checks(&(served + &steered("/dev/null")));
+    expect(&wrong, 2, &["device = \"/dev/null\": is no block device"]);
+}
+
+#[test]
+fn a_document_of_another_kind_is_called_by_its_name() {
+    let stage = Stage::new();
+    stage.write("host.toml", config("host", OFF, &[("vm1", "data")]));
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/demo.toml");
+    for command in ["sim", "lab"] {
+        let says = "host.toml: is an agent's configuration and no scenario: parda check host.toml checks it";
+        expect(&stage.parda(&[command, "host.toml"]), 2, &[says]);
+    }
+    let says =
+        format!("{demo}: is a scenario and no agent's configuration: parda sim {demo} runs it");
+    for line in [&["check", demo][..], &["serve", "-c", demo], &["status", "-c", demo]] {
+        expect(&stage.parda(line), 2, &[&says]);
+    }
+}
+
+/// What takes the powers of root away, so that it is refused like anybody else.
+fn powerless() -> &'static [&'static str] {
+    let root = rustix::process::geteuid().is_root();
+    if root { &["setpriv", "--bounding-set=-all"] } else { &[] }
+}
+
+#[test]
+fn a_user_that_an_agent_does_not_answer_is_told_who_may_ask() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    let agent = stage.agent("host", &config("host", OFF, &[("vm1", "data")]));
+    agent.says("started");
+    for (socket, line) in [
+        ("host.status", &["status", "-c", "host.toml"][..]),
+        ("host.status.api", &["set", "vm1", "shares=2000", "-c", "host.toml"]),
+    ] {
+        std::fs::set_permissions(stage.path(socket), Permissions::from_mode(0o000)).unwrap();
+        let done = stage.run(&[powerless(), &[PARDA], line].concat());
+        expect(&done, 1, &[socket, "Permission denied", "ask as one of them (sudo"]);
+        assert!(!done.err.contains("Is the agent running?"), "{}", done.err);
+    }
+    agent.stop();
+}
+
+#[test]
+fn an_agent_without_descriptors_says_which_limit_to_raise() {
+    let stage = Stage::new();
+    let names: Vec<_> = (0..64).map(|n| format!("vm{n}")).collect();
+    names.iter().for_each(|name| stage.sparse(name, 1 << 20));
+    let disks: Vec<_> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
+    let agent =
+        stage.agent_within(&["prlimit", "--nofile=64"], "host", &config("host", OFF, &disks));
+    agent.says("Too many open files (os error 24). The agent's limit of descriptors is reached: raise LimitNOFILE=");
 }
 
 /// Serves one disk, which cannot be opened; ends again. Returns what the agent said, and showed.
@@ -71,9 +172,6 @@ fn storage_that_cannot_be_opened_is_named() {
     stage.sparse("odd", 1000);
     stage.sparse("secret", 1 << 20);
     std::fs::set_permissions(stage.path("secret"), Permissions::from_mode(0o000)).unwrap();
-    // Root without its powers is refused like anybody else.
-    let root = rustix::process::geteuid().is_root();
-    let powerless: &[&str] = if root { &["setpriv", "--bounding-set=-all"] } else { &[] };
     for (path, more, says) in [
         ("missing", "", "cannot open missing: No such file"),
         (".", "", "cannot open .: Is a directory"),
@@ -91,7 +189,7 @@ fn storage_that_cannot_be_opened_is_named() {
         ),
         ("nbd+unix:///x?socket=nobody", "", "cannot connect to the NBD server at unix:nobody"),
     ] {
-        let (log, volume) = serve(&stage, powerless, path, more);
+        let (log, volume) = serve(&stage, powerless(), path, more);
         assert!(log.contains("cannot be served: disk \"vm1\": "), "{log}");
         assert!(log.contains(says), "{says:?} is not in: {log}");
         let disk = &volume.disks[0];

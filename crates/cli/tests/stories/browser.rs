@@ -131,7 +131,7 @@ const LOOK: &str = r#"
         const edge = svg.getBoundingClientRect();
         const texts = [...svg.querySelectorAll('text')].map((t) => [t.textContent, t.getBoundingClientRect()]);
         const extent = (shape) => { const box = shape.getBBox(); return box.width + box.height > 0.5; };
-        const shapes = (of) => [...of.querySelectorAll('path, rect, line')].filter(extent).length;
+        const shapes = (of) => [...of.querySelectorAll('rect, line, polyline, polygon, circle')].filter(extent).length;
         // Boxes of text have room above and below the letters.
         const over = ([, a], [, b]) =>
             a.left + 1 < b.right && b.left + 1 < a.right && a.top + 4 < b.bottom && b.top + 4 < a.bottom;

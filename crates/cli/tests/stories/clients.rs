@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::stage::{Agent, Process, Stage, config, noise, until, uri};
 use parda_control::ModeName;
-use parda_nbd::Errno;
+use parda_disk::Errno;
 use parda_testkit::{Client, write};
 
 const MIB: u64 = 1 << 20;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::scope;
 use std::time::Duration;
 
-use parda_nbd::{Extent, Op};
+use parda_disk::{Extent, Op};
 use rustix::process::Signal;
 
 use crate::array::{Array, BLOCK, Delays};

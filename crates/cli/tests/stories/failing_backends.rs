@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use parda_nbd::Errno;
+use parda_disk::Errno;
 
 use crate::clients::qemu_nbd;
 use crate::fuse::FuseFile;
@@ -66,8 +66,8 @@ fn a_full_file_system_costs_the_request_that_met_it() {
     // Room again: it works again.
     client
         .call(
-            parda_nbd::Op::Trim {
-                extent: parda_nbd::Extent { offset: 0, len: 4 << 20 },
+            parda_disk::Op::Trim {
+                extent: parda_disk::Extent { offset: 0, len: 4 << 20 },
                 fua: false,
             },
             &[],
@@ -96,11 +96,11 @@ fn unsafe_file(stage: &Stage) -> FuseFile {
 
 #[test]
 fn a_failed_sync_is_told_to_every_connection() {
-    let extent = parda_nbd::Extent { offset: 4096, len: 4096 };
+    let extent = parda_disk::Extent { offset: 4096, len: 4096 };
     let durable = [
-        parda_nbd::Op::Flush,
-        parda_nbd::Op::Write { extent, fua: true },
-        parda_nbd::Op::WriteZeroes { extent, fua: true, no_hole: true, fast: false },
+        parda_disk::Op::Flush,
+        parda_disk::Op::Write { extent, fua: true },
+        parda_disk::Op::WriteZeroes { extent, fua: true, no_hole: true, fast: false },
     ];
     let stage = Stage::new();
     let _file = unsafe_file(&stage);
@@ -108,7 +108,7 @@ fn a_failed_sync_is_told_to_every_connection() {
         let config = config("host", OFF, &[("vm1", "img")]) + &format!("direct = \"{direct}\"\n");
         let agent = stage.agent("host", &config);
         for op in durable {
-            let payload = vec![1; if let parda_nbd::Op::Write { .. } = op { 4096 } else { 0 }];
+            let payload = vec![1; if let parda_disk::Op::Write { .. } = op { 4096 } else { 0 }];
             let connect = || Client::connect(&stage.path("host"), "vm1");
             let [mut one, mut two, mut three] = [connect(), connect(), connect()];
             for client in [&mut one, &mut two, &mut three] {
@@ -117,12 +117,12 @@ fn a_failed_sync_is_told_to_every_connection() {
             stage.write("failing", "");
             assert_eq!(one.call(op, &payload), Err(Errno::Io), "{op:?}");
             std::fs::remove_file(stage.path("failing")).unwrap();
-            let told = |client: &mut Client| client.call(parda_nbd::Op::Flush, &[]);
+            let told = |client: &mut Client| client.call(parda_disk::Op::Flush, &[]);
             assert_eq!(told(&mut two), Err(Errno::Io), "direct {direct}, {op:?}");
             assert_eq!(told(&mut two), Ok(vec![]), "direct {direct}, {op:?}: once");
             drop(three);
             // One that was told of nothing but its own request is told by its next flush.
-            let own = if op == parda_nbd::Op::Flush { Ok(vec![]) } else { Err(Errno::Io) };
+            let own = if op == parda_disk::Op::Flush { Ok(vec![]) } else { Err(Errno::Io) };
             assert_eq!(told(&mut one), own, "direct {direct}, {op:?}");
             let heir_is_told = || told(&mut connect()) == Err(Errno::Io);
             until("the one that comes in place of the third is told", heir_is_told);

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fastrand::Rng;
-use parda_nbd::{Cookie, Extent, Op};
+use parda_disk::{Extent, Op};
+use parda_nbd::Cookie;
 
 use crate::array::BLOCK;
 use parda_testkit::{self as testkit, Client};

@@ -1,6 +1,6 @@
 //! A file that is served is nobody else's: QEMU's tools, other agents, and what a killed agent left.
 
-use parda_nbd::{Extent, Op};
+use parda_disk::{Extent, Op};
 
 use crate::fuse::FuseFile;
 use crate::stage::{PARDA, Process, Stage, config, until, uri, wait_for};

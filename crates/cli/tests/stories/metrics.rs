@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::prometheus::Prometheus;
-use crate::stage::{Agent, Stage, config, until, uri};
+use crate::stage::{Agent, PARDA, Stage, config, until, uri};
 
 pub(crate) const CONTRIB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib");
 
@@ -83,7 +83,8 @@ fn a_prometheus_scrapes_two_hosts_and_says_when_one_is_lost() {
     let _a = host(&stage, "a", "vm \\\"1\\\"\\\\ \\n", ports[0]);
     let b = host(&stage, "b", "vm", ports[1]);
     assert_eq!(get(ports[1], "/readyz"), Some((200, "ready\n".to_owned())));
-    let (_, text) = get(ports[0], "/metrics").unwrap();
+    let url = format!("http://127.0.0.1:{}/metrics", ports[0]);
+    let text = stage.ok(&["curl", "-sS", "-H", "accept: application/openmetrics-text", &url]);
     assert!(text.ends_with("# EOF\n"), "{text}");
 
     let prometheus = Prometheus::start(&stage, &ports);
@@ -99,6 +100,15 @@ fn a_prometheus_scrapes_two_hosts_and_says_when_one_is_lost() {
         has("parda_disk_ios_total{disk=\"vm\",op=\"write\"} > 0")
             && has("parda_disk_device_seconds_count{disk=\"vm\"} >= 2")
     });
+    // Who asks for no format has that of Prometheus before OpenMetrics.
+    for port in ports {
+        let check = format!(
+            "curl -sSf http://127.0.0.1:{port}/metrics > text && promtool check metrics < text"
+        );
+        stage.ok(&["sh", "-c", &check]);
+        let text = String::from_utf8(stage.read("text")).unwrap();
+        assert!(text.contains("# TYPE parda_disk_ios_total counter\n"), "{text}");
+    }
     // What has no sample without load, such as a latency, is known to Prometheus all the same.
     let (drawn, empty): (Vec<_>, Vec<_>) = dashboard().into_iter().partition(|panel| has(panel));
     assert!(drawn.len() > empty.len(), "nothing to draw for {empty:#?}");
@@ -110,6 +120,32 @@ fn a_prometheus_scrapes_two_hosts_and_says_when_one_is_lost() {
     prometheus.until_fires("PardaHostLost", &[("instance", &other)]);
     let _b = host(&stage, "b", "vm", ports[1]);
     prometheus.until_all_cleared();
+}
+
+#[test]
+fn the_source_of_the_threshold_follows_the_configuration_and_live_changes() {
+    let stage = Stage::new();
+    let port = free_port();
+    let control = "period = \"200ms\"\nlatency_threshold = \"30ms\"";
+    let text = |control| with_metrics(&config("a", control, &[("vm", "a.img")]), port);
+    stage.sparse("a.img", 1 << 20);
+    let agent = stage.agent("a", &format!("state = \"a.state\"\n{}", text(control)));
+    let comes_from = |from: &str| {
+        let name = "parda_volume_latency_threshold_source";
+        let line = format!("{name}{{volume=\"array\",from=\"{from}\"}} 1.0\n");
+        until(&line, || get(port, "/metrics").is_some_and(|(_, text)| text.contains(&line)));
+    };
+    comes_from("configuration");
+    let set = [PARDA, "set", "latency_threshold=20ms", "-c", "a.toml"];
+    stage.ok(&set);
+    comes_from("state");
+    stage.ok(&[&set[..], &["--temporary"]].concat());
+    comes_from("live");
+    stage.ok(&[PARDA, "set", "--reset", "latency_threshold", "-c", "a.toml"]);
+    comes_from("configuration");
+    stage.write("a.toml", text("period = \"200ms\""));
+    agent.process.signal(Signal::HUP);
+    comes_from("default");
 }
 
 #[test]
@@ -169,6 +205,6 @@ fn the_address_follows_a_reload_and_refusals_name_the_line() {
 
     let open = with(ports[0]).replace("tcp:127.0.0.1", "tcp:0.0.0.0");
     stage.write("open.toml", &open);
-    let error = stage.fails(&[crate::stage::PARDA, "check", "open.toml"]);
+    let error = stage.fails(&[PARDA, "check", "open.toml"]);
     assert!(error.contains("open.toml:") && error.contains("plain = true"), "{error}");
 }

@@ -127,6 +127,9 @@ fn one_change_reaches_every_host_and_is_read_back() {
     assert_eq!(from("latency_threshold"), Some(ValueFrom::Policy));
     assert_eq!((from("period"), from("mode")), (Some(ValueFrom::Configuration), None));
     assert_eq!(volume.disks[0].settings_from["shares"], ValueFrom::Policy);
+    let metrics = stage.ok(&["curl", "-sS", "--unix-socket", "a.status.api", "http://a/metrics"]);
+    let line = "parda_volume_latency_threshold_source{volume=\"array\",from=\"policy\"} 1.0\n";
+    assert!(metrics.contains(line), "{metrics}");
     until("both say so", || site.policy(&["get"]).matches("in force (revision 1)").count() == 2);
     let said = stage.ok(&[PARDA, "status", "-c", "a.toml", "--over", "100ms"]);
     assert!(said.contains("policy revision 1 by "), "{said}");

@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use parda_nbd::{Errno, Op};
+use parda_disk::{Errno, Op};
 use rustix::process::Signal;
 
 use crate::stage::{Agent, Process, Stage, config, until};

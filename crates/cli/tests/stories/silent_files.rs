@@ -76,7 +76,9 @@ fn a_file_system_that_does_not_answer_holds_up_no_start_no_reload_and_no_change(
     let both = config(&[("near", "data2"), ("far", "bad")]);
     let agent = stage.agent("host", &both);
     until("the others are served", || serves(&agent, "good") && serves(&agent, "near"));
-    agent.says("cannot be served: bad: its file system does not answer since 3s");
+    agent.says(
+        "cannot be served: bad: its file system does not answer since 3s: see whether the server",
+    );
     let far = disk(&agent, "far");
     assert_eq!(far.state, DiskState::Waiting);
     assert!(far.fault.is_some_and(|fault| fault.contains("does not answer")));
@@ -101,7 +103,9 @@ fn a_file_system_that_does_not_answer_holds_up_no_start_no_reload_and_no_change(
     assert!(said.contains("path = alias: does not answer"), "{said}");
     let checked = stage.ok(&[PARDA, "check", "host.toml"]);
     assert!(
-        checked.contains("note: far: bad: does not answer: the agent waits for it"),
+        checked.contains(
+            "note: far: bad: does not answer: the agent waits for it. See whether the server"
+        ),
         "{checked}"
     );
     assert!(asking(&agent) <= 4, "{} threads ask", asking(&agent));

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use parda_nbd::Op;
+use parda_disk::Op;
 use rustix::process::Signal;
 
 use crate::clients::qemu_nbd;

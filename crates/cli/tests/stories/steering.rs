@@ -27,6 +27,19 @@ fn seconds(latency: &Latency) -> f64 {
     latency.buckets.iter().map(|(ns, ios)| 1e-9 * *ns as f64 * *ios as f64).sum()
 }
 
+#[test]
+fn who_may_not_steer_is_told_who_may() {
+    let Some(disk) = Disk::fast() else { return };
+    let stage = Stage::new();
+    stage.ok(&["chmod", "777", "."]);
+    let device = disk.device.to_str().unwrap();
+    let anybody = ["setpriv", "--reuid=65534", "--clear-groups"];
+    let line = ["steer", "set", device, "16", "--state", "state"];
+    let error = stage.fails(&[&anybody[..], &[PARDA], &line].concat());
+    assert!(error.contains("Permission denied"), "{error}");
+    assert!(error.contains("Steering needs root: sudo, or for the agent's unit"), "{error}");
+}
+
 /// What bounds a device now.
 fn nr_requests(disk: &Disk) -> u32 {
     let name = disk.device.file_name().unwrap();

@@ -75,25 +75,17 @@ impl Governor {
             learner.stay(Why::Silent);
         } else {
             let heard = totals.flows.heard(self.settings.signal);
-            let all = totals.flows.all();
-            let Load { outstanding, in_use, wants, windows, .. } = totals.governed;
-            let (backlog, (light_rate, light)) = (totals.backlog, totals.backlog.light());
-            let own_wants = own.wants();
+            let Load { outstanding, in_use, wants, windows, rate, .. } = totals.governed;
+            let (throughput, class) = totals.backlog.judged(own.wants(), rate, &totals.flows);
             let seen = heard.scaled_mean().map(|latency| Observation {
-                rate: backlog.rate().unwrap_or(totals.governed.rate),
-                total: totals.governed.rate,
-                light_rate,
-                light: if wants { light } else { 0.0 },
-                who: backlog.who.wrapping_add(u64::from(own_wants)),
-                used: backlog.used(),
-                ios: heard.ios * own.elapsed.secs(),
+                throughput,
+                total: rate,
+                class,
+                in_use: in_use && (wants || large),
                 latency,
                 outstanding,
                 windows,
-                in_use: in_use && (wants || large),
                 least: law.cluster_min * self.unit,
-                size: all.bytes / all.ios,
-                reads: totals.flows.reads.ios / all.ios,
             });
             let pinned = self.others.threshold.winner();
             learner.period(&Thresholds { pinned, ..totals.thresholds }, seen.as_ref());

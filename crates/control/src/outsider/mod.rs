@@ -23,7 +23,7 @@ const KNOWN: f64 = 10.0;
 const MISSING: f64 = 0.15;
 const TELLS: u32 = 3;
 /// Periods after which what is missing is missing for good: the array is another one.
-const ADOPTS: u32 = 3600;
+pub(crate) const ADOPTS: u32 = 3600;
 /// Part of the threshold below which latency does not show that the array is busy.
 const BUSY: f64 = 0.8;
 /// Weight of a new period in the size of an outsider.

@@ -1,124 +1,119 @@
-//! Finding the threshold while working: what the cluster's throughput does when the threshold moves
-//! a little.
+//! Finding the threshold while working: what the cluster's throughput does when the threshold moves a little.
 //!
-//! The law holds the latency at the threshold, so the threshold decides how many IOs are outstanding
-//! in the whole cluster. Moving it by a small step is all the experiment that is needed: no load is
-//! added. Where 10 % more latency bring next to no throughput, the threshold is beyond the knee;
-//! where they bring as much throughput, it is far below.
+//! The law holds the latency at the threshold, so the threshold decides how many IOs are outstanding in the whole cluster. Moving it
+//! by a small step is all the experiment that is needed: no load is added.
 //!
-//! All hosts of a volume must have one threshold, or shares mean nothing. So one of them leads, by a
-//! rule that needs no election, and the others take what it publishes ([`crate::cluster::Thresholds`]).
+//! All hosts of a volume must have one threshold, or shares mean nothing. So one of them leads, by a rule that needs no election, and
+//! the others take what it publishes ([`crate::cluster::Thresholds`]).
 
-mod block;
-mod history;
-mod observation;
-mod outsider;
 mod search;
-mod step;
 mod why;
 
-pub use block::Slope;
-pub use observation::Observation;
-pub use step::{Auto, Knee, Step, Threshold};
+pub use search::{Observation, Slope};
 pub use why::{Move, Why};
 
 use crate::cluster::{Thresholds, Tuning};
 use crate::units::Span;
 
-use search::Search;
+use search::{SETTLE, Search};
+
+/// Settings of the search for the threshold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Auto {
+    /// Threshold to begin with, if one is known from an operator or a probe.
+    pub start: Option<Span>,
+    /// Lower bound of the threshold.
+    pub at_least: Span,
+    /// Upper bound of the threshold.
+    pub at_most: Span,
+    /// Largest relative change in one period, such as 0.2.
+    pub step: f64,
+}
+
+impl Default for Auto {
+    fn default() -> Auto {
+        let (at_least, at_most) = (Span::from_micros(100), Span::from_millis(100));
+        Auto { start: None, at_least, at_most, step: 0.2 }
+    }
+}
+
+impl Auto {
+    /// The nearest threshold within bounds, in seconds.
+    fn clamp(&self, secs: f64) -> f64 {
+        secs.clamp(self.at_least.secs(), self.at_most.secs())
+    }
+
+    /// One step up or down, within bounds.
+    fn next(&self, secs: f64, up: bool) -> f64 {
+        self.clamp(if up { secs * (1.0 + self.step) } else { secs / (1.0 + self.step) })
+    }
+
+    /// A threshold moved towards `goal`, within bounds, by one step at most.
+    fn towards(&self, secs: f64, goal: f64) -> f64 {
+        self.clamp(goal).clamp(secs / (1.0 + self.step), secs * (1.0 + self.step))
+    }
+}
 
 /// What is known of the threshold, for people to see.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The threshold in force.
-    pub threshold: Span,
     /// Whether this host is the one that searches the threshold.
     pub leads: bool,
     /// Current step of the search, or the reason why the threshold does not move.
     pub why: Why,
-    /// Bounds of the knee, as far as thresholds were tried since the last drift.
-    pub knee: Knee,
-    /// Slope of throughput over outstanding IOs, as last measured.
+    /// Slope of throughput over latency, as last measured.
     pub slope: Option<Slope>,
-    /// Relative change of throughput at the last drift.
-    pub drift: Option<f64>,
-    /// Drifts of the array since the search began.
-    pub drifts: u32,
     /// The last move, and how many periods ago it was.
     pub last: Option<(Move, u64)>,
     /// Moves of the threshold since the search began.
     pub moves: u64,
 }
 
-/// Periods with a working exchange after which a host that starts has heard of all that live: a
-/// record counts from its first change on.
-const JOINED: u32 = 3;
-
 /// Finds the threshold of one host at one volume.
 #[derive(Clone, Debug)]
 pub struct Learner {
     auto: Auto,
-    threshold: Threshold,
+    /// In seconds. With whole nanoseconds a step up and the step back would not end where they began.
+    threshold: f64,
     search: Search,
     /// Threshold to go to, if the threshold is given and not searched for.
     goal: Option<Span>,
     heard: u32,
-    leads: bool,
-    why: Why,
-    last: Option<(Move, u64)>,
-    moves: u64,
+    estimate: Estimate,
 }
 
 impl Learner {
     /// Begins at a threshold. `known`: somebody knows it to be good.
     #[must_use]
     pub fn new(auto: Auto, threshold: Span, known: bool) -> Learner {
-        Learner {
-            auto,
-            threshold: auto.clamp(Threshold::from_secs(threshold.secs())),
-            search: Search::new(known),
-            goal: None,
-            heard: 0,
-            leads: false,
-            why: Why::Joins,
-            last: None,
-            moves: 0,
-        }
+        let threshold = auto.clamp(threshold.secs());
+        let search = Search::new(threshold, known);
+        let estimate =
+            Estimate { leads: false, why: Why::Joins, slope: None, last: None, moves: 0 };
+        Learner { auto, threshold, search, goal: None, heard: 0, estimate }
     }
 
     /// Changes bounds and step. What was learned stays.
     pub fn set_auto(&mut self, auto: Auto) {
-        self.auto = auto;
-        self.threshold = auto.clamp(self.threshold);
+        (self.auto, self.threshold) = (auto, auto.clamp(self.threshold));
     }
 
     /// The threshold in force.
     #[must_use]
     pub fn threshold(&self) -> Span {
-        self.threshold.span()
+        Span::from_secs(self.threshold)
     }
 
     /// What to publish of it.
     #[must_use]
     pub fn tuning(&self) -> Tuning {
-        if self.heard < JOINED { Tuning::Joining } else { Tuning::Auto }
+        if self.heard < SETTLE { Tuning::Joining } else { Tuning::Auto }
     }
 
     /// What is known.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
-        let search = &self.search;
-        Estimate {
-            threshold: self.threshold(),
-            leads: self.leads,
-            why: self.why,
-            knee: search.knee,
-            slope: search.slope,
-            drift: search.drift,
-            drifts: search.drifts,
-            last: self.last,
-            moves: self.moves,
-        }
+        Estimate { slope: self.search.slope, ..self.estimate }
     }
 
     /// Says where the threshold goes while this host leads: it searches no more.
@@ -128,62 +123,52 @@ impl Learner {
 
     /// A period that says nothing of the threshold.
     pub fn stay(&mut self, why: Why) {
-        self.last.iter_mut().for_each(|(_, ago)| *ago += 1);
-        (self.why, self.leads) = (why, false);
+        self.estimate.last.iter_mut().for_each(|(_, ago)| *ago += 1);
+        (self.estimate.why, self.estimate.leads) = (why, false);
     }
 
     /// A period in which the exchange worked: what the others have, and what all did.
     pub fn period(&mut self, others: &Thresholds, seen: Option<&Observation>) {
         self.stay(Why::Joins);
-        if self.heard < JOINED {
-            self.join(others);
-            self.heard += 1;
-            return;
-        }
-        if let Some(pinned) = others.pinned {
-            self.go_towards(pinned, Why::Pinned);
-        } else if others.unsaid {
-            self.why = Why::Unsaid;
-        } else if let Some(leader) = others.leader {
-            self.go_towards(leader, Why::Follows);
-        } else if let Some(goal) = self.goal {
-            self.leads = true;
-            self.go_towards(goal, Why::Beside);
-        } else {
-            self.leads = true;
-            let found = seen.and_then(|s| self.search.period(&self.auto, self.threshold, s));
-            self.why = if seen.is_none() { Why::Light } else { self.search.why };
-            if let Some(Move { to, why, .. }) = found {
-                self.go(to, why);
+        let leads = others.pinned.or(others.leader).is_none() && !others.unsaid;
+        if self.heard < SETTLE {
+            // A host that starts takes what it had before, or better, what the others have: that they can only follow step by
+            // step. A record counts from its first change on, so that all that live are heard after a few periods.
+            let before = others.before.filter(|_| self.heard == 0);
+            if let Some(known) = others.pinned.or(others.anyone).or(before) {
+                self.threshold = self.auto.clamp(known.secs());
+                self.search = Search::new(self.threshold, true);
             }
-            return;
+            self.heard += 1;
+        } else if leads && self.goal.is_none() {
+            (self.estimate.leads, self.estimate.why) = (true, Why::Light);
+            if let Some(seen) = seen {
+                let goal = self.search.period(&self.auto, self.threshold, seen);
+                self.go(goal, self.search.why);
+            }
+        } else {
+            self.estimate.leads = leads;
+            let (goal, why) = match *others {
+                Thresholds { pinned: Some(pinned), .. } => (pinned, Why::Pinned),
+                Thresholds { unsaid: true, .. } => (self.threshold(), Why::Unsaid),
+                Thresholds { leader: Some(leader), .. } => (leader, Why::Follows),
+                _ => (self.goal.unwrap_or_default(), Why::Beside),
+            };
+            self.go(goal.secs(), why);
+            // Who comes to lead later begins anew: it has not seen what its predecessor tried.
+            self.search = Search::new(self.threshold, true);
         }
-        // Who comes to lead later begins anew: it has not seen what its predecessor tried.
-        self.search = Search::new(true);
     }
 
-    /// A host that starts takes what it had before, or better, what the others have: that they can
-    /// only follow step by step.
-    fn join(&mut self, others: &Thresholds) {
-        let known = others.pinned.or(others.anyone).or(others.before.filter(|_| self.heard == 0));
-        if let Some(known) = known {
-            self.threshold = self.auto.clamp(Threshold::from_secs(known.secs()));
-            self.search = Search::new(true);
+    /// Moves towards a threshold, in seconds, by one step at most.
+    fn go(&mut self, goal: f64, why: Why) {
+        self.estimate.why = why;
+        let from = self.threshold();
+        self.threshold = self.auto.towards(self.threshold, goal);
+        let to = self.threshold();
+        if from != to {
+            self.estimate.last = Some((Move { from, to, why }, 0));
+            self.estimate.moves += 1;
         }
-    }
-
-    fn go_towards(&mut self, goal: Span, why: Why) {
-        let goal = Threshold::from_secs(goal.secs());
-        self.go(self.auto.towards(self.threshold, goal), why);
-    }
-
-    fn go(&mut self, to: Threshold, why: Why) {
-        self.why = why;
-        if to == self.threshold {
-            return;
-        }
-        self.last = Some((Move { from: self.threshold, to, why }, 0));
-        self.moves += 1;
-        self.threshold = to;
     }
 }

@@ -1,527 +1,349 @@
-//! Search of the leader for the knee. It tries a threshold one step away, compares throughput and outstanding IOs with those of
-//! the threshold before, and keeps the better one.
+//! Search of the leader for the knee: a hill climb on the utility U(T) = ln X(T) − [`WORTH`] · ln T of a threshold T with throughput X.
 //!
-//! A *try* is the time at a new threshold until it is judged. A *drift* is a change of throughput at an unchanged threshold. The
-//! *slope* is the growth of throughput over the growth of outstanding IOs, both relative ([`Slope`]).
+//! A *try* alternates between the threshold in force, the *base*, and one a step away, in blocks of [`FEW`] periods, so that what
+//! changes meanwhile is on both sides. It ends when the difference of U is surely positive or negative, or after [`LONG`] periods.
+//! Then the base moves on, or the other direction is tried, or the search rests.
 
-use super::block::{Block, FEW, FEW_IOS, Slope};
-use super::history::{Class, History, Pair};
-use super::observation::Observation;
-use super::outsider::Fall;
-use super::step::{Auto, Knee, Step, Threshold};
-use super::why::{Move, Why};
+use alloc::vec::Vec;
 
-/// Least slope at which a higher threshold is kept: 10 % more outstanding IOs bring 1.3 % more throughput.
-const WORTH: f64 = 0.13;
-/// Largest slope at which a lower threshold is kept: 10 % fewer outstanding IOs cost 0.7 % of the throughput. Between
-/// [`WORTHLESS`] and [`WORTH`] the threshold stays.
-const WORTHLESS: f64 = 0.07;
-/// Largest loss at which a lower threshold is kept, as a fraction of the best throughput seen at any threshold. It bounds the
-/// loss of the backlogged hosts and that of all hosts together.
-const LOSS: f64 = 0.05;
-/// Largest loss of all hosts together at which a higher threshold is kept. Where the threshold in force loses more than
-/// [`LOSS`], a lower one that loses less is kept, whatever it costs the backlogged hosts.
-const LOSS_BY_RISING: f64 = 0.03;
-/// Slopes in place of [`WORTH`] and [`WORTHLESS`] after a drift, for a step in the direction to which the drift points.
-const LIKELY_UP: f64 = 0.12;
-const LIKELY_DOWN: f64 = 0.10;
-/// Standard errors between a slope and its bound from which the slope is believed before [`ENOUGH`] periods: in general, and
-/// in the direction to which a drift points.
+use libm::{exp, fabs, log, sqrt};
+
+use super::{Auto, Why};
+
+/// Throughput that latency must bring: 10 % more latency are worth 1 % more throughput. An array with X = peak · (1 − (s/T)³)^⅓
+/// has 97 % of its peak where the slope d ln X / d ln T is that low.
+const WORTH: f64 = 0.1;
+/// Periods in which the other hosts hear of a move (one) and windows follow (two: (1 − γ)² = 4 % are left).
+pub(super) const SETTLE: u32 = 3;
+/// Periods of a block: throughput that scatters by 1.5 % is then known to 0.6 %. Also those after which a state in which nothing
+/// compares has an effect.
+const FEW: u32 = 6;
+/// Periods of the longest try, and of the first rest. A rest is twice as long as the one before, up to eightfold.
+const LONG: u32 = 60;
+/// Standard errors from which a difference is believed.
 const SURE: f64 = 2.0;
-const SURE_AFTER_DRIFT: f64 = 1.5;
-/// Largest standard error of a slope that is believed after [`ENOUGH`] periods.
-const CLEAR: f64 = 0.05;
-/// Slope from which the array may have changed during the try. It is no reason against a step back.
-const STEEP: f64 = 0.5;
-
-/// Periods after a move in which the other hosts hear of it and windows follow. Nothing is compared in them.
-const SETTLE: u32 = 3;
-/// Periods of a try after which a step that does not look worth it is given up, and one to which a drift points is believed
-/// ([`UNLIKELY`]); and after which an unclear step is given up ([`ENOUGH`]). Observations are kept for the next try.
-const UNLIKELY: u32 = 8;
-const ENOUGH: u32 = 24;
-/// Periods after which any try is given up, counting those that cannot be compared.
-const LONGEST_TRY: u32 = 150;
-/// Part of a step by which the outstanding IOs must have moved for a comparison.
-const FOLLOWED: f64 = 0.4;
-/// Fall of throughput, as a fraction, while windows settle, from which a lower threshold is given up at once: the array cannot
-/// meet it.
-const COLLAPSE: f64 = 0.15;
-
-/// Deviation of throughput that is a drift: as a fraction, in standard deviations, and in periods running. The capacity of the
-/// array or its workload has changed.
+/// Largest factor between latency and threshold at which latency counts as held there: half the default step.
+const AT: f64 = 1.1;
+/// Change of throughput at an unchanged threshold from which on the array or its load is another, if it is four times the scatter as
+/// well: more than a step brings near the knee.
 const DRIFT: f64 = 0.08;
-const DRIFT_DEVIATIONS: f64 = 4.0;
-const DRIFT_PERIODS: u32 = 3;
+/// Factor over the threshold at which throughput fell, from which on an outsider is told from a slower array: two default steps.
+const HIGHER: f64 = 1.4;
 
-/// Periods of rest when neither direction is worth it: the first time, and at most. Each rest without a change in between is twice
-/// as long as the one before.
-const REST: u32 = 60;
-const LONGEST_REST: u32 = 480;
-
-/// Periods running of a [`Kind`] other than `Held` before it has an effect.
-const PATIENCE: u32 = 5;
-
-/// Largest factor between latency and threshold at which the latency counts as held at the threshold.
-const AT: f64 = 1.2;
-/// Quotient of threshold and latency from which a period counts as light load.
-const NEAR: f64 = 1.5;
-/// Part of the windows in use from which windows bound the hosts.
-const USED: f64 = 0.4;
-/// Growth of windows in a period below which they stand still.
-const STANDS: f64 = 1.02;
-
-/// Periods running, each of another class than the one before, after which the search reports [`Why::Restless`].
-const RESTLESS: u32 = 30;
-
-/// Relation of threshold, latency and windows in a period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Latency is at the threshold.
-    Held,
-    /// Light load: the hosts ask for too little to reach the threshold.
-    Light,
-    /// Latency is not at the threshold: windows are still changing, or an outsider loads the array.
-    Elsewhere,
-    /// Windows are at their maximum, and latency is below the threshold.
-    Unbound,
-    /// Windows are at their minimum, and latency is above the threshold.
-    Squeezed,
+/// Sums and means of a period over all hosts, from their reports. A host is *governed* if a law sets its window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Observation {
+    /// Logarithm of the throughput that a threshold is judged by, in IO/s ([`crate::backlog::Backlog::judged`]).
+    pub throughput: f64,
+    /// Number that stands for the hosts that are backlogged and for the kind of load. Only periods of one class are compared.
+    pub class: u64,
+    /// IO/s of all governed hosts.
+    pub total: f64,
+    /// Whether the hosts ask for enough that the threshold may matter.
+    pub in_use: bool,
+    /// Mean device latency, in seconds.
+    pub latency: f64,
+    /// Σ outstanding of the governed hosts, in slots.
+    pub outstanding: f64,
+    /// Σ windows of the governed hosts, in slots.
+    pub windows: f64,
+    /// Slots that the governed hosts may have outstanding however high the latency is.
+    pub least: f64,
 }
 
+/// Slope of throughput over latency, both relative: 0.5 means that 10 % more latency bring 5 % more throughput.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
-    /// The threshold stays. Observations are gathered to compare the next try with. `rest`: periods before that try.
-    Stays { rest: u32 },
-    /// A try, one step from `from`. `periods`: those so far that can be compared; `all`: all of them.
-    Tries { from: Threshold, step: Step, periods: u32, all: u32 },
-    /// The way back, one step a period, to where a try of several steps began.
-    Returns { to: Threshold },
+pub struct Slope {
+    /// The slope.
+    pub value: f64,
+    /// Its standard error.
+    pub error: f64,
+}
+
+/// Sums of ln X: number of periods, mean, and sum of squared deviations.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    n: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Sums {
+    fn with(self, x: f64) -> Sums {
+        let (n, off) = (self.n + 1.0, x - self.mean);
+        let mean = self.mean + off / n;
+        Sums { n, mean, squares: self.squares + off * (x - mean) }
+    }
+
+    /// The same, with the weight of so many periods at most.
+    fn weighing(self, most: u32) -> Sums {
+        let part = (f64::from(most) / self.n).min(1.0);
+        Sums { n: part * self.n, squares: part * self.squares, ..self }
+    }
+
+    /// Standard deviation of a period.
+    fn scatter(self) -> f64 {
+        sqrt(self.squares / self.n)
+    }
+}
+
+/// Throughput in the periods of one class.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    class: u64,
+    /// At the base and a step away.
+    sides: [Sums; 2],
+}
+
+/// A fall of throughput, in IO/s, at an unchanged threshold.
+#[derive(Clone, Copy, Debug)]
+struct Fall {
+    class: u64,
+    at: f64,
+    before: f64,
+    after: f64,
+    /// Whether an outsider is the cause.
+    outsider: bool,
+}
+
+impl Fall {
+    /// Whether throughput at a higher threshold is what an outsider leaves. It has as many outstanding IOs at any latency, so its
+    /// throughput falls as latency rises, and ours is the rest. A slower array gives less.
+    fn is_outsiders(&self, class: u64, threshold: f64, rate: f64) -> bool {
+        let left = self.before - (self.before - self.after) * self.at / threshold;
+        class == self.class && threshold >= HIGHER * self.at && rate >= 0.95 * left
+    }
 }
 
 /// State of the search.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Search {
-    phase: Phase,
-    /// Observations of the thresholds that were tried, forgotten at a drift.
-    history: History,
-    /// Periods that are still skipped after a move.
+    base: f64,
+    /// Direction of the try, and whether it is the last one before a rest.
+    up: bool,
+    last_try: bool,
+    /// Whether the threshold is at the base (0) or a step away (1).
+    side: usize,
+    cells: Vec<Cell>,
+    /// Throughput of all hosts in the periods of all classes, at the base and a step away.
+    all: [Sums; 2],
+    /// Comparable periods of the block, and all periods of the try.
+    block: u32,
+    age: u32,
+    /// Periods that are skipped after a move.
     settle: u32,
-    /// Direction of the next try.
-    next_step: Step,
-    /// Directions that were found not to be worth it from the threshold in force.
-    no_up: bool,
-    no_down: bool,
+    rest: u32,
     next_rest: u32,
-    /// Kind of the last period, and number of such periods running.
-    running: (Kind, u32),
-    /// IOs in the periods that `running` counts.
-    running_ios: f64,
-    windows: f64,
-    /// Class of the last period: which hosts were backlogged.
-    class: Option<Class>,
-    /// Periods running, each of another class than the one before.
-    restless: u32,
-    /// Last fall of throughput at an unchanged threshold.
-    fall: Option<Fall>,
-    /// Whether `fall` is attributed to an outsider.
-    outsider: bool,
-    /// Periods running with a deviating throughput; negative for a lower one.
+    /// Class of the last period.
+    class: u64,
+    /// Periods running that cannot be compared, and those with another throughput than before: negative if it is lower.
+    off: u32,
     strikes: i32,
-    /// Sum of the relative deviations in the periods that `strikes` counts.
-    struck: f64,
-    /// Direction to which the last drift points. `None` once a try was given up.
-    likely: Option<Step>,
+    fall: Option<Fall>,
     pub(super) slope: Option<Slope>,
-    /// Bounds of the knee, as far as thresholds were tried.
-    pub(super) knee: Knee,
-    /// Relative deviation of throughput at the last drift, and the number of drifts.
-    pub(super) drift: Option<f64>,
-    pub(super) drifts: u32,
     pub(super) why: Why,
 }
 
 impl Search {
-    /// A new search. `known`: the threshold comes from a probe or an earlier search, so that the search rests first.
-    pub(super) fn new(known: bool) -> Search {
-        Search {
-            phase: Phase::Stays { rest: if known { REST } else { 0 } },
-            history: History::default(),
-            settle: SETTLE,
-            next_step: Step::Up,
-            no_up: false,
-            no_down: false,
-            next_rest: REST,
-            running: (Kind::Light, 0),
-            running_ios: 0.0,
-            windows: 0.0,
-            class: None,
-            restless: 0,
-            fall: None,
-            outsider: false,
-            strikes: 0,
-            struck: 0.0,
-            likely: None,
-            slope: None,
-            knee: Knee::default(),
-            drift: None,
-            drifts: 0,
-            why: Why::Gathers,
-        }
+    /// A new search at a threshold. `known`: it comes from a probe or an earlier search, so that the search rests first.
+    pub(super) fn new(base: f64, known: bool) -> Search {
+        let rest = if known { LONG } else { 0 };
+        Search { base, up: true, settle: SETTLE, rest, next_rest: LONG, ..Search::default() }
     }
 
-    /// Takes in a period at `threshold`. Returns the move to make, if any.
-    pub(super) fn period(
-        &mut self,
-        auto: &Auto,
-        threshold: Threshold,
-        seen: &Observation,
-    ) -> Option<Move> {
-        self.history.tick();
-        if let Phase::Tries { all, .. } = &mut self.phase {
-            *all += 1;
-        }
-        if let Phase::Returns { to } = self.phase {
-            return self.go_back(auto, threshold, to, self.why);
-        }
+    /// Takes in a period at the threshold `now`. Returns the threshold to go to.
+    pub(super) fn period(&mut self, auto: &Auto, now: f64, seen: &Observation) -> f64 {
+        self.base = auto.clamp(self.base);
+        let off = incomparable(now, seen);
+        self.off = if off.is_some() { self.off + 1 } else { 0 };
+        // In the first period of another class windows, latency and throughput are still changing.
+        let same = core::mem::replace(&mut self.class, seen.class) == seen.class;
         let settled = self.settle == 0;
         self.settle = self.settle.saturating_sub(1);
-        // In the first period of another class windows, latency and throughput are still changing: it is counted for neither.
-        let class = Class::of(seen);
-        if self.class.replace(class) != Some(class) {
-            self.running = (Kind::Light, 0);
-            self.restless += 1;
-            if self.restless >= RESTLESS {
-                return self.abandon(auto, threshold, Why::Restless);
-            }
-            return self.out_of_time(auto, threshold);
+        self.age += 1;
+        match off {
+            None if settled && same => self.compared(auto, now, seen),
+            None if self.age >= LONG && self.rest == 0 => self.judge(auto),
+            None => {}
+            Some(why) if self.off.is_multiple_of(FEW) => self.interrupt(auto, now, why),
+            Some(_) => {}
         }
-        self.restless = 0;
-        let kind = self.kind(auto, threshold, seen);
-        if self.running.0 != kind {
-            (self.running, self.running_ios) = ((kind, 0), 0.0);
-        }
-        self.running.1 += 1;
-        self.running_ios += seen.ios;
-        self.windows = seen.windows;
-        if self.collapses(seen, kind) {
-            return self.give_up(auto, threshold);
-        }
-        if !settled {
-            return None;
-        }
-        match kind {
-            Kind::Held => self.held(auto, threshold, seen),
-            _ if self.running.1 < PATIENCE => None,
-            Kind::Unbound | Kind::Squeezed if self.running_ios < FEW_IOS => None,
-            Kind::Unbound => self.step(auto, threshold, Step::Down, Why::Unbound),
-            Kind::Squeezed => self.step(auto, threshold, Step::Up, Why::Squeezed),
-            Kind::Light | Kind::Elsewhere => {
-                let why = if kind == Kind::Light { Why::Light } else { Why::Elsewhere };
-                self.abandon(auto, threshold, why)
-            }
-        }
-    }
-
-    fn kind(&self, auto: &Auto, threshold: Threshold, seen: &Observation) -> Kind {
-        if seen.ios <= 0.0 || !seen.in_use {
-            return Kind::Light;
-        }
-        let threshold = threshold.secs();
-        let stand = seen.windows <= STANDS * self.windows;
-        let used = seen.outstanding >= USED * seen.windows;
-        if seen.latency * (1.0 + auto.step) < threshold && used && stand {
-            return Kind::Unbound;
-        }
-        if seen.latency > threshold && seen.outstanding <= 1.5 * seen.least {
-            return Kind::Squeezed;
-        }
-        if (threshold / AT..threshold * AT).contains(&seen.latency) {
-            return Kind::Held;
-        }
-        // Under light load latency is independent of the threshold.
-        if NEAR * seen.latency < threshold { Kind::Light } else { Kind::Elsewhere }
-    }
-
-    /// Whether throughput collapses in a try of a lower threshold: the array cannot meet it.
-    fn collapses(&self, seen: &Observation, kind: Kind) -> bool {
-        let Phase::Tries { from, step: Step::Down, .. } = self.phase else { return false };
-        let Some(base) = self.history.at(from, Class::of(seen)) else { return false };
-        kind != Kind::Light
-            && self.running.1 >= 2
-            && self.history.rate(seen) < (1.0 - COLLAPSE) * base.rate().0
-            && self.settle + 2 < SETTLE
-    }
-
-    fn held(&mut self, auto: &Auto, threshold: Threshold, seen: &Observation) -> Option<Move> {
-        if self.drifts_away(threshold, seen) {
-            return None;
-        }
-        let block = self.history.add(threshold, seen);
-        if block.mixed() {
-            let off = self.history.rate(seen) / block.rate().0 - 1.0;
-            // The array changed during these periods, so a try is given up without a judgement.
-            let back = self.back(auto, threshold, Why::Mix);
-            self.drifted(off, None);
-            self.why = if back.is_some() { Why::Mix } else { self.why };
-            return back;
-        }
-        match self.phase {
-            Phase::Stays { .. } if self.is_above_an_outsider(threshold) => {
-                self.leave_to_the_outsider(auto, threshold)
-            }
-            Phase::Stays { rest: 0 } => {
-                self.why = Why::Gathers;
-                if self.history.enough(threshold) { self.try_next(auto, threshold) } else { None }
-            }
-            Phase::Stays { rest } => {
-                self.phase = Phase::Stays { rest: rest - 1 };
-                self.why = self.resting(auto, threshold, rest);
-                None
-            }
-            Phase::Returns { .. } => None,
-            Phase::Tries { from, step, periods, all } => {
-                let pairs = self.history.pairs(from, auto.next(from, step.back()), threshold);
-                let next = periods + u32::from(!pairs.is_empty());
-                self.phase = Phase::Tries { from, step, periods: next, all };
-                let sum = |of: fn(&Block) -> f64| pairs.iter().map(|p| of(&p.block)).sum::<f64>();
-                if sum(|block| block.periods) >= FEW && sum(|block| block.ios) >= FEW_IOS {
-                    self.judge(auto, threshold, &pairs, periods)
-                } else {
-                    self.out_of_time(auto, threshold)
-                }
-            }
-        }
-    }
-
-    /// Gives up a try that takes too long.
-    fn out_of_time(&mut self, auto: &Auto, threshold: Threshold) -> Option<Move> {
-        let Phase::Tries { all: LONGEST_TRY.., .. } = self.phase else { return None };
-        self.give_up(auto, threshold)
-    }
-
-    /// Whether throughput deviates from what was observed at this threshold before. Counts strikes, and makes them a drift.
-    fn drifts_away(&mut self, threshold: Threshold, seen: &Observation) -> bool {
-        let class = Class::of(seen);
-        let Some(block) = self.history.at(threshold, class).filter(Block::enough) else {
-            return false;
-        };
-        let (mean, deviation) = block.rate();
-        let off = self.history.rate(seen) / mean - 1.0;
-        if off.abs() < DRIFT.max(DRIFT_DEVIATIONS * deviation) {
-            (self.strikes, self.struck) = (0, 0.0);
-            return false;
-        }
-        let sign = if off < 0.0 { -1 } else { 1 };
-        if self.strikes * sign <= 0 {
-            (self.strikes, self.struck) = (0, 0.0);
-        }
-        self.strikes += sign;
-        self.struck += off;
-        if self.strikes.unsigned_abs() >= DRIFT_PERIODS {
-            let off = self.struck / f64::from(self.strikes.unsigned_abs());
-            self.drifted(off, Fall::new(class, threshold, mean, mean * (1.0 + off)));
-        }
-        true
-    }
-
-    /// Takes note of a drift: all observations are forgotten, and the next try goes where the drift points.
-    fn drifted(&mut self, off: f64, fall: Option<Fall>) {
-        self.drift = Some(off);
-        self.drifts += 1;
-        self.forget();
-        self.fall = fall;
-        self.settle = SETTLE;
-        // A slower array needs more latency for the same number of outstanding IOs.
-        self.next_step = if off < 0.0 { Step::Up } else { Step::Down };
-        self.likely = Some(self.next_step);
-    }
-
-    /// Forgets all observations and conclusions.
-    fn forget(&mut self) {
-        self.phase = Phase::Stays { rest: 0 };
-        self.history.clear();
-        (self.no_up, self.no_down, self.strikes, self.likely) = (false, false, 0, None);
-        (self.fall, self.outsider) = (None, false);
-        self.next_rest = REST;
-        self.knee = Knee::default();
-        self.slope = None;
-        self.why = Why::Gathers;
-    }
-
-    /// Begins a try of a direction that is not ruled out. If both are, begins to rest.
-    fn try_next(&mut self, auto: &Auto, threshold: Threshold) -> Option<Move> {
-        for step in [self.next_step, self.next_step.back()] {
-            let known = match step {
-                Step::Up => self.no_up || self.outsider,
-                Step::Down => self.no_down,
-            };
-            let to = auto.next(threshold, step);
-            if known || to == threshold {
-                continue;
-            }
-            self.phase = Phase::Tries { from: threshold, step, periods: 0, all: 0 };
+        let goal = if self.side == 0 { self.base } else { auto.next(self.base, self.up) };
+        if goal != now {
             self.settle = SETTLE;
-            self.why = Why::Tries(step);
-            return Some(Move { from: threshold, to, why: self.why });
         }
-        // Neither direction is worth it and within bounds.
-        self.phase = Phase::Stays { rest: self.next_rest };
-        self.next_rest = (2 * self.next_rest).min(LONGEST_REST);
-        (self.no_up, self.no_down) = (false, false);
-        self.why = self.resting(auto, threshold, self.next_rest);
-        None
+        goal
     }
 
-    fn resting(&self, auto: &Auto, threshold: Threshold, periods: u32) -> Why {
-        let at_most = auto.next(threshold, Step::Up) == threshold;
-        let more = self.slope.is_some_and(|slope| slope.value > WORTH);
-        if self.outsider {
-            Why::Outsider
-        } else if at_most && more {
-            Why::AtMost
+    /// Ends a try in which nothing can be compared. It begins again once the load is back.
+    fn interrupt(&mut self, auto: &Auto, now: f64, why: Why) {
+        if why != Why::Squeezed {
+            self.back();
+            self.why = why;
+        } else if self.side == 1 && !self.up {
+            self.give_up(Why::NotWorth);
         } else {
-            Why::Rests { periods }
+            self.begin(auto.next(now, true), true, why);
         }
     }
 
-    /// Judges a try: keeps its threshold, gives it up, or waits for more periods.
-    fn judge(
-        &mut self,
-        auto: &Auto,
-        threshold: Threshold,
-        pairs: &[Pair],
-        periods: u32,
-    ) -> Option<Move> {
-        let Phase::Tries { from, step, all, .. } = self.phase else { return None };
-        let up = step.is_up();
-        let late = periods >= ENOUGH || all >= LONGEST_TRY;
-        if pairs.iter().any(|pair| !pair.block.same_mix(&pair.from)) {
-            self.history.clear();
-            return self.abandon(auto, threshold, Why::Mix);
+    fn compared(&mut self, auto: &Auto, now: f64, seen: &Observation) {
+        let place = self.place(seen);
+        let cell = &mut self.cells[place];
+        let (x, known) = (seen.throughput, cell.sides[self.side]);
+        if known.n >= f64::from(FEW) && fabs(x - known.mean) > DRIFT.max(4.0 * known.scatter()) {
+            let sign = if x < known.mean { -1 } else { 1 };
+            self.strikes = sign + if self.strikes * sign > 0 { self.strikes } else { 0 };
+            if self.strikes.unsigned_abs() >= SETTLE {
+                let (before, after) = (exp(known.mean), exp(x));
+                self.drifted(Fall { class: seen.class, at: now, before, after, outsider: false });
+            }
+            return;
         }
-        let weights = pairs.iter().map(|pair| pair.block.periods);
-        let apart = pairs.iter().map(|pair| pair.block.periods * pair.block.apart(&pair.from));
-        let bound = pairs.iter().all(|pair| !pair.content);
-        if bound && apart.sum::<f64>() < FOLLOWED * auto.step * weights.sum::<f64>() {
-            // The outstanding IOs have not followed yet: windows that bounded nobody must first shrink until they do.
-            self.history.drop(threshold);
-            return if late { self.give_up(auto, threshold) } else { None };
-        }
-        // Observations on the other side of `from` make the slope more exact.
-        let slope = Slope::over(pairs);
-        self.slope = Some(slope);
-        let likely = self.likely == Some(step);
-        let (bar, much) = match (likely, step) {
-            (true, Step::Up) => (LIKELY_UP, SURE_AFTER_DRIFT),
-            (true, Step::Down) => (LIKELY_DOWN, SURE_AFTER_DRIFT),
-            (false, Step::Up) => (WORTH, SURE),
-            (false, Step::Down) => (WORTHLESS, SURE),
-        };
-        let sure = (slope.value - bar).abs() > much * slope.error;
-        // All steps together must not cost much either: neither the backlogged hosts, nor all hosts together.
-        let of_all = self.history.loss(threshold, Block::total);
-        let dear = if up {
-            of_all > LOSS_BY_RISING
-        } else {
-            of_all.max(self.history.loss(threshold, |block| block.rate().0)) > LOSS
-        };
-        // A loss at the higher threshold may show only later, when windows have grown as far as it lets them.
-        let above = self.history.loss(from, Block::total);
-        let saved = !up && above > LOSS && of_all < above;
-        let promising = saved || (slope.value > bar) == up && !dear;
-        let looked = periods >= UNLIKELY;
-        let clear = sure || ((likely || saved) && looked) || (late && slope.error <= CLEAR);
-        if !clear || !promising {
-            let hopeless = sure || late || (!promising && !likely && looked);
-            return if hopeless { self.give_up(auto, threshold) } else { None };
-        }
-        if up && self.is_an_outsiders(threshold, pairs) {
-            self.outsider = true;
-            return self.leave_to_the_outsider(auto, threshold);
-        }
-        // The threshold before was worse, so a step back to it is ruled out.
-        (self.no_up, self.no_down) = (!up, up && slope.value < STEEP);
-        (self.next_step, self.next_rest) = (step, REST);
-        match step {
-            Step::Up => self.knee.low = Some(from),
-            Step::Down => self.knee.high = Some(from),
-        }
-        self.try_next(auto, threshold)
-    }
-
-    /// Whether the throughput that fell returns with the threshold as it does beside an outsider.
-    fn is_an_outsiders(&self, threshold: Threshold, pairs: &[Pair]) -> bool {
-        let Some(fall) = self.fall else { return false };
-        let pair = pairs.iter().find(|pair| fall.is_of(pair.class));
-        pair.and_then(|pair| fall.is_outsiders(threshold, pair.block.rate().0)) == Some(true)
-    }
-
-    fn is_above_an_outsider(&self, threshold: Threshold) -> bool {
-        self.outsider
-            && self.fall.is_some_and(|fall| threshold.secs() > 1.001 * fall.threshold().secs())
-    }
-
-    /// Returns step by step to the threshold at which throughput fell, and stays there until throughput changes again.
-    fn leave_to_the_outsider(&mut self, auto: &Auto, threshold: Threshold) -> Option<Move> {
-        let to = auto.towards(threshold, self.fall?.threshold().min(threshold));
-        self.phase = Phase::Stays { rest: 0 };
-        self.knee.high = self.fall.map(|fall| fall.threshold());
-        (self.settle, self.strikes, self.likely) = (SETTLE, 0, None);
-        self.why = Why::Outsider;
-        (to != threshold).then_some(Move { from: threshold, to, why: Why::Outsider })
-    }
-
-    /// Ends a try that is not worth it: goes back, and next tries the other direction.
-    fn give_up(&mut self, auto: &Auto, threshold: Threshold) -> Option<Move> {
-        let Phase::Tries { from, step, .. } = self.phase else { return None };
-        let tried = Some(auto.next(from, step));
-        match step {
-            Step::Up => (self.no_up, self.knee.high) = (true, tried),
-            Step::Down => (self.no_down, self.knee.low) = (true, tried),
-        }
-        (self.next_step, self.likely) = (step.back(), None);
-        self.back(auto, threshold, Why::NotWorth)
-    }
-
-    /// Ends a try that cannot be judged now, for the reason `why`.
-    fn abandon(&mut self, auto: &Auto, threshold: Threshold, why: Why) -> Option<Move> {
-        self.why = why;
-        self.back(auto, threshold, why)
-    }
-
-    /// Returns to the threshold before the try, if there is one. Its observations are kept.
-    fn back(&mut self, auto: &Auto, threshold: Threshold, why: Why) -> Option<Move> {
-        let Phase::Tries { from, .. } = self.phase else { return None };
         self.strikes = 0;
-        self.why = why;
-        self.go_back(auto, threshold, from, why)
+        cell.sides[self.side] = known.weighing(LONG).with(x);
+        let mean = cell.sides[self.side].mean;
+        self.all[self.side] = self.all[self.side].with(log(seen.total.max(1e-3)));
+        if self.rest > 0 {
+            (self.rest, self.age) = (self.rest - 1, 0);
+            let outsider = self.fall.is_some_and(|fall| fall.outsider);
+            let more = self.slope.is_some_and(|slope| slope.value > WORTH);
+            let at_most = more && auto.next(self.base, true) == self.base;
+            self.why = match (outsider, at_most) {
+                (true, _) => Why::Outsider,
+                (false, true) => Why::AtMost,
+                (false, false) => Why::Rests { periods: self.rest },
+            };
+            if self.rest == 0 {
+                self.fall = self.fall.filter(|fall| !fall.outsider);
+                self.back();
+            }
+        } else {
+            self.block += 1;
+            match &mut self.fall {
+                _ if self.block < FEW => {}
+                Some(fall) if fall.is_outsiders(seen.class, now, exp(mean)) => {
+                    fall.outsider = true;
+                    let at = fall.at;
+                    self.begin(at, false, Why::Outsider);
+                    // The detector of outsiders takes what is missing for that long for a slower array.
+                    self.rest = crate::outsider::ADOPTS;
+                }
+                _ => self.judge(auto),
+            }
+        }
     }
 
-    /// Goes one step back towards `from`, where a try began.
-    fn go_back(
-        &mut self,
-        auto: &Auto,
-        threshold: Threshold,
-        from: Threshold,
-        why: Why,
-    ) -> Option<Move> {
-        let to = auto.towards(threshold, from);
-        let there = (to.over(from) - 1.0).abs() < 1e-9;
-        self.phase = if there { Phase::Stays { rest: 0 } } else { Phase::Returns { to: from } };
-        self.settle = SETTLE;
-        let to = if there { from } else { to };
-        (to != threshold).then_some(Move { from: threshold, to, why })
+    /// Begins anew after a change of throughput: up first if it fell, and from the threshold of the fall if it returns.
+    fn drifted(&mut self, change: Fall) {
+        let fell = change.after < change.before;
+        let base = self.fall.filter(|_| !fell).map_or(self.base, |fall| fall.at);
+        self.fall = fell.then_some(change);
+        self.begin(base, fell, Why::Gathers);
     }
 
-    /// Moves one step without a comparison, and forgets all observations.
-    fn step(&mut self, auto: &Auto, threshold: Threshold, step: Step, why: Why) -> Option<Move> {
-        self.forget();
-        self.why = why;
-        self.next_step = step;
-        self.settle = SETTLE;
-        (self.running.1, self.running_ios) = (0, 0.0);
-        let to = auto.next(threshold, step);
-        (to != threshold).then_some(Move { from: threshold, to, why })
+    /// Place of the cell of a period's class.
+    fn place(&mut self, seen: &Observation) -> usize {
+        let known = self.cells.iter().position(|cell| cell.class == seen.class);
+        known.unwrap_or_else(|| {
+            if self.cells.len() >= LONG as usize {
+                self.cells.remove(0);
+            }
+            self.cells.push(Cell { class: seen.class, sides: Default::default() });
+            self.cells.len() - 1
+        })
+    }
+
+    /// Difference of ln X between both sides, within classes, and its standard error. Where a step decides who is backlogged, each
+    /// side is of one class, and the throughput of all hosts is compared.
+    fn gain(&self) -> Option<(f64, f64)> {
+        let both = |sides: &&[Sums; 2]| sides[0].n > 0.0 && sides[1].n > 0.0;
+        let alike = self.cells.iter().map(|cell| &cell.sides).filter(both);
+        let none_alike = self.cells.len() == 2 && alike.clone().next().is_none();
+        let (mut gain, mut weight, mut squares, mut free) = (0.0, 0.0, 0.0, 0.0);
+        for [one, other] in alike.chain(Some(&self.all).filter(|_| none_alike)) {
+            let both = one.n * other.n / (one.n + other.n);
+            gain += both * (other.mean - one.mean);
+            weight += both;
+            squares += one.squares + other.squares;
+            free += one.n + other.n - 2.0;
+        }
+        // A few periods may be alike by chance: 0.3 % at least, times about the factor of Student's t.
+        let scatter = sqrt(squares / free).max(0.003) * (1.25 + 4.0 / free);
+        (free >= f64::from(FEW)).then(|| (gain / weight, scatter / sqrt(weight)))
+    }
+
+    /// Keeps the threshold that is tried, gives it up, or goes on.
+    fn judge(&mut self, auto: &Auto) {
+        let late = self.age >= LONG;
+        let step = log(auto.next(self.base, self.up) / self.base);
+        let Some((gain, error)) = self.gain() else {
+            return if late { self.give_up(Why::Restless) } else { self.alternate(auto) };
+        };
+        self.slope = Some(Slope { value: gain / step, error: error / fabs(step) });
+        let better = gain - WORTH * step;
+        // What is about as good either way costs little either way.
+        let seems = late && better > 0.0 && error <= WORTH * fabs(step);
+        if better > SURE * error || seems {
+            self.base = auto.next(self.base, self.up);
+            self.all.swap(0, 1);
+            self.cells.iter_mut().for_each(|cell| cell.sides.swap(0, 1));
+            self.back();
+            (self.last_try, self.next_rest) = (true, LONG);
+            self.alternate(auto);
+        } else if late || better < -SURE * error {
+            self.give_up(Why::NotWorth);
+        } else {
+            self.alternate(auto);
+        }
+    }
+
+    /// Goes to the other side, if that is within bounds.
+    fn alternate(&mut self, auto: &Auto) {
+        if auto.next(self.base, self.up) == self.base {
+            return self.give_up(Why::NotWorth);
+        }
+        (self.side, self.block) = (1 - self.side, 0);
+        self.why = Why::Tries { up: self.up };
+    }
+
+    /// Returns to the base. Tries the other direction next, or rests if that was not worth it either.
+    fn give_up(&mut self, why: Why) {
+        self.back();
+        (self.up, self.why) = (!self.up, why);
+        if self.last_try {
+            self.rest = self.next_rest;
+            self.next_rest = (2 * self.rest).min(8 * LONG);
+        }
+        self.last_try = !self.last_try;
+    }
+
+    /// Returns to the base. What is known of it has the weight of a block.
+    fn back(&mut self) {
+        (self.side, self.block, self.age) = (0, 0, 0);
+        for sides in self.cells.iter_mut().map(|cell| &mut cell.sides).chain([&mut self.all]) {
+            *sides = [sides[0].weighing(FEW), Sums::default()];
+        }
+        self.cells.retain(|cell| cell.sides[0].n > 1.0);
+    }
+
+    /// Begins a search at a base.
+    fn begin(&mut self, base: f64, up: bool, why: Why) {
+        let Search { fall, slope, class, .. } = *self;
+        *self = Search { up, fall, slope, class, why, ..Search::new(base, false) };
+    }
+}
+
+/// Why a period says nothing of throughput at the threshold `now`, if so.
+fn incomparable(now: f64, seen: &Observation) -> Option<Why> {
+    if !seen.in_use {
+        Some(Why::Light)
+    } else if seen.latency > AT * now {
+        let least = seen.outstanding <= 1.5 * seen.least;
+        Some(if least { Why::Squeezed } else { Why::Elsewhere })
+    } else if AT * seen.latency < now && seen.outstanding < 0.4 * seen.windows {
+        Some(Why::Light)
+    } else {
+        None
     }
 }

@@ -1,14 +1,18 @@
 //! Moves of the threshold, and their reasons.
 
-use super::step::{Step, Threshold};
+use crate::units::Span;
 
 /// State of an automatic threshold, with its reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Why {
     /// It gathers observations before a try.
+    #[default]
     Gathers,
-    /// It tries the next step up or down.
-    Tries(Step),
+    /// It compares the threshold before with one a step up or down.
+    Tries {
+        /// Whether the step is up.
+        up: bool,
+    },
     /// Neither a higher nor a lower threshold was worth it. The next try comes after `periods` periods with load.
     Rests {
         /// Periods with load before the next try.
@@ -18,14 +22,10 @@ pub enum Why {
     NotWorth,
     /// The hosts ask for too little: latency under light load is independent of the knee.
     Light,
-    /// The latency is not at the threshold.
+    /// The latency is above the threshold.
     Elsewhere,
-    /// Windows are at their maximum, and latency stays below the threshold, which so bounds nobody.
-    Unbound,
     /// Windows are at their minimum, and latency stays above the threshold: no window can meet it.
     Squeezed,
-    /// The workload of the array changed during a try.
-    Mix,
     /// Other hosts are backlogged in each period: no two periods can be compared.
     Restless,
     /// Throughput fell at an unchanged threshold, and returns with a higher one as it does beside an outsider.
@@ -54,8 +54,8 @@ impl core::fmt::Display for Why {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Why::Gathers => "measures throughput here, to compare the next step with",
-            Why::Tries(Step::Up) => "tries one step up",
-            Why::Tries(Step::Down) => "tries one step down",
+            Why::Tries { up: true } => "tries one step up",
+            Why::Tries { up: false } => "tries one step down",
             Why::Rests { periods } => {
                 return write!(
                     f,
@@ -66,9 +66,7 @@ impl core::fmt::Display for Why {
             Why::NotWorth => "went back: the last step was not worth it",
             Why::Light => "stays: the hosts ask for too little to see the knee",
             Why::Elsewhere => "stays: the latency is not at the threshold",
-            Why::Unbound => "goes down: the windows are at their most and the latency is below the threshold",
             Why::Squeezed => "goes up: the windows are at their least and the latency is above the threshold",
-            Why::Mix => "went back: the hosts' load changed during the try",
             Why::Restless => "stays: in each period other hosts want more, so that no two periods compare",
             Why::Outsider => {
                 "stays: throughput had fallen without a step, and a higher threshold seemed to take \
@@ -76,7 +74,7 @@ impl core::fmt::Display for Why {
             }
             Why::Beside => "follows the outsider that uses the array, within the bounds given",
             Why::AtMost => {
-                "stays at at_most, though more outstanding IOs bring more throughput: the knee is \
+                "stays at at_most, though more latency brings more throughput: the knee is \
                  higher, or the gain is the loss of a host outside control"
             }
             Why::Joins => "joins: listens to the other hosts' thresholds first",
@@ -94,9 +92,9 @@ impl core::fmt::Display for Why {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move {
     /// Threshold before the move.
-    pub from: Threshold,
+    pub from: Span,
     /// Threshold after the move.
-    pub to: Threshold,
+    pub to: Span,
     /// Reason of the move.
     pub why: Why,
 }

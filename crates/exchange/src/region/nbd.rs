@@ -4,9 +4,9 @@ mod connection;
 
 use std::time::Duration;
 
+use parda_address::Uri;
 use parda_control::Bytes;
-use parda_nbd::Errno;
-use parda_nbd::uri::Uri;
+use parda_disk::Errno;
 
 pub use self::connection::{Connection, Failure};
 use super::{

@@ -114,7 +114,7 @@ impl Export {
         export
     }
 
-    fn uri(&self) -> parda_nbd::uri::Uri {
+    fn uri(&self) -> parda_address::Uri {
         format!("nbd+unix:///?socket={}", self.dir.path().join("nbd").display()).parse().unwrap()
     }
 }

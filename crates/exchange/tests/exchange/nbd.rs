@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use common::{exchange, publication};
+use parda_address::Uri;
 use parda_control::{Bytes, Instant};
 use parda_exchange::region::{Block, NbdRegion};
 use parda_exchange::{
     InitError, Location, Made, Region, RegionError, RegionFault, Site, SlotCount, SlotIndex, init,
 };
-use parda_nbd::uri::Uri;
 
 /// Far more than any call takes, so that only what must hang runs into it.
 const PATIENT: Duration = Duration::from_secs(60);

@@ -1,7 +1,9 @@
 //! Replies, as the client reads them.
 
-use crate::extents::{Descriptor, MAX_EXTENTS, Status};
-use crate::wire::{self, Cookie, Errno, Extent, Framing, Reader, chunk};
+use parda_disk::status::{Descriptor, MAX_EXTENTS, Status};
+use parda_disk::{Errno, Extent};
+
+use crate::wire::{self, Cookie, Framing, Reader, chunk};
 
 /// Kind of reply that a request in flight expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +183,7 @@ fn simple(
         (_, Expected::Data(_)) if structured => return Err(ReplyError::WrongKind),
         (0, Expected::Data(extent)) => Reply::Data { extent, last: true },
         (code, _) => {
-            let (errno, message) = (Errno::from_code(code), String::new());
+            let (errno, message) = (wire::errno(code), String::new());
             Reply::Error { errno, message, at: None, last: true }
         }
     };
@@ -297,7 +299,7 @@ impl Chunk {
         }
         let at = (self.kind == chunk::ERROR_OFFSET).then_some(payload).filter(|p| p.0.len() == 8);
         let at = at.map(|mut p| p.u64()).filter(|at| self.expected.holds(*at));
-        Ok(Reply::Error { errno: Errno::from_code(code), message, at, last: self.last })
+        Ok(Reply::Error { errno: wire::errno(code), message, at, last: self.last })
     }
 }
 
@@ -320,14 +322,14 @@ fn descriptors(
         let extents = payload.0.chunks_exact(16).map(Reader);
         let extents = extents.map(|mut r| {
             let (len, status) = (r.u64(), u32::try_from(r.u64()).ok()?);
-            Some(Descriptor { len, status: Status::from_wire(status) })
+            Some(Descriptor { len, status: Status::from_bits(status) })
         });
         extents.collect::<Option<_>>()?
     } else {
         let extents = payload.0.chunks_exact(8).map(Reader);
         let extents = extents.map(|mut r| Descriptor {
             len: u64::from(r.u32()),
-            status: Status::from_wire(r.u32()),
+            status: Status::from_bits(r.u32()),
         });
         extents.collect()
     };

@@ -1,11 +1,14 @@
 //! Transmission, the server's side.
 
+use parda_disk::Op;
+use parda_disk::status::Descriptor;
+use parda_disk::{Errno, Extent};
+
 use crate::export::Export;
-use crate::extents::Descriptor;
 use crate::meta;
-use crate::validate::{self, Op, Refusal, Terms};
+use crate::validate::{self, Refusal, Terms};
 use crate::wire::{
-    self, ChunkHeader, Cookie, Errno, Extent, Framing, RequestHeader, chunk, command, command_flag,
+    self, ChunkHeader, Cookie, Framing, RequestHeader, chunk, command, command_flag,
 };
 
 /// Reason why transmission cannot go on. The connection is to be closed.
@@ -115,7 +118,7 @@ impl Session {
             check_payload(&header, export)?;
         }
         let cookie = header.cookie;
-        Ok(Some(match validate::check(&header, export, self.terms) {
+        Ok(Some(match validate::check(&header, &export.geometry, self.terms) {
             Ok(op) => Incoming::Request { cookie, op },
             Err(refusal) => {
                 let has_payload = has_payload(&header, extended);
@@ -238,7 +241,7 @@ fn has_payload(header: &RequestHeader, extended: bool) -> bool {
 fn check_payload(header: &RequestHeader, export: &Export) -> Result<(), RequestError> {
     let len = header.extent.len;
     // A client may not know yet, or not heed, a maximum that is smaller than the default.
-    let max = u64::from(export.blocks.max().max(wire::DEFAULT_MAX_PAYLOAD));
+    let max = u64::from(export.geometry.blocks.max().max(wire::DEFAULT_MAX_PAYLOAD));
     if has_payload(header, true) && len > max {
         return Err(RequestError::PayloadTooLong { len, max });
     }

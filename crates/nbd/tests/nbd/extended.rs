@@ -3,15 +3,17 @@
 use crate::drive;
 
 use drive::exports;
+use parda_address::ExportName;
+use parda_disk::status::{Descriptor, Extents, MAX_EXTENTS, Status};
+use parda_disk::{Errno, Extent, Op};
 use parda_nbd::client::{self, Expected, Reply, ReplyError};
-use parda_nbd::extents::{Descriptor, Extents, MAX_EXTENTS, Status};
 use parda_nbd::server::{
     Handshake, HandshakeError, Incoming, ReplyTo, RequestError, Session, Step,
 };
 use parda_nbd::wire::{
     self, ChunkHeader, OptionReply, RequestHeader, chunk, command, command_flag, option, reply,
 };
-use parda_nbd::{Cookie, Errno, Export, ExportName, Extent, Framing, Op, TransmissionFlags};
+use parda_nbd::{Cookie, Export, Framing, TransmissionFlags};
 
 const GO_A: &[u8] = b"\0\0\0\x01a\0\0";
 const CONTEXT_A: &[u8] = b"\0\0\0\x01a\0\0\0\x01\0\0\0\x0fbase:allocation";
@@ -101,7 +103,7 @@ fn extended_headers_take_the_place_of_structured_replies() {
 
 #[test]
 fn every_length_up_to_the_end_is_taken_where_nothing_is_carried() {
-    let size = exports()[0].size;
+    let size = exports()[0].geometry.size;
     for (command, beyond) in [
         (command::TRIM, Errno::Inval),
         (command::WRITE_ZEROES, Errno::NoSpc),
@@ -146,9 +148,12 @@ fn a_payload_is_announced_taken_or_thrown_away_or_ends_the_connection() {
         let expected = Op::Write { extent: Extent { offset: 0, len }, fua: false };
         assert_eq!(event, Incoming::Request { cookie: Cookie(9), op: expected });
     }
-    assert_eq!(refused(header(command::WRITE, 0, exports()[0].size, 512)), (Errno::NoSpc, 512));
+    assert_eq!(
+        refused(header(command::WRITE, 0, exports()[0].geometry.size, 512)),
+        (Errno::NoSpc, 512)
+    );
     assert_eq!(refused(header(command::WRITE, flag, 0, 0)), (Errno::Inval, 0));
-    let end = exports()[0].size;
+    let end = exports()[0].geometry.size;
     assert_eq!(refused(header(command::WRITE, flag, end, 512)), (Errno::NoSpc, 512));
     // On commands that take none it is thrown away, so that the next request is found.
     for command in [command::READ, command::FLUSH, command::TRIM, command::BLOCK_STATUS, 77] {

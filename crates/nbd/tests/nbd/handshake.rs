@@ -3,10 +3,12 @@
 use crate::drive;
 
 use drive::exports;
+use parda_address::ExportName;
+use parda_disk::{Errno, Extent, Op};
 use parda_nbd::client::{self, HandshakeError as ClientError};
 use parda_nbd::server::{Handshake, HandshakeError, Incoming, MAX_OPTIONS, Step};
 use parda_nbd::wire::{self, OptionReply, info, option, reply};
-use parda_nbd::{Cookie, Errno, ExportName, Extent, Framing, Op, TransmissionFlags as Flags, meta};
+use parda_nbd::{Cookie, Framing, TransmissionFlags as Flags, meta};
 
 /// A server that has taken the client's flags.
 fn greeted(client_flags: u32) -> Handshake {

@@ -2,10 +2,11 @@
 use crate::drive;
 
 use drive::exports;
+use parda_address::ExportName;
+use parda_nbd::Framing;
 use parda_nbd::client::{self, HandshakeError as ClientError};
 use parda_nbd::server::{Handshake, HandshakeError, Security, Step};
 use parda_nbd::wire::{self, OptionReply, option, reply};
-use parda_nbd::{ExportName, Framing};
 
 fn greeted(security: Security) -> Handshake {
     let mut out = Vec::new();

@@ -5,20 +5,21 @@ use crate::drive;
 
 use std::collections::HashMap;
 
+use parda_address::ExportName;
+use parda_disk::status::{Extents, MAX_EXTENTS, Status};
+use parda_disk::{BlockSizes, Errno, Extent, Geometry, Op};
 use parda_nbd::client::{self, Expected, Reply};
-use parda_nbd::extents::{Extents, MAX_EXTENTS, Status};
 use parda_nbd::server::{self, Incoming, ReplyTo, Session, Step};
 use parda_nbd::wire::{self, RequestHeader, option};
-use parda_nbd::{
-    BlockSizes, Cookie, Errno, Export, ExportName, Extent, Framing, Op, Refusal, Terms, meta,
-    validate,
-};
+use parda_nbd::{Cookie, Export, Framing, Refusal, Terms, meta, validate};
 use proptest::prelude::*;
 
 const SIZE: usize = 4096;
 
 fn export() -> Export {
-    Export { size: SIZE as u64, ..drive::exports().remove(0) }
+    let mut export = drive::exports().remove(0);
+    export.geometry.size = SIZE as u64;
+    export
 }
 
 /// A pipe that delivers in pieces of the given lengths, over and over.
@@ -165,7 +166,7 @@ fn run(ops: &[Op], cuts: &[usize], framing: Framing) -> Vec<Result<Vec<u8>, Errn
                     assert_eq!(agreed.framing, framing);
                     assert_eq!(agreed.size, SIZE as u64);
                     assert_eq!(agreed.flags, export().flags(framing));
-                    assert_eq!(agreed.blocks, export().blocks);
+                    assert_eq!(agreed.blocks, export().geometry.blocks);
                     break;
                 }
             }
@@ -249,7 +250,7 @@ fn session_of_a_server(framing: Framing) -> Vec<u8> {
 }
 
 /// The validator as the spec's sentences read, in arithmetic that cannot overflow.
-fn judge(h: &RequestHeader, e: &Export, terms: Terms) -> Result<(), Errno> {
+fn judge(h: &RequestHeader, e: &Geometry, terms: Terms) -> Result<(), Errno> {
     let (start, len) = (u128::from(h.extent.offset), u128::from(h.extent.len));
     let (fua, no_hole, df) = (h.flags & 1 != 0, h.flags & 2 != 0, h.flags & 4 != 0);
     let (one, fast) = (h.flags & 8 != 0, h.flags & 16 != 0);
@@ -328,14 +329,13 @@ proptest! {
     ) {
         prop_assume!(command != wire::command::DISC);
         let blocks = BlockSizes::with_min(1 << min).unwrap();
-        let abilities = Export { trim, write_zeroes, cache, fast_zero, ..export() };
-        let export = Export { size, blocks, read_only, ..abilities };
+        let disk = Geometry { size, blocks, read_only, trim, write_zeroes, fast_zero, cache };
         let terms = Terms { framing, allocation };
         let extent = Extent { offset, len };
         let header = RequestHeader { flags, command, cookie: Cookie(1), extent };
-        let verdict = validate::check(&header, &export, terms);
+        let verdict = validate::check(&header, &disk, terms);
         let errno = verdict.map(drop).map_err(|Refusal { errno, .. }| errno);
-        prop_assert_eq!(errno, judge(&header, &export, terms));
+        prop_assert_eq!(errno, judge(&header, &disk, terms));
     }
 
     #[test]

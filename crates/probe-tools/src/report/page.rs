@@ -1,8 +1,8 @@
 //! A probe as an HTML page.
 
-use parda_plot::{Cell, Figure, Page, Table};
+use parda_plot::{Figure, html, list, table};
 
-use super::figures;
+use super::figures::{self, figures};
 use super::sentences;
 use super::table::{cells, sections};
 use super::words::{
@@ -14,37 +14,43 @@ use parda_probe::{Estimate, ProbeDocument};
 /// open questions, and a table of all points.
 #[must_use]
 pub fn page(document: &ProbeDocument) -> String {
-    let mut page = Page::new(format!("Probe of `{}`", document.target.name));
-    page.prose(&story(document));
-    if !document.target.about.is_empty() {
-        page.list(&document.target.about);
+    let mut text = format!("{}\n\n{}\n", story(document), list(&document.target.about));
+    text += &facts(document);
+    text += &advice(document);
+    text += &answers(document);
+    let spreads = figures::spread(document);
+    if !spreads.is_empty() {
+        text += &format!(
+            "## How latencies are spread\n\nA mean hides what single IOs see. Each column is one load, the stronger its \
+             grey the more IOs had a latency there: each step is ten times as many. All pictures have the same axes.\n\n{}",
+            beside(&spreads)
+        );
     }
-    facts(&mut page, document);
-    advice(&mut page, document);
-    answers(&mut page, document);
-    spreads(&mut page, document);
-    sizes_and_mixes(&mut page, document);
+    text += &sizes_and_mixes(document);
     let found = &document.findings;
     if !found.suspicions.is_empty() {
-        page.heading("What may be in between");
-        page.prose(
-            "A cache or a limit between us and the medium makes a device look like another one. What speaks for one:",
+        text += &format!(
+            "## What may be in between\n\nA cache or a limit between us and the medium makes a device look like another \
+             one. What speaks for one:\n\n{}\n",
+            list(found.suspicions.iter().map(sentences::suspicion))
         );
-        page.list(found.suspicions.iter().map(sentences::suspicion));
     }
-    page.heading("What this cannot tell");
     let always = "What the target does when it is fuller, older or busier with others than it was.";
-    page.list(found.unknown.iter().map(sentences::unknown).chain([always.to_owned()]));
-    points(&mut page, document);
-    page.html()
+    let unknown = found.unknown.iter().map(sentences::unknown).chain([always.to_owned()]);
+    text += &format!("## What this cannot tell\n\n{}\n", list(unknown));
+    text += &points(document);
+    let pictures = figures(document);
+    html(&format!("Probe of {}", document.target.name), &text, |name| {
+        pictures.iter().find(|(known, _)| known == name).map(|(_, figure)| figure.svg())
+    })
 }
 
 /// The numbers that matter most.
-fn facts(page: &mut Page, document: &ProbeDocument) {
+fn facts(document: &ProbeDocument) -> String {
     let found = &document.findings;
     let mut facts: Vec<[String; 3]> = Vec::new();
     let mut add = |name: &str, number: String, word: String| {
-        facts.push([name.to_owned(), number, word].map(unbroken))
+        facts.push([name.to_owned(), format!("**{}**", unbroken(number)), unbroken(word)]);
     };
     if let Some(advice) = &found.advice {
         add(
@@ -71,85 +77,58 @@ fn facts(page: &mut Page, document: &ProbeDocument) {
         let peak = format!("IOPS, {} MB/s; {}", short(mb_per_s(first.peak_bytes_per_s)), first.mix);
         add("peak throughput", short(first.peak_iops.value), peak);
     }
-    if !facts.is_empty() {
-        page.facts(facts);
-    }
+    if facts.is_empty() { String::new() } else { table(["", "", ""], 3, facts) + "\n" }
 }
 
 /// Throughput and latency over the load.
-fn answers(page: &mut Page, document: &ProbeDocument) {
+fn answers(document: &ProbeDocument) -> String {
     let figures = figures::load(document);
     if figures.is_empty() {
-        return;
+        return String::new();
     }
-    page.heading("How it answers load");
-    page.prose(
-        "So many IOs were kept outstanding, a new one whenever one was done. At first more of them bring more throughput at \
-         nearly the same latency; from the knee on the target is busy all the time, and more of them only wait for one \
-         another: throughput stays, latency doubles with each doubling.",
-    );
     let captions = [
         "Outstanding and latency are on logarithmic scales: each step up is so many times as much. Whiskers are 95 % \
          confidence; most are smaller than the marks.",
         "The same points, one against the other: up is more throughput, left is less latency. Where a curve bends to the \
          right, more outstanding buys nothing but waiting.",
     ];
-    named(page, figures, &captions);
-    if !document.findings.curves.is_empty() {
-        page.list(curves(document));
-    }
+    let pictures =
+        figures.iter().zip(captions).map(|((name, _), text)| format!("![{text}]({name})\n"));
+    format!(
+        "## How it answers load\n\nSo many IOs were kept outstanding, a new one whenever one was done. At first more of \
+         them bring more throughput at nearly the same latency; from the knee on the target is busy all the time, and \
+         more of them only wait for one another: throughput stays, latency doubles with each doubling.\n\n{}\n{}\n",
+        pictures.collect::<String>(),
+        list(curves(document))
+    )
 }
 
-fn spreads(page: &mut Page, document: &ProbeDocument) {
-    let figures = figures::spread(document);
-    if figures.is_empty() {
-        return;
-    }
-    page.heading("How latencies are spread");
-    page.prose(
-        "A mean hides what single IOs see. Each column is one load, the stronger its grey the more IOs had a latency \
-         there: each step is ten times as many. All pictures have the same axes.",
-    );
-    named(page, figures, &[]);
-}
-
-fn sizes_and_mixes(page: &mut Page, document: &ProbeDocument) {
+fn sizes_and_mixes(document: &ProbeDocument) -> String {
+    let mut text = String::new();
     let sizes: Vec<(String, Figure)> = figures::sizes(document).into_iter().collect();
     let others = others(document);
     if !sizes.is_empty() || !others.is_empty() {
-        page.heading("What size costs, and what else was found");
-        named(page, sizes, &[]);
-        page.list(others);
+        text += &format!(
+            "## What size costs, and what else was found\n\n{}{}\n",
+            beside(&sizes),
+            list(others)
+        );
     }
     let mixes = figures::mixes(document);
     if !mixes.is_empty() {
-        page.heading("Reads, writes, randomness");
-        page.prose(
-            "Latency and bandwidth of mixes, at one depth. All pictures have the same axes.",
+        text += &format!(
+            "## Reads, writes, randomness\n\nLatency and bandwidth of mixes, at one depth. All pictures have the same \
+             axes.\n\n{}",
+            beside(&mixes)
         );
-        named(page, mixes, &[]);
     }
+    text
 }
 
-fn named(page: &mut Page, figures: Vec<(String, Figure)>, captions: &[&str]) {
-    side_by_side(page, figures.into_iter().map(|(_, figure)| figure), captions);
-}
-
-/// Charts with their captions, if there are any. A chart may have none.
-pub(super) fn side_by_side(
-    page: &mut Page,
-    figures: impl IntoIterator<Item = Figure>,
-    captions: &[&str],
-) {
-    let captions = captions.iter().copied().chain(std::iter::repeat(""));
-    let with: Vec<(Figure, String)> = figures
-        .into_iter()
-        .zip(captions)
-        .map(|(figure, caption)| (figure, caption.to_owned()))
-        .collect();
-    if !with.is_empty() {
-        page.side_by_side(&with);
-    }
+/// Charts beside one another.
+pub(super) fn beside(figures: &[(String, Figure)]) -> String {
+    let pictures = figures.iter().map(|(name, _)| format!("![]({name})\n"));
+    pictures.chain(["\n".to_owned()]).collect()
 }
 
 /// Text in which no line breaks between a number and its unit.
@@ -159,66 +138,48 @@ fn unbroken(text: String) -> String {
         .fold(text, |text, unit| text.replace(&format!(" {unit}"), &format!("\u{a0}{unit}")))
 }
 
-fn advice(page: &mut Page, document: &ProbeDocument) {
-    page.heading("What to set");
+fn advice(document: &ProbeDocument) -> String {
     let Some(advice) = &document.findings.advice else {
-        page.prose("These points say nothing on what to set: see below what this cannot tell.");
-        return;
+        return "## What to set\n\nThese points say nothing on what to set: see below what this cannot tell.\n\n".to_owned();
     };
-    page.list(advice.why.iter().map(sentences::why));
-    page.prose("For `parda.toml`:");
-    page.code(&sentences::snippet(document, advice));
+    let mut text = format!(
+        "## What to set\n\n{}\nFor `parda.toml`:\n\n```\n{}\n```\n\n",
+        list(advice.why.iter().map(sentences::why)),
+        sentences::snippet(document, advice).trim_end()
+    );
     if advice.choices.len() > 1 {
-        page.prose(sentences::CHOICES);
-        let table = Table::new(CHOICE_COLUMNS).caption("Thresholds to choose from".to_owned());
-        page.table(choices(advice).into_iter().fold(table, Table::row));
+        let choices = table(CHOICE_COLUMNS, 0, choices(advice));
+        text += &format!("{}\n\n**Thresholds to choose from**\n\n{choices}\n", sentences::CHOICES);
     }
+    text
 }
 
 /// All points, with a table for each sweep.
-fn points(page: &mut Page, document: &ProbeDocument) {
-    page.heading("All points");
+fn points(document: &ProbeDocument) -> String {
     if document.points.is_empty() {
-        page.prose("Nothing was measured.");
-        return;
+        return "## All points\n\nNothing was measured.\n".to_owned();
     }
-    page.prose(
-        "Latencies are in milliseconds, from issue to completion. X·L is what was outstanding by Little's law: throughput \
-         times mean latency. Warm-up is not in any number.",
-    );
-    let columns = [
-        "IOPS",
-        "MB/s",
-        "mean",
-        "stddev",
-        "p50",
-        "p90",
-        "p99",
-        "p99.9",
-        "max",
-        "X·L",
-        "measured, s",
-    ];
+    let mut text = "## All points\n\nLatencies are in milliseconds, from issue to completion. X·L is what was outstanding by \
+        Little's law: throughput times mean latency. Warm-up is not in any number.\n\n"
+        .to_owned();
+    let columns = "IOPS,MB/s,mean,stddev,p50,p90,p99,p99.9,max,X·L,measured s,settled".split(',');
     for (heading, first, points) in sections(document) {
         let knee = points
             .first()
             .filter(|_| first == "outstanding")
             .and_then(|(_, p)| curve(document, &p.load.mix)?.knee);
-        let caption = match knee {
-            Some(knee) => {
-                format!("{heading}: knee at {} outstanding", estimate(&knee.outstanding, ""))
-            }
-            None => heading,
-        };
-        let head = [first].into_iter().chain(columns).chain(["settled"]);
-        let mut table = Table::new(head).caption(caption);
-        for (name, point) in points {
-            let measured = Cell::Number(short(point.measured_s));
-            let settled = Cell::verdict(point.settled, if point.settled { "yes" } else { "no" });
-            table = table.row(cells(first, name, point).into_iter().chain([measured, settled]));
-        }
-        page.table(table);
+        let knee = knee.map_or(String::new(), |knee| {
+            format!(": knee at {} outstanding", estimate(&knee.outstanding, ""))
+        });
+        let rows = points.into_iter().map(|(name, point)| {
+            let settled = if point.settled { "✓ yes" } else { "**✗ no**" };
+            cells(name, point).into_iter().chain([short(point.measured_s), settled.to_owned()])
+        });
+        let texts = usize::from(first != "outstanding");
+        let table = table([first].into_iter().chain(columns.clone()), texts, rows);
+        text += &format!("**{heading}**{knee}\n\n{table}\n");
     }
+    text
 }
 
 #[cfg(test)]
@@ -234,7 +195,7 @@ mod tests {
             "was probed on 2026-01-31",
             "latency threshold to set",
             "What to set</h2>",
-            "latency_threshold = &quot;12.4ms&quot;",
+            "latency_threshold = \"12.4ms\"",
             "How it answers load</h2>",
             "write cache",
             "What this cannot tell</h2>",

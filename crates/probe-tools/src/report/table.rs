@@ -1,9 +1,10 @@
 //! A probe as tables for the terminal.
 
 use std::fmt::Write;
+use std::ops::Range;
 
-use comfy_table::{Cell as Aligned, CellAlignment, Table, presets};
-use parda_plot::Cell;
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use parda_plot::number;
 
 use super::words::{CHOICE_COLUMNS, choices, curves, in_a_row, ms, others, percent, short, story};
 use crate::report::sentences;
@@ -15,25 +16,20 @@ use parda_probe::Purpose;
 const COLUMNS: [&str; 10] =
     ["IOPS", "MB/s", "mean ms", "stddev", "p50", "p90", "p99", "p99.9", "max", "X·L"];
 
-/// A table for the terminal. Columns of numbers are at the right, their heads as well.
+/// A table for the terminal. Columns of `numbers` are at the right, their heads as well.
 pub(super) fn in_text<'a>(
     columns: impl IntoIterator<Item = &'a str>,
-    rows: &[Vec<Cell>],
+    numbers: Range<usize>,
+    rows: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
 ) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).force_no_tty();
-    let like = |text: &str, cell: &Cell| match cell {
-        Cell::Number(_) => Aligned::new(text).set_alignment(CellAlignment::Right),
-        _ => Aligned::new(text),
+    let aligned = |(i, text): (usize, String)| match Cell::new(text) {
+        cell if numbers.contains(&i) => cell.set_alignment(CellAlignment::Right),
+        cell => cell,
     };
-    let aligned = |cell: &Cell| match cell {
-        Cell::Text(text) | Cell::Number(text) | Cell::Good(text) | Cell::Bad(text) => {
-            like(text, cell)
-        }
-    };
-    let first = rows.first().into_iter().flatten();
-    table.set_header(columns.into_iter().zip(first).map(|(column, cell)| like(column, cell)));
-    table.add_rows(rows.iter().map(|row| row.iter().map(aligned)));
+    table.set_header(columns.into_iter().map(str::to_owned).enumerate().map(aligned));
+    table.add_rows(rows.into_iter().map(|row| row.into_iter().enumerate().map(aligned)));
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
@@ -45,12 +41,13 @@ pub fn table(document: &ProbeDocument) -> String {
         let _ = writeln!(out, "  {about}");
     }
     for (heading, first, points) in sections(document) {
-        let marked = |(name, point): &(String, &Point)| {
+        let marked = |(name, point): (String, &Point)| {
             let mark = if point.settled { "" } else { " *" };
-            cells(first, format!("{name}{mark}"), point)
+            cells(format!("{name}{mark}"), point)
         };
-        let rows: Vec<Vec<Cell>> = points.iter().map(marked).collect();
-        let table = in_text([first].into_iter().chain(COLUMNS), &rows);
+        let columns = [first].into_iter().chain(COLUMNS);
+        let texts = usize::from(first != "outstanding");
+        let table = in_text(columns, texts..COLUMNS.len() + 1, points.into_iter().map(marked));
         let _ = write!(out, "\n{heading}\n{table}\n");
     }
     if !document.points.is_empty() {
@@ -84,7 +81,11 @@ pub fn table(document: &ProbeDocument) -> String {
             }
             if advice.choices.len() > 1 {
                 let _ = write!(out, "\nOther thresholds\n  {}\n", sentences::CHOICES);
-                let _ = writeln!(out, "{}", in_text(CHOICE_COLUMNS, &choices(advice)));
+                let _ = writeln!(
+                    out,
+                    "{}",
+                    in_text(CHOICE_COLUMNS, 0..CHOICE_COLUMNS.len(), choices(advice))
+                );
             }
         }
         None => out.push_str("\nTo set\n  These points say nothing on what to set.\n"),
@@ -126,12 +127,11 @@ pub(super) fn sections(document: &ProbeDocument) -> Vec<Section<'_>> {
     sections
 }
 
-/// The row of a load under [`COLUMNS`]. Names of depths are numbers.
-pub(super) fn cells(first: &str, name: String, point: &Point) -> Vec<Cell> {
-    let name = if first == "outstanding" { Cell::Number(name) } else { Cell::Text(name) };
-    let numbers = in_a_row(&point.all).map(|value| Cell::Number(short(value)));
-    let outstanding = Cell::number(point.outstanding_measured, 2);
-    [name].into_iter().chain(numbers).chain([outstanding]).collect()
+/// The row of a load under [`COLUMNS`], after its name.
+pub(super) fn cells(name: String, point: &Point) -> [String; 11] {
+    let [iops, mb_per_s, mean, stddev, p50, p90, p99, p99_9, max] = in_a_row(&point.all).map(short);
+    let outstanding = number(point.outstanding_measured, 2);
+    [name, iops, mb_per_s, mean, stddev, p50, p90, p99, p99_9, max, outstanding]
 }
 
 #[cfg(test)]

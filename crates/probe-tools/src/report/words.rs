@@ -1,9 +1,7 @@
 //! Numbers, times and sizes as text.
 
-use parda_plot::{Cell, brief, number};
-use parda_probe::{
-    Advice, Choice, Curve, End, Estimate, Kind, Measured, Mix, ProbeDocument, TargetInfo,
-};
+use parda_plot::{brief, number};
+use parda_probe::{Advice, Curve, End, Estimate, Kind, Measured, Mix, ProbeDocument, TargetInfo};
 
 /// Bytes in decimal units, as storage is sold: `1.80 TB`.
 pub(crate) fn bytes(bytes: u64) -> String {
@@ -243,19 +241,17 @@ pub(crate) const CHOICE_COLUMNS: [&str; 4] =
     ["threshold", "of the peak", "outstanding", "IOPS of one IO at a time"];
 
 /// Thresholds to choose from, one a row. The advised one is marked.
-pub(crate) fn choices(advice: &Advice) -> Vec<Vec<Cell>> {
-    let row = |choice: &Choice| {
-        let advised = choice.latency_threshold_ms == advice.latency_threshold_ms;
-        let mark = if advised { "advised: " } else { "" };
-        let cells = [
+pub(crate) fn choices(advice: &Advice) -> impl Iterator<Item = [String; 4]> {
+    let advised = advice.latency_threshold_ms;
+    advice.choices.iter().map(move |choice| {
+        let mark = if choice.latency_threshold_ms == advised { "advised: " } else { "" };
+        [
             format!("{mark}{}", ms(choice.latency_threshold_ms)),
             percent(choice.throughput_fraction),
             short(choice.outstanding),
             short(choice.one_at_a_time_iops),
-        ];
-        cells.map(Cell::Number).to_vec()
-    };
-    advice.choices.iter().map(row).collect()
+        ]
+    })
 }
 
 #[cfg(test)]

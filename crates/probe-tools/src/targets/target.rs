@@ -8,9 +8,9 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
+use parda_address::Uri;
 use parda_exchange::region::NbdConnection;
 use parda_nbd::TransmissionFlags;
-use parda_nbd::uri::Uri;
 use parda_probe::{Kind, Plan, Probe, ProbeDocument, TargetInfo, Watcher, Wishes};
 use parda_workload::fio::UnsupportedByFio;
 

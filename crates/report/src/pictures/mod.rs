@@ -1,28 +1,27 @@
 //! Charts of a study: from its `[[plot]]` tables ([`parda_scenario::plot`]) and the measured values
-//! to [`pictures`]. Charts over time need runs that were made with
+//! to SVG files. Charts over time need runs that were made with
 //! [`Keep::Plotted`](parda_sim::Keep) or [`Keep::All`](parda_sim::Keep).
 //!
 //! | file | subject |
 //! | --- | --- |
 //! | `time` | quantities of hosts, second by second |
 //! | `points` | numbers of the answer, by variant, host or VM |
-//! | `expected` | expected values of single metrics |
-//! | `write` | the SVG and PNG files |
 
-mod expected;
 mod points;
 mod time;
-mod write;
 
-pub use parda_plot::{Figure, PngError};
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use parda_plot::Figure;
 use parda_scenario::Study;
+use parda_scenario::expectation::{Bound, Expectation};
+use parda_scenario::metric::Metric;
 use parda_scenario::plot::View;
 use parda_sim::StudyOutcome;
-pub use write::{WriteError, folder, write};
 
-use self::expected::Expected;
-
-/// A chart and the name of its files.
+/// A chart and the name of its file.
 #[derive(Clone, Debug)]
 pub struct Picture {
     /// File name without its extension.
@@ -35,33 +34,78 @@ pub struct Picture {
 /// kept. Expected values are drawn as hollow marks beside the measured ones; `reference` names
 /// their source in the legend.
 pub fn pictures(study: &Study, outcome: &StudyOutcome, reference: &str) -> Vec<Picture> {
-    let expected = Expected::new(study);
+    // Expected values of single metrics.
+    let of_one = |e: &Expectation| match e.bound {
+        Bound::Near { expected, .. } if e.of.is_none() => Some((e.what.shortened(), expected)),
+        _ => None,
+    };
+    let expected: HashMap<Metric, f64> = study.expectations.iter().filter_map(of_one).collect();
+    let expected = |metric: &Metric| expected.get(&metric.shortened()).copied();
     let mut pictures: Vec<Picture> = Vec::new();
     for plot in &study.plots {
-        let figure = match &plot.view {
+        let mut figure = match &plot.view {
             View::Time { variant, phase, panels } => {
-                let run =
-                    study.runs.iter().zip(&outcome.runs).find(|(run, _)| run.variant == *variant);
-                let Some((run, of)) = run else { continue };
+                let mut runs = study.runs.iter().zip(&outcome.runs);
+                let Some((run, of)) = runs.find(|(run, _)| run.variant == *variant) else {
+                    continue;
+                };
                 let Some(series) = &of.series else { continue };
-                time::figure(plot, phase.as_deref(), run, series, panels, &expected)
+                time::figure(plot, phase.as_deref(), run, series, panels, expected)
             }
             View::Points { label, draw, panels } => {
-                points::figure(plot, label, *draw, panels, outcome, &expected)
+                points::figure(plot, label, *draw, panels, outcome, expected)
             }
         };
-        let seed = outcome.answer.seed;
-        let how = format!("{}: virtual time, seed {seed}{}", study.name, figure.subtitle);
-        let mut figure = figure.subtitle(how);
+        let (seed, more) = (outcome.answer.seed, &figure.subtitle);
+        figure.subtitle = format!("{}: virtual time, seed {seed}{more}", study.name);
         figure.reference = reference.to_owned();
         let dash = if plot.name.is_empty() { "" } else { "-" };
         let plain = |c: char| if c.is_alphanumeric() || "-_.,=".contains(c) { c } else { '_' };
-        let mut name: String =
-            format!("{}{dash}{}", study.name, plot.name).chars().map(plain).collect();
+        let name = format!("{}{dash}{}", study.name, plot.name);
+        let mut name: String = name.chars().map(plain).collect();
         while pictures.iter().any(|other| other.name == name) {
             name.push('_');
         }
         pictures.push(Picture { name, figure });
     }
     pictures
+}
+
+/// A file or a folder that cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The folder cannot be created.
+    #[error("cannot make the folder {0}: {1}")]
+    Folder(PathBuf, io::Error),
+    /// A file cannot be written.
+    #[error("cannot write {0}: {1}")]
+    File(PathBuf, io::Error),
+}
+
+/// Creates a folder for pictures, if there is none.
+///
+/// # Errors
+/// The folder cannot be created.
+pub fn folder(dir: &Path) -> Result<(), WriteError> {
+    std::fs::create_dir_all(dir).map_err(|e| WriteError::Folder(dir.to_owned(), e))
+}
+
+/// Writes each picture into a folder as SVG, and returns the paths of the files.
+///
+/// # Errors
+/// The first file that cannot be written.
+pub fn write<'a>(
+    dir: &Path,
+    pictures: impl IntoIterator<Item = &'a Picture>,
+) -> Result<Vec<PathBuf>, WriteError> {
+    let file = |Picture { name, figure }: &Picture| {
+        let file = dir.join(format!("{name}.svg"));
+        write_file(&file, &figure.svg()).map(|()| file)
+    };
+    pictures.into_iter().map(file).collect()
+}
+
+/// Writes a text into a file.
+pub(crate) fn write_file(file: &Path, text: &str) -> Result<(), WriteError> {
+    std::fs::write(file, text).map_err(|e| WriteError::File(file.to_owned(), e))
 }

@@ -5,8 +5,6 @@ use parda_scenario::metric::Metric;
 use parda_scenario::plot::{Draw, Plot, PlotPanel};
 use parda_sim::StudyOutcome;
 
-use super::expected::Expected;
-
 /// Largest number of lines in a chart. More lines become a band.
 pub(crate) const MOST_LINES: usize = 12;
 
@@ -17,7 +15,7 @@ pub(crate) fn figure(
     draw: Draw,
     panels: &[PlotPanel],
     outcome: &StudyOutcome,
-    expected: &Expected,
+    expected: impl Fn(&Metric) -> Option<f64>,
 ) -> Figure {
     let (across, place) = axis(label, draw, panels);
     let mut figure = Figure::new(&plot.title, across);
@@ -30,7 +28,7 @@ pub(crate) fn figure(
             };
             let mut ours = at(&|metric| metric.value(&outcome.answer.phases));
             ours.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let theirs = at(&|metric| expected.get(metric));
+            let theirs = at(&expected);
             panel = match draw {
                 Draw::Lines => panel.line(&line.name, ours),
                 Draw::Marks => panel.marks(&line.name, ours),
@@ -55,24 +53,17 @@ fn axis(label: &str, draw: Draw, panels: &[PlotPanel]) -> (Across, impl Fn(&str)
             names.push(name.clone());
         }
     }
-    let numbers: Option<Vec<f64>> =
-        names.iter().map(|name| name.parse().ok().filter(|n: &f64| n.is_finite())).collect();
+    let number = |text: &str| text.parse::<f64>().ok().filter(|n| n.is_finite());
     let mut even = false;
-    if let Some(mut numbers) = numbers {
-        names.sort_by(|a, b| {
-            let number = |text: &str| text.parse::<f64>().unwrap_or(0.0);
-            number(a).total_cmp(&number(b))
-        });
-        numbers.sort_by(f64::total_cmp);
-        let gaps = || numbers.windows(2).map(|w| w[1] - w[0]);
+    if names.iter().all(|name| number(name).is_some()) {
+        let number = |name: &String| number(name).unwrap_or_default();
+        names.sort_by(|a, b| number(a).total_cmp(&number(b)));
+        let gaps = || names.windows(2).map(|pair| number(&pair[1]) - number(&pair[0]));
         let (least, most) = (gaps().fold(f64::INFINITY, f64::min), gaps().fold(0.0, f64::max));
-        even = draw != Draw::Bars && numbers.len() > 1 && most <= 4.0 * least;
+        even = draw != Draw::Bars && names.len() > 1 && most <= 4.0 * least;
     }
-    let across = if even {
-        Across::Numbers { label: label.to_owned() }
-    } else {
-        Across::Names { label: label.to_owned(), names: names.clone() }
-    };
+    let label = label.to_owned();
+    let across = if even { Across::Numbers(label) } else { Across::Names(label, names.clone()) };
     let place = move |name: &str| match even {
         true => name.parse().unwrap_or(f64::NAN),
         false => names.iter().position(|n| n == name).map_or(f64::NAN, |i| i as f64),
@@ -102,22 +93,22 @@ mod tests {
     #[test]
     fn numbers_that_are_spread_evenly_are_on_a_scale() {
         let (across, places) = at(&["1", "2", "5", "3"], Draw::Lines);
-        assert!(matches!(across, Across::Numbers { .. }));
+        assert!(matches!(across, Across::Numbers(_)));
         assert_eq!(places, [1.0, 2.0, 5.0, 3.0]);
     }
 
     #[test]
     fn numbers_that_double_are_side_by_side_in_their_order() {
         let (across, places) = at(&["64", "2", "16", "256"], Draw::Lines);
-        assert!(matches!(across, Across::Names { names, .. } if names == ["2", "16", "64", "256"]));
+        assert!(matches!(across, Across::Names(_, names) if names == ["2", "16", "64", "256"]));
         assert_eq!(places, [2.0, 0.0, 1.0, 3.0]);
     }
 
     #[test]
     fn bars_and_names_are_side_by_side() {
-        assert!(matches!(at(&["1", "2", "3"], Draw::Bars).0, Across::Names { .. }));
+        assert!(matches!(at(&["1", "2", "3"], Draw::Bars).0, Across::Names(..)));
         let (across, places) = at(&["8KiB", "4KiB", "8KiB"], Draw::Lines);
-        assert!(matches!(across, Across::Names { names, .. } if names == ["8KiB", "4KiB"]));
+        assert!(matches!(across, Across::Names(_, names) if names == ["8KiB", "4KiB"]));
         assert_eq!(places, [0.0, 1.0, 0.0]);
     }
 }

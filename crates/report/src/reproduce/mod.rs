@@ -4,22 +4,134 @@
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | `papers` | the scenarios: built in, or from a folder |
-//! | `run` | runs of the scenarios |
 //! | `value` | one value: the paper's and ours |
-//! | `table` | all values as a text table |
-//! | `page` | all values as Markdown, with the scenarios' descriptions |
-//! | `report` | all values as one HTML page, and the pictures |
+//! | `page` | all values as a text table, as Markdown and as an HTML page |
 
-pub mod page;
-mod papers;
-mod report;
-mod run;
-mod table;
+mod page;
 mod value;
 
-pub use papers::{PapersError, built_in, in_folder};
-pub use report::{ReportError, html, write_pictures, write_report};
-pub use run::{PaperFigure, Progress, Reproduction, reproduce};
-pub use table::{missed, table};
-pub use value::{Agreement, Value};
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use page::{MARK, missed, renewed, table, write_pictures, write_report};
+use parda_config::{Document, Error};
+use parda_scenario::expectation::Tally;
+use parda_scenario::{Answer, Study};
+use parda_sim::{Keep, SimError, SimOptions, run_all};
+pub use value::Value;
+
+use crate::pictures::{Picture, pictures};
+
+macro_rules! papers {
+    ($($name:literal)*) => {
+        &[$((
+            concat!("scenarios/papers/", $name, ".toml"),
+            include_str!(concat!("../../../../scenarios/papers/", $name, ".toml")),
+        )),*]
+    };
+}
+
+/// File names and contents of `scenarios/papers`, sorted by name.
+const BUILT_IN: &[(&str, &str)] = papers!(
+    "elling12" "fast09-fig3" "fast09-fig4" "fast09-fig6" "fast09-fig7" "fast09-fig9"
+    "fast09-table2" "fast09-table4" "speed08-fig2" "speed08-fig3ab" "speed08-fig3cd"
+);
+
+/// Reason why no scenarios can be run.
+#[derive(Debug, thiserror::Error)]
+pub enum PapersError {
+    /// The folder cannot be read.
+    #[error("{}: {_1}", _0.display())]
+    Folder(PathBuf, io::Error),
+    /// The folder contains no scenario.
+    #[error("{}: there is no scenario (*.toml) in it", _0.display())]
+    Empty(PathBuf),
+    /// A scenario is invalid.
+    #[error(transparent)]
+    Scenario(#[from] Error),
+}
+
+/// The scenarios that are built into this program, sorted by file name.
+///
+/// # Errors
+/// A scenario is invalid. Tests ensure that none is.
+pub fn built_in() -> Result<Vec<Study>, PapersError> {
+    let parse = |(name, text): &(&str, &str)| Study::parse(&Document::new(*name, *text));
+    Ok(BUILT_IN.iter().map(parse).collect::<Result<_, _>>()?)
+}
+
+/// The scenarios in a folder, sorted by file name.
+///
+/// # Errors
+/// The folder cannot be read or contains no scenario, or a scenario is invalid.
+pub fn in_folder(folder: &Path) -> Result<Vec<Study>, PapersError> {
+    let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let entries = entries.map_err(|source| PapersError::Folder(folder.to_owned(), source))?;
+    let mut files: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    files.sort();
+    if files.is_empty() {
+        return Err(PapersError::Empty(folder.to_owned()));
+    }
+    let parse = |file: &PathBuf| Study::parse(&Document::read(file)?);
+    Ok(files.iter().map(parse).collect::<Result<_, Error>>()?)
+}
+
+/// One figure or table of a paper.
+#[derive(Clone, Debug)]
+pub struct PaperFigure {
+    /// The scenario, with its variants, that was run.
+    pub study: Study,
+    /// Measured values, and verdicts on the values of the paper.
+    pub answer: Answer,
+    /// Pictures of the runs; empty unless they were requested.
+    pub pictures: Vec<Picture>,
+}
+
+/// Results of all scenarios.
+#[derive(Clone, Debug)]
+pub struct Reproduction {
+    /// The figures, in the order in which the scenarios were given.
+    pub figures: Vec<PaperFigure>,
+}
+
+/// Runs scenarios, `jobs` variants at a time. Pictures are drawn if `drawn` is set. `progress` has the name of the
+/// scenario, once per simulated second.
+///
+/// # Errors
+/// As [`run_all`].
+pub fn reproduce(
+    studies: Vec<Study>,
+    drawn: bool,
+    jobs: usize,
+    progress: impl Fn(&str) + Sync,
+) -> Result<Reproduction, SimError> {
+    let series = if drawn { Keep::Plotted } else { Keep::Nothing };
+    let options = SimOptions { series, ..SimOptions::default() };
+    let figure = |study: Study| {
+        let outcome = run_all(&study, &options, jobs, |_, _| progress(&study.name))?;
+        let pictures = if drawn { pictures(&study, &outcome, "paper") } else { Vec::new() };
+        Ok(PaperFigure { study, answer: outcome.answer, pictures })
+    };
+    Ok(Reproduction { figures: studies.into_iter().map(figure).collect::<Result<_, SimError>>()? })
+}
+
+impl PaperFigure {
+    /// Values of the paper beside ours.
+    pub fn values(&self) -> impl Iterator<Item = Value> {
+        self.answer.expectations.iter().map(|verdict| Value::new(&self.answer.scenario, verdict))
+    }
+}
+
+impl Reproduction {
+    /// Every value of every figure.
+    pub fn values(&self) -> impl Iterator<Item = Value> {
+        self.figures.iter().flat_map(PaperFigure::values)
+    }
+
+    /// Numbers of values within their tolerance, beyond it, and exempt.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        Tally::of(self.figures.iter().flat_map(|figure| &figure.answer.expectations))
+    }
+}

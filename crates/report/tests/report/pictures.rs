@@ -58,7 +58,7 @@ fn a_run_is_drawn_with_its_threshold_its_phases_and_what_the_paper_has() {
     let [Picture { name, figure }] = drawn(TEXT, Keep::Plotted).try_into().unwrap();
     assert_eq!((name.as_str(), figure.title.as_str()), ("s", "Two hosts"));
     assert_eq!(figure.subtitle, "s: virtual time, seed 1");
-    assert_eq!((figure.spans[0].name.as_str(), figure.spans[0].from), ("late", 16.0));
+    assert_eq!(figure.spans, [("late".to_owned(), 16.0, 20.0)]);
     let [window, latency, iops] = figure.panels.as_slice() else { panic!("three panels") };
     let levels: Vec<_> = latency.levels.iter().map(|l| (l.value, l.within.unwrap())).collect();
     assert_eq!(levels, [(30.0, (8.0, 14.0)), (40.0, (14.0, 20.0))]);

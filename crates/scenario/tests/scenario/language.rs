@@ -176,7 +176,7 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
         ("name = \"kvm-02\"", "count = 1024\nname = \"many\"", "at most 1024 hosts"),
         ("name = \"web\"", "name = \"db\"", "another VM of this name"),
         ("name = \"web\"", "name = \"exchange\"", "the name of the exchange's LUN"),
-        ("shares = 2000", "shares = 0", "must be 1 to 1000000"),
+        ("shares = 2000", "shares = 0", "must be from 1 to 1000000"),
         ("burst = 4", "burst = -1", "0 or more"),
         ("burst = 4", "latency_target = \"11s\"", "must be at most 10s"),
         ("disk = \"20GiB\"", "disk = \"8KiB\"", "hold one IO"),

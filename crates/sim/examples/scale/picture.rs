@@ -24,7 +24,7 @@ fn figure(rows: &[Row]) -> Figure {
             if points.is_empty() { panel } else { panel.line(transport.name, points) }
         })
     };
-    Figure::new("Many hosts of one volume, by transport", Across::Log { label: "hosts".to_owned() })
+    Figure::new("Many hosts of one volume, by transport", Across::Log("hosts".to_owned()))
         .subtitle("simulated; all hosts begin at once")
         .panel(panel("Latency at its threshold after", "s", |row| row.latency_settled_s))
         .panel(panel("Windows settled after", "s", |row| row.windows_settled_s))

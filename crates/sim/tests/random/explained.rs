@@ -271,10 +271,10 @@ fn judge(cases: &[Case]) {
     }
     for case in cases.iter().rev().take(10) {
         println!(
-            "seed {}: {:?}, {}, shares x {}: {:.1} IO/s, predicted {:.1}, then {:.1}: off by {:.0} %; {}",
+            "seed {}: {:?}, {:?}, shares x {}: {:.1} IO/s, predicted {:.1}, then {:.1}: off by {:.0} %; {}",
             case.seed,
             case.kind,
-            case.limit.words(),
+            case.limit,
             case.factor,
             case.before,
             case.predicted,

@@ -103,11 +103,11 @@ fn beside(preset: &str, outstanding: u32, duration: u32, period: &str) -> Scenar
 
 #[test]
 fn beside_flash_it_falls_from_milliseconds_to_what_flash_needs() {
-    let course = Course::of(&beside("flash-sata", 256, 25, "100ms"));
-    let last = course.mean(22..25);
+    let course = Course::of(&beside("flash-sata", 256, 40, "100ms"));
+    let last = course.mean(37..40);
     assert!(last < 0.5, "{last} ms");
     let full = course.iops[3..6].iter().sum::<f64>() / 3.0;
-    let at_last = course.iops[22..25].iter().sum::<f64>() / 3.0;
+    let at_last = course.iops[37..40].iter().sum::<f64>() / 3.0;
     assert!(at_last > 0.94 * full, "{at_last} of {full} IOPS");
 }
 

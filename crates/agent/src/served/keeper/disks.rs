@@ -30,19 +30,21 @@ impl Keeper {
                 leave.push((member.owner, "not in the configuration any more"));
                 continue;
             };
-            let (listen, drain) = (disk.listen.clone(), disk.drain);
-            let moved = Disk { vm: disk.vm, listen, drain, ..member.config.clone() };
+            let (settings, listen, drain) =
+                (disk.settings.clone(), disk.listen.clone(), disk.drain);
+            let moved = Disk { settings, listen, drain, ..member.config.clone() };
             if moved != *disk {
                 leave.push((member.owner, "its data is to be another: it is opened anew"));
                 continue;
             }
-            let (vm, listen) = (disk.vm != member.config.vm, disk.listen != member.config.listen);
+            let (vm, listen) =
+                (disk.vm() != member.config.vm(), disk.listen != member.config.listen);
             let drain = disk.drain != member.config.drain;
             member.config = disk.clone();
             let (State::Open(id), Some(ring)) = (member.state, &self.ring) else { continue };
             let (volume, name) = (&self.wanted.name, &disk.name);
             if vm {
-                match ring.set_vm(id, disk.vm) {
+                match ring.set_vm(id, disk.vm()) {
                     Ok(Some(vm)) => tracing::info!(
                         volume, disk = %name, shares = vm.shares.0, burst = vm.burst,
                         event = "shares_changed",
@@ -150,7 +152,8 @@ impl Keeper {
                 let (disk, why) = (&member.config.name, silent(&member.config));
                 tracing::error!(
                     volume, %disk, event = "disk_down",
-                    "cannot be served: {why} since {PATIENCE:?}; it is served when it answers"
+                    "cannot be served: {why} since {PATIENCE:?}: see whether the server (NFS, FUSE) or \
+                     the array behind it answers; it is served when it does"
                 );
             }
         }
@@ -200,7 +203,7 @@ impl Keeper {
         };
         // What it was opened with may have changed since.
         let added = ring.add_disk(open).and_then(|id| {
-            ring.set_vm(id, disk.vm)?;
+            ring.set_vm(id, disk.vm())?;
             ring.set_listen(id, offered_at(&disk))?;
             Ok(id)
         });
@@ -209,7 +212,7 @@ impl Keeper {
                 member.opened(id);
                 tracing::info!(
                     volume, disk = %disk.name, data = %disk.place, listen = %disk.listen,
-                    shares = disk.vm.shares.0, event = "disk_up", "serving"
+                    shares = disk.settings.shares().0, event = "disk_up", "serving"
                 );
             }
             // It is opened again with the next ring.

@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parda_address::Address;
 use parda_block::{DiskId, Handle};
-use parda_nbd::uri::Address;
 use parda_tls::{Acceptor, FileError};
 
 use super::member::{Member, State};

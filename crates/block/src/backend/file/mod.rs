@@ -13,8 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use parda_control::Bytes;
-use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
-use parda_nbd::{BlockSizes, Errno, Extent, Op};
+use parda_disk::{BlockSizes, Errno, Extent, Geometry, MAX_PAYLOAD, Op};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, StatxFlags};
 
 use claim::LOCK_WAIT;
@@ -23,7 +22,7 @@ use unaligned::{ChangeId, Cut, Exclusion, patch, shift, whole_blocks};
 
 use super::claims::Claim;
 use super::medium::Medium;
-use super::{Direct, Failure, Geometry, Lock, OpenError, Region, Request};
+use super::{Direct, Failure, Lock, OpenError, Region, Request};
 use crate::buffer::Pool;
 use crate::ring::{At, Ring};
 use crate::writer::Writer;
@@ -39,6 +38,8 @@ pub(crate) struct Opened {
     writer: bool,
     pub(crate) claim: Arc<Claim>,
     pub(crate) geometry: Geometry,
+    /// Alignment of the borders of a region, in bytes.
+    pub(crate) align: u32,
     kind: FileType,
     /// Alignment of ranges that are allocated or freed, in bytes.
     allocates: u32,
@@ -120,7 +121,7 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
         FileType::BlockDevice => block,
         _ => 1,
     };
-    let blocks = BlockSizes::from_wire([min, block.max(4096), DEFAULT_MAX_PAYLOAD])
+    let blocks = BlockSizes::new([min, block.max(4096), MAX_PAYLOAD])
         .map_err(|e| OpenError::NotDirect { path: path.into(), why: e.to_string() })?;
     let align = if cached.is_some() { 1 } else { block };
     // A block device allocates whole blocks, whoever asks; a file system any bytes.
@@ -131,8 +132,8 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
         kind == FileType::RegularFile && cached.is_some() && !WRITE_AT_ONCE.contains(&system);
     // What goes around the page cache cannot be fetched into it, so CACHE is for the others.
     let (trim, write_zeroes, fast_zero, cache) = (true, true, true, cached.is_some());
-    let geometry = Geometry { size, blocks, align, trim, write_zeroes, fast_zero, cache };
-    Ok(Opened { fd, cached, dsync, writer, claim, geometry, kind, allocates })
+    let geometry = Geometry { size, blocks, read_only, trim, write_zeroes, fast_zero, cache };
+    Ok(Opened { fd, cached, dsync, writer, claim, geometry, align, kind, allocates })
 }
 
 /// Turns the page cache off for this open file if that is wanted; says why not. The flag is set
@@ -235,16 +236,15 @@ impl File {
 
     pub(crate) fn new(opened: Opened, base: Bytes) -> Self {
         let cached = opened.is_cached();
-        let Opened { fd, dsync, writer, kind, allocates, geometry, .. } = opened;
-        let guarded =
-            if cached && kind == FileType::BlockDevice { CACHE_BLOCK } else { geometry.align };
+        let Opened { fd, dsync, writer, kind, allocates, align, .. } = opened;
+        let guarded = if cached && kind == FileType::BlockDevice { CACHE_BLOCK } else { align };
         Self {
             fd: Rc::new(fd),
             cached,
             dsync,
             writer: writer.then(OnceCell::new),
             base: base.0,
-            align: geometry.align,
+            align,
             allocates,
             guarded,
             exclusion: Exclusion::default(),

@@ -1,5 +1,5 @@
 use super::*;
-use parda_nbd::Cookie;
+use crate::backend::ReplyHandle;
 use parda_testkit::LoopDevice;
 
 fn options(path: &Path) -> Options<'_> {
@@ -21,7 +21,7 @@ fn file() -> File {
 }
 
 fn request(op: Op, step: Step) -> Request {
-    Request { step, ..Request::new(0, 0, Cookie(0), op, None) }
+    Request { step, ..Request::new(0, 0, ReplyHandle(0), op, None) }
 }
 
 const EXTENT: Extent = Extent { offset: 0, len: 4096 };

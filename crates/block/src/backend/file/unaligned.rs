@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use parda_nbd::Extent;
+use parda_disk::Extent;
 use slab::Slab;
 
 use crate::buffer::{ALIGN, Buffer};

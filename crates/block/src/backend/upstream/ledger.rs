@@ -27,6 +27,7 @@ impl Ledger {
 
     /// A flush has succeeded.
     pub(super) fn flushed(&mut self, Mark(covered): Mark) {
+        assert!(covered <= self.acknowledged, "a flush covers writes of its own connection");
         self.covered = self.covered.max(covered);
     }
 

@@ -7,10 +7,11 @@ use std::rc::Rc;
 
 use parda_control::{Instant, Span};
 use parda_dial::Connected;
+use parda_disk::status::{Descriptor, Extents};
+use parda_disk::{Extent, Op};
 use parda_nbd::answer::Answer;
 use parda_nbd::client::{self, Expected, Reply};
-use parda_nbd::extents::{Descriptor, Extents};
-use parda_nbd::{Cookie, Extent, Framing, Op};
+use parda_nbd::{Cookie, Framing};
 use parda_tls::End;
 use rustix::net::Shutdown;
 
@@ -20,7 +21,7 @@ use crate::backend::{Failure, Request, Work};
 use crate::batch::{self, Batch, Inbox};
 use crate::buffer::{Buffer, Pool};
 use crate::ring::{Recv, Ring, Sending, Wire};
-use parda_nbd::Errno;
+use parda_disk::Errno;
 
 /// Data that the kernel receives straight into a read's buffer.
 struct Payload {
@@ -124,6 +125,8 @@ impl Lane {
         patience: Span,
         pool: &mut Pool,
     ) {
+        assert!(self.link.is_none() && self.is_quiet(), "the kernel has nothing of the old one");
+        assert!(self.in_flight.is_empty(), "what was in flight on the old one was sent again");
         let Connected { socket: fd, agreed, tls_end } = connected;
         self.ledger = Ledger::default();
         self.link = Some(UpstreamLink {
@@ -147,7 +150,9 @@ impl Lane {
     /// Puts a request into the outbox.
     pub(super) fn send(&mut self, now: Instant, work: &mut Work, sent: Sent) {
         let Sent { cookie, key, op } = sent;
-        let Some(link) = &mut self.link else { return };
+        let Some(link) = self.link.as_mut().filter(|link| link.drained_by.is_none()) else {
+            unreachable!("requests are sent on open connections only");
+        };
         let expected = match (op, link.allocation) {
             (Op::Read(extent), _) => Expected::Data(extent),
             (Op::BlockStatus { extent, .. }, Some(context)) => Expected::Status { extent, context },
@@ -161,8 +166,9 @@ impl Lane {
             link.outbox.data(buffer, extent.len as usize, cookie);
         }
         let flush = (op == Op::Flush).then(|| self.ledger.mark());
-        self.in_flight
-            .insert(cookie, Asked { key, sent: now, flush, answer: Answer::new(expected) });
+        let asked = Asked { key, sent: now, flush, answer: Answer::new(expected) };
+        let before = self.in_flight.insert(cookie, asked);
+        assert!(before.is_none(), "no cookie is used twice");
     }
 
     /// Starts what the connection has to do: sending what waits, receiving what comes.
@@ -189,6 +195,8 @@ impl Lane {
         }
         link.receiving = true;
         self.busy += 1;
+        // A connection is opened when the operations of the one before it have come back.
+        assert_eq!(self.busy, 1 + usize::from(link.sending));
     }
 
     /// Takes the result of a receive. `Err` if the connection is at its end.
@@ -199,6 +207,7 @@ impl Lane {
         buffer: Buffer,
         result: Result<usize, i32>,
     ) -> Result<(), String> {
+        assert!(self.busy > 0, "each operation comes back once");
         self.busy -= 1;
         let payload = self.link.as_mut().and_then(|link| {
             link.receiving = false;
@@ -255,6 +264,7 @@ impl Lane {
                 ring.send_rest(&link.fd, sending, tag);
             }
             _ => {
+                assert!(self.busy > 0, "each operation comes back once");
                 self.busy -= 1;
                 if let Some(link) = &mut self.link {
                     link.sending = false;

@@ -13,12 +13,13 @@ mod link;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use parda_address::Uri;
 use parda_control::{Instant, Span};
 use parda_dial::Connected;
+use parda_disk::status::Extents;
+use parda_disk::{Errno, Extent, Op};
 use parda_nbd::client::Agreed;
-use parda_nbd::extents::Extents;
-use parda_nbd::uri::Uri;
-use parda_nbd::{Errno, Extent, Framing, Op, TransmissionFlags};
+use parda_nbd::{Framing, TransmissionFlags};
 
 use self::link::{Answered, Lane, Sent, broken};
 use super::connect::Opened;
@@ -146,7 +147,8 @@ impl Upstream {
             let lane = lanes.first().copied().unwrap_or(idlest);
             return self.send(now, work, lane, key);
         }
-        self.parts.insert(key, lanes.len());
+        let before = self.parts.insert(key, lanes.len());
+        assert!(before.is_none(), "a flush is sent again when all of its parts are answered");
         lanes.into_iter().for_each(|lane| self.send(now, work, lane, key));
     }
 
@@ -302,6 +304,7 @@ impl Upstream {
         if let Err(failure) = outcome {
             request.error.get_or_insert(failure);
         }
+        assert!(*left > 0, "each part is answered once");
         *left -= 1;
         if *left == 0 {
             self.parts.remove(&key);

@@ -7,10 +7,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use parda_address::{ExportName, Uri};
+use parda_disk::{BlockSizes, Extent, Geometry};
 use parda_nbd::server::Security;
-use parda_nbd::uri::Uri;
 use parda_nbd::wire::{self, ChunkHeader, OptionReply, RequestHeader, chunk, command, option};
-use parda_nbd::{BlockSizes, Cookie, Errno, Export, ExportName, Extent, server};
+use parda_nbd::{Cookie, Export, server};
 use parda_tls::{Acceptor, Relay};
 
 /// One connection of a client, after the handshake.
@@ -36,13 +37,11 @@ pub(crate) fn export(size: u64) -> Export {
     Export {
         name: ExportName::default(),
         description: String::new(),
-        size,
-        blocks: BlockSizes::DEFAULT,
-        read_only: false,
-        trim: true,
-        write_zeroes: true,
-        fast_zero: false,
-        cache: false,
+        geometry: Geometry {
+            trim: true,
+            write_zeroes: true,
+            ..Geometry::new(size, BlockSizes::DEFAULT)
+        },
         multi_conn: true,
     }
 }
@@ -187,7 +186,7 @@ pub(crate) fn refuse_extended_headers(input: &mut Vec<u8>, out: &mut Vec<u8>) ->
 /// A simple reply with that error, 0 for none.
 pub(crate) fn simple(cookie: Cookie, error: u32) -> Vec<u8> {
     let mut out = Vec::new();
-    wire::put_simple_reply(&mut out, cookie, (error != 0).then(|| Errno::from_code(error)));
+    wire::put_simple_reply(&mut out, cookie, (error != 0).then(|| wire::errno(error)));
     out
 }
 

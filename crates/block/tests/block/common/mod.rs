@@ -6,14 +6,14 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use parda_address::{Address, ExportName};
 use parda_block::{
     AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Lock, Timed, Volume,
     VolumeConfig,
 };
 use parda_control::law::Mode;
 use parda_control::{Shares, VmConfig, Window};
-use parda_nbd::ExportName;
-use parda_nbd::uri::Address;
+use parda_disk::{BlockSizes, Geometry};
 #[allow(unused_imports, reason = "no test file uses all of it")]
 pub(crate) use parda_testkit::{Answer, Client, at, read, write};
 
@@ -86,18 +86,12 @@ fn receive(socket: &mut UnixStream, input: &mut Vec<u8>) -> std::io::Result<()> 
 /// The server's part of a handshake, on any export; returns the connection, on which it says no
 /// more.
 pub(crate) fn agree(mut socket: UnixStream, size: u64) -> UnixStream {
-    let blocks = parda_nbd::BlockSizes::DEFAULT;
+    let plain = Geometry::new(size, BlockSizes::DEFAULT);
     let export = parda_nbd::Export {
         name: name("x"),
         description: String::new(),
-        size,
-        blocks,
-        read_only: false,
-        trim: true,
-        write_zeroes: true,
+        geometry: Geometry { trim: true, write_zeroes: true, ..plain },
         multi_conn: true,
-        cache: false,
-        fast_zero: false,
     };
     let (mut input, mut out) = (Vec::new(), Vec::new());
     let mut handshake = parda_nbd::server::Handshake::start(&mut out);

@@ -205,7 +205,7 @@ fn help_begins_its_lines_alike_and_says_what_is_cut() {
     let inside = |lines: &[String]| lines.iter().filter_map(inside).collect::<Vec<_>>();
     let whole = inside(&lines);
     assert_eq!(whole[..2], [" q         quit", " up down   move; also PgUp, PgDn, Home, End"]);
-    assert!(whole.iter().any(|line| line.ends_with("(only lower")), "{lines:#?}");
+    assert!(whole.iter().any(|line| line.ends_with("(of its host), or")), "{lines:#?}");
     let low = inside(&shown(&mut screen, 24, 6));
     assert_eq!(low, [" q         quit", " up down   move; als…", " < >       sort by t…", " …"]);
 }

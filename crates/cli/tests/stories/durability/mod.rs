@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use parda_nbd::Op;
+use parda_disk::Op;
 
 use self::history::{BLOCK, History};
 use self::writers::{lock, read_all, write};

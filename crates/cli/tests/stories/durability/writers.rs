@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastrand::Rng;
-use parda_nbd::{Cookie, Extent, Op};
+use parda_disk::{Extent, Op};
+use parda_nbd::Cookie;
 
 use super::history::{BLOCK, Content, Effect, Flush, History, OpId, content, read_content};
 use parda_testkit::Client;

@@ -4,10 +4,11 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use parda_address::Uri;
 use parda_dial::{Connected, DialError, Dialler};
+use parda_disk::{Errno, Extent, Op};
 use parda_nbd::client::{Agreed, Expected, Reply, put_request, reply};
-use parda_nbd::uri::Uri;
-use parda_nbd::{Cookie, Errno, Extent, Op, TransmissionFlags};
+use parda_nbd::{Cookie, TransmissionFlags};
 use parda_tls::End;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvFlags, SendFlags};

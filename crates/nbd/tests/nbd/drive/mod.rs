@@ -4,24 +4,28 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use parda_address::ExportName;
+use parda_disk::status::{Extents, MAX_EXTENTS, Status};
+use parda_disk::{BlockSizes, Extent, Geometry, Op};
 use parda_nbd::answer::Answer;
 use parda_nbd::client::{self, Expected, Reply};
-use parda_nbd::extents::{Extents, MAX_EXTENTS, Status};
 use parda_nbd::server::{self, Incoming, ReplyTo};
-use parda_nbd::{BlockSizes, Cookie, Export, ExportName, Extent, Op};
+use parda_nbd::{Cookie, Export};
 
 /// Two exports, one of which allows everything and one nothing but aligned reads.
 pub(crate) fn exports() -> Vec<Export> {
     let export = |name: &str, size, min, read_only| Export {
         name: ExportName::new(name).unwrap(),
         description: format!("the disk {name}"),
-        size,
-        blocks: BlockSizes::with_min(min).unwrap(),
-        read_only,
-        trim: !read_only,
-        write_zeroes: !read_only,
-        fast_zero: !read_only,
-        cache: !read_only,
+        geometry: Geometry {
+            size,
+            blocks: BlockSizes::with_min(min).unwrap(),
+            read_only,
+            trim: !read_only,
+            write_zeroes: !read_only,
+            fast_zero: !read_only,
+            cache: !read_only,
+        },
         multi_conn: true,
     };
     // The first is so large that lengths need more than 32 bits.
@@ -70,7 +74,7 @@ pub(crate) fn server(mut input: &[u8]) {
                 discard
             }
             Incoming::Request { cookie, op: Op::Read(extent) } => {
-                assert!(extent.end().is_some_and(|end| end <= export.size));
+                assert!(extent.end().is_some_and(|end| end <= export.geometry.size));
                 // Every other block reads as zeroes.
                 if session.can_put_hole() && extent.offset & 512 != 0 {
                     session.put_hole(&mut out, cookie, extent);
@@ -80,8 +84,8 @@ pub(crate) fn server(mut input: &[u8]) {
                 0
             }
             Incoming::Request { cookie, op: op @ Op::BlockStatus { extent, one } } => {
-                assert!(extent.end().is_some_and(|end| end <= export.size));
-                let mut extents = Extents::new(extent, export.blocks.min(), one);
+                assert!(extent.end().is_some_and(|end| end <= export.geometry.size));
+                let mut extents = Extents::new(extent, export.geometry.blocks.min(), one);
                 let mut status = Status::DATA;
                 while !extents.is_complete() {
                     // As odd as the request, so that the fuzzer chooses it.
@@ -92,14 +96,14 @@ pub(crate) fn server(mut input: &[u8]) {
                 }
                 let extents = extents.finish().unwrap();
                 assert!(extents.len() <= if one { 1 } else { MAX_EXTENTS });
-                let min = u64::from(export.blocks.min());
+                let min = u64::from(export.geometry.blocks.min());
                 assert!(extents.iter().all(|e| e.len > 0 && e.len % min == 0));
                 assert!(extents.iter().map(|e| e.len).sum::<u64>() <= extent.len);
                 session.put_status(&mut out, ReplyTo::new(cookie, op), &extents);
                 0
             }
             Incoming::Request { cookie, op } => {
-                assert!(!export.read_only || op == Op::Flush);
+                assert!(!export.geometry.read_only || op == Op::Flush);
                 session.put_done(&mut out, ReplyTo::new(cookie, op));
                 // The header alone never announces more than is taken.
                 let payload = if let Op::Write { extent, .. } = op { extent.len } else { 0 };

@@ -1,6 +1,6 @@
 //! Charts of two probes: both in one chart, or in two charts with the same axes.
 
-use parda_plot::{Across, Figure, Panel};
+use parda_plot::{Across, Figure, Level, Panel};
 
 use crate::report::comparison::{Comparison, Pair};
 use crate::report::figures::{Mark, Swept, both, marks, narrow, spread_of, swept};
@@ -35,8 +35,8 @@ pub(super) fn ratios(comparison: &Comparison) -> Option<Figure> {
     }
     // The axis has some height even if both are the same.
     panel.room = Some((0.8, 1.25));
-    let across = Across::Log { label: "IOs outstanding".to_owned() };
-    let panel = panel.level("both the same", 1.0);
+    let across = Across::Log("IOs outstanding".to_owned());
+    panel.levels.push(Level { name: "both the same".to_owned(), value: 1.0, within: None });
     Some(narrow("What B has of A's throughput", across).panel(panel))
 }
 
@@ -56,11 +56,11 @@ fn together([a, b]: [&ProbeDocument; 2], [of_a, of_b]: [&Swept; 2]) -> [Figure; 
         let found = &document.findings;
         let knee = found.curves.iter().find(|c| c.mix == of_a.mix).and_then(|c| c.knee);
         if let Some(knee) = knee {
-            load = load.upright("knees", knee.outstanding.value);
-            load = load.span(name, knee.outstanding.low, knee.outstanding.high);
+            load.uprights.push(("knees".to_owned(), knee.outstanding.value));
+            load.spans.push((name.to_owned(), knee.outstanding.low, knee.outstanding.high));
         }
         if let Some(advice) = &found.advice {
-            answer = answer.upright("thresholds to set", advice.latency_threshold_ms);
+            answer.uprights.push(("thresholds to set".to_owned(), advice.latency_threshold_ms));
         }
     }
     [load, answer]

@@ -1,11 +1,11 @@
 //! A comparison of two probes as an HTML page.
 
-use parda_plot::{Page, Table};
+use parda_plot::{Figure, html, list, table};
 
-use super::table::{by_mix, columns, rows};
-use super::{advice, curves, figures, side, summary};
-use crate::report::comparison::{Change, Comparison};
-use crate::report::page::side_by_side;
+use super::table::{by_mix, columns, row, texts};
+use super::{advice, curves, figures, side, summary, word};
+use crate::report::comparison::{Change, Comparison, Pair};
+use crate::report::page::beside;
 use crate::report::words::{percent, short};
 use parda_probe::ProbeDocument;
 
@@ -14,60 +14,61 @@ use parda_probe::ProbeDocument;
 #[must_use]
 pub fn page(a: &ProbeDocument, b: &ProbeDocument) -> String {
     let comparison = Comparison::new(a, b);
-    let mut page = Page::new(format!("`{}` and `{}` side by side", a.target.name, b.target.name));
-    page.list([side("A", &comparison.a), side("B", &comparison.b)]);
-    facts(&mut page, &comparison);
-    page.prose(&summary(&comparison).join(" "));
-    page.heading("What to set");
-    page.list(advice(&comparison));
+    let mut shown: Vec<(String, Figure)> = Vec::new();
+    // Pictures beside one another.
+    let mut pictures = |figures: Vec<Figure>| {
+        let named = |(i, figure)| (format!("{i}"), figure);
+        let named: Vec<_> = (shown.len()..).zip(figures).map(named).collect();
+        let text = beside(&named);
+        shown.extend(named);
+        text
+    };
+    let mut text = list([side("A", &comparison.a), side("B", &comparison.b)]) + "\n";
+    text += &facts(&comparison);
+    text += &format!(
+        "{}\n\n## What to set\n\n{}\n",
+        summary(&comparison).join(" "),
+        list(advice(&comparison))
+    );
     if let Some(figure) = figures::ratios(&comparison) {
-        page.heading("What B has of A's throughput");
-        page.prose(
-            "Above the dashed line B does more than A at the same load, below it less. Where a whisker touches the line \
-             the difference may be chance.",
+        text += &format!(
+            "## What B has of A's throughput\n\nAbove the dashed line B does more than A at the same load, below it less. \
+             Where a whisker touches the line the difference may be chance.\n\n{}",
+            pictures(vec![figure])
         );
-        side_by_side(&mut page, [figure], &[]);
     }
-    let mut loads = figures::loads(a, b);
+    let loads = figures::loads(a, b);
     if !loads.is_empty() || !comparison.curves.is_empty() {
-        page.heading("How both answer load");
-        page.prose(
-            "Dotted lines are knees, grey around them is where they lie with 95 % confidence.",
-        );
+        text += "## How both answer load\n\nDotted lines are knees, grey around them is where they lie with 95 % \
+                 confidence.\n\n";
         for of in &comparison.curves {
-            page.subheading(&of.mix.to_string());
-            let drawn = loads.extract_if(.., |(mix, _)| *mix == of.mix);
-            side_by_side(&mut page, drawn.flat_map(|(_, both)| both), &[]);
-            page.list(curves(of));
+            let both = loads.iter().filter(|(mix, _)| *mix == of.mix);
+            let both = pictures(both.flat_map(|(_, both)| both.clone()).collect());
+            text += &format!("### {}\n\n{both}{}\n", of.mix, list(curves(of)));
         }
     }
     let spreads = figures::spreads(a, b);
     if !spreads.is_empty() {
-        page.heading("How latencies are spread");
-        page.prose("All pictures have the same axes.");
-        for both in spreads {
-            side_by_side(&mut page, both, &[]);
-        }
+        text += "## How latencies are spread\n\nAll pictures have the same axes.\n\n";
+        text.extend(spreads.into_iter().map(&mut pictures));
     }
-    tables(&mut page, &comparison);
-    page.html()
+    text += &tables(&comparison);
+    let title = format!("{} and {} side by side", a.target.name, b.target.name);
+    html(&title, &text, |name| shown.iter().find(|(known, _)| known == name).map(|(_, f)| f.svg()))
 }
 
-fn facts(page: &mut Page, comparison: &Comparison) {
-    let Some([least, middle, most]) = comparison.ratios() else { return };
-    let count = |verdict| comparison.count(verdict).to_string();
-    let of_all = format!("of {} loads", comparison.loads.len());
-    page.facts([
-        [
-            "B's throughput".to_owned(),
-            short_of(middle),
-            format!("of A's; {} to {}", short_of(least), short_of(most)),
-        ],
-        ["better".to_owned(), count(Change::Better), of_all.clone()],
-        ["the same".to_owned(), count(Change::Same), of_all.clone()],
-        ["worse".to_owned(), count(Change::Worse), of_all.clone()],
-        ["unsure".to_owned(), count(Change::Unsure), of_all],
-    ]);
+fn facts(comparison: &Comparison) -> String {
+    let Some([least, middle, most]) = comparison.ratios() else { return String::new() };
+    let of_a = format!("of A's; {} to {}", short_of(least), short_of(most));
+    let mut facts = vec![["B's throughput".to_owned(), format!("**{}**", short_of(middle)), of_a]];
+    let changes = [Change::Better, Change::Same, Change::Worse, Change::Unsure];
+    facts.extend(changes.into_iter().zip(["better", "the same", "worse", "unsure"]).map(
+        |(change, name)| {
+            let of_all = format!("of {} loads", comparison.loads.len());
+            [name.to_owned(), format!("**{}**", comparison.count(change)), of_all]
+        },
+    ));
+    table(["", "", ""], 3, facts) + "\n"
 }
 
 /// `80 %`, `175 ×`.
@@ -76,18 +77,28 @@ fn short_of(ratio: f64) -> String {
     said.replace(' ', "\u{a0}")
 }
 
-fn tables(page: &mut Page, comparison: &Comparison) {
-    page.heading("All loads that both ran");
-    let left_out = comparison.only_a + comparison.only_b;
-    if left_out > 0 {
-        page.prose(&format!(
-            "Left out: {} that only A ran, {} that only B ran.",
-            comparison.only_a, comparison.only_b
-        ));
+fn tables(comparison: &Comparison) -> String {
+    let Comparison { only_a, only_b, .. } = comparison;
+    let mut text = "## All loads that both ran\n\n".to_owned();
+    if only_a + only_b > 0 {
+        text += &format!("Left out: {only_a} that only A ran, {only_b} that only B ran.\n\n");
     }
     for (heading, pairs) in by_mix(&comparison.loads) {
-        let table = Table::new(columns(&pairs)).caption(heading);
-        page.table(rows(&pairs).into_iter().fold(table, Table::row));
+        let texts = texts(&pairs);
+        let row = |pair: &&Pair| row(pair, texts == 0).into_iter().chain([verdict(pair)]);
+        let table = table(columns(&pairs), texts, pairs.iter().map(row));
+        text += &format!("**{heading}**\n\n{table}\n");
+    }
+    text
+}
+
+/// A verdict with its mark.
+fn verdict(pair: &Pair) -> String {
+    let verdict = word(pair.verdict);
+    match pair.verdict {
+        Change::Better => format!("✓ {verdict}"),
+        Change::Worse => format!("**✗ {verdict}**"),
+        Change::Same | Change::Unsure => verdict.to_owned(),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use parda_plot::Cell;
+use parda_plot::number;
 
 use super::{advice, curves, interval, side, summary, word};
-use crate::report::comparison::{Change, Comparison, Pair};
+use crate::report::comparison::{Comparison, Pair};
 use crate::report::table::in_text;
 use crate::report::words::short;
 use parda_probe::{Load, Mix, Purpose};
@@ -19,7 +19,14 @@ pub fn table(comparison: &Comparison) -> String {
     }
     out.push('\n');
     for (mix, pairs) in by_mix(&comparison.loads) {
-        let _ = write!(out, "\n{mix}\n{}\n", in_text(columns(&pairs), &rows(&pairs)));
+        let verdict = |pair: &Pair| word(pair.verdict).to_owned();
+        let texts = texts(&pairs);
+        let row = |pair: &&Pair| row(pair, texts == 0).into_iter().chain([verdict(pair)]);
+        let _ = write!(
+            out,
+            "\n{mix}\n{}\n",
+            in_text(columns(&pairs), texts..10, pairs.iter().map(row))
+        );
     }
     for of in &comparison.curves {
         let _ = write!(out, "\n{}\n", of.mix);
@@ -57,7 +64,7 @@ pub(super) fn by_mix(loads: &[Pair]) -> Vec<(String, Vec<&Pair>)> {
     out
 }
 
-/// Heads of the columns of [`rows`].
+/// Heads of the columns of [`row`], and of the verdict after them.
 pub(super) fn columns(pairs: &[&Pair]) -> [&'static str; 11] {
     let first = if of_one_mix(pairs) { "outstanding" } else { "load" };
     [first, "IOPS A", "B", "B/A", "95 %", "mean ms A", "B", "p99 ms A", "B", "B/A", "B is"]
@@ -67,36 +74,26 @@ fn of_one_mix(pairs: &[&Pair]) -> bool {
     pairs.windows(2).all(|pair| pair[0].load.mix == pair[1].load.mix)
 }
 
-/// A row for each load.
-pub(super) fn rows(pairs: &[&Pair]) -> Vec<Vec<Cell>> {
-    let alone = of_one_mix(pairs);
-    let row = |pair: &&Pair| {
-        let (a, b, Load { mix, outstanding: n }) = (&pair.a, &pair.b, pair.load);
-        let number = |value: f64| Cell::Number(short(value));
-        let verdict = word(pair.verdict);
-        vec![
-            if alone {
-                Cell::Number(n.to_string())
-            } else {
-                Cell::text(format!("{mix}, {n} outst."))
-            },
-            number(a.iops),
-            number(b.iops),
-            Cell::number(pair.iops_ratio, 3),
-            Cell::Number(interval(pair.iops_ratio_95)),
-            number(a.mean_ms),
-            number(b.mean_ms),
-            number(a.p99_ms),
-            number(b.p99_ms),
-            Cell::number(pair.p99_ratio, 2),
-            match pair.verdict {
-                Change::Better => Cell::verdict(true, verdict),
-                Change::Worse => Cell::verdict(false, verdict),
-                Change::Same | Change::Unsure => Cell::text(verdict),
-            },
-        ]
-    };
-    pairs.iter().map(row).collect()
+/// How many columns of text come before the numbers.
+pub(super) fn texts(pairs: &[&Pair]) -> usize {
+    usize::from(!of_one_mix(pairs))
+}
+
+/// The row of a load without the verdict. `alone`: whether all rows are of one mix.
+pub(super) fn row(pair: &Pair, alone: bool) -> [String; 10] {
+    let (a, b, Load { mix, outstanding: n }) = (&pair.a, &pair.b, pair.load);
+    [
+        if alone { n.to_string() } else { format!("{mix}, {n} outst.") },
+        short(a.iops),
+        short(b.iops),
+        number(pair.iops_ratio, 3),
+        interval(pair.iops_ratio_95),
+        short(a.mean_ms),
+        short(b.mean_ms),
+        short(a.p99_ms),
+        short(b.p99_ms),
+        number(pair.p99_ratio, 2),
+    ]
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Charts of throughput and latency over outstanding IOs, and of throughput over latency.
 
-use parda_plot::Figure;
+use parda_plot::{Figure, Level};
 
 use super::{Swept, both, swept};
 use crate::report::words::ms;
@@ -24,16 +24,16 @@ pub(crate) fn load(document: &ProbeDocument) -> Vec<(String, Figure)> {
         });
     let found = &document.findings;
     if let Some(threshold) = found.advice.as_ref().map(|a| a.latency_threshold_ms) {
-        if let Some(latency) = load.panels.pop() {
-            load.panels.push(latency.level(THRESHOLD, threshold));
+        if let Some(latency) = load.panels.last_mut() {
+            let level = Level { name: THRESHOLD.to_owned(), value: threshold, within: None };
+            latency.levels.push(level);
         }
-        answer = answer.upright(format!("{THRESHOLD}, {}", ms(threshold)), threshold);
+        answer.uprights.push((format!("{THRESHOLD}, {}", ms(threshold)), threshold));
     }
     if let Some(knee) = found.curves.first().and_then(|curve| curve.knee) {
-        load = load.span("", knee.outstanding.low, knee.outstanding.high).upright(
-            format!("knee of {} (grey: 95 % sure)", found.curves[0].mix),
-            knee.outstanding.value,
-        );
+        load.spans.push((String::new(), knee.outstanding.low, knee.outstanding.high));
+        let name = format!("knee of {} (grey: 95 % sure)", found.curves[0].mix);
+        load.uprights.push((name, knee.outstanding.value));
     }
     vec![("load".to_owned(), load), ("answer".to_owned(), answer)]
 }

@@ -42,7 +42,7 @@ pub(crate) fn mixes(document: &ProbeDocument) -> Vec<(String, Figure)> {
         }
         let [size, ..] = parts(&Mix { size: of, read_percent: 100, random_percent: 100 });
         let outstanding = points.first().map_or(0, |p| p.load.outstanding);
-        let across = Across::Numbers { label: "random, % of IOs".to_owned() };
+        let across = Across::Numbers("random, % of IOs".to_owned());
         let mut figure = narrow(format!("{size}, {outstanding} outstanding"), across)
             .panel(latency)
             .panel(bandwidth);

@@ -114,10 +114,10 @@ pub(super) fn both(
         ];
         answer = curve(answer, name, &of.points, ms, iops, confidence::iops);
         for (_, point) in of.points.iter().enumerate().filter(|(i, p)| noted(place, *i, p)) {
-            answer = answer.note((ms(point), iops(point)), point.load.outstanding.to_string());
+            answer.notes.push((ms(point), iops(point), point.load.outstanding.to_string()));
         }
     }
-    let across = |label: &str| Across::Log { label: label.to_owned() };
+    let across = |label: &str| Across::Log(label.to_owned());
     let load = load.into_iter().fold(narrow(title, across("IOs outstanding")), Figure::panel);
     let mut answer = narrow("Throughput against latency", across("mean latency, ms")).panel(answer);
     answer.subtitle = "Beside points: how many were outstanding.".to_owned();

@@ -34,6 +34,6 @@ pub(crate) fn sizes(document: &ProbeDocument) -> Option<(String, Figure)> {
         }
         panel = panel.line("m · size + C", vec![at(0.0), at(kib(last))]);
     }
-    let across = Across::Numbers { label: "size of an IO, KiB".to_owned() };
+    let across = Across::Numbers("size of an IO, KiB".to_owned());
     Some(("size".to_owned(), narrow("Latency against size", across).panel(panel)))
 }

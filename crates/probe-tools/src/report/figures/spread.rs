@@ -43,7 +43,7 @@ pub(crate) fn spread_of(all: &[(String, Swept<'_>)]) -> Vec<Figure> {
             .line("slowest", line(|p| p.all.max_ms))
             .log();
         panel.room = up;
-        let label = Across::Log { label: "IOs outstanding".to_owned() };
+        let label = Across::Log("IOs outstanding".to_owned());
         let mut figure = narrow(title, label).panel(panel);
         // Tiles reach half a doubling beyond the outer points.
         figure.room = across.map(|(low, high)| (low / 2f64.sqrt(), high * 2f64.sqrt()));

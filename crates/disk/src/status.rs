@@ -1,9 +1,11 @@
 //! Block status: what is known of the parts of a range, gathered into extents that a reply can
 //! carry.
 
-use crate::wire::{Errno, Extent};
+use crate::errno::Errno;
+use crate::extent::Extent;
 
-/// Status of an extent in the metadata context `base:allocation`. No bit set means data.
+/// Status of an extent, with the bits of NBD's metadata context `base:allocation`. No bit set means
+/// data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status(u32);
 
@@ -17,13 +19,13 @@ impl Status {
     /// A hole that reads as zeroes.
     pub const HOLE_ZERO: Self = Self(Self::HOLE.0 | Self::ZERO.0);
 
-    /// The flags of `base:allocation` in a number off the wire; others are dropped.
+    /// The flags in a number; others are dropped.
     #[must_use]
-    pub fn from_wire(bits: u32) -> Self {
+    pub fn from_bits(bits: u32) -> Self {
         Self(bits & Self::HOLE_ZERO.0)
     }
 
-    /// The number on the wire.
+    /// The flags as a number.
     #[must_use]
     pub fn bits(self) -> u32 {
         self.0
@@ -69,7 +71,7 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// An empty answer. `align` is the export's minimum block size, and the range a multiple of
+    /// An empty answer. `align` is the disk's minimum block size, and the range a multiple of
     /// it. With `one` the answer is one extent.
     #[must_use]
     pub fn new(asked: Extent, align: u32, one: bool) -> Self {
@@ -86,7 +88,7 @@ impl Extents {
         extents
     }
 
-    /// Where the next part begins, in bytes from the start of the export.
+    /// Where the next part begins, in bytes from the start of the disk.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.asked.offset.saturating_add(self.told)

@@ -7,92 +7,15 @@
 //! | `nbds` | `nbds://array-a.example/vm1?tls-certificates=/etc/pki/parda` |
 //! | `nbds+unix` | `nbds+unix:///vm1?socket=/run/a.sock&tls-hostname=array-a&tls-certificates=/etc/pki/parda` |
 
-use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::export::{ExportName, ExportNameError};
+use crate::address::Address;
+use crate::certificates::{Certificates, UriTls};
+use crate::export_name::{ExportName, ExportNameError};
 
 /// The port of NBD, as registered at IANA.
-pub const DEFAULT_PORT: u16 = 10809;
-
-/// Where a server is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// A host name or IP address, and a port.
-    Tcp {
-        /// Without the brackets of an IPv6 address.
-        host: String,
-        /// TCP port; [`DEFAULT_PORT`] if the URI has none.
-        port: u16,
-    },
-    /// The path of a unix socket.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
-/// A string that is no address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
-    /// It begins with neither `unix:` nor `tcp:`.
-    #[error("must be unix:PATH or tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809")]
-    Shape,
-    /// More than the kernel takes.
-    #[error("is too long for a socket: at most {max} bytes", max = Address::MAX_UNIX_PATH)]
-    TooLong,
-}
-
-impl Address {
-    /// The kernel's limit on the path of a socket, less its final NUL.
-    const MAX_UNIX_PATH: usize = 107;
-
-    /// Whether only this host can reach it: a unix socket, an address of the loopback network, or
-    /// `localhost`. Other names are not looked up, and count as reachable from elsewhere.
-    #[must_use]
-    pub fn is_local(&self) -> bool {
-        match self {
-            Self::Unix(_) => true,
-            Self::Tcp { host, .. } => match host.parse::<IpAddr>() {
-                Ok(ip) => ip.to_canonical().is_loopback(),
-                Err(_) => host == "localhost",
-            },
-        }
-    }
-}
-
-/// The reverse of its [`Display`](fmt::Display).
-impl FromStr for Address {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return match path.len() {
-                0 => Err(AddressError::Shape),
-                // The kernel's paths end there.
-                _ if path.contains('\0') => Err(AddressError::Shape),
-                1..=Self::MAX_UNIX_PATH => Ok(Self::Unix(PathBuf::from(path))),
-                _ => Err(AddressError::TooLong),
-            };
-        }
-        let tcp = text.strip_prefix("tcp:").and_then(|rest| rest.rsplit_once(':'));
-        let (host, port) = tcp.ok_or(AddressError::Shape)?;
-        let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-        match port.parse() {
-            Ok(port) if !host.is_empty() => Ok(Self::Tcp { host: host.to_owned(), port }),
-            _ => Err(AddressError::Shape),
-        }
-    }
-}
+const DEFAULT_PORT: u16 = 10809;
 
 /// An NBD URI, such as `nbds://host:10809/export`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,32 +26,6 @@ pub struct Uri {
     pub export: ExportName,
     /// TLS settings, if the scheme has TLS.
     pub tls: Option<UriTls>,
-}
-
-/// TLS with the server of a URI.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UriTls {
-    /// Whom to trust, and who we are.
-    pub certificates: Certificates,
-    /// The name or address that the server's certificate must be for.
-    pub name: String,
-}
-
-/// Where the certificates for a server are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Certificates {
-    /// The URI does not say: its user must know, or refuse it.
-    Unsaid,
-    /// A directory as GnuTLS's clients use it: `ca-cert.pem`, and `client-cert.pem` with
-    /// `client-key.pem` if the server asks for a certificate.
-    Directory(PathBuf),
-    /// Certificates and keys in files.
-    Files {
-        /// The CAs that the server's certificate must come from.
-        ca: PathBuf,
-        /// The client's certificate and its key.
-        identity: Option<(PathBuf, PathBuf)>,
-    },
 }
 
 /// Reason why a string is no NBD URI that we support.
@@ -346,23 +243,6 @@ mod tests {
         assert!(matches!(error("nbd+unix:///x?socket=/s&tls-hostname=h"), UriError::NotTls(_)));
         assert!(matches!(error(&format!("{unix}&socket=/t")), UriError::Parameter(_)));
         assert!(matches!(error(&format!("{unix}&tls-certificates=/d")), UriError::Parameter(_)));
-    }
-
-    #[test]
-    fn an_address_is_local_only_if_it_says_so_itself() {
-        let local = |text: &str| text.parse::<Address>().unwrap().is_local();
-        for text in ["unix:s", "tcp:127.0.0.1:1", "tcp:127.8.0.1:1", "tcp:[::1]:1"] {
-            assert!(local(text), "{text}");
-        }
-        assert!(local("tcp:localhost:1") && local("tcp:[::ffff:127.0.0.1]:1"));
-        for text in ["tcp:0.0.0.0:1", "tcp:[::]:1", "tcp:10.0.0.1:1", "tcp:kvm-01:1"] {
-            assert!(!local(text), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_path_ends_where_the_kernel_ends_it() {
-        assert_eq!("unix:/run/s\0.sock".parse::<Address>(), Err(AddressError::Shape));
     }
 
     #[test]

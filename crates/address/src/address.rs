@@ -1,0 +1,105 @@
+//! Addresses of sockets.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Address of a server's socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A host name or IP address, and a port.
+    Tcp {
+        /// Without the brackets of an IPv6 address.
+        host: String,
+        /// TCP port.
+        port: u16,
+    },
+    /// The path of a unix socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A string that is no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// It begins with neither `unix:` nor `tcp:`.
+    #[error("must be unix:PATH or tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809")]
+    Shape,
+    /// More than the kernel takes.
+    #[error("is too long for a socket: at most {max} bytes", max = Address::MAX_UNIX_PATH)]
+    TooLong,
+}
+
+impl Address {
+    /// The kernel's limit on the path of a socket, less its final NUL.
+    const MAX_UNIX_PATH: usize = 107;
+
+    /// Whether only this host can reach it: a unix socket, an address of the loopback network, or
+    /// `localhost`. Other names are not looked up, and count as reachable from elsewhere.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Tcp { host, .. } => match host.parse::<IpAddr>() {
+                Ok(ip) => ip.to_canonical().is_loopback(),
+                Err(_) => host == "localhost",
+            },
+        }
+    }
+}
+
+/// The reverse of its [`Display`](fmt::Display).
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path.len() {
+                0 => Err(AddressError::Shape),
+                // The kernel's paths end there.
+                _ if path.contains('\0') => Err(AddressError::Shape),
+                1..=Self::MAX_UNIX_PATH => Ok(Self::Unix(PathBuf::from(path))),
+                _ => Err(AddressError::TooLong),
+            };
+        }
+        let tcp = text.strip_prefix("tcp:").and_then(|rest| rest.rsplit_once(':'));
+        let (host, port) = tcp.ok_or(AddressError::Shape)?;
+        let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        match port.parse() {
+            Ok(port) if !host.is_empty() => Ok(Self::Tcp { host: host.to_owned(), port }),
+            _ => Err(AddressError::Shape),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_local_only_if_it_says_so_itself() {
+        let local = |text: &str| text.parse::<Address>().unwrap().is_local();
+        for text in ["unix:s", "tcp:127.0.0.1:1", "tcp:127.8.0.1:1", "tcp:[::1]:1"] {
+            assert!(local(text), "{text}");
+        }
+        assert!(local("tcp:localhost:1") && local("tcp:[::ffff:127.0.0.1]:1"));
+        for text in ["tcp:0.0.0.0:1", "tcp:[::]:1", "tcp:10.0.0.1:1", "tcp:kvm-01:1"] {
+            assert!(!local(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_ends_where_the_kernel_ends_it() {
+        assert_eq!("unix:/run/s\0.sock".parse::<Address>(), Err(AddressError::Shape));
+    }
+}

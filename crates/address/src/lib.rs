@@ -1,0 +1,14 @@
+//! Addresses of servers: sockets, NBD URIs, and the certificates that a connection needs.
+//!
+//! Nothing here connects.
+#![forbid(unsafe_code)]
+
+mod address;
+mod certificates;
+mod export_name;
+mod uri;
+
+pub use address::{Address, AddressError};
+pub use certificates::{Certificates, UriTls};
+pub use export_name::{ExportName, ExportNameError};
+pub use uri::{Uri, UriError};

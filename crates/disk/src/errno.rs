@@ -1,0 +1,70 @@
+//! Errors of requests.
+
+use std::fmt;
+
+/// Error of a request: one of those that every protocol has a number for. The numbers are Linux's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Errno {
+    /// EPERM: the operation is not permitted.
+    Perm = 1,
+    /// EIO: the input or output failed.
+    Io = 5,
+    /// ENOMEM: memory cannot be allocated.
+    NoMem = 12,
+    /// EINVAL: an argument is invalid.
+    Inval = 22,
+    /// No space left on device.
+    NoSpc = 28,
+    /// EOVERFLOW: a value is too large.
+    Overflow = 75,
+    /// ENOTSUP: the operation is not supported.
+    NotSup = 95,
+    /// Server is in the process of being shut down.
+    Shutdown = 108,
+}
+
+impl Errno {
+    /// Its number on Linux, which is the one that NBD sends.
+    #[must_use]
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The error of a Linux `errno`. Any other is EIO.
+    #[must_use]
+    pub fn from_os(errno: i32) -> Self {
+        match errno {
+            // EPERM, EACCES, EROFS
+            1 | 13 | 30 => Self::Perm,
+            // ENOMEM
+            12 => Self::NoMem,
+            // EINVAL
+            22 => Self::Inval,
+            // EFBIG, ENOSPC, EDQUOT
+            27 | 28 | 122 => Self::NoSpc,
+            // EOVERFLOW
+            75 => Self::Overflow,
+            // EOPNOTSUPP
+            95 => Self::NotSup,
+            // ESHUTDOWN
+            108 => Self::Shutdown,
+            _ => Self::Io,
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Perm => "EPERM",
+            Self::Io => "EIO",
+            Self::NoMem => "ENOMEM",
+            Self::Inval => "EINVAL",
+            Self::NoSpc => "ENOSPC",
+            Self::Overflow => "EOVERFLOW",
+            Self::NotSup => "ENOTSUP",
+            Self::Shutdown => "ESHUTDOWN",
+        })
+    }
+}

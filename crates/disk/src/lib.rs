@@ -1,0 +1,16 @@
+//! A disk as its users see it, whatever the protocol between them: operations on ranges, errors,
+//! geometry, block status.
+//!
+//! A front end turns requests of its protocol into [`Op`]s, a backend performs them.
+#![forbid(unsafe_code)]
+
+mod errno;
+mod extent;
+mod geometry;
+mod op;
+pub mod status;
+
+pub use errno::Errno;
+pub use extent::Extent;
+pub use geometry::{BlockSizeError, BlockSizes, Geometry, MAX_PAYLOAD};
+pub use op::Op;
