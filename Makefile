@@ -24,7 +24,7 @@ TESTS := --workspace --locked --no-fail-fast
 REAL := stories guests lab
 
 # Tests that simulate for minutes.
-SIMULATED := corpus random papers accuracy elling reading
+SIMULATED := corpus random papers accuracy manual
 
 # Test programs run without cargo, whose lock lint and doctests hold while they build. `make test` has built them all before (BUILT=1).
 RUN := tools/programs.py run $(if $(BUILT),--built)
@@ -151,8 +151,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 
 reproduce: build ## The papers' figures beside ours; renews docs/reproduction.md, docs/elling.md and the pictures of docs/probe.md
 	@$(PARDA) reproduce --page docs/reproduction.md
-	@$(CARGO) run --release --locked --quiet --package parda-probe-targets --example elling
-	@$(CARGO) run --release --locked --quiet --package parda-probe-targets --example reading
+	@PARDA_RENEW=1 $(CARGO) test --release --locked --quiet --package parda-probe-tools --test manual
 
 docs: ## The documentation as a site, target/book/html (mdBook)
 	@tools/docs.sh

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parda_control::{Report, Totals};
 use parda_probe::{
-    Effort, End, Mix, Plan, Point, Probe, ProbeDocument, Progress, Purpose, Unknown, Watcher,
-    Wishes,
+    Effort, End, Mix, Plan, Probe, ProbeDocument, Progress, Purpose, Unknown, Watcher, Wishes,
 };
 
 use crate::config::{IdleProbe, Target};
@@ -154,7 +153,7 @@ fn measure(
         all: false,
         purposes: vec![Purpose::Depth],
         effort: Effort::Quick,
-        experiment: None,
+        elling: false,
         writes: false,
         largest: SIZE,
     };
@@ -180,8 +179,6 @@ impl Watcher for Bystander<'_> {
     fn progress(&mut self, _: &Progress<'_>) -> bool {
         (self.busy)()
     }
-
-    fn measured(&mut self, _: &Point) {}
 
     fn note(&mut self, note: &Unknown) {
         if let Unknown::TargetFailed { error, .. } = note {

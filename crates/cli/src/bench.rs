@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use parda_address::Uri;
 use parda_bench::{BenchError, Operation, Plan, Summary};
 use parda_config::quantity::exact_size;
-use parda_probe_targets::{TargetError, Writes, writable_export};
+use parda_probe_tools::{TargetError, Writes, writable_export};
 use serde::Serialize;
 
 use crate::probe::arguments::{bytes, percent};
@@ -224,7 +224,7 @@ impl Nbd {
             },
         };
         writable_export(name, &writes).map_err(|error| match error {
-            TargetError::Nbd { .. } => Failure::new(error.to_string()),
+            TargetError::Failed(_) => Failure::new(error.to_string()),
             error => Failure::usage(error.to_string()),
         })
     }

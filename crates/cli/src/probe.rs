@@ -3,10 +3,8 @@
 pub(crate) mod arguments;
 mod bar;
 mod compare;
-mod page;
-mod stored;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,16 +12,15 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use parda_array::Preset;
 use parda_probe::{
-    Effort, End, Experiment, Kind, Mix, Point, ProbeDocument, Progress, Purpose, Unknown, Watcher,
-    Wishes,
+    Effort, End, Kind, Mix, Point, ProbeDocument, Progress, Purpose, Unknown, Watcher, Wishes,
 };
-use parda_probe_report as report;
-use parda_probe_targets::{Target, TargetError, Writes};
+use parda_probe_tools::report;
+use parda_probe_tools::{Target, TargetError, Writes};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::{Failure, output, quantity};
-use arguments::{bytes, depths, mix, percent, purpose, size};
+use arguments::{bytes, depths, experiment, mix, percent, purpose, size};
 use bar::Bar;
 
 const AFTER_HELP: &str = "\
@@ -58,6 +55,9 @@ Examples:
 
 /// Time in which at least one load is measured.
 const LEAST_TIME: Duration = Duration::from_secs(3);
+
+/// Time without an answer of fio after which that is reported, in seconds.
+const SILENT_S: f64 = 10.0;
 
 /// Names of the model's presets: `a, b and c`.
 fn presets() -> String {
@@ -116,9 +116,10 @@ pub(crate) struct Probe {
     #[arg(
         long,
         value_name = "NAME",
+        value_parser = experiment,
         conflicts_with_all = ["quick", "full", "size", "read", "random", "mix", "depths", "all", "only"]
     )]
-    experiment: Option<Experiment>,
+    experiment: Option<String>,
     /// Write to the target as well, if nobody uses it and it begins and ends with zeroes; an NBD export must be named
     /// again here
     #[arg(long, value_name = "TARGET", num_args = 0..=1, require_equals = true)]
@@ -149,14 +150,29 @@ enum Stored {
     /// Compare two probes: differences beyond their uncertainty
     Compare(compare::Compare),
     /// Make the page of a probe that was stored as JSON
-    Page(page::Page),
+    Page {
+        /// A document of `parda probe --json`
+        #[arg(value_name = "A.json")]
+        probe: PathBuf,
+        /// File to write the page to; - for standard output
+        #[arg(long, value_name = "FILE", default_value = "-")]
+        out: PathBuf,
+    },
+}
+
+/// Reads what `--json` wrote.
+fn stored(file: &Path) -> Result<ProbeDocument, Failure> {
+    ProbeDocument::read(file).map_err(|error| Failure::usage(error.to_string()))
 }
 
 impl Probe {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         match &self.stored {
             Some(Stored::Compare(compare)) => return compare.run(),
-            Some(Stored::Page(page)) => return page.run(),
+            Some(Stored::Page { probe, out }) => {
+                output::check([&Some(out.clone())])?;
+                return output::write(out, &report::page(&stored(probe)?)).map(|_| ());
+            }
             None => {}
         }
         if let Some(time) = self.time.filter(|time| *time < LEAST_TIME) {
@@ -173,10 +189,8 @@ impl Probe {
         };
         let opened = Target::open(self.target(), &writes, self.create);
         let mut target = opened.map_err(|error| match error {
-            TargetError::Nbd { .. } | TargetError::Fio { .. } | TargetError::Create { .. } => {
-                Failure::new(error.to_string())
-            }
-            _ => Failure::usage(error.to_string()),
+            TargetError::Failed(error) => Failure::new(error),
+            TargetError::Unfit(error) => Failure::usage(error),
         })?;
         let wishes = self.wishes(&target)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -186,7 +200,7 @@ impl Probe {
                 .and_then(|_| flag::register(signal, Arc::clone(&stop)))
                 .map_err(|e| Failure::new(format!("cannot catch signals: {e}")))?;
         }
-        let mut terminal = Terminal { bar: Bar::default(), stop };
+        let mut terminal = Terminal { bar: Bar::default(), stop, silent: false };
         let time = self.time.map(|time| time.as_secs_f64());
         let time = time.or_else(|| self.usual_time(target.info().kind));
         let document = target.probe(wishes, time, self.seed, &mut terminal);
@@ -239,7 +253,7 @@ impl Probe {
                 (_, true) => Effort::Full,
                 _ => Effort::Usual,
             },
-            experiment: self.experiment,
+            elling: self.experiment.is_some(),
             writes,
             largest,
         })
@@ -269,11 +283,20 @@ impl Probe {
 struct Terminal {
     bar: Bar,
     stop: Arc<AtomicBool>,
+    /// Whether fio's silence has been reported.
+    silent: bool,
 }
 
 impl Watcher for Terminal {
     fn progress(&mut self, progress: &Progress<'_>) -> bool {
         self.bar.show(progress);
+        let silent = progress.silent_s >= SILENT_S;
+        if silent && !self.silent {
+            self.bar.say(&format!(
+                "fio has not answered for {SILENT_S} s, as on a busy host: the probe waits for it; Ctrl-C ends the probe"
+            ));
+        }
+        self.silent = silent;
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -282,6 +305,6 @@ impl Watcher for Terminal {
     }
 
     fn note(&mut self, note: &Unknown) {
-        self.bar.say(&parda_probe_report::unknown(note));
+        self.bar.say(&report::unknown(note));
     }
 }

@@ -160,7 +160,7 @@ impl Export {
             let mut job = Job::new(format!("{number:03}: {mix}, {outstanding} outstanding"));
             job.target(JobTarget::of(&target));
             let said =
-                job.load(&parda_probe_targets::workload(&point.load), Bytes(probe.target.bytes));
+                job.load(&parda_probe_tools::workload(&point.load), Bytes(probe.target.bytes));
             said.map_err(|error| (job.name().to_owned(), error))?;
             job.set("time_based", 1);
             job.set("ramp_time", format!("{:.0}ms", 1e3 * point.warmup_s));

@@ -7,7 +7,6 @@
 //! twentieth of the throughput, with ever more latency.
 
 mod advice;
-mod asymmetry;
 mod concave;
 mod curve;
 mod knee;
@@ -17,7 +16,8 @@ mod size;
 mod suspicion;
 mod unknown;
 
-pub use knee::WORTH;
+pub use knee::{WORTH, sharper};
+pub use noise::between;
 
 use crate::document::TargetInfo;
 use crate::findings::Findings;
@@ -28,12 +28,11 @@ use crate::reasons::Suspect;
 /// The findings of all points together.
 #[must_use]
 pub fn findings(points: &[Point], target: &TargetInfo) -> Findings {
-    let noise = noise::noise(points);
-    let between = noise::between(points);
+    let (noise, between) = (noise::noise(points), between(points));
     let swept: Vec<knee::Swept> =
         mixes(points).into_iter().map(|mix| knee::swept(points, mix, between)).collect();
     let size_line = size::size_line(points);
-    let asymmetry = asymmetry::asymmetry(points);
+    let asymmetry = suspicion::asymmetry(points);
     let suspicions = suspicion::suspicions(points, &swept);
     // A threshold measured on memory or on holes says nothing about the array.
     let memory = suspicions.iter().any(|suspicion| suspicion.what == Suspect::Memory);
@@ -41,19 +40,6 @@ pub fn findings(points: &[Point], target: &TargetInfo) -> Findings {
     let unknown = unknown::unknown(points, target, &swept, size_line.as_ref());
     let curves = swept.into_iter().map(|swept| swept.curve).collect();
     Findings { curves, size_line, asymmetry, noise, suspicions, advice, unknown }
-}
-
-/// The depth at which one more point of the mix would make its knee more precise. `None` once the knee lies
-/// between two depths that are near enough, or if the sweep has to go deeper.
-#[must_use]
-pub fn sharper(points: &[Point], mix: Mix) -> Option<u32> {
-    knee::sharper(points, mix)
-}
-
-/// Excess of the difference between runs of one load over what their slices explain, as a relative standard
-/// deviation. 0 if no load was run twice.
-pub fn between(points: &[Point]) -> f64 {
-    noise::between(points)
 }
 
 /// The mixes that were swept over outstanding, in the order they were run.
@@ -74,4 +60,4 @@ fn mixes(points: &[Point]) -> Vec<Mix> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

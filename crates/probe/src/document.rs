@@ -142,20 +142,15 @@ impl ProbeDocument {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reasons::Why;
+    use crate::analysis::tests::target;
+    use crate::reasons::{Evidence, Suspect, Unknown, Why};
 
     fn document() -> ProbeDocument {
         ProbeDocument {
             format: FORMAT,
             begun: "2026-01-01T00:00:00Z".to_owned(),
             took_s: 1.5,
-            target: TargetInfo {
-                name: "model:drive-7200".to_owned(),
-                kind: Kind::Model,
-                bytes: 1 << 40,
-                writes: false,
-                about: Vec::new(),
-            },
+            target: target(),
             seed: 1,
             end: End::Complete,
             points: Vec::new(),
@@ -193,10 +188,15 @@ mod tests {
             }
         }"#;
         let document = read(old).unwrap();
+        let sentence = |text: &str| text.to_owned();
+        let suspicion = &document.findings.suspicions[0];
+        assert_eq!(suspicion.what, Suspect::WriteCache);
+        assert_eq!(suspicion.evidence, [Evidence::Sentence(sentence("A cache is full."))]);
+        let writes = sentence("What writes do: none were allowed.");
+        assert_eq!(document.findings.unknown, [Unknown::Sentence(writes)]);
         let advice = document.findings.advice.as_ref().unwrap();
         assert_eq!((advice.latency_threshold_ms, advice.window_max), (12.5, 64.0));
-        assert_eq!(advice.why, [Why::Sentence("More buys little.".to_owned())]);
-        assert_eq!(document.findings.unknown.len(), 1);
+        assert_eq!(advice.why, [Why::Sentence(sentence("More buys little."))]);
         assert_eq!(read(&document.json()), Ok(document), "it can be written again");
     }
 

@@ -25,28 +25,29 @@ pub struct Driven {
     pub verdict: Steadiness,
 }
 
-/// Why a target cannot be driven further.
-#[derive(Debug, thiserror::Error)]
-pub enum DriveError {
-    /// It failed, in words.
-    #[error("{0}")]
-    Failed(String),
+/// State of a load that is being driven.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    /// Time for which the load has run, in seconds of the target's own clock.
+    pub load_s: f64,
+    /// Time since the program that drives the load last answered, in seconds. 0 for a driver within this process.
+    pub silent_s: f64,
 }
 
-/// Called several times a second with the recording so far. Returns whether to stop.
-pub type Watch<'a> = &'a mut dyn FnMut(&Recording) -> bool;
+/// Called several times a second. Returns whether to stop.
+pub type Watch<'a> = &'a mut dyn FnMut(Moment) -> bool;
 
 /// A driver: it puts load on a target, and counts what completes.
 pub trait Driver {
     /// Keeps a load on the target for as long as the allowance says. Offsets and kinds of IOs follow from the seed.
     ///
     /// # Errors
-    /// The target failed.
+    /// The target failed, in words.
     fn drive(
         &mut self,
         load: &Load,
         seed: u64,
         allowance: &Allowance,
         watch: Watch<'_>,
-    ) -> Result<Driven, DriveError>;
+    ) -> Result<Driven, String>;
 }

@@ -1,4 +1,4 @@
-//! Findings of a probe, from all its points together: reason codes and their numbers. `parda-probe-report` has the
+//! Findings of a probe, from all its points together: reason codes and their numbers. `parda-probe-tools` has the
 //! sentences.
 
 use serde::{Deserialize, Serialize};

@@ -5,13 +5,12 @@
 //! [`Point`] once its warm-up is cut, and analyses all points into the [`Findings`] of one [`ProbeDocument`]. That document
 //! is what `parda probe --json` writes, and what pages, comparisons and the agent read.
 //!
-//! What can be driven (fio, the array model) is the subject of `parda-probe-targets`, what people read that of
-//! `parda-probe-report`. The agent has a driver of its own for volumes that are idle.
+//! What can be driven (fio, the array model) and what people read are the subject of `parda-probe-tools`, which the agent
+//! does without: it has a driver of its own for volumes that are idle.
 
 pub mod analysis;
 mod document;
 mod driver;
-mod experiment;
 mod findings;
 mod load;
 mod plan;
@@ -23,13 +22,12 @@ pub mod sample;
 mod steady;
 
 pub use document::{DocumentError, End, FORMAT, Kind, ProbeDocument, TargetInfo};
-pub use driver::{Allowance, DriveError, Driven, Driver, Watch};
-pub use experiment::{Experiment, UnknownExperiment};
+pub use driver::{Allowance, Driven, Driver, Moment, Watch};
 pub use findings::{Advice, Asymmetry, Choice, Curve, Estimate, Findings, Knee, Noise, SizeLine};
 pub use load::{Load, Mix, Purpose};
 pub use plan::{Effort, Plan, Wishes};
 pub use point::{Bucket, Measured, Point, Slice};
 pub use reasons::{Evidence, Growth, LeftOut, Suspect, Suspicion, Unknown, Why};
-pub use recording::{Bin, Counter, Piece, Recording, Snapshot, Totals};
+pub use recording::{Bin, Counter, Recording, Snapshot, Totals};
 pub use run::{LEAST_PER_LOAD_S, Probe, Progress, Watcher};
 pub use steady::Steadiness;

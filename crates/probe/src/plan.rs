@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use crate::analysis;
-use crate::experiment::Experiment;
 use crate::load::{Load, Mix, Purpose};
 use crate::point::Point;
 use crate::reasons::LeftOut;
@@ -36,8 +35,9 @@ pub struct Wishes {
     pub purposes: Vec<Purpose>,
     /// Thoroughness of the probe.
     pub effort: Effort,
-    /// A published experiment in place of all these questions.
-    pub experiment: Option<Experiment>,
+    /// Elling's experiment in place of all these questions: random IOs of 4 KiB with 1 to 10 outstanding, first reads, then
+    /// writes (Richard Elling, *IOPS and latency are not related*, 2012).
+    pub elling: bool,
     /// Whether there may be writes.
     pub writes: bool,
     /// Largest size of an IO, in bytes.
@@ -52,6 +52,9 @@ const FEW_SIZES_KIB: [u64; 3] = [4, 64, 512];
 const GRID_KIB: [u64; 4] = [4, 16, 64, 256];
 const GRID_PERCENT: [u32; 4] = [100, 67, 33, 0];
 const GRID_OUTSTANDING: u32 = 8;
+
+/// Numbers of outstanding IOs of Elling's experiment.
+const ELLING: [u32; 6] = [1, 2, 4, 6, 8, 10];
 
 /// Growth of throughput over two doublings below which a sweep goes no deeper.
 const FLAT: f64 = 1.03;
@@ -85,10 +88,16 @@ impl Plan {
     /// The plan for these wishes. The seed determines the order of the loads after the sweeps.
     #[must_use]
     pub fn new(mut wishes: Wishes, seed: u64) -> Plan {
-        // An experiment has an order of its own. The last of `rest` is run next.
-        let rest = wishes.experiment.map(|experiment| {
+        // The experiment has an order of its own. The last of `rest` is run next.
+        let rest = wishes.elling.then(|| {
             wishes.purposes.clear();
-            experiment.loads(wishes.writes).into_iter().rev().collect()
+            let kinds: &[u32] = if wishes.writes { &[0, 100] } else { &[100] };
+            let load = |read_percent, outstanding| {
+                let mix = Mix { size: 4096, read_percent, random_percent: 100 };
+                (Load { mix, outstanding }, Purpose::Depth)
+            };
+            let loads = |reads: &u32| ELLING.map(|outstanding| load(*reads, outstanding));
+            kinds.iter().flat_map(|reads| loads(reads).into_iter().rev()).collect()
         });
         let asked = |purpose| wishes.purposes.contains(&purpose);
         let (around, sizes, grid, repeats) = match wishes.effort {
@@ -348,7 +357,7 @@ fn iops(points: &[Point], mix: Mix, outstanding: u32) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::point::Measured;
+    use crate::analysis::tests::point as made_up;
 
     const READS: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
     const EVERY: [Purpose; 4] = [Purpose::Depth, Purpose::Size, Purpose::Mix, Purpose::Repeat];
@@ -360,39 +369,16 @@ mod tests {
             all: false,
             purposes: EVERY.to_vec(),
             effort,
-            experiment: None,
+            elling: false,
             writes: false,
             largest: 1 << 30,
         }
     }
 
     fn point(load: Load, purpose: Purpose, iops: f64) -> Point {
-        let all = Measured {
-            ios: 1,
-            iops,
-            bytes_per_s: 0.0,
-            mean_ms: 1.0,
-            stddev_ms: 0.0,
-            p50_ms: 1.0,
-            p90_ms: 1.0,
-            p99_ms: 1.0,
-            p99_9_ms: 1.0,
-            max_ms: 1.0,
-            histogram: Vec::new(),
-        };
-        Point {
-            load,
-            purpose,
-            warmup_s: 0.0,
-            measured_s: 1.0,
-            settled: true,
-            outstanding_measured: 1.0,
-            little_error: 0.0,
-            all,
-            reads: None,
-            writes: None,
-            slices: Vec::new(),
-        }
+        let mut random = fastrand::Rng::with_seed(1);
+        let Load { mix, outstanding } = load;
+        Point { purpose, slices: Vec::new(), ..made_up(mix, outstanding, iops, 0.0, &mut random) }
     }
 
     /// Runs a plan on a target whose throughput is linear up to some depth, and how many were said
@@ -473,15 +459,17 @@ mod tests {
     }
 
     #[test]
-    fn an_experiment_is_run_as_it_is_in_place_of_all_questions() {
-        let elling = Some(Experiment::Elling);
-        for writes in [false, true] {
-            let wishes = Wishes { experiment: elling, writes, ..wishes(Effort::Full) };
+    fn ellings_experiment_is_run_as_it_is_in_place_of_all_questions() {
+        for (writes, kinds) in [(false, &[100][..]), (true, &[100, 0])] {
+            let wishes = Wishes { elling: true, writes, ..wishes(Effort::Full) };
             let mut plan = Plan::new(wishes, 7);
-            let loads = Experiment::Elling.loads(writes);
-            assert_eq!(plan.left(&[]), loads.len());
-            let run: Vec<_> = std::iter::from_fn(|| plan.next(&[])).collect();
-            assert_eq!(run, loads);
+            assert_eq!(plan.left(&[]), kinds.len() * ELLING.len());
+            let run = std::iter::from_fn(|| plan.next(&[]));
+            let run: Vec<_> =
+                run.map(|(load, _)| (load.mix.read_percent, load.outstanding)).collect();
+            let right =
+                kinds.iter().flat_map(|reads| ELLING.map(|outstanding| (*reads, outstanding)));
+            assert_eq!(run, right.collect::<Vec<_>>());
         }
     }
 

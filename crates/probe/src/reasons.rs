@@ -196,16 +196,4 @@ mod tests {
         again(&Why::FirstMix { mix: MIX });
         assert_eq!(serde_json::to_string(&Unknown::NoSweep).unwrap(), r#"{"reason":"no-sweep"}"#);
     }
-
-    #[test]
-    fn sentences_of_format_1_are_kept() {
-        let old = r#"{"what": "read cache", "evidence": "Some come from a cache."}"#;
-        let suspicion: Suspicion = serde_json::from_str(old).unwrap();
-        assert_eq!(suspicion.what, Suspect::ReadCache);
-        assert_eq!(suspicion.evidence, [Evidence::Sentence("Some come from a cache.".to_owned())]);
-        let unknown: Unknown = serde_json::from_str("\"What writes do.\"").unwrap();
-        assert_eq!(unknown, Unknown::Sentence("What writes do.".to_owned()));
-        let why: Why = serde_json::from_str("\"More buys little.\"").unwrap();
-        assert_eq!(why, Why::Sentence("More buys little.".to_owned()));
-    }
 }

@@ -204,39 +204,14 @@ pub struct Snapshot {
     pub unwritten: u64,
 }
 
-/// IOs between two snapshots, by which steadiness is judged.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Piece {
-    /// Time between the two snapshots, in seconds.
-    pub seconds: f64,
-    /// IOs that completed in it.
-    pub ios: u64,
-    /// Their latencies added up, in milliseconds.
-    pub sum_ms: f64,
-}
-
-impl Piece {
-    fn between(earlier: &Snapshot, later: &Snapshot) -> Piece {
-        let count = |s: &Snapshot| s.reads.ios + s.writes.ios;
-        let sum = |s: &Snapshot| s.reads.sum_ms + s.writes.sum_ms;
-        Piece {
-            seconds: later.at_s - earlier.at_s,
-            ios: count(later).saturating_sub(count(earlier)),
-            sum_ms: sum(later) - sum(earlier),
-        }
-    }
-
-    /// Throughput, in IOs per second.
-    #[must_use]
-    pub fn iops(&self) -> f64 {
-        self.ios as f64 / self.seconds
-    }
-
-    /// Mean latency, in milliseconds. `None` if no IO completed.
-    #[must_use]
-    pub fn mean_ms(&self) -> Option<f64> {
-        (self.ios > 0).then(|| self.sum_ms / self.ios as f64)
-    }
+/// The IOs between two snapshots.
+fn between(earlier: &Snapshot, later: &Snapshot) -> Slice {
+    let count = |s: &Snapshot| s.reads.ios + s.writes.ios;
+    let sum = |s: &Snapshot| s.reads.sum_ms + s.writes.sum_ms;
+    let seconds = later.at_s - earlier.at_s;
+    let ios = count(later).saturating_sub(count(earlier));
+    let mean_ms = (ios > 0).then(|| (sum(later) - sum(earlier)) / ios as f64);
+    Slice { seconds, iops: ios as f64 / seconds, mean_ms }
 }
 
 /// Snapshots of one load in order of time, the first of its beginning.
@@ -279,19 +254,18 @@ impl Recording {
 
     /// The IOs between each two snapshots.
     #[must_use]
-    pub fn pieces(&self) -> Vec<Piece> {
-        let pairs = self.snapshots.windows(2);
-        pairs.map(|pair| Piece::between(&pair[0], &pair[1])).collect()
+    pub fn slices(&self) -> Vec<Slice> {
+        self.snapshots.windows(2).map(|pair| between(&pair[0], &pair[1])).collect()
     }
 
     /// Judges whether the load is steady. Its first `least_warmup_s` seconds are warm-up whatever they look like.
     #[must_use]
     pub fn steadiness(&self, least_warmup_s: f64) -> Steadiness {
         let warm = self.snapshots.iter().take_while(|s| s.at_s < least_warmup_s).count();
-        judge(&self.pieces(), warm)
+        judge(&self.slices(), warm)
     }
 
-    /// Merges each two pieces into one, from the first on.
+    /// Merges each two slices into one, from the first on.
     pub fn halve(&mut self) {
         let mut number = 0;
         let last = self.snapshots.len() - 1;
@@ -312,10 +286,6 @@ impl Recording {
         let (reads, writes) = (last.reads.since(&first.reads), last.writes.since(&first.writes));
         let all = reads.and(&writes);
         let measured = |totals: &Totals| totals.measured(seconds, load.mix.size);
-        let slice = |pair: &[&Snapshot]| {
-            let piece = Piece::between(pair[0], pair[1]);
-            Slice { seconds: piece.seconds, iops: piece.iops(), mean_ms: piece.mean_ms() }
-        };
         let edges: Vec<&Snapshot> = self.snapshots[from..].iter().step_by(group).collect();
         let outstanding = all.sum_ms / 1e3 / seconds;
         Some(Point {
@@ -329,7 +299,7 @@ impl Recording {
             all: measured(&all)?,
             reads: measured(&reads),
             writes: measured(&writes),
-            slices: edges.windows(2).map(slice).collect(),
+            slices: edges.windows(2).map(|pair| between(pair[0], pair[1])).collect(),
         })
     }
 }
@@ -415,8 +385,8 @@ mod tests {
         assert_eq!((point.warmup_s, point.slices.len()), (4.0, 48));
         assert!(point.slices.iter().all(|s| s.seconds == 2.0 && s.iops == 100.0));
         recording.halve();
-        assert_eq!((recording.pieces().len(), recording.seconds()), (50, 100.0));
+        assert_eq!((recording.slices().len(), recording.seconds()), (50, 100.0));
         recording.halve();
-        assert!(recording.pieces().iter().all(|p| p.seconds == 4.0 && p.ios == 400));
+        assert!(recording.slices().iter().all(|s| s.seconds == 4.0 && s.iops == 100.0));
     }
 }

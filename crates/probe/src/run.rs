@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime};
 
 use crate::analysis;
 use crate::document::{End, FORMAT, Kind, ProbeDocument, TargetInfo};
-use crate::driver::{Allowance, DriveError, Driven, Driver};
+use crate::driver::{Allowance, Driven, Driver, Moment, Watch};
 use crate::load::{Load, Purpose};
 use crate::plan::Plan;
 use crate::point::Point;
@@ -33,16 +33,14 @@ const ROOM: f64 = 1.1;
 pub struct Progress<'a> {
     /// The load that is being run.
     pub load: &'a Load,
-    /// Purpose of the load.
-    pub purpose: Purpose,
     /// Number of loads that have been run.
     pub done: usize,
     /// Largest number of loads still to run, this one included.
     pub left: usize,
     /// Time for which this load has run, in seconds of the target's own clock.
     pub load_s: f64,
-    /// Time since the probe began, in seconds of the target's own clock.
-    pub took_s: f64,
+    /// Time since the program that drives the load last answered, in seconds.
+    pub silent_s: f64,
     /// Longest time until the end of the probe, in seconds. `None` if it is not bounded.
     pub left_s: Option<f64>,
 }
@@ -50,21 +48,17 @@ pub struct Progress<'a> {
 /// Receiver of a probe's progress.
 pub trait Watcher {
     /// Takes in the progress, several times a second. Returns whether to stop the probe.
-    fn progress(&mut self, progress: &Progress<'_>) -> bool;
-    /// Takes in the point of a load that was measured.
-    fn measured(&mut self, point: &Point);
-    /// Takes in a question that the probe will not answer, as soon as that is known.
-    fn note(&mut self, note: &Unknown);
-}
-
-/// A watcher that ignores all and stops nothing.
-impl Watcher for () {
     fn progress(&mut self, _: &Progress<'_>) -> bool {
         false
     }
+    /// Takes in the point of a load that was measured.
     fn measured(&mut self, _: &Point) {}
+    /// Takes in a question that the probe will not answer, as soon as that is known.
     fn note(&mut self, _: &Unknown) {}
 }
+
+/// A watcher that ignores all and stops nothing.
+impl Watcher for () {}
 
 /// A probe that has not run yet.
 pub struct Probe<'a> {
@@ -106,24 +100,19 @@ impl Probe<'_> {
             }
             let Some((load, purpose)) = self.plan.next(&points) else { break End::Complete };
             let mut stop = false;
-            let driven =
-                self.drive((&load, purpose), points.len(), time_left, left, &mut |load_s| {
-                    let progress = Progress {
-                        load: &load,
-                        purpose,
-                        done: points.len(),
-                        left,
-                        load_s,
-                        took_s: clock.now() + clock.virtual_s.map_or(0.0, |_| load_s),
-                        left_s: time_left.map(|time| (time - load_s).max(0.0)),
-                    };
-                    stop = watcher.progress(&progress);
-                    stop
-                });
-            let driven = match driven {
+            let mut watch = |moment: Moment| {
+                let Moment { load_s, silent_s } = moment;
+                let left_s = time_left.map(|time| (time - load_s).max(0.0));
+                let done = points.len();
+                let progress = Progress { load: &load, done, left, load_s, silent_s, left_s };
+                stop = watcher.progress(&progress);
+                stop
+            };
+            let of = (&load, purpose);
+            let driven = match self.drive(of, points.len(), time_left, left, &mut watch) {
                 Ok(driven) => driven,
                 Err(error) => {
-                    notes.push(Unknown::TargetFailed { load, error: error.to_string() });
+                    notes.push(Unknown::TargetFailed { load, error });
                     watcher.note(&notes[notes.len() - 1]);
                     break End::Failed;
                 }
@@ -158,8 +147,8 @@ impl Probe<'_> {
         number: usize,
         time_left: Option<f64>,
         left: usize,
-        told: &mut dyn FnMut(f64) -> bool,
-    ) -> Result<Driven, DriveError> {
+        watch: Watch<'_>,
+    ) -> Result<Driven, String> {
         let swept = self.plan.sweeps() && matches!(purpose, Purpose::Depth | Purpose::Repeat);
         let precision = match self.target.kind {
             Kind::Model if swept => PRECISION_OF_MODELS_SWEPT,
@@ -180,7 +169,7 @@ impl Probe<'_> {
         // Loads need different seeds, by any mixing. fio takes 32 bits.
         let mixed = (self.seed ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let seed = (mixed >> 32) ^ (mixed & 0xffff_ffff);
-        self.driver.drive(load, seed, &allowance, &mut |recording| told(recording.seconds()))
+        self.driver.drive(load, seed, &allowance, watch)
     }
 }
 

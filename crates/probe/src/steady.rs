@@ -3,7 +3,7 @@
 //! The end of the warm-up is found by MSER (White 1997), which drops as many slices from the front as minimise the standard error
 //! of the rest's mean. The rest is steady if it has no trend: the means of its two halves agree within chance.
 
-use crate::recording::Piece;
+use crate::point::Slice;
 use crate::sample::{self, spread};
 
 /// Least number of slices after the warm-up: fewer allow no judgement.
@@ -38,29 +38,29 @@ pub struct Steadiness {
 
 /// Judges a load by its slices, of which at least `least_warmup` are warm-up whatever they look like.
 #[must_use]
-pub(crate) fn judge(pieces: &[Piece], least_warmup: usize) -> Steadiness {
-    let iops: Vec<f64> = pieces.iter().map(Piece::iops).collect();
+pub(crate) fn judge(slices: &[Slice], least_warmup: usize) -> Steadiness {
+    let iops: Vec<f64> = slices.iter().map(|slice| slice.iops).collect();
     // A slice without an IO has no latency: that of the slice before stands for it.
-    let mut last = pieces.iter().find_map(Piece::mean_ms).unwrap_or(0.0);
-    let latency = pieces.iter().map(|piece| {
-        last = piece.mean_ms().unwrap_or(last);
+    let mut last = slices.iter().find_map(|slice| slice.mean_ms).unwrap_or(0.0);
+    let latency = slices.iter().map(|slice| {
+        last = slice.mean_ms.unwrap_or(last);
         last
     });
     let latency: Vec<f64> = latency.collect();
-    let half = pieces.len() / 2;
-    let from = least_warmup.min(pieces.len());
-    if pieces.len() < from + LEAST {
+    let half = slices.len() / 2;
+    let from = least_warmup.min(slices.len());
+    if slices.len() < from + LEAST {
         return Steadiness { warmup: from, steady: false, precision: f64::INFINITY };
     }
     let warmup = cut(&iops, from, half).max(cut(&latency, from, half));
-    let rest = pieces.len() - warmup;
+    let rest = slices.len() - warmup;
     if rest < LEAST {
         return Steadiness { warmup, steady: false, precision: f64::INFINITY };
     }
     let level = |values: &[f64]| level(&values[warmup..]);
     let precision = half_width(&iops[warmup..]).max(half_width(&latency[warmup..]));
     // IOs that were submitted together complete together, so the rest must contain several such rounds.
-    let seconds: f64 = pieces[warmup..].iter().map(|piece| piece.seconds).sum();
+    let seconds: f64 = slices[warmup..].iter().map(|slice| slice.seconds).sum();
     let mean_ms = latency[warmup..].iter().sum::<f64>() / rest as f64;
     let steady =
         seconds * 1e3 >= ROUNDS * mean_ms && level(&iops) && level(&latency) && precision < UNKNOWN;
@@ -92,8 +92,8 @@ fn level(values: &[f64]) -> bool {
 
 /// Half the width of the mean's 95 % confidence interval, relative to the mean.
 fn half_width(values: &[f64]) -> f64 {
-    let (mean, error) = sample::mean(values);
-    if mean > 0.0 { sample::student(values.len() - 1) * error / mean } else { f64::INFINITY }
+    let (mean, _) = spread(values);
+    sample::half_width(values).filter(|_| mean > 0.0).map_or(f64::INFINITY, |half| half / mean)
 }
 
 #[cfg(test)]
@@ -101,9 +101,12 @@ mod tests {
     use super::*;
 
     /// Slices of a second of a closed loop of 8.
-    fn closed(iops: impl IntoIterator<Item = f64>) -> Vec<Piece> {
-        let piece = |iops: f64| Piece { seconds: 1.0, ios: iops as u64, sum_ms: 8000.0 };
-        iops.into_iter().map(piece).collect()
+    fn closed(iops: impl IntoIterator<Item = f64>) -> Vec<Slice> {
+        let slice = |iops: f64| {
+            let iops = iops.floor();
+            Slice { seconds: 1.0, iops, mean_ms: (iops > 0.0).then(|| 8000.0 / iops) }
+        };
+        iops.into_iter().map(slice).collect()
     }
 
     fn noise(seed: u64) -> impl Iterator<Item = f64> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parda_probe::{
-    Allowance, Counter, DriveError, Driven, Driver, Kind, Load, Recording, Snapshot, TargetInfo,
+    Allowance, Counter, Driven, Driver, Kind, Load, Moment, Recording, Snapshot, TargetInfo,
     Totals, Watch,
 };
 use rustix::fs::OFlags;
@@ -82,7 +82,7 @@ impl Driver for Reads {
         seed: u64,
         allowance: &Allowance,
         watch: Watch<'_>,
-    ) -> Result<Driven, DriveError> {
+    ) -> Result<Driven, String> {
         let (stop, failed) = (AtomicBool::new(false), Mutex::new(None));
         let count = Mutex::new(Counter::new());
         let driven = std::thread::scope(|scope| {
@@ -101,7 +101,7 @@ impl Driver for Reads {
             driven
         });
         match failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
-            Some(error) => Err(DriveError::Failed(error.to_string())),
+            Some(error) => Err(error.to_string()),
             None => Ok(driven),
         }
     }
@@ -127,7 +127,8 @@ fn record(
             let (at_s, writes) = (now.as_secs_f64(), Totals::default());
             recording.push(Snapshot { at_s, reads, writes, unwritten: 0 });
         }
-        let stopped = stop.load(Ordering::Relaxed) || watch(&recording);
+        let stopped = stop.load(Ordering::Relaxed)
+            || watch(Moment { load_s: recording.seconds(), silent_s: 0.0 });
         if !taken && !stopped {
             continue;
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use parda_probe_report::{self as report, Comparison};
+use parda_probe_tools::report::{self, Comparison};
 
 use crate::{Failure, output};
 
@@ -40,7 +40,7 @@ pub(crate) struct Compare {
 impl Compare {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         output::check([&self.json, &self.csv, &self.page])?;
-        let (a, b) = (super::stored::stored(&self.a)?, super::stored::stored(&self.b)?);
+        let (a, b) = (super::stored(&self.a)?, super::stored(&self.b)?);
         let comparison = Comparison::new(&a, &b);
         let mut said = false;
         if let Some(to) = &self.json {

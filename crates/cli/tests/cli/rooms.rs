@@ -91,17 +91,7 @@ fn reach(of: &str, imports: &Imports) -> BTreeSet<String> {
 #[test]
 fn the_agent_carries_no_laboratory() {
     let reached = reach("agent", &manifests());
-    for room in [
-        "sim",
-        "scenario",
-        "workload",
-        "array",
-        "plot",
-        "lab",
-        "report",
-        "probe-targets",
-        "probe-report",
-    ] {
+    for room in ["sim", "scenario", "workload", "array", "plot", "lab", "report", "probe-tools"] {
         assert!(!reached.contains(room), "agent reaches {room}: {reached:?}");
     }
 }

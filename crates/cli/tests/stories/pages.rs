@@ -1,7 +1,7 @@
 //! The pages that probes make, opened in a browser.
 
 use parda_probe::{ProbeDocument, Purpose};
-use parda_probe_report::Comparison;
+use parda_probe_tools::report::Comparison;
 
 use crate::browser::{Seen, holds, look};
 use crate::stage::Stage;

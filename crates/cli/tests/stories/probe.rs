@@ -1,7 +1,8 @@
 //! `parda probe`: each kind of target, and each way in which it can end. (What it refuses to write
 //! to, and that what it finds is right: see the tests of `parda-probe`.)
 
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -113,6 +114,24 @@ fn a_file_is_measured_and_not_a_byte_of_it_changes() {
         allowed.err
     );
     assert!(stage.read("file") == noise(64 * MIB), "it has changed");
+}
+
+/// A busy host gives fio no time, here by a signal, for longer than is waited in silence.
+#[test]
+fn a_fio_that_does_not_answer_is_reported_and_waited_for() {
+    let stage = Stage::new();
+    written(&stage, "file", &noise(16 * MIB));
+    let fio = stage.ok(&["sh", "-c", "command -v fio"]);
+    let run = format!("exec {} \"$@\"", fio.trim());
+    let stops = "(sleep 1; kill -STOP $$; sleep 12; kill -CONT $$) >/dev/null 2>&1 &";
+    stage.write("fio", format!("#!/bin/sh\n[ \"$1\" = --enghelp ] && {run}\n{stops}\n{run}\n"));
+    std::fs::set_permissions(stage.path("fio"), Permissions::from_mode(0o755)).unwrap();
+    let path = format!("PATH={}:/usr/bin:/bin", stage.path("").display());
+    let options = ["--time", "8s", "--depths", "1-1", "--only", "depth", "--json", "-"];
+    let Done { status, out, err } =
+        stage.run(&[&["env", &path, PARDA, "probe", "file"], &options[..]].concat());
+    assert!(status.success() && err.contains("fio has not answered for 10 s"), "{status}: {err}");
+    assert_eq!(document(&out).points.len(), 1, "{err}");
 }
 
 #[test]

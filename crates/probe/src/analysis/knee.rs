@@ -69,8 +69,10 @@ fn reached(fit: &Fit) -> bool {
     after + 1 < fit.depths.len() && (2.0 * knee <= deepest * 1.05 || falls)
 }
 
-/// The depth at which one more point would make the knee more precise.
-pub(super) fn sharper(points: &[Point], mix: Mix) -> Option<u32> {
+/// The depth at which one more point of the mix would make its knee more precise. `None` once the knee lies
+/// between two depths that are near enough, or if the sweep has to go deeper.
+#[must_use]
+pub fn sharper(points: &[Point], mix: Mix) -> Option<u32> {
     let runs = runs(points, mix);
     if runs.is_empty() {
         return None;

@@ -16,8 +16,9 @@ pub(super) fn noise(points: &[Point]) -> Option<Noise> {
 }
 
 /// Excess of the difference between runs of one load over what their slices explain, as a relative standard
-/// deviation. Its cause is something that changes slowly, or from run to run.
-pub(super) fn between(points: &[Point]) -> f64 {
+/// deviation. Its cause is something that changes slowly, or from run to run. 0 if no load was run twice.
+#[must_use]
+pub fn between(points: &[Point]) -> f64 {
     let (mut seen, mut told, mut pairs_seen) = (0.0, 0.0, 0.0_f64);
     for (a, b) in pairs(points) {
         // The difference of two has twice the variance of one.

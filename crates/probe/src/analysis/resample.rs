@@ -4,7 +4,7 @@
 //! the middle 95 % of the results are the interval.
 
 use crate::findings::Estimate;
-use crate::point::Point;
+use crate::point::{Point, Slice};
 use crate::sample;
 
 /// Number of resamples of a bootstrap.
@@ -34,30 +34,24 @@ pub(super) fn again(point: &Point, random: &mut fastrand::Rng) -> Rate {
     if slices.len() < 2 {
         return was;
     }
-    let (mut seconds, mut ios, mut sum) = (0.0, 0.0, 0.0);
-    for _ in slices {
-        let slice = &slices[random.usize(0..slices.len())];
-        seconds += slice.seconds;
-        ios += slice.iops * slice.seconds;
-        sum += slice.iops * slice.seconds * slice.mean_ms.unwrap_or(0.0);
-    }
-    if seconds <= 0.0 || ios <= 0.0 {
+    let drawn = together(slices.iter().map(|_| &slices[random.usize(0..slices.len())]));
+    if !(drawn.iops > 0.0 && drawn.iops.is_finite()) {
         return was;
     }
     // A resample varies less than the population, by one degree of freedom. The mean is
     // the run's and not that of the slices, as a run may begin and end within a slice.
     let wider = (slices.len() as f64 / (slices.len() as f64 - 1.0)).sqrt();
-    let whole = whole(point);
+    let whole = together(slices.iter());
     Rate {
-        iops: was.iops * (1.0 + (ios / seconds / whole.iops - 1.0) * wider).max(0.01),
-        mean_ms: was.mean_ms * (1.0 + (sum / ios / whole.mean_ms - 1.0) * wider).max(0.01),
+        iops: was.iops * (1.0 + (drawn.iops / whole.iops - 1.0) * wider).max(0.01),
+        mean_ms: was.mean_ms * (1.0 + (drawn.mean_ms / whole.mean_ms - 1.0) * wider).max(0.01),
     }
 }
 
-/// The rate of all slices together.
-fn whole(point: &Point) -> Rate {
+/// The rate of slices together.
+fn together<'a>(slices: impl Iterator<Item = &'a Slice>) -> Rate {
     let (mut seconds, mut ios, mut sum) = (0.0, 0.0, 0.0);
-    for slice in &point.slices {
+    for slice in slices {
         seconds += slice.seconds;
         ios += slice.iops * slice.seconds;
         sum += slice.iops * slice.seconds * slice.mean_ms.unwrap_or(0.0);

@@ -1,6 +1,7 @@
-//! Caches and limits that may be between the probe and the medium, with the evidence for each.
+//! Caches and limits that may be between the probe and the medium, with the evidence for each, and reads beside writes.
 
 use crate::analysis::knee::Swept;
+use crate::findings::Asymmetry;
 use crate::load::{Load, Mix};
 use crate::point::{Bucket, Point, Slice};
 use crate::reasons::{Evidence, Suspect, Suspicion};
@@ -53,6 +54,20 @@ fn random(points: &[Point], read_percent: u32) -> Vec<&Point> {
 fn beside<'a>(points: &'a [Point], point: &Point, mix: Mix) -> Option<&'a Point> {
     let load = Load { mix, ..point.load };
     points.iter().find(|other| other.load == load && other.all.ios > 0)
+}
+
+/// Reads and writes of one size, randomness and depth; where several were run, the deepest, where
+/// a cache's first help is used up.
+pub(super) fn asymmetry(points: &[Point]) -> Option<Asymmetry> {
+    let with =
+        |point: &Point, read_percent| beside(points, point, Mix { read_percent, ..point.load.mix });
+    let both = points.iter().filter_map(|point| Some((with(point, 100)?, with(point, 0)?)));
+    let (reads, writes) = both.max_by_key(|(reads, _)| reads.load.outstanding)?;
+    Some(Asymmetry {
+        outstanding: reads.load.outstanding,
+        latency_ratio: writes.all.mean_ms / reads.all.mean_ms,
+        iops_ratio: writes.all.iops / reads.all.iops,
+    })
 }
 
 /// Random reads that come from no medium.

@@ -9,7 +9,7 @@ use crate::reasons::{Evidence, Growth, Suspect, Unknown};
 const READS: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
 const DEPTHS: [u32; 12] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256];
 
-fn target() -> TargetInfo {
+pub(crate) fn target() -> TargetInfo {
     TargetInfo {
         name: "made up".to_owned(),
         kind: Kind::Model,
@@ -20,7 +20,13 @@ fn target() -> TargetInfo {
 }
 
 /// A run of so many slices of a second that stray by `noise`.
-fn point(mix: Mix, outstanding: u32, iops: f64, noise: f64, random: &mut fastrand::Rng) -> Point {
+pub(crate) fn point(
+    mix: Mix,
+    outstanding: u32,
+    iops: f64,
+    noise: f64,
+    random: &mut fastrand::Rng,
+) -> Point {
     let mut stray = || 1.0 + noise * ((0..12).map(|_| random.f64()).sum::<f64>() - 6.0);
     let slices: Vec<Slice> = (0..20)
         .map(|_| {
