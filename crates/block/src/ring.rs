@@ -14,7 +14,6 @@ use slab::Slab;
 
 use crate::batch::Batch;
 use crate::buffer::Buffer;
-use crate::run_delay::RunDelay;
 use crate::writer::{Writer, Writers};
 
 /// Buffer or descriptor that an operation was handed, or brings.
@@ -165,9 +164,6 @@ pub(crate) struct Ring<T> {
     writers: Option<Writers>,
     /// Writes that writers have and have not ended.
     writing: usize,
-    run_delay: RunDelay,
-    /// Run delay before completions that [`Ring::next`] has not returned.
-    late: Duration,
 }
 
 const ENTRIES: u32 = 1024;
@@ -217,8 +213,6 @@ impl<T> Ring<T> {
             done: VecDeque::new(),
             writers: None,
             writing: 0,
-            run_delay: RunDelay::new(),
-            late: Duration::ZERO,
         })
     }
 
@@ -572,11 +566,6 @@ impl<T> Ring<T> {
         Ok(())
     }
 
-    /// How long the thread had no processor when it could have taken what is done now.
-    pub(crate) fn late(&mut self) -> Duration {
-        std::mem::take(&mut self.late)
-    }
-
     /// Whether writers have done something.
     fn has_written(&self) -> bool {
         self.writers.as_ref().is_some_and(|writers| writers.completions.any())
@@ -584,7 +573,6 @@ impl<T> Ring<T> {
 
     fn collect(&mut self) {
         let (mut deaf, now) = (false, Instant::now());
-        self.late += self.run_delay.look(now);
         for entry in self.uring.completion() {
             match entry.user_data() {
                 NOBODY => {}

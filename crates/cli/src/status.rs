@@ -359,14 +359,6 @@ fn faults(volume: &VolumeStatus) -> String {
         let (ago, why, restarts) = (last.ago_s, &last.why, count(volume.restarts, "time"));
         text += &format!("  last failure {ago:.0} s ago: {why}; started again {restarts}\n");
     }
-    if let Some(late) = &volume.late {
-        text += &format!(
-            "  FAULT: this host is short of CPU: its data thread ran {:.1} ms late, and had no processor for {:.0} % of \
-             the last period. IOs that were seen late do not count as the array's latency\n",
-            late.longest_ms,
-            100.0 * late.part,
-        );
-    }
     for disk in &volume.disks {
         if disk.state == DiskState::Serving {
             if let Some(fault) = &disk.fault {

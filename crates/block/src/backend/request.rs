@@ -63,8 +63,6 @@ pub(crate) struct Request {
     pub(crate) sync: Option<SyncId>,
     /// Its latency is not the array's: it waited for a lost server or for an overlapping change.
     pub(crate) delayed: bool,
-    /// How late the volume's thread was as it handed the request to the kernel, for want of a processor.
-    pub(crate) begun_late: Span,
     /// How long a file has taken for its steps.
     pub(crate) took: Span,
 }
@@ -97,7 +95,6 @@ impl Request {
             modelled: false,
             sync: None,
             delayed: false,
-            begun_late: Span::ZERO,
             took: Span::ZERO,
         }
     }

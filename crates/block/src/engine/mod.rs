@@ -50,7 +50,7 @@ use crate::pace::Pace;
 use crate::ring::{Done, OpData, OpKey, Ring, Wire};
 use crate::socket_file::SocketFile;
 use crate::spin::Spin;
-use crate::stats::{Dropped, Lateness, VmStats};
+use crate::stats::{Dropped, VmStats};
 use crate::timed::{Timed, TimedId};
 use crate::timers::Timers;
 use crate::tls::ListenerTls;
@@ -220,13 +220,6 @@ pub(crate) struct Engine {
     listed: Vec<usize>,
     arrivals: Vec<Arrival>,
     spin: Spin,
-    /// How late this turn began, for want of a processor.
-    late: Span,
-    /// Requests that were dispatched in the last turn: the kernel may have got them late.
-    begun: Vec<usize>,
-    /// The same of all turns of this period, and of the last whole one.
-    lateness: Lateness,
-    last_lateness: Lateness,
     copied: Copied,
     /// Connections that have more to do than one turn gives them.
     unfinished: Vec<usize>,
@@ -280,10 +273,6 @@ impl Engine {
             unfinished: Vec::new(),
             pieces: Vec::new(),
             spin: Spin::new(),
-            late: Span::ZERO,
-            begun: Vec::new(),
-            lateness: Lateness::default(),
-            last_lateness: Lateness::default(),
             copied: Copied::default(),
             stirred: Vec::new(),
             leaving: Vec::new(),
@@ -501,8 +490,6 @@ impl Engine {
             let request = &mut self.work.requests[key];
             assert!(request.id.is_none(), "a piece of a request is dispatched once");
             request.id = Some(id);
-            request.begun_late = Span::ZERO;
-            self.begun.push(key);
             if self.conns[request.conn].is_dead() {
                 // Nobody will hear of it, and it was not promised to anybody.
                 let failure = Failure::new(Errno::Shutdown, "the client is gone");
@@ -556,9 +543,6 @@ impl Engine {
 
     /// Backend and model are done with a request.
     fn complete(&mut self, now: Instant, key: usize) {
-        if self.is_late(now, &self.work.requests[key]) {
-            self.work.requests[key].delayed = true;
-        }
         if self.work.requests[key].goes_on() {
             self.pieces.push(key);
             return;

@@ -15,10 +15,6 @@ use crate::spin::Awaited;
 /// take these while the volume's thread goes on.
 const COPIED_PER_TURN: u64 = 128 << 10;
 
-/// Part of an IO's device time, as a divisor, above which the lateness of this thread is a part of it that the
-/// law should not see.
-const LATE: u64 = 10;
-
 impl Engine {
     /// One turn after the other, until the volume is told to end. `Err`: the ring failed.
     pub(super) fn turns(&mut self) -> io::Result<()> {
@@ -33,13 +29,6 @@ impl Engine {
             };
             self.spin.wait(&mut self.ring, timeout, awaited)?;
             self.copied = Copied::default();
-            self.late = self.ring.late().into();
-            self.lateness.add(self.late);
-            for key in self.begun.drain(..) {
-                if let Some(request) = self.work.requests.get_mut(key) {
-                    request.begun_late = self.late;
-                }
-            }
             let now = self.now();
             while let Some(done) = self.ring.next() {
                 self.completed(now, done);
@@ -95,14 +84,6 @@ impl Engine {
             return None;
         }
         self.host.next_dispatch(now)
-    }
-
-    /// Whether much of a request's device time may be time in which this thread had no processor.
-    pub(super) fn is_late(&self, now: Instant, request: &Request) -> bool {
-        let begun = request.id.and_then(|id| self.host.dispatched(id));
-        let had = begun.map_or(Span::ZERO, |at| now.since(at)).min(self.device_time(request));
-        let late = self.late + request.begun_late;
-        late > Span::ZERO && late.0.saturating_mul(LATE) > had.0
     }
 
     /// How long the array had a request, at most: without the time that it waited for this thread.

@@ -60,39 +60,3 @@ fn each_disk_has_its_rates_of_now_and_what_limits_it() {
     assert!(all.contains("rates and latencies since the start"), "{all}");
     assert!(!line(&all, "deep").ends_with("nothing done"), "{all}");
 }
-
-/// An agent that has a quarter of one processor: what competes for it leaves it for 50 ms after every 150 ms.
-#[test]
-fn a_host_short_of_cpu_says_so_and_does_not_blame_the_array() {
-    let stage = Stage::new();
-    let delays = Delays { io: Duration::from_millis(2), flush: Duration::ZERO };
-    Array::start(&stage.path("array"), 4096, delays);
-    let allowed = std::fs::read_to_string("/proc/self/status").unwrap();
-    let allowed = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    let cpu = allowed.and_then(|list| list.trim().split(['-', ',']).next()).unwrap();
-    let control = "period = \"100ms\"\nlatency_threshold = \"40ms\"\nwindow_max = 16";
-    let text = config("a", control, &[("vm", "nbd+unix:///?socket=array")]);
-    let agent = stage.agent_within(&["taskset", "-c", cpu, "chrt", "--idle", "0"], "a", &text);
-    let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=4"];
-    let load = stage.load("fio", &uri("a", "vm"), &options);
-    until("the array is measured", || agent.volume().cluster_latency_ms.is_some());
-    let burst = "while :; do timeout 0.15 sh -c 'while :; do :; done'; sleep 0.05; done";
-    let busy = stage.start("busy", &["taskset", "-c", cpu, "sh", "-c", burst]);
-    until("the host is short of CPU, and says so", || {
-        let now = stage.ok(&[PARDA, "status", "a.status", "--over", "100ms"]);
-        now.contains("this host is short of CPU: its data thread ran")
-    });
-    for _ in 0..20 {
-        std::thread::sleep(Duration::from_millis(250));
-        let volume = agent.volume();
-        eprintln!("{:?} {:?} {:?}", volume.late, volume.cluster_latency_ms, volume.window);
-        assert!(volume.cluster_latency_ms.unwrap() < 40.0, "{:?}", volume.late);
-        assert!(volume.window.unwrap() > 4.0, "{:?}", volume.late);
-    }
-    busy.kill();
-    until("it has enough of it again", || {
-        let now = stage.ok(&[PARDA, "status", "a.status", "--over", "100ms"]);
-        !now.contains("short of CPU")
-    });
-    load.finish();
-}
