@@ -6,6 +6,12 @@ use crate::stage::{Done, PARDA, Stage};
 
 const BEFORE: &str = r##"host = "pve1"
 [[volume]]
+name = "local"
+[[volume.disk]]
+name = "scratch"
+path = "scratch.img"
+listen = "unix:local.sock"
+[[volume]]
 name = "san"
 [volume.steer]
 device = "/dev/mapper/san"

@@ -426,6 +426,8 @@ proptest! {
         noise in 0.0..0.02,
         seed in 1..u64::MAX,
     ) {
+        // With fewer outstanding at the knee the smallest windows keep latency above it.
+        prop_assume!(peak * service > 3.0);
         let mut curve = Curve { random: seed, ..Curve::new(peak, service, noise) };
         let mut learner = learner(start);
         run(&mut learner, &mut curve, 800);
