@@ -12,7 +12,7 @@ pub enum Address {
     Tcp {
         /// Without the brackets of an IPv6 address.
         host: String,
-        /// TCP port.
+        /// Port. A listener at 0 is given a free one.
         port: u16,
     },
     /// The path of a unix socket.

@@ -1,4 +1,4 @@
-//! Operations.
+//! What a client can ask of a disk.
 
 use crate::extent::Extent;
 
@@ -6,7 +6,7 @@ use crate::extent::Extent;
 /// wire has checked that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Reads a range.
+    /// Read the data of a range.
     Read(Extent),
     /// Write the payload that follows.
     Write {

@@ -28,7 +28,7 @@ pub enum Limit {
 /// Requests of a VM in an interval, as numbers or as rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Requests {
-    /// Reads and writes.
+    /// Reads and writes that were completed.
     pub ios: f64,
     /// Flushes, trims and other requests.
     pub others: f64,

@@ -54,7 +54,7 @@ pub struct Observation {
 /// Slope of throughput over latency, both relative: 0.5 means that 10 % more latency bring 5 % more throughput.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slope {
-    /// The slope.
+    /// Growth of throughput over growth of latency.
     pub value: f64,
     /// Its standard error.
     pub error: f64,

@@ -44,6 +44,10 @@ impl Curve {
         self.peak * outstanding / (outstanding.powi(3) + half.powi(3)).cbrt()
     }
 
+    fn latency_of(&self, outstanding: f64) -> f64 {
+        outstanding / self.throughput(outstanding)
+    }
+
     fn outstanding(&self, latency: f64) -> f64 {
         let half = self.peak * self.service;
         ((latency * self.peak).powi(3) - half.powi(3)).max(1.0).cbrt()
@@ -426,15 +430,15 @@ proptest! {
         noise in 0.0..0.02,
         seed in 1..u64::MAX,
     ) {
-        // With fewer outstanding at the knee the smallest windows keep latency above it.
-        prop_assume!(peak * service > 3.0);
         let mut curve = Curve { random: seed, ..Curve::new(peak, service, noise) };
         let mut learner = learner(start);
         run(&mut learner, &mut curve, 800);
         let late = mean(&run(&mut learner, &mut curve, 400));
         // 93 % of the peak is at 1.7 times the service time, 99 % at 3.2 times.
         prop_assert!(late > curve.latency_at(0.90), "{late} {:?}", learner.estimate());
-        prop_assert!(late < curve.latency_at(0.995), "{late} {:?}", learner.estimate());
+        // One IO is always outstanding. Where it takes longer than that, no window meets the knee.
+        let highest = curve.latency_at(0.995).max(1.5 * curve.latency_of(1.0));
+        prop_assert!(late < highest, "{late} {:?}", learner.estimate());
     }
 
     /// Whatever happens, no move is larger than the step, and none leaves the bounds.
