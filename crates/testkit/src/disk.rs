@@ -20,6 +20,8 @@ pub struct Disk {
     before: Vec<(PathBuf, String)>,
     mounted: Option<PathBuf>,
     servers: Vec<Child>,
+    /// Whether it is taken away: its number may be another test's by then.
+    away: bool,
     _dir: TempDir,
 }
 
@@ -99,7 +101,7 @@ impl Disk {
         servers.push(child(nbdfuse.args(["-C", "16"]).arg(&file).arg(uri)));
         until("nbdfuse has the file", || file.exists());
         let device = attach(&file, &["--direct-io=on"]);
-        Disk { device, before: Vec::new(), mounted: Some(mounted), servers, _dir: dir }
+        Disk { device, before: Vec::new(), mounted: Some(mounted), servers, away: false, _dir: dir }
     }
 
     /// A disk in memory.
@@ -119,7 +121,14 @@ impl Disk {
                 device
             },
         );
-        Disk { device, before: Vec::new(), mounted: None, servers: Vec::new(), _dir: dir }
+        Disk {
+            device,
+            before: Vec::new(),
+            mounted: None,
+            servers: Vec::new(),
+            away: false,
+            _dir: dir,
+        }
     }
 
     fn dir(&self) -> PathBuf {
@@ -146,12 +155,14 @@ impl Disk {
         assert!(status.success(), "losetup -d");
         let gone = || std::fs::read_to_string(self.dir().join("size")).unwrap().trim() == "0";
         until("the device is gone", gone);
+        self.away = true;
         self._dir.path().join("disk")
     }
 
     /// Puts a file behind the device again.
     pub fn bring_back(&mut self, file: &Path) {
         attach_as(&self.device, file);
+        self.away = false;
     }
 
     /// Writes to a file of its queue, in sysfs. What was there is put back when the disk is dropped.
@@ -197,7 +208,9 @@ impl Drop for Disk {
             let chosen = value.split(['[', ']']).nth(1).unwrap_or(value.trim());
             let _ = std::fs::write(path, chosen);
         }
-        run("losetup", &["-d", &self.device.display().to_string()]);
+        if !self.away {
+            run("losetup", &["-d", &self.device.display().to_string()]);
+        }
         // The loop device lets go of its file a moment later.
         let deadline = Instant::now() + Duration::from_secs(10);
         while let Some(mounted) = &self.mounted

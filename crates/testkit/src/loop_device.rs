@@ -1,11 +1,15 @@
 //! Files as block devices.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A loop device, detached when dropped.
 #[derive(Debug)]
-pub struct LoopDevice(PathBuf);
+pub struct LoopDevice {
+    path: PathBuf,
+    detached: Cell<bool>,
+}
 
 impl LoopDevice {
     /// Attaches a file, with more options of losetup(8). `None`, with a line that says so, where the system makes no
@@ -18,19 +22,22 @@ impl LoopDevice {
             eprintln!("SKIPPED: cannot make a loop device here (not root?)");
             return None;
         };
-        Some(LoopDevice(String::from_utf8(made.stdout).unwrap().trim().into()))
+        let path = String::from_utf8(made.stdout).unwrap().trim().into();
+        Some(LoopDevice { path, detached: Cell::new(false) })
     }
 
     /// Path of the loop device.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Detaches the file. Linux keeps the device until nobody has it open.
     pub fn detach(&self) {
-        // It may be detached already.
-        let _ = Command::new("losetup").arg("--detach").arg(&self.0).output();
+        // Once only: its number may be another test's by now.
+        if !self.detached.replace(true) {
+            let _ = Command::new("losetup").arg("--detach").arg(&self.path).output();
+        }
     }
 }
 
