@@ -5,16 +5,21 @@ use parda_api::{
     Threshold, ValueFrom, Volume,
 };
 
+use parda_control::{Bounded, Proportional};
+use parda_exchange::Liveness;
+
 use super::values::of_disk;
 use crate::events::now_ms;
 use crate::history::{DiskRecent, Recent, disk_keys, rounded, vm_keys};
+use crate::settings::SettingsStatus;
 use crate::status::{
     DiskStatus, OutsiderStatus, PeerStatus, SettingsFrom, Status, SteerStatus, VolumeStatus,
 };
 
 /// The state. `recent`: rates of a volume in the last second.
 pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::State {
-    let Status { host, version, pid, uptime_s, policy, http, volumes, tokens_fault: _ } = status;
+    let Status { host, version, pid, uptime_s, policy, http, pages, volumes, tokens_fault: _ } =
+        status;
     let volumes = volumes.into_iter().map(|status| {
         let recent = recent(&status.name);
         volume(status, &recent)
@@ -28,6 +33,7 @@ pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::Sta
         role: Role::default(),
         policy,
         http,
+        pages,
         volumes: volumes.collect(),
     }
 }
@@ -41,10 +47,13 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
         objective_of: status.objective.map(|objective| objective.of),
     };
     let others = status.exchange.iter().flat_map(|exchange| &exchange.peers);
-    let hosts = status.own.iter().map(|own| host(own, true));
-    let hosts = hosts.chain(others.map(|peer| host(peer, false))).collect();
+    let all = status.own.iter().chain(others.clone());
+    let mean = mean_per_share(all.filter(|host| host.liveness == Liveness::Live));
+    let hosts = status.own.iter().map(|own| host(own, true, mean));
+    let hosts: Vec<Host> = hosts.chain(others.map(|peer| host(peer, false, mean))).collect();
+    let of_share = hosts.first().and_then(|own| own.of_share).unwrap_or(1.0);
     Volume {
-        disks: disks(status.disks, recent),
+        disks: disks(status.disks, recent, divided(status.settings.as_ref()), of_share),
         settings_from: status.settings_from,
         name: status.name,
         pool: status.pool,
@@ -91,7 +100,21 @@ fn short(number: Option<f64>) -> Option<f64> {
     number.map(rounded)
 }
 
-fn host(peer: &PeerStatus, own: bool) -> Host {
+/// Mean of what hosts have for each share, by their active shares. `None` if fewer than two of them want more.
+fn mean_per_share<'a>(hosts: impl Iterator<Item = &'a PeerStatus>) -> Option<f64> {
+    let of = |host: &PeerStatus| Some((host.per_share?, host.active_shares));
+    let (mut count, mut had, mut shares) = (0, 0.0, 0.0);
+    for (per_share, active) in hosts.filter_map(of) {
+        count += 1;
+        had += per_share * active;
+        shares += active;
+    }
+    (count > 1 && had > 0.0).then(|| had / shares)
+}
+
+fn host(peer: &PeerStatus, own: bool, mean_per_share: Option<f64>) -> Host {
+    let live = peer.liveness == Liveness::Live;
+    let of_share = peer.per_share.zip(mean_per_share).filter(|_| live);
     Host {
         name: peer.host.clone(),
         own,
@@ -107,6 +130,13 @@ fn host(peer: &PeerStatus, own: bool) -> Host {
         bytes_per_s: short(peer.bytes_per_s),
         outstanding: rounded(peer.outstanding),
         asks_ms: short(peer.asks_ms),
+        limited_by: match peer.bounded {
+            Bounded::Unsaid => None,
+            Bounded::Nothing => Some(Limit::Depth),
+            Bounded::Slices => Some(Limit::Slice),
+            Bounded::Window => Some(Limit::WindowMax),
+        },
+        of_share: short(of_share.map(|(per_share, mean)| per_share / mean)),
     }
 }
 
@@ -114,26 +144,53 @@ fn origin(settings: &SettingsFrom, key: &str) -> ValueFrom {
     settings.get(key).copied().unwrap_or_default()
 }
 
-fn disks(disks: Vec<DiskStatus>, recent: &Recent) -> Vec<Disk> {
+/// What shares divide among disks: outstanding IOs, or throughput in the unit of the window.
+fn divided(settings: Option<&SettingsStatus>) -> fn(&DiskRecent) -> f64 {
+    match settings {
+        Some(settings) if settings.fairness != "iops" => |did| did.rates.bytes,
+        Some(settings) if settings.proportional == Proportional::Throughput => |did| did.rates.iops,
+        _ => |did| did.at_a_time(did.device_ms),
+    }
+}
+
+/// Disks of a volume. `divided`: what shares divide; `of_share`: what this host has of its share.
+fn disks(
+    disks: Vec<DiskStatus>,
+    recent: &Recent,
+    divided: fn(&DiskRecent) -> f64,
+    of_share: f64,
+) -> Vec<Disk> {
     let keys = disk_keys(&disks);
     let did: Vec<_> = keys.iter().map(|key| recent.disks.get(key).copied()).collect();
     let held = |did: &DiskRecent| matches!(did.limit, Limit::Slice | Limit::WindowMax);
     let slice = |did: &Option<DiskRecent>| did.filter(held);
-    // Sums of IOPS and shares over the disks that are limited by their slices or the host's window.
-    let (together, shares) =
-        disks.iter().zip(&did).fold((0.0, 0.0), |(iops, shares), (disk, did)| {
-            slice(did).map_or((iops, shares), |did| {
-                (iops + did.rates.iops, shares + f64::from(disk.shares))
+    // Sums over the disks that are limited by their slices or the host's window.
+    let (iops, had, shares) =
+        disks.iter().zip(&did).fold((0.0, 0.0, 0.0), |(iops, had, shares), (disk, did)| {
+            slice(did).map_or((iops, had, shares), |did| {
+                (iops + did.rates.iops, had + divided(&did), shares + f64::from(disk.shares))
             })
         });
     let each = keys.into_iter().zip(disks).zip(did).map(|((key, status), did)| {
-        let entitled = slice(&did).map(|_| together * f64::from(status.shares) / shares);
+        let part = f64::from(status.shares) / shares;
+        let entitled = Entitled {
+            iops: short(slice(&did).map(|_| iops * part)),
+            of_share: short(
+                slice(&did).filter(|_| had > 0.0).map(|did| of_share * divided(&did) / had / part),
+            ),
+        };
         disk(key, status, did, entitled)
     });
     each.collect()
 }
 
-fn disk(key: String, status: DiskStatus, did: Option<DiskRecent>, entitled: Option<f64>) -> Disk {
+/// What a disk's shares give it, and what it has of that.
+struct Entitled {
+    iops: Option<f64>,
+    of_share: Option<f64>,
+}
+
+fn disk(key: String, status: DiskStatus, did: Option<DiskRecent>, entitled: Entitled) -> Disk {
     let rate = |of: fn(&DiskRecent) -> f64| did.as_ref().map(of).map(rounded);
     let mean = |of: fn(&DiskRecent) -> Option<f64>| short(did.as_ref().and_then(of));
     Disk {
@@ -163,7 +220,8 @@ fn disk(key: String, status: DiskStatus, did: Option<DiskRecent>, entitled: Opti
         slice: short(status.slice),
         errors: status.errors,
         limited_by: did.map(|did| did.limit),
-        entitled_iops: short(entitled),
+        entitled_iops: entitled.iops,
+        of_share: entitled.of_share,
     }
 }
 
