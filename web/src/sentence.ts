@@ -21,8 +21,8 @@ export interface Fault {
 }
 
 /** Where the latency is, of its threshold: `ABOVE` is also what the metric `threshold_missed` takes for missed. */
-const BELOW = 0.85;
-const AT = 1.15;
+const BELOW = 0.9;
+const AT = 1.1;
 const ABOVE = 1.3;
 
 /** Deviation from its share with which a VM or a host still has it, beside the chance of few IOs. */

@@ -242,3 +242,75 @@ fn steered(status: SteerStatus, recent: &Recent) -> Steer {
     let (device, fault, depth) = (status.device, status.fault, status.depth);
     Steer { device, fault, depth, vms: vms.collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Rates;
+
+    /// A host with so many active shares that has so much for each of them.
+    fn peer(active_shares: f64, per_share: Option<f64>, liveness: &str) -> PeerStatus {
+        serde_json::from_value(serde_json::json!({
+            "host": "h", "liveness": liveness, "age_s": 0.0, "window": 8.0, "shares": 1000, "latency_ms": 25.0,
+            "bounded": "slices", "active_shares": active_shares, "per_share": per_share,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_host_is_compared_with_the_live_hosts_that_want_more() {
+        let all = [peer(1000.0, Some(0.01), "live"), peer(3000.0, Some(0.03), "live")];
+        let mean = mean_per_share(all.iter());
+        let of_share: Vec<_> = all.iter().map(|peer| host(peer, false, mean).of_share).collect();
+        assert_eq!(of_share, [Some(0.4), Some(1.2)]);
+        let left = peer(1000.0, Some(0.01), "left");
+        assert_eq!(host(&left, false, mean).of_share, None);
+        let alone = [peer(1000.0, Some(0.01), "live"), peer(500.0, None, "live")];
+        assert_eq!(mean_per_share(alone.iter()), None, "nobody to compare with");
+    }
+
+    /// What held disks of 1000 and 500 shares have of them: IOs of the second take twice as long, and are twice as large.
+    fn held(divided: fn(&DiskRecent) -> f64) -> [Option<f64>; 2] {
+        let (iops, bytes) = ([200.0, 100.0], 1e6);
+        let disk = |name: &str, shares: u32| -> DiskStatus {
+            serde_json::from_value(serde_json::json!({
+                "name": name, "shares": shares, "errors": 0, "others": 0,
+                "reads": { "ios": 0, "bytes": 0 }, "writes": { "ios": 0, "bytes": 0 },
+                "time_held_s": 0.0, "time_at_device_s": 0.0,
+                "held": { "buckets": [] }, "device": { "buckets": [] }, "total": { "buckets": [] },
+            }))
+            .unwrap()
+        };
+        let did = |at: usize| DiskRecent {
+            rates: Rates { iops: iops[at], bytes },
+            reads: iops[at],
+            writes: 0.0,
+            device_ms: Some([10.0, 20.0][at]),
+            held_ms: Some(10.0),
+            p99_ms: None,
+            limit: Limit::Slice,
+        };
+        let recent = Recent {
+            disks: [("a".to_owned(), did(0)), ("b".to_owned(), did(1))].into(),
+            ..Recent::default()
+        };
+        let all = disks(vec![disk("a", 1000), disk("b", 500)], &recent, divided, 0.9);
+        [all[0].of_share, all[1].of_share]
+    }
+
+    #[test]
+    fn a_disk_has_of_its_share_what_shares_divide() {
+        let settings = |fairness: &str, proportional| SettingsStatus {
+            fairness: fairness.to_owned(),
+            proportional,
+            signal: parda_control::latency::Signal::All,
+            differ: Vec::new(),
+        };
+        let of = |settings: Option<&SettingsStatus>| held(divided(settings));
+        assert_eq!(of(None), [Some(0.675), Some(1.35)], "two IOs outstanding each");
+        let iops = settings("iops", Proportional::Throughput);
+        assert_eq!(of(Some(&iops)), [Some(0.9), Some(0.9)]);
+        let bytes = settings("8192 bytes", Proportional::Concurrency);
+        assert_eq!(of(Some(&bytes)), [Some(0.675), Some(1.35)], "as many bytes each");
+    }
+}
