@@ -22,6 +22,7 @@ function Name({ host, pages }: { host: Host; pages: string | null }) {
   return (
     <>
       {page ? <a href={page}>{host.name}</a> : host.name} {host.own && <span class="tag">this host</span>}
+      {isHeard(host) && host.window == null && <span class="tag">no control</span>}
     </>
   );
 }

@@ -46,7 +46,7 @@ export const isHeldHost = (host: Host) => isHeard(host) && host.limited_by != nu
 
 /** Whether that is the share, within chance. `a_second`: IOs that were counted. */
 export const isFair = (of_share: number, a_second: number | null) =>
-  Math.abs(of_share - 1) <= OFF + 2 / Math.sqrt(Math.max(1, a_second ?? 1));
+  Math.abs(of_share - 1) <= OFF + 1 / Math.sqrt(Math.max(1, a_second ?? 1));
 
 /** The latency and its threshold, and who is held back. */
 export function level(volume: Volume): Sentence {
@@ -69,11 +69,12 @@ function heldBack({ mode, disks, hosts, steer, source }: Volume): Sentence {
   const there = others.length > 0 ? `VMs on ${count(others.length, "other host")}` : "";
   if (!here && !there) return { tone: "good", text: "Nobody is held back." };
   const who = here && there ? `${here} held back, and ${there}` : `${here || there} held back`;
-  const unfair = [
-    ...vms.filter((vm) => vm.of_share != null && !isFair(vm.of_share, vm.iops)),
-    ...hosts.filter((host) => !(host.own && vms.length > 0) && host.of_share != null && !isFair(host.of_share, host.iops)),
-  ].map(({ name, of_share }) => `${name} has ${percent(of_share ?? 0)} of its share`);
-  if (unfair.length > 0) return { tone: "fault", text: `${who}; ${some(unfair)}.` };
+  const all = [...vms, ...hosts.filter((host) => !(host.own && vms.length > 0))];
+  const unfair = all.filter((one) => one.of_share != null && !isFair(one.of_share, one.iops)).toSorted((a, b) => off(b) - off(a));
+  if (unfair.length > 0) {
+    const parts = some(unfair.map(({ name, of_share }) => `${name} ${percent(of_share ?? 0)}`));
+    return { tone: "fault", text: `${who}; not each has its share: ${parts}.` };
+  }
   const alone = source === "cluster" || !hosts.some((host) => !host.own && host.liveness !== "left");
   return { tone: "held", text: `${who}; each has its share${alone ? "" : " of what this host has"}.` };
 }
@@ -117,6 +118,9 @@ const WITHOUT: Record<string, string> = {
   "last-good": "Hosts keep the parts that they had: changes of shares or load on other hosts do not count meanwhile.",
   local: "This host goes by its own latency: shares hold among its VMs, not across hosts.",
 };
+
+/** How far that is from the share, either way. */
+const off = ({ of_share }: { of_share: number | null }) => Math.abs(Math.log(Math.max(of_share ?? 1, 1e-3)));
 
 /** How many are named. */
 const NAMED = 3;

@@ -64,6 +64,15 @@ const phases = {
     await page.goBack();
     await page.getByRole("region", { name: "VMs of this host" }).waitFor();
   },
+  /** A host without control takes more than its share: it is named first. */
+  async unfair(page) {
+    await coloured(page, ".sentence", /held back; not each has its share: b \d\d\d %/, "bad");
+    await row(page, /^b/).getByText("no control").waitFor();
+    const share = row(page, /^b/).locator(".share");
+    await share.filter({ hasText: /^(1[3-9]|[2-9]\d)\d %$/ }).waitFor();
+    const [off] = await scale(share);
+    assert.ok(off > 0.25, `dot ${off}`);
+  },
   /** A phone shows who is held and why without a move sideways. */
   async narrow(page) {
     const held = page.getByRole("list", { name: "Held back" }).getByText(/has \d+(\.\d+)?: its slice$/);

@@ -237,8 +237,8 @@ pub struct Host {
     /// Bound of the host's outstanding IOs: `its slice` if one of its VMs wants more, or `window_max`; `null` if the host does not say.
     #[serde(default)]
     pub limited_by: Option<Limit>,
-    /// What the host's VMs that want more have for each share, over the mean of all such hosts: 1 is what the shares give. `null` where
-    /// fewer than two hosts want more.
+    /// What the host's VMs that want more have for each share, over the mean of all such hosts: 1 is what the shares give. Hosts without
+    /// control count where they have more. `null` where there are fewer than two such hosts.
     #[serde(default)]
     pub of_share: Option<f64>,
 }

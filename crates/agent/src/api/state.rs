@@ -100,21 +100,35 @@ fn short(number: Option<f64>) -> Option<f64> {
     number.map(rounded)
 }
 
-/// Mean of what hosts have for each share, by their active shares. `None` if fewer than two of them want more.
+/// Mean of what hosts have for each share, by their shares: of those that want more, and of those without control that have more than these.
+/// `None` if there are fewer than two.
 fn mean_per_share<'a>(hosts: impl Iterator<Item = &'a PeerStatus>) -> Option<f64> {
-    let of = |host: &PeerStatus| Some((host.per_share?, host.active_shares));
-    let (mut count, mut had, mut shares) = (0, 0.0, 0.0);
-    for (per_share, active) in hosts.filter_map(of) {
-        count += 1;
-        had += per_share * active;
-        shares += active;
-    }
-    (count > 1 && had > 0.0).then(|| had / shares)
+    let all = hosts.filter_map(|host| {
+        let wants = host.bounded == Bounded::Slices;
+        let shares = if wants { host.active_shares } else { f64::from(host.shares) };
+        Some((host.per_share?, shares, wants))
+    });
+    let all: Vec<_> = all.collect();
+    let mean = |above: f64| {
+        let counted = all.iter().filter(|(per_share, _, wants)| *wants || *per_share > above);
+        let sums = counted.fold((0, 0.0, 0.0), |(count, had, shares), (per_share, each, _)| {
+            (count + 1, had + per_share * each, shares + each)
+        });
+        Some(sums)
+            .filter(|(_, had, _)| *had > 0.0)
+            .map(|(count, had, shares)| (count, had / shares))
+    };
+    let (_, of_those_that_want) = mean(f64::INFINITY)?;
+    let (count, mean) = mean(of_those_that_want)?;
+    (count > 1).then_some(mean)
 }
 
 fn host(peer: &PeerStatus, own: bool, mean_per_share: Option<f64>) -> Host {
     let live = peer.liveness == Liveness::Live;
-    let of_share = peer.per_share.zip(mean_per_share).filter(|_| live);
+    let wants = peer.bounded == Bounded::Slices;
+    // Who is without control and has less may want no more.
+    let counts = |(per_share, mean): &(f64, f64)| live && (wants || per_share > mean);
+    let of_share = peer.per_share.zip(mean_per_share).filter(counts);
     Host {
         name: peer.host.clone(),
         own,
@@ -296,6 +310,21 @@ mod tests {
         };
         let all = disks(vec![disk("a", 1000), disk("b", 500)], &recent, divided, 0.9);
         [all[0].of_share, all[1].of_share]
+    }
+
+    #[test]
+    fn a_host_without_control_counts_where_it_has_more_than_its_share() {
+        let free = |per_share| PeerStatus {
+            bounded: Bounded::Nothing,
+            ..peer(0.0, Some(per_share), "live")
+        };
+        let of = |greedy: PeerStatus| {
+            let all = [peer(1000.0, Some(0.01), "live"), greedy];
+            let mean = mean_per_share(all.iter());
+            all.map(|peer| host(&peer, false, mean).of_share)
+        };
+        assert_eq!(of(free(0.03)), [Some(0.5), Some(1.5)]);
+        assert_eq!(of(free(0.001)), [None, None], "it may want no more");
     }
 
     #[test]

@@ -229,7 +229,8 @@ pub struct PeerStatus {
     /// Bound of its window: its slices, `window_max`, or none as nobody wants more.
     #[serde(default)]
     pub bounded: Bounded,
-    /// What it has for each share while its slices bound it: outstanding slots, or slots a second where shares divide throughput.
+    /// What it has for each share while its slices bound it, or nothing does: outstanding slots, or slots a second where shares divide
+    /// throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_share: Option<f64>,
 }
@@ -276,13 +277,15 @@ impl PeerStatus {
     }
 }
 
-/// What a host has for each share, of those of its VMs that want more.
+/// What a host has for each share, of those of its VMs that want more. Without control all its shares count.
 fn per_share(report: &Report) -> Option<f64> {
     let divides = report.settings.map(|settings| settings.proportional);
+    let slices = report.bounded == Bounded::Slices;
     let (had, shares) = match divides {
         Some(Proportional::Throughput) => (report.saturated.rate, report.saturated.shares),
-        _ => (report.outstanding, report.active),
+        _ if slices => (report.outstanding, report.active),
+        _ => (report.outstanding, f64::from(report.shares.0)),
     };
-    let wants = report.bounded == Bounded::Slices && shares > 0.0;
-    wants.then(|| had / shares).filter(|per_share| per_share.is_finite())
+    let counts = (slices || report.in_force().is_none()) && shares > 0.0;
+    counts.then(|| had / shares).filter(|per_share| per_share.is_finite())
 }

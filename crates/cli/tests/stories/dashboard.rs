@@ -129,20 +129,16 @@ fn one_glance_tells_who_is_held_and_why_and_a_fault_says_what_it_costs() {
 
     glance(&stage, page, "held", "");
     glance(&stage, page, "narrow", "");
-    let set = |ms: &str| {
-        stage.ok(&[
-            PARDA,
-            "set",
-            "-c",
-            "a.toml",
-            &format!("latency_threshold={ms}"),
-            "--temporary",
-        ]);
+    let set = |host: &str, setting: &str| {
+        stage.ok(&[PARDA, "set", "-c", &format!("{host}.toml"), setting, "--temporary"]);
     };
+    set("b", "mode=off");
+    glance(&stage, page, "unfair", "");
+    set("b", "mode=parda");
     // Less than an IO takes that is alone.
-    set("1ms");
+    set("a", "latency_threshold=1ms");
     glance(&stage, page, "above", "");
-    set("60ms");
+    set("a", "latency_threshold=60ms");
     hog.finish();
     b.stop();
     glance(&stage, page, "left", "");
