@@ -2,7 +2,7 @@
 // asks it.
 
 import type { Disk, Host, Volume } from "./api";
-import { duration, number } from "./format";
+import { duration } from "./format";
 
 /** Colour of a sentence: nobody waits; VMs are held back as their shares say; something is not as it should be. */
 export type Tone = "good" | "held" | "fault";
@@ -51,8 +51,11 @@ export const isFair = (of_share: number, a_second: number | null) =>
 /** The latency and its threshold, and who is held back. */
 export function level(volume: Volume): Sentence {
   const held = heldBack(volume);
-  const { latency_ms, threshold, mode } = volume;
+  const { latency_ms, threshold, mode, hosts } = volume;
   if (latency_ms == null) return { tone: held.tone, text: `No latency known yet, threshold ${whole(threshold.ms)} ms. ${held.text}` };
+  // The latency stays that of the last IO.
+  const idle = hosts.length > 0 && hosts.filter(isHeard).every((host) => host.latency_ms == null && !host.outstanding);
+  if (idle) return { tone: held.tone, text: `No IO at the array, threshold ${whole(threshold.ms)} ms. ${held.text}` };
   const of = latency_ms / threshold.ms;
   const place = of > AT ? "Above" : of < BELOW ? "Below" : "At";
   const missed = of > ABOVE && FOLLOWS.includes(mode);
@@ -70,9 +73,11 @@ function heldBack({ mode, disks, hosts, steer, source }: Volume): Sentence {
   if (!here && !there) return { tone: "good", text: "Nobody is held back." };
   const who = here && there ? `${here} held back, and ${there}` : `${here || there} held back`;
   const all = [...vms, ...hosts.filter((host) => !(host.own && vms.length > 0))];
-  const unfair = all.filter((one) => one.of_share != null && !isFair(one.of_share, one.iops)).toSorted((a, b) => off(b) - off(a));
+  const unfair = all.filter((one) => one.of_share != null && !isFair(one.of_share, one.iops));
+  // Who takes what others lack comes first.
+  const sorted = unfair.toSorted((a, b) => Number(more(b)) - Number(more(a)) || off(b) - off(a));
   if (unfair.length > 0) {
-    const parts = some(unfair.map(({ name, of_share }) => `${name} ${percent(of_share ?? 0)}`));
+    const parts = some(sorted.map(({ name, of_share }) => `${name} ${percent(of_share ?? 0)}`));
     return { tone: "fault", text: `${who}; not each has its share: ${parts}.` };
   }
   const alone = source === "cluster" || !hosts.some((host) => !host.own && host.liveness !== "left");
@@ -119,8 +124,14 @@ const WITHOUT: Record<string, string> = {
   local: "This host goes by its own latency: shares hold among its VMs, not across hosts.",
 };
 
+interface Sharer {
+  of_share: number | null;
+}
+
+const more = ({ of_share }: Sharer) => (of_share ?? 1) > 1;
+
 /** How far that is from the share, either way. */
-const off = ({ of_share }: { of_share: number | null }) => Math.abs(Math.log(Math.max(of_share ?? 1, 1e-3)));
+const off = ({ of_share }: Sharer) => Math.abs(Math.log(Math.max(of_share ?? 1, 1e-3)));
 
 /** How many are named. */
 const NAMED = 3;
@@ -132,5 +143,5 @@ const count = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
 
 export const percent = (part: number) => `${Math.round(100 * part).toLocaleString("en")} %`;
 
-/** Without digits behind the point where there are two before it. */
-export const whole = (value: number) => (value >= 10 ? Math.round(value).toLocaleString("en") : number(value));
+/** Two digits, or all before the point. */
+export const whole = (value: number) => (value >= 10 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(2))));

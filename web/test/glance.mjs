@@ -106,6 +106,10 @@ const phases = {
     await coloured(page, ".sentence", new RegExp(words), "bad");
     await accessible(page, "fault");
   },
+  /** After the last IO no latency is shown as that of now. */
+  async idle(page) {
+    await coloured(page, ".sentence", /^No IO at the array, threshold 60 ms\. Nobody is held back\.$/, "good");
+  },
   /** Where the settings of a VM come from. */
   async policy(page) {
     await page.getByRole("button", { name: "vm1" }).first().click();

@@ -12,7 +12,7 @@ const { faults, isFair, level } = await vite.ssrLoadModule("/src/sentence.ts");
 test.after(() => vite.close());
 
 const host = (name, more = {}) => ({
-  name, own: name === "a", liveness: "live", age_s: 0, shares: 1000, iops: 500, limited_by: "its slice", of_share: 1, ...more,
+  name, own: name === "a", liveness: "live", age_s: 0, shares: 1000, iops: 500, latency_ms: 49, outstanding: 9, limited_by: "its slice", of_share: 1, ...more,
 });
 const disk = (name, more = {}) => ({
   key: name, name, state: "serving", fault: null, iops: 500, limited_by: "its slice", of_share: 1, ...more,
@@ -44,13 +44,20 @@ test("49 and 78 ms of 50 differ in words and in colour", () => {
 
 test("where nobody is held all is good", () => {
   const { tone, text } = says({ latency_ms: 4.56, disks: [], hosts: [] });
-  assert.deepEqual([tone, text], ["good", "Below the threshold: 4.56 of 50 ms. Nobody is held back."]);
+  assert.deepEqual([tone, text], ["good", "Below the threshold: 4.6 of 50 ms. Nobody is held back."]);
+});
+
+test("the last latency of an idle array is none", () => {
+  const idle = (name, more) => host(name, { latency_ms: null, outstanding: 0, limited_by: "its own depth", of_share: null, ...more });
+  const of = (...hosts) => says({ latency_ms: 78, disks: [], hosts });
+  assert.deepEqual(of(idle("a"), idle("b")), { tone: "good", text: "No IO at the array, threshold 50 ms. Nobody is held back." });
+  assert.match(of(idle("a"), idle("b", { outstanding: 3 })).text, /^Above/, "an IO that takes long");
 });
 
 test("who has not its share is named, beyond the chance of few IOs", () => {
-  const { tone, text } = says({ disks: [disk("web", { of_share: 0.5 }), disk("db", { iops: 9, of_share: 0.5 })], hosts: [host("a"), host("b", { of_share: 2.1 })] });
+  const { tone, text } = says({ disks: [disk("web", { of_share: 0.3 }), disk("db", { iops: 9, of_share: 0.5 })], hosts: [host("a"), host("b", { of_share: 2.1 })] });
   assert.equal(tone, "fault");
-  assert.match(text, /; not each has its share: b 210 %, web 50 %\.$/);
+  assert.match(text, /; not each has its share: b 210 %, web 30 %\.$/);
   assert.ok(isFair(0.5, 16) && !isFair(0.5, 1600));
 });
 

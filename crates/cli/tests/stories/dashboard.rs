@@ -145,6 +145,7 @@ fn one_glance_tells_who_is_held_and_why_and_a_fault_says_what_it_costs() {
     std::fs::rename(stage.path("exchange"), stage.path("away")).unwrap();
     glance(&stage, page, "fault", "The exchange fails. No IO waits for it.");
     loads.into_iter().for_each(|load| _ = load.finish());
+    glance(&stage, page, "idle", "");
     a.stop();
 }
 
