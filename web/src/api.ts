@@ -22,7 +22,11 @@ export interface Host {
   shares: number | null;
   latency_ms: number | null;
   iops: number | null;
+  bytes_per_s: number | null;
   outstanding: number | null;
+  active_shares: number | null;
+  limited_by: string | null;
+  of_share: number | null;
 }
 
 export interface Disk {
@@ -44,7 +48,10 @@ export interface Disk {
   slice: number | null;
   errors: number;
   limited_by: string | null;
-  entitled_iops: number | null;
+  of_share: number | null;
+  /** Values in force by key, and where they come from. */
+  settings: Record<string, unknown>;
+  settings_from: Record<string, string>;
 }
 
 export interface SteeredVm {
@@ -85,7 +92,15 @@ export interface Volume {
   exchange: Exchange | null;
   hosts: Host[];
   disks: Disk[];
-  steer: { device: string; depth: number | null; vms: SteeredVm[] } | null;
+  steer: { device: string; fault: string | null; depth: number | null; vms: SteeredVm[] } | null;
+}
+
+/** The policy in etcd, as the host read it last. */
+export interface Policy {
+  revision: number;
+  by: string | null;
+  fault: string | null;
+  volumes: { name: string; in_force: number | null; fault: string | null }[];
 }
 
 export interface State {
@@ -94,6 +109,9 @@ export interface State {
   uptime_s: number;
   now_ms: number;
   role: string;
+  policy: Policy | null;
+  /** URL of the dashboards of all hosts, with `{host}` for the host's name. */
+  pages: string | null;
   volumes: Volume[];
 }
 

@@ -3,9 +3,10 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { type Change, type Changed, changeDisk, changeVolume, type Disk, Refused, resetDisk, token, type Volume } from "./api";
+import { type Change, type Changed, changeDisk, changeVolume, type Disk, Refused, resetDisk, type State, token, type Volume } from "./api";
 import type { Column } from "./api";
 import { Chart } from "./chart";
+import { Explain, Settings } from "./explain";
 import { mib, number } from "./format";
 import type { Record_ } from "./record";
 import type { Theme } from "./theme";
@@ -110,6 +111,7 @@ function differs(fields: FormData, name: string, before: string): string | null 
 }
 
 interface DiskProps {
+  state: State;
   volume: Volume;
   disk: Disk;
   record: Record_;
@@ -118,7 +120,7 @@ interface DiskProps {
   close: () => void;
 }
 
-export function DiskDialog({ volume, disk, record, theme, seconds, close }: DiskProps) {
+export function DiskDialog({ state, volume, disk, record, theme, seconds, close }: DiskProps) {
   const seen = record.disks[disk.key] ?? {};
   const target = disk.latency_target_ms == null ? "" : `${disk.latency_target_ms}ms`;
   const [before] = useState({ shares: String(disk.shares), target });
@@ -153,6 +155,7 @@ export function DiskDialog({ volume, disk, record, theme, seconds, close }: Disk
         <Fact name="failed IOs">{number(disk.errors)}</Fact>
         <Fact name="limited by">{disk.limited_by ?? "–"}</Fact>
       </dl>
+      <Explain volume={volume} disk={disk} seen={seen} />
       <Chart
         {...common}
         title="Time of an IO"
@@ -167,6 +170,7 @@ export function DiskDialog({ volume, disk, record, theme, seconds, close }: Disk
         lines={[line("outstanding", seen.outstanding, 2), line("slice", seen.slice, 3)]}
         words={`${number(disk.outstanding)} of a slice of ${number(disk.slice)} now`}
       />
+      <Settings volume={volume} disk={disk} state={state} />
       <ChangeForm wanted={wanted} send={send}>
         <label>
           Shares

@@ -5,6 +5,8 @@ import { useEffect } from "preact/hooks";
 
 import type { Disk, Volume } from "./api";
 import { mib, number } from "./format";
+import { isHeld } from "./sentence";
+import { OfShare } from "./share";
 import { type ColumnOf, Table } from "./table";
 
 interface Props {
@@ -30,7 +32,7 @@ export function Disks({ volume, open }: Props) {
   const columns = useMemo(() => columnsOf(open), [open]);
   const wanted = filter.trim().toLowerCase();
   const rows = volume.disks.filter(
-    (disk) => disk.name.toLowerCase().includes(wanted) && (!limited || isLimited(disk)),
+    (disk) => disk.name.toLowerCase().includes(wanted) && (!limited || isHeld(disk)),
   );
   return (
     <section class="panel">
@@ -62,9 +64,6 @@ export function Disks({ volume, open }: Props) {
   );
 }
 
-/** Held back by what parda can change: shares and bounds. */
-const isLimited = (disk: Disk) => (disk.waiting ?? 0) >= 0.05;
-
 const columnsOf = (open: (disk: Disk) => void): ColumnOf<Disk>[] => [
   {
     key: "name",
@@ -92,35 +91,21 @@ const columnsOf = (open: (disk: Disk) => void): ColumnOf<Disk>[] => [
       </>
     ),
     numeric: true,
+    wide: true,
   },
   { key: "iops", title: "IO/s", help: "IOs completed a second", value: (d) => d.iops, cell: (d) => number(d.iops), numeric: true },
   {
-    key: "entitled",
-    title: "of its part",
-    help: "IO/s received, of those that its shares entitle it to beside the others that want more",
-    value: (d) => part(d),
-    cell: (d) => <Part disk={d} />,
+    key: "share",
+    title: "Of its share",
+    help: "What a VM that wants more has of outstanding IOs (or of throughput, if shares divide that), of what its shares give; the mark is 100 %",
+    value: (d) => d.of_share,
+    cell: (d) => (d.of_share == null ? <span class="soft">{d.limited_by === "its own depth" ? "all it wants" : "–"}</span> : <OfShare of_share={d.of_share} a_second={d.iops} />),
     numeric: true,
-    wide: true,
   },
   { key: "bytes", title: "MiB/s", help: "MiB a second", value: (d) => d.bytes_per_s, cell: (d) => mib(d.bytes_per_s), numeric: true, wide: true },
-  { key: "device", title: "Array, ms", help: "Mean time of an IO at the array, in milliseconds", value: (d) => d.device_ms, cell: (d) => number(d.device_ms), numeric: true },
-  { key: "held", title: "Held, ms", help: "Mean time that an IO is held in this host's queue, in milliseconds", value: (d) => d.held_ms, cell: (d) => number(d.held_ms), numeric: true },
+  { key: "device", title: "Array, ms", help: "Mean time of an IO at the array, in milliseconds", value: (d) => d.device_ms, cell: (d) => number(d.device_ms), numeric: true, wide: true },
+  { key: "held", title: "Held, ms", help: "Mean time that an IO is held in this host's queue, in milliseconds", value: (d) => d.held_ms, cell: (d) => number(d.held_ms), numeric: true, wide: true },
   { key: "outstanding", title: "Outst.", help: "Mean outstanding IOs at the array", value: (d) => d.outstanding, cell: (d) => number(d.outstanding), numeric: true, wide: true },
   { key: "slice", title: "Slice", help: "Outstanding IOs that its shares give it", value: (d) => d.slice, cell: (d) => number(d.slice), numeric: true, wide: true },
-  { key: "limit", title: "Limited by", help: "What keeps the disk from doing more", value: (d) => d.limited_by, cell: (d) => d.limited_by ?? "", wide: true },
+  { key: "limit", title: "Limited by", help: "What keeps the disk from doing more", value: (d) => d.limited_by, cell: (d) => <span class={isHeld(d) ? "warn" : ""}>{d.limited_by ?? ""}</span> },
 ];
-
-const part = (disk: Disk) =>
-  disk.entitled_iops && disk.iops != null ? disk.iops / disk.entitled_iops : null;
-
-function Part({ disk }: { disk: Disk }) {
-  const value = part(disk);
-  if (value == null) return <span class="soft">–</span>;
-  return (
-    <span class="part">
-      <meter min={0} max={2} low={0.9} high={1.1} optimum={1} value={Math.min(2, value)} aria-hidden="true" />
-      {Math.round(100 * value)} %
-    </span>
-  );
-}

@@ -11,7 +11,7 @@ export function Events({ events }: { events: Event[] }) {
     <section class="panel">
       <h2>Events</h2>
       {newest.length === 0 && <p class="soft none">None since the agent started.</p>}
-      <ol class="events" aria-label="Events, the newest first">
+      <ol class="events" tabIndex={0} aria-label="Events, the newest first">
         {newest.map((event) => (
           <li key={`${event.at_ms} ${event.id}`} class={event.severity}>
             <time dateTime={new Date(event.at_ms).toISOString()}>{clock(event.at_ms)}</time>

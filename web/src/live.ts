@@ -4,6 +4,7 @@ import { useEffect, useReducer, useRef } from "preact/hooks";
 
 import * as api from "./api";
 import { empty, extend, type Record_ } from "./record";
+import { steady } from "./steady";
 
 /** How often the agent is asked. */
 const EACH_MS = 1000;
@@ -46,7 +47,7 @@ class Follower {
   private lastEvent = 0;
 
   async ask({ volume: name, disk, seconds }: Wanted): Promise<void> {
-    const state = await api.state();
+    const state = steady(await api.state(), this.live.state);
     const volume = state.volumes.find((v) => v.name === name) ?? state.volumes[0];
     const events = await this.askEvents();
     let { record, busiest } = this.live;

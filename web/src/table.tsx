@@ -21,6 +21,8 @@ interface Props<Row> {
   rows: Row[];
   id: (row: Row) => string;
   first: { key: string; descending: boolean };
+  /** Rows that are there for the record only. */
+  dim?: (row: Row) => boolean;
   none: string;
 }
 
@@ -33,7 +35,7 @@ const MARGIN = 8;
 /** Tables with no more rows than these are in the page whole. */
 const WHOLE = 60;
 
-export function Table<Row>({ label, columns, rows, id, first, none }: Props<Row>) {
+export function Table<Row>({ label, columns, rows, id, first, dim, none }: Props<Row>) {
   const [order, setOrder] = useState(first);
   const [view, setView] = useState({ top: 0, height: 600 });
   const box = useRef<HTMLDivElement>(null);
@@ -80,7 +82,7 @@ export function Table<Row>({ label, columns, rows, id, first, none }: Props<Row>
         <tbody>
           <Gap rows={from} columns={columns.length} />
           {shown.map((row, i) => (
-            <tr key={id(row)} aria-rowindex={from + i + 2}>
+            <tr key={id(row)} class={dim?.(row) ? "dim" : undefined} aria-rowindex={from + i + 2}>
               {columns.map((column, at) =>
                 at === 0 ? (
                   <th key={column.key} scope="row">

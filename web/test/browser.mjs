@@ -60,9 +60,10 @@ try {
   // Without a mouse: find a VM, open it, leave it, and be where one was.
   await page.keyboard.press("/");
   await page.keyboard.type("vm-0042");
-  const row = page.getByRole("button", { name: "vm-0042" });
+  const table = page.getByRole("region", { name: "VMs of this host" });
+  const row = table.getByRole("button", { name: "vm-0042" });
   await row.waitFor();
-  assert.equal(await page.getByRole("button", { name: /^vm-/ }).count(), 1);
+  assert.equal(await table.getByRole("button", { name: /^vm-/ }).count(), 1);
   for (let i = 0; i < 30 && !(await row.evaluate((e) => e === document.activeElement)); i += 1) await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   await page.getByRole("dialog", { name: "vm-0042" }).waitFor();
@@ -74,8 +75,8 @@ try {
 
   // Sorting and scrolling reach the last of a thousand.
   await page.getByRole("button", { name: "VM", exact: true }).click();
-  await page.getByRole("region", { name: "VMs of this host" }).evaluate((e) => e.scrollTo(0, e.scrollHeight));
-  await page.getByRole("button", { name: "vm-1000" }).waitFor();
+  await table.evaluate((e) => e.scrollTo(0, e.scrollHeight));
+  await table.getByRole("button", { name: "vm-1000" }).waitFor();
   assert.ok((await page.locator("tbody tr").count()) < 200, "rows out of view are not in the page");
 
   const gaps = await frames(page, 10_000);

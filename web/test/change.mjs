@@ -9,7 +9,7 @@ const browser = await launch();
 try {
   const { page, complaints } = await open(browser, url);
   await chartsDraw(page, 1);
-  await page.getByRole("button", { name: disk, exact: true }).click();
+  await page.getByRole("button", { name: disk, exact: true }).first().click();
   const dialog = page.getByRole("dialog", { name: disk });
   await dialog.getByLabel("Shares").fill(shares);
   await dialog.getByRole("button", { name: "Change" }).click();

@@ -30,18 +30,20 @@ export function fleet({ hosts = 64, vms = 1000 } = {}) {
       key: name, name, listen: "unix:/run/parda/san.sock", state: "serving", fault: null, shares: shares[name], shares_from: "configuration",
       limits: {}, latency_target_ms: null, iops: wave(name, now, mean), bytes_per_s: 8192 * wave(name, now, mean), reads_per_s: mean, writes_per_s: 0,
       device_ms: wave("device", now, 28), held_ms: 40 * waiting, device_p99_ms: 80, outstanding: mean / 40, waiting, slice: 4 * drawn(name),
-      errors: 0, limited_by: waiting > 0.05 ? "its slice" : "its own depth", entitled_iops: mean,
+      errors: 0, limited_by: waiting > 0.05 ? "its slice" : "its own depth", entitled_iops: mean, of_share: waiting > 0.05 ? 0.9 + 0.2 * drawn(name) : null,
+      settings: { shares: shares[name] }, settings_from: { shares: "configuration" },
     };
   };
   const host = (name, i, now) => ({
-    name, own: i === 0, liveness: i === 7 ? "silent" : "live", age_s: 4 * drawn(name, now), window: wave(name, now, 8 + 24 * drawn(name)),
-    shares: 4000, latency_ms: wave(name, now, 29), iops: wave(name, now, 700), outstanding: wave(name, now, 12),
+    name, own: i === 0, liveness: i === 7 ? "stale" : i === 8 ? "left" : "live", age_s: 4 * drawn(name, now), window: wave(name, now, 8 + 24 * drawn(name)),
+    shares: 4000, active_shares: 3900, latency_ms: wave(name, now, 29), iops: wave(name, now, 700), bytes_per_s: 6e6, outstanding: wave(name, now, 12),
+    limited_by: "its slice", of_share: i === 7 || i === 8 ? null : 0.9 + 0.2 * drawn(name),
   });
   const state = () => {
     const now_ms = Date.now();
     const now = Math.floor(now_ms / 1000);
     return {
-      host: hostNames[0], version: "0.1.0", pid: 1, uptime_s: 7260, now_ms, role: "write",
+      host: hostNames[0], version: "0.1.0", pid: 1, uptime_s: 7260, now_ms, role: "write", policy: null, pages: "http://{host}:9843/",
       volumes: [{
         name: "san", pool: "array-a", mode: "parda", fault: null, threshold: { ms: 30, from: "configuration", objective_of: null },
         latency_ms: wave("latency", now, 29.6), own_latency_ms: wave("own", now, 29), source: "cluster", window: wave(hostNames[0], now, 20), window_max: 64,

@@ -63,6 +63,8 @@ pub struct Config {
     pub state: Option<PathBuf>,
     /// Where metrics, health and the API are, in HTTP.
     pub http: Option<Http>,
+    /// URL of the dashboards of all hosts, with `{host}` for the host's name.
+    pub pages: Option<String>,
     /// File of the API's tokens.
     pub tokens: Option<PathBuf>,
     /// Where settings come from that live in one place for all hosts.
@@ -181,8 +183,9 @@ impl Config {
         let policy =
             policy.map(|written| policy::check(doc, written, file.state.as_deref(), &volumes));
         let policy = policy.transpose()?;
-        let tokens = file.http.and_then(|http| http.tokens);
-        Ok(Config { host, status, state: file.state, http, tokens, policy, memory, volumes })
+        let (pages, tokens) = file.http.map_or((None, None), |http| (http.pages, http.tokens));
+        let state = file.state;
+        Ok(Config { host, status, state, http, pages, tokens, policy, memory, volumes })
     }
 
     /// Places of the HTTP server: that of the file, and a unix socket beside the status socket, at which the agent's own user may

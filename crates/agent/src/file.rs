@@ -51,6 +51,9 @@ pub struct Http {
     /// TLS at a TCP address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<HttpTls>,
+    /// URL of the dashboards of all hosts, with `{host}` for the host's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<String>,
     /// File of tokens: a name, a role and a secret on each line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<PathBuf>,

@@ -24,6 +24,8 @@ use series::Series;
 use watch::Watch;
 
 pub(crate) use quantity::rounded;
+#[cfg(test)]
+pub(crate) use recent::Rates;
 pub use recent::disk_keys;
 pub(crate) use recent::{DiskRecent, Recent, vm_keys};
 pub(crate) use sampler::Sampler;

@@ -522,7 +522,7 @@ impl Agent {
         let fault = shown.iter().any(|place| place.fault.is_some());
         let look = fault || self.http.iter().any(HttpServer::has_tls);
         self.http_due = look.then(|| Instant::now() + HTTP_PAUSE);
-        self.api.views.show_http(shown);
+        self.api.views.show_http(shown, self.config.pages.clone());
         self.manager.state(self.state());
     }
 

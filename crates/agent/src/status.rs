@@ -54,6 +54,9 @@ pub struct Status {
     /// Where metrics and the API are, in HTTP.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<HttpPlace>,
+    /// URL of the dashboards of all hosts, with `{host}` for the host's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<String>,
     /// Reason why the file of the API's tokens cannot be read, if so. Those that were read last hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_fault: Option<String>,

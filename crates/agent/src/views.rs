@@ -28,20 +28,22 @@ pub(crate) struct Views {
     live: Arc<Live>,
     policy: Mutex<Option<parda_api::Policy>>,
     http: Mutex<Vec<HttpPlace>>,
+    pages: Mutex<Option<String>>,
     tokens_fault: Mutex<Option<String>>,
 }
 
 impl Views {
     pub(crate) fn new(host: HostName, live: Arc<Live>) -> Arc<Views> {
         let (volumes, policy) = (Mutex::default(), Mutex::default());
-        let (http, tokens_fault) = Default::default();
+        let (http, pages, tokens_fault) = Default::default();
         let started = Instant::now();
-        Arc::new(Views { host, started, volumes, live, policy, http, tokens_fault })
+        Arc::new(Views { host, started, volumes, live, policy, http, pages, tokens_fault })
     }
 
-    /// Shows these places of the HTTP server from now on.
-    pub(crate) fn show_http(&self, places: Vec<HttpPlace>) {
+    /// Shows these places of the HTTP server from now on, and where the dashboards of all hosts are.
+    pub(crate) fn show_http(&self, places: Vec<HttpPlace>, pages: Option<String>) {
         *self.http.lock().unwrap_or_else(PoisonError::into_inner) = places;
+        *self.pages.lock().unwrap_or_else(PoisonError::into_inner) = pages;
     }
 
     /// Places of the HTTP server, as they were shown last.
@@ -108,6 +110,7 @@ impl Views {
             uptime_s: self.started.elapsed().as_secs_f64(),
             policy: self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             http: self.http(),
+            pages: self.pages.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             tokens_fault: self.tokens_fault.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             volumes: volumes.collect(),
         }

@@ -30,6 +30,9 @@ pub struct State {
     /// Where metrics and this API are.
     #[serde(default)]
     pub http: Vec<HttpPlace>,
+    /// URL of the dashboards of all hosts, with `{host}` for the host's name; `null` where `http.pages` is not configured.
+    #[serde(default)]
+    pub pages: Option<String>,
     /// Volumes in the order of the configuration.
     pub volumes: Vec<Volume>,
 }
@@ -231,6 +234,13 @@ pub struct Host {
     pub outstanding: f64,
     /// Lowest threshold that a disk of the host asks for by its latency objective.
     pub asks_ms: Option<f64>,
+    /// Bound of the host's outstanding IOs: `its slice` if one of its VMs wants more, or `window_max`; `null` if the host does not say.
+    #[serde(default)]
+    pub limited_by: Option<Limit>,
+    /// What the host's VMs that want more have for each share, over the mean of all such hosts: 1 is what the shares give. Hosts without
+    /// control count where they have more. `null` where there are fewer than two such hosts.
+    #[serde(default)]
+    pub of_share: Option<f64>,
 }
 
 /// A disk of a volume.
@@ -292,6 +302,9 @@ pub struct Disk {
     pub limited_by: Option<Limit>,
     /// The disk's part, by shares, of the IOPS of all disks of this host that are limited by their slices or `window_max`; `null` if it is not one of these.
     pub entitled_iops: Option<f64>,
+    /// What such a disk has of what shares divide, over what its shares give it among such disks of all hosts: 1 is what they give.
+    #[serde(default)]
+    pub of_share: Option<f64>,
 }
 
 /// Bounds of a disk, as the configuration names them.

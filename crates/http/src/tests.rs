@@ -32,6 +32,7 @@ impl Agent for Stub {
             role: parda_api::Role::Read,
             policy: None,
             http: Vec::new(),
+            pages: None,
             volumes: Vec::new(),
         }
     }
@@ -250,7 +251,9 @@ fn the_api_answers_in_json_and_says_what_is_wrong() {
     let state = served.get("/api/v1/state");
     assert!(state.contains("content-type: application/json\r\n"), "{state}");
     assert!(
-        state.ends_with(r#""now_ms":1,"role":"admin","policy":null,"http":[],"volumes":[]}"#),
+        state.ends_with(
+            r#""now_ms":1,"role":"admin","policy":null,"http":[],"pages":null,"volumes":[]}"#
+        ),
         "{state}"
     );
     assert!(served.get("/api/v1/events?after=3").ends_with(r#""last_id":3,"lost":0}"#));

@@ -63,6 +63,7 @@ impl Dashboards {
 
     pub(crate) fn http(&self, id: HostId, tokens: &Path) -> Option<Http> {
         let address = format!("tcp:127.0.0.1:{}", self.ports.get(&id)?);
-        Some(Http { address, plain: false, tls: None, tokens: Some(tokens.to_owned()) })
+        let tokens = Some(tokens.to_owned());
+        Some(Http { address, plain: false, tls: None, pages: None, tokens })
     }
 }

@@ -40,7 +40,17 @@ pub(super) fn check(doc: &Document, http: &file::Http) -> Result<Http, Error> {
     if matches!(address, Address::Tcp { port: 0, .. }) {
         return Err(doc.error("http.address", "needs a port that Prometheus can be told: 0 is any"));
     }
+    http.pages.as_ref().map_or(Ok(()), |pages| check_pages(doc, pages))?;
     Ok(Http { address, tls })
+}
+
+/// Checks the URL of the dashboards of all hosts: a browser follows it.
+fn check_pages(doc: &Document, pages: &str) -> Result<(), Error> {
+    let is_web = pages.starts_with("https://") || pages.starts_with("http://");
+    if is_web && pages.contains("{host}") {
+        return Ok(());
+    }
+    Err(doc.error("http.pages", "must be a URL with {host} in it, such as https://{host}:9843/"))
 }
 
 fn check_tls(

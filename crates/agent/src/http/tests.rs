@@ -9,6 +9,7 @@ fn what_is_not_served_is_named() {
         uptime_s: 1.0,
         policy: None,
         http: Vec::new(),
+        pages: None,
         tokens_fault: None,
         volumes: Vec::new(),
     };

@@ -142,6 +142,7 @@ fn a_status_without_volumes_is_a_document() {
         uptime_s: 1.5,
         policy: None,
         http: Vec::new(),
+        pages: None,
         tokens_fault: None,
         volumes: Vec::new(),
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use parda_control::{Bounded, Governed, Report, Span, Tuning};
+use parda_control::{Bounded, Governed, Proportional, Report, Span, Tuning};
 use parda_etcd::Traffic;
 use parda_exchange::etcd::notice::EtcdStanding;
 use parda_exchange::fallback::FallbackStanding;
@@ -229,6 +229,10 @@ pub struct PeerStatus {
     /// Bound of its window: its slices, `window_max`, or none as nobody wants more.
     #[serde(default)]
     pub bounded: Bounded,
+    /// What it has for each share while its slices bound it, or nothing does: outstanding slots, or slots a second where shares divide
+    /// throughput.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_share: Option<f64>,
 }
 
 impl PeerStatus {
@@ -268,6 +272,20 @@ impl PeerStatus {
             bytes_per_s: lasted.map(|secs| all.bytes.0 as f64 / secs),
             outstanding: report.outstanding,
             bounded: report.bounded,
+            per_share: per_share(report),
         }
     }
+}
+
+/// What a host has for each share, of those of its VMs that want more. Without control all its shares count.
+fn per_share(report: &Report) -> Option<f64> {
+    let divides = report.settings.map(|settings| settings.proportional);
+    let slices = report.bounded == Bounded::Slices;
+    let (had, shares) = match divides {
+        Some(Proportional::Throughput) => (report.saturated.rate, report.saturated.shares),
+        _ if slices => (report.outstanding, report.active),
+        _ => (report.outstanding, f64::from(report.shares.0)),
+    };
+    let counts = (slices || report.in_force().is_none()) && shares > 0.0;
+    counts.then(|| had / shares).filter(|per_share| per_share.is_finite())
 }

@@ -44,6 +44,11 @@ fn mistakes_are_pointed_at_by_file_line_and_value() {
         ("path = \"more\"", "", "host.toml:11:1: [[volume.disk]]: missing field `path`"),
         ("\"unix:host\"", "\"carrier pigeon\"", "host.toml:10:10: listen = \"carrier pigeon\""),
         ("[[volume]]", "[[volume]", "host.toml:3:"),
+        (
+            "[[volume]]",
+            "[http]\naddress = \"tcp:127.0.0.1:1\"\npages = \"kvm-01\"\n[[volume]]",
+            "host.toml:5:9: pages = \"kvm-01\": must be a URL with {host} in it, such as https://{host}:9843/",
+        ),
     ] {
         let wrong = good.replacen(from, to, 1);
         assert_ne!(wrong, good);

@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use parda_testkit::Etcd;
 use serde_json::Value;
 
 use crate::array::{Array, Delays};
 use crate::metrics::get;
-use crate::stage::{Stage, config, until, uri, wait_for};
+use crate::stage::{PARDA, Stage, config, until, uri, wait_for};
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/test");
 
@@ -59,7 +60,7 @@ fn shares_changed_on_the_page_are_what_clients_get_and_survive_a_restart() {
         Array::start(&stage.path(array), 4096, delays);
     }
     let disks = [("vm1", "nbd+unix:///?socket=array1"), ("vm2", "nbd+unix:///?socket=array2")];
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let token = "0123456789abcdef0123456789abcdef";
     stage.write("tokens", format!("ops write {token}\n"));
     std::fs::set_permissions(stage.path("tokens"), PermissionsExt::from_mode(0o600)).unwrap();
@@ -85,5 +86,85 @@ fn shares_changed_on_the_page_are_what_clients_get_and_survive_a_restart() {
     agent.stop();
     let agent = stage.restart(&[], "host");
     assert_eq!(agent.volume().disks[0].shares, 3000);
+    agent.stop();
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Opens the page of an agent and asks for what one glance answers (`web/test/glance.mjs`).
+fn glance(stage: &Stage, port: u16, phase: &str, words: &str) {
+    let url = format!("http://127.0.0.1:{port}/");
+    stage.ok(&["node", &format!("{TESTS}/glance.mjs"), &url, phase, words]);
+}
+
+#[test]
+fn one_glance_tells_who_is_held_and_why_and_a_fault_says_what_it_costs() {
+    let stage = Stage::new();
+    stage.ok(&["node", &format!("{TESTS}/sentence.mjs")]);
+    let line = [PARDA, "array", "--preset", "cx3-40-raid0-vms", "--drives", "4"];
+    let _array = stage.start("array", &[&line[..], &["--listen", "unix:array"]].concat());
+    until("the array listens", || stage.path("array").exists());
+    stage.exchange("exchange", 64);
+    let lun = |n: u32| format!("nbd+unix:///lun{n}?socket=array");
+    let agent = |host: &str, disks: &[(&str, &str)]| {
+        let port = free_port();
+        let http = format!(
+            "[http]\naddress = \"tcp:127.0.0.1:{port}\"\npages = \"http://{{host}}:9843/\"\n[[volume]]"
+        );
+        let law = "period = \"200ms\"\nlatency_threshold = \"60ms\"\n[volume.exchange]\nfile = \"exchange\"";
+        let text = config(host, law, disks).replacen("[[volume]]", &http, 1);
+        (stage.agent(host, &text), port)
+    };
+    let (a, page) = agent("a", &[("db", &lun(0)), ("batch", &lun(1))]);
+    let (b, _) = agent("b", &[("hog", &lun(2))]);
+    let load = |host: &str, disk: &str, depth: u32| {
+        let depth = format!("--iodepth={depth}");
+        let options = ["--rw=randread", "--bs=4k", "--size=1g", &depth];
+        stage.load(&format!("fio-{disk}"), &uri(host, disk), &options)
+    };
+    let loads = [load("a", "db", 3), load("a", "batch", 64)];
+    let hog = load("b", "hog", 64);
+
+    glance(&stage, page, "held", "");
+    glance(&stage, page, "narrow", "");
+    let set = |host: &str, setting: &str| {
+        stage.ok(&[PARDA, "set", "-c", &format!("{host}.toml"), setting, "--temporary"]);
+    };
+    set("b", "mode=off");
+    glance(&stage, page, "unfair", "");
+    set("b", "mode=parda");
+    // Less than an IO takes that is alone.
+    set("a", "latency_threshold=1ms");
+    glance(&stage, page, "above", "");
+    set("a", "latency_threshold=60ms");
+    hog.finish();
+    b.stop();
+    glance(&stage, page, "left", "");
+    std::fs::rename(stage.path("exchange"), stage.path("away")).unwrap();
+    glance(&stage, page, "fault", "The exchange fails. No IO waits for it.");
+    loads.into_iter().for_each(|load| _ = load.finish());
+    glance(&stage, page, "idle", "");
+    a.stop();
+}
+
+#[test]
+fn the_dialog_of_a_vm_shows_which_settings_are_of_the_policy() {
+    let stage = Stage::new();
+    let etcd = Etcd::start(&stage.path(""), 1);
+    stage.sparse("data", 16 << 20);
+    let port = free_port();
+    let more = format!(
+        "state = \"a.state\"\n[http]\naddress = \"tcp:127.0.0.1:{port}\"\n[policy]\nperiod = \"100ms\"\n\
+         etcd = [\"{}\"]\n[[volume]]",
+        etcd.urls()[0]
+    );
+    let agent =
+        stage.agent("a", &config("a", "", &[("vm1", "data")]).replacen("[[volume]]", &more, 1));
+    let policy = "[[volume]]\nname = \"array\"\n[[volume.vm]]\nname = \"vm1\"\nshares = 4500\n";
+    stage.write("policy.toml", policy);
+    stage.ok(&[PARDA, "policy", "apply", "policy.toml", "-c", "a.toml"]);
+    glance(&stage, port, "policy", "");
     agent.stop();
 }

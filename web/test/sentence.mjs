@@ -1,0 +1,78 @@
+// The sentence of the page, without a browser: node test/sentence.mjs
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { fileURLToPath } from "node:url";
+
+import { createServer } from "vite";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const vite = await createServer({ root, configFile: false, appType: "custom", server: { middlewareMode: true, ws: false } });
+const { faults, isFair, level } = await vite.ssrLoadModule("/src/sentence.ts");
+test.after(() => vite.close());
+
+const host = (name, more = {}) => ({
+  name, own: name === "a", liveness: "live", age_s: 0, shares: 1000, iops: 500, latency_ms: 49, outstanding: 9, limited_by: "its slice", of_share: 1, ...more,
+});
+const disk = (name, more = {}) => ({
+  key: name, name, state: "serving", fault: null, iops: 500, limited_by: "its slice", of_share: 1, ...more,
+});
+const volume = (more = {}) => ({
+  name: "array", mode: "parda", fault: null, threshold: { ms: 50 }, latency_ms: 49, source: "cluster", steer: null,
+  exchange: { fault: null }, hosts: [host("a")], disks: [disk("db", { limited_by: "its own depth", of_share: null }), disk("web"), disk("batch")], ...more,
+});
+const says = (more) => level(volume(more));
+
+test("VMs that are held at the threshold have their shares", () => {
+  assert.deepEqual(says({}), { tone: "held", text: "At the threshold: 49 of 50 ms. 2 VMs held back; each has its share." });
+});
+
+test("hosts whose VMs are held are counted, those that are not heard are not", () => {
+  const hosts = [host("a"), host("b"), host("c", { liveness: "left" }), host("d", { limited_by: "its own depth" })];
+  assert.match(says({ hosts }).text, /2 VMs held back, and VMs on 1 other host; each has its share\.$/);
+  const { tone, text } = says({ hosts, disks: [] });
+  assert.deepEqual([tone, text.slice(31)], ["held", "VMs on 1 other host held back; each has its share."]);
+});
+
+test("49 and 78 ms of 50 differ in words and in colour", () => {
+  assert.equal(says({}).tone, "held");
+  const { tone, text } = says({ latency_ms: 78 });
+  assert.equal(tone, "fault");
+  assert.match(text, /^Above the threshold: 78 of 50 ms\. /);
+  assert.equal(says({ latency_ms: 78, mode: "observe" }).text, "Above the threshold: 78 of 50 ms. Nothing is held back: mode observe.");
+});
+
+test("where nobody is held all is good", () => {
+  const { tone, text } = says({ latency_ms: 4.56, disks: [], hosts: [] });
+  assert.deepEqual([tone, text], ["good", "Below the threshold: 4.6 of 50 ms. Nobody is held back."]);
+});
+
+test("the last latency of an idle array is none", () => {
+  const idle = (name, more) => host(name, { latency_ms: null, outstanding: 0, limited_by: "its own depth", of_share: null, ...more });
+  const of = (...hosts) => says({ latency_ms: 78, disks: [], hosts });
+  assert.deepEqual(of(idle("a"), idle("b")), { tone: "good", text: "No IO at the array, threshold 50 ms. Nobody is held back." });
+  assert.match(of(idle("a"), idle("b", { outstanding: 3 })).text, /^Above/, "an IO that takes long");
+});
+
+test("who has not its share is named, beyond the chance of few IOs", () => {
+  const { tone, text } = says({ disks: [disk("web", { of_share: 0.3 }), disk("db", { iops: 9, of_share: 0.5 })], hosts: [host("a"), host("b", { of_share: 2.1 })] });
+  assert.equal(tone, "fault");
+  assert.match(text, /; not each has its share: b 210 %, web 30 %\.$/);
+  assert.ok(isFair(0.5, 16) && !isFair(0.5, 1600));
+});
+
+test("without other hosts a share is that of this host's part", () => {
+  assert.match(says({ source: "last-good", hosts: [host("a"), host("b", { liveness: "gone" })] }).text, /share of what this host has\.$/);
+});
+
+test("a fault says what it costs", () => {
+  assert.deepEqual(faults(volume()), []);
+  const of = (more) => faults(volume(more)).map(({ what, costs }) => `${what} ${costs}`);
+  assert.deepEqual(of({ exchange: { fault: "gone" }, source: "last-good", hosts: [host("b", { liveness: "stale", age_s: 9 })] }), [
+    "The exchange fails. No IO waits for it. Hosts keep the parts that they had: changes of shares or load on other hosts do not count meanwhile.",
+  ]);
+  assert.match(of({ hosts: [host("b", { liveness: "stale", age_s: 9 })] })[0], /^b is silent for 9.0 s\. The hosts that are heard divide/);
+  assert.deepEqual(of({ hosts: [host("b", { liveness: "gone", age_s: 7200 }), host("c", { liveness: "left", age_s: 9 })] }), []);
+  assert.match(of({ disks: [disk("web", { state: "opening", fault: "no such file" })] })[0], /^web: not served\. Clients cannot connect/);
+  assert.match(of({ fault: "panicked", steer: { device: "sda", fault: null, vms: [] } })[0], /^The volume does not run\. Its VMs go on/);
+});
