@@ -23,7 +23,7 @@ use parda_control::Proportional;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use crate::asked::{Asked, ask, escaped};
+use crate::asked::{AskedFirst, ask, escaped};
 use crate::output::{align, count, plain};
 use crate::quantity::mib;
 use crate::{Failure, output, quantity};
@@ -35,10 +35,10 @@ Examples:
   parda status                              the agent of /etc/parda.toml, over the last second
   parda status -c vms.toml --over 10s
   parda status --minute                     besides, means over the last minute: VMs, this host, other hosts
-  parda status /run/parda/status.sock --json - | jq '.volumes[0].window'")]
+  parda status --socket /run/parda/status.sock --json - | jq '.volumes[0].window'")]
 pub(crate) struct Status {
     #[command(flatten)]
-    agent: Asked,
+    agent: AskedFirst,
     /// Time over which rates and latencies are shown
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     over: Duration,

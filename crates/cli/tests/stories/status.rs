@@ -60,3 +60,40 @@ fn each_disk_has_its_rates_of_now_and_what_limits_it() {
     assert!(all.contains("rates and latencies since the start"), "{all}");
     assert!(!line(&all, "deep").ends_with("nothing done"), "{all}");
 }
+
+#[test]
+fn one_option_names_the_agent_in_every_command() {
+    let stage = Stage::new();
+    ["data", "more"].map(|name| stage.sparse(name, 1 << 20));
+    let disks = [("vm", "data"), ("vm2", "more")];
+    let agent = stage.agent("a", &config("a", "mode = \"off\"", &disks));
+    agent.says("started");
+    let minute = [PARDA, "status", "--minute", "--over", "100ms", "--socket", "a.status"];
+    until("its first second is over", || stage.run(&minute).status.success());
+    for line in [
+        &["status", "--minute", "--over", "100ms"][..],
+        &["explain", "vm", "--over", "1s"],
+        &["set", "vm", "shares=2000"],
+        &["drain", "vm"],
+        &["drain", "--undo"],
+        &["events"],
+        &["peers"],
+        &["disk", "remove", "vm2"],
+    ] {
+        // As the command line writes a path, and as the configuration does.
+        for socket in ["a.status", "unix:a.status"] {
+            let done = stage.parda(&[line, &["--socket", socket]].concat());
+            let gone = done.err.contains("no volume has one");
+            assert!(done.status.success() || gone, "{line:?}: {}", done.err);
+        }
+        for (socket, says) in [("b.status", "Is the agent running?"), ("a.toml", "is no socket")] {
+            let said = stage.fails(&[&[PARDA], line, &["--socket", socket]].concat());
+            assert!(said.contains(socket) && said.contains(says), "{line:?}: {said}");
+        }
+        let both = ["--socket", "a.status", "-c", "a.toml"];
+        let said = stage.fails(&[&[PARDA], line, &both].concat());
+        assert!(said.contains("cannot be used with"), "{line:?}: {said}");
+    }
+    assert!(stage.ok(&[PARDA, "top", "--help"]).contains("--socket <PATH>"));
+    agent.stop();
+}
