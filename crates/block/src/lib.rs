@@ -53,9 +53,7 @@ pub use backend::file::claim::LOCK_WAIT;
 pub use backend::{BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region, Stretch};
 pub use budget::{AgentMemory, TooLittleMemory};
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
-pub use descriptors::{
-    descriptor_limit, descriptors_for, descriptors_help, raise_descriptor_limit,
-};
+pub use descriptors::{descriptor_limit, descriptors_for, error_help, raise_descriptor_limit};
 pub use disk_id::DiskId;
 pub use ended::{Drained, Ended};
 pub use listen::{ListenError, ListenerConfig};
