@@ -154,6 +154,7 @@ fn table(recent: &Recent) -> String {
             .outsider
             .as_ref()
             .map_or_else(String::new, |found| format!("  {}\n", outsider::line(found)));
+        text += &late(volume);
         text += &agreed(volume);
         text += &faults(volume);
         text += &match &volume.steer {
@@ -205,6 +206,18 @@ fn at_most(window: Option<f64>, most: Option<f64>, held: u64) -> String {
         ),
         _ => String::new(),
     }
+}
+
+/// Line on a thread that had no processor.
+fn late(volume: &VolumeStatus) -> String {
+    volume.late.map_or_else(String::new, |late| {
+        format!(
+            "  this host is short of CPU: its data thread was late by {:.0} ms at most, and had no processor for {:.0} % of the last \
+             period. That time is not counted as the array's latency\n",
+            late.longest_ms,
+            100.0 * late.part
+        )
+    })
 }
 
 /// Sentence on what shares divide.
