@@ -103,6 +103,7 @@ pub(crate) fn unanswered(error: &std::io::Error) -> &'static str {
         ErrorKind::PermissionDenied => {
             ". The agent answers its own user and root: ask as one of them (sudo, or sudo -u USER)"
         }
+        ErrorKind::InvalidInput => ". A socket's path has 1 to 107 bytes",
         _ => ". Is the agent running?",
     }
 }

@@ -199,6 +199,7 @@ fn mistakes_of_the_first_day_are_answered_with_what_to_do() {
         // The socket of its clients, and of its API.
         (&["status", "--socket", "host"][..], 1, "or this is another socket than its `status`"),
         (&["status", "--socket", "host.status.api"], 1, "another socket than its `status`"),
+        (&["status", "--socket", "unix:"], 1, "A socket's path has 1 to 107 bytes"),
         (&["status", "--socket", "directory"], 2, "name the one that is `status`"),
         (
             &["status", "-c", "none.toml"],
