@@ -45,6 +45,7 @@ pub use http::Http;
 pub use idle_probe::IdleProbe;
 pub(crate) use idle_probe::Target;
 pub use listener::{Listener, Tls};
+pub use own::api_beside;
 pub use place::Place;
 pub use policy::{Policy, named_cluster};
 pub use pool::Pool;
@@ -193,7 +194,7 @@ impl Config {
     #[must_use]
     pub fn http_places(&self) -> Vec<Http> {
         let beside =
-            |status: &PathBuf| Http { address: Address::Unix(own::api_beside(status)), tls: None };
+            |status: &PathBuf| Http { address: Address::Unix(api_beside(status)), tls: None };
         self.http.iter().cloned().chain(self.status.as_ref().map(beside)).collect()
     }
 

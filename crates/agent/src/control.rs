@@ -25,6 +25,10 @@ use crate::threshold;
 /// array to pass.
 const WARN_AFTER_PERIODS: u32 = 10;
 
+/// Fault of the exchange while another live host has this host's name.
+const DUPLICATE: &str = "another live host has this host's name, so neither counts the other's shares and load: \
+                         give each a `host` of its own and restart it";
+
 /// Order from another thread to the control thread.
 #[derive(Debug)]
 pub(crate) enum Order {
@@ -74,6 +78,10 @@ struct ExchangeState {
     /// It failed in this period: hearing, saying, or both.
     failing: bool,
     failures: u64,
+    /// How often another host with our name was heard until the last period.
+    duplicates: u64,
+    /// Number of periods for which it still counts as live. 0: there is none.
+    duplicate_for: u32,
     /// Messages about the rhythm of the rounds, so that each is logged once.
     slowed: slowed::Watch,
     crowd: slowed::Crowd,
@@ -333,6 +341,8 @@ impl ExchangeState {
             fault: None,
             failing: false,
             failures: 0,
+            duplicates: 0,
+            duplicate_for: 0,
             slowed: slowed::Watch::default(),
             crowd: slowed::Crowd::default(),
         })
@@ -352,6 +362,12 @@ impl ExchangeState {
                     }
                 }
                 self.peers.observe(now, &heard.messages);
+                let duplicates = self.exchange.standing().duplicate_hosts();
+                self.duplicate_for = match duplicates > self.duplicates {
+                    true => Freshness::default().stale_after,
+                    false => self.duplicate_for.saturating_sub(1),
+                };
+                self.duplicates = duplicates;
             }
             Err(error) => {
                 self.fail(volume, &error);
@@ -401,17 +417,20 @@ impl ExchangeState {
         let rhythm = clock.rhythm();
         // Without IOs of the array there is no rhythm but the configured one.
         let period = rhythm.period().or((!self.exchange.loads_array()).then(|| clock.period()));
+        let standing = self.exchange.standing();
         let mut status = ExchangeStatus {
             place: self.place.clone(),
             fault: self.fault.clone(),
             failures: self.failures,
+            duplicate_hosts: standing.duplicate_hosts(),
+            duplicate: (self.duplicate_for > 0).then(|| DUPLICATE.to_owned()),
             period_s: period.map(Span::secs),
             part: rhythm.cost().map(|(_, part)| part),
             slowed: slowed::reason(clock).map(str::to_owned),
             peers: self.peers.all(now).map(|peer| PeerStatus::new(&peer)).collect(),
             ..ExchangeStatus::default()
         };
-        status.count(&self.exchange.standing());
+        status.count(&standing);
         status
     }
 }

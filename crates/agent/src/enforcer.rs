@@ -122,6 +122,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         outsider: report.and_then(|report| OutsiderStatus::new(&report.finding)),
         settings: Some(SettingsStatus::new(config.law.control.settings(), differ)),
         overdue: 0,
+        late: None,
         cluster_latency_ms: None,
         source: report.map(|r| r.source).unwrap_or_default(),
         window: None,

@@ -31,7 +31,7 @@ pub(crate) enum HttpError {
     #[error(transparent)]
     Certificate(#[from] FileError),
     /// The address cannot be bound, or there is no thread to be had.
-    #[error(transparent)]
+    #[error("{error}{help}", error = .0, help = parda_block::error_help(.0).unwrap_or_default())]
     System(#[from] io::Error),
 }
 

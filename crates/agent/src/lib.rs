@@ -109,7 +109,7 @@ pub enum ServeError {
     /// The status socket cannot be bound.
     #[error(
         "status socket {path}: {error}{help}",
-        path = path.display(), help = parda_block::descriptors_help(error).unwrap_or_default()
+        path = path.display(), help = parda_block::error_help(error).unwrap_or_default()
     )]
     Status {
         /// File that cannot be read or written.

@@ -16,6 +16,10 @@ use crate::locked::locked;
 /// How long a file system may take to answer before the agent goes on without its answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
+/// What to do about a file system that does not answer.
+pub(crate) const LOOK_BEHIND: &str =
+    "see whether the server (NFS, FUSE) or the array behind it answers";
+
 /// Question about a path.
 pub(crate) struct Question<T> {
     path: PathBuf,
@@ -147,7 +151,7 @@ fn ask_free<T: Send + 'static>(
     for path in &paths {
         if let Some(unanswered) = unanswered.get_mut(path) {
             // Later calls do not ask about it, so that this is said once.
-            tracing::warn!(path = %path.display(), "does not answer within {patience:?}: see whether the server (NFS, FUSE) or the array behind it answers");
+            tracing::warn!(path = %path.display(), "does not answer within {patience:?}: {LOOK_BEHIND}");
             unanswered.is_silent = true;
         }
     }

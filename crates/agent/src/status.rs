@@ -95,6 +95,9 @@ pub struct VolumeStatus {
     /// been held for `hold_max`.
     #[serde(default)]
     pub overdue: u64,
+    /// How late the volume's thread was in the last period, if the host is short of CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<LateStatus>,
     /// The latency that the window rests on, in milliseconds, once there is one.
     pub cluster_latency_ms: Option<f64>,
     /// Where that latency comes from.
@@ -199,6 +202,28 @@ pub struct PastFailure {
     pub why: String,
     /// Seconds since the failure.
     pub ago_s: f64,
+}
+
+/// Time in the last period for which a volume's thread could run and had no processor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LateStatus {
+    /// The longest at once, in milliseconds.
+    pub longest_ms: f64,
+    /// All of it as a part of the period, from 0 to 1.
+    pub part: f64,
+}
+
+impl LateStatus {
+    /// Part of a period without a processor, and longest time at once in milliseconds, from which on a host is short of CPU. A busy host
+    /// that gives each thread its turn stays below.
+    const SHORT: (f64, f64) = (0.2, 10.0);
+
+    pub(crate) fn new(lateness: parda_block::Lateness) -> Option<LateStatus> {
+        let part = lateness.total.secs() / lateness.period.secs().max(1e-9);
+        let longest_ms = lateness.longest.secs() * 1e3;
+        let is_short = part >= Self::SHORT.0 && longest_ms >= Self::SHORT.1;
+        is_short.then_some(LateStatus { longest_ms, part })
+    }
 }
 
 /// Memory of a volume's clients, in bytes.

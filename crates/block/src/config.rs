@@ -7,7 +7,7 @@ use parda_control::{ConfigError, VmConfig};
 
 use crate::backend::{BackendConfig, OpenError, Region};
 use crate::budget::{AgentMemory, TooLittleMemory};
-use crate::descriptors::descriptors_help;
+use crate::descriptors::error_help;
 use crate::listen::{ListenError, ListenerConfig};
 use crate::timed::Timed;
 
@@ -159,7 +159,7 @@ pub enum SpawnError {
     /// No thread, or no io_uring.
     #[error(
         "volume {volume}: cannot set up its thread and io_uring: {source}{help}",
-        help = descriptors_help(source)
+        help = error_help(source)
             .unwrap_or(". Is io_uring forbidden (sysctl kernel.io_uring_disabled, or a container's seccomp profile)?")
     )]
     System {

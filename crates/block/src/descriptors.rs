@@ -29,15 +29,19 @@ pub fn raise_descriptor_limit() -> io::Result<Option<u64>> {
     Ok(maximum.map(for_clients))
 }
 
-/// What to do about an error, if descriptors have run out.
+/// What to do about an error of the system, if it is one of those that an operator mends.
 #[must_use]
-pub fn descriptors_help(error: &io::Error) -> Option<&'static str> {
+pub fn error_help(error: &io::Error) -> Option<&'static str> {
     let limit = ". The agent's limit of descriptors is reached: raise LimitNOFILE= of its unit (ulimit -Hn), or lower \
                  limits.connections";
     let system = ". The system's limit of descriptors is reached: raise sysctl fs.file-max";
+    let rights = ". The agent's user lacks the rights: docs/installing.md#the-unit has what it may, and how to give it more";
+    let taken = ". Another process has the address: `ss -lp` names it. End that one, or choose another address";
     match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error)? {
         rustix::io::Errno::MFILE => Some(limit),
         rustix::io::Errno::NFILE => Some(system),
+        rustix::io::Errno::ACCESS => Some(rights),
+        rustix::io::Errno::ADDRINUSE => Some(taken),
         _ => None,
     }
 }

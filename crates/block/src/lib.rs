@@ -38,6 +38,7 @@ mod peer;
 mod progress;
 mod rate;
 mod ring;
+mod run_delay;
 mod socket_file;
 mod spin;
 mod stats;
@@ -53,15 +54,13 @@ pub use backend::file::claim::LOCK_WAIT;
 pub use backend::{BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region, Stretch};
 pub use budget::{AgentMemory, TooLittleMemory};
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
-pub use descriptors::{
-    descriptor_limit, descriptors_for, descriptors_help, raise_descriptor_limit,
-};
+pub use descriptors::{descriptor_limit, descriptors_for, error_help, raise_descriptor_limit};
 pub use disk_id::DiskId;
 pub use ended::{Drained, Ended};
 pub use listen::{ListenError, ListenerConfig};
 pub use open_disk::OpenDisk;
 pub use socket_file::{SocketAccess, SocketFile};
-pub use stats::{Count, Dropped, Latencies, MemoryStats, Stats, VmStats};
+pub use stats::{Count, Dropped, Latencies, Lateness, MemoryStats, Stats, VmStats};
 pub use timed::{Timed, TimedId};
 pub use tls::ListenerTls;
 pub use volume::{AddListenerError, Handle, Stopped, Volume};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parda_address::Address;
 
-use crate::descriptors::{descriptors_help, is_reserved};
+use crate::descriptors::{error_help, is_reserved};
 use crate::socket_file::{SocketAccess, SocketFile};
 use crate::tls::ListenerTls;
 
@@ -28,7 +28,7 @@ pub enum ListenError {
     /// The address cannot be used.
     #[error(
         "cannot listen on {address}: {source}{}",
-        descriptors_help(source).unwrap_or_default()
+        error_help(source).unwrap_or_default()
     )]
     Bind {
         /// The address, as it is configured.
@@ -37,7 +37,11 @@ pub enum ListenError {
         source: io::Error,
     },
     /// Somebody answers on the socket.
-    #[error("cannot listen on unix:{}: another process serves it", .0.display())]
+    #[error(
+        "cannot listen on unix:{path}: another process serves it: `ss -lxp` names it. End that one, or give `listen` \
+         another path",
+        path = .0.display()
+    )]
     InUse(PathBuf),
     /// Others than this host can reach the address.
     #[error("cannot listen on {0}: it is not a loopback address, and TLS is not required there")]

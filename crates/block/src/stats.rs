@@ -230,6 +230,33 @@ pub struct Dropped {
     pub socket: u64,
 }
 
+/// Time in a period for which the volume's thread could run and had no processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lateness {
+    /// All of that time.
+    pub total: Span,
+    /// The longest at once.
+    pub longest: Span,
+    /// Length of the period.
+    pub period: Span,
+    began: Instant,
+}
+
+impl Lateness {
+    pub(crate) fn add(&mut self, late: Span) {
+        self.total += late;
+        self.longest = self.longest.max(late);
+    }
+
+    /// The period that ends now; the next one begins. None if it has just begun: a thread that was late finds the ends of several periods
+    /// at once.
+    pub(crate) fn end_period(&mut self, now: Instant) -> Option<Lateness> {
+        let period = now.since(self.began);
+        let next = Lateness { began: now, ..Lateness::default() };
+        (period > Span::ZERO).then(|| Lateness { period, ..std::mem::replace(self, next) })
+    }
+}
+
 /// A volume at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
@@ -256,6 +283,8 @@ pub struct Stats {
     pub overdue: u64,
     /// Estimate of the threshold, if it is automatic.
     pub estimate: Option<Estimate>,
+    /// How late the volume's thread was in the last period, for want of a processor.
+    pub lateness: Lateness,
     /// Number of open connections of clients.
     pub connections: usize,
     /// Memory that the volume's clients take.

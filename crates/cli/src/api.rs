@@ -4,23 +4,23 @@ use std::path::PathBuf;
 
 use clap::Args;
 use parda_address::Address;
+use parda_agent::config::api_beside;
 use parda_api::State;
 use parda_http::client::{AskError, Server, ask};
 use parda_tls::{ClientFiles, Connector};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::asked::{configuration, unanswered};
+use crate::asked::{Asked, configuration, no_status, unanswered};
 use crate::{Failure, output};
 
 /// Where the agent is.
 #[derive(Args)]
 pub(crate) struct Agent {
-    /// The agent's configuration, which names its sockets
-    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
-    config: PathBuf,
-    /// The agent's HTTP server, in place of its configuration: unix:PATH, http://ADDRESS:PORT or https://HOST:PORT
-    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    #[command(flatten)]
+    agent: Asked,
+    /// The agent's HTTP server on another host: http://ADDRESS:PORT or https://HOST:PORT
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "socket"])]
     url: Option<String>,
     /// The CA of the agent's certificate, for https
     #[arg(long, value_name = "FILE", requires = "url")]
@@ -36,7 +36,11 @@ impl Agent {
         if let Some(url) = &self.url {
             return self.at(url);
         }
-        let places = configuration(&self.config)?.http_places();
+        if let Some(socket) = self.agent.named()? {
+            return Ok(Server::Unix(api_beside(&socket)));
+        }
+        let config = &self.agent.config;
+        let places = configuration(config)?.http_places();
         let unix = places.iter().find(|place| matches!(place.address, Address::Unix(_)));
         match unix.or(places.first()).map(|place| (&place.address, &place.tls)) {
             Some((Address::Unix(path), _)) => Ok(Server::Unix(path.clone())),
@@ -49,12 +53,9 @@ impl Agent {
             Some((address, Some(_))) => Err(Failure::usage(format!(
                 "{}: http.tls: name the agent as its certificate does: --url https://HOST:PORT --ca FILE, \
                  where {address} is",
-                self.config.display()
+                config.display()
             ))),
-            None => Err(Failure::usage(format!(
-                "{}: status: is missing: set status = \"unix:PATH\" and reload the agent",
-                self.config.display()
-            ))),
+            None => Err(no_status(config)),
         }
     }
 
@@ -70,7 +71,8 @@ impl Agent {
         }
         let Some(authority) = authority("https://") else {
             return Err(Failure::usage(format!(
-                "--url {url}: must be unix:PATH, http://ADDRESS:PORT or https://HOST:PORT"
+                "--url {url}: must be http://ADDRESS:PORT or https://HOST:PORT; an agent of this host is named by \
+                 --socket PATH"
             )));
         };
         let Some(ca) = self.ca.clone() else {

@@ -1,6 +1,7 @@
 //! The agent that a command asks for its status.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -11,47 +12,70 @@ use serde_json::Value;
 
 use crate::{Failure, output};
 
-/// Arguments that name the agent.
+/// Options that name the agent, the same in each command that asks one.
 #[derive(Args)]
 pub(crate) struct Asked {
-    /// The agent's status socket
-    #[arg(value_name = "SOCKET")]
+    /// The agent's configuration, which names its status socket
+    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
+    pub(crate) config: PathBuf,
+    /// The agent's status socket, in place of its configuration
+    #[arg(long, value_name = "PATH", conflicts_with = "config")]
     socket: Option<PathBuf>,
-    /// The agent's configuration, which names the socket
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        conflicts_with = "socket",
-        default_value = "/etc/parda.toml"
-    )]
-    config: PathBuf,
 }
 
 impl Asked {
+    /// The status socket that is named, if one is. The configuration's form, `unix:PATH`, is taken as well.
+    pub(crate) fn named(&self) -> Result<Option<PathBuf>, Failure> {
+        self.socket.as_deref().map(named).transpose()
+    }
+
     /// The agent's status socket.
     pub(crate) fn socket(&self) -> Result<PathBuf, Failure> {
-        socket(self.socket.as_deref(), &self.config)
+        if let Some(socket) = self.named()? {
+            return Ok(socket);
+        }
+        configuration(&self.config)?.status.ok_or_else(|| no_status(&self.config))
     }
 }
 
-/// The status socket: `named`, or otherwise the `status` of a configuration.
-pub(crate) fn socket(named: Option<&Path>, config: &Path) -> Result<PathBuf, Failure> {
-    if let Some(socket) = named {
-        if std::fs::metadata(socket).is_ok_and(|about| about.is_file()) {
-            let name = socket.display();
-            return Err(Failure::usage(format!(
-                "{name}: is no socket; a configuration is named by -c {name}"
-            )));
-        }
-        return Ok(socket.to_owned());
+/// The same for commands that took the socket as their only argument before.
+#[derive(Args)]
+pub(crate) struct AskedFirst {
+    #[command(flatten)]
+    agent: Asked,
+    #[arg(hide = true, value_name = "SOCKET", conflicts_with_all = ["socket", "config"])]
+    first: Option<PathBuf>,
+}
+
+impl AskedFirst {
+    /// The agent's status socket.
+    pub(crate) fn socket(&self) -> Result<PathBuf, Failure> {
+        self.first.as_deref().map_or_else(|| self.agent.socket(), named)
     }
-    configuration(config)?.status.ok_or_else(|| {
-        Failure::usage(format!(
-            "{}: status: is missing: set status = \"unix:PATH\" and reload the agent",
-            config.display()
-        ))
-    })
+}
+
+/// A status socket by its path.
+fn named(socket: &Path) -> Result<PathBuf, Failure> {
+    let path = socket.to_str().and_then(|text| text.strip_prefix("unix:"));
+    let path = path.map_or(socket, Path::new);
+    let name = path.display();
+    match std::fs::metadata(path) {
+        Ok(about) if about.is_file() => Err(Failure::usage(format!(
+            "{name}: is no socket; a configuration is named by -c {name}"
+        ))),
+        Ok(about) if !about.file_type().is_socket() => Err(Failure::usage(format!(
+            "{name}: is no socket: name the one that is `status` in the agent's configuration"
+        ))),
+        _ => Ok(path.to_owned()),
+    }
+}
+
+/// The agent of a configuration cannot be asked.
+pub(crate) fn no_status(config: &Path) -> Failure {
+    Failure::usage(format!(
+        "{}: status: is missing: set status = \"unix:PATH\" and reload the agent",
+        config.display()
+    ))
 }
 
 /// The agent's configuration. If there is none, the command says how to name one.
@@ -66,7 +90,7 @@ pub(crate) fn configuration(path: &Path) -> Result<Config, Failure> {
 pub(crate) fn is_there(path: &Path) -> Result<(), Failure> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::usage(format!(
-            "{}: there is no such file: name the agent's configuration by -c FILE",
+            "{}: there is no such file: name the agent's configuration, or write one (docs/configuration.md)",
             path.display()
         ))),
         _ => Ok(()),
@@ -79,6 +103,7 @@ pub(crate) fn unanswered(error: &std::io::Error) -> &'static str {
         ErrorKind::PermissionDenied => {
             ". The agent answers its own user and root: ask as one of them (sudo, or sudo -u USER)"
         }
+        ErrorKind::InvalidInput => ". A socket's path has 1 to 107 bytes",
         _ => ". Is the agent running?",
     }
 }
@@ -111,7 +136,10 @@ pub(crate) fn ask(socket: &Path) -> Result<Status, Failure> {
     parda_agent::status::ask(socket).map_err(|e| {
         let hint = match &e {
             AskError::Connect(error) => unanswered(error),
-            AskError::Silent | AskError::Answer(_) => "",
+            AskError::Silent => {
+                ": the agent hangs or is very busy, or this is another socket than its `status`"
+            }
+            AskError::Answer(_) => "",
         };
         Failure::new(format!("{}: {e}{hint}", socket.display()))
     })

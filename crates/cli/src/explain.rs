@@ -13,7 +13,7 @@ use parda_explain::{Capacity, Change, Explanation};
 use parda_probe::{Point, ProbeDocument, Purpose};
 use serde::Serialize;
 
-use crate::asked::{ask, by_key, escaped, socket};
+use crate::asked::{Asked, ask, by_key, escaped};
 use crate::status::outsider;
 use crate::{Failure, output, quantity};
 use look::Looks;
@@ -36,12 +36,8 @@ pub(crate) struct Explain {
     /// The volume, if several have a disk of this name
     #[arg(long, value_name = "VOLUME")]
     volume: Option<String>,
-    /// The agent's configuration, which names its status socket
-    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
-    config: PathBuf,
-    /// The agent's status socket
-    #[arg(long, value_name = "SOCKET", conflicts_with = "config")]
-    socket: Option<PathBuf>,
+    #[command(flatten)]
+    agent: Asked,
     /// Interval over which the agent is watched
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = over)]
     over: Duration,
@@ -110,7 +106,7 @@ impl Explain {
         output::check([&self.keep])?;
         let probed = self.probe.as_deref().map(read_probe).transpose()?;
         let last = self.score.as_deref().map(|file| kept::last(file, &self.vm)).transpose()?;
-        let socket = socket(self.socket.as_deref(), &self.config)?;
+        let socket = self.agent.socket()?;
         let look = || Ok(by_key(escaped(ask(&socket)?)?));
         let first = look()?;
         let volume = self.find(&first)?;

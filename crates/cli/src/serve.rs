@@ -57,6 +57,7 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        is_there(&self.config)?;
         let file = Document::read(&self.config)?;
         is_no_scenario(&file)?;
         let config = Config::look_into(&file)?;

@@ -23,7 +23,7 @@ use parda_control::Proportional;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use crate::asked::{Asked, ask, escaped};
+use crate::asked::{AskedFirst, ask, escaped};
 use crate::output::{align, count, plain};
 use crate::quantity::mib;
 use crate::{Failure, output, quantity};
@@ -35,10 +35,10 @@ Examples:
   parda status                              the agent of /etc/parda.toml, over the last second
   parda status -c vms.toml --over 10s
   parda status --minute                     besides, means over the last minute: VMs, this host, other hosts
-  parda status /run/parda/status.sock --json - | jq '.volumes[0].window'")]
+  parda status --socket /run/parda/status.sock --json - | jq '.volumes[0].window'")]
 pub(crate) struct Status {
     #[command(flatten)]
-    agent: Asked,
+    agent: AskedFirst,
     /// Time over which rates and latencies are shown
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     over: Duration,
@@ -154,6 +154,7 @@ fn table(recent: &Recent) -> String {
             .outsider
             .as_ref()
             .map_or_else(String::new, |found| format!("  {}\n", outsider::line(found)));
+        text += &late(volume);
         text += &agreed(volume);
         text += &faults(volume);
         text += &match &volume.steer {
@@ -205,6 +206,18 @@ fn at_most(window: Option<f64>, most: Option<f64>, held: u64) -> String {
         ),
         _ => String::new(),
     }
+}
+
+/// Line on a thread that had no processor.
+fn late(volume: &VolumeStatus) -> String {
+    volume.late.map_or_else(String::new, |late| {
+        format!(
+            "  this host is short of CPU: its data thread was late by {:.0} ms at most, and had no processor for {:.0} % of the last \
+             period. That time is not counted as the array's latency\n",
+            late.longest_ms,
+            100.0 * late.part
+        )
+    })
 }
 
 /// Sentence on what shares divide.

@@ -14,7 +14,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::Failure;
-use crate::asked::{Asked, ask, escaped};
+use crate::asked::{AskedFirst, ask, escaped};
 use screen::Screen;
 
 #[derive(Args)]
@@ -26,10 +26,10 @@ For scripts, `parda status` prints the same values once.
 
 Examples:
   parda top                                 the agent of /etc/parda.toml
-  parda top /run/parda/status.sock --every 5s")]
+  parda top --socket /run/parda/status.sock --every 5s")]
 pub(crate) struct Top {
     #[command(flatten)]
-    agent: Asked,
+    agent: AskedFirst,
     /// Time between two looks at the agent, over which rates and latencies are shown
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::status::interval)]
     every: Duration,

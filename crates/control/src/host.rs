@@ -521,6 +521,12 @@ impl Host {
         Dispatch { id, vm, token, overdue }
     }
 
+    /// When an IO was dispatched that is outstanding.
+    #[must_use]
+    pub fn dispatched(&self, id: IoId) -> Option<Instant> {
+        self.outstanding.get(id.0).map(|io| io.dispatched)
+    }
+
     /// Takes back an IO from the array, which had it from its dispatch until now. `None` if no such
     /// IO is outstanding.
     pub fn complete(&mut self, now: Instant, id: IoId, outcome: Outcome) -> Option<Completed> {

@@ -367,6 +367,9 @@ fn fault_of(error: &ureq::Error) -> Fault {
     match error {
         ureq::Error::Timeout(_) => Fault::NoAnswer,
         ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => Fault::NoAnswer,
+        ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            Fault::Connection(format!("{error}: does etcd run there?"))
+        }
         ureq::Error::Io(error) => Fault::Connection(parda_tls::io_fault(error)),
         other => Fault::Connection(other.to_string()),
     }

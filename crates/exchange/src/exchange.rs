@@ -135,3 +135,16 @@ pub enum Standing {
     /// A transport and its fall-back.
     Both(Box<FallbackStanding>),
 }
+
+impl Standing {
+    /// How often another live host with our name was seen or heard, since the start.
+    #[must_use]
+    pub fn duplicate_hosts(&self) -> u64 {
+        match self {
+            Standing::Slots { counters, .. } => counters.duplicate_hosts,
+            Standing::Datagrams(datagrams) => datagrams.counters.duplicate_hosts,
+            Standing::Etcd(etcd) => etcd.counters.duplicate_hosts,
+            Standing::Both(both) => both.first.duplicate_hosts() + both.second.duplicate_hosts(),
+        }
+    }
+}

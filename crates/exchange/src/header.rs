@@ -203,7 +203,7 @@ fn get<const N: usize>(from: &[u8; Block::BYTES], at: usize) -> [u8; N] {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceFault {
     /// There is no file or device at the place.
-    #[error("it is not there; is the volume mounted?")]
+    #[error("it is not there (is the volume mounted?)")]
     Missing,
     /// Zeros where the header should be.
     #[error("it was never made an exchange: there are zeros in place of its header")]

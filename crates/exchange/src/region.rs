@@ -176,7 +176,7 @@ pub struct RegionError {
 #[derive(Debug, thiserror::Error)]
 pub enum RegionFault {
     /// It is not there.
-    #[error("it is not there; is the volume mounted?")]
+    #[error("it is not there (is the volume mounted?)")]
     Missing,
     /// It could not be opened.
     #[error("cannot open it: {0}")]

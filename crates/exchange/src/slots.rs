@@ -240,6 +240,13 @@ impl SlotExchange {
                 self.make
             ),
             PlaceFault::Foreign(_) => ". Is the path right?".to_owned(),
+            PlaceFault::Volume(_) => {
+                ". Is the path right, and `name` of the [[volume]] as on the other hosts?"
+                    .to_owned()
+            }
+            PlaceFault::Slots { found, .. } => {
+                format!(". Set slots = {found} here, as on the other hosts")
+            }
             _ => String::new(),
         };
         Unusable { place: self.place(), fault, advice }

@@ -37,7 +37,8 @@ pub struct Change {
     pub volume: String,
     /// Part of the volume that the setting belongs to.
     pub of: Scope,
-    /// Key of the setting. Of a group also `vms`, the list of its VMs, and `place`, its place among the groups, from 1.
+    /// Key of the setting. Of a group also `vms`, the list of its VMs, and `place`, its number among the groups, from 1: of a new group
+    /// among all, of one that was there before among those that both policies have.
     pub setting: String,
     /// Value in the first policy, if it is there.
     pub before: Option<Value>,
@@ -48,6 +49,11 @@ pub struct Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Change { volume, of, setting, before, after } = self;
+        // Groups have an order and no key for it.
+        if let (Scope::Group(_), "place", Some(after)) = (of, setting.as_str(), after) {
+            write!(f, "volume {volume}, {of}: number {after} of the groups")?;
+            return before.as_ref().map_or(Ok(()), |before| write!(f, " (before: {before})"));
+        }
         write!(f, "volume {volume}, {of}: ")?;
         match (before, after) {
             (Some(before), Some(after)) => write!(f, "{setting} = {after} (before: {before})"),
@@ -60,7 +66,8 @@ impl fmt::Display for Change {
 
 type Settings = BTreeMap<(String, Scope, String), Value>;
 
-fn settings(policy: &Policy) -> Settings {
+/// Settings of a policy. Groups that `other` has too are numbered among themselves: a group that comes or goes leaves them in order.
+fn settings(policy: &Policy, other: &Policy) -> Settings {
     let mut all = Settings::new();
     for volume in &policy.volume {
         let mut add = |of: Scope, table: &Table| {
@@ -71,7 +78,14 @@ fn settings(policy: &Policy) -> Settings {
         };
         add(Scope::Control, &volume.control);
         add(Scope::Control, &volume.other);
-        for (place, group) in volume.group.iter().enumerate() {
+        let others = other.of(&volume.name).map_or(&[][..], |other| &other.group);
+        let known = |group: &Group| others.iter().any(|other| other.name == group.name);
+        for (index, group) in volume.group.iter().enumerate() {
+            let before = volume.group[..index].iter();
+            let place = match known(group) {
+                true => before.filter(|group| known(group)).count(),
+                false => index,
+            };
             let mut table = group.settings.clone();
             let vms = group.vms.iter().map(|vm| Value::String(vm.clone()));
             table.insert("vms".to_owned(), Value::Array(vms.collect()));
@@ -94,7 +108,7 @@ fn alike(one: &Value, other: &Value) -> bool {
 /// Settings that differ between two policies, sorted by volume and scope.
 #[must_use]
 pub fn changes(before: &Policy, after: &Policy) -> Vec<Change> {
-    let (before, mut left) = (settings(before), settings(after));
+    let (before, mut left) = (settings(before, after), settings(after, before));
     let mut changes = Vec::new();
     for (key, was) in before {
         let is = left.remove(&key);
@@ -102,6 +116,10 @@ pub fn changes(before: &Policy, after: &Policy) -> Vec<Change> {
             continue;
         }
         let (volume, of, setting) = key;
+        if is.is_none() && setting == "place" {
+            // The group is gone.
+            continue;
+        }
         changes.push(Change { volume, of, setting, before: Some(was), after: is });
     }
     changes.extend(left.into_iter().map(|((volume, of, setting), is)| Change {
@@ -194,7 +212,19 @@ mod tests {
         let group = |name: &str| format!("[[volume.group]]\nname = \"{name}\"\nvms = [\"*\"]\n");
         let one = policy(&format!("[[volume]]\nname = \"a\"\n{}{}", group("g"), group("h")));
         let other = policy(&format!("[[volume]]\nname = \"a\"\n{}{}", group("h"), group("g")));
-        assert_eq!(changes(&one, &other).len(), 2);
+        let said: Vec<_> = changes(&one, &other).iter().map(ToString::to_string).collect();
+        let expected = [
+            "volume a, group g: number 2 of the groups (before: 1)",
+            "volume a, group h: number 1 of the groups (before: 2)",
+        ];
+        assert_eq!(said, expected);
+        // One that comes or goes is no change of the others.
+        let alone = policy(&format!("[[volume]]\nname = \"a\"\n{}", group("h")));
+        let said: Vec<_> = changes(&one, &alone).iter().map(ToString::to_string).collect();
+        assert_eq!(said, ["volume a, group g: vms not set (before: [\"*\"])"]);
+        let said: Vec<_> = changes(&alone, &one).iter().map(ToString::to_string).collect();
+        let vms = "volume a, group g: vms = [\"*\"] (before: not set)";
+        assert_eq!(said, ["volume a, group g: number 1 of the groups", vms]);
     }
 
     #[test]

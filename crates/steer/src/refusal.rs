@@ -13,11 +13,19 @@ pub struct Refusal {
     pub why: Why,
 }
 
+/// What to do about a path that leads nowhere.
+fn missing(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => " (`lsblk` lists the devices of this host)",
+        _ => "",
+    }
+}
+
 /// Reason why a device cannot be steered.
 #[derive(Debug, thiserror::Error)]
 pub enum Why {
     /// The path cannot be read.
-    #[error("cannot be looked at: {0}")]
+    #[error("cannot be looked at: {error}{help}", error = .0, help = missing(.0))]
     Unreadable(io::Error),
     /// The path is a file or something else without a queue.
     #[error("is no block device")]

@@ -77,7 +77,7 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
         steer: status.steer.map(|steer| steered(steer, recent)),
         exchange: status.exchange.map(|exchange| Exchange {
             place: exchange.place,
-            fault: exchange.fault,
+            fault: exchange.fault.or(exchange.duplicate),
             period_s: short(exchange.period_s),
             slowed: exchange.slowed,
         }),

@@ -176,7 +176,8 @@ fn is_of_this_host(ip: IpAddr) -> bool {
 }
 
 /// The socket beside the status socket, at which the API is.
-pub(super) fn api_beside(status: &Path) -> PathBuf {
+#[must_use]
+pub fn api_beside(status: &Path) -> PathBuf {
     beside(status, ".api")
 }
 

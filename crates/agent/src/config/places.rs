@@ -10,7 +10,7 @@ use parda_block::Stretch;
 use super::exchange::{Exchange, Slots};
 use super::place::{Place, REGION_ALIGNMENT, stretch};
 use super::volume::Volume;
-use crate::patience::{self, Question};
+use crate::patience::{self, LOOK_BEHIND, Question};
 
 /// Bytes of all disks and exchanges of a configuration. Those of which the file system does not answer are there by their names: who
 /// opens them compares what was opened.
@@ -76,10 +76,7 @@ pub(super) fn missing(volumes: &[Volume]) -> Vec<String> {
     let faults = paths.into_iter().zip(answers).filter_map(|((disk, path), answer)| {
         let name = &disk.name;
         let fault = answer.unwrap_or_else(|| Some(SILENT.to_owned()))?;
-        let help = match fault.as_str() {
-            SILENT => ". See whether the server (NFS, FUSE) or the array behind it answers",
-            _ => "",
-        };
+        let help = if fault == SILENT { format!("; {LOOK_BEHIND}") } else { String::new() };
         Some(format!("{name}: {}: {fault}: the agent waits for it{help}", path.display()))
     });
     faults.collect()

@@ -23,7 +23,10 @@ impl History {
     pub(crate) fn answer(&self, query: &HistoryQuery) -> Result<api::History, Refusal> {
         let volumes = self.volumes();
         let Some(kept) = volumes.get(&query.volume) else {
-            let message = format!("volume {:?}: there is no such volume", query.volume);
+            let message = format!(
+                "volume {:?}: there is no such volume, or its first second is not over yet",
+                query.volume
+            );
             return Err(Refusal::NotFound(message));
         };
         let missing = |what: &str, name: &String| {

@@ -12,8 +12,8 @@ use crate::locked::locked;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
 use crate::status::{
-    Detail, DiskState, DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, ObjectiveStatus,
-    PastFailure, VolumeStatus,
+    Detail, DiskState, DiskStatus, DroppedStatus, LateStatus, ListenerStatus, MemoryStatus,
+    ObjectiveStatus, PastFailure, VolumeStatus,
 };
 use crate::threshold::ThresholdStatus;
 
@@ -107,6 +107,7 @@ impl Board {
                 stats.estimate.map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
             status.held = stats.held as u64;
             status.overdue = stats.overdue;
+            status.late = LateStatus::new(stats.lateness);
             status.latency_threshold_ms = stats.threshold.secs() * 1e3;
             status.settings = (status.settings.take())
                 .map(|shown| SettingsStatus::new(stats.settings, shown.differ));

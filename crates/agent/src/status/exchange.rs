@@ -36,6 +36,9 @@ pub struct ExchangeStatus {
     pub ignored: u64,
     /// How often another live host with our name was heard.
     pub duplicate_hosts: u64,
+    /// That another live host has our name now, and what to do about it. `None` if no other has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<String>,
     /// Seconds between two rounds of this host. `None` before the first one.
     #[serde(default)]
     pub period_s: Option<f64>,
@@ -153,24 +156,21 @@ impl ExchangeStatus {
                     malformed,
                     not_a_record,
                     slot_conflicts,
-                    duplicate_hosts,
+                    duplicate_hosts: _,
                 } = *counters;
                 let slot = slot.map(|slot| slot.0);
                 self.slots = Some(SlotStatus { slot, slot_conflicts });
-                self.duplicate_hosts += duplicate_hosts;
                 self.ignored +=
                     other_volume + other_version + checksum + wrong_slot + malformed + not_a_record;
             }
             Standing::Datagrams(datagrams) => {
                 let udp = UdpStatus::from(datagrams);
                 self.ignored += udp.refused.values().sum::<u64>();
-                self.duplicate_hosts += datagrams.counters.duplicate_hosts;
                 self.udp = Some(udp);
             }
             Standing::Etcd(etcd) => {
                 let etcd_status = EtcdStatus::from(etcd);
                 self.ignored += etcd_status.ignored.values().sum::<u64>();
-                self.duplicate_hosts += etcd.counters.duplicate_hosts;
                 self.etcd = Some(etcd_status);
             }
             Standing::Both(both) => {

@@ -9,7 +9,7 @@ use parda_nbd::client;
 
 use super::config::Region;
 use super::file::format::Image;
-use crate::descriptors::descriptors_help;
+use crate::descriptors::error_help;
 
 /// Reason why a backend cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum OpenError {
     /// It cannot be opened.
     #[error(
         "cannot open {path}: {source}{help}",
-        path = path.display(), help = descriptors_help(source).unwrap_or_default()
+        path = path.display(), help = error_help(source).unwrap_or_default()
     )]
     Open {
         /// The file or device, as it is configured.

@@ -63,6 +63,8 @@ pub(crate) struct Request {
     pub(crate) sync: Option<SyncId>,
     /// Its latency is not the array's: it waited for a lost server or for an overlapping change.
     pub(crate) delayed: bool,
+    /// How long after its dispatch the volume's thread handed it to the kernel, if that was long.
+    pub(crate) begun_late: Span,
     /// How long a file has taken for its steps.
     pub(crate) took: Span,
 }
@@ -95,6 +97,7 @@ impl Request {
             modelled: false,
             sync: None,
             delayed: false,
+            begun_late: Span::ZERO,
             took: Span::ZERO,
         }
     }

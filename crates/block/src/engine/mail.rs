@@ -16,6 +16,7 @@ impl Engine {
             Command::Tick { peers, answer } => {
                 let view = peers.map_or(View::Silent, |peers| View::Peers(*peers));
                 let _ = answer.send(self.host.tick(now, view));
+                self.last_lateness = self.lateness.end_period(now).unwrap_or(self.last_lateness);
                 self.look_at_files();
             }
             Command::Stats { answer } => {
@@ -82,6 +83,7 @@ impl Engine {
             settings: self.host.settings(),
             overdue: self.host.overdue(),
             estimate: self.host.estimate(),
+            lateness: self.last_lateness,
             connections: self.conns.len(),
             memory: self.memory(),
             dropped: self.dropped,

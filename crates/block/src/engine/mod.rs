@@ -25,7 +25,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
 use parda_address::{Address, ExportName};
-use parda_control::{Completed, Dispatch, Host, Instant, Outcome, Span, VmId};
+use parda_control::{Completed, Dispatch, Host, Instant, IoId, Outcome, Span, VmId};
 use parda_disk::status::Descriptor;
 use parda_disk::{Errno, Extent, Geometry, Op};
 use slab::Slab;
@@ -48,9 +48,10 @@ use crate::losses::{self, Losses};
 use crate::mailbox::{Mailbox, Mailer};
 use crate::pace::Pace;
 use crate::ring::{Done, OpData, OpKey, Ring, Wire};
+use crate::run_delay::RunDelay;
 use crate::socket_file::SocketFile;
 use crate::spin::Spin;
-use crate::stats::{Dropped, VmStats};
+use crate::stats::{Dropped, Lateness, VmStats};
 use crate::timed::{Timed, TimedId};
 use crate::timers::Timers;
 use crate::tls::ListenerTls;
@@ -220,6 +221,14 @@ pub(crate) struct Engine {
     listed: Vec<usize>,
     arrivals: Vec<Arrival>,
     spin: Spin,
+    run_delay: RunDelay,
+    /// How late this turn began, for want of a processor.
+    late: Span,
+    /// Requests that were dispatched in this turn: the kernel may get them late.
+    begun: Vec<(usize, IoId)>,
+    /// How late all turns of this period were, and those of the last whole one.
+    lateness: Lateness,
+    last_lateness: Lateness,
     copied: Copied,
     /// Connections that have more to do than one turn gives them.
     unfinished: Vec<usize>,
@@ -273,6 +282,11 @@ impl Engine {
             unfinished: Vec::new(),
             pieces: Vec::new(),
             spin: Spin::new(),
+            run_delay: RunDelay::new(Instant::default()),
+            late: Span::ZERO,
+            begun: Vec::new(),
+            lateness: Lateness::default(),
+            last_lateness: Lateness::default(),
             copied: Copied::default(),
             stirred: Vec::new(),
             leaving: Vec::new(),
@@ -490,6 +504,8 @@ impl Engine {
             let request = &mut self.work.requests[key];
             assert!(request.id.is_none(), "a piece of a request is dispatched once");
             request.id = Some(id);
+            request.begun_late = Span::ZERO;
+            self.begun.push((key, id));
             if self.conns[request.conn].is_dead() {
                 // Nobody will hear of it, and it was not promised to anybody.
                 let failure = Failure::new(Errno::Shutdown, "the client is gone");
@@ -548,7 +564,7 @@ impl Engine {
             return;
         }
         let request = self.work.requests.remove(key);
-        let device = self.device_time(&request);
+        let device = self.device_time(now, &request);
         let Request { asked: op, reply, conn, disk, delayed, sync, buffer, status, .. } = request;
         let outcome = request.outcome.unwrap_or(Ok(()));
         if let Some(id) = request.id {

@@ -107,7 +107,7 @@ impl Engine {
     /// backend that is done at once would have it to itself.
     pub(super) fn go_on(&mut self, now: Instant) {
         for key in std::mem::take(&mut self.pieces) {
-            let device = self.device_time(&self.work.requests[key]);
+            let device = self.device_time(now, &self.work.requests[key]);
             let request = &mut self.work.requests[key];
             let disk = &mut self.disks[request.disk];
             let (done, delayed) = (request.id.take(), request.delayed);

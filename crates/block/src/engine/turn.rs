@@ -8,6 +8,7 @@ use parda_control::{Dispatch, Instant, Span};
 use super::copied::Copied;
 use super::{Engine, Tag};
 use crate::backend::{Backend, Request};
+use crate::run_delay::APART;
 use crate::spin::Awaited;
 
 /// What one turn reads from the page cache at most, in bytes, rounded up to a whole request. The
@@ -19,7 +20,8 @@ impl Engine {
     /// One turn after the other, until the volume is told to end. `Err`: the ring failed.
     pub(super) fn turns(&mut self) -> io::Result<()> {
         self.ring.poll(&self.bell, Tag::Mailbox);
-        self.pump(self.now());
+        let mut now = self.now();
+        self.pump(now);
         loop {
             let timeout = self.timeout();
             let awaited = match self.work.requests.len() {
@@ -27,9 +29,19 @@ impl Engine {
                 n if n == self.ring.writing() => Awaited::Writers,
                 _ => Awaited::Devices,
             };
+            // The kernel gets now what this turn has begun.
+            let waits = self.now();
+            let turn = waits.since(now);
+            let begun_late = if turn < APART { Span::ZERO } else { turn };
             self.spin.wait(&mut self.ring, timeout, awaited)?;
             self.copied = Copied::default();
-            let now = self.now();
+            now = self.now();
+            self.late = self.run_delay.since(waits, now);
+            self.lateness.add(self.late);
+            for (key, id) in self.begun.drain(..) {
+                let request = self.work.requests.get_mut(key).filter(|r| r.id == Some(id));
+                request.into_iter().for_each(|r| r.begun_late = begun_late);
+            }
             while let Some(done) = self.ring.next() {
                 self.completed(now, done);
             }
@@ -86,11 +98,18 @@ impl Engine {
         self.host.next_dispatch(now)
     }
 
-    /// How long the array had a request, at most: without the time that it waited for this thread.
-    pub(super) fn device_time(&self, request: &Request) -> Span {
-        match self.disks[request.disk].backend {
+    /// How long the array had a request, at most: without the time that it waited for this thread, or this thread for a processor, before
+    /// the kernel got it and after it was done. A model's IOs are this thread's.
+    pub(super) fn device_time(&self, now: Instant, request: &Request) -> Span {
+        let took = match self.disks[request.disk].backend {
             Backend::File(_) if self.model.is_none() => request.took,
             _ => Span(u64::MAX),
+        };
+        let late = self.late + request.begun_late;
+        let dispatched = request.id.and_then(|id| self.host.dispatched(id));
+        match dispatched.filter(|_| late > Span::ZERO && self.model.is_none()) {
+            Some(at) => took.min(Span(now.since(at).0.saturating_sub(late.0))),
+            None => took,
         }
     }
 }

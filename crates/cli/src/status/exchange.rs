@@ -37,7 +37,7 @@ pub(super) fn lines(exchange: &ExchangeStatus) -> String {
     if let Some(why) = &exchange.slowed {
         text += &format!("\n  less often than configured, as {why}");
     }
-    if let Some(fault) = &exchange.fault {
+    for fault in exchange.fault.iter().chain(&exchange.duplicate) {
         text += &format!("\n  FAULT: {fault}");
     }
     text.push('\n');

@@ -1,8 +1,8 @@
 //! Means over the last minute, from the agent's history.
 
-use std::ffi::OsString;
 use std::path::Path;
 
+use parda_agent::config::api_beside;
 use parda_api::History;
 use parda_http::client::{Server, ask};
 
@@ -13,13 +13,12 @@ use crate::quantity::mib;
 
 /// The history of the last minute of a volume, from the agent with this status socket.
 pub(super) fn history(status: &Path, volume: &str) -> Result<History, Failure> {
-    let mut socket = OsString::from(status);
-    socket.push(".api");
+    let socket = api_beside(status);
     let path = format!("/api/v1/history?volume={}&seconds=60", segment(volume));
     let wrong = |why: &dyn std::fmt::Display| {
-        Failure::new(format!("{}: no history: {why}", Path::new(&socket).display()))
+        Failure::new(format!("{}: no history: {why}", socket.display()))
     };
-    let answer = ask(&Server::Unix(socket.clone().into()), "GET", &path, None, None);
+    let answer = ask(&Server::Unix(socket.clone()), "GET", &path, None, None);
     serde_json::from_value(answer.map_err(|e| wrong(&e))?).map_err(|e| wrong(&e))
 }
 

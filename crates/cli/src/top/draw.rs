@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Padding, Paragraph, Row, Sparkline, Table};
 
 use super::fit;
-use super::rows::{self, Column, LATELY};
+use super::rows::{self, Column};
 use super::screen::{Input, Past, Screen};
 use crate::output::line;
 use crate::status::outsider;
@@ -103,7 +103,7 @@ fn heading(screen: &Screen, rows: &[rows::Row], area: Rect) -> Vec<Line<'static>
 /// Name of the selected row, if it is cut in its column.
 fn cut(screen: &Screen, rows: &[rows::Row], width: u16) -> Option<Line<'static>> {
     let row = rows.get(screen.table.selected()?)?;
-    let (_, room) = screen.columns(width);
+    let (_, room) = *screen.columns(rows, width).first()?;
     let name = Line::from(line(&row.name));
     (name.width() > usize::from(room)).then_some(name)
 }
@@ -111,9 +111,11 @@ fn cut(screen: &Screen, rows: &[rows::Row], width: u16) -> Option<Line<'static>>
 /// The first thing that is wrong, if anything is, or load that is not under control.
 fn trouble(screen: &Screen, volume: &VolumeStatus) -> Option<Line<'static>> {
     let exchange = volume.exchange.as_ref();
-    let fault = (screen.fault.clone())
-        .or_else(|| volume.fault.clone())
-        .or_else(|| exchange.and_then(|e| e.fault.clone()).map(|why| format!("exchange: {why}")));
+    let fault = (screen.fault.clone()).or_else(|| volume.fault.clone()).or_else(|| {
+        exchange
+            .and_then(|e| e.fault.clone().or(e.duplicate.clone()))
+            .map(|why| format!("exchange: {why}"))
+    });
     let fault = fault.map(|why| Line::from(why.red()));
     let seen = volume.outsider.as_ref();
     fault.or_else(|| seen.map(|found| Line::from(outsider::short(found).yellow())))
@@ -147,15 +149,10 @@ fn chart(past: &VecDeque<Option<f64>>, width: u16) -> Sparkline<'static> {
 
 fn rows(screen: &mut Screen, rows: &[rows::Row], frame: &mut Frame<'_>, area: Rect) {
     let columns = screen.subject.columns();
-    let (kept, first) = screen.columns(area.width);
-    // In a very narrow terminal even the column that is sorted by has less than its width.
-    let others = area.width.saturating_sub(first + 1).max(1);
-    let width = |&i: &usize| if i == 0 { first } else { columns[i].width.min(others) };
-    let widths: Vec<u16> = kept.iter().map(width).collect();
+    let shown = screen.columns(rows, area.width);
     let volume = screen.volume().map(|(volume, _, _)| volume.name.clone());
     let past = volume.and_then(|name| screen.past(&name)).cloned().unwrap_or_default();
-    let shown = || kept.iter().zip(&widths);
-    let header = shown().map(|(&i, &width)| {
+    let header = shown.iter().map(|&(i, width)| {
         let mark = match (i == screen.sorted_by, screen.descending) {
             (false, _) => "",
             (true, true) => "▾",
@@ -165,13 +162,13 @@ fn rows(screen: &mut Screen, rows: &[rows::Row], frame: &mut Frame<'_>, area: Re
         aligned(&columns[i], title).bold()
     });
     let body = rows.iter().map(|row| {
-        let cells = shown().map(|(&i, &width)| match row.cells.get(i) {
+        let cells = shown.iter().map(|&(i, width)| match row.cells.get(i) {
             Some(cell) => aligned(&columns[i], cell.shown(width)),
-            None => Cell::from(bars(past.vms.get(&row.name))),
+            None => Cell::from(bars(past.vms.get(&row.name), width)),
         });
         Row::new(cells).style(if row.alarm { Style::new().red() } else { Style::new() })
     });
-    let table = Table::new(body, widths.iter().map(|width| Constraint::Length(*width)))
+    let table = Table::new(body, shown.iter().map(|(_, width)| Constraint::Length(*width)))
         .header(Row::new(header).style(Style::new().reversed()))
         .column_spacing(1)
         .row_highlight_style(Style::new().reversed());
@@ -183,11 +180,11 @@ fn aligned(column: &Column, text: Line<'static>) -> Cell<'static> {
     Cell::from(text.alignment(alignment))
 }
 
-/// A chart of a VM's IO/s in characters, scaled to its own maximum.
-fn bars(past: Option<&VecDeque<Option<f64>>>) -> String {
+/// A chart of a VM's IO/s in so many characters, scaled to its own maximum.
+fn bars(past: Option<&VecDeque<Option<f64>>>, width: u16) -> String {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let Some(past) = past else { return String::new() };
-    let newest: Vec<f64> = (past.iter().skip(past.len().saturating_sub(LATELY.into())))
+    let newest: Vec<f64> = (past.iter().skip(past.len().saturating_sub(width.into())))
         .map(|value| value.unwrap_or(0.0))
         .collect();
     let most = newest.iter().copied().fold(0.0, f64::max);

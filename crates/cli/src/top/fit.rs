@@ -4,6 +4,9 @@ use ratatui::text::{Line, Span};
 
 use super::rows::Column;
 
+/// Number of past looks that are kept for the charts.
+pub(super) const PAST: usize = 120;
+
 /// Least width of the first column.
 const LEAST: u16 = 4;
 
@@ -44,15 +47,16 @@ pub(super) fn number(value: f64, digits: usize, width: u16) -> String {
     exact.into_iter().chain(about).find(fits).unwrap_or_else(|| format!("{value:.0e}"))
 }
 
-/// Indices of the columns that fit into a width, in their order, and the width of the first of them, which takes what room there is. `drops`:
-/// columns in the order in which they are left out, but for the one that is sorted by, which alone stays beside the first one where that
-/// had less than [`LEAST`].
+/// Columns that fit into a width, in their order, each with its width. `drops`: columns in the order in which they are left out, but
+/// for the one that is sorted by, which alone stays beside the first one where that had less than [`LEAST`]. Room beyond the least widths goes
+/// to the first column until it has `longest`, then to the others until they have their most, and the rest to the first again.
 pub(super) fn columns(
     all: &[Column],
     drops: &[usize],
     sorted_by: usize,
+    longest: u16,
     width: u16,
-) -> (Vec<usize>, u16) {
+) -> Vec<(usize, u16)> {
     let mut kept: Vec<usize> = (0..all.len()).collect();
     // Of all columns but the first, with the blanks between them.
     let others = |kept: &[usize]| -> u16 { kept[1..].iter().map(|i| all[*i].width + 1).sum() };
@@ -66,7 +70,17 @@ pub(super) fn columns(
         kept.retain(|column| [0, sorted_by].contains(column));
     }
     let first = width.saturating_sub(others(&kept)).max(LEAST.min(width));
-    (kept, first)
+    // In a very narrow terminal even the column that is sorted by has less than its width.
+    let narrow = width.saturating_sub(first + 1).max(1);
+    let mut spare = first.saturating_sub(longest.max(all[0].width));
+    let mut shown: Vec<_> = kept.iter().map(|i| (*i, all[*i].width.min(narrow))).collect();
+    for (index, width) in &mut shown[1..] {
+        let more = spare.min(all[*index].most.saturating_sub(*width));
+        (*width, spare) = (*width + more, spare - more);
+    }
+    let rest: u16 = shown[1..].iter().map(|(_, width)| width + 1).sum();
+    shown[0].1 = first.min(width.saturating_sub(rest));
+    shown
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use parda_agent::status::{DiskState, VolumeStatus};
 use parda_exchange::Liveness;
 use ratatui::text::Line;
 
-use super::fit;
+use super::fit::{self, PAST};
 use crate::status::recent::Recent;
 
 /// A value in a column.
@@ -46,19 +46,20 @@ impl Cell {
     }
 }
 
-/// A column: its heading, its width in characters, and whether it has numbers.
+/// A column: its heading, its least and its most width in characters, and whether it has numbers.
 pub(super) struct Column {
     pub(super) title: &'static str,
     pub(super) width: u16,
+    pub(super) most: u16,
     pub(super) numeric: bool,
 }
 
 const fn text(title: &'static str, width: u16) -> Column {
-    Column { title, width, numeric: false }
+    Column { title, width, most: width, numeric: false }
 }
 
 const fn number(title: &'static str, width: u16) -> Column {
-    Column { title, width, numeric: true }
+    Column { title, width, most: width + 4, numeric: true }
 }
 
 /// Columns of the table of VMs: 80 characters. The last one has a chart of the last looks, and no values to sort by.
@@ -71,11 +72,8 @@ pub(super) const VMS: [Column; 9] = [
     number("held", 6),
     number("outst", 6),
     text("limited by", 14),
-    text("lately", LATELY),
+    Column { title: "lately", width: 8, most: PAST as u16, numeric: false },
 ];
-
-/// Number of looks in the chart of a VM.
-pub(super) const LATELY: u16 = 8;
 
 /// Columns of the table of VMs in the order in which a narrow terminal leaves them out.
 pub(super) const VMS_DROP: [usize; 7] = [8, 7, 1, 3, 6, 5, 4];

@@ -5,14 +5,12 @@ use std::ops::ControlFlow;
 
 use parda_agent::status::{Status, VolumeStatus};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::text::Line;
 use ratatui::widgets::TableState;
 
-use super::fit;
+use super::fit::{self, PAST};
 use super::rows::{self, Column, Row};
 use crate::status::recent::Recent;
-
-/// Number of past looks that are kept for the charts.
-pub(super) const PAST: usize = 120;
 
 /// Lines that a page key moves by.
 const PAGE: u16 = 10;
@@ -135,13 +133,15 @@ impl Screen {
         self.past.get(volume)
     }
 
-    /// Columns that fit into a width, and the width of the first of them.
-    pub(super) fn columns(&self, width: u16) -> (Vec<usize>, u16) {
+    /// Columns that fit into a width, each with its own, for these rows.
+    pub(super) fn columns(&self, rows: &[Row], width: u16) -> Vec<(usize, u16)> {
         let drops: &[usize] = match self.subject {
             Subject::Vms => &rows::VMS_DROP,
             Subject::Hosts => &rows::HOSTS_DROP,
         };
-        fit::columns(self.subject.columns(), drops, self.sorted_by, width)
+        let longest = rows.iter().map(|row| Line::from(row.name.as_str()).width()).max();
+        let longest = longest.unwrap_or_default().min(width.into()) as u16;
+        fit::columns(self.subject.columns(), drops, self.sorted_by, longest, width)
     }
 
     /// Rows of the table, filtered and sorted.

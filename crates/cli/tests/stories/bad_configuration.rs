@@ -1,6 +1,7 @@
 //! What is wrong with a configuration, or with what it names, is said in one line that helps.
 
 use std::fs::Permissions;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use parda_agent::status::{DiskState, VolumeStatus};
@@ -58,7 +59,11 @@ fn mistakes_are_pointed_at_by_file_line_and_value() {
     }
     stage.write("host.toml", good);
     assert!(stage.parda(&["check", "host.toml"]).status.success());
-    expect(&stage.parda(&["check", "missing.toml"]), 2, &["missing.toml", "No such file"]);
+    expect(
+        &stage.parda(&["check", "missing.toml"]),
+        2,
+        &["missing.toml: there is no such file: name the"],
+    );
     stage.write("host.toml", [0xff, 0xfe, 0x00]);
     expect(&stage.parda(&["check", "host.toml"]), 2, &["host.toml"]);
     expect(&stage.parda(&["serve", "--colour"]), 2, &["--colour"]);
@@ -91,7 +96,7 @@ fn what_cannot_be_served_or_steered_is_said_before_anything_starts() {
             "[[volume]]\nname = \"lun\"\n[volume.steer]\ndevice = \"{device}\"\nshares = 1000\n"
         )
     };
-    let missing = "cannot be looked at: No such file";
+    let missing = "cannot be looked at: No such file or directory (os error 2) (`lsblk` lists";
     let alone = format!("host = \"host\"\n{}", steered("/dev/nope"));
     let says = format!("host.toml:5:10: device = \"/dev/nope\": {missing}");
     expect(&checks(&alone), 2, &[&says]);
@@ -159,6 +164,62 @@ fn an_agent_short_of_descriptors_says_which_limit_to_raise_and_answers() {
     agent.stop();
 }
 
+#[test]
+fn mistakes_of_the_first_day_are_answered_with_what_to_do() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    stage.exchange("eight", 8);
+    stage.ok(&[PARDA, "exchange", "init", "other", "--volume", "array-b"]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let good = config("host", OFF, &[("vm1", "data")]);
+    let exchange = |more: &str| {
+        let control = "latency_threshold = \"30ms\"";
+        config("host", control, &[("vm1", "data")]).replacen(
+            "[[volume.disk]]",
+            &format!("[volume.exchange]\n{more}\n[[volume.disk]]"),
+            1,
+        )
+    };
+    let taken = format!("\"tcp:127.0.0.1:{port}\"");
+    let names_it = "Another process has the address: `ss -lp` names it";
+    for (text, says) in [
+        (exchange("file = \"eight\"\nslots = 16"), "Set slots = 8 here, as on the other hosts"),
+        (exchange("file = \"other\""), "`name` of the [[volume]] as on the other hosts?"),
+        (exchange("file = \"none\""), "Make it, once, on one host: parda exchange init none"),
+        (good.replace("\"unix:host\"", &taken), names_it),
+        (
+            good.replacen("[[volume]]", &format!("[http]\naddress = {taken}\n[[volume]]"), 1),
+            names_it,
+        ),
+    ] {
+        let agent = stage.agent("host", &text);
+        agent.says(says);
+        agent.stop();
+    }
+    let agent = stage.agent("host", &good);
+    agent.says("started");
+    std::fs::create_dir(stage.path("directory")).unwrap();
+    for (line, code, says) in [
+        // The socket of its clients, and of its API.
+        (&["status", "--socket", "host"][..], 1, "or this is another socket than its `status`"),
+        (&["status", "--socket", "host.status.api"], 1, "another socket than its `status`"),
+        (&["status", "--socket", "unix:"], 1, "A socket's path has 1 to 107 bytes"),
+        (&["status", "--socket", "directory"], 2, "name the one that is `status`"),
+        (
+            &["status", "-c", "none.toml"],
+            2,
+            "none.toml: there is no such file: name the agent's configuration",
+        ),
+        (&["set", "vm2", "shares=1", "-c", "host.toml"], 2, "no volume has one; there are: vm1"),
+        (&["explain", "vm2", "-c", "host.toml"], 2, "no VM of this name; there are: vm1"),
+        (&["policy", "get", "--etcd", "http://127.0.0.1:1"], 1, "does etcd run there?"),
+    ] {
+        expect(&stage.parda(line), code, &[says]);
+    }
+    agent.stop();
+}
+
 /// Serves one disk, which cannot be opened; ends again. Returns what the agent said, and showed.
 fn serve(stage: &Stage, wrapper: &[&str], path: &str, more: &str) -> (String, VolumeStatus) {
     let agent =
@@ -185,7 +246,11 @@ fn storage_that_cannot_be_opened_is_named() {
         ("missing", "", "cannot open missing: No such file"),
         (".", "", "cannot open .: Is a directory"),
         ("/dev/null", "", "/dev/null is neither a regular file nor a block device"),
-        ("secret", "", "cannot open secret: Permission denied"),
+        (
+            "secret",
+            "",
+            "cannot open secret: Permission denied (os error 13). The agent's user lacks",
+        ),
         (
             "odd",
             "direct = \"on\"\n",
@@ -215,7 +280,11 @@ fn a_place_that_is_taken_stays_with_whom_it_belongs_to() {
     let agent = stage.agent("other", &config("other", OFF, &[("vm1", "data")]));
     let text = config("host", OFF, &[("vm1", "mine")]);
     for (from, to, says) in [
-        ("unix:host\"", "unix:other\"", "unix:other: another process serves it"),
+        (
+            "unix:host\"",
+            "unix:other\"",
+            "unix:other: another process serves it: `ss -lxp` names it. End that one",
+        ),
         (
             "unix:host.status",
             "unix:other.status",

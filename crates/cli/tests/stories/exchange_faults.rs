@@ -325,6 +325,30 @@ fn two_hosts_of_one_name_both_complain() {
     contested(&stage, &hosts, |e| e.duplicate_hosts, "give every host a name of its own");
 }
 
+#[test]
+fn a_name_that_two_hosts_have_is_a_fault_until_one_of_them_is_gone() {
+    let stage = Stage::new();
+    stage.exchange("exchange", SLOTS as u32);
+    let [a, b] = [("a", 1), ("b", 2)].map(|(name, slot)| {
+        let text = host(name, "exchange", slot);
+        stage.sparse(&format!("{name}.data"), 1 << 20);
+        stage.agent(name, &text.replace(&format!("host = \"{name}\""), "host = \"twin\""))
+    });
+    let faulty = |name: &str| {
+        let socket = format!("{name}.status");
+        let said = stage.ok(&[PARDA, "status", "--socket", &socket, "--over", "100ms"]);
+        let api = format!("{socket}.api");
+        let state = stage.ok(&["curl", "-sS", "--unix-socket", &api, "http://a/api/v1/state"]);
+        let fault = "another live host has this host's name";
+        let [said, state] = [said.contains(&format!("  FAULT: {fault}")), state.contains(fault)];
+        (said == state).then_some(said)
+    };
+    until("both show the fault", || ["a", "b"].map(faulty) == [Some(true); 2]);
+    b.process.kill();
+    until("the fault is gone with the other host", || faulty("a") == Some(false));
+    a.stop();
+}
+
 fn contested(
     stage: &Stage,
     hosts: &[(&str, String); 2],

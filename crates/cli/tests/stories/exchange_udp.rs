@@ -346,7 +346,9 @@ fn a_group_goes_on_while_its_keys_are_replaced() {
     for agent in [&agents[0], &twin] {
         agent.says("is another host 'a'");
         until("it is counted", || exchange(agent).duplicate_hosts > 0);
+        until("it is a fault", || exchange(agent).duplicate.is_some());
     }
     twin.stop();
+    until("the fault is gone with it", || exchange(&agents[0]).duplicate.is_none());
     agents.into_iter().for_each(Agent::stop);
 }

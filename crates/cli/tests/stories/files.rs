@@ -149,7 +149,7 @@ fn one_file_by_a_bind_mount_is_one_file_and_by_a_hard_link_another_agents() {
         let file = format!("{who}.toml");
         let line = [&island.enter()[..], &[PARDA, "serve", "-c", &file]].concat();
         let second = stage.start(who, &line);
-        until("it waits", || second.log().contains("waits for IO that an earlier process left"));
+        until("it waits", || second.log().contains("another agent has it, or the kernel has IO"));
         assert!(!second.log().contains("serving"), "{}", second.log());
     }
     agent.stop();

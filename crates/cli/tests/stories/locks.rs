@@ -92,8 +92,15 @@ fn two_agents_never_write_one_file() {
     let stage = Stage::new();
     stage.sparse("img", SIZE);
     let agent = stage.agent("host", &one("host", ""));
-    let log = refused(&stage, "", "img: another agent, or the IO of one that was killed");
-    assert!(log.contains("waits for IO that an earlier process left under way"), "{log}");
+    let log = refused(
+        &stage,
+        "",
+        "img: another agent has it open for writing, on this host or another one: remove",
+    );
+    assert!(
+        log.contains("another agent has it, or the kernel has IO of one that was killed"),
+        "{log}"
+    );
     stage.ok(&["nbdinfo", &uri("host", "vm1")]);
     agent.stop();
 }
@@ -159,7 +166,7 @@ fn a_write_that_outlives_its_agent_never_lands_over_a_newer_one() {
         // With another socket: the one of its predecessor is there until that one's IO is done, and
         // would have the next wait as well.
         let next = stage.agent("next", &one("next", &more));
-        next.says("waits for IO that an earlier process left under way");
+        next.says("another agent has it, or the kernel has IO of one that was killed");
         file.release();
         let socket = stage.path("next");
         let mut client = wait_for("the next serves", || Client::try_connect(&socket, "vm1").ok());

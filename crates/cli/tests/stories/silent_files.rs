@@ -77,11 +77,11 @@ fn a_file_system_that_does_not_answer_holds_up_no_start_no_reload_and_no_change(
     let agent = stage.agent("host", &both);
     until("the others are served", || serves(&agent, "good") && serves(&agent, "near"));
     agent.says(
-        "cannot be served: bad: its file system does not answer since 3s: see whether the server",
+        "cannot be served: bad: its file system does not answer within 3s: see whether the server",
     );
     let far = disk(&agent, "far");
     assert_eq!(far.state, DiskState::Waiting);
-    assert!(far.fault.is_some_and(|fault| fault.contains("does not answer")));
+    assert!(far.fault.is_some_and(|fault| fault.contains("see whether the server")));
     reads(&stage, "a", "good");
     reads(&stage, "b", "near");
 
@@ -104,7 +104,7 @@ fn a_file_system_that_does_not_answer_holds_up_no_start_no_reload_and_no_change(
     let checked = stage.ok(&[PARDA, "check", "host.toml"]);
     assert!(
         checked.contains(
-            "note: far: bad: does not answer: the agent waits for it. See whether the server"
+            "note: far: bad: does not answer: the agent waits for it; see whether the server"
         ),
         "{checked}"
     );

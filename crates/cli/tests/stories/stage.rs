@@ -373,13 +373,26 @@ impl Agent {
         assert!(status.success(), "the agent ended with {status}");
     }
 
+    /// Ids and names of its threads.
+    fn tasks(&self) -> impl Iterator<Item = (String, String)> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.pid())).unwrap();
+        tasks.flatten().filter_map(|task| {
+            let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+            Some((task.file_name().into_string().ok()?, name.trim().to_owned()))
+        })
+    }
+
     /// Number of its threads of these names.
     pub(crate) fn threads(&self, names: &[&str]) -> usize {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.pid())).unwrap();
-        let found = tasks
-            .flatten()
-            .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-        found.filter(|name| names.contains(&name.trim())).count()
+        self.tasks().filter(|(_, name)| names.contains(&name.as_str())).count()
+    }
+
+    /// Id of its thread of a name.
+    pub(crate) fn thread(&self, wanted: &str) -> String {
+        self.tasks()
+            .find(|(_, name)| name == wanted)
+            .unwrap_or_else(|| panic!("no thread {wanted}"))
+            .0
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::array::{Array, Delays};
-use crate::stage::{PARDA, Stage, config, until, uri};
+use crate::stage::{PARDA, Process, Stage, config, until, uri};
 
 /// The line of a disk in the table of a status.
 fn line<'a>(status: &'a str, disk: &str) -> &'a str {
@@ -59,4 +59,89 @@ fn each_disk_has_its_rates_of_now_and_what_limits_it() {
     let all = stage.ok(&[PARDA, "status", "a.status", "--since-start"]);
     assert!(all.contains("rates and latencies since the start"), "{all}");
     assert!(!line(&all, "deep").ends_with("nothing done"), "{all}");
+}
+
+#[test]
+fn one_option_names_the_agent_in_every_command() {
+    let stage = Stage::new();
+    ["data", "more"].iter().for_each(|name| stage.sparse(name, 1 << 20));
+    let disks = [("vm", "data"), ("vm2", "more")];
+    let agent = stage.agent("a", &config("a", "mode = \"off\"", &disks));
+    agent.says("started");
+    let minute = [PARDA, "status", "--minute", "--over", "100ms", "--socket", "a.status"];
+    until("its first second is over", || stage.run(&minute).status.success());
+    for line in [
+        &["status", "--minute", "--over", "100ms"][..],
+        &["explain", "vm", "--over", "1s"],
+        &["set", "vm", "shares=2000"],
+        &["drain", "vm"],
+        &["drain", "--undo"],
+        &["events"],
+        &["peers"],
+        &["disk", "remove", "vm2"],
+    ] {
+        // As the command line writes a path, and as the configuration does.
+        for socket in ["a.status", "unix:a.status"] {
+            let done = stage.parda(&[line, &["--socket", socket]].concat());
+            let gone = done.err.contains("no volume has one");
+            assert!(done.status.success() || gone, "{line:?}: {}", done.err);
+        }
+        for (socket, says) in [("b.status", "Is the agent running?"), ("a.toml", "is no socket")] {
+            let said = stage.fails(&[&[PARDA], line, &["--socket", socket]].concat());
+            assert!(said.contains(socket) && said.contains(says), "{line:?}: {said}");
+        }
+        let both = ["--socket", "a.status", "-c", "a.toml"];
+        let said = stage.fails(&[&[PARDA], line, &both].concat());
+        assert!(said.contains("cannot be used with"), "{line:?}: {said}");
+    }
+    assert!(stage.ok(&[PARDA, "top", "--help"]).contains("--socket <PATH>"));
+    agent.stop();
+}
+
+/// The data thread has what others leave of one processor, which is next to nothing. All else of the agent has any processor.
+#[test]
+fn a_host_short_of_cpu_says_so_and_does_not_blame_the_array() {
+    let stage = Stage::new();
+    let delays = Delays { io: Duration::from_millis(2), flush: Duration::ZERO };
+    Array::start(&stage.path("array"), 4096, delays);
+    let control = "period = \"1s\"\nlatency_threshold = \"40ms\"\nwindow_max = 16";
+    let agent = stage.agent("a", &config("a", control, &[("vm", "nbd+unix:///?socket=array")]));
+    let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=4"];
+    let load = stage.load("fio", &uri("a", "vm"), &options);
+    until("the array is measured", || agent.volume().cluster_latency_ms.is_some());
+    let allowed = std::fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let allowed = allowed.unwrap().trim();
+    let cpu = allowed.split(['-', ',']).next().unwrap();
+    let thread = agent.thread("parda-array");
+    stage.ok(&["taskset", "-pc", cpu, &thread]);
+    stage.ok(&["renice", "-n", "19", "-p", &thread]);
+    let line = ["taskset", "-c", cpu, "sh", "-c", "while :; do :; done"];
+    let busy = [1, 2, 3].map(|n| stage.start(&format!("busy{n}"), &line));
+    let shown = || stage.ok(&[PARDA, "status", "--socket", "a.status", "--over", "100ms"]);
+    until("the host is short of CPU, and says so", || {
+        shown().contains("is short of CPU: its data")
+    });
+    assert!(!shown().contains("FAULT"), "{}", shown());
+    // The array's latency is far below the lateness, in eight periods more than it is not.
+    let (mut ticks, mut good) = (0, 0_i32);
+    until("the array is not blamed", || {
+        let volume = agent.volume();
+        if volume.ticks == ticks {
+            return false;
+        }
+        ticks = volume.ticks;
+        eprintln!("{:?} {:?} {:?}", volume.late, volume.cluster_latency_ms, volume.window);
+        // A period in which the thread had no turn says nothing.
+        if let (Some(late), Some(ms)) = (volume.late, volume.cluster_latency_ms) {
+            good = if 4.0 * ms < late.longest_ms { good + 1 } else { (good - 1).max(0) };
+        }
+        good == 8
+    });
+    busy.into_iter().for_each(Process::kill);
+    stage.ok(&["taskset", "-pc", allowed, &thread]);
+    // Beside what else the machine does; without root's rights it stays as it is.
+    stage.run(&["renice", "-n", "0", "-p", &thread]);
+    until("it has enough of it again", || !shown().contains("short of CPU"));
+    load.finish();
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
+use crate::metrics::free_port;
 use crate::stage::{PARDA, Process, Stage, until};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorial.md");
@@ -11,8 +12,10 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorial.md"
 /// The directory that the page works in.
 const PLACE: &str = "/tmp/parda";
 
-/// `sleep` as the page means it, on a busy machine too: until the array, and each agent whose number was kept, listens.
+/// `xdg-open` in place of a browser. `sleep` as the page means it, on a busy machine too: until the array, and each agent whose number was
+/// kept, listens.
 const LISTENERS: &str = r#"
+xdg-open() { curl -sSf "$1" > opened.html; }
 sleep() {
     command sleep "$1"
     for name in array $(ls | grep '[.]pid$'); do
@@ -49,6 +52,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(stage: &'a Stage, blocks: &[String]) -> Reader<'a> {
         let place = stage.path("place").display().to_string();
+        let ports = ["9843", "9844"].map(|port| (port, free_port().to_string()));
         let program = Path::new(PARDA).parent().unwrap().display();
         let mut script = format!(
             "set -eu\nPATH={program}:$PATH\n{LISTENERS}\
@@ -59,7 +63,9 @@ impl<'a> Reader<'a> {
             let done = stage.path(&format!("done.{i}")).display().to_string();
             script += &format!(
                 "while [ ! -e {go} ]; do command sleep 0.05; done\n{}\n: > {done}\n",
-                block.replace(PLACE, &place)
+                ports.iter().fold(block.replace(PLACE, &place), |block, (port, free)| {
+                    block.replace(port, free)
+                })
             );
         }
         stage.write("page.sh", script);
@@ -116,14 +122,29 @@ fn the_tutorial_does_what_it_says() {
         let found = blocks.iter().position(|block| block.contains(words));
         found.unwrap_or_else(|| panic!("no block of the page has {words:?}: {blocks:#?}"))
     };
-    let (shown, shares, threshold, end) =
-        (at("parda status"), at("s/1000/3000/"), at("s/50ms/20ms/"), at("kill $(jobs -p)"));
+    let (shown, opened, shares, threshold, end) = (
+        at("parda status"),
+        at("xdg-open"),
+        at("s/1000/3000/"),
+        at("s/50ms/20ms/"),
+        at("kill $(jobs -p)"),
+    );
     assert_eq!(end + 1, blocks.len());
     let mut reader = Reader::new(&stage, &blocks);
     while reader.done < shown {
         reader.next();
     }
     reader.until_settled(3.0, 50.0);
+    while reader.done <= opened {
+        reader.next();
+    }
+    let said = String::from_utf8(stage.read("page.out")).unwrap();
+    assert!(
+        said.contains("VM vm1 of volume array-a") && said.contains("limited by its slice"),
+        "{said}"
+    );
+    let opened = String::from_utf8(stage.read("place/opened.html")).unwrap();
+    assert!(opened.contains("<title>parda"), "{opened}");
     while reader.done <= shares {
         reader.next();
     }

@@ -99,19 +99,10 @@ pub(crate) fn hosts_of_one_name_are_named_on_both_sides(make: Make, slack: u64) 
     assert!(cluster.twins(0) == 1 && cluster.twins(1) == 1, "once");
     assert_eq!(cluster.twins(2), 0);
     for seat in 0..3 {
-        let duplicates = duplicates(&cluster.standing(seat));
+        let duplicates = cluster.standing(seat).duplicate_hosts();
         assert_eq!(duplicates > 0, seat < 2, "counted at {seat}");
     }
     assert_eq!(cluster.seen(2).len(), 1, "they count as one");
-}
-
-fn duplicates(standing: &Standing) -> u64 {
-    match standing {
-        Standing::Slots { counters, .. } => counters.duplicate_hosts,
-        Standing::Datagrams(standing) => standing.counters.duplicate_hosts,
-        Standing::Etcd(standing) => standing.counters.duplicate_hosts,
-        Standing::Both(both) => duplicates(&both.first),
-    }
 }
 
 /// What was counted of other volumes, where that is heard at all.

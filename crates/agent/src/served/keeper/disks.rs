@@ -8,7 +8,7 @@ use parda_block::{DiskId, OpenDisk, OpenError, SpawnError, Stopped};
 use super::member::{Member, State};
 use super::{Keeper, NotOpened, Order, Owner, Ticket, apart};
 use crate::config::{Disk, Place};
-use crate::patience::PATIENCE;
+use crate::patience::{LOOK_BEHIND, PATIENCE};
 use crate::served::offered_at;
 
 /// How long a disk that is removed answers what is in flight.
@@ -152,8 +152,7 @@ impl Keeper {
                 let (disk, why) = (&member.config.name, silent(&member.config));
                 tracing::error!(
                     volume, %disk, event = "disk_down",
-                    "cannot be served: {why} since {PATIENCE:?}: see whether the server (NFS, FUSE) or \
-                     the array behind it answers; it is served when it does"
+                    "cannot be served: {why}; it is served when it does"
                 );
             }
         }
@@ -222,7 +221,7 @@ impl Keeper {
 }
 
 fn silent(disk: &Disk) -> String {
-    format!("{}: its file system does not answer", disk.place)
+    format!("{}: its file system does not answer within {PATIENCE:?}: {LOOK_BEHIND}", disk.place)
 }
 
 /// The disk of that name, at that listener if several have the name.

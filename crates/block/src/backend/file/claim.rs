@@ -78,7 +78,11 @@ pub(crate) fn claim(
             Err(Obstacle::Agent(what)) => what,
         };
         if !in_time {
-            let who = format!("another agent, or the IO of one that was killed, {who}");
+            let path = wanted.path.display();
+            let who = format!(
+                "another agent {who}, on this host or another one: remove the disk from that agent. `fuser -v {path}` names \
+                 it; if no process has the file, the kernel has IO of an agent that was killed"
+            );
             return Err(OpenError::InUse { path: wanted.path.into(), who });
         }
         if !std::mem::replace(&mut said, true) {
@@ -86,7 +90,7 @@ pub(crate) fn claim(
                 disk = wanted.disk,
                 path = %wanted.path.display(),
                 at_most = ?wait,
-                "waits for IO that an earlier process left under way"
+                "another agent has it, or the kernel has IO of one that was killed: waits for it"
             );
         }
         std::thread::sleep(PAUSE);

@@ -184,6 +184,27 @@ fn a_narrow_terminal_has_fewer_columns_and_whole_numbers() {
 }
 
 #[test]
+fn a_wide_terminal_has_whole_names_and_numbers_and_a_longer_past() {
+    let name = "a-name-of-thirty-characters-xx";
+    let at = |seconds| {
+        let mut status = after(seconds);
+        status.volumes[0].disks[1].name = name.to_owned();
+        status.volumes[0].disks[1].reads.ios *= 4000;
+        status
+    };
+    let mut screen = Screen::new(at(10.0));
+    (11..60).for_each(|second| screen.take(Ok(at(f64::from(second)))));
+    let row = |lines: Vec<String>| lines.into_iter().find(|line| line.contains("its own")).unwrap();
+    let (narrow, wide) = (row(shown(&mut screen, 80, 24)), row(shown(&mut screen, 200, 24)));
+    assert!(narrow.starts_with("a-name-of-t… ") && narrow.contains(" 12000k "), "{narrow}");
+    assert!(wide.starts_with(name) && wide.contains(" 12000000 "), "{wide}");
+    let bars = |line: &str| line.chars().filter(|c| *c == '█').count();
+    assert_eq!((bars(&narrow), bars(&wide)), (8, 49));
+    press(&mut screen, "h");
+    assert!(shown(&mut screen, 200, 24).iter().any(|line| line.starts_with("kvm-02")));
+}
+
+#[test]
 fn a_volume_without_disks_does_nothing() {
     let [first, second] = [10.0, 12.0].map(|seconds| {
         let mut status = after(seconds);
