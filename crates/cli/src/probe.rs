@@ -139,9 +139,6 @@ pub(crate) struct Probe {
     /// Write a page with plots for a browser
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
-    /// Write the loads that were run as a job file of fio, - for standard output in place of the table
-    #[arg(long, value_name = "OUT")]
-    fio: Option<PathBuf>,
 }
 
 /// Subcommands for stored probes. A target of such a name is `./compare`.
@@ -181,7 +178,7 @@ impl Probe {
             let message = format!("--time {time}: must be at least {least}: one load takes 2 s");
             return Err(Failure::usage(message));
         }
-        output::check([&self.json, &self.csv, &self.page, &self.fio])?;
+        output::check([&self.json, &self.csv, &self.page])?;
         let writes = match &self.allow_writes {
             None => Writes::No,
             Some(None) => Writes::Allowed,
@@ -205,7 +202,7 @@ impl Probe {
         let time = time.or_else(|| self.usual_time(target.info().kind));
         let document = target.probe(wishes, time, self.seed, &mut terminal);
         terminal.bar.clear();
-        self.answer(&target, &document)?;
+        self.answer(&document)?;
         match document.end {
             End::Complete | End::Time if document.points.is_empty() => {
                 Err(Failure::new("no load was measured within the time: give it more, by --time"))
@@ -259,7 +256,7 @@ impl Probe {
         })
     }
 
-    fn answer(&self, target: &Target, document: &ProbeDocument) -> Result<(), Failure> {
+    fn answer(&self, document: &ProbeDocument) -> Result<(), Failure> {
         let outputs = [
             (&self.json, ProbeDocument::json as fn(&ProbeDocument) -> String),
             (&self.csv, report::csv),
@@ -270,10 +267,6 @@ impl Probe {
             if let Some(to) = to {
                 said |= output::write(to, &text(document))?;
             }
-        }
-        if let Some(to) = &self.fio {
-            let text = target.job_file(document).map_err(|e| Failure::new(e.to_string()))?;
-            said |= output::write(to, &text)?;
         }
         if said { Ok(()) } else { output::print(&report::table(document)) }
     }
