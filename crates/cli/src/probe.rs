@@ -2,7 +2,6 @@
 
 pub(crate) mod arguments;
 mod bar;
-mod compare;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,8 +26,7 @@ const AFTER_HELP: &str = "\
 TARGET is a file or a block device, past the page cache; an NBD URI, nbd://HOST/EXPORT or
 nbd+unix:///EXPORT?socket=PATH; or the array model, model:NAME, of its first LUN, or model:NAME/lun2. NAME is
 one of {presets}.
-fio drives all but the model. docs/probe.md is the manual. `parda probe compare` compares two documents that
---json wrote, and `parda probe page` draws one.
+fio drives all but the model. docs/probe.md is the manual. `parda probe page` draws what --json wrote.
 
 It only reads, unless --allow-writes is given together with a target that nobody uses and that begins and ends
 with a MiB of zeroes, or that --create made; any other target is refused, with the reason. A probe is load:
@@ -49,7 +47,6 @@ Examples:
   parda probe model:flash-nvme --quick
   parda probe model:drive-7200 --experiment elling --page elling.html
   parda probe model:cx3-40-raid5-vms --mix 8k,67,70 --mix 4k,100,100 --depths 1-64 --only depth
-  parda probe compare before.json after.json --page compared.html
   parda probe page before.json --out before.html
   parda probe model:cx3-40-raid0 --json - | jq '.points[] | [.outstanding, .all.iops, .all.mean_ms]'";
 
@@ -133,19 +130,14 @@ pub(crate) struct Probe {
     /// Write the answer as JSON to a file, - for standard output in place of the table
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
-    /// Write a row for each load to a file, - for standard output in place of the table
-    #[arg(long, value_name = "OUT")]
-    csv: Option<PathBuf>,
     /// Write a page with plots for a browser
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
 }
 
-/// Subcommands for stored probes. A target of such a name is `./compare`.
+/// Subcommands for stored probes. A target of such a name is `./page`.
 #[derive(Subcommand)]
 enum Stored {
-    /// Compare two probes: differences beyond their uncertainty
-    Compare(compare::Compare),
     /// Make the page of a probe that was stored as JSON
     Page {
         /// A document of `parda probe --json`
@@ -165,7 +157,6 @@ fn stored(file: &Path) -> Result<ProbeDocument, Failure> {
 impl Probe {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         match &self.stored {
-            Some(Stored::Compare(compare)) => return compare.run(),
             Some(Stored::Page { probe, out }) => {
                 output::check([&Some(out.clone())])?;
                 return output::write(out, &report::page(&stored(probe)?)).map(|_| ());
@@ -178,7 +169,7 @@ impl Probe {
             let message = format!("--time {time}: must be at least {least}: one load takes 2 s");
             return Err(Failure::usage(message));
         }
-        output::check([&self.json, &self.csv, &self.page])?;
+        output::check([&self.json, &self.page])?;
         let writes = match &self.allow_writes {
             None => Writes::No,
             Some(None) => Writes::Allowed,
@@ -259,7 +250,6 @@ impl Probe {
     fn answer(&self, document: &ProbeDocument) -> Result<(), Failure> {
         let outputs = [
             (&self.json, ProbeDocument::json as fn(&ProbeDocument) -> String),
-            (&self.csv, report::csv),
             (&self.page, report::page),
         ];
         let mut said = false;

@@ -65,11 +65,6 @@ pub fn table<Head: AsRef<str>, Cell: AsRef<str>>(
     table
 }
 
-/// A Markdown list.
-pub fn list<Item: AsRef<str>>(items: impl IntoIterator<Item = Item>) -> String {
-    items.into_iter().map(|item| format!("- {}\n", item.as_ref().replace('\n', " "))).collect()
-}
-
 /// Text for HTML and XML.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -89,8 +84,7 @@ mod tests {
     fn whatever_is_put_in_is_text_and_nothing_comes_from_elsewhere() {
         let evil = "</td><script>x</script> [a](javascript:b) ![c](http://d/e) <img src=f> \u{0}";
         let rows = [[evil, "a | b"]];
-        let text =
-            format!("## {evil}\n\n{evil}\n\n{}\n{}", list([evil]), table([evil, "n"], 1, rows));
+        let text = format!("## {evil}\n\n{evil}\n\n{}", table([evil, "n"], 1, rows));
         let page = html(evil, &text, |_| None);
         for outside in ["<script", "<img", "href=\"j", "src=\"", "url(", "<link", "\u{0}"] {
             assert!(!page.contains(outside), "{outside}: {page}");
