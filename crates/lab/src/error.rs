@@ -45,14 +45,6 @@ pub enum LabError {
     /// The scenario needs something that real processes cannot do.
     #[error("{0} is beyond the laboratory: parda sim can do it")]
     OnlySimulated(String),
-    /// The scenario needs something that this run's options leave out.
-    #[error("{what} needs {needs}")]
-    Needs {
-        /// The part of the scenario.
-        what: String,
-        /// The option that it needs.
-        needs: &'static str,
-    },
     /// etcd, in which hosts are to meet, cannot be run.
     #[error(
         "etcd, in which the hosts meet, cannot be run: {0}. Install it (Debian, Ubuntu: apt install \
