@@ -20,4 +20,4 @@ mod page;
 
 pub use figure::{Across, Data, Figure, Level, Panel, Series};
 pub use number::{brief, number};
-pub use page::{html, table};
+pub use page::{Part, html};

@@ -164,7 +164,7 @@ mod tests {
                     .series
                     .iter()
                     .filter(|s| matches!(&s.data, Data::Paper(p) if p.len() == 1));
-                assert_eq!(hollow.count(), 3, "{name}: {}", panel.label);
+                assert_eq!(hollow.count(), 1, "{name}: {}", panel.label);
             }
         }
     }

@@ -8,8 +8,6 @@
 //! | `table` | tables for the terminal |
 //! | `page` | an HTML page |
 
-#[cfg(test)]
-pub(crate) mod example;
 mod figures;
 mod page;
 mod sentences;
@@ -20,3 +18,49 @@ pub use figures::figures;
 pub use page::page;
 pub use sentences::unknown;
 pub use table::table;
+
+/// A probe for tests.
+#[cfg(test)]
+mod example {
+    use std::sync::LazyLock;
+
+    use parda_probe::{
+        Effort, End, Evidence, Findings, Mix, ProbeDocument, Purpose, Suspect, Suspicion, Unknown,
+        Wishes,
+    };
+
+    use crate::{Target, Writes};
+
+    static PROBE: LazyLock<ProbeDocument> = LazyLock::new(|| {
+        let mut target = Target::open("model:drive-7200", &Writes::No, None).unwrap();
+        let wishes = Wishes {
+            mixes: vec![Mix { size: 4096, read_percent: 100, random_percent: 100 }],
+            outstanding: 1..=64,
+            all: false,
+            purposes: vec![Purpose::Depth, Purpose::Size, Purpose::Mix, Purpose::Repeat],
+            effort: Effort::Usual,
+            elling: false,
+            writes: true,
+            largest: 1 << 20,
+        };
+        let mut document = target.probe(wishes, None, 1, &mut ());
+        document.begun = "2026-01-31T12:00:00Z".to_owned();
+        document.took_s = 200.0;
+        document.points[1].settled = false;
+        let evidence = vec![Evidence::Sentence("It is full.".to_owned())];
+        document.findings.unknown = vec![Unknown::OtherHosts];
+        document.findings.suspicions = vec![Suspicion { what: Suspect::WriteCache, evidence }];
+        document
+    });
+
+    /// A probe of a drive, with every kind of finding.
+    pub(crate) fn document() -> ProbeDocument {
+        PROBE.clone()
+    }
+
+    /// A probe that was stopped before anything was measured.
+    pub(crate) fn empty() -> ProbeDocument {
+        let (points, findings) = (Vec::new(), Findings::default());
+        ProbeDocument { points, findings, end: End::Aborted, ..document() }
+    }
+}

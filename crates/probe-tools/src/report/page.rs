@@ -1,6 +1,6 @@
 //! A probe as an HTML page.
 
-use parda_plot::html;
+use parda_plot::{Figure, Part, html};
 use parda_probe::ProbeDocument;
 
 use super::figures::figures;
@@ -15,16 +15,15 @@ each doubling. Whiskers are 95 % confidence.";
 /// An HTML page without external files: the curves, then all that the terminal shows.
 #[must_use]
 pub fn page(document: &ProbeDocument) -> String {
-    let pictures = figures(document);
-    let mut text = format!("{}\n\n", story(document));
+    let pictures: Vec<Figure> = figures(document).into_iter().map(|(_, figure)| figure).collect();
+    let (story, table) = (story(document), table(document));
+    let mut parts = vec![Part::Text(&story)];
     if !pictures.is_empty() {
-        let shown: String = pictures.iter().map(|(name, _)| format!("![]({name})\n")).collect();
-        text += &format!("## How it answers load\n\n{LOAD}\n\n{shown}\n");
+        parts.push(Part::Heading("How it answers load"));
+        parts.extend([Part::Text(LOAD), Part::Figures(&pictures)]);
     }
-    text += &format!("## What was measured, and what to set\n\n```\n{}```\n", table(document));
-    html(&format!("Probe of {}", document.target.name), &text, |name| {
-        pictures.iter().find(|(known, _)| known == name).map(|(_, figure)| figure.svg())
-    })
+    parts.extend([Part::Heading("What was measured, and what to set"), Part::Lines(&table)]);
+    html(&format!("Probe of {}", document.target.name), &parts)
 }
 
 #[cfg(test)]

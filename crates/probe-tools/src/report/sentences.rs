@@ -258,7 +258,7 @@ mod tests {
         let advice = document.findings.advice.as_ref().unwrap();
         let snippet = snippet(&document, advice);
         assert!(snippet.starts_with("[volume.control]\n# "), "{snippet}");
-        assert!(snippet.contains("ms\"\nwindow_max = 17\n"), "{snippet}");
+        assert!(snippet.contains("ms\"\nwindow_max = 11\n"), "{snippet}");
     }
 
     #[test]

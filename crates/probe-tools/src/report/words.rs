@@ -125,7 +125,7 @@ pub(crate) fn end(end: End) -> &'static str {
     }
 }
 
-/// Sentences on target, time and length of the probe. Names are in backticks.
+/// Sentences on target, time and length of the probe.
 pub(crate) fn story(document: &ProbeDocument) -> String {
     let loads = number_of(document.points.len(), "load");
     let access = if document.target.writes { "reads and writes" } else { "reads only" };
@@ -136,7 +136,7 @@ pub(crate) fn story(document: &ProbeDocument) -> String {
         some => format!(" {some} loads never settled; they are marked."),
     };
     format!(
-        "`{}` ({}) was probed on {} for {}: {loads}, {access}. {}{unsettled}",
+        "{} ({}) was probed on {} for {}: {loads}, {access}. {}{unsettled}",
         document.target.name,
         kind(&document.target),
         date(&document.begun),
