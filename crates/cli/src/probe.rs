@@ -42,7 +42,7 @@ Exit status: 1 if the target failed, 130 if the probe was stopped; both print wh
 Examples:
   parda probe /dev/mapper/san --page san.html --json san.json
   parda probe nbd://array.example/lun0 --time 1m --quick
-  parda probe /srv/store/scratch --create 4GiB --allow-writes --full
+  parda probe /srv/store/scratch --create 4GiB --allow-writes
   parda probe model:drive-7200
   parda probe model:flash-nvme --quick
   parda probe model:drive-7200 --experiment elling --page elling.html
@@ -71,16 +71,13 @@ pub(crate) struct Probe {
     /// What to measure: a file, a device, an NBD URI, or model:NAME
     #[arg(value_name = "TARGET", required = true)]
     target: Option<String>,
-    /// Time limit of the whole probe; 3 minutes if not given, 1 with --quick, 15 with --full. For a model this is
+    /// Time limit of the whole probe; 3 minutes if not given, 1 with --quick. For a model this is
     /// virtual time, unlimited by default
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     time: Option<Duration>,
     /// Measure only what is needed to find the knee, roughly
-    #[arg(long, conflicts_with = "full")]
-    quick: bool,
-    /// Measure all mixes as well: read % against random % against size
     #[arg(long)]
-    full: bool,
+    quick: bool,
     /// The size of an IO in the sweep over outstanding
     #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = size)]
     size: u64,
@@ -114,7 +111,7 @@ pub(crate) struct Probe {
         long,
         value_name = "NAME",
         value_parser = experiment,
-        conflicts_with_all = ["quick", "full", "size", "read", "random", "mix", "depths", "all", "only"]
+        conflicts_with_all = ["quick", "size", "read", "random", "mix", "depths", "all", "only"]
     )]
     experiment: Option<String>,
     /// Write to the target as well, if nobody uses it and it begins and ends with zeroes; an NBD export must be named
@@ -211,11 +208,7 @@ impl Probe {
 
     /// Time limit if none is given: of a model, none.
     fn usual_time(&self, kind: Kind) -> Option<f64> {
-        let seconds = match (self.quick, self.full) {
-            (true, _) => 60.0,
-            (_, true) => 15.0 * 60.0,
-            _ => 3.0 * 60.0,
-        };
+        let seconds = if self.quick { 60.0 } else { 3.0 * 60.0 };
         (kind != Kind::Model).then_some(seconds)
     }
 
@@ -236,11 +229,7 @@ impl Probe {
             outstanding: self.depths.0..=self.depths.1,
             all: self.all,
             purposes: if self.only.is_empty() { every.to_vec() } else { self.only.clone() },
-            effort: match (self.quick, self.full) {
-                (true, _) => Effort::Quick,
-                (_, true) => Effort::Full,
-                _ => Effort::Usual,
-            },
+            effort: if self.quick { Effort::Quick } else { Effort::Usual },
             elling: self.experiment.is_some(),
             writes,
             largest,
