@@ -9,7 +9,7 @@ use std::time::Duration;
 use parda_control::{Instant, Span};
 use parda_etcd::Client;
 
-use crate::exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};
+use crate::exchange::{Exchange, ExchangeError, ExchangeEvent, Heard, Standing};
 use crate::freshness::Freshness;
 use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
@@ -168,11 +168,11 @@ impl Steady {
 }
 
 impl Exchange for EtcdExchange {
-    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         Ok(EtcdExchange::publish(self, publication)?)
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
+    fn collect(&mut self, now: Instant) -> Result<Heard, ExchangeError> {
         let Heard { messages, events } = EtcdExchange::collect(self, now)?;
         Ok(Heard { messages, events: events.into_iter().map(ExchangeEvent::Etcd).collect() })
     }

@@ -10,7 +10,7 @@ use crate::etcd::notice::{EtcdEvent, EtcdExchangeError, EtcdStanding};
 use crate::fallback::{FallbackEvent, FallbackStanding};
 use crate::message::{Message, Publication};
 use crate::region::SlotIndex;
-use crate::slots::notice::{SlotCollectError, SlotCounters, SlotEvent, SlotPublishError};
+use crate::slots::notice::{SlotCounters, SlotError, SlotEvent};
 use crate::udp::notice::{DatagramStanding, UdpError, UdpEvent};
 
 /// A transport of reports between the hosts of a volume.
@@ -21,11 +21,11 @@ use crate::udp::notice::{DatagramStanding, UdpError, UdpEvent};
 /// and go on.
 pub trait Exchange: Send {
     /// Sends this host's report to all others. Blocks for a bounded time.
-    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError>;
+    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError>;
 
     /// Reads the last messages of the others. Blocks for a bounded time. The same message may come many times:
     /// [`Peers`](crate::Peers) finds out which hosts are alive.
-    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError>;
+    fn collect(&mut self, now: Instant) -> Result<Heard, ExchangeError>;
 
     /// Called after a reload of the configuration. A place that was replaced since the last look was replaced on
     /// purpose, and keys are read again.
@@ -90,26 +90,12 @@ impl fmt::Display for ExchangeEvent {
     }
 }
 
-/// Reason why a collection failed.
+/// Reason why a collection or a publication failed.
 #[derive(Debug, thiserror::Error)]
-pub enum CollectError {
+pub enum ExchangeError {
     /// At a transport with slots.
     #[error(transparent)]
-    Slots(#[from] SlotCollectError),
-    /// At a transport over UDP.
-    #[error(transparent)]
-    Udp(#[from] UdpError),
-    /// At a transport over etcd.
-    #[error(transparent)]
-    Etcd(#[from] EtcdExchangeError),
-}
-
-/// Reason why a publication failed.
-#[derive(Debug, thiserror::Error)]
-pub enum PublishError {
-    /// At a transport with slots.
-    #[error(transparent)]
-    Slots(#[from] SlotPublishError),
+    Slots(#[from] SlotError),
     /// At a transport over UDP.
     #[error(transparent)]
     Udp(#[from] UdpError),

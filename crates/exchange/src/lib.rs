@@ -52,7 +52,7 @@ mod testing;
 pub mod udp;
 
 pub use claim::SlotChoice;
-pub use exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};
+pub use exchange::{Exchange, ExchangeError, ExchangeEvent, Heard, Standing};
 pub use freshness::{Freshness, Liveness};
 pub use header::{Header, PlaceFault, PlaceId, VolumeName};
 pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};
@@ -63,7 +63,5 @@ pub use peers::{Peer, Peers, Sum};
 pub use reach::reach;
 pub use region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
 pub use slot::{Content, SlotFault, SlotState};
-pub use slots::notice::{
-    Rival, SlotCollectError, SlotCounters, SlotEvent, SlotPublishError, Unusable,
-};
+pub use slots::notice::{Rival, SlotCounters, SlotError, SlotEvent, Unusable};
 pub use slots::{NoSuchSlot, SlotExchange, SlotSettings};

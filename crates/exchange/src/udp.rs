@@ -12,7 +12,7 @@ use std::time::Duration;
 use parda_control::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};
+use crate::exchange::{Exchange, ExchangeError, ExchangeEvent, Heard, Standing};
 use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 
@@ -256,11 +256,11 @@ fn wait_for_room(socket: &UdpSocket, limit: Duration) -> bool {
 }
 
 impl Exchange for UdpExchange {
-    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         Ok(UdpExchange::publish(self, publication)?)
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
+    fn collect(&mut self, now: Instant) -> Result<Heard, ExchangeError> {
         let Heard { messages, events } = UdpExchange::collect(self, now)?;
         Ok(Heard { messages, events: events.into_iter().map(ExchangeEvent::Udp).collect() })
     }

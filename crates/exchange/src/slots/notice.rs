@@ -117,17 +117,6 @@ impl fmt::Display for SlotEvent {
     }
 }
 
-/// The slots could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum SlotCollectError {
-    /// The medium of the slots failed.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// What is there is not this volume's exchange.
-    #[error(transparent)]
-    Unusable(#[from] Unusable),
-}
-
 /// A place that is not this volume's exchange, and is therefore not written.
 #[derive(Debug, thiserror::Error)]
 #[error("exchange {place}: {fault}. Nothing was written{advice}")]
@@ -140,15 +129,15 @@ pub struct Unusable {
     pub advice: String,
 }
 
-/// Our slot could not be written.
+/// The slots could not be read, or our slot not be written.
 #[derive(Debug, thiserror::Error)]
-pub enum SlotPublishError {
+pub enum SlotError {
     /// The medium of the slots failed.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// What is there was to be looked at once more, and could not be.
+    /// What is there is not this volume's exchange.
     #[error(transparent)]
-    Look(#[from] SlotCollectError),
+    Unusable(#[from] Unusable),
     /// The report holds what cannot be written down.
     #[error(transparent)]
     Report(#[from] InvalidReport),
