@@ -25,7 +25,7 @@ pub trait Exchange: Send {
 
     /// Reads the last messages of the others. Blocks for a bounded time. The same message may come many times:
     /// [`Peers`](crate::Peers) finds out which hosts are alive.
-    fn collect(&mut self, now: Instant) -> Result<Heard, ExchangeError>;
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError>;
 
     /// Called after a reload of the configuration. A place that was replaced since the last look was replaced on
     /// purpose, and keys are read again.
@@ -46,7 +46,7 @@ pub trait Exchange: Send {
 
 /// Result of a collection. `Event` is the transport's own type of events within a transport.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard<Event = ExchangeEvent> {
+pub struct Collected<Event = ExchangeEvent> {
     /// The last message of each run that the transport still has. May include our own.
     pub messages: Vec<Arc<Message>>,
     /// Events for the operator, each returned once.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use parda_control::{Instant, Span};
 
 use crate::etcd::notice::EtcdEvent;
-use crate::exchange::{Exchange, ExchangeError, ExchangeEvent, Heard, Standing};
+use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
 use crate::freshness::{Freshness, Liveness};
 use crate::identity::HostId;
 use crate::message::{Message, Publication};
@@ -129,7 +129,7 @@ impl Half {
         self.unread.as_ref().or(self.unwritten.as_ref())
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Heard, ExchangeError> {
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
         let heard = self.exchange.collect(now);
         self.unread = heard.as_ref().err().map(ToString::to_string);
         if let Ok(heard) = &heard {
@@ -245,7 +245,7 @@ impl Exchange for WithFallback {
         if first.is_ok() || second.is_ok() { Ok(()) } else { first }
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Heard, ExchangeError> {
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
         self.rounds += 1;
         let first = self.first.collect(now);
         let second = self.visits_both().then(|| self.second.collect(now));
@@ -262,7 +262,7 @@ impl Exchange for WithFallback {
         };
         events.append(&mut self.events);
         let messages = self.first.last.iter().chain(&self.second.last).cloned().collect();
-        Ok(Heard { messages, events })
+        Ok(Collected { messages, events })
     }
 
     fn reload(&mut self) {

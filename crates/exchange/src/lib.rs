@@ -52,7 +52,7 @@ mod testing;
 pub mod udp;
 
 pub use claim::SlotChoice;
-pub use exchange::{Exchange, ExchangeError, ExchangeEvent, Heard, Standing};
+pub use exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
 pub use freshness::{Freshness, Liveness};
 pub use header::{Header, PlaceFault, PlaceId, VolumeName};
 pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parda_control::{Instant, Span};
 
 use crate::claim::{Claim, SlotChoice};
-use crate::exchange::{Exchange, ExchangeError, ExchangeEvent, Heard, Standing};
+use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
 use crate::freshness::Freshness;
 use crate::header::{Header, PlaceFault, PlaceId};
 use crate::identity::{Identity, Sequence, VolumeId};
@@ -126,7 +126,7 @@ impl SlotExchange {
     }
 
     /// [`Exchange::collect`], with the events and errors of slots.
-    pub fn collect(&mut self, now: Instant) -> Result<Heard<SlotEvent>, SlotError> {
+    pub fn collect(&mut self, now: Instant) -> Result<Collected<SlotEvent>, SlotError> {
         self.looks += 1;
         if self.looks.wrapping_add(self.me.host.id().0).is_multiple_of(ALL_EVERY) {
             self.reach = None;
@@ -144,7 +144,7 @@ impl SlotExchange {
         self.reach = Some(self.claim.reach(now, &table));
         let messages = self.messages(&table);
         self.table = Some(table);
-        Ok(Heard { messages, events })
+        Ok(Collected { messages, events })
     }
 
     fn place(&self) -> String {
@@ -315,9 +315,9 @@ impl Exchange for SlotExchange {
         Ok(SlotExchange::publish(self, publication)?)
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Heard, ExchangeError> {
-        let Heard { messages, events } = SlotExchange::collect(self, now)?;
-        Ok(Heard { messages, events: events.into_iter().map(ExchangeEvent::Slot).collect() })
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
+        let Collected { messages, events } = SlotExchange::collect(self, now)?;
+        Ok(Collected { messages, events: events.into_iter().map(ExchangeEvent::Slot).collect() })
     }
 
     /// Forgets the identity of the place, so that the one that is there now is accepted.

@@ -80,12 +80,12 @@ pub fn sides(scenario: &Scenario) -> Vec<String> {
 }
 
 /// Settings of the exchange that a host has at a time, with the path of the entry that they are from.
-struct Found<'a> {
+struct ExchangeChange<'a> {
     settings: &'a ExchangeSettings,
     path: &'a str,
 }
 
-impl Found<'_> {
+impl ExchangeChange<'_> {
     /// Where in the document this key may stand.
     fn paths(&self, key: &str) -> Vec<String> {
         vec![format!("{}.exchange.{key}", self.path), format!("exchange.{key}")]
@@ -93,19 +93,19 @@ impl Found<'_> {
 }
 
 /// All settings of the exchange that a host ever has.
-fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = Found<'_>> {
+fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = ExchangeChange<'_>> {
     let changes = scenario.timeline.iter().filter_map(move |event| match &event.action {
         Action::SetExchange(host, settings) if *host == id => {
-            Some(Found { settings, path: &event.path })
+            Some(ExchangeChange { settings, path: &event.path })
         }
         _ => None,
     });
     let Host { exchange, path, .. } = scenario.host(id);
-    std::iter::once(Found { settings: exchange, path }).chain(changes)
+    std::iter::once(ExchangeChange { settings: exchange, path }).chain(changes)
 }
 
 /// The first of these settings that concerns single packets, or visits to a simulated exchange, and where it may stand.
-fn fault_of_packets(found: &Found<'_>) -> Option<(String, Vec<String>)> {
+fn fault_of_packets(found: &ExchangeChange<'_>) -> Option<(String, Vec<String>)> {
     let (hearing, usual) = (found.settings.hearing(), Hearing::default());
     let beyond = [
         (hearing.delay != usual.delay, "delay"),

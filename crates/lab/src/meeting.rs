@@ -23,20 +23,20 @@ pub(crate) struct Meeting {
     hosts: usize,
     etcd: Option<Etcd>,
     /// Ways to etcd of hosts on loopback that are ever cut off.
-    ways: BTreeMap<HostId, Vec<Way>>,
+    routes: BTreeMap<HostId, Vec<Route>>,
     network: Option<Network>,
     run_dir: RunDir,
 }
 
-/// A host's way to a member of etcd.
+/// A host's route to a member of etcd.
 #[derive(Debug)]
-struct Way {
+struct Route {
     from: SocketAddr,
     to: SocketAddr,
     relay: Option<Relay>,
 }
 
-impl Way {
+impl Route {
     fn open(&mut self, open: bool) -> io::Result<()> {
         if !open {
             self.relay = None;
@@ -74,7 +74,7 @@ impl Meeting {
             transport,
             hosts,
             etcd: None,
-            ways: BTreeMap::new(),
+            routes: BTreeMap::new(),
             network,
             run_dir: run_dir.clone(),
         };
@@ -82,7 +82,7 @@ impl Meeting {
             etcd::check().map_err(LabError::NoEtcd)?;
             meeting.etcd = Some(Etcd::new(&servers(members), run_dir.path()));
             meeting.start_etcd()?;
-            meeting.make_ways(scenario)?;
+            meeting.make_routes(scenario)?;
         }
         Ok(meeting)
     }
@@ -93,22 +93,22 @@ impl Meeting {
         started.unwrap_or(Ok(())).map_err(failed)
     }
 
-    /// Chooses an address for each host's way to each member, for hosts that are ever cut off.
-    fn make_ways(&mut self, scenario: &Scenario) -> Result<(), LabError> {
+    /// Chooses an address for each host's route to each member, for hosts that are ever cut off.
+    fn make_routes(&mut self, scenario: &Scenario) -> Result<(), LabError> {
         let Some(etcd) = self.etcd.as_ref() else {
             return Ok(());
         };
         for (id, host) in scenario.present().filter(|(id, _)| limits::has_own_relay(scenario, *id))
         {
-            let way = |to: SocketAddr| {
+            let route = |to: SocketAddr| {
                 // The port stays this host's, as no one else listens at the member's address.
                 let from = TcpListener::bind((to.ip(), 0))?.local_addr()?;
-                let mut way = Way { from, to, relay: None };
-                way.open(true).map(|()| way)
+                let mut route = Route { from, to, relay: None };
+                route.open(true).map(|()| route)
             };
-            let ways = etcd.addresses().map(way).collect::<io::Result<_>>();
+            let routes = etcd.addresses().map(route).collect::<io::Result<_>>();
             let failed = |source| LabError::Relay { host: host.name.clone(), source };
-            self.ways.insert(id, ways.map_err(failed)?);
+            self.routes.insert(id, routes.map_err(failed)?);
         }
         Ok(())
     }
@@ -126,14 +126,14 @@ impl Meeting {
                 let others = (0..self.hosts).filter(|node| *node != id.0);
                 Some(Exchange {
                     udp: Some(network.own(id.0).to_string()),
-                    peers: Some(others.map(|node| network.way_to(node).to_string()).collect()),
+                    peers: Some(others.map(|node| network.address_of(node).to_string()).collect()),
                     ..Exchange::default()
                 })
             }
             (Transport::Etcd { .. }, _, Some(etcd)) => {
                 let url = |address: SocketAddr| format!("http://{address}");
-                let urls = match self.ways.get(&id) {
-                    Some(ways) => ways.iter().map(|way| url(way.from)).collect(),
+                let urls = match self.routes.get(&id) {
+                    Some(routes) => routes.iter().map(|route| url(route.from)).collect(),
                     None => etcd.addresses().map(url).collect(),
                 };
                 Some(Exchange { etcd: Some(urls), ..Exchange::default() })
@@ -155,9 +155,9 @@ impl Meeting {
         if let Some(network) = &self.network {
             network.set(id.0, hearing);
         }
-        let mut ways = self.ways.get_mut(&id).into_iter().flatten();
+        let mut routes = self.routes.get_mut(&id).into_iter().flatten();
         let failed = |source| LabError::Relay { host: host.to_owned(), source };
-        ways.try_for_each(|way| way.open(hearing.reachable)).map_err(failed)
+        routes.try_for_each(|route| route.open(hearing.reachable)).map_err(failed)
     }
 
     /// Lets something happen to etcd.

@@ -63,7 +63,7 @@ impl Network {
 
     /// Address by which others send datagrams to a node.
     #[must_use]
-    pub fn way_to(&self, node: usize) -> SocketAddr {
+    pub fn address_of(&self, node: usize) -> SocketAddr {
         self.doors[node]
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parda_control::Instant;
 use parda_etcd::KeyValue;
 
-use crate::exchange::Heard;
+use crate::exchange::Collected;
 use crate::freshness::{Freshness, Liveness, Watch};
 use crate::identity::{Identity, Incarnation, Sequence, VolumeId};
 use crate::message::Message;
@@ -54,7 +54,7 @@ impl Reader {
     }
 
     /// Takes over the keys and values of a read.
-    pub(super) fn take_in(&mut self, now: Instant, pairs: &[KeyValue]) -> Heard<EtcdEvent> {
+    pub(super) fn take_in(&mut self, now: Instant, pairs: &[KeyValue]) -> Collected<EtcdEvent> {
         let messages = pairs.iter().filter_map(|pair| {
             let message = self.message(pair);
             if message.is_none() {
@@ -64,7 +64,7 @@ impl Reader {
         });
         let messages: Vec<_> = messages.collect();
         let events = self.find_twin(now, &messages).into_iter().collect();
-        Heard { messages, events }
+        Collected { messages, events }
     }
 
     fn message(&mut self, pair: &KeyValue) -> Option<Arc<Message>> {

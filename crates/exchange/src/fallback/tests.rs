@@ -16,7 +16,7 @@ impl Exchange for Cut {
             false => self.0.publish(publication),
         }
     }
-    fn collect(&mut self, now: Instant) -> Result<Heard, ExchangeError> {
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
         let mut heard = self.0.collect(now)?;
         if self.1.load(Ordering::Relaxed) {
             heard.messages.clear();

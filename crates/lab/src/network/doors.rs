@@ -111,26 +111,26 @@ mod tests {
     fn datagrams_pass_while_the_link_is_there() {
         let network = Network::new(3, 1).unwrap();
         let [a, b, c] = [0, 1, 2].map(|node| bound(&network, node));
-        a.send_to(b"one", network.way_to(1)).unwrap();
+        a.send_to(b"one", network.address_of(1)).unwrap();
         assert_eq!(heard(&b), "one");
         network.set(0, &Hearing { writable: false, ..Hearing::default() });
-        a.send_to(b"lost", network.way_to(1)).unwrap();
-        b.send_to(b"two", network.way_to(0)).unwrap();
+        a.send_to(b"lost", network.address_of(1)).unwrap();
+        b.send_to(b"two", network.address_of(0)).unwrap();
         assert_eq!(heard(&a), "two", "one way is open");
         // Datagrams at one door are taken in their order: the lost one was taken before this, while the link was cut.
-        c.send_to(b"other", network.way_to(1)).unwrap();
+        c.send_to(b"other", network.address_of(1)).unwrap();
         assert_eq!(heard(&b), "other", "another host's link is open");
         network.set(0, &Hearing::default());
         let delay = Duration::from_millis(100);
         network.set(1, &Hearing { delay, ..Hearing::default() });
         let sent = Instant::now();
-        a.send_to(b"late", network.way_to(1)).unwrap();
+        a.send_to(b"late", network.address_of(1)).unwrap();
         assert_eq!(heard(&b), "late", "what was sent while the link was cut never comes");
         assert!(sent.elapsed() >= delay, "{:?}", sent.elapsed());
         network.set(1, &Hearing::default());
         let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-        stranger.send_to(b"foreign", network.way_to(1)).unwrap();
-        a.send_to(b"three", network.way_to(1)).unwrap();
+        stranger.send_to(b"foreign", network.address_of(1)).unwrap();
+        a.send_to(b"three", network.address_of(1)).unwrap();
         assert_eq!(heard(&b), "three");
     }
 }
