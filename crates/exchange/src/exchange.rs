@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use parda_control::{Instant, Span};
 
+use crate::counters::RecordCounters;
 use crate::etcd::notice::{EtcdEvent, EtcdExchangeError, EtcdStanding};
 use crate::fallback::{FallbackEvent, FallbackStanding};
 use crate::message::{Message, Publication};
 use crate::region::SlotIndex;
-use crate::slots::notice::{SlotCounters, SlotError, SlotEvent};
+use crate::slots::notice::{SlotError, SlotEvent};
 use crate::udp::notice::{DatagramStanding, UdpError, UdpEvent};
 
 /// A transport of reports between the hosts of a volume.
@@ -112,7 +113,7 @@ pub enum Standing {
         /// Our slot, once there is one.
         slot: Option<SlotIndex>,
         /// Records read, ignored and noticed.
-        counters: SlotCounters,
+        counters: RecordCounters,
     },
     /// A transport over UDP.
     Datagrams(DatagramStanding),

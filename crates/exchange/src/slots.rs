@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parda_control::{Instant, Span};
 
 use crate::claim::{Claim, SlotChoice};
+use crate::counters::RecordCounters;
 use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
 use crate::freshness::Freshness;
 use crate::header::{Header, PlaceFault, PlaceId};
@@ -17,7 +18,7 @@ use crate::region::{
 };
 use crate::slot::{self, Content, Record, SlotFault};
 use crate::table::Table;
-use notice::{SlotCounters, SlotError, SlotEvent, Unusable};
+use notice::{SlotError, SlotEvent, Unusable};
 
 pub mod notice;
 
@@ -70,7 +71,7 @@ pub struct SlotExchange {
     looks: u64,
     /// Number of slots to read the next time. `None`: all.
     reach: Option<u32>,
-    counters: SlotCounters,
+    counters: RecordCounters,
 }
 
 impl SlotExchange {
@@ -99,7 +100,7 @@ impl SlotExchange {
             table: None,
             looks: 0,
             reach: None,
-            counters: SlotCounters::default(),
+            counters: RecordCounters::default(),
         })
     }
 
@@ -111,7 +112,7 @@ impl SlotExchange {
 
     /// Counters since the start.
     #[must_use]
-    pub fn counters(&self) -> SlotCounters {
+    pub fn counters(&self) -> RecordCounters {
         self.counters
     }
 

@@ -182,38 +182,3 @@ fn remedy(noise: usize) -> String {
         ),
     }
 }
-
-/// What was read, ignored and noticed in slots since the start. Each counts slots times looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SlotCounters {
-    /// Valid records of this volume.
-    pub records: u64,
-    /// Intact records of another volume.
-    pub other_volume: u64,
-    /// Records of another format version.
-    pub other_version: u64,
-    /// Torn or damaged records.
-    pub checksum: u64,
-    /// Records that belong to another slot.
-    pub wrong_slot: u64,
-    /// Intact records that say what no host may say.
-    pub malformed: u64,
-    /// Slots that hold neither zeros nor a record.
-    pub not_a_record: u64,
-    /// Looks at which somebody else had written to our slot.
-    pub slot_conflicts: u64,
-    /// Looks at which another live host had our name.
-    pub duplicate_hosts: u64,
-}
-
-impl SlotCounters {
-    pub(crate) fn count_fault(&mut self, fault: &SlotFault) {
-        *match fault {
-            SlotFault::NotARecord => &mut self.not_a_record,
-            SlotFault::Version(_) => &mut self.other_version,
-            SlotFault::Checksum => &mut self.checksum,
-            SlotFault::WrongSlot(_) => &mut self.wrong_slot,
-            SlotFault::Malformed(_) => &mut self.malformed,
-        } += 1;
-    }
-}

@@ -62,7 +62,7 @@ fn hosts_hear_each_other() {
     peers.observe(at(3), &a.collect(at(3)).unwrap().messages);
     assert_eq!(peers.all(at(3)).next().unwrap().liveness, Liveness::Left);
     // a: 0 + 2 + 2 + 2 slots with a record.
-    assert_eq!(a.counters(), SlotCounters { records: 6, ..SlotCounters::default() });
+    assert_eq!(a.counters(), RecordCounters { records: 6, ..RecordCounters::default() });
 }
 
 #[test]
@@ -96,13 +96,13 @@ fn what_is_not_of_this_volume_and_intact_is_ignored_and_counted() {
     });
     let heard = a.collect(at(0)).unwrap();
     assert_eq!(heard.messages, []);
-    let expected = SlotCounters {
+    let expected = RecordCounters {
         other_volume: 1,
-        wrong_slot: 1,
-        checksum: 1,
+        malformed: 1,
+        damaged: 1,
         other_version: 1,
-        not_a_record: 1,
-        ..SlotCounters::default()
+        foreign: 1,
+        ..RecordCounters::default()
     };
     assert_eq!(a.counters(), expected);
 }
