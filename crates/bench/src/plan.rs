@@ -90,69 +90,39 @@ impl Plan {
 
     /// The part of an export that requests touch, in whole blocks.
     pub(crate) fn range_of(&self, uri: &Uri, agreed: &Agreed) -> Result<Range<u64>, PlanError> {
-        let name = || uri.export.to_string();
+        let refuse = |why: String| Err(PlanError { export: uri.export.to_string(), why });
         let (size, min, max) = (agreed.size, agreed.blocks.min(), agreed.blocks.max());
+        let block = self.block;
         if self.operation.writes() && agreed.flags.contains(TransmissionFlags::READ_ONLY) {
-            return Err(PlanError::ReadOnly(name()));
+            return refuse("is read-only".to_owned());
         }
-        if self.block > max || !self.block.is_multiple_of(min) {
-            return Err(PlanError::Block { export: name(), block: self.block, min, max });
+        if block > max || !block.is_multiple_of(min) {
+            let takes = format!("takes multiples of {min} bytes up to {max}");
+            return refuse(format!("{takes}, and {block} bytes were asked for"));
         }
         let range = self.range.clone().unwrap_or(0..size);
         let range = range.start..range.end.min(size);
         if !range.start.is_multiple_of(u64::from(min)) {
-            return Err(PlanError::Offset { export: name(), offset: range.start, min });
+            let offset = range.start;
+            let why = format!(
+                "cannot be used: the offset {offset} is no multiple of the server's block of {min}"
+            );
+            return refuse(why);
         }
-        if range.end.saturating_sub(range.start) < u64::from(self.block) {
-            return Err(PlanError::Range { export: name(), range, size, block: self.block });
+        if range.end.saturating_sub(range.start) < u64::from(block) {
+            let Range { start, end } = range;
+            return refuse(format!("of {size} bytes has no {block} bytes from {start} to {end}"));
         }
         Ok(range)
     }
 }
 
-/// Reason why a load does not fit an export.
+/// A load that does not fit an export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// The server does not accept requests of this block size.
-    #[error(
-        "export {export:?} takes multiples of {min} bytes up to {max}, and {block} bytes were asked for"
-    )]
-    Block {
-        /// Name of the export.
-        export: String,
-        /// The plan's block size, in bytes.
-        block: u32,
-        /// The server's minimum block size in bytes.
-        min: u32,
-        /// The server's maximum payload in bytes.
-        max: u32,
-    },
-    /// The range does not begin on a block boundary of the server.
-    #[error("export {export:?}: the offset {offset} is no multiple of the server's block of {min}")]
-    Offset {
-        /// Name of the export.
-        export: String,
-        /// Beginning of the range, in bytes.
-        offset: u64,
-        /// The server's minimum block size in bytes.
-        min: u32,
-    },
-    /// The range holds no block.
-    #[error(
-        "export {export:?} of {size} bytes has no {block} bytes from {start} to {end}",
-        start = range.start, end = range.end
-    )]
-    Range {
-        /// Name of the export.
-        export: String,
-        /// The plan's range, in bytes.
-        range: Range<u64>,
-        /// Size of the export, in bytes.
-        size: u64,
-        /// Size of a request, in bytes.
-        block: u32,
-    },
-    /// The load writes, and the export is read-only. Holds the export's name.
-    #[error("export {0:?} is read-only")]
-    ReadOnly(String),
+#[error("export {export:?} {why}")]
+pub struct PlanError {
+    /// Name of the export.
+    pub export: String,
+    /// Reason, as the end of a sentence.
+    pub why: String,
 }

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_config::Document;
 use parda_lab::error::Refusal;
-use parda_lab::{Addresses, Dashboards, LabOptions, Progress};
+use parda_lab::{Dashboards, LabOptions, Progress};
 use parda_scenario::set::{SetError, Setting, with_settings};
 use parda_scenario::{Engine, Run, Scenario, Study};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -32,8 +32,7 @@ Examples:
   parda lab scenarios/demo.toml
   parda lab scenarios/kill-agent.toml --json - | jq '.phases[].total'
   parda lab scenarios/demo.toml --live        # a dashboard for each host, until Ctrl-C
-  parda lab scenarios/demo.toml --exchange udp        # hosts meet over UDP, on loopback
-  sudo parda lab scenarios/demo.toml --exchange etcd --netns    # each host with a network and an address")]
+  parda lab scenarios/demo.toml --exchange udp        # hosts meet over UDP, on loopback")]
 pub(crate) struct Lab {
     /// The scenario file to run
     #[arg(value_name = "FILE")]
@@ -53,9 +52,6 @@ pub(crate) struct Lab {
     /// How hosts meet, in place of the scenario's own transport
     #[arg(long, value_name = "TRANSPORT")]
     exchange: Option<Transport>,
-    /// Give each host a network namespace and an address of its own (as root)
-    #[arg(long, conflicts_with = "live")]
-    netns: bool,
     /// Run agents of this other parda binary until their host is killed and started: an upgrade
     #[arg(long, value_name = "PROGRAM", conflicts_with = "live")]
     before: Option<PathBuf>,
@@ -80,9 +76,8 @@ impl Lab {
         let document = self.document()?;
         let study = Study::parse(&document)?;
         let study = variants(study, &self.scenario, &self.variant)?;
-        let addresses = if self.netns { Addresses::Namespaces } else { Addresses::Loopback };
         for run in &study.runs {
-            parda_lab::limits::check(&run.scenario, addresses)
+            parda_lab::limits::check(&run.scenario)
                 .map_err(|refusal| Failure::usage(placed(&document, run, &refusal).to_string()))?;
         }
         if self.live && study.runs.len() > 1 {
@@ -108,7 +103,6 @@ impl Lab {
             variant: None,
             keep_logs: self.keep_logs,
             live: None,
-            addresses,
             interrupt,
         };
         // One after the other: each has the machine to itself.
@@ -240,7 +234,7 @@ mod tests {
         let document = Document::new("t.toml", text);
         let study = Study::parse(&document).unwrap();
         let refusal = |run: &Run| {
-            let refusal = parda_lab::limits::check(&run.scenario, Addresses::Loopback).err()?;
+            let refusal = parda_lab::limits::check(&run.scenario).err()?;
             Some(placed(&document, run, &refusal).to_string())
         };
         study.runs.iter().find_map(refusal).unwrap()

@@ -28,7 +28,6 @@ mod sim;
 mod status;
 mod steer;
 mod top;
-mod workload;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -109,14 +108,6 @@ Examples:
 
 It runs virsh, and nothing is changed without --apply: see docs/installing.md";
 
-const WORKLOAD_EXAMPLES: &str = "\
-Examples:
-  parda workload export scenarios/demo.toml --out demo.fio   the load of a scenario, for fio
-  parda workload import db.fio                               a job of fio's, for a scenario
-  parda workload describe db.trace                           what is in a trace
-
-A scenario takes job files and traces by their names: see docs/workloads.md";
-
 #[derive(Subcommand)]
 enum Command {
     /// Run this host's agent: serve its virtual disks over NBD, steer its devices, within its shares
@@ -167,10 +158,6 @@ enum Command {
     /// Load a server and measure it: IOPS, latencies, CPU time
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Convert workloads to and from fio jobs, and describe traces
-    #[command(subcommand)]
-    #[command(after_help = WORKLOAD_EXAMPLES)]
-    Workload(workload::Workload),
     /// Run every figure and table of the source papers, and compare our numbers with theirs
     Reproduce(reproduce::Reproduce),
     /// Write the completions of a shell to standard output
@@ -210,7 +197,6 @@ fn main() -> ExitCode {
         Command::Sim(command) => command.run(),
         Command::Probe(command) => command.run(),
         Command::Bench(command) => command.run(),
-        Command::Workload(command) => command.run(),
         Command::Reproduce(command) => command.run(),
         Command::Completions(command) => command.run(Cli::command()),
         Command::Man(command) => command.run(Cli::command()),

@@ -2,7 +2,6 @@
 
 pub(crate) mod arguments;
 mod bar;
-mod compare;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,8 +26,7 @@ const AFTER_HELP: &str = "\
 TARGET is a file or a block device, past the page cache; an NBD URI, nbd://HOST/EXPORT or
 nbd+unix:///EXPORT?socket=PATH; or the array model, model:NAME, of its first LUN, or model:NAME/lun2. NAME is
 one of {presets}.
-fio drives all but the model. docs/probe.md is the manual. `parda probe compare` compares two documents that
---json wrote, and `parda probe page` draws one.
+fio drives all but the model. docs/probe.md is the manual. `parda probe page` draws what --json wrote.
 
 It only reads, unless --allow-writes is given together with a target that nobody uses and that begins and ends
 with a MiB of zeroes, or that --create made; any other target is refused, with the reason. A probe is load:
@@ -44,12 +42,11 @@ Exit status: 1 if the target failed, 130 if the probe was stopped; both print wh
 Examples:
   parda probe /dev/mapper/san --page san.html --json san.json
   parda probe nbd://array.example/lun0 --time 1m --quick
-  parda probe /srv/store/scratch --create 4GiB --allow-writes --full
+  parda probe /srv/store/scratch --create 4GiB --allow-writes
   parda probe model:drive-7200
   parda probe model:flash-nvme --quick
   parda probe model:drive-7200 --experiment elling --page elling.html
   parda probe model:cx3-40-raid5-vms --mix 8k,67,70 --mix 4k,100,100 --depths 1-64 --only depth
-  parda probe compare before.json after.json --page compared.html
   parda probe page before.json --out before.html
   parda probe model:cx3-40-raid0 --json - | jq '.points[] | [.outstanding, .all.iops, .all.mean_ms]'";
 
@@ -74,16 +71,13 @@ pub(crate) struct Probe {
     /// What to measure: a file, a device, an NBD URI, or model:NAME
     #[arg(value_name = "TARGET", required = true)]
     target: Option<String>,
-    /// Time limit of the whole probe; 3 minutes if not given, 1 with --quick, 15 with --full. For a model this is
+    /// Time limit of the whole probe; 3 minutes if not given, 1 with --quick. For a model this is
     /// virtual time, unlimited by default
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     time: Option<Duration>,
     /// Measure only what is needed to find the knee, roughly
-    #[arg(long, conflicts_with = "full")]
-    quick: bool,
-    /// Measure all mixes as well: read % against random % against size
     #[arg(long)]
-    full: bool,
+    quick: bool,
     /// The size of an IO in the sweep over outstanding
     #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = size)]
     size: u64,
@@ -117,7 +111,7 @@ pub(crate) struct Probe {
         long,
         value_name = "NAME",
         value_parser = experiment,
-        conflicts_with_all = ["quick", "full", "size", "read", "random", "mix", "depths", "all", "only"]
+        conflicts_with_all = ["quick", "size", "read", "random", "mix", "depths", "all", "only"]
     )]
     experiment: Option<String>,
     /// Write to the target as well, if nobody uses it and it begins and ends with zeroes; an NBD export must be named
@@ -133,22 +127,14 @@ pub(crate) struct Probe {
     /// Write the answer as JSON to a file, - for standard output in place of the table
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
-    /// Write a row for each load to a file, - for standard output in place of the table
-    #[arg(long, value_name = "OUT")]
-    csv: Option<PathBuf>,
     /// Write a page with plots for a browser
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
-    /// Write the loads that were run as a job file of fio, - for standard output in place of the table
-    #[arg(long, value_name = "OUT")]
-    fio: Option<PathBuf>,
 }
 
-/// Subcommands for stored probes. A target of such a name is `./compare`.
+/// Subcommands for stored probes. A target of such a name is `./page`.
 #[derive(Subcommand)]
 enum Stored {
-    /// Compare two probes: differences beyond their uncertainty
-    Compare(compare::Compare),
     /// Make the page of a probe that was stored as JSON
     Page {
         /// A document of `parda probe --json`
@@ -168,7 +154,6 @@ fn stored(file: &Path) -> Result<ProbeDocument, Failure> {
 impl Probe {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         match &self.stored {
-            Some(Stored::Compare(compare)) => return compare.run(),
             Some(Stored::Page { probe, out }) => {
                 output::check([&Some(out.clone())])?;
                 return output::write(out, &report::page(&stored(probe)?)).map(|_| ());
@@ -181,7 +166,7 @@ impl Probe {
             let message = format!("--time {time}: must be at least {least}: one load takes 2 s");
             return Err(Failure::usage(message));
         }
-        output::check([&self.json, &self.csv, &self.page, &self.fio])?;
+        output::check([&self.json, &self.page])?;
         let writes = match &self.allow_writes {
             None => Writes::No,
             Some(None) => Writes::Allowed,
@@ -205,7 +190,7 @@ impl Probe {
         let time = time.or_else(|| self.usual_time(target.info().kind));
         let document = target.probe(wishes, time, self.seed, &mut terminal);
         terminal.bar.clear();
-        self.answer(&target, &document)?;
+        self.answer(&document)?;
         match document.end {
             End::Complete | End::Time if document.points.is_empty() => {
                 Err(Failure::new("no load was measured within the time: give it more, by --time"))
@@ -223,11 +208,7 @@ impl Probe {
 
     /// Time limit if none is given: of a model, none.
     fn usual_time(&self, kind: Kind) -> Option<f64> {
-        let seconds = match (self.quick, self.full) {
-            (true, _) => 60.0,
-            (_, true) => 15.0 * 60.0,
-            _ => 3.0 * 60.0,
-        };
+        let seconds = if self.quick { 60.0 } else { 3.0 * 60.0 };
         (kind != Kind::Model).then_some(seconds)
     }
 
@@ -248,21 +229,16 @@ impl Probe {
             outstanding: self.depths.0..=self.depths.1,
             all: self.all,
             purposes: if self.only.is_empty() { every.to_vec() } else { self.only.clone() },
-            effort: match (self.quick, self.full) {
-                (true, _) => Effort::Quick,
-                (_, true) => Effort::Full,
-                _ => Effort::Usual,
-            },
+            effort: if self.quick { Effort::Quick } else { Effort::Usual },
             elling: self.experiment.is_some(),
             writes,
             largest,
         })
     }
 
-    fn answer(&self, target: &Target, document: &ProbeDocument) -> Result<(), Failure> {
+    fn answer(&self, document: &ProbeDocument) -> Result<(), Failure> {
         let outputs = [
             (&self.json, ProbeDocument::json as fn(&ProbeDocument) -> String),
-            (&self.csv, report::csv),
             (&self.page, report::page),
         ];
         let mut said = false;
@@ -270,10 +246,6 @@ impl Probe {
             if let Some(to) = to {
                 said |= output::write(to, &text(document))?;
             }
-        }
-        if let Some(to) = &self.fio {
-            let text = target.job_file(document).map_err(|e| Failure::new(e.to_string()))?;
-            said |= output::write(to, &text)?;
         }
         if said { Ok(()) } else { output::print(&report::table(document)) }
     }

@@ -9,7 +9,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use parda_report::pictures::WriteError;
 use parda_report::reproduce::{
     MARK, Value, built_in, in_folder, missed, renewed, reproduce, table, write_pictures,
-    write_report,
 };
 use parda_scenario::Study;
 use serde_json::json;
@@ -26,16 +25,12 @@ Exit status: 1 if a value is out of its tolerance.
 
 Examples:
   parda reproduce
-  parda reproduce --report /tmp/papers
   parda reproduce --json - | jq '.values[] | select(.outcome != \"ok\")'
   parda reproduce --scenarios my/papers")]
 pub(crate) struct Reproduce {
     /// Write all values as JSON to a file, - for standard output in place of the table
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
-    /// Write a page for a browser, index.html, that needs nothing else, and its pictures as SVG
-    #[arg(long, value_name = "DIR")]
-    report: Option<PathBuf>,
     /// Renew the tables in a Markdown page such as docs/reproduction.md, and its pictures in the
     /// folder of the same name
     #[arg(long, value_name = "FILE")]
@@ -58,15 +53,11 @@ impl Reproduce {
         output::check([&self.json])?;
         let bar = Bar::new(&studies);
         let jobs = self.jobs.map_or_else(cores, usize::from);
-        let drawn = self.report.is_some() || self.page.is_some();
+        let drawn = self.page.is_some();
         let reproduction = reproduce(studies, drawn, jobs, |scenario| bar.show(scenario));
         bar.bar.finish_and_clear();
         let reproduction = reproduction.map_err(|e| Failure::new(e.to_string()))?;
         let failed = |e: WriteError| Failure::new(e.to_string());
-        if let Some(dir) = &self.report {
-            write_report(dir, &reproduction).map_err(failed)?;
-            eprintln!("wrote {}", dir.join("index.html").display());
-        }
         if let Some(file) = &self.page {
             let wrong = |e| Failure::new(format!("{}: {e}", file.display()));
             let old = std::fs::read_to_string(file).map_err(wrong)?;

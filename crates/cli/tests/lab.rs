@@ -60,8 +60,7 @@ struct Tried {
 
 /// Runs one scenario, and holds its answer against the simulator's.
 fn tried(scenario: &Path, answer: &Path) -> Tried {
-    let netns = on_network(scenario).then_some("--netns");
-    let output = lab().arg(scenario).args(netns).arg("--json").arg(answer).output().unwrap();
+    let output = lab().arg(scenario).arg("--json").arg(answer).output().unwrap();
     let [mut said, errors] =
         [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
     said += &errors;
@@ -91,19 +90,6 @@ fn tried(scenario: &Path, answer: &Path) -> Tried {
         }
     }
     Tried { said, wrong }
-}
-
-/// Whether a scenario's hosts are to have namespaces of their own: they meet over a network, and this user may make namespaces.
-fn on_network(scenario: &Path) -> bool {
-    let meets = fs::read_to_string(scenario).unwrap().contains("\ntransport = ");
-    let root = rustix::process::geteuid().is_root();
-    if meets && !root {
-        println!(
-            "SKIPPED: namespaces need root, so hosts of {} are on loopback",
-            scenario.display()
-        );
-    }
-    meets && root
 }
 
 /// How many scenarios run side by side. Each asks for a fifth of a processor, and mostly waits.
@@ -197,15 +183,10 @@ struct Running {
 
 impl Running {
     fn start() -> Running {
-        Running::start_with(&[])
-    }
-
-    fn start_with(options: &[&str]) -> Running {
         let turn = turn();
         let dir = tempfile::tempdir().unwrap();
         let lab = lab()
             .arg(scenarios().join("demo.toml"))
-            .args(options)
             .env("TMPDIR", dir.path())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -219,18 +200,13 @@ impl Running {
 
     /// How many processes have our directory in their command line.
     fn processes(&self) -> usize {
-        self.paths().len()
-    }
-
-    /// Paths in `/proc` of processes that have our directory in their command line.
-    fn paths(&self) -> Vec<PathBuf> {
         let mark = self.dir.path().to_str().unwrap();
         let all = fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
         let ours = |path: &PathBuf| {
             let line = fs::read(path.join("cmdline")).unwrap_or_default();
             String::from_utf8_lossy(&line).contains(mark)
         };
-        all.filter(ours).collect()
+        all.filter(ours).count()
     }
 
     fn wait_for(&self, what: &str, mut done: impl FnMut(usize) -> bool) {
@@ -305,40 +281,6 @@ fn the_processes_of_a_killed_lab_die_with_it() {
     running.wait_for("all processes to end", |processes| processes == 0);
 }
 
-/// Network namespaces of the processes at these paths, with how many of them are in each. Those that have ended count for nothing.
-fn namespaces(paths: impl IntoIterator<Item = PathBuf>) -> BTreeMap<PathBuf, usize> {
-    let mut all = BTreeMap::new();
-    for space in paths.into_iter().filter_map(|path| fs::read_link(path.join("ns/net")).ok()) {
-        *all.entry(space).or_default() += 1;
-    }
-    all
-}
-
-#[test]
-fn a_killed_lab_leaves_no_network_namespace() {
-    if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED: namespaces need root");
-        return;
-    }
-    let mut running = Running::start_with(&["--exchange", "udp", "--netns"]);
-    // The array is where this test is; each agent is with its clients: one of them on three hosts, two on the first.
-    let here = fs::read_link("/proc/self/ns/net").unwrap();
-    let mut ours = BTreeMap::new();
-    running.wait_for("each to be in its namespace", |_| {
-        ours = namespaces(running.paths());
-        let arrays = ours.remove(&here);
-        let mut members: Vec<_> = ours.values().copied().collect();
-        members.sort_unstable();
-        arrays == Some(1) && members == [2, 2, 2, 3]
-    });
-    running.signal(Signal::KILL);
-    running.lab.wait().unwrap();
-    running.wait_for("all processes to end", |processes| processes == 0);
-    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
-    let left = namespaces(all);
-    assert!(ours.keys().all(|space| !left.contains_key(space)), "somebody is left in {ours:?}");
-}
-
 #[test]
 fn what_the_laboratory_cannot_do_is_refused_before_anything_starts() {
     let dir = tempfile::tempdir().unwrap();
@@ -348,7 +290,7 @@ fn what_the_laboratory_cannot_do_is_refused_before_anything_starts() {
     let output = lab().arg(&file).env("TMPDIR", dir.path()).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{error}");
-    assert!(error.contains("is an open loop (`rate`)"), "{error}");
+    assert!(error.contains("is beyond the laboratory"), "{error}");
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "only the scenario: {left:?}");
 }
@@ -383,7 +325,7 @@ fn what_a_transport_cannot_do_is_refused_before_anything_starts() {
             &file,
             "side = \"left\": is not for etcd, which a host reaches or does not: use reachable",
         ),
-        (&lossy, "exchange.loss over etcd needs --netns"),
+        (&lossy, "exchange.loss over etcd is beyond the laboratory"),
     ] {
         let output = lab().arg(file).args(["--exchange", "etcd"]).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);

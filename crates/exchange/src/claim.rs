@@ -2,13 +2,14 @@
 
 use parda_control::Instant;
 
+use crate::counters::RecordCounters;
 use crate::freshness::Liveness;
 use crate::identity::{HostId, Identity, Incarnation, VolumeId};
 use crate::reach::{choice, reach};
 use crate::region::SlotIndex;
 use crate::slot::{Content, Record, SlotFault};
 use crate::slots::SlotSettings;
-use crate::slots::notice::{Rival, SlotCounters, SlotEvent};
+use crate::slots::notice::{Rival, SlotEvent};
 use crate::table::Table;
 
 /// How a host comes to its slot.
@@ -60,7 +61,7 @@ impl Claim {
         &mut self,
         now: Instant,
         table: &Table,
-        counters: &mut SlotCounters,
+        counters: &mut RecordCounters,
     ) -> Vec<SlotEvent> {
         let mut events = Vec::new();
         if let Some(slot) = self.slot {
@@ -78,7 +79,7 @@ impl Claim {
         &mut self,
         slot: SlotIndex,
         table: &Table,
-        counters: &mut SlotCounters,
+        counters: &mut RecordCounters,
     ) -> Option<SlotEvent> {
         // What does not change may be older than our claim: a dead host's, or a late read's.
         let Some(rival) = self.rival(table.content(slot)).filter(|_| table.changed(slot)) else {
@@ -165,7 +166,7 @@ impl Claim {
         &mut self,
         now: Instant,
         table: &Table,
-        counters: &mut SlotCounters,
+        counters: &mut RecordCounters,
     ) -> Option<SlotEvent> {
         let SlotSettings { me, freshness, .. } = &self.settings;
         let (slot, record) = self.records(table).find(|(slot, record)| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parda_control::{Instant, Span};
 use parda_etcd::Client;
 
-use crate::exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};
+use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
 use crate::freshness::Freshness;
 use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
@@ -110,7 +110,7 @@ impl EtcdExchange {
     }
 
     /// [`Exchange::collect`], with the events and errors of etcd.
-    pub fn collect(&mut self, now: Instant) -> Result<Heard<EtcdEvent>, EtcdExchangeError> {
+    pub fn collect(&mut self, now: Instant) -> Result<Collected<EtcdEvent>, EtcdExchangeError> {
         let read = self.worker.read(self.limits.wait);
         let pairs = self.unread.keep(read)?;
         Ok(self.reader.take_in(now, &pairs))
@@ -168,13 +168,13 @@ impl Steady {
 }
 
 impl Exchange for EtcdExchange {
-    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         Ok(EtcdExchange::publish(self, publication)?)
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
-        let Heard { messages, events } = EtcdExchange::collect(self, now)?;
-        Ok(Heard { messages, events: events.into_iter().map(ExchangeEvent::Etcd).collect() })
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
+        let Collected { messages, events } = EtcdExchange::collect(self, now)?;
+        Ok(Collected { messages, events: events.into_iter().map(ExchangeEvent::Etcd).collect() })
     }
 
     /// Reads certificates and password again.

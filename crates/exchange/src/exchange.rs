@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use parda_control::{Instant, Span};
 
+use crate::counters::RecordCounters;
 use crate::etcd::notice::{EtcdEvent, EtcdExchangeError, EtcdStanding};
 use crate::fallback::{FallbackEvent, FallbackStanding};
 use crate::message::{Message, Publication};
 use crate::region::SlotIndex;
-use crate::slots::notice::{SlotCollectError, SlotCounters, SlotEvent, SlotPublishError};
+use crate::slots::notice::{SlotError, SlotEvent};
 use crate::udp::notice::{DatagramStanding, UdpError, UdpEvent};
 
 /// A transport of reports between the hosts of a volume.
@@ -21,11 +22,11 @@ use crate::udp::notice::{DatagramStanding, UdpError, UdpEvent};
 /// and go on.
 pub trait Exchange: Send {
     /// Sends this host's report to all others. Blocks for a bounded time.
-    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError>;
+    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError>;
 
     /// Reads the last messages of the others. Blocks for a bounded time. The same message may come many times:
     /// [`Peers`](crate::Peers) finds out which hosts are alive.
-    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError>;
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError>;
 
     /// Called after a reload of the configuration. A place that was replaced since the last look was replaced on
     /// purpose, and keys are read again.
@@ -46,7 +47,7 @@ pub trait Exchange: Send {
 
 /// Result of a collection. `Event` is the transport's own type of events within a transport.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard<Event = ExchangeEvent> {
+pub struct Collected<Event = ExchangeEvent> {
     /// The last message of each run that the transport still has. May include our own.
     pub messages: Vec<Arc<Message>>,
     /// Events for the operator, each returned once.
@@ -90,26 +91,12 @@ impl fmt::Display for ExchangeEvent {
     }
 }
 
-/// Reason why a collection failed.
+/// Reason why a collection or a publication failed.
 #[derive(Debug, thiserror::Error)]
-pub enum CollectError {
+pub enum ExchangeError {
     /// At a transport with slots.
     #[error(transparent)]
-    Slots(#[from] SlotCollectError),
-    /// At a transport over UDP.
-    #[error(transparent)]
-    Udp(#[from] UdpError),
-    /// At a transport over etcd.
-    #[error(transparent)]
-    Etcd(#[from] EtcdExchangeError),
-}
-
-/// Reason why a publication failed.
-#[derive(Debug, thiserror::Error)]
-pub enum PublishError {
-    /// At a transport with slots.
-    #[error(transparent)]
-    Slots(#[from] SlotPublishError),
+    Slots(#[from] SlotError),
     /// At a transport over UDP.
     #[error(transparent)]
     Udp(#[from] UdpError),
@@ -126,7 +113,7 @@ pub enum Standing {
         /// Our slot, once there is one.
         slot: Option<SlotIndex>,
         /// Records read, ignored and noticed.
-        counters: SlotCounters,
+        counters: RecordCounters,
     },
     /// A transport over UDP.
     Datagrams(DatagramStanding),

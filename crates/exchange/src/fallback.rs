@@ -14,7 +14,7 @@ use std::sync::Arc;
 use parda_control::{Instant, Span};
 
 use crate::etcd::notice::EtcdEvent;
-use crate::exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};
+use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
 use crate::freshness::{Freshness, Liveness};
 use crate::identity::HostId;
 use crate::message::{Message, Publication};
@@ -129,7 +129,7 @@ impl Half {
         self.unread.as_ref().or(self.unwritten.as_ref())
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
         let heard = self.exchange.collect(now);
         self.unread = heard.as_ref().err().map(ToString::to_string);
         if let Ok(heard) = &heard {
@@ -139,7 +139,7 @@ impl Half {
         heard
     }
 
-    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         let published = self.exchange.publish(publication);
         self.unwritten = published.as_ref().err().map(ToString::to_string);
         published
@@ -234,7 +234,7 @@ fn names_twin(event: &ExchangeEvent) -> bool {
 }
 
 impl Exchange for WithFallback {
-    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         // The goodbye goes over both transports.
         let both = self.visits_both() || publication.leaving;
         let first = self.first.publish(publication);
@@ -245,7 +245,7 @@ impl Exchange for WithFallback {
         if first.is_ok() || second.is_ok() { Ok(()) } else { first }
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
         self.rounds += 1;
         let first = self.first.collect(now);
         let second = self.visits_both().then(|| self.second.collect(now));
@@ -262,7 +262,7 @@ impl Exchange for WithFallback {
         };
         events.append(&mut self.events);
         let messages = self.first.last.iter().chain(&self.second.last).cloned().collect();
-        Ok(Heard { messages, events })
+        Ok(Collected { messages, events })
     }
 
     fn reload(&mut self) {

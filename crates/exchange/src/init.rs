@@ -163,7 +163,7 @@ pub fn init_as(site: &Site, new: Header, limit: Duration) -> Result<Made, InitEr
 
 /// What is at a place: its header, and what its slots hold.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct PlaceContents {
     /// Header of the exchange.
     pub header: Header,
     /// State of each slot, in order.
@@ -174,7 +174,10 @@ pub struct Found {
 ///
 /// # Errors
 /// It cannot be read. The inner error: it is no exchange.
-pub fn look(site: &Site, limit: Duration) -> Result<Result<Found, PlaceFault>, RegionError> {
+pub fn look(
+    site: &Site,
+    limit: Duration,
+) -> Result<Result<PlaceContents, PlaceFault>, RegionError> {
     let at = |fault: RegionFault| fault.at(&site.location.to_string());
     let mut store: Box<dyn Store> = match &site.location {
         Location::Path(path) => match Opened::open(path, Access::Read) {
@@ -194,7 +197,7 @@ pub fn look(site: &Site, limit: Duration) -> Result<Result<Found, PlaceFault>, R
     let slots = (0..).map(SlotIndex).zip(&blocks);
     let slots =
         slots.map(|(slot, block)| SlotState { slot, content: decode(block, slot) }).collect();
-    Ok(Ok(Found { header, slots }))
+    Ok(Ok(PlaceContents { header, slots }))
 }
 
 /// Names what a place without a header holds: some formats have their mark behind the first block.

@@ -31,6 +31,7 @@
 //! `docs/exchange-format.md` has the format, the protocol, and what happens on each fault.
 
 pub mod claim;
+mod counters;
 pub mod etcd;
 pub mod exchange;
 pub mod fallback;
@@ -52,7 +53,8 @@ mod testing;
 pub mod udp;
 
 pub use claim::SlotChoice;
-pub use exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};
+pub use counters::RecordCounters;
+pub use exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
 pub use freshness::{Freshness, Liveness};
 pub use header::{Header, PlaceFault, PlaceId, VolumeName};
 pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};
@@ -63,7 +65,5 @@ pub use peers::{Peer, Peers, Sum};
 pub use reach::reach;
 pub use region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
 pub use slot::{Content, SlotFault, SlotState};
-pub use slots::notice::{
-    Rival, SlotCollectError, SlotCounters, SlotEvent, SlotPublishError, Unusable,
-};
+pub use slots::notice::{Rival, SlotError, SlotEvent, Unusable};
 pub use slots::{NoSuchSlot, SlotExchange, SlotSettings};

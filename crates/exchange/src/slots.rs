@@ -6,7 +6,8 @@ use std::sync::Arc;
 use parda_control::{Instant, Span};
 
 use crate::claim::{Claim, SlotChoice};
-use crate::exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};
+use crate::counters::RecordCounters;
+use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
 use crate::freshness::Freshness;
 use crate::header::{Header, PlaceFault, PlaceId};
 use crate::identity::{Identity, Sequence, VolumeId};
@@ -17,7 +18,7 @@ use crate::region::{
 };
 use crate::slot::{self, Content, Record, SlotFault};
 use crate::table::Table;
-use notice::{SlotCollectError, SlotCounters, SlotEvent, SlotPublishError, Unusable};
+use notice::{SlotError, SlotEvent, Unusable};
 
 pub mod notice;
 
@@ -70,7 +71,7 @@ pub struct SlotExchange {
     looks: u64,
     /// Number of slots to read the next time. `None`: all.
     reach: Option<u32>,
-    counters: SlotCounters,
+    counters: RecordCounters,
 }
 
 impl SlotExchange {
@@ -99,7 +100,7 @@ impl SlotExchange {
             table: None,
             looks: 0,
             reach: None,
-            counters: SlotCounters::default(),
+            counters: RecordCounters::default(),
         })
     }
 
@@ -111,12 +112,12 @@ impl SlotExchange {
 
     /// Counters since the start.
     #[must_use]
-    pub fn counters(&self) -> SlotCounters {
+    pub fn counters(&self) -> RecordCounters {
         self.counters
     }
 
     /// [`Exchange::publish`], with the errors of slots.
-    pub fn publish(&mut self, publication: &Publication) -> Result<(), SlotPublishError> {
+    pub fn publish(&mut self, publication: &Publication) -> Result<(), SlotError> {
         let published = self.try_publish(publication);
         self.looked = false;
         if published.is_err() {
@@ -126,7 +127,7 @@ impl SlotExchange {
     }
 
     /// [`Exchange::collect`], with the events and errors of slots.
-    pub fn collect(&mut self, now: Instant) -> Result<Heard<SlotEvent>, SlotCollectError> {
+    pub fn collect(&mut self, now: Instant) -> Result<Collected<SlotEvent>, SlotError> {
         self.looks += 1;
         if self.looks.wrapping_add(self.me.host.id().0).is_multiple_of(ALL_EVERY) {
             self.reach = None;
@@ -144,7 +145,7 @@ impl SlotExchange {
         self.reach = Some(self.claim.reach(now, &table));
         let messages = self.messages(&table);
         self.table = Some(table);
-        Ok(Heard { messages, events })
+        Ok(Collected { messages, events })
     }
 
     fn place(&self) -> String {
@@ -153,7 +154,7 @@ impl SlotExchange {
 
     /// Reads the header and the slots that are in use. Unless the header is that of this volume's
     /// exchange, it cannot be written.
-    fn look(&mut self) -> Result<Image, SlotCollectError> {
+    fn look(&mut self) -> Result<Image, SlotError> {
         self.looked = false;
         let all = self.region.slots();
         // After a failure all slots are read, as any of them may have changed.
@@ -253,26 +254,26 @@ impl SlotExchange {
     }
 
     /// The slot to write to, if there is one and a write destroys no other data in it.
-    fn writable_slot(&self) -> Result<SlotIndex, SlotPublishError> {
+    fn writable_slot(&self) -> Result<SlotIndex, SlotError> {
         let Some(table) = &self.table else {
-            return Err(SlotPublishError::NotRead { place: self.place() });
+            return Err(SlotError::NotRead { place: self.place() });
         };
         let Some(slot) = self.claim.slot() else {
             let is_noise = |content: &Content| *content == Content::Fault(SlotFault::NotARecord);
-            return Err(SlotPublishError::NoFreeSlot {
+            return Err(SlotError::NoFreeSlot {
                 place: self.place(),
                 slots: self.region.slots(),
                 noise: table.contents().filter(|(_, content)| is_noise(content)).count(),
             });
         };
         if *table.content(slot) == Content::Fault(SlotFault::NotARecord) {
-            return Err(SlotPublishError::NotARecord { place: self.place(), slot });
+            return Err(SlotError::NotARecord { place: self.place(), slot });
         }
         Ok(slot)
     }
 
     /// Reads the place again, if there was a write or a failure since the last read.
-    fn look_again(&mut self, slot: SlotIndex) -> Result<(), SlotPublishError> {
+    fn look_again(&mut self, slot: SlotIndex) -> Result<(), SlotError> {
         if self.looked {
             return Ok(());
         }
@@ -280,13 +281,13 @@ impl SlotExchange {
         let block = image.slots().get(slot.0 as usize);
         match block.map(|block| slot::decode(block, slot)) {
             Some(Content::Fault(SlotFault::NotARecord)) | None => {
-                Err(SlotPublishError::NotARecord { place: self.place(), slot })
+                Err(SlotError::NotARecord { place: self.place(), slot })
             }
             Some(_) => Ok(()),
         }
     }
 
-    fn try_publish(&mut self, publication: &Publication) -> Result<(), SlotPublishError> {
+    fn try_publish(&mut self, publication: &Publication) -> Result<(), SlotError> {
         let slot = self.writable_slot()?;
         self.look_again(slot)?;
         self.sequence = self.sequence.next();
@@ -318,13 +319,13 @@ impl SlotExchange {
 }
 
 impl Exchange for SlotExchange {
-    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         Ok(SlotExchange::publish(self, publication)?)
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
-        let Heard { messages, events } = SlotExchange::collect(self, now)?;
-        Ok(Heard { messages, events: events.into_iter().map(ExchangeEvent::Slot).collect() })
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
+        let Collected { messages, events } = SlotExchange::collect(self, now)?;
+        Ok(Collected { messages, events: events.into_iter().map(ExchangeEvent::Slot).collect() })
     }
 
     /// Forgets the identity of the place, so that the one that is there now is accepted.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use parda_control::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};
+use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
 use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 
@@ -167,7 +167,7 @@ impl UdpExchange {
     }
 
     /// [`Exchange::collect`], with the events and errors of UDP.
-    pub fn collect(&mut self, now: Instant) -> Result<Heard<UdpEvent>, UdpError> {
+    pub fn collect(&mut self, now: Instant) -> Result<Collected<UdpEvent>, UdpError> {
         self.open()?;
         self.look_up_names();
         let mut events = std::mem::take(&mut self.events);
@@ -175,7 +175,7 @@ impl UdpExchange {
         events.extend(inbox.refusals.due(now).into_iter().map(UdpEvent::Refused));
         let twin = inbox.members.twin();
         events.extend(twin.map(|(twin, from)| UdpEvent::DuplicateHost { twin, from }));
-        Ok(Heard { messages: inbox.members.messages(), events })
+        Ok(Collected { messages: inbox.members.messages(), events })
     }
 
     /// [`Exchange::publish`], with the errors of UDP.
@@ -256,13 +256,13 @@ fn wait_for_room(socket: &UdpSocket, limit: Duration) -> bool {
 }
 
 impl Exchange for UdpExchange {
-    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         Ok(UdpExchange::publish(self, publication)?)
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
-        let Heard { messages, events } = UdpExchange::collect(self, now)?;
-        Ok(Heard { messages, events: events.into_iter().map(ExchangeEvent::Udp).collect() })
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
+        let Collected { messages, events } = UdpExchange::collect(self, now)?;
+        Ok(Collected { messages, events: events.into_iter().map(ExchangeEvent::Udp).collect() })
     }
 
     /// Reads the key file again. If it cannot be read, the keys in force stay.

@@ -91,7 +91,7 @@ impl<'a> Cluster<'a> {
     /// # Errors
     /// A process cannot be started, dies, or does not answer in time.
     pub fn start(scenario: &'a Scenario, options: &'a LabOptions) -> Result<Self, LabError> {
-        limits::check(scenario, options.addresses)?;
+        limits::check(scenario)?;
         fio::check()?;
         let dir = temporary::directory("parda-lab-").map_err(LabError::Temporary)?;
         let run_dir = RunDir::new(dir.path());
@@ -99,7 +99,7 @@ impl<'a> Cluster<'a> {
             let path = run_dir.tokens();
             live.write_tokens(&path).map_err(|source| LabError::Write { path, source })?;
         }
-        let meeting = Meeting::start(scenario, options.addresses, &run_dir)?;
+        let meeting = Meeting::start(scenario, &run_dir)?;
         let array = start_array(scenario, options, &run_dir)?;
         let sides = start_sides(scenario, options, &run_dir)?;
         let mut cluster = Cluster {
@@ -447,7 +447,6 @@ impl<'a> Cluster<'a> {
         self.upgraded.insert(id);
         let mut command = Command::new(before.unwrap_or(&self.options.program));
         command.arg("serve").arg("-c").arg(self.run_dir.configuration(id));
-        self.meeting.enter(id, &mut command);
         let log = self.run_dir.log(&format!("agent-{name}"));
         self.agents.insert(id, start(format!("the agent of {name}"), log, command)?);
         Ok(())
@@ -536,7 +535,6 @@ impl<'a> Cluster<'a> {
         let uri = export_uri(&socket, &vm.name);
         let mut command = Command::new("fio");
         command.args(told(JobTarget::Nbd(&uri))?);
-        self.meeting.enter(id.host, &mut command);
         let log = self.run_dir.log(&format!("fio-{}", vm.name));
         self.clients.insert(id, start(format!("the client of {}", vm.name), log, command)?);
         Ok(())

@@ -42,26 +42,9 @@ pub enum LabError {
     /// fio has no NBD engine.
     #[error("this fio was built without its nbd engine: install one with it (Debian's has it)")]
     NoNbdEngine,
-    /// fio cannot produce a VM's workload.
-    #[error(
-        "{vm} is an open loop (`rate`), which fio cannot be on NBD: between two arrivals it waits \
-         for all that is under way. `parda sim` runs it"
-    )]
-    OpenLoop {
-        /// Name of the VM.
-        vm: String,
-    },
     /// The scenario needs something that real processes cannot do.
     #[error("{0} is beyond the laboratory: parda sim can do it")]
     OnlySimulated(String),
-    /// The scenario needs something that this run's options leave out.
-    #[error("{what} needs {needs}")]
-    Needs {
-        /// The part of the scenario.
-        what: String,
-        /// The option that it needs.
-        needs: &'static str,
-    },
     /// etcd, in which hosts are to meet, cannot be run.
     #[error(
         "etcd, in which the hosts meet, cannot be run: {0}. Install it (Debian, Ubuntu: apt install \
@@ -71,9 +54,6 @@ pub enum LabError {
     /// There is no network between the hosts.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// fio does not support a VM's workload. Impossible for a scenario that was checked.
-    #[error(transparent)]
-    Workload(#[from] parda_workload::fio::UnsupportedByFio),
     /// A file of the run cannot be written.
     #[error("cannot write {path}: {source}", path = path.display())]
     Write {

@@ -73,12 +73,8 @@ impl Etcd {
         Etcd { members: addresses.iter().enumerate().map(member).collect() }
     }
 
-    /// Starts the members that do not run. `enter` moves the command of a member to its namespace.
-    pub(crate) fn start(
-        &mut self,
-        dir: &Path,
-        enter: impl Fn(usize, &mut Command),
-    ) -> io::Result<()> {
+    /// Starts the members that do not run.
+    pub(crate) fn start(&mut self, dir: &Path) -> io::Result<()> {
         for (n, member) in self.members.iter_mut().enumerate() {
             if member.process.is_none() {
                 let mut command = Command::new("etcd");
@@ -89,7 +85,6 @@ impl Etcd {
                         command.env_remove(name);
                     }
                 }
-                enter(n, &mut command);
                 let log = dir.join(format!("etcd{n}.log"));
                 member.process = Some(Process::start(member.who.clone(), log, command)?);
             }

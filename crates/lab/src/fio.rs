@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parda_scenario::{Scenario, Vm, VmId, client_seed};
 use parda_workload::fio::{Job, JobTarget, UnsupportedByFio};
-use parda_workload::{ClientLoad, Demand, Workload};
+use parda_workload::{ClientLoad, Workload};
 
 use crate::error::{LabError, Refusal};
 
@@ -26,41 +26,17 @@ pub fn check() -> Result<(), LabError> {
 pub fn can_do(scenario: &Scenario) -> Result<(), Refusal> {
     scenario.vm_ids().try_for_each(|(id, vm)| {
         let path = format!("{}.vm.{}.workload", scenario.host(id.host).path, id.index);
-        match &vm.load {
-            ClientLoad::Drawn(workload) => can_draw(workload, &vm.name),
-            ClientLoad::Replayed(_) => {
-                Err(LabError::OnlySimulated(format!("`trace`, of {},", vm.name)))
-            }
-        }
-        .map_err(|error| Refusal::new([path], error))
+        load(&mut Job::new(&vm.name), vm).map_err(|error| Refusal::new([path], error))
     })
 }
 
-/// Checks that fio supports the workload of the VM `vm`.
-fn can_draw(workload: &Workload, vm: &str) -> Result<(), LabError> {
-    // All fields are named, so that a new one is looked at here too.
-    let Workload {
-        sizes: _,
-        read_percent: _,
-        random_percent: _,
-        hot: _,
-        demand,
-        one_stream,
-        trim_percent,
-        bursts: _,
-    } = workload;
-    match demand {
-        Demand::Open { .. } => return Err(LabError::OpenLoop { vm: vm.to_owned() }),
-        Demand::Closed { .. } => {}
-    }
-    if *one_stream {
-        let what = format!("`one_stream`, of {vm}, which fio cannot do,");
-        return Err(LabError::OnlySimulated(what));
-    }
-    if *trim_percent > 0.0 {
-        return Err(LabError::OnlySimulated(format!("`trim`, of {vm},")));
-    }
-    Ok(())
+/// Sets the workload of a VM.
+fn load(job: &mut Job, vm: &Vm) -> Result<(), LabError> {
+    let unsupported = |key: &str| LabError::OnlySimulated(format!("`{key}`, of {},", vm.name));
+    let ClientLoad::Drawn(workload) = &vm.load else { return Err(unsupported("trace")) };
+    // The laboratory stops and resumes the client between bursts.
+    let workload = Workload { bursts: None, ..workload.clone() };
+    job.load(&workload, vm.disk).map_err(|UnsupportedByFio(key)| unsupported(key))
 }
 
 /// Arguments of the fio that is a VM's client.
@@ -76,13 +52,10 @@ pub fn arguments(
     target: JobTarget<'_>,
     seed: u64,
     at_most: Duration,
-) -> Result<Vec<String>, UnsupportedByFio> {
+) -> Result<Vec<String>, LabError> {
     let mut job = Job::new(&vm.name);
     job.target(target);
-    // The laboratory stops and resumes the client between bursts.
-    if let Some(workload) = vm.load.drawn() {
-        job.load(&Workload { bursts: None, ..workload.clone() }, vm.disk)?;
-    }
+    load(&mut job, vm)?;
     job.set("time_based", 1);
     job.set("runtime", at_most.as_secs().max(1));
     job.set("randseed", client_seed(seed, id));
@@ -98,7 +71,7 @@ mod tests {
     use parda_config::Document;
     use parda_control::{Bytes, Shares};
     use parda_scenario::HostId;
-    use parda_workload::{Bursts, SizePart};
+    use parda_workload::{Bursts, Demand, SizePart};
 
     fn closed(outstanding: u32) -> Workload {
         Workload {
@@ -172,9 +145,9 @@ mod tests {
             |demand: &str| Scenario::parse(&Document::new("t.toml", text(demand))).unwrap();
         assert!(can_do(&scenario("outstanding = 8")).is_ok());
         let error = can_do(&scenario("outstanding = 8, one_stream = true")).unwrap_err();
-        assert!(error.to_string().starts_with("`one_stream`, of web, which"), "{error}");
+        assert!(error.to_string().starts_with("`one_stream`, of web, is beyond"), "{error}");
         let error = can_do(&scenario("rate = 500")).unwrap_err().to_string();
-        assert!(error.starts_with("web is an open loop"), "{error}");
+        assert!(error.starts_with("`rate`, of web, is beyond"), "{error}");
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //! | [`Dashboards`] | web dashboards of the hosts, in a run that goes on until it is interrupted |
 //! | [`limits`] | features of scenarios that only the simulator has |
 //! | [`relay`] | a host's connection to the exchange, which can be cut |
-//! | [`network`] | the network between hosts, on loopback or in network namespaces |
+//! | [`network`] | the network between hosts, on loopback |
 //! | `etcd` | the etcd in which hosts meet |
 //! | `meeting` | how the hosts of a run meet: what agents are told, and what faults do |
 //! | [`meter`] | the answer of a phase, computed from the agents' counters |
@@ -49,7 +49,6 @@ mod temporary;
 pub use array_server::{ArrayOptions, Data, run_array};
 pub use dashboards::Dashboards;
 pub use error::LabError;
-pub use network::Addresses;
 pub use options::LabOptions;
 pub use run::{Progress, run};
 pub use run_dir::RunDir;

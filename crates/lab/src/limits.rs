@@ -8,28 +8,26 @@ use parda_scenario::{Action, Host, HostId, Scenario};
 
 use crate::error::{LabError, Refusal};
 use crate::fio;
-use crate::network::Addresses;
 
-/// Checks that the laboratory can run a scenario with hosts at such addresses.
+/// Checks that the laboratory can run a scenario.
 ///
 /// # Errors
 /// It cannot; the error names the feature, and where in the document it may stand.
-pub fn check(scenario: &Scenario, addresses: Addresses) -> Result<(), Refusal> {
+pub fn check(scenario: &Scenario) -> Result<(), Refusal> {
     fio::can_do(scenario)?;
-    let elsewhere = scenario.transport != Transport::File || addresses == Addresses::Namespaces;
+    let elsewhere = scenario.transport != Transport::File;
     for (id, guest) in scenario.present().filter(|(_, host)| host.kind.guest().is_some()) {
         check_guest(scenario, id, guest, elsewhere)?;
     }
     let faults = |(id, _)| settings(scenario, id).find_map(|found| fault_of_packets(&found));
     let Some((what, paths)) = scenario.present().find_map(faults) else { return Ok(()) };
-    match (scenario.transport, addresses) {
-        (Transport::Udp, _) | (Transport::Etcd { .. }, Addresses::Namespaces) => Ok(()),
-        (Transport::Etcd { .. }, Addresses::Loopback) => {
-            let what = format!("{what} over etcd");
-            let needs = "--netns: on loopback a connection can only be cut";
-            Err(Refusal::new(paths, LabError::Needs { what, needs }))
+    match scenario.transport {
+        Transport::Udp => Ok(()),
+        Transport::Etcd { .. } => {
+            // A connection can only be cut.
+            Err(Refusal::new(paths, LabError::OnlySimulated(format!("{what} over etcd"))))
         }
-        (Transport::File, _) => Err(Refusal::new(paths, LabError::OnlySimulated(what))),
+        Transport::File => Err(Refusal::new(paths, LabError::OnlySimulated(what))),
     }
 }
 
@@ -42,9 +40,7 @@ fn check_guest(
     let name = &guest.name;
     let only_simulated = |paths, what| Err(Refusal::new(paths, LabError::OnlySimulated(what)));
     if elsewhere {
-        let what = format!(
-            "a network between hosts (`exchange.transport`, --netns) with {name}, a guest,"
-        );
+        let what = format!("a network between hosts (`exchange.transport`) with {name}, a guest,");
         return only_simulated(vec![format!("{}.kind", guest.path)], what);
     }
     if let Some(cut) = settings(scenario, id).find(|found| cuts_off(found.settings)) {
@@ -84,12 +80,12 @@ pub fn sides(scenario: &Scenario) -> Vec<String> {
 }
 
 /// Settings of the exchange that a host has at a time, with the path of the entry that they are from.
-struct Found<'a> {
+struct ExchangeChange<'a> {
     settings: &'a ExchangeSettings,
     path: &'a str,
 }
 
-impl Found<'_> {
+impl ExchangeChange<'_> {
     /// Where in the document this key may stand.
     fn paths(&self, key: &str) -> Vec<String> {
         vec![format!("{}.exchange.{key}", self.path), format!("exchange.{key}")]
@@ -97,19 +93,19 @@ impl Found<'_> {
 }
 
 /// All settings of the exchange that a host ever has.
-fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = Found<'_>> {
+fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = ExchangeChange<'_>> {
     let changes = scenario.timeline.iter().filter_map(move |event| match &event.action {
         Action::SetExchange(host, settings) if *host == id => {
-            Some(Found { settings, path: &event.path })
+            Some(ExchangeChange { settings, path: &event.path })
         }
         _ => None,
     });
     let Host { exchange, path, .. } = scenario.host(id);
-    std::iter::once(Found { settings: exchange, path }).chain(changes)
+    std::iter::once(ExchangeChange { settings: exchange, path }).chain(changes)
 }
 
 /// The first of these settings that concerns single packets, or visits to a simulated exchange, and where it may stand.
-fn fault_of_packets(found: &Found<'_>) -> Option<(String, Vec<String>)> {
+fn fault_of_packets(found: &ExchangeChange<'_>) -> Option<(String, Vec<String>)> {
     let (hearing, usual) = (found.settings.hearing(), Hearing::default());
     let beyond = [
         (hearing.delay != usual.delay, "delay"),
@@ -133,7 +129,7 @@ mod tests {
              [[phase]]\nname = \"p\"\nfrom = \"1s\"\nto = \"2s\"\n[[event]]\nat = \"3s\"\n{more}\n"
         );
         let scenario = Scenario::parse(&Document::new("t.toml", text)).unwrap();
-        let checked = check(&scenario, Addresses::Loopback).map_err(|e| e.to_string());
+        let checked = check(&scenario).map_err(|e| e.to_string());
         (scenario, checked)
     }
 
@@ -166,10 +162,10 @@ mod tests {
                 host("b", "", other),
             );
             let scenario = Scenario::parse(&Document::new("t.toml", text)).unwrap();
-            check(&scenario, Addresses::Loopback).map_err(|e| e.to_string())
+            check(&scenario).map_err(|e| e.to_string())
         };
         let own = "disk = \"1GiB\"";
-        for disk in ["scsi", "iscsi", "nbd"] {
+        for disk in ["scsi", "nbd"] {
             assert_eq!(refused(&format!("guest = {{ disk = \"{disk}\" }}"), own, ""), Ok(()));
         }
         let cut = "[[event]]\nat = \"3s\"\nhost = \"a\"\nexchange = { reachable = false }\n";

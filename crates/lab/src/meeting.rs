@@ -1,11 +1,8 @@
-//! How the hosts of a run meet, if not in the array's slots: over UDP or in etcd, on loopback or in network namespaces.
+//! How the hosts of a run meet, if not in the array's slots: over UDP or in etcd, on loopback.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::OpenOptionsExt;
-use std::process::Command;
 
 use parda_agent::file::Exchange;
 use parda_scenario::exchange::{EtcdEvent, Hearing, Transport};
@@ -14,7 +11,7 @@ use parda_scenario::{HostId, Scenario};
 use crate::error::LabError;
 use crate::etcd::{self, Etcd};
 use crate::limits;
-use crate::network::{Addresses, Network, NetworkError};
+use crate::network::{Network, NetworkError};
 use crate::process::Process;
 use crate::relay::{End, Relay};
 use crate::run_dir::RunDir;
@@ -23,26 +20,23 @@ use crate::run_dir::RunDir;
 #[derive(Debug)]
 pub(crate) struct Meeting {
     transport: Transport,
-    /// Number of hosts; servers are the nodes after them.
     hosts: usize,
-    /// Processes of etcd end before their network does.
     etcd: Option<Etcd>,
     /// Ways to etcd of hosts on loopback that are ever cut off.
-    ways: BTreeMap<HostId, Vec<Way>>,
+    routes: BTreeMap<HostId, Vec<Route>>,
     network: Option<Network>,
-    addresses: Addresses,
     run_dir: RunDir,
 }
 
-/// A host's way to a member of etcd.
+/// A host's route to a member of etcd.
 #[derive(Debug)]
-struct Way {
+struct Route {
     from: SocketAddr,
     to: SocketAddr,
     relay: Option<Relay>,
 }
 
-impl Way {
+impl Route {
     fn open(&mut self, open: bool) -> io::Result<()> {
         if !open {
             self.relay = None;
@@ -66,83 +60,55 @@ impl Meeting {
     ///
     /// # Errors
     /// The network cannot be made, or etcd cannot be started.
-    pub(crate) fn start(
-        scenario: &Scenario,
-        addresses: Addresses,
-        run_dir: &RunDir,
-    ) -> Result<Meeting, LabError> {
+    pub(crate) fn start(scenario: &Scenario, run_dir: &RunDir) -> Result<Meeting, LabError> {
         let (transport, hosts) = (scenario.transport, scenario.hosts.len());
         let members = match transport {
             Transport::Etcd { members } => usize::from(members),
             _ => 0,
         };
-        let network = match (addresses, transport) {
-            (Addresses::Namespaces, _) => {
-                Some(Network::in_namespaces(hosts + members, scenario.seed)?)
-            }
-            (Addresses::Loopback, Transport::Udp) => {
-                Some(Network::on_loopback(hosts, scenario.seed)?)
-            }
-            (Addresses::Loopback, _) => None,
+        let network = match transport {
+            Transport::Udp => Some(Network::new(hosts, scenario.seed)?),
+            _ => None,
         };
         let mut meeting = Meeting {
             transport,
             hosts,
             etcd: None,
-            ways: BTreeMap::new(),
+            routes: BTreeMap::new(),
             network,
-            addresses,
             run_dir: run_dir.clone(),
         };
-        meeting.write_key()?;
         if members > 0 {
             etcd::check().map_err(LabError::NoEtcd)?;
-            meeting.etcd = Some(Etcd::new(&meeting.servers(members), run_dir.path()));
+            meeting.etcd = Some(Etcd::new(&servers(members), run_dir.path()));
             meeting.start_etcd()?;
-            meeting.make_ways(scenario)?;
+            meeting.make_routes(scenario)?;
         }
         Ok(meeting)
     }
 
-    /// Addresses of the servers.
-    fn servers(&self, members: usize) -> Vec<SocketAddr> {
-        let (x, y) = (fastrand::u8(2..), fastrand::u8(..));
-        let address = |n: usize| match &self.network {
-            Some(network) => network.own(self.hosts + n),
-            // At most seven.
-            None => SocketAddr::new(Ipv4Addr::new(127, x, y, 1 + n as u8).into(), 0),
-        };
-        (0..members).map(address).collect()
-    }
-
     fn start_etcd(&mut self) -> Result<(), LabError> {
-        let (network, hosts) = (&self.network, self.hosts);
-        let enter = |member: usize, command: &mut Command| {
-            if let Some(network) = network {
-                network.enter(hosts + member, command);
-            }
-        };
-        let started = self.etcd.as_mut().map(|etcd| etcd.start(self.run_dir.path(), enter));
+        let started = self.etcd.as_mut().map(|etcd| etcd.start(self.run_dir.path()));
         let failed = |source| LabError::Start { who: "etcd".to_owned(), source };
         started.unwrap_or(Ok(())).map_err(failed)
     }
 
-    /// On loopback, chooses an address for each host's way to each member, for hosts that are ever cut off.
-    fn make_ways(&mut self, scenario: &Scenario) -> Result<(), LabError> {
-        let Some(etcd) = self.etcd.as_ref().filter(|_| self.network.is_none()) else {
+    /// Chooses an address for each host's route to each member, for hosts that are ever cut off.
+    fn make_routes(&mut self, scenario: &Scenario) -> Result<(), LabError> {
+        let Some(etcd) = self.etcd.as_ref() else {
             return Ok(());
         };
         for (id, host) in scenario.present().filter(|(id, _)| limits::has_own_relay(scenario, *id))
         {
-            let way = |to: SocketAddr| {
+            let route = |to: SocketAddr| {
                 // The port stays this host's, as no one else listens at the member's address.
                 let from = TcpListener::bind((to.ip(), 0))?.local_addr()?;
-                let mut way = Way { from, to, relay: None };
-                way.open(true).map(|()| way)
+                let mut route = Route { from, to, relay: None };
+                route.open(true).map(|()| route)
             };
-            let ways = etcd.addresses().map(way).collect::<io::Result<_>>();
+            let routes = etcd.addresses().map(route).collect::<io::Result<_>>();
             let failed = |source| LabError::Relay { host: host.name.clone(), source };
-            self.ways.insert(id, ways.map_err(failed)?);
+            self.routes.insert(id, routes.map_err(failed)?);
         }
         Ok(())
     }
@@ -150,12 +116,7 @@ impl Meeting {
     /// Whether the servers can be used.
     pub(crate) fn is_ready(&self) -> bool {
         let Some(etcd) = &self.etcd else { return true };
-        etcd.addresses().enumerate().all(|(n, address)| match &self.network {
-            None => etcd::is_well(address),
-            Some(network) => {
-                network.within(self.hosts + n, || etcd::is_well(address)).unwrap_or(false)
-            }
-        })
+        etcd.addresses().all(etcd::is_well)
     }
 
     /// What a host's agent is to be told. `None` if hosts meet in the array's slots.
@@ -163,22 +124,19 @@ impl Meeting {
         match (self.transport, &self.network, &self.etcd) {
             (Transport::Udp, Some(network), _) => {
                 let others = (0..self.hosts).filter(|node| *node != id.0);
-                let own_key = self.addresses == Addresses::Namespaces;
                 Some(Exchange {
                     udp: Some(network.own(id.0).to_string()),
-                    peers: Some(others.map(|node| network.way_to(node).to_string()).collect()),
-                    key_file: own_key.then(|| self.run_dir.key()),
+                    peers: Some(others.map(|node| network.address_of(node).to_string()).collect()),
                     ..Exchange::default()
                 })
             }
             (Transport::Etcd { .. }, _, Some(etcd)) => {
                 let url = |address: SocketAddr| format!("http://{address}");
-                let urls = match self.ways.get(&id) {
-                    Some(ways) => ways.iter().map(|way| url(way.from)).collect(),
+                let urls = match self.routes.get(&id) {
+                    Some(routes) => routes.iter().map(|route| url(route.from)).collect(),
                     None => etcd.addresses().map(url).collect(),
                 };
-                let plain = self.addresses == Addresses::Namespaces;
-                Some(Exchange { etcd: Some(urls), plain, ..Exchange::default() })
+                Some(Exchange { etcd: Some(urls), ..Exchange::default() })
             }
             _ => None,
         }
@@ -194,13 +152,12 @@ impl Meeting {
         id: HostId,
         hearing: &Hearing,
     ) -> Result<(), LabError> {
-        // Hosts that meet in slots are on the network, but do not meet there.
-        if let (Some(network), true) = (&self.network, self.transport != Transport::File) {
+        if let Some(network) = &self.network {
             network.set(id.0, hearing);
         }
-        let mut ways = self.ways.get_mut(&id).into_iter().flatten();
+        let mut routes = self.routes.get_mut(&id).into_iter().flatten();
         let failed = |source| LabError::Relay { host: host.to_owned(), source };
-        ways.try_for_each(|way| way.open(hearing.reachable)).map_err(failed)
+        routes.try_for_each(|route| route.open(hearing.reachable)).map_err(failed)
     }
 
     /// Lets something happen to etcd.
@@ -214,29 +171,14 @@ impl Meeting {
         if event == EtcdEvent::Start { self.start_etcd() } else { Ok(()) }
     }
 
-    /// Has a command run in the namespace of a host, if it has one.
-    pub(crate) fn enter(&self, id: HostId, command: &mut Command) {
-        if let Some(network) = &self.network {
-            network.enter(id.0, command);
-        }
-    }
-
     /// Processes of the servers that run.
     pub(crate) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
         self.etcd.iter_mut().flat_map(Etcd::processes)
     }
+}
 
-    /// Writes the key of datagrams. Only loopback needs none.
-    fn write_key(&self) -> Result<(), LabError> {
-        if self.transport != Transport::Udp || self.addresses == Addresses::Loopback {
-            return Ok(());
-        }
-        let path = self.run_dir.key();
-        let key: String = (0..32).map(|_| format!("{:02x}", fastrand::u8(..))).collect();
-        let mut options = fs::File::options();
-        options.write(true).create_new(true).mode(0o600);
-        let written = options.open(&path);
-        let written = written.and_then(|mut file| io::Write::write_all(&mut file, key.as_bytes()));
-        written.map_err(|source| LabError::Write { path, source })
-    }
+/// Addresses of members of etcd, at most seven.
+fn servers(members: usize) -> Vec<SocketAddr> {
+    let (x, y) = (fastrand::u8(2..), fastrand::u8(..));
+    (0..members).map(|n| SocketAddr::new(Ipv4Addr::new(127, x, y, 1 + n as u8).into(), 0)).collect()
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::dashboards::Dashboards;
-use crate::network::Addresses;
 
 /// Options of a run.
 #[derive(Clone, Debug)]
@@ -22,8 +21,6 @@ pub struct LabOptions {
     pub keep_logs: bool,
     /// Dashboards of the hosts, in a run that goes on after its timeline until the interrupt.
     pub live: Option<Dashboards>,
-    /// Where hosts have their addresses.
-    pub addresses: Addresses,
     /// Flag that stops the run, set on Ctrl-C.
     pub interrupt: Arc<AtomicBool>,
 }

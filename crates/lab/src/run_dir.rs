@@ -57,11 +57,6 @@ impl RunDir {
         self.0.join(format!("h{}.exchange", host.0))
     }
 
-    /// File of the key that datagrams are signed with.
-    pub(crate) fn key(&self) -> PathBuf {
-        self.0.join("exchange.key")
-    }
-
     pub(crate) fn configuration(&self, host: HostId) -> PathBuf {
         self.0.join(format!("h{}.toml", host.0))
     }

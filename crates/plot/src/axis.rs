@@ -5,7 +5,7 @@ use std::ops::Range;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 
-use crate::figure::{Across, Data, Figure, Panel, Series, drawable, extent};
+use crate::figure::{Across, Figure, Panel, Series, drawable, extent};
 use crate::number::{brief, number};
 
 /// An axis: a range, linear or logarithmic, and its ticks.
@@ -66,7 +66,7 @@ impl Axis {
         let values = panel.series.iter().flat_map(|s| s.data.values()).map(|(_, y)| y);
         let levels = panel.levels.iter().map(|level| level.value);
         let zero = if panel.log { None } else { Some(0.0) };
-        Axis::new(values.chain(levels).chain(both(panel.room)).chain(zero), panel.log, 0.05, most)
+        Axis::new(values.chain(levels).chain(zero), panel.log, 0.05, most)
     }
 
     /// The common axis of a figure.
@@ -80,14 +80,13 @@ impl Axis {
         let place = |series: &Series| series.data.values().into_iter().map(|(x, _)| x);
         let spans = figure.spans.iter().flat_map(|(_, from, to)| [*from, *to]);
         let uprights = figure.uprights.iter().map(|(_, at)| *at);
-        let others = spans.chain(uprights).chain(both(figure.room));
+        let others = spans.chain(uprights);
         let width = figure.css_width();
         let room = if figure.across == Across::Time { 0.0 } else { 0.04 };
         let places = all().flat_map(place).chain(others);
         let mut axis = Axis::new(places, log, room, width as usize / 75);
-        // Whole numbers have ticks where the data is. Tiles are as wide as they need to be.
-        let data = all().filter(|s| !matches!(s.data, Data::Heat(_)));
-        let mut at: Vec<f64> = data.flat_map(place).filter(|at| fits(*at, log)).collect();
+        // Whole numbers have ticks where the data is.
+        let mut at: Vec<f64> = all().flat_map(place).filter(|at| fits(*at, log)).collect();
         at.sort_by(f64::total_cmp);
         at.dedup();
         if figure.across != Across::Time && at.len() <= 24 && at.iter().all(|at| at.fract() == 0.0)
@@ -136,10 +135,6 @@ impl Axis {
 /// Whether a value has a place on a scale.
 fn fits(value: f64, log: bool) -> bool {
     drawable(value).is_some_and(|value| !log || value >= 1e-15)
-}
-
-fn both(range: Option<(f64, f64)>) -> impl Iterator<Item = f64> {
-    range.into_iter().flat_map(|(low, high)| [low, high])
 }
 
 /// A tick's label: ticks are round, and zeros at the end say nothing.

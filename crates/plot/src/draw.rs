@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::axis::Axis;
-use crate::figure::{Across, Data, Figure, Level, Panel, Series, Tile};
+use crate::figure::{Across, Data, Figure, Level, Panel, Series};
 use crate::page::{clean, escaped};
 
 /// All lengths are tenths of a CSS pixel, as `plotters` draws in whole numbers.
@@ -37,7 +37,6 @@ const FAINT: RGBColor = RGBColor(85, 85, 85);
 const GRID: RGBColor = RGBColor(226, 226, 226);
 const SPAN: RGBAColor = RGBAColor(138, 138, 138, 0.12);
 const BAND: RGBAColor = RGBAColor(0, 114, 178, 0.22);
-const HEAT: RGBColor = RGBColor(74, 85, 104);
 /// Okabe and Ito's palette, which the colour-blind can tell apart; without its yellow, which white swallows.
 /// M. Okabe, K. Ito: Color Universal Design, 2008.
 const PALETTE: [RGBColor; 7] = [
@@ -115,7 +114,7 @@ impl<'a> Draw<'a> {
     fn new(figure: &'a Figure) -> Draw<'a> {
         let mut names: Vec<&str> = Vec::new();
         for series in figure.panels.iter().flat_map(|p| &p.series) {
-            let styled = !matches!(series.data, Data::Band(_) | Data::Heat(_));
+            let styled = !matches!(series.data, Data::Band(_));
             if styled && !names.contains(&series.name.as_str()) {
                 names.push(&series.name);
             }
@@ -182,7 +181,6 @@ impl<'a> Draw<'a> {
                 Entry::Data(data, place) => match data {
                     Data::Bars(_) => area.draw(&block(colour(place).into()))?,
                     Data::Band(_) => area.draw(&block(BAND))?,
-                    Data::Heat(_) => area.draw(&block(HEAT.mix(0.5)))?,
                     _ => {
                         if matches!(data, Data::Line(_)) {
                             area.draw(&PathElement::new([from, to], stroke(colour(place), 17)))?;
@@ -339,14 +337,6 @@ impl<'a> Draw<'a> {
                 chart.draw_series(
                     ends.iter().map(|(low, high)| PathElement::new([*low, *high], style)),
                 )?;
-            }
-            Data::Heat(tiles) => {
-                let tile = |Tile { across, up, shade }: &Tile| {
-                    let corners = [at(&(across.0, up.0))?, at(&(across.1, up.1))?];
-                    let style = HEAT.mix(shade.min(1.0) * 0.8).filled();
-                    (*shade > 0.0).then(|| Rectangle::new(corners, style))
-                };
-                chart.draw_series(tiles.iter().filter_map(tile))?;
             }
         }
         Ok(())

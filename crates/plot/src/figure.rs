@@ -27,8 +27,6 @@ pub struct Figure {
     pub reference: String,
     /// Dashed lines from top to bottom through all panels: name, and place on the common axis.
     pub uprights: Vec<(String, f64)>,
-    /// A range that the common axis has room for, whatever the data.
-    pub room: Option<(f64, f64)>,
     /// Width in CSS pixels: [`WIDE`](Figure::WIDE) or [`NARROW`](Figure::NARROW).
     pub width: u32,
 }
@@ -61,8 +59,6 @@ pub struct Panel {
     pub notes: Vec<(f64, f64, String)>,
     /// Whether the scale of the values is logarithmic.
     pub log: bool,
-    /// A range that the scale has room for, whatever the data.
-    pub room: Option<(f64, f64)>,
 }
 
 /// Data of one name. In all panels, one name has one colour and one kind of mark.
@@ -72,17 +68,6 @@ pub struct Series {
     pub name: String,
     /// Values, and the form in which they are drawn.
     pub data: Data,
-}
-
-/// An area of a heat map.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tile {
-    /// Beginning and end on the common axis.
-    pub across: (f64, f64),
-    /// Lower and upper value.
-    pub up: (f64, f64),
-    /// Darkness of the area: 0 as the ground, 1 as dark as it gets.
-    pub shade: f64,
 }
 
 /// A dashed horizontal line.
@@ -119,7 +104,6 @@ macro_rules! data {
 }
 
 data! {
-    heat Heat(Tile): "Areas, shaded by how much there is in each.";
     band Band((f64, f64, f64)): "A band from the second number to the third.";
     bars Bars((f64, f64)): "Bars from zero. Those of several series stand side by side.";
     whiskers Whiskers((f64, f64, f64)): "Whiskers from the second number to the third, at the data of the same name.";
@@ -144,7 +128,6 @@ impl Figure {
             spans: Vec::new(),
             reference: "paper".to_owned(),
             uprights: Vec::new(),
-            room: None,
             width: Figure::WIDE,
         }
     }
@@ -278,9 +261,6 @@ impl Data {
             }
             Data::Band(points) | Data::Whiskers(points) => {
                 points.iter().flat_map(|&(x, low, high)| [(x, low), (x, high)]).collect()
-            }
-            Data::Heat(tiles) => {
-                tiles.iter().flat_map(|t| [(t.across.0, t.up.0), (t.across.1, t.up.1)]).collect()
             }
         };
         all.retain(|p| drawable(p.0).and(drawable(p.1)).is_some());

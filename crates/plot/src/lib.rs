@@ -18,6 +18,6 @@ mod figure;
 mod number;
 mod page;
 
-pub use figure::{Across, Data, Figure, Level, Panel, Series, Tile};
+pub use figure::{Across, Data, Figure, Level, Panel, Series};
 pub use number::{brief, number};
-pub use page::{html, list, table};
+pub use page::{Part, html};

@@ -107,9 +107,9 @@ fn a_mounted_device_is_refused() {
     let Some(disk) = Loop::new(&[], mkfs) else { return };
     let at = tempfile::tempdir().unwrap();
     ok("mount", &[disk.device.path(), at.path()]);
-    let refused = std::panic::catch_unwind(|| {
+    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         disk.refused(&format!("{} is mounted at {}", disk.name(), at.path().display()));
-    });
+    }));
     ok("umount", &[at.path()]);
     refused.unwrap();
 }
@@ -152,9 +152,9 @@ fn swap_space_is_refused_in_use_or_not() {
         println!("SKIPPED: there can be no swapping here");
         return;
     }
-    let refused = std::panic::catch_unwind(|| {
+    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         disk.refused(&format!("{} is used for swapping", disk.name()));
-    });
+    }));
     ok("swapoff", &[disk.device.path()]);
     refused.unwrap();
 }

@@ -59,11 +59,7 @@ fn probe(model: &str, mixes: &[Mix], elling: bool) -> ProbeDocument {
 #[test]
 fn the_manual_shows_what_a_page_shows() {
     let second = Mix { size: 8192, read_percent: 67, random_percent: 70 };
-    let pictures = [
-        ("load", "probe/load.svg"),
-        ("answer", "probe/answer.svg"),
-        ("spread-1", "probe/spread-1.svg"),
-    ];
+    let pictures = [("load", "probe/load.svg"), ("answer", "probe/answer.svg")];
     are_shown("probe.md", &probe("drive-15k", &[READS, second], false), &pictures);
 }
 
@@ -216,11 +212,7 @@ fn ellings_numbers_come_out_and_the_manual_shows_them() {
         page = format!("{before}<!-- {name} -->\n\n{table}\n\n<!-- end -->{after}");
     }
     is_shown("elling.md", &page);
-    let pictures = [
-        ("answer", "elling/drive.svg"),
-        ("load", "elling/waiting.svg"),
-        ("spread-1", "elling/spread.svg"),
-    ];
+    let pictures = [("answer", "elling/drive.svg"), ("load", "elling/waiting.svg")];
     are_shown("elling.md", drive, &pictures);
     are_shown("elling.md", experiments[1].1, &[("answer", "elling/flash-sata.svg")]);
     are_shown("elling.md", experiments[2].1, &[("answer", "elling/flash-nvme.svg")]);

@@ -16,10 +16,8 @@ use crate::reasons::LeftOut;
 pub enum Effort {
     /// A rough knee alone.
     Quick,
-    /// The knee, sizes, noise.
+    /// The knee, sizes, noise, and the ends of mixes.
     Usual,
-    /// The knee, sizes, noise, and every mix of reads, writes and order.
-    Full,
 }
 
 /// The user's wishes for a probe.
@@ -48,10 +46,8 @@ pub struct Wishes {
 const SIZES_KIB: [u64; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
 const FEW_SIZES_KIB: [u64; 3] = [4, 64, 512];
 
-/// The grid of mixes (SPEED'08 figure 2), and the number of outstanding IOs of its loads.
-const GRID_KIB: [u64; 4] = [4, 16, 64, 256];
-const GRID_PERCENT: [u32; 4] = [100, 67, 33, 0];
-const GRID_OUTSTANDING: u32 = 8;
+/// The number of outstanding IOs of the mixes.
+const MIX_OUTSTANDING: u32 = 8;
 
 /// Numbers of outstanding IOs of Elling's experiment.
 const ELLING: [u32; 6] = [1, 2, 4, 6, 8, 10];
@@ -68,20 +64,12 @@ pub struct Plan {
     /// Whether sweeps have only every other power of two.
     coarse: bool,
     sizes: Vec<u64>,
-    grid: Grid,
-    repeats: usize,
+    mixes: bool,
+    repeats: bool,
     tried: HashSet<Load>,
     /// The loads after the sweeps, the next one last. `None` until the sweeps are done.
     rest: Option<Vec<(Load, Purpose)>>,
     random: fastrand::Rng,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Grid {
-    None,
-    /// The corners of the grid, at the first mix's size.
-    Ends,
-    Whole,
 }
 
 impl Plan {
@@ -100,21 +88,18 @@ impl Plan {
             kinds.iter().flat_map(|reads| loads(reads).into_iter().rev()).collect()
         });
         let asked = |purpose| wishes.purposes.contains(&purpose);
-        let (around, sizes, grid, repeats) = match wishes.effort {
-            Effort::Quick => (1, FEW_SIZES_KIB.as_slice(), Grid::None, 1),
-            Effort::Usual => (3, SIZES_KIB.as_slice(), Grid::Ends, 1),
-            Effort::Full => (6, SIZES_KIB.as_slice(), Grid::Whole, 2),
+        let (around, sizes) = match wishes.effort {
+            Effort::Quick => (1, FEW_SIZES_KIB.as_slice()),
+            Effort::Usual => (3, SIZES_KIB.as_slice()),
         };
         let fits = |kib: &u64| (kib << 10 <= wishes.largest).then_some(kib << 10);
         let sizes = if asked(Purpose::Size) { sizes } else { &[] };
-        // If only mixes are asked for, the whole grid is run.
-        let grid = if wishes.purposes == [Purpose::Mix] { Grid::Whole } else { grid };
         Plan {
             around: if asked(Purpose::Depth) { around } else { 0 },
             coarse: false,
             sizes: sizes.iter().filter_map(fits).collect(),
-            grid: if asked(Purpose::Mix) { grid } else { Grid::None },
-            repeats: if asked(Purpose::Repeat) { repeats } else { 0 },
+            mixes: asked(Purpose::Mix) && wishes.effort == Effort::Usual,
+            repeats: asked(Purpose::Repeat),
             tried: HashSet::new(),
             rest,
             random: fastrand::Rng::with_seed(seed),
@@ -131,21 +116,15 @@ impl Plan {
     pub fn shrink(&mut self, most: usize) -> Vec<LeftOut> {
         let mut left_out = Vec::new();
         type LeaveOut = fn(&mut Plan);
-        let steps: [(LeftOut, LeaveOut); 9] = [
-            (LeftOut::InnerMixes, |plan| {
-                if plan.grid == Grid::Whole {
-                    plan.grid = Grid::Ends;
-                }
-            }),
-            (LeftOut::SecondRepeats, |plan| plan.repeats = plan.repeats.min(1)),
+        let steps: [(LeftOut, LeaveOut); 7] = [
             (LeftOut::LoadsNearKnee, |plan| plan.around = plan.around.min(1)),
-            (LeftOut::Mixes, |plan| plan.grid = Grid::None),
+            (LeftOut::Mixes, |plan| plan.mixes = false),
             (LeftOut::InnerSizes, |plan| {
                 plan.sizes.retain(|size| FEW_SIZES_KIB.contains(&(size >> 10)));
             }),
             (LeftOut::OtherSweeps, |plan| plan.wishes.mixes.truncate(1)),
             (LeftOut::Sizes, |plan| plan.sizes.clear()),
-            (LeftOut::Repeats, |plan| plan.repeats = 0),
+            (LeftOut::Repeats, |plan| plan.repeats = false),
             (LeftOut::Depths, |plan| (plan.coarse, plan.around) = (true, 0)),
         ];
         for (what, leave_out) in steps {
@@ -289,36 +268,25 @@ impl Plan {
             (Load { mix, outstanding: 1 }, Purpose::Size)
         };
         let mut rest: Vec<(Load, Purpose)> = self.sizes.iter().map(size).collect();
-        rest.extend(self.grid().into_iter().map(|mix| {
+        rest.extend(self.ends_of_mixes().into_iter().map(|mix| {
             let most = *self.wishes.outstanding.end();
-            (Load { mix, outstanding: GRID_OUTSTANDING.min(most) }, Purpose::Mix)
+            (Load { mix, outstanding: MIX_OUTSTANDING.min(most) }, Purpose::Mix)
         }));
-        for _ in 0..self.repeats {
+        if self.repeats {
             rest.extend(self.repeated(points).into_iter().map(|load| (load, Purpose::Repeat)));
         }
         rest
     }
 
-    fn grid(&self) -> Vec<Mix> {
-        let first = self.wishes.mixes.first().map_or(4096, |mix| mix.size);
-        let (sizes, percents) = match self.grid {
-            Grid::None => return Vec::new(),
-            Grid::Ends => (vec![first], [100, 0].as_slice()),
-            Grid::Whole => (GRID_KIB.map(|kib| kib << 10).to_vec(), GRID_PERCENT.as_slice()),
+    /// Reads and, if there may be any, writes of the first mix's size, in order and anywhere.
+    fn ends_of_mixes(&self) -> Vec<Mix> {
+        let size = self.wishes.mixes.first().map_or(4096, |mix| mix.size);
+        let reads = if self.wishes.writes { [100, 0].as_slice() } else { &[100] };
+        let of = |read_percent: &u32| {
+            let read_percent = *read_percent;
+            [100, 0].map(|random_percent| Mix { size, read_percent, random_percent })
         };
-        let reads = if self.wishes.writes { percents } else { &[100] };
-        let mut all = Vec::new();
-        for size in sizes.into_iter().filter(|size| *size <= self.wishes.largest) {
-            for read_percent in reads.iter().copied() {
-                let mix = |random_percent: &u32| Mix {
-                    size,
-                    read_percent,
-                    random_percent: *random_percent,
-                };
-                all.extend(percents.iter().map(mix));
-            }
-        }
-        all
+        if self.mixes { reads.iter().flat_map(of).collect() } else { Vec::new() }
     }
 
     /// Loads to repeat: the shallowest depth, one near the peak, and the deepest. Before the sweep is done, as many
@@ -450,18 +418,18 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_grid_has_writes_only_if_there_may_be_any() {
+    fn mixes_have_writes_only_if_there_may_be_any() {
         let count = |writes| {
-            let wishes = Wishes { purposes: vec![Purpose::Mix], writes, ..wishes(Effort::Full) };
+            let wishes = Wishes { purposes: vec![Purpose::Mix], writes, ..wishes(Effort::Usual) };
             run(&mut Plan::new(wishes, 1), 8).0.len()
         };
-        assert_eq!((count(false), count(true)), (16, 64));
+        assert_eq!((count(false), count(true)), (2, 4));
     }
 
     #[test]
     fn ellings_experiment_is_run_as_it_is_in_place_of_all_questions() {
         for (writes, kinds) in [(false, &[100][..]), (true, &[100, 0])] {
-            let wishes = Wishes { elling: true, writes, ..wishes(Effort::Full) };
+            let wishes = Wishes { elling: true, writes, ..wishes(Effort::Usual) };
             let mut plan = Plan::new(wishes, 7);
             assert_eq!(plan.left(&[]), kinds.len() * ELLING.len());
             let run = std::iter::from_fn(|| plan.next(&[]));

@@ -11,7 +11,7 @@ use parda_array::ArrayParams;
 use parda_config::{ControlSettings, Document, Error, Fairness};
 use parda_control::ModeName;
 use parda_control::{Bytes, Shares, VmConfig};
-use parda_workload::{ClientLoad, LoadReader, Sources};
+use parda_workload::{LoadReader, Traces};
 
 use crate::array::Group;
 use crate::exchange::{ExchangeSettings, Transport};
@@ -41,11 +41,11 @@ pub(crate) fn check(
     document: &Document,
     file: &File,
     present: Present<'_>,
-    sources: &Sources,
+    traces: &Traces,
 ) -> Result<Scenario, Error> {
     Checker {
         document,
-        loads: LoadReader::new(document, sources),
+        loads: LoadReader::new(document, traces),
         duration: file.duration,
         present,
         hosts: BTreeMap::new(),
@@ -297,14 +297,6 @@ impl Checker<'_> {
         let keys = [("disk", vm.disk.is_some()), ("same_disk_as", vm.same_disk_as.is_some())];
         let key = keys.iter().find(|(_, is)| *is).map_or("workload", |(key, _)| key);
         load.fits(disk).map_err(|message| self.error(&at(key), message))?;
-        if let (ClientLoad::Drawn(_), Some(own)) = (&load, own.filter(|own| *own != disk)) {
-            let message = format!(
-                "is not that of the job, whose `size` is {}: leave it out, or give it that size",
-                own.0
-            );
-            return Err(self.error(&at(key), message));
-        }
-
         let start = vm.start.unwrap_or(Duration::ZERO);
         let event = |at, action| TimelineEvent { at, action, path: path.to_owned() };
         starts.push((event(start, Action::StartVm(id)), at("start")));

@@ -41,7 +41,7 @@ pub(crate) struct File {
     #[serde(default)]
     pub sweep: Vec<Sweep>,
     #[serde(default)]
-    pub plot: Vec<crate::plot::Written>,
+    pub plot: Vec<crate::plot::PlotKeys>,
 }
 
 fn default_seed() -> u64 {

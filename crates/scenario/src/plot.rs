@@ -1,12 +1,12 @@
 //! Charts of a study: the `[[plot]]` tables, and the charts without any.
 
-mod written;
+mod keys;
 
 use parda_config::{Document, Error};
 
-use self::written::Over;
-pub(crate) use self::written::Written;
-pub use self::written::{Draw, OVER_TIME};
+use self::keys::Over;
+pub(crate) use self::keys::PlotKeys;
+pub use self::keys::{Draw, OVER_TIME};
 use crate::check::name_is_plain;
 use crate::metric::{Metric, MetricError, Names, Pattern, list};
 use crate::run::{Run, names};
@@ -90,14 +90,14 @@ impl Plot {
 /// left out for sweeps from the command line, as there would be too many.
 pub(crate) fn plots(
     document: &Document,
-    written: &[Written],
+    written: &[PlotKeys],
     runs: &[Run],
     title: &str,
     swept: &[&str],
     sweep_of_ours: bool,
 ) -> Result<Vec<Plot>, Error> {
     let variants = runs.iter().any(|run| run.variant.is_some());
-    let default = [Written::default_of(variants)];
+    let default = [PlotKeys::default_of(variants)];
     let none = !written.iter().any(|w| !sweep_of_ours || w.over != Over::Time);
     let mut plots = Vec::new();
     for (i, plot) in if none { &default } else { written }.iter().enumerate() {
@@ -109,7 +109,7 @@ pub(crate) fn plots(
 
 struct Checker<'a> {
     document: &'a Document,
-    plot: &'a Written,
+    plot: &'a PlotKeys,
     runs: &'a [Run],
     swept: &'a [&'a str],
     path: String,

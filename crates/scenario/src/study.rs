@@ -1,7 +1,7 @@
 //! A study: one scenario, or several variants of it with a common answer.
 
 use parda_config::{Document, Error};
-use parda_workload::Sources;
+use parda_workload::Traces;
 
 use crate::answer::{Answer, Engine, PhaseAnswer};
 use crate::check::{Present, check, expectations};
@@ -79,19 +79,19 @@ impl Study {
     /// # Errors
     /// As for [`Study::parse`].
     pub fn parse_swept(document: &Document, more: &[Sweep]) -> Result<Study, Error> {
-        Study::of(document, more, &Sources::default())
+        Study::of(document, more, &Traces::default())
     }
 
-    fn of(document: &Document, more: &[Sweep], sources: &Sources) -> Result<Study, Error> {
+    fn of(document: &Document, more: &[Sweep], traces: &Traces) -> Result<Study, Error> {
         let file: File = document.parse()?;
         // The base is checked without variants, so that a later error is the variant's.
-        let base = check(document, &file, Present::All, sources)?;
+        let base = check(document, &file, Present::All, traces)?;
         let variations = variations(document, &file, more)?;
         let runs: Vec<Run> = if variations.is_empty() {
             vec![Run { variant: None, settings: Vec::new(), places: Vec::new(), scenario: base }]
         } else {
             let run = |variation: Variation| {
-                let scenario = variation.scenario(document, sources)?;
+                let scenario = variation.scenario(document, traces)?;
                 let Variation { name, settings, places, .. } = variation;
                 let settings = settings.iter().map(|s| (s.path().to_owned(), s.text())).collect();
                 Ok(Run { variant: Some(name), settings, places, scenario })
@@ -103,7 +103,7 @@ impl Study {
         let expectations = match more {
             [] => expectations(document, &file.expect, &names(&runs))?,
             _ => {
-                let once = Study::of(document, &[], sources)?;
+                let once = Study::of(document, &[], traces)?;
                 once.expected_of_each(&runs)
             }
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use parda_config::{Document, Error};
-use parda_workload::Sources;
+use parda_workload::Traces;
 use toml::{Table, Value};
 
 use crate::check::{Present, check, name_is_plain};
@@ -213,11 +213,7 @@ impl Variation {
     }
 
     /// The scenario of this variant. An error points at what distinguishes the variant.
-    pub(crate) fn scenario(
-        &self,
-        document: &Document,
-        sources: &Sources,
-    ) -> Result<Scenario, Error> {
+    pub(crate) fn scenario(&self, document: &Document, traces: &Traces) -> Result<Scenario, Error> {
         let present = match &self.hosts {
             Some(hosts) => Present::Only(hosts),
             None => Present::All,
@@ -233,7 +229,7 @@ impl Variation {
                 (last, e.value.map_or(e.message.clone(), |v| format!("{v}: {}", e.message)))
             };
             let file: File = varied.parse().map_err(said)?;
-            check(&varied, &file, present, sources).map_err(said)
+            check(&varied, &file, present, traces).map_err(said)
         };
         let blame = |(setting, message): (Option<usize>, String)| {
             let place = setting.map_or(&self.place, |i| &self.places[i]);

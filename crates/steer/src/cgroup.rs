@@ -21,6 +21,7 @@ pub mod sharing;
 pub mod vms;
 
 pub use demand::{Demand, Demands, Whole};
+pub use files::{ChangedSetting, ShareError};
 pub use pattern::{Pattern, PatternError};
-pub use sharing::{Allowance, Means, ShareError, Sharing};
+pub use sharing::{Allowance, Means, Sharing};
 pub use vms::{Change, NoVms, Vm, VmKey, VmPattern, Vms};

@@ -3,12 +3,11 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::DevNum;
 use crate::measure::Watched;
-use crate::refusal::{Refusal, Why, by_name};
+use crate::refusal::{Refusal, Why, by_name, slaves, sysfs_dir};
 use crate::sysfs::{self, SysError};
 
 /// A device whose queues can be steered.
@@ -59,9 +58,7 @@ impl Device {
     /// Resolves a path: a device node, or a disk's directory in sysfs.
     pub fn resolve(root: &Path, path: &Path) -> Result<Device, Refusal> {
         let refuse = |why| Refusal { path: path.to_owned(), why };
-        let number = number_of(path).map_err(refuse)?;
-        let dir = fs::canonicalize(root.join("sys/dev/block").join(number.to_string()))
-            .map_err(|_| refuse(Why::NotInSysfs(number)))?;
+        let dir = sysfs_dir(root, path).map_err(refuse)?;
         let mut through = Vec::new();
         let dir = descend(&dir, &mut through).map_err(refuse)?;
         Device::at(root, dir, through).map_err(refuse)
@@ -198,19 +195,6 @@ pub(crate) fn paths(dir: &Path) -> Result<Vec<Queue>, Why> {
     slaves(dir)?.iter().map(|below| Queue::at(below)).collect()
 }
 
-/// Number of the device behind a device node or a directory in sysfs.
-fn number_of(path: &Path) -> Result<DevNum, Why> {
-    let meta = fs::metadata(path).map_err(Why::Unreadable)?;
-    if meta.is_dir() {
-        return sysfs::number(&path.join("dev")).map_err(|_| Why::NotBlock);
-    }
-    if !meta.file_type().is_block_device() {
-        return Err(Why::NotBlock);
-    }
-    let number = meta.rdev();
-    Ok(DevNum { major: rustix::fs::major(number), minor: rustix::fs::minor(number) })
-}
-
 /// Descends from a block device to the disk or multipath device at which its IOs end.
 fn descend(dir: &Path, through: &mut Vec<String>) -> Result<PathBuf, Why> {
     let name = name_of(dir);
@@ -242,23 +226,6 @@ fn descend(dir: &Path, through: &mut Vec<String>) -> Result<PathBuf, Why> {
         }
         (Some(_), false) => Err(Why::Several { name: shown, below }),
     }
-}
-
-/// The block devices below a device.
-fn slaves(dir: &Path) -> Result<Vec<PathBuf>, Why> {
-    let entries = match fs::read_dir(dir.join("slaves")) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(Why::Unreadable(e)),
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(Why::Unreadable)?.path();
-        // A device that went away in between is left out.
-        found.extend(fs::canonicalize(path));
-    }
-    found.sort();
-    Ok(found)
 }
 
 fn is_multipath(dir: &Path) -> bool {

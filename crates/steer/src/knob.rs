@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::device::{Kind, Queue};
+use crate::event::SteeringEvent;
 use crate::journal::{Holds, How, Original};
 use crate::nr_requests::{self, FLOOR, NONE};
 use crate::refusal::Why;
@@ -123,19 +124,6 @@ pub(crate) struct Knob {
 struct Set {
     written: u32,
     read: u32,
-}
-
-/// Result of looking at a knob.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// The knob is as set, or on its way back there after a drop.
-    Same,
-    /// The kernel lowered the knob, as the array or the adapter was full.
-    Dropped { from: u32, to: u32 },
-    /// Another process wrote the knob.
-    Changed { set: u32, found: u32 },
-    /// Another process chose another elevator, which resets the knob.
-    Scheduler { was: String, is: String },
 }
 
 impl Knob {
@@ -273,26 +261,32 @@ impl Knob {
     }
 
     /// Reads the knob and compares it with what was set.
-    pub(crate) fn look(&mut self) -> Result<Found, SysError> {
+    pub(crate) fn look(&mut self) -> Result<Option<SteeringEvent>, SysError> {
+        let path = self.queue.name.clone();
         if self.method == Method::NrRequests {
             let is = self.queue.scheduler()?;
             if is != self.scheduler {
                 let was = std::mem::replace(&mut self.scheduler, is.clone());
                 self.original = sysfs::number(&self.file)?;
                 self.seen = self.original;
-                return Ok(Found::Scheduler { was, is });
+                return Ok(Some(SteeringEvent::Scheduler { path, was, is }));
             }
         }
         let (now, before) = (sysfs::number(&self.file)?, self.seen);
         self.seen = now;
-        let Some(set) = self.set else { return Ok(Found::Same) };
+        let Some(set) = self.set else { return Ok(None) };
         let unit = self.unit();
         Ok(match self.method {
-            Method::QueueDepth if now < before => Found::Dropped { from: before, to: now },
+            Method::QueueDepth if now < before => {
+                Some(SteeringEvent::Dropped { path, from: before, to: now })
+            }
             // After a drop, the kernel raises the depth step by step, up to the value written last.
-            Method::QueueDepth if now <= set.written => Found::Same,
-            _ if now == set.read => Found::Same,
-            _ => Found::Changed { set: set.read * unit, found: now.saturating_mul(unit) },
+            Method::QueueDepth if now <= set.written => None,
+            _ if now == set.read => None,
+            _ => {
+                let (set, found) = (set.read * unit, now.saturating_mul(unit));
+                Some(SteeringEvent::Changed { path, set, found })
+            }
         })
     }
 }

@@ -18,6 +18,7 @@
 
 pub mod cgroup;
 pub mod device;
+mod event;
 pub mod journal;
 pub mod knob;
 pub mod measure;

@@ -13,7 +13,6 @@ mod whole;
 use std::str::FromStr;
 
 pub use ebpf::{Ebpf, RunTime};
-pub use find::NotWatchable;
 pub use histogram::Histogram;
 pub use little::Little;
 pub use reading::{Class, Group, Measure, MeasureError, Method, Reading, Watched};

@@ -1,7 +1,12 @@
-//! Reasons why a device's queue cannot be steered.
+//! Reasons why a device's queue cannot be steered or measured, and the look into sysfs that may find one.
 
+use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::DevNum;
+use crate::sysfs;
 
 /// A path that cannot be steered.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +37,7 @@ pub enum Why {
     NotBlock,
     /// The kernel does not list the device in sysfs.
     #[error("device {0} is not in sysfs: is it mounted at /sys?")]
-    NotInSysfs(crate::DevNum),
+    NotInSysfs(DevNum),
     /// The device has no size: a loop device without a file, a drive without a medium.
     #[error("{0} has no size: nothing is attached to it")]
     Empty(String),
@@ -50,6 +55,9 @@ pub enum Why {
     /// The device makes no requests, so there is no queue to bound.
     #[error("{0} hands its IOs on one by one and has no queue of its own: nothing to set")]
     NoQueue(String),
+    /// The device makes no requests, so there is nothing to measure.
+    #[error("{0} makes no requests of what is submitted, so there is nothing to measure")]
+    NoRequests(String),
     /// The device is spread over several disks.
     #[error("{name} lies on several disks ({}): their queues fill unevenly, so that no split of one \
              window is right; steer each of them as a volume of its own", below.join(", "))]
@@ -81,6 +89,43 @@ pub enum Why {
         /// Reason why it does not.
         why: String,
     },
+}
+
+/// The directory in sysfs of a device node, or of a directory there.
+pub(crate) fn sysfs_dir(root: &Path, path: &Path) -> Result<PathBuf, Why> {
+    let number = number_of(path)?;
+    let dir = root.join("sys/dev/block").join(number.to_string());
+    fs::canonicalize(dir).map_err(|_| Why::NotInSysfs(number))
+}
+
+/// Number of the device behind a device node or a directory in sysfs.
+fn number_of(path: &Path) -> Result<DevNum, Why> {
+    let meta = fs::metadata(path).map_err(Why::Unreadable)?;
+    if meta.is_dir() {
+        return sysfs::number(&path.join("dev")).map_err(|_| Why::NotBlock);
+    }
+    if !meta.file_type().is_block_device() {
+        return Err(Why::NotBlock);
+    }
+    let number = meta.rdev();
+    Ok(DevNum { major: rustix::fs::major(number), minor: rustix::fs::minor(number) })
+}
+
+/// The block devices below a device.
+pub(crate) fn slaves(dir: &Path) -> Result<Vec<PathBuf>, Why> {
+    let entries = match fs::read_dir(dir.join("slaves")) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(Why::Unreadable(e)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(Why::Unreadable)?.path();
+        // A device that went away in between is left out.
+        found.extend(fs::canonicalize(path));
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Description and remedy for devices that are known by name to have no queue that could be

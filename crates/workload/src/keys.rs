@@ -8,7 +8,7 @@ use bytesize::ByteSize;
 use parda_config::Amount;
 use serde::Deserialize;
 
-/// Keys of a load: those of a workload that is written out, or those of `fio` or `trace`.
+/// Keys of a load: those of a workload, or those of `trace`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a workload: a table")]
 #[allow(missing_docs, reason = "docs/workloads.md describes each key")]
@@ -27,8 +27,6 @@ pub struct WorkloadKeys {
     pub on: Option<Duration>,
     #[serde(default, with = "parda_config::quantity")]
     pub off: Option<Duration>,
-    pub fio: Option<PathBuf>,
-    pub job: Option<String>,
     pub trace: Option<PathBuf>,
     pub speed: Option<f64>,
     pub repeat: Option<bool>,

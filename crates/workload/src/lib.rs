@@ -9,20 +9,15 @@
 //! | [`load`] | the load of a client: one of the two |
 //! | [`keys`] | a load as TOML, key by key |
 //! | [`reader`] | from keys to a checked load |
-//! | [`sources`] | the job files and traces that keys name |
-//! | [`spell`] | from a workload to TOML |
-//! | [`fio`] | from a load to a fio job, and back |
+//! | [`fio`] | a workload as a job of fio |
 
 pub mod drawn;
 pub mod fio;
 pub mod keys;
 pub mod load;
 pub mod reader;
-pub mod sources;
-pub mod spell;
 pub mod trace;
 
 pub use drawn::{Bursts, Demand, Hot, OPEN_LOOP_DEPTH, SizePart, Workload};
 pub use load::ClientLoad;
-pub use reader::LoadReader;
-pub use sources::Sources;
+pub use reader::{LoadReader, Traces};

@@ -8,7 +8,7 @@ use parda_exchange::etcd::notice::EtcdStanding;
 use parda_exchange::fallback::FallbackStanding;
 use parda_exchange::udp::notice::DatagramStanding;
 use parda_exchange::udp::{DatagramCounters, Refused};
-use parda_exchange::{HostName, Liveness, Peer, SlotCounters, Standing};
+use parda_exchange::{HostName, Liveness, Peer, Standing};
 use serde::{Deserialize, Serialize};
 
 /// The state of a volume's exchange.
@@ -147,21 +147,9 @@ impl ExchangeStatus {
     pub(crate) fn count(&mut self, standing: &Standing) {
         match standing {
             Standing::Slots { slot, counters } => {
-                let SlotCounters {
-                    records: _,
-                    other_volume,
-                    other_version,
-                    checksum,
-                    wrong_slot,
-                    malformed,
-                    not_a_record,
-                    slot_conflicts,
-                    duplicate_hosts: _,
-                } = *counters;
                 let slot = slot.map(|slot| slot.0);
-                self.slots = Some(SlotStatus { slot, slot_conflicts });
-                self.ignored +=
-                    other_volume + other_version + checksum + wrong_slot + malformed + not_a_record;
+                self.slots = Some(SlotStatus { slot, slot_conflicts: counters.slot_conflicts });
+                self.ignored += counters.ignored().iter().map(|(_, count)| count).sum::<u64>();
             }
             Standing::Datagrams(datagrams) => {
                 let udp = UdpStatus::from(datagrams);

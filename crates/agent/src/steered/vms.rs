@@ -5,7 +5,6 @@ use std::path::Path;
 
 use parda_control::governor::VmDemand;
 use parda_control::{Shares, Span};
-use parda_steer::cgroup::sharing::Happened;
 use parda_steer::cgroup::{Allowance, Change, Demand, Demands, Means, Sharing, VmKey, Vms, Whole};
 use parda_steer::measure::{Method, Reading};
 use parda_steer::{Device, Journal};
@@ -263,8 +262,8 @@ impl Groups {
                 none.insert(sharing)
             }
         };
-        let happened: Vec<Happened> = sharing.set(&self.vms, &self.demands, allowance)?;
-        happened.iter().for_each(|happened| tracing::warn!(volume, "{happened}"));
+        let changed = sharing.set(&self.vms, &self.demands, allowance)?;
+        changed.iter().for_each(|changed| tracing::warn!(volume, "{changed}"));
         Ok(())
     }
 

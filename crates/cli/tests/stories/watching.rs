@@ -63,8 +63,11 @@ fn who_may_not_load_ebpf_is_told_so_and_has_littles_law() {
 #[test]
 fn what_is_no_disk_is_refused_by_name() {
     for (what, why) in [
-        ("/dev/null", "parda: /dev/null is no block device\n"),
-        ("/dev/nowhere", "parda: /dev/nowhere: No such file or directory (os error 2)\n"),
+        ("/dev/null", "parda: /dev/null: is no block device\n"),
+        (
+            "/dev/nowhere",
+            "parda: /dev/nowhere: cannot be looked at: No such file or directory (os error 2)\n",
+        ),
     ] {
         let output = Command::new(PARDA).args(["steer", "watch", what]).output().unwrap();
         assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(2), why));

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use parda_etcd::{EtcdError, Traffic};
 
+use crate::counters::RecordCounters;
 use crate::identity::Identity;
-use crate::slot::{InvalidReport, SlotFault};
+use crate::slot::InvalidReport;
 
 /// Something about an exchange over etcd that an operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,49 +55,6 @@ pub enum EtcdExchangeFault {
     Ended,
 }
 
-/// Counters since the start. A value counts at each look that reads it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EtcdCounters {
-    /// Valid records of this volume.
-    pub records: u64,
-    /// Intact records of another volume.
-    pub other_volume: u64,
-    /// Records of another format version.
-    pub other_version: u64,
-    /// Records whose checksum does not match.
-    pub damaged: u64,
-    /// Intact records with a field out of range, or of another key.
-    pub malformed: u64,
-    /// Values that are no records.
-    pub foreign: u64,
-    /// Looks at which another live host had this host's name.
-    pub duplicate_hosts: u64,
-}
-
-impl EtcdCounters {
-    pub(super) fn count_fault(&mut self, fault: &SlotFault) {
-        *match fault {
-            SlotFault::NotARecord => &mut self.foreign,
-            SlotFault::Version(_) => &mut self.other_version,
-            SlotFault::Checksum => &mut self.damaged,
-            SlotFault::WrongSlot(_) | SlotFault::Malformed(_) => &mut self.malformed,
-        } += 1;
-    }
-
-    /// Values that were ignored, by reason.
-    #[must_use]
-    pub fn ignored(&self) -> [(&'static str, u64); 5] {
-        let EtcdCounters { other_volume, other_version, damaged, malformed, foreign, .. } = *self;
-        [
-            ("other_volume", other_volume),
-            ("other_version", other_version),
-            ("damaged", damaged),
-            ("malformed", malformed),
-            ("foreign", foreign),
-        ]
-    }
-}
-
 /// The state of an exchange over etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdStanding {
@@ -107,7 +65,7 @@ pub struct EtcdStanding {
     /// Leases that were granted since the start: more than one if some ran out or the period grew.
     pub leases: u64,
     /// Values since the start.
-    pub counters: EtcdCounters,
+    pub counters: RecordCounters,
     /// Key of the last value that was ignored.
     pub ignored_key: Option<String>,
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use parda_control::Instant;
 use parda_etcd::KeyValue;
 
-use crate::exchange::Heard;
+use crate::exchange::Collected;
 use crate::freshness::{Freshness, Liveness, Watch};
 use crate::identity::{Identity, Incarnation, Sequence, VolumeId};
 use crate::message::Message;
 
-use super::notice::{EtcdCounters, EtcdEvent};
+use super::notice::EtcdEvent;
 use super::value;
+use crate::counters::RecordCounters;
 
 /// Most other runs of this host's name that are watched.
 const MOST_TWINS: usize = 64;
@@ -26,7 +27,7 @@ pub(super) struct Reader {
     freshness: Freshness,
     twins: BTreeMap<Incarnation, Watch<Sequence>>,
     told: Option<Incarnation>,
-    counters: EtcdCounters,
+    counters: RecordCounters,
     /// Key of the last value that was ignored.
     ignored: Option<Vec<u8>>,
 }
@@ -38,12 +39,12 @@ impl Reader {
         keys: Vec<u8>,
         freshness: Freshness,
     ) -> Reader {
-        let counters = EtcdCounters::default();
+        let counters = RecordCounters::default();
         let (twins, told, ignored) = (BTreeMap::new(), None, None);
         Reader { me, volume, keys, freshness, twins, told, counters, ignored }
     }
 
-    pub(super) fn counters(&self) -> EtcdCounters {
+    pub(super) fn counters(&self) -> RecordCounters {
         self.counters
     }
 
@@ -54,7 +55,7 @@ impl Reader {
     }
 
     /// Takes over the keys and values of a read.
-    pub(super) fn take_in(&mut self, now: Instant, pairs: &[KeyValue]) -> Heard<EtcdEvent> {
+    pub(super) fn take_in(&mut self, now: Instant, pairs: &[KeyValue]) -> Collected<EtcdEvent> {
         let messages = pairs.iter().filter_map(|pair| {
             let message = self.message(pair);
             if message.is_none() {
@@ -64,7 +65,7 @@ impl Reader {
         });
         let messages: Vec<_> = messages.collect();
         let events = self.find_twin(now, &messages).into_iter().collect();
-        Heard { messages, events }
+        Collected { messages, events }
     }
 
     fn message(&mut self, pair: &KeyValue) -> Option<Arc<Message>> {
@@ -167,7 +168,7 @@ mod tests {
         };
         let all = [good, damaged, version, short, noise, zeros, copied, other];
         assert_eq!(reader.take_in(at(0), &all).messages.len(), 1);
-        let expected = EtcdCounters {
+        let expected = RecordCounters {
             records: 1,
             other_volume: 1,
             other_version: 1,
@@ -175,6 +176,7 @@ mod tests {
             malformed: 1,
             foreign: 3,
             duplicate_hosts: 0,
+            slot_conflicts: 0,
         };
         assert_eq!(reader.counters(), expected);
         assert_eq!(reader.counters().ignored().iter().map(|(_, count)| count).sum::<u64>(), 7);

@@ -26,7 +26,7 @@ pub(super) struct Write {
 
 /// State that the two threads share.
 #[derive(Debug, Default)]
-struct Desk {
+struct Orders {
     read: Job<(), Vec<KeyValue>>,
     write: Job<Write, ()>,
     reload: bool,
@@ -90,7 +90,7 @@ pub(super) struct Worker {
 
 #[derive(Debug, Default)]
 struct Shared {
-    desk: Mutex<Desk>,
+    orders: Mutex<Orders>,
     /// Signals an order, or the end.
     ordered: Condvar,
     /// Signals an answer to the control thread.
@@ -99,8 +99,8 @@ struct Shared {
 
 impl Shared {
     /// A panic of the other thread leaves plain data behind.
-    fn lock(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,26 +124,28 @@ impl Worker {
     /// Reads all keys of the volume.
     pub(super) fn read(&self, wait: Duration) -> Result<Vec<KeyValue>, EtcdExchangeFault> {
         self.shared.lock().read.give(());
-        self.await_answer(wait, |desk| desk.read.answered == desk.read.given)?.read.take(wait)
+        self.await_answer(wait, |orders| orders.read.answered == orders.read.given)?.read.take(wait)
     }
 
     /// Writes the key of this host.
     pub(super) fn write(&self, write: Write, wait: Duration) -> Result<(), EtcdExchangeFault> {
         self.shared.lock().write.give(write);
-        self.await_answer(wait, |desk| desk.write.answered == desk.write.given)?.write.take(wait)
+        self.await_answer(wait, |orders| orders.write.answered == orders.write.given)?
+            .write
+            .take(wait)
     }
 
     fn await_answer(
         &self,
         wait: Duration,
-        done: impl Fn(&Desk) -> bool,
-    ) -> Result<MutexGuard<'_, Desk>, EtcdExchangeFault> {
+        done: impl Fn(&Orders) -> bool,
+    ) -> Result<MutexGuard<'_, Orders>, EtcdExchangeFault> {
         if self.thread.is_finished() {
             return Err(EtcdExchangeFault::Ended);
         }
         self.shared.ordered.notify_one();
-        let desk = self.shared.lock();
-        let waited = self.shared.answered.wait_timeout_while(desk, wait, |desk| !done(desk));
+        let orders = self.shared.lock();
+        let waited = self.shared.answered.wait_timeout_while(orders, wait, |orders| !done(orders));
         Ok(waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
@@ -155,8 +157,8 @@ impl Worker {
 
     /// The endpoint that is asked, traffic and the number of leases.
     pub(super) fn standing(&self) -> (String, Traffic, u64) {
-        let desk = self.shared.lock();
-        (desk.endpoint.clone(), desk.traffic, desk.leases)
+        let orders = self.shared.lock();
+        (orders.endpoint.clone(), orders.traffic, orders.leases)
     }
 }
 
@@ -189,39 +191,40 @@ impl Caller {
     fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         loop {
-            let idle = |desk: &mut Desk| desk.read.order.is_none() && desk.write.order.is_none();
+            let idle =
+                |orders: &mut Orders| orders.read.order.is_none() && orders.write.order.is_none();
             let waited = shared
                 .ordered
-                .wait_while(shared.lock(), |desk| idle(desk) && !desk.reload && !desk.over);
-            let mut desk = waited.unwrap_or_else(PoisonError::into_inner);
+                .wait_while(shared.lock(), |orders| idle(orders) && !orders.reload && !orders.over);
+            let mut orders = waited.unwrap_or_else(PoisonError::into_inner);
             // Orders from before the end are carried out: one may be the goodbye.
-            if desk.over && idle(&mut desk) {
+            if orders.over && idle(&mut orders) {
                 return;
             }
-            if std::mem::take(&mut desk.reload) {
+            if std::mem::take(&mut orders.reload) {
                 self.client.reload();
             }
-            let (read, write) = (desk.read.begin(), desk.write.begin());
-            drop(desk);
+            let (read, write) = (orders.read.begin(), orders.write.begin());
+            drop(orders);
             if let Some((number, ())) = read {
                 let found = self.client.range(&self.prefix, MOST_KEYS, self.attempt);
-                self.answer(|desk| desk.read.end(number, found));
+                self.answer(|orders| orders.read.end(number, found));
             }
             if let Some((number, write)) = write {
                 let written = self.write(&write);
-                self.answer(|desk| desk.write.end(number, written));
+                self.answer(|orders| orders.write.end(number, written));
                 self.renew();
             }
         }
     }
 
-    fn answer(&self, answer: impl FnOnce(&mut Desk)) {
-        let mut desk = self.shared.lock();
-        answer(&mut desk);
-        desk.endpoint = self.client.endpoint();
-        desk.traffic = self.client.traffic();
-        desk.leases = self.leases;
-        drop(desk);
+    fn answer(&self, answer: impl FnOnce(&mut Orders)) {
+        let mut orders = self.shared.lock();
+        answer(&mut orders);
+        orders.endpoint = self.client.endpoint();
+        orders.traffic = self.client.traffic();
+        orders.leases = self.leases;
+        drop(orders);
         self.shared.answered.notify_all();
     }
 

@@ -10,13 +10,13 @@ use crate::testing::{at, exchange, identity, publication};
 struct Cut(Box<dyn Exchange>, Arc<AtomicBool>);
 
 impl Exchange for Cut {
-    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         match self.1.load(Ordering::Relaxed) {
             true => Ok(()),
             false => self.0.publish(publication),
         }
     }
-    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
         let mut heard = self.0.collect(now)?;
         if self.1.load(Ordering::Relaxed) {
             heard.messages.clear();

@@ -117,17 +117,6 @@ impl fmt::Display for SlotEvent {
     }
 }
 
-/// The slots could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum SlotCollectError {
-    /// The medium of the slots failed.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// What is there is not this volume's exchange.
-    #[error(transparent)]
-    Unusable(#[from] Unusable),
-}
-
 /// A place that is not this volume's exchange, and is therefore not written.
 #[derive(Debug, thiserror::Error)]
 #[error("exchange {place}: {fault}. Nothing was written{advice}")]
@@ -140,15 +129,15 @@ pub struct Unusable {
     pub advice: String,
 }
 
-/// Our slot could not be written.
+/// The slots could not be read, or our slot not be written.
 #[derive(Debug, thiserror::Error)]
-pub enum SlotPublishError {
+pub enum SlotError {
     /// The medium of the slots failed.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// What is there was to be looked at once more, and could not be.
+    /// What is there is not this volume's exchange.
     #[error(transparent)]
-    Look(#[from] SlotCollectError),
+    Unusable(#[from] Unusable),
     /// The report holds what cannot be written down.
     #[error(transparent)]
     Report(#[from] InvalidReport),
@@ -191,40 +180,5 @@ fn remedy(noise: usize) -> String {
              may be erased, fill these slots with zeros",
             if noise == 1 { "holds neither zeros nor a record" } else { "hold neither zeros nor a record" }
         ),
-    }
-}
-
-/// What was read, ignored and noticed in slots since the start. Each counts slots times looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SlotCounters {
-    /// Valid records of this volume.
-    pub records: u64,
-    /// Intact records of another volume.
-    pub other_volume: u64,
-    /// Records of another format version.
-    pub other_version: u64,
-    /// Torn or damaged records.
-    pub checksum: u64,
-    /// Records that belong to another slot.
-    pub wrong_slot: u64,
-    /// Intact records that say what no host may say.
-    pub malformed: u64,
-    /// Slots that hold neither zeros nor a record.
-    pub not_a_record: u64,
-    /// Looks at which somebody else had written to our slot.
-    pub slot_conflicts: u64,
-    /// Looks at which another live host had our name.
-    pub duplicate_hosts: u64,
-}
-
-impl SlotCounters {
-    pub(crate) fn count_fault(&mut self, fault: &SlotFault) {
-        *match fault {
-            SlotFault::NotARecord => &mut self.not_a_record,
-            SlotFault::Version(_) => &mut self.other_version,
-            SlotFault::Checksum => &mut self.checksum,
-            SlotFault::WrongSlot(_) => &mut self.wrong_slot,
-            SlotFault::Malformed(_) => &mut self.malformed,
-        } += 1;
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn medium(slots: u32) -> MemoryRegion {
 }
 
 /// One period of a host: what it noticed, and whether it could speak.
-fn period(host: &mut SlotExchange, now: Instant) -> (Vec<SlotEvent>, Result<(), SlotPublishError>) {
+fn period(host: &mut SlotExchange, now: Instant) -> (Vec<SlotEvent>, Result<(), SlotError>) {
     let events = host.collect(now).unwrap().events;
     (events, host.publish(&publication(16.0)))
 }
@@ -62,7 +62,7 @@ fn hosts_hear_each_other() {
     peers.observe(at(3), &a.collect(at(3)).unwrap().messages);
     assert_eq!(peers.all(at(3)).next().unwrap().liveness, Liveness::Left);
     // a: 0 + 2 + 2 + 2 slots with a record.
-    assert_eq!(a.counters(), SlotCounters { records: 6, ..SlotCounters::default() });
+    assert_eq!(a.counters(), RecordCounters { records: 6, ..RecordCounters::default() });
 }
 
 #[test]
@@ -96,13 +96,13 @@ fn what_is_not_of_this_volume_and_intact_is_ignored_and_counted() {
     });
     let heard = a.collect(at(0)).unwrap();
     assert_eq!(heard.messages, []);
-    let expected = SlotCounters {
+    let expected = RecordCounters {
         other_volume: 1,
-        wrong_slot: 1,
-        checksum: 1,
+        malformed: 1,
+        damaged: 1,
         other_version: 1,
-        not_a_record: 1,
-        ..SlotCounters::default()
+        foreign: 1,
+        ..RecordCounters::default()
     };
     assert_eq!(a.counters(), expected);
 }
@@ -300,7 +300,7 @@ fn automatic_choice_takes_what_is_left_or_gone_but_no_living_slot() {
     for now in 3..34 {
         periods(&mut [&mut lives, &mut a], now..now + 1);
         let published = period(&mut b, at(now)).1;
-        assert!(matches!(published, Err(SlotPublishError::NoFreeSlot { .. })), "period {now}");
+        assert!(matches!(published, Err(SlotError::NoFreeSlot { .. })), "period {now}");
     }
     periods(&mut [&mut lives, &mut a, &mut b], 34..35);
     assert_eq!(b.slot(), Some(SlotIndex(1)));
@@ -315,7 +315,7 @@ fn data_that_is_no_record_is_never_written_over() {
     let mut b = exchange(&medium, identity("b", 1), AUTOMATIC);
     for now in 0..100 {
         let refused = period(&mut a, at(now)).1.unwrap_err();
-        assert!(matches!(refused, SlotPublishError::NotARecord { slot: SlotIndex(1), .. }));
+        assert!(matches!(refused, SlotError::NotARecord { slot: SlotIndex(1), .. }));
         let refused = period(&mut b, at(now)).1.unwrap_err();
         let said = refused.to_string();
         let expected = "none of its 4 slots is free: 4 of them hold neither zeros nor a record";
@@ -420,10 +420,7 @@ fn a_slot_that_became_foreign_since_the_last_look_is_not_written() {
     let foreign = Block([7; Block::BYTES]);
     medium.edit(|blocks| blocks[1] = foreign.clone());
     let refused = a.publish(&leaving()).unwrap_err();
-    assert!(
-        matches!(refused, SlotPublishError::NotARecord { slot: SlotIndex(1), .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, SlotError::NotARecord { slot: SlotIndex(1), .. }), "{refused}");
     medium.edit(|blocks| assert_eq!(blocks[1], foreign));
 }
 
@@ -434,7 +431,7 @@ fn nothing_is_written_before_the_first_read_worked() {
     medium.fail_reads(Some(|| RegionFault::ReadOnly));
     assert!(a.collect(at(0)).is_err());
     let refused = a.publish(&publication(1.0)).unwrap_err();
-    assert!(matches!(refused, SlotPublishError::NotRead { .. }));
+    assert!(matches!(refused, SlotError::NotRead { .. }));
     medium.edit(|blocks| assert_eq!(blocks[1], Block::ZERO));
 }
 
@@ -447,13 +444,13 @@ fn every_fault_passes() {
     periods(&mut [&mut a, &mut b], 0..3);
     let limit = || RegionFault::Timeout(std::time::Duration::from_secs(1));
     medium.fail_writes(Some(|| RegionFault::ReadOnly));
-    assert!(matches!(a.publish(&publication(1.0)), Err(SlotPublishError::Region(_))));
+    assert!(matches!(a.publish(&publication(1.0)), Err(SlotError::Region(_))));
     assert!(a.collect(at(3)).is_ok(), "reading goes on where writing fails");
     medium.fail_writes(None);
     medium.fail_reads(Some(limit));
     assert!(a.collect(at(4)).is_err());
     // Nothing is written that was not looked at in the same period.
-    assert!(matches!(a.publish(&publication(1.0)), Err(SlotPublishError::Look(_))));
+    assert!(matches!(a.publish(&publication(1.0)), Err(SlotError::Region(_))));
     medium.fail_reads(None);
     a.publish(&publication(1.0)).unwrap();
     medium.edit(|blocks| blocks.fill(Block::ZERO));
@@ -469,7 +466,7 @@ fn a_report_that_cannot_be_written_is_refused() {
     let mut a = exchange(&medium(4), identity("a", 1), fixed(0));
     a.collect(at(0)).unwrap();
     let error = a.publish(&publication(f64::NAN)).unwrap_err();
-    assert!(matches!(error, SlotPublishError::Report(_)), "{error}");
+    assert!(matches!(error, SlotError::Report(_)), "{error}");
     a.publish(&publication(1.0)).unwrap();
 }
 

@@ -155,7 +155,7 @@ fn an_old_host_and_a_new_one_hear_each_other() {
     }
     let counters = new.counters();
     assert_eq!(
-        (counters.checksum, counters.other_version, counters.malformed, counters.not_a_record),
+        (counters.damaged, counters.other_version, counters.malformed, counters.foreign),
         (0, 0, 0, 0)
     );
 }

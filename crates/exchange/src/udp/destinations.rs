@@ -84,14 +84,14 @@ pub(super) struct Destinations {
     fixed: Vec<SocketAddr>,
     /// Peers that are configured by name, with their ports.
     names: Vec<(String, u16)>,
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<FoundAddresses>>,
     /// Time of the last look-up's beginning.
     asked: Option<Instant>,
 }
 
 /// State and results of the look-up of names.
 #[derive(Debug, Default)]
-struct Found {
+struct FoundAddresses {
     /// Whether a look-up is running.
     busy: bool,
     /// The result of each name, in the order of the names.
@@ -170,7 +170,7 @@ impl Destinations {
     }
 }
 
-impl Found {
+impl FoundAddresses {
     /// Takes in the results of a look-up. A name that had an address and has none now keeps the old one.
     fn take(&mut self, answers: Vec<Result<SocketAddr, String>>) {
         self.busy = false;

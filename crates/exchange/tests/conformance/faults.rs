@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use parda_control::Instant;
-use parda_exchange::{CollectError, Exchange, Heard, Message, Publication, PublishError, Standing};
+use parda_exchange::{Collected, Exchange, ExchangeError, Message, Publication, Standing};
 
 /// What happens to messages on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +45,11 @@ impl Faulty {
 }
 
 impl Exchange for Faulty {
-    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         self.inner.publish(publication)
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
         let mut heard = self.inner.collect(now)?;
         let ears = self.ears.lock().unwrap();
         heard.messages.retain(|m| !ears.deaf_to.contains(m.from.host.as_str()));

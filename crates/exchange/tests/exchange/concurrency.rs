@@ -7,7 +7,7 @@ use std::thread;
 use common::{exchange, make, publication};
 use parda_control::Instant;
 use parda_exchange::region::FileRegion;
-use parda_exchange::{SlotCount, SlotCounters};
+use parda_exchange::{RecordCounters, SlotCount};
 
 const HOSTS: u32 = 8;
 const ROUNDS: u32 = 200;
@@ -27,7 +27,7 @@ fn host(path: &Path, slot: u32) {
         exchange.publish(&publication(round.into())).unwrap();
     }
     let counters = exchange.counters();
-    assert_eq!(counters, SlotCounters { records: counters.records, ..SlotCounters::default() });
+    assert_eq!(counters, RecordCounters { records: counters.records, ..RecordCounters::default() });
 }
 
 #[test]

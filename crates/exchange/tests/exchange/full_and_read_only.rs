@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{exchange, make, publication};
 use parda_control::Instant;
-use parda_exchange::{InitError, Location, RegionFault, Site, SlotCount, SlotPublishError, init};
+use parda_exchange::{InitError, Location, RegionFault, Site, SlotCount, SlotError, init};
 
 /// A file system in memory, unmounted when dropped.
 struct Mounted(PathBuf);
@@ -63,7 +63,7 @@ fn a_full_or_read_only_file_system_is_named_and_survived() {
         host.publish(&publication(now as f64)).map_err(|error| {
             println!("{error}");
             match error {
-                SlotPublishError::Region(error) => error.fault,
+                SlotError::Region(error) => error.fault,
                 other => panic!("{other}"),
             }
         })

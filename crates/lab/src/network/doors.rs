@@ -3,12 +3,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
-
-use super::router::{Taken, To, Wires};
 
 /// Port of all hosts and doors.
-pub(super) const PORT: u16 = 7077;
+const PORT: u16 = 7077;
 
 /// Networks of loopback that are tried before none is taken to be free.
 const TRIES: usize = 16;
@@ -31,7 +28,7 @@ pub(super) struct Doors {
 /// Address of a node in a network of loopback, from the /24 `first` on.
 fn address(network: u8, first: usize, node: usize) -> SocketAddr {
     let (block, place) = (first + node / EACH, 1 + node % EACH);
-    // At most 1,024 hosts and some servers: six blocks.
+    // At most 1,024 hosts: six blocks.
     SocketAddr::new(Ipv4Addr::new(127, network, block as u8, place as u8).into(), PORT)
 }
 
@@ -70,24 +67,20 @@ impl Doors {
     pub(super) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
-}
 
-impl Wires for Doors {
-    fn places(&self) -> Vec<BorrowedFd<'_>> {
-        self.sockets.iter().map(AsFd::as_fd).collect()
+    /// The doors to take packets from.
+    pub(super) fn sockets(&self) -> &[UdpSocket] {
+        &self.sockets
     }
 
-    fn take(&self, place: usize, buffer: &mut [u8]) -> Option<Taken> {
-        let (length, from) = self.sockets[place].recv_from(buffer).ok()?;
-        let known = self.by_address.get(&from).copied();
-        Some(Taken {
-            from: known.unwrap_or_default(),
-            to: To::Node(place),
-            length: known.map_or(0, |_| length),
-        })
+    /// Takes a packet from a door: its host, if it is one, and its length. `None` if there is none.
+    pub(super) fn take(&self, door: usize, buffer: &mut [u8]) -> Option<(Option<usize>, usize)> {
+        let (length, from) = self.sockets[door].recv_from(buffer).ok()?;
+        Some((self.by_address.get(&from).copied(), length))
     }
 
-    fn hand(&self, to: usize, packet: &[u8]) {
+    /// Hands a packet to a host.
+    pub(super) fn hand(&self, to: usize, packet: &[u8]) {
         // A host that is dead has no socket.
         let _ = self.sockets[to].send_to(packet, self.hosts[to]);
     }
@@ -116,28 +109,28 @@ mod tests {
 
     #[test]
     fn datagrams_pass_while_the_link_is_there() {
-        let network = Network::on_loopback(3, 1).unwrap();
+        let network = Network::new(3, 1).unwrap();
         let [a, b, c] = [0, 1, 2].map(|node| bound(&network, node));
-        a.send_to(b"one", network.way_to(1)).unwrap();
+        a.send_to(b"one", network.address_of(1)).unwrap();
         assert_eq!(heard(&b), "one");
         network.set(0, &Hearing { writable: false, ..Hearing::default() });
-        a.send_to(b"lost", network.way_to(1)).unwrap();
-        b.send_to(b"two", network.way_to(0)).unwrap();
+        a.send_to(b"lost", network.address_of(1)).unwrap();
+        b.send_to(b"two", network.address_of(0)).unwrap();
         assert_eq!(heard(&a), "two", "one way is open");
         // Datagrams at one door are taken in their order: the lost one was taken before this, while the link was cut.
-        c.send_to(b"other", network.way_to(1)).unwrap();
+        c.send_to(b"other", network.address_of(1)).unwrap();
         assert_eq!(heard(&b), "other", "another host's link is open");
         network.set(0, &Hearing::default());
         let delay = Duration::from_millis(100);
         network.set(1, &Hearing { delay, ..Hearing::default() });
         let sent = Instant::now();
-        a.send_to(b"late", network.way_to(1)).unwrap();
+        a.send_to(b"late", network.address_of(1)).unwrap();
         assert_eq!(heard(&b), "late", "what was sent while the link was cut never comes");
         assert!(sent.elapsed() >= delay, "{:?}", sent.elapsed());
         network.set(1, &Hearing::default());
         let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-        stranger.send_to(b"foreign", network.way_to(1)).unwrap();
-        a.send_to(b"three", network.way_to(1)).unwrap();
+        stranger.send_to(b"foreign", network.address_of(1)).unwrap();
+        a.send_to(b"three", network.address_of(1)).unwrap();
         assert_eq!(heard(&b), "three");
     }
 }

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::doors::Doors;
 use super::links::Links;
 
 /// Largest packet, in bytes.
@@ -18,34 +18,6 @@ const LARGEST: usize = 1 << 16;
 
 /// Most packets of one place before the others have their turn.
 const TURN: usize = 64;
-
-/// The nodes that a packet is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum To {
-    Node(usize),
-    /// All nodes but the sender.
-    All,
-}
-
-/// A packet that was taken.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
-    pub(super) from: usize,
-    pub(super) to: To,
-    pub(super) length: usize,
-}
-
-/// Places at which packets are taken and handed on.
-pub(super) trait Wires: Send + 'static {
-    /// The places to take packets from.
-    fn places(&self) -> Vec<BorrowedFd<'_>>;
-
-    /// Takes a packet from one of the places. `None` if there is none. A packet that is for no node has the length 0.
-    fn take(&self, place: usize, buffer: &mut [u8]) -> Option<Taken>;
-
-    /// Hands a packet to a node. What does not fit is lost.
-    fn hand(&self, to: usize, packet: &[u8]);
-}
 
 /// The router of a network. It ends when dropped.
 #[derive(Debug)]
@@ -55,12 +27,11 @@ pub(super) struct Router {
 }
 
 impl Router {
-    pub(super) fn start(wires: impl Wires, links: Arc<Mutex<Links>>) -> io::Result<Router> {
+    pub(super) fn start(doors: Doors, links: Arc<Mutex<Links>>) -> io::Result<Router> {
         let (stop, stopped) = UnixStream::pair()?;
-        let nodes = wires.places().len();
         let thread = thread::Builder::new()
             .name("network".to_owned())
-            .spawn(move || Route { wires, links, nodes, late: Late::default() }.run(&stopped))?;
+            .spawn(move || Route { doors, links, late: Late::default() }.run(&stopped))?;
         Ok(Router { stop: Some(stop), thread: Some(thread) })
     }
 
@@ -84,14 +55,13 @@ impl Drop for Router {
 /// Packets that are due later: time, number, destination.
 type Late = BinaryHeap<Reverse<(Instant, u64, usize, Vec<u8>)>>;
 
-struct Route<W> {
-    wires: W,
+struct Route {
+    doors: Doors,
     links: Arc<Mutex<Links>>,
-    nodes: usize,
     late: Late,
 }
 
-impl<W: Wires> Route<W> {
+impl Route {
     fn run(mut self, stopped: &UnixStream) {
         let mut buffer = vec![0; LARGEST];
         let mut number = 0;
@@ -106,8 +76,10 @@ impl<W: Wires> Route<W> {
             };
             for place in ready {
                 for _ in 0..TURN {
-                    let Some(taken) = self.wires.take(place, &mut buffer) else { break };
-                    self.pass(taken, &buffer[..taken.length], &mut number);
+                    let Some((from, length)) = self.doors.take(place, &mut buffer) else { break };
+                    if let Some(from) = from {
+                        self.pass(from, place, &buffer[..length], &mut number);
+                    }
                 }
             }
             self.deliver();
@@ -116,9 +88,8 @@ impl<W: Wires> Route<W> {
 
     /// Waits for packets, or for a late one to be due. The places that have packets; `None` at the end.
     fn wait(&self, stopped: &UnixStream) -> io::Result<Option<Vec<usize>>> {
-        let places = self.wires.places();
         let mut fds = vec![PollFd::new(stopped, PollFlags::IN)];
-        fds.extend(places.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        fds.extend(self.doors.sockets().iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         let due = self.late.peek().map(|Reverse((at, ..))| {
             let wait = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
@@ -134,26 +105,15 @@ impl<W: Wires> Route<W> {
         Ok(Some(ready.map(|(place, _)| place).collect()))
     }
 
-    fn pass(&mut self, taken: Taken, packet: &[u8], number: &mut u64) {
-        if packet.is_empty() {
-            return;
-        }
-        let all = match taken.to {
-            To::Node(node) => node..node + 1,
-            To::All => 0..self.nodes,
-        };
-        for to in all.filter(|to| *to != taken.from) {
-            let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-            let passes = links.passes(taken.from, to);
-            drop(links);
-            match passes {
-                None => {}
-                Some(Duration::ZERO) => self.wires.hand(to, packet),
-                Some(delay) => {
-                    *number += 1;
-                    let due = Instant::now() + delay;
-                    self.late.push(Reverse((due, *number, to, packet.to_vec())));
-                }
+    fn pass(&mut self, from: usize, to: usize, packet: &[u8], number: &mut u64) {
+        let passes = self.links.lock().unwrap_or_else(PoisonError::into_inner).passes(from, to);
+        match passes {
+            None => {}
+            Some(Duration::ZERO) => self.doors.hand(to, packet),
+            Some(delay) => {
+                *number += 1;
+                let due = Instant::now() + delay;
+                self.late.push(Reverse((due, *number, to, packet.to_vec())));
             }
         }
     }
@@ -162,7 +122,7 @@ impl<W: Wires> Route<W> {
         let now = Instant::now();
         while self.late.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
             if let Some(Reverse((_, _, to, packet))) = self.late.pop() {
-                self.wires.hand(to, &packet);
+                self.doors.hand(to, &packet);
             }
         }
     }

@@ -1,32 +1,66 @@
-//! Reports of a probe: a table for the terminal, CSV, charts, and an HTML page.
+//! Reports of a probe: a table for the terminal, charts, and an HTML page.
 //!
 //! | file | subject |
 //! | --- | --- |
 //! | `words` | numbers, times and sizes as text |
 //! | `sentences` | reason codes as sentences |
-//! | `confidence` | confidence intervals of means, from the slices of a point |
 //! | `figures` | charts |
 //! | `table` | tables for the terminal |
-//! | `csv` | a row for each point, for other programs |
 //! | `page` | an HTML page |
-//! | `comparison` | the comparison of two probes as data |
-//! | `compare` | a comparison as sentences, table, CSV, charts and page |
 
-pub mod compare;
-mod comparison;
-mod confidence;
-mod csv;
-#[cfg(test)]
-pub(crate) mod example;
 mod figures;
 mod page;
 mod sentences;
 mod table;
 mod words;
 
-pub use comparison::{Change, Comparison, Curves, Pair, Run, SMALL, Side};
-pub use csv::csv;
 pub use figures::figures;
 pub use page::page;
 pub use sentences::unknown;
 pub use table::table;
+
+/// A probe for tests.
+#[cfg(test)]
+mod example {
+    use std::sync::LazyLock;
+
+    use parda_probe::{
+        Effort, End, Evidence, Findings, Mix, ProbeDocument, Purpose, Suspect, Suspicion, Unknown,
+        Wishes,
+    };
+
+    use crate::{Target, Writes};
+
+    static PROBE: LazyLock<ProbeDocument> = LazyLock::new(|| {
+        let mut target = Target::open("model:drive-7200", &Writes::No, None).unwrap();
+        let wishes = Wishes {
+            mixes: vec![Mix { size: 4096, read_percent: 100, random_percent: 100 }],
+            outstanding: 1..=64,
+            all: false,
+            purposes: vec![Purpose::Depth, Purpose::Size, Purpose::Mix, Purpose::Repeat],
+            effort: Effort::Usual,
+            elling: false,
+            writes: true,
+            largest: 1 << 20,
+        };
+        let mut document = target.probe(wishes, None, 1, &mut ());
+        document.begun = "2026-01-31T12:00:00Z".to_owned();
+        document.took_s = 200.0;
+        document.points[1].settled = false;
+        let evidence = vec![Evidence::Sentence("It is full.".to_owned())];
+        document.findings.unknown = vec![Unknown::OtherHosts];
+        document.findings.suspicions = vec![Suspicion { what: Suspect::WriteCache, evidence }];
+        document
+    });
+
+    /// A probe of a drive, with every kind of finding.
+    pub(crate) fn document() -> ProbeDocument {
+        PROBE.clone()
+    }
+
+    /// A probe that was stopped before anything was measured.
+    pub(crate) fn empty() -> ProbeDocument {
+        let (points, findings) = (Vec::new(), Findings::default());
+        ProbeDocument { points, findings, end: End::Aborted, ..document() }
+    }
+}

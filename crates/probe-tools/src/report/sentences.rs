@@ -1,5 +1,6 @@
 //! Sentences for the reason codes of a document.
 
+use super::words::{ms, short};
 use parda_probe::{
     Advice, Evidence, Growth, LeftOut, Load, ProbeDocument, Suspect, Suspicion, Unknown, Why,
 };
@@ -22,10 +23,10 @@ pub(crate) fn suspicion(suspicion: &Suspicion) -> String {
 fn evidence(what: Suspect, evidence: &Evidence) -> String {
     match evidence {
         Evidence::TooFast { mix, mean_ms } => {
-            format!("{mix} take {} one at a time: that is memory, not a medium.", time(*mean_ms))
+            format!("{mix} take {} one at a time: that is memory, not a medium.", ms(*mean_ms))
         }
         Evidence::TwoKinds { mix, outstanding, fast, up_to_ms, from_ms } => {
-            let (fast, up_to, from) = (fast * 100.0, time(*up_to_ms), time(*from_ms));
+            let (fast, up_to, from) = (fast * 100.0, ms(*up_to_ms), ms(*from_ms));
             let why = if what == Suspect::Stalls {
                 "they wait for something else, such as garbage collection, others' load, or a busy host"
             } else {
@@ -39,32 +40,32 @@ fn evidence(what: Suspect, evidence: &Evidence) -> String {
         Evidence::LatencyFalls { mix, outstanding, first_ms, last_ms } => format!(
             "With {mix}, {outstanding} outstanding, latency falls from {} to {} while it is measured: a \
              cache fills.",
-            time(*first_ms),
-            time(*last_ms)
+            ms(*first_ms),
+            ms(*last_ms)
         ),
         Evidence::WritesBeforeReads { mix, outstanding, writes_ms, reads_ms } => format!(
             "With {outstanding} outstanding, {mix} take {}, reads {}: they are acknowledged before they \
              are on the medium.",
-            time(*writes_ms),
-            time(*reads_ms)
+            ms(*writes_ms),
+            ms(*reads_ms)
         ),
         Evidence::ThroughputFalls { outstanding, first_iops, last_iops } => format!(
             "With {outstanding} outstanding, throughput falls from {} to {} IOPS while it is measured: a \
              cache is full.",
-            number(*first_iops),
-            number(*last_iops)
+            short(*first_iops),
+            short(*last_iops)
         ),
         Evidence::ReadAhead { mix, outstanding, sequential_ms, random_ms } => format!(
             "With {outstanding} outstanding, {mix} take {}, random ones {}: they are read ahead, by the \
              device or by what is before it.",
-            time(*sequential_ms),
-            time(*random_ms)
+            ms(*sequential_ms),
+            ms(*random_ms)
         ),
         Evidence::RoundIops { mix, from_outstanding, iops } => {
             limit(&mix.to_string(), &format!("{iops:.0} IOPS"), *from_outstanding)
         }
         Evidence::RoundRate { mix, from_outstanding, bytes_per_s } => {
-            let rate = format!("{} MB/s", number(bytes_per_s / 1e6));
+            let rate = format!("{} MB/s", short(bytes_per_s / 1e6));
             limit(&mix.to_string(), &rate, *from_outstanding)
         }
         Evidence::Sentence(text) => text.clone(),
@@ -129,7 +130,7 @@ pub fn unknown(unknown: &Unknown) -> String {
         Unknown::OtherLoad { load: Load { mix, outstanding }, outstanding: measured } => format!(
             "Whether the load was what was asked for: with {outstanding} asked for, {} were outstanding \
              ({mix}).",
-            number(*measured)
+            short(*measured)
         ),
         Unknown::Repeatability => "How repeatable this is: nothing was run twice.".to_owned(),
         Unknown::OtherHosts => {
@@ -174,23 +175,23 @@ pub(crate) fn why(why: &Why) -> String {
             "With {mix} throughput is {:.0} % of its peak of {} IOPS at a latency of {} (95 % sure: {} to \
              {}), with {} outstanding.",
             part * 100.0,
-            number(*peak_iops),
-            time(latency_ms.value),
-            time(latency_ms.low),
-            time(latency_ms.high),
-            number(*outstanding),
+            short(*peak_iops),
+            ms(latency_ms.value),
+            ms(latency_ms.low),
+            ms(latency_ms.high),
+            short(*outstanding),
         ),
         Why::LittleBeyond { outstanding, gain, latency_ratio } => format!(
             "More buys little: with {outstanding:.0} outstanding throughput is {:.1} % higher than at the \
              threshold, latency {} times as high.",
             gain * 100.0,
-            number(*latency_ratio),
+            short(*latency_ratio),
         ),
         Why::Waits { service_ms, waits_ms, threshold_ms } => format!(
             "One IO alone takes {}: at the threshold an IO waits {} of its {}.",
-            time(*service_ms),
-            time(*waits_ms),
-            time(*threshold_ms),
+            ms(*service_ms),
+            ms(*waits_ms),
+            ms(*threshold_ms),
         ),
         Why::AboveKnee { by } => format!(
             "The threshold lies {:.1} % above the knee, for its uncertainty and a number to remember.",
@@ -199,13 +200,13 @@ pub(crate) fn why(why: &Why) -> String {
         Why::Outstanding { outstanding, window } => format!(
             "At the threshold {} are outstanding in the whole cluster. A host that is alone needs a window \
              of that; {window:.0} leaves it a tenth of room.",
-            number(*outstanding),
+            short(*outstanding),
         ),
         Why::FirstMix { mix } => format!("The advice is for {mix}, which was named first."),
         Why::OtherKnee { mix, latency_ms, outstanding } => format!(
             "With {mix} the knee is at {}, with {} outstanding.",
-            time(*latency_ms),
-            number(*outstanding),
+            ms(*latency_ms),
+            short(*outstanding),
         ),
         Why::Sentence(text) => text.clone(),
     }
@@ -218,7 +219,7 @@ pub(crate) fn snippet(document: &ProbeDocument, advice: &Advice) -> String {
             "# {}: {:.0} % of a peak of {} IOPS.\n",
             curve.mix,
             advice.throughput_fraction * 100.0,
-            number(curve.peak_iops.value),
+            short(curve.peak_iops.value),
         )
     });
     format!(
@@ -237,25 +238,6 @@ fn duration(nanos: u64) -> String {
     }
 }
 
-/// A time for a sentence: three digits and a suitable unit.
-fn time(ms: f64) -> String {
-    match ms {
-        ms if ms >= 1000.0 => format!("{} s", number(ms / 1000.0)),
-        ms if ms >= 1.0 || ms <= 0.0 => format!("{} ms", number(ms)),
-        ms => format!("{} µs", number(ms * 1000.0)),
-    }
-}
-
-/// A number with three significant digits and at most two decimals.
-fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 99.95 => format!("{value:.0}"),
-        size if size >= 9.995 => format!("{value:.1}"),
-        size if size > 0.0 => format!("{value:.2}"),
-        _ => "0".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,21 +253,12 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_sentences_have_three_digits_and_a_unit() {
-        assert_eq!(time(0.0796), "79.6 µs");
-        assert_eq!(time(13.133), "13.1 ms");
-        assert_eq!(time(1795.4), "1.80 s");
-        assert_eq!(time(0.0), "0 ms");
-        assert_eq!(number(200_000.1), "200000");
-    }
-
-    #[test]
     fn the_snippet_is_configuration() {
         let document = document();
         let advice = document.findings.advice.as_ref().unwrap();
         let snippet = snippet(&document, advice);
         assert!(snippet.starts_with("[volume.control]\n# "), "{snippet}");
-        assert!(snippet.contains("ms\"\nwindow_max = 17\n"), "{snippet}");
+        assert!(snippet.contains("ms\"\nwindow_max = 11\n"), "{snippet}");
     }
 
     #[test]
@@ -298,7 +271,7 @@ mod tests {
             from_ms: 18.0,
         };
         let told = suspicion(&Suspicion { what: Suspect::ReadCache, evidence: vec![kinds] });
-        let expected = "33 % of the IOs take up to 250 µs and the others from 18.0 ms on";
+        let expected = "33 % of the IOs take up to 250 µs and the others from 18 ms on";
         assert!(told.starts_with("read cache: ") && told.contains(expected), "{told}");
         let flat = Evidence::RoundIops { mix: READS, from_outstanding: 8.0, iops: 2000.0 };
         let told = suspicion(&Suspicion { what: Suspect::Limit, evidence: vec![flat] });

@@ -1,7 +1,7 @@
 //! Numbers, times and sizes as text.
 
 use parda_plot::{brief, number};
-use parda_probe::{Advice, Curve, End, Estimate, Kind, Measured, Mix, ProbeDocument, TargetInfo};
+use parda_probe::{Advice, Curve, End, Estimate, Kind, Measured, ProbeDocument, TargetInfo};
 
 /// Bytes in decimal units, as storage is sold: `1.80 TB`.
 pub(crate) fn bytes(bytes: u64) -> String {
@@ -12,13 +12,6 @@ pub(crate) fn bytes(bytes: u64) -> String {
         || format!("{bytes} B"),
         |(unit, name)| format!("{} {name}", brief(size / unit)),
     )
-}
-
-/// Size, reads and randomness of a mix: `4 KiB`, `reads`, `random`.
-pub(crate) fn parts(mix: &Mix) -> [String; 3] {
-    let text = mix.to_string();
-    let mut parts = text.split(", ").map(str::to_owned);
-    std::array::from_fn(|_| parts.next().unwrap_or_default())
 }
 
 /// A length of time in minutes and seconds: `3 min 20 s`.
@@ -132,7 +125,7 @@ pub(crate) fn end(end: End) -> &'static str {
     }
 }
 
-/// Sentences on target, time and length of the probe. Names are in backticks.
+/// Sentences on target, time and length of the probe.
 pub(crate) fn story(document: &ProbeDocument) -> String {
     let loads = number_of(document.points.len(), "load");
     let access = if document.target.writes { "reads and writes" } else { "reads only" };
@@ -143,7 +136,7 @@ pub(crate) fn story(document: &ProbeDocument) -> String {
         some => format!(" {some} loads never settled; they are marked."),
     };
     format!(
-        "`{}` ({}) was probed on {} for {}: {loads}, {access}. {}{unsettled}",
+        "{} ({}) was probed on {} for {}: {loads}, {access}. {}{unsettled}",
         document.target.name,
         kind(&document.target),
         date(&document.begun),
@@ -159,11 +152,6 @@ pub(crate) fn date(begun: &str) -> String {
         (Some(day), Some("T" | "t" | " "), Some(time)) if utc => format!("{day} {time} UTC"),
         _ => begun.to_owned(),
     }
-}
-
-/// The curve of a mix, if there is one.
-pub(crate) fn curve<'a>(document: &'a ProbeDocument, mix: &Mix) -> Option<&'a Curve> {
-    document.findings.curves.iter().find(|curve| curve.mix == *mix)
 }
 
 /// The curves as sentences, one each.

@@ -13,7 +13,7 @@ use parda_workload::fio::{Job, JobTarget, UnsupportedByFio};
 
 use crate::targets::model::workload;
 use child::Child;
-use parda_probe::{Allowance, Driven, Driver, Load, Moment, Point, Recording, Snapshot, Watch};
+use parda_probe::{Allowance, Driven, Driver, Load, Moment, Recording, Snapshot, Watch};
 
 /// Number of slices of a load, as far as their length stays within these bounds.
 const SLICES: f64 = 40.0;
@@ -65,27 +65,7 @@ impl Fio {
         seed: u64,
         most: Duration,
     ) -> Result<Job, UnsupportedByFio> {
-        let mut job = self.of("probe", load)?;
-        job.set("runtime", most.as_secs().max(1));
-        job.set("randseed", seed);
-        // Latency is measured from submission to completion.
-        job.set("lat_percentiles", 1);
-        job.set("clat_percentiles", 0);
-        job.set("slat_percentiles", 0);
-        Ok(job)
-    }
-
-    /// The job of a load that was run, for a job file: it begins after the jobs before it and takes as long as the load took.
-    pub(crate) fn recorded(&self, number: usize, point: &Point) -> Result<Job, UnsupportedByFio> {
-        let mut job = self.of(&format!("load-{}", number + 1), &point.load)?;
-        job.set("ramp_time", point.warmup_s.ceil());
-        job.set("runtime", point.measured_s.ceil());
-        job.set("stonewall", 1);
-        Ok(job)
-    }
-
-    fn of(&self, name: &str, load: &Load) -> Result<Job, UnsupportedByFio> {
-        let mut job = Job::new(name);
+        let mut job = Job::new("probe");
         job.target(if self.nbd { JobTarget::Nbd(&self.name) } else { JobTarget::Path(&self.name) });
         job.load(&workload(load), Bytes(self.bytes))?;
         if self.offset > 0 {
@@ -95,6 +75,12 @@ impl Fio {
         job.set("time_based", 1);
         // A single process, so that killing it leaves none behind.
         job.set("thread", 1);
+        job.set("runtime", most.as_secs().max(1));
+        job.set("randseed", seed);
+        // Latency is measured from submission to completion.
+        job.set("lat_percentiles", 1);
+        job.set("clat_percentiles", 0);
+        job.set("slat_percentiles", 0);
         Ok(job)
     }
 

@@ -12,7 +12,6 @@ use parda_address::Uri;
 use parda_exchange::region::NbdConnection;
 use parda_nbd::TransmissionFlags;
 use parda_probe::{Kind, Plan, Probe, ProbeDocument, TargetInfo, Watcher, Wishes};
-use parda_workload::fio::UnsupportedByFio;
 
 use super::about;
 use super::fio::Fio;
@@ -190,28 +189,6 @@ impl Target {
             Drive::Model(_) => true,
             Drive::Fio(fio) => fio.writes,
         }
-    }
-
-    /// The loads of a probe as a job file of fio, one after another, each with the warm-up and the length that
-    /// it had. For a model, the jobs drive a file called TARGET.
-    ///
-    /// # Errors
-    /// The target's name cannot stand in a job file.
-    pub fn job_file(&self, document: &ProbeDocument) -> Result<String, UnsupportedByFio> {
-        let (name, bytes) = ("TARGET".to_owned(), self.info.bytes);
-        let fio = match &self.drive {
-            Drive::Model(_) => Fio { nbd: false, name, offset: 0, bytes, writes: false },
-            Drive::Fio(fio) => fio.clone(),
-        };
-        let mut text = format!(
-            "# The loads of a probe of {}. By `parda probe --fio`, for fio.\n",
-            self.info.name
-        );
-        for (number, point) in document.points.iter().enumerate() {
-            text += "\n";
-            text += &fio.recorded(number, point)?.section()?;
-        }
-        Ok(text)
     }
 
     /// Runs a probe of the target, within a time in seconds if one is given.

@@ -13,7 +13,7 @@ mod value;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use page::{MARK, missed, renewed, table, write_pictures, write_report};
+pub use page::{MARK, missed, renewed, table, write_pictures};
 use parda_config::{Document, Error};
 use parda_scenario::expectation::Tally;
 use parda_scenario::{Answer, Study};

@@ -1,11 +1,11 @@
-//! All values as a text table, as Markdown and as an HTML page.
+//! All values as a text table and as Markdown.
 
 use std::path::Path;
 
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 
 use super::{PaperFigure, Reproduction, Value};
-use crate::pictures::{WriteError, folder, write, write_file};
+use crate::pictures::{WriteError, folder, write};
 use crate::table::{plain, right};
 
 /// Line of a page below which `parda reproduce --page` writes.
@@ -60,26 +60,6 @@ pub fn renewed(page: &str, reproduction: &Reproduction, folder: &str) -> Option<
     Some(format!("{prose}{MARK}\n\n{}", markdown(reproduction, folder)))
 }
 
-/// Writes `index.html` and the pictures as SVG into a folder, which is created if needed.
-///
-/// # Errors
-/// The folder cannot be created, or a file cannot be written.
-pub fn write_report(dir: &Path, reproduction: &Reproduction) -> Result<(), WriteError> {
-    write_pictures(dir, reproduction)?;
-    let pictures = || reproduction.figures.iter().flat_map(|figure| &figure.pictures);
-    let picture = |file: &str| {
-        let name = file.strip_prefix("./")?.strip_suffix(".svg")?;
-        pictures().find(|picture| picture.name == name).map(|picture| picture.figure.svg())
-    };
-    let text = format!(
-        "Every figure and table of the source papers, run in virtual time with the control code of `parda serve` and one \
-         set of physical parameters for each kind of array. Hollow marks in the pictures are the paper's.\n\n{}",
-        markdown(reproduction, ".")
-    );
-    let html = parda_plot::html("Figures of the papers, reproduced", &text, picture);
-    write_file(&dir.join("index.html"), &html)
-}
-
 /// Writes the pictures as SVG into a folder, which is created if needed.
 ///
 /// # Errors
@@ -128,7 +108,11 @@ fn values(figure: &PaperFigure) -> String {
         }
         [source, format!("`{}`", brief(&value.what)), paper, ours, error]
     });
-    parda_plot::table(["source", "value", "paper", "ours", "error"], 2, rows)
+    let cells = |cells: [String; 5]| {
+        format!("|{}|\n", cells.map(|cell| cell.replace('|', "\\|")).join("|"))
+    };
+    let rows: String = rows.map(cells).collect();
+    format!("|source|value|paper|ours|error|\n|---|---|--:|--:|--:|\n{rows}")
 }
 
 /// `A of B`, in which B has only the parts of its path that differ from A's.

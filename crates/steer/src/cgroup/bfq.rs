@@ -9,12 +9,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::cgroup::files::{line, lineage, original};
+use crate::cgroup::files::{ChangedSetting, ShareError, line, lineage, write_line};
 use crate::cgroup::vms::Vms;
 use crate::device::Device;
-use crate::journal::{Held, How, JournalError, Original};
+use crate::journal::{Held, How, Original};
 use crate::number::DevNum;
-use crate::sysfs::{self, SysError};
+use crate::sysfs;
 
 const NAME: &str = "bfq";
 /// Settings of bfq, each with its reason.
@@ -31,15 +31,6 @@ const SETTINGS: [(&str, &str); 4] = [
 /// Greatest weight of bfq.
 const MOST: f64 = 1000.0;
 
-/// A setting of bfq that another process changed. It was set again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BfqChanged {
-    /// Path of the file.
-    pub file: PathBuf,
-    /// Value that was found in the file.
-    pub found: String,
-}
-
 /// A device under bfq, with weights for VMs.
 #[derive(Debug)]
 pub(crate) struct Bfq {
@@ -51,7 +42,7 @@ pub(crate) struct Bfq {
 
 impl Bfq {
     /// Switches a device to bfq.
-    pub(crate) fn take(device: &Device, journal: &mut Held) -> Result<Bfq, BfqError> {
+    pub(crate) fn take(device: &Device, journal: &mut Held) -> Result<Bfq, ShareError> {
         let queue = device.dir().join("queue");
         let bfq = Bfq { device: device.number, queue, weights: BTreeMap::new() };
         let scheduler = bfq.queue.join("scheduler");
@@ -71,13 +62,13 @@ impl Bfq {
     }
 
     /// Chooses bfq and applies its settings. The kernel loads the module if it may.
-    fn set_up(&self) -> Result<(), BfqError> {
+    fn set_up(&self) -> Result<(), ShareError> {
         let scheduler = self.queue.join("scheduler");
         if sysfs::chosen(&sysfs::read(&scheduler)?) != NAME {
             sysfs::write(&scheduler, NAME)?;
             let offered = sysfs::read(&scheduler)?;
             if sysfs::chosen(&offered) != NAME {
-                return Err(BfqError::NotThere { file: scheduler, offered });
+                return Err(ShareError::NoBfq { file: scheduler, offered });
             }
         }
         for (name, value) in SETTINGS {
@@ -91,17 +82,16 @@ impl Bfq {
         &mut self,
         vms: &Vms,
         journal: &mut Held,
-    ) -> Result<Vec<BfqChanged>, BfqError> {
+    ) -> Result<Vec<ChangedSetting>, ShareError> {
         let mut changed = Vec::new();
         let scheduler = self.queue.join("scheduler");
         let offered = sysfs::read(&scheduler)?;
         if sysfs::chosen(&offered) != NAME {
-            changed.push(BfqChanged { file: scheduler, found: offered });
             // Whatever another process chose another elevator for, its value is the one to restore.
-            let how = How::Write;
-            let value = sysfs::chosen(&changed[0].found).to_owned();
-            let file = changed[0].file.clone();
-            journal.correct(Original { file, value, only_if: None, how })?;
+            let value = sysfs::chosen(&offered).to_owned();
+            let file = scheduler.clone();
+            journal.correct(Original { file, value, only_if: None, how: How::Write })?;
+            changed.push(ChangedSetting { what: scheduler.display().to_string(), found: offered });
             self.set_up()?;
         }
         let weights = weights(vms.iter().map(|(key, vm)| (lineage(key), f64::from(vm.shares.0))));
@@ -109,9 +99,10 @@ impl Bfq {
             let file = vms.mounted().join(path).join("io.bfq.weight");
             match self.set_one(&file, self.weights.get(path).copied(), *weight, journal) {
                 Ok(found) => {
-                    changed.extend(found.map(|found| BfqChanged { file, found }));
+                    let what = file.display().to_string();
+                    changed.extend(found.map(|found| ChangedSetting { what, found }));
                 }
-                Err(BfqError::Sys(error)) if error.gone() => {}
+                Err(ShareError::Sys(error)) if error.gone() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -125,7 +116,7 @@ impl Bfq {
         before: Option<u32>,
         weight: u32,
         journal: &mut Held,
-    ) -> Result<Option<String>, BfqError> {
+    ) -> Result<Option<String>, ShareError> {
         let text = sysfs::read(file)?;
         let now = line(&text, self.device);
         let is = |weight: u32| now == Some(weight.to_string().as_str());
@@ -134,12 +125,8 @@ impl Bfq {
         }
         // A new cgroup under an old path has no line yet, which is no change by another process.
         let changed = before.filter(|before| now.is_some() && !is(*before));
-        journal.note(&[original(file, self.device, "default")?])?;
-        sysfs::write(file, &format!("{} {weight}", self.device))?;
-        let back = sysfs::read(file)?;
-        if line(&back, self.device) != Some(weight.to_string().as_str()) {
-            return Err(BfqError::NotInForce { file: file.to_owned(), weight, back });
-        }
+        let value = weight.to_string();
+        write_line(file, self.device, ("default", &value), journal, |line| line == value)?;
         Ok(changed.and(now).map(str::to_owned))
     }
 
@@ -168,35 +155,6 @@ fn weights(vms: impl Iterator<Item = (Vec<String>, f64)>) -> BTreeMap<String, u3
             as u32
     };
     sums.iter().map(|(path, sum)| (path.clone(), weight(path, *sum))).collect()
-}
-
-/// Reason why weights cannot be set.
-#[derive(Debug, thiserror::Error)]
-pub enum BfqError {
-    /// The kernel refuses a value.
-    #[error(transparent)]
-    Sys(#[from] SysError),
-    /// The original value cannot be stored in the journal.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The kernel does not offer bfq.
-    #[error("{}: offers {offered}, no bfq", file.display())]
-    NotThere {
-        /// Path of the file.
-        file: PathBuf,
-        /// Elevators that the kernel offers.
-        offered: String,
-    },
-    /// The kernel accepted a weight and has another in force.
-    #[error("{}: holds {back:?} after the weight {weight} was written", file.display())]
-    NotInForce {
-        /// Path of the file.
-        file: PathBuf,
-        /// Weight that was written.
-        weight: u32,
-        /// Content of the file after the write.
-        back: String,
-    },
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::cgroup::demand::Begun;
-use crate::cgroup::files::{line, original};
+use crate::cgroup::files::{ChangedSetting, ShareError, line, write_line};
 use crate::cgroup::vms::{VmKey, Vms};
-use crate::journal::{Held, JournalError};
+use crate::journal::Held;
 use crate::number::DevNum;
-use crate::sysfs::{self, SysError};
+use crate::sysfs;
 
 /// Least part of a cap for the direction in which a VM was idle, so that it may begin to use it.
 const OTHER_WAY: f64 = 0.1;
@@ -44,15 +44,6 @@ impl Cap {
         let near = |a: u64, b: u64| (a as f64 - b as f64).abs() <= SAME * b as f64;
         near(self.reads, other.reads) && near(self.writes, other.writes)
     }
-}
-
-/// A VM's cap that another process changed. It was set again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CapChanged {
-    /// The VM whose cap was changed.
-    pub vm: VmKey,
-    /// Content that was found in the file.
-    pub found: String,
 }
 
 /// Caps of a host's VMs on one device.
@@ -89,7 +80,7 @@ impl Caps {
         rates: &BTreeMap<VmKey, f64>,
         begun: &BTreeMap<VmKey, Begun>,
         journal: &mut Held,
-    ) -> Result<Vec<CapChanged>, CapError> {
+    ) -> Result<Vec<ChangedSetting>, ShareError> {
         let mut changed = Vec::new();
         for (key, vm) in vms.iter() {
             let file = vms.dir(key).join("io.max");
@@ -104,7 +95,7 @@ impl Caps {
             match done {
                 Ok(found) => changed.extend(found),
                 // The cap went away with its VM.
-                Err(CapError::Sys(error)) if error.gone() => {
+                Err(ShareError::Sys(error)) if error.gone() => {
                     self.in_force.remove(key);
                 }
                 Err(error) => return Err(error),
@@ -122,32 +113,29 @@ impl Caps {
         before: Option<Cap>,
         cap: Cap,
         journal: &mut Held,
-    ) -> Result<Option<CapChanged>, CapError> {
+    ) -> Result<Option<ChangedSetting>, ShareError> {
         let now = sysfs::read(file)?;
         let now = line(&now, self.device).unwrap_or_default();
         let changed = before
             .filter(|before| found(now) != Some(*before))
-            .map(|_| CapChanged { vm: key.clone(), found: now.to_owned() });
+            .map(|_| ChangedSetting { what: format!("{key}: io.max"), found: now.to_owned() });
         if changed.is_none() && before.is_some_and(|before| cap.near(before)) {
             return Ok(None);
         }
-        if before.is_none() {
-            journal.note(&[original(file, self.device, UNBOUNDED)?])?;
-        }
-        let value = format!("{} riops={} wiops={}", self.device, cap.reads, cap.writes);
-        sysfs::write(file, &value)?;
-        let text = sysfs::read(file)?;
-        let back = line(&text, self.device).unwrap_or_default();
-        if found(back) != Some(cap) {
-            let (file, back) = (file.to_owned(), back.to_owned());
-            return Err(CapError::NotInForce { file, value, back });
-        }
+        let value = format!("riops={} wiops={}", cap.reads, cap.writes);
+        let is = |line: &str| found(line) == Some(cap);
+        write_line(file, self.device, (UNBOUNDED, &value), journal, is)?;
         self.in_force.insert(key.clone(), (id, cap));
         Ok(changed)
     }
 
     /// Restores the original value, which may be a limit set by somebody else.
-    fn clear_one(&mut self, key: &VmKey, file: &Path, journal: &mut Held) -> Result<(), CapError> {
+    fn clear_one(
+        &mut self,
+        key: &VmKey,
+        file: &Path,
+        journal: &mut Held,
+    ) -> Result<(), ShareError> {
         let known = journal.originals().iter().find(|original| original.file == file);
         let value =
             known.map_or_else(|| format!("{} {UNBOUNDED}", self.device), |o| o.value.clone());
@@ -166,27 +154,6 @@ fn found(line: &str) -> Option<Cap> {
         value.parse().ok()
     };
     Some(Cap { reads: of("riops")?, writes: of("wiops")? })
-}
-
-/// Reason why a cap cannot be set.
-#[derive(Debug, thiserror::Error)]
-pub enum CapError {
-    /// The kernel refuses the value.
-    #[error(transparent)]
-    Sys(#[from] SysError),
-    /// The original value cannot be stored in the journal.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The kernel accepted a cap and has another in force.
-    #[error("{}: holds {back:?} after {value:?} was written", file.display())]
-    NotInForce {
-        /// Path of the file.
-        file: std::path::PathBuf,
-        /// Value that was written.
-        value: String,
-        /// Content of the file after the write.
-        back: String,
-    },
 }
 
 #[cfg(test)]

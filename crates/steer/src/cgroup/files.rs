@@ -1,5 +1,6 @@
 //! Cgroup files with a line for each device, and the io controller that makes the files appear.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::vms::{VmKey, Vms};
@@ -14,10 +15,78 @@ pub(crate) fn line(text: &str, device: DevNum) -> Option<&str> {
 }
 
 /// The journal entry that restores a device's line. `unset` is written if there was no line.
-pub(crate) fn original(file: &Path, device: DevNum, unset: &str) -> Result<Original, SysError> {
+fn original(file: &Path, device: DevNum, unset: &str) -> Result<Original, SysError> {
     let text = sysfs::read(file)?;
     let value = format!("{device} {}", line(&text, device).unwrap_or(unset));
     Ok(Original { file: file.to_owned(), value, only_if: None, how: How::Write })
+}
+
+/// A setting of a cgroup or an elevator that another process changed. It was set again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedSetting {
+    /// The VM or the file, and the setting.
+    pub what: String,
+    /// Content that was found in the file.
+    pub found: String,
+}
+
+impl fmt::Display for ChangedSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ChangedSetting { what, found } = self;
+        write!(f, "{what}: somebody changed it to {found:?}; set again")
+    }
+}
+
+/// Reason why VMs cannot be held to their shares.
+#[derive(Debug, thiserror::Error)]
+pub enum ShareError {
+    /// A file of the kernel cannot be read or written.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// An original value cannot be stored or restored.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The kernel does not offer bfq.
+    #[error("{}: offers {offered}, no bfq", file.display())]
+    NoBfq {
+        /// Path of the file.
+        file: PathBuf,
+        /// Elevators that the kernel offers.
+        offered: String,
+    },
+    /// The kernel accepted a value and has another in force.
+    #[error("{}: holds {back:?} after {value:?} was written", file.display())]
+    NotInForce {
+        /// Path of the file.
+        file: PathBuf,
+        /// Value that was written.
+        value: String,
+        /// Content of the file after the write.
+        back: String,
+    },
+}
+
+/// Writes a device's line, once the original line is in the journal, and checks what is in force then. `unset` is the
+/// original if there was no line.
+///
+/// # Errors
+/// A file or the journal fails, or something else is in force.
+pub(crate) fn write_line(
+    file: &Path,
+    device: DevNum,
+    (unset, value): (&str, &str),
+    journal: &mut Held,
+    in_force: impl Fn(&str) -> bool,
+) -> Result<(), ShareError> {
+    journal.note(&[original(file, device, unset)?])?;
+    let value = format!("{device} {value}");
+    sysfs::write(file, &value)?;
+    let text = sysfs::read(file)?;
+    let back = line(&text, device).unwrap_or_default();
+    if in_force(back) {
+        return Ok(());
+    }
+    Err(ShareError::NotInForce { file: file.to_owned(), value, back: back.to_owned() })
 }
 
 /// Enables the io controller in all cgroups above the VMs', so that the VMs' cgroups have its

@@ -16,15 +16,14 @@ use std::str::FromStr;
 
 use parda_control::{Shares, Span, Window};
 
-use crate::cgroup::bfq::{Bfq, BfqChanged, BfqError};
-use crate::cgroup::caps::{Cap, CapChanged, CapError, Caps};
+use crate::cgroup::bfq::Bfq;
+use crate::cgroup::caps::{Cap, Caps};
 use crate::cgroup::demand::{Begun, Demands, IoStat, Whole};
-use crate::cgroup::files::hand_down_io;
+use crate::cgroup::files::{ChangedSetting, ShareError, hand_down_io};
 use crate::cgroup::level::{Want, level};
 use crate::cgroup::vms::{VmKey, Vms};
 use crate::device::{Device, Kind};
-use crate::journal::{Held, Journal, JournalError, Restored};
-use crate::sysfs::SysError;
+use crate::journal::{Held, Journal, Restored};
 
 /// Least sum of the caps, relative to the rate that the window and the latency give. `io.max`
 /// admits slightly less than its limit, in bursts, so that the window would not be used, and the
@@ -90,25 +89,6 @@ pub struct Allowance {
     pub least: u32,
 }
 
-/// A setting that another process changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Happened {
-    /// A VM's cap was changed.
-    Cap(CapChanged),
-    /// The elevator or a weight was changed.
-    Bfq(BfqChanged),
-}
-
-impl fmt::Display for Happened {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, found) = match self {
-            Happened::Cap(CapChanged { vm, found }) => (format!("{vm}: io.max"), found),
-            Happened::Bfq(BfqChanged { file, found }) => (file.display().to_string(), found),
-        };
-        write!(f, "{what}: somebody changed it to {found:?}; set again")
-    }
-}
-
 /// Shares of a host's VMs at one device, enforced. Dropping this restores the original settings.
 #[derive(Debug)]
 pub struct Sharing {
@@ -159,7 +139,7 @@ impl Sharing {
                 Ok(bfq) => sharing.bfq = Some(bfq),
                 // A kernel without bfq still has caps.
                 Err(_) if means.is_none() => drop(sharing.journal.put_back()?),
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
             if sharing.bfq.is_none() {
                 sharing.reach(vms)?;
@@ -231,19 +211,18 @@ impl Sharing {
         vms: &Vms,
         demands: &Demands,
         allowance: Allowance,
-    ) -> Result<Vec<Happened>, ShareError> {
+    ) -> Result<Vec<ChangedSetting>, ShareError> {
         if vms.iter().any(|(key, _)| !demands.vms.contains_key(key) || !self.reached(vms, key)) {
             self.journal.forget_gone()?;
             self.reach(vms)?;
         }
         self.rates = self.split(vms, demands, allowance);
-        let mut happened = Vec::new();
+        let mut changed = Vec::new();
         if let Some(bfq) = &mut self.bfq {
-            happened.extend(bfq.set(vms, &mut self.journal)?.into_iter().map(Happened::Bfq));
+            changed.extend(bfq.set(vms, &mut self.journal)?);
         }
-        let changed = self.caps.set(vms, &self.rates, &self.begun, &mut self.journal)?;
-        happened.extend(changed.into_iter().map(Happened::Cap));
-        Ok(happened)
+        changed.extend(self.caps.set(vms, &self.rates, &self.begun, &mut self.journal)?);
+        Ok(changed)
     }
 
     /// Restores the original settings.
@@ -337,21 +316,4 @@ impl Means {
 /// Name of the journal of a device's cgroups.
 fn journal_of(device: &Device) -> String {
     format!("{}.cgroups", device.name)
-}
-
-/// Reason why VMs cannot be held to their shares.
-#[derive(Debug, thiserror::Error)]
-pub enum ShareError {
-    /// A file of the kernel cannot be read or written.
-    #[error(transparent)]
-    Sys(#[from] SysError),
-    /// An original value cannot be stored or restored.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// A cap cannot be set.
-    #[error(transparent)]
-    Cap(#[from] CapError),
-    /// A weight cannot be set.
-    #[error(transparent)]
-    Bfq(#[from] BfqError),
 }

@@ -113,7 +113,7 @@ impl Vms {
 
     /// Looks for VMs that came or went.
     pub fn refresh(&mut self) -> Result<Vec<Change>, NoVms> {
-        let mut found = Found::default();
+        let mut found = Vec::new();
         self.walk(&self.mounted, &mut Vec::new(), &mut found)?;
         let vms = self.named(found);
         let mut changes = Vec::new();
@@ -175,13 +175,18 @@ impl Vms {
     }
 
     /// Walks down to the VMs' cgroups. Cgroups below a VM's belong to it.
-    fn walk(&self, dir: &Path, path: &mut Vec<String>, found: &mut Found) -> Result<(), NoVms> {
+    fn walk(
+        &self,
+        dir: &Path,
+        path: &mut Vec<String>,
+        found: &mut Vec<FoundVm>,
+    ) -> Result<(), NoVms> {
         if let Some(index) = self.patterns.iter().position(|p| p.pattern.matches(path)) {
             let mut ids = Vec::new();
             below(dir, &mut ids)?;
             if let Some((own, nested)) = ids.split_first() {
                 let (path, nested) = (path.clone(), nested.to_vec());
-                found.vms.push(FoundVm { path, index, id: *own, nested });
+                found.push(FoundVm { path, index, id: *own, nested });
             }
             return Ok(());
         }
@@ -197,9 +202,9 @@ impl Vms {
         Ok(())
     }
 
-    fn named(&self, found: Found) -> BTreeMap<VmKey, Vm> {
+    fn named(&self, found: Vec<FoundVm>) -> BTreeMap<VmKey, Vm> {
         let mut matched = vec![0; self.patterns.len()];
-        for vm in &found.vms {
+        for vm in &found {
             matched[vm.index] += 1;
         }
         let vm = |FoundVm { path, index, id, nested }| {
@@ -208,7 +213,7 @@ impl Vms {
             let name = if matched[index] == 1 { name.clone() } else { format!("{name}/{own}") };
             (VmKey(path.join("/")), Vm { name, shares: *shares, id, nested })
         };
-        found.vms.into_iter().map(vm).collect()
+        found.into_iter().map(vm).collect()
     }
 }
 
@@ -222,11 +227,6 @@ struct FoundVm {
     id: u64,
     /// Ids of the cgroups below it.
     nested: Vec<u64>,
-}
-
-#[derive(Default)]
-struct Found {
-    vms: Vec<FoundVm>,
 }
 
 /// Collects the id of a cgroup and those of all cgroups below it. Empty if the cgroup went away.

@@ -1,29 +1,13 @@
 //! Finds the devices at which to measure, for any block device, steerable or not; and the kernel's
 //! counters of them.
 
-use std::fs::{File, Metadata};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::{MeasureError, Watched};
 use crate::number::DevNum;
-
-/// Reason why a path cannot be measured.
-#[derive(Debug, thiserror::Error)]
-pub enum NotWatchable {
-    /// The path cannot be read.
-    #[error("{0}: {1}")]
-    Unreadable(PathBuf, std::io::Error),
-    /// The path is no block device.
-    #[error("{0} is no block device")]
-    NotBlock(PathBuf),
-    /// The kernel does not list the device.
-    #[error("{0}: {1} is not in sysfs")]
-    NotInSysfs(PathBuf, DevNum),
-    /// The driver makes no requests of what is submitted.
-    #[error("{0}: {1} makes no requests of what is submitted, so there is nothing to measure")]
-    NoRequests(PathBuf, String),
-}
+use crate::refusal::{Refusal, Why, slaves, sysfs_dir};
 
 impl Watched {
     /// Devices at which to measure: the disks below a partition, a logical volume or a multipath
@@ -32,17 +16,10 @@ impl Watched {
     /// # Errors
     ///
     /// The path is no block device, or a device below it makes no requests.
-    pub fn find(root: &Path, device: &Path) -> Result<Watched, NotWatchable> {
-        let unreadable = |e| NotWatchable::Unreadable(device.to_owned(), e);
-        let about: Metadata = std::fs::metadata(device).map_err(unreadable)?;
-        if !about.file_type().is_block_device() {
-            return Err(NotWatchable::NotBlock(device.to_owned()));
-        }
-        let number = about.rdev();
-        let number = DevNum { major: rustix::fs::major(number), minor: rustix::fs::minor(number) };
-        let dir = std::fs::canonicalize(root.join("sys/dev/block").join(number.to_string()))
-            .map_err(|_| NotWatchable::NotInSysfs(device.to_owned(), number))?;
-        Watched::at(&dir).map_err(|name| NotWatchable::NoRequests(device.to_owned(), name))
+    pub fn find(root: &Path, device: &Path) -> Result<Watched, Refusal> {
+        let refuse = |why| Refusal { path: device.to_owned(), why };
+        let dir = sysfs_dir(root, device).map_err(refuse)?;
+        Watched::at(&dir).map_err(|name| refuse(Why::NoRequests(name)))
     }
 
     /// The devices, with the leaves in place of a front that makes no requests (a multipath device with
@@ -66,7 +43,7 @@ impl Watched {
             std::fs::read_to_string(dir.join("dev")).ok().and_then(|text| text.parse().ok());
         // A device-mapper device has the directory too, if it is request-based.
         let here = number.filter(|_| dir.join("mq").is_dir());
-        let below = below(dir);
+        let below = slaves(dir).unwrap_or_default();
         if below.is_empty() {
             let here = here.ok_or_else(name)?;
             return Ok(Watched { fronts: vec![here], leaves: vec![here] });
@@ -86,18 +63,6 @@ impl Watched {
         }
         Ok(all)
     }
-}
-
-/// Devices below a device.
-fn below(dir: &Path) -> Vec<PathBuf> {
-    let slaves = std::fs::read_dir(dir.join("slaves"));
-    let mut below: Vec<PathBuf> = slaves
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| std::fs::canonicalize(entry.ok()?.path()).ok())
-        .collect();
-    below.sort();
-    below
 }
 
 /// A counter file of a device in sysfs, kept open to be read repeatedly.

@@ -1,4 +1,4 @@
-//! Reads a trace of any supported format.
+//! Reads a trace: fio's log, or the text of blkparse.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -6,9 +6,7 @@ use std::path::Path;
 
 use parda_config::Error;
 
-use super::Trace;
-use super::blkparse::Blkparse;
-use super::iolog::Iolog;
+use super::{Trace, TraceIo};
 
 /// Longest accepted line, in bytes. A file with longer lines is not text.
 const LONGEST: u64 = 64 << 10;
@@ -16,110 +14,216 @@ const LONGEST: u64 = 64 << 10;
 /// Length to which an invalid line is cut in a message, in characters.
 const SHOWN: usize = 80;
 
-/// Bytes between two reports of progress.
-const STEP: u64 = 4 << 20;
+/// Size of a sector in bytes.
+const SECTOR: u64 = 512;
+
+/// Upper bound on offsets, in bytes: no disk is larger.
+const FURTHEST: u64 = 1 << 62;
+
+const BEYOND: &str = "lies beyond what any disk has";
+
+const IOLOG_SHAPE: &str = "must be a time, a file and what is done to it (add, open, close), or that with an \
+                           offset and a length (read, write)";
+
+const BLKPARSE_SHAPE: &str = "must be a line of blkparse: device, CPU, number, time, process, what happened, \
+                              and to what (`8,0 3 1 0.000072500 697 Q W 223490 + 8 [kjournald]`)";
 
 /// Reads a trace from a file. The format, fio's log (`fio --write_iolog=FILE`) or blkparse's text,
-/// is recognised by the beginning of the file. The file is read line by line; 24 bytes are kept for
-/// each IO.
-///
-/// `progress` is called with the number of bytes read so far.
+/// is recognised from the file's beginning.
 ///
 /// # Errors
-/// The file cannot be read, its format is unknown, or a line is invalid; the error names the line.
-pub fn read(path: &Path, progress: impl FnMut(u64)) -> Result<Trace, Error> {
+/// The file cannot be read, or is no trace: the error names the line and what is wrong with it.
+pub fn read(path: &Path) -> Result<Trace, Error> {
     let name = path.display().to_string();
     match File::open(path) {
-        Ok(file) => parse(&name, BufReader::with_capacity(1 << 18, file), progress),
+        Ok(file) => parse(&name, BufReader::with_capacity(1 << 18, file)),
         Err(e) => Err(error(&name, None, format!("cannot be read: {e}"))),
     }
-}
-
-enum Reader {
-    Iolog(Iolog),
-    Blkparse(Box<Blkparse>),
 }
 
 /// Reads a trace from an open file. `name` stands for the file in errors.
 ///
 /// # Errors
-/// As for [`read`].
-pub fn parse(
-    name: &str,
-    mut input: impl BufRead,
-    mut progress: impl FnMut(u64),
-) -> Result<Trace, Error> {
-    let (mut line, mut number, mut total, mut told) = (Vec::new(), 0, 0, 0);
-    let mut reader = None;
-    loop {
+/// As for [`read`](fn@read).
+pub fn parse(name: &str, mut input: impl BufRead) -> Result<Trace, Error> {
+    let mut ios = Vec::new();
+    let (mut line, mut format) = (Vec::new(), None);
+    for number in 1.. {
         line.clear();
-        number += 1;
         let read = input.by_ref().take(LONGEST).read_until(b'\n', &mut line);
-        let read = read.map_err(|e| error(name, None, format!("cannot be read: {e}")))? as u64;
-        if read == 0 {
-            break;
-        }
-        total += read;
-        if total - told >= STEP {
-            told = total;
-            progress(total);
-        }
-        // Program names may have bytes that are not UTF-8.
-        let text = String::from_utf8_lossy(&line);
-        let text = text.trim();
-        let wrong = |message: &str| error(name, Some((number, text)), message.to_owned());
-        // blkparse and the kernel may write headers before the first event.
-        let preface = text.starts_with("Input file ") || text.starts_with('#');
-        if text.is_empty() || (reader.is_none() && preface) {
-            continue;
-        }
-        if read == LONGEST {
-            return Err(wrong("is longer than any line of a trace"));
-        }
-        let done = match &mut reader {
-            None => {
-                let mut begun = begin(&line, text).map_err(wrong)?;
-                let done = match &mut begun {
-                    Reader::Iolog(_) => Ok(()),
-                    Reader::Blkparse(blkparse) => blkparse.line(text),
+        match read.map_err(|e| error(name, None, format!("cannot be read: {e}")))? as u64 {
+            0 => break,
+            // Program names may have bytes that are not UTF-8.
+            length => {
+                let text = String::from_utf8_lossy(&line);
+                let text = text.trim();
+                let done = match length {
+                    LONGEST => Err("is longer than any line of a trace"),
+                    _ => read_line(&mut format, text, &mut ios),
                 };
-                reader = Some(begun);
-                done
+                done.map_err(|message| error(name, Some((number, text)), message.to_owned()))?;
             }
-            Some(Reader::Iolog(iolog)) => iolog.line(text),
-            Some(Reader::Blkparse(blkparse)) => blkparse.line(text),
-        };
-        done.map_err(wrong)?;
+        }
     }
-    progress(total);
-    let trace = match reader {
-        None => Err("is empty"),
-        Some(Reader::Iolog(iolog)) => iolog.trace(),
-        Some(Reader::Blkparse(blkparse)) => blkparse.trace(),
-    };
-    trace.map_err(|message| error(name, None, message.to_owned()))
+    let message = if format.is_none() { "is empty" } else { "has neither reads nor writes" };
+    Trace::new(ios).ok_or_else(|| error(name, None, message.to_owned()))
 }
 
-/// The reader for a file that begins like this.
-fn begin(bytes: &[u8], text: &str) -> Result<Reader, &'static str> {
-    if let Some(iolog) = Iolog::begins(text) {
-        return Ok(Reader::Iolog(iolog));
+/// Format of a trace, and what its reader remembers.
+enum Format {
+    /// fio's log, version 3, of one file.
+    Iolog { file: Option<String> },
+    /// blkparse's text, or the same from the kernel (`current_tracer` `blk` with the option `blk_classic`), of one
+    /// device.
+    ///
+    /// An IO arrives when it is queued (`Q`), which is when a program asked for it. The time of its
+    /// issue to the device (`D`) depends on the speed of the traced device. `D` is used only if the
+    /// text has no `Q` (`blktrace -a issue`).
+    Blkparse { device: String, queued: bool, over: bool },
+}
+
+fn read_line(
+    format: &mut Option<Format>,
+    line: &str,
+    ios: &mut Vec<TraceIo>,
+) -> Result<(), &'static str> {
+    if format.is_none() {
+        // blkparse and the kernel may write headers before the first event.
+        if line.is_empty() || line.starts_with("Input file ") || line.starts_with('#') {
+            return Ok(());
+        }
+        if line == "fio version 3 iolog" {
+            *format = Some(Format::Iolog { file: None });
+            return Ok(());
+        }
+        let device = device(line).ok_or_else(|| unknown(line))?.to_owned();
+        *format = Some(Format::Blkparse { device, queued: false, over: false });
     }
-    if let Some(blkparse) = Blkparse::begins(text) {
-        return Ok(Reader::Blkparse(Box::new(blkparse)));
+    match format {
+        _ if line.is_empty() => Ok(()),
+        Some(Format::Iolog { file }) => iolog(line, file, ios),
+        Some(Format::Blkparse { device, queued, over }) => {
+            *over |= line.starts_with("CPU") || line.starts_with("Total");
+            if line.starts_with("CPU:") && line.contains("LOST") {
+                return Err("the kernel lost events here: trace with a larger buffer");
+            }
+            if *over { Ok(()) } else { blkparse(line, device, queued, ios) }
+        }
+        None => Ok(()),
     }
-    Err(match bytes {
+}
+
+/// The error about a file that begins with this line.
+fn unknown(line: &str) -> &'static str {
+    match line.as_bytes() {
         [0x07, b't', b'a', b'e', ..] | [b'e', b'a', b't', 0x07, ..] => {
             "is what blktrace writes, in binary: make text of it with blkparse -i FILE"
         }
-        [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] | [0xfd, b'7', b'z', ..] => {
-            "is compressed: unpack it"
-        }
+        b"fio version 2 iolog" => "has no times: fio writes them from 3.31 on (version 3)",
         _ => {
-            "is neither fio's log, which begins with `fio version 2 iolog` or `fio version 3 \
-             iolog`, nor the text of blkparse"
+            "is neither fio's log, which begins with `fio version 3 iolog`, nor the text of blkparse; a compressed \
+             file must be unpacked"
         }
-    })
+    }
+}
+
+/// Reads a line of fio's log.
+fn iolog(
+    line: &str,
+    known: &mut Option<String>,
+    ios: &mut Vec<TraceIo>,
+) -> Result<(), &'static str> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let number = |word: &str| word.parse::<u64>().map_err(|_| IOLOG_SHAPE);
+    match words[..] {
+        [at, file, action @ ("read" | "write"), offset, len] => {
+            if known.get_or_insert_with(|| file.to_owned()) != file {
+                return Err("is of another file than the reads and writes before it: make it a \
+                            trace for each, and a VM");
+            }
+            let at = number(at)?.checked_mul(1000).ok_or("is too late")?;
+            push(ios, at, action == "read", number(offset)?, number(len)?)
+        }
+        [at, _, "add" | "open" | "close" | "trim" | "sync" | "datasync", ..] => {
+            number(at).map(|_| ())
+        }
+        _ => Err(IOLOG_SHAPE),
+    }
+}
+
+/// A line's device number: `8,0`.
+fn device(line: &str) -> Option<&str> {
+    let first = line.split_ascii_whitespace().next()?;
+    let (major, minor) = first.split_once(',')?;
+    (major.parse::<u32>().is_ok() && minor.parse::<u32>().is_ok()).then_some(first)
+}
+
+/// Parses seconds with nine decimals; gives ns.
+fn time(text: &str) -> Option<u64> {
+    let (seconds, nanos) = text.split_once('.')?;
+    let nanos = nanos.parse::<u64>().ok().filter(|_| nanos.len() == 9)?;
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
+/// Reads a line of blkparse's text.
+fn blkparse(
+    line: &str,
+    known: &str,
+    queued: &mut bool,
+    ios: &mut Vec<TraceIo>,
+) -> Result<(), &'static str> {
+    if device(line).ok_or(BLKPARSE_SHAPE)? != known {
+        return Err("is of another device than the lines before it, which may be the same IOs \
+                    again: leave one in, with grep '^ *8,0 '");
+    }
+    let mut words = line.split_ascii_whitespace().skip(2);
+    // The kernel's own text has no event numbers.
+    let mut at = || words.next().and_then(time);
+    let at = at().or_else(at).ok_or(BLKPARSE_SHAPE)?;
+    let (Some(_process), Some(action)) = (words.next(), words.next()) else {
+        return Err(BLKPARSE_SHAPE);
+    };
+    if !matches!(action, "Q" | "D") {
+        return Ok(());
+    }
+    let kind = words.next().ok_or(BLKPARSE_SHAPE)?;
+    // An event without an offset is a flush or a passthrough command.
+    let place = (words.next(), words.next(), words.next());
+    let (Some(sector), Some("+"), Some(sectors)) = place else { return Ok(()) };
+    if kind.contains('D') || !kind.contains(['R', 'W']) {
+        return Ok(());
+    }
+    let bytes = |text: &str| {
+        let number = text.parse::<u64>().map_err(|_| BLKPARSE_SHAPE)?;
+        number.checked_mul(SECTOR).ok_or(BEYOND)
+    };
+    let (offset, len) = (bytes(sector)?, bytes(sectors)?);
+    if action == "Q" && len > 0 && !std::mem::replace(queued, true) {
+        ios.clear();
+    }
+    if action == "D" && *queued {
+        return Ok(());
+    }
+    push(ios, at, !kind.contains('W'), offset, len)
+}
+
+/// Adds a read or write, widened to whole sectors, if it has data.
+fn push(
+    ios: &mut Vec<TraceIo>,
+    at: u64,
+    read: bool,
+    offset: u64,
+    len: u64,
+) -> Result<(), &'static str> {
+    if len == 0 {
+        return Ok(());
+    }
+    let end = offset.checked_add(len).filter(|end| *end <= FURTHEST);
+    let end = end.ok_or(BEYOND)?.next_multiple_of(SECTOR);
+    let offset = offset / SECTOR * SECTOR;
+    let len = u32::try_from(end - offset).map_err(|_| "is larger than 4 GiB")?;
+    ios.push(TraceIo { at, offset, len, read });
+    Ok(())
 }
 
 fn error(name: &str, line: Option<(usize, &str)>, message: String) -> Error {

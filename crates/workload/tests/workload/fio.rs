@@ -1,5 +1,4 @@
-//! A real fio runs exported jobs, and its log shows the workload.
-use std::path::Path;
+//! A real fio runs jobs, and its log shows the workload.
 use std::process::Command;
 
 use parda_control::Bytes;
@@ -8,12 +7,6 @@ use parda_workload::{Demand, Workload};
 use parda_workload::{Hot, SizePart};
 
 const DISK: Bytes = Bytes(64 << 20);
-
-fn fio(file: &Path, more: &[&str]) -> String {
-    let out = Command::new("fio").arg(file).args(more).output().unwrap();
-    assert!(out.status.success(), "{out:?}");
-    String::from_utf8(out.stdout).unwrap()
-}
 
 /// Workload of a database: its hot tenth receives six of ten random IOs.
 fn workload() -> Workload {
@@ -35,7 +28,7 @@ fn part<T>(all: &[T], of: impl Fn(&T) -> bool) -> f64 {
 }
 
 #[test]
-fn fio_does_what_a_job_file_says() {
+fn fio_does_what_a_job_says() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let mut job = Job::new("db");
@@ -45,9 +38,8 @@ fn fio_does_what_a_job_file_says() {
     job.set("number_ios", 4000);
     job.set("randseed", u32::MAX);
     job.set("write_iolog", log.display());
-    let file = folder.path().join("db.fio");
-    std::fs::write(&file, job.section().unwrap()).unwrap();
-    fio(&file, &[]);
+    let out = Command::new("fio").args(job.arguments()).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
     let log = std::fs::read_to_string(log).unwrap();
     let ios: Vec<(&str, u64, u64)> = log
         .lines()
@@ -65,18 +57,4 @@ fn fio_does_what_a_job_file_says() {
     // Six of ten random IOs are hot, and sequential streams continue from there.
     let hot = part(&ios, |(_, offset, _)| *offset < DISK.0 / 10);
     assert!((0.5..0.7).contains(&hot), "{hot}");
-}
-
-#[test]
-fn fio_takes_an_open_loop() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut job = Job::new("web");
-    job.target(JobTarget::Nbd("nbd+unix:///web?socket=/run/parda/web"));
-    let demand = Demand::Open { rate: 500.0 };
-    job.load(&Workload { demand, ..workload() }, DISK).unwrap();
-    let file = folder.path().join("web.fio");
-    std::fs::write(&file, job.section().unwrap()).unwrap();
-    let shown = fio(&file, &["--showcmd"]);
-    assert!(shown.contains("--rate_iops=335,165 --rate_process=poisson"), "{shown}");
-    fio(&file, &["--parse-only"]);
 }

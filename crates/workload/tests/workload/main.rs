@@ -1,6 +1,5 @@
-//! Job files of fio, and traces.
+//! Jobs of fio, and traces.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod fio;
-mod import;
 mod traces;

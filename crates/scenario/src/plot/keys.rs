@@ -21,7 +21,7 @@ pub enum Draw {
 /// A `[[plot]]` table, as written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Written {
+pub(crate) struct PlotKeys {
     pub(crate) name: Option<String>,
     pub(crate) title: Option<String>,
     pub(crate) over: Over,
@@ -42,10 +42,10 @@ pub(crate) enum Over {
     Vms,
 }
 
-impl Written {
+impl PlotKeys {
     /// The plot of a study that has no `[[plot]]`.
-    pub(crate) fn default_of(variants: bool) -> Written {
-        Written {
+    pub(crate) fn default_of(variants: bool) -> PlotKeys {
+        PlotKeys {
             name: None,
             title: None,
             over: if variants { Over::Variants } else { Over::Time },
