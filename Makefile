@@ -14,7 +14,7 @@ export PARDA_COMMIT_SEED ?= $(shell printf %d 0x$(or $(hash),1))
 DEMO_DEPS := fio=fio
 TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdsh=python3-libnbd nbdcopy=libnbd-bin nbdkit=nbdkit \
 	qemu-system-x86_64=qemu-system-x86 qemu-storage-daemon=qemu-system-common busybox=busybox-static mke2fs=e2fsprogs nbdfuse=libnbd-bin \
-	ip=iproute2 clang=clang llvm-strip=llvm wipefs=util-linux losetup=mount systemd-nspawn=systemd-container umoci=umoci chromium=chromium promtool=prometheus \
+	tgtd=tgt ip=iproute2 clang=clang llvm-strip=llvm wipefs=util-linux losetup=mount systemd-nspawn=systemd-container umoci=umoci chromium=chromium promtool=prometheus \
 	node=nodejs npm=npm etcd=etcd-server faketime=faketime virsh=libvirt-clients
 
 # Always of the whole workspace: some packages alone would have other features, and all of it be built again.

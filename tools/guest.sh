@@ -10,10 +10,10 @@ kit=${1:?usage: tools/guest.sh DIR}
 [ "$(uname -m)" = x86_64 ] || { echo "guests are for x86_64 only, not for $(uname -m)" >&2; exit 1; }
 
 # Taken apart, with the libraries that this machine may lack.
-packages=(nbd-client libnl-3-200 libnl-genl-3-200 dmsetup libdevmapper1.02.1
+packages=(open-iscsi libopeniscsiusr libisns0 libkmod2 nbd-client libnl-3-200 libnl-genl-3-200 dmsetup libdevmapper1.02.1
   lvm2 netcat-openbsd libaio1 libdevmapper-event1.02.1 libedit2 libbsd0 libmd0)
 # What of them, and of this machine, guests have beside busybox.
-programs=(fio nc.openbsd nbd-client dmsetup lvm mke2fs)
+programs=(fio nc.openbsd nbd-client iscsistart dmsetup lvm mke2fs)
 # Kernel directories that no test of block devices needs.
 without=(net/wireless net/bluetooth net/mac80211 drivers/net/ethernet drivers/net/wireless drivers/gpu drivers/infiniband
   drivers/usb drivers/media drivers/hid drivers/iio sound fs/ocfs2 fs/btrfs fs/xfs fs/cifs fs/smb fs/ceph fs/f2fs arch)

@@ -14,7 +14,9 @@ use parda_scenario::{GuestDisk, GuestSettings, HostId, Scenario, Vm, VmId};
 use rustix::process::Signal;
 
 use crate::array_control::{self, Request};
-use crate::guest::{Bus, ExportFile, Guest, GuestConfig, GuestError, Job, Remote, Source};
+use crate::guest::{
+    Bus, ExportFile, Guest, GuestConfig, GuestError, IscsiTarget, Job, Server, Source,
+};
 use crate::meter::HostReading;
 use crate::run_dir::RunDir;
 
@@ -123,7 +125,7 @@ impl GuestHost {
         }
         if let Some(depth) = self.settings.queue_depth {
             let (knob, of) = match self.settings.disk {
-                GuestDisk::Scsi => ("device/queue_depth", depth),
+                GuestDisk::Scsi | GuestDisk::Iscsi => ("device/queue_depth", depth),
                 GuestDisk::Nbd => ("queue/nr_requests", depth),
             };
             script += &format!(
@@ -277,17 +279,24 @@ impl GuestHost {
 enum LunPath {
     /// QEMU has the LUN as a file.
     File(ExportFile),
+    /// An iSCSI target has the LUN as a file.
+    Iscsi(IscsiTarget, #[expect(dead_code, reason = "the target's file, for as long")] ExportFile),
     /// The guest connects to the array's port itself.
-    Nbd(Remote),
+    Nbd(Server),
 }
 
 impl LunPath {
     fn open(disk: GuestDisk, lun: &str, run_dir: &RunDir) -> Result<LunPath, GuestError> {
+        let file = || ExportFile::mount(&run_dir.array(), lun);
         match disk {
-            GuestDisk::Scsi => ExportFile::mount(&run_dir.array(), lun).map(LunPath::File),
+            GuestDisk::Scsi => file().map(LunPath::File),
+            GuestDisk::Iscsi => {
+                let file = file()?;
+                Ok(LunPath::Iscsi(IscsiTarget::serve(&file.path(), LUN)?, file))
+            }
             GuestDisk::Nbd => {
-                let (name, export) = (LUN.to_owned(), lun.to_owned());
-                Ok(LunPath::Nbd(Remote { name, port: array_port(run_dir)?, export }))
+                let port = array_port(run_dir)?;
+                Ok(LunPath::Nbd(Server::Nbd { port, export: lun.to_owned() }))
             }
         }
     }
@@ -296,7 +305,8 @@ impl LunPath {
     fn add_to(&self, machine: GuestConfig) -> GuestConfig {
         match self {
             LunPath::File(file) => machine.disk(LUN, Bus::Scsi(0), Source::File(file.path())),
-            LunPath::Nbd(remote) => machine.remote(remote.clone()),
+            LunPath::Iscsi(target, _) => machine.remote(LUN, Server::Iscsi { port: target.port() }),
+            LunPath::Nbd(server) => machine.remote(LUN, server.clone()),
         }
     }
 }

@@ -165,7 +165,7 @@ mod tests {
             check(&scenario).map_err(|e| e.to_string())
         };
         let own = "disk = \"1GiB\"";
-        for disk in ["scsi", "nbd"] {
+        for disk in ["scsi", "iscsi", "nbd"] {
             assert_eq!(refused(&format!("guest = {{ disk = \"{disk}\" }}"), own, ""), Ok(()));
         }
         let cut = "[[event]]\nat = \"3s\"\nhost = \"a\"\nexchange = { reachable = false }\n";

@@ -44,6 +44,9 @@ pub enum GuestDisk {
     /// A SCSI disk. At most 10 of its IOs are outstanding at the array.
     #[default]
     Scsi,
+    /// iSCSI: a SCSI disk over the guest's network. At most 10 of the target's IOs are outstanding at
+    /// the array.
+    Iscsi,
     /// The guest's own NBD client, over the guest's network.
     Nbd,
 }

@@ -33,6 +33,9 @@ fn queue(disk: GuestDisk) -> Queue {
         GuestDisk::Scsi => {
             Queue { bounds: bounds(1, 128, true), untouched: 128, beyond: OF_A_FILE }
         }
+        GuestDisk::Iscsi => {
+            Queue { bounds: bounds(1, 113, true), untouched: 32, beyond: OF_A_FILE }
+        }
         GuestDisk::Nbd => {
             Queue { bounds: bounds(4, 128, false), untouched: 128, beyond: usize::MAX }
         }
@@ -273,6 +276,7 @@ mod tests {
                 (mean, most)
             };
             assert_eq!(issued_and_there(GuestDisk::Scsi, None), (128.0, OF_A_FILE));
+            assert_eq!(issued_and_there(GuestDisk::Iscsi, None), (32.0, OF_A_FILE));
             assert_eq!(issued_and_there(GuestDisk::Nbd, Some(60)), (60.0, 60));
         }
     }

@@ -60,6 +60,12 @@ fn four_kernels_share_by_shares() {
 
 #[test]
 #[ignore = "the same law over another transport or with more hosts: make nightly"]
+fn kernels_share_over_iscsi() {
+    holds("iscsi");
+}
+
+#[test]
+#[ignore = "the same law over another transport or with more hosts: make nightly"]
 fn kernels_share_over_nbd_clients_of_their_own() {
     holds("nbd");
 }

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use super::iscsi::TARGET;
 use super::kit::Kit;
 use super::names::QEMU;
 
@@ -52,8 +53,8 @@ impl GuestConfig {
 
     /// Adds a disk that the guest connects to over its network.
     #[must_use]
-    pub fn remote(mut self, remote: Remote) -> GuestConfig {
-        self.remotes.push(remote);
+    pub fn remote(mut self, name: &str, server: Server) -> GuestConfig {
+        self.remotes.push(Remote { name: name.to_owned(), server });
         self
     }
 
@@ -79,16 +80,30 @@ pub struct Disk {
     pub wwn: Option<u64>,
 }
 
-/// An NBD export on the loopback interface of this machine that a guest connects to itself. The emulator does not know
-/// it.
+/// A disk that a guest connects to itself. The emulator does not know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// Name, with the rules for that of a [`Disk`].
     pub name: String,
-    /// Port of the server.
-    pub port: u16,
-    /// Name of the export.
-    pub export: String,
+    /// Server of the disk.
+    pub server: Server,
+}
+
+/// A server on the loopback interface of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// An [`IscsiTarget`](super::IscsiTarget) whose LUN has the disk's name as its serial number.
+    Iscsi {
+        /// Port of the target.
+        port: u16,
+    },
+    /// An NBD server for the guest's own client.
+    Nbd {
+        /// Port of the server.
+        port: u16,
+        /// Name of the export.
+        export: String,
+    },
 }
 
 /// Bus that connects a disk.
@@ -300,14 +315,10 @@ impl GuestConfig {
                 until [ -e /sys/class/net/eth0 ]; do usleep 20000; done\n\
                 ip addr add 10.0.2.15/24 dev eth0\nip link set eth0 up\n";
         }
-        for Remote { name, port, export } in &self.remotes {
-            script += &format!(
-                "modprobe nbd nbds_max=1\n\
-                 nbd-client {HOST} {port} /dev/nbd0 -N '{export}' >/dev/null\n\
-                 ln -s ../nbd0 /dev/lab/{name}\n"
-            );
-        }
+        self.remotes.iter().for_each(|remote| script += &remote.connect(&self.name));
+        let of_remotes = self.remotes.iter().filter(|r| matches!(r.server, Server::Iscsi { .. }));
         let disks = self.disks.iter().map(|disk| disk.name.as_str());
+        let disks = disks.chain(of_remotes.map(|remote| remote.name.as_str()));
         let names: Vec<&str> = has_program.then_some("parda").into_iter().chain(disks).collect();
         if !names.is_empty() {
             script += &format!("for name in {}; do\n", names.join(" "));
@@ -324,5 +335,24 @@ impl GuestConfig {
             script += "mount -t ext4 -o ro /dev/lab/parda /parda\n";
         }
         script
+    }
+}
+
+impl Remote {
+    /// Command by which a guest of this name connects to the disk.
+    fn connect(&self, guest: &str) -> String {
+        match &self.server {
+            Server::Iscsi { port } => format!(
+                "modprobe -a sd_mod iscsi_tcp\n\
+                 iscsistart -i iqn.2009-02.lab.parda:{guest} -t {TARGET} -g 1 -a {HOST} -p {port} \
+                 >/dev/null\n"
+            ),
+            Server::Nbd { port, export } => format!(
+                "modprobe nbd nbds_max=1\n\
+                 nbd-client {HOST} {port} /dev/nbd0 -N '{export}' >/dev/null\n\
+                 ln -s ../nbd0 /dev/lab/{}\n",
+                self.name
+            ),
+        }
     }
 }

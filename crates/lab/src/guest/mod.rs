@@ -15,11 +15,13 @@
 //! | [`kit`] | kernel, initramfs and disks that guests boot from |
 //! | [`machine`] | hardware of a guest |
 //! | [`export_file`] | exports of the array as files, for a guest's disks |
+//! | [`iscsi`] | an export as an iSCSI target, for a guest's own initiator |
 //! | [`port`] | the port over which a guest receives scripts |
 //! | `monitor` | QEMU's monitor, which adds hardware and saves states |
 
 mod error;
 pub mod export_file;
+pub mod iscsi;
 pub mod kit;
 pub mod machine;
 mod monitor;
@@ -41,8 +43,9 @@ use crate::process::Process;
 use crate::temporary;
 pub use error::GuestError;
 pub use export_file::ExportFile;
+pub use iscsi::IscsiTarget;
 use kit::Kit;
-pub use machine::{Bus, Disk, GuestConfig, HOST, Remote, Source};
+pub use machine::{Bus, Disk, GuestConfig, HOST, Remote, Server, Source};
 use monitor::Monitor;
 pub use port::Output;
 use port::{Id, Port, READY, Waited};

@@ -463,10 +463,10 @@ fn a_guest_has_one_disk_and_only_its_own_settings() {
         GuestSettings { disk: GuestDisk::Scsi, memory: Bytes(256 << 20), queue_depth: None };
     assert_eq!(kind, HostKind::Guest(settings));
     let all = "outside = true\nkind = \"guest\"\n\
-               guest = { disk = \"nbd\", memory = \"128MiB\", queue_depth = 4 }";
+               guest = { disk = \"iscsi\", memory = \"128MiB\", queue_depth = 4 }";
     let kind = guest(all, same).unwrap();
     let settings =
-        GuestSettings { disk: GuestDisk::Nbd, memory: Bytes(128 << 20), queue_depth: Some(4) };
+        GuestSettings { disk: GuestDisk::Iscsi, memory: Bytes(128 << 20), queue_depth: Some(4) };
     assert_eq!(kind, HostKind::Guest(settings));
     for (host, second, says) in [
         ("guest = { disk = \"nbd\" }", same, "s.toml:7:9: guest: means nothing for a host"),
