@@ -50,11 +50,14 @@ mod zeroes;
 
 pub use backend::connect::try_server;
 pub use backend::file::claim::LOCK_WAIT;
-pub use backend::{BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region, Stretch};
+pub use backend::{
+    BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region, Stretch, Stretches,
+};
 pub use budget::{AgentMemory, TooLittleMemory};
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
 pub use descriptors::{
-    descriptor_limit, descriptors_for, descriptors_help, raise_descriptor_limit,
+    OF_CONNECTION, OF_DEVICE, OF_FILE, descriptor_limit, descriptors_for, descriptors_help,
+    raise_descriptor_limit,
 };
 pub use disk_id::DiskId;
 pub use ended::{Drained, Ended};

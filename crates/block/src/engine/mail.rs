@@ -16,7 +16,7 @@ impl Engine {
             Command::Tick { peers, answer } => {
                 let view = peers.map_or(View::Silent, |peers| View::Peers(*peers));
                 let _ = answer.send(self.host.tick(now, view));
-                self.look_at_files();
+                self.look_at_files(now);
             }
             Command::Stats { answer } => {
                 let _ = answer.send(self.stats(now));
@@ -56,7 +56,7 @@ impl Engine {
                 self.disks[request.disk].mapper.answered(&mut self.work.finished);
                 self.data_done(now, key, outcome);
             }
-            Command::Looked { number, looks } => self.looked(number, looks),
+            Command::Looked { number, looks } => self.looked(now, number, looks),
             Command::Shutdown { within } => self.stop(now, within),
         }
     }

@@ -11,6 +11,7 @@ mod ending;
 mod mail;
 mod members;
 mod newcomer;
+mod offers;
 mod pieces;
 mod pressure;
 mod redial;
@@ -18,9 +19,9 @@ mod resize;
 mod turn;
 mod watch;
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
@@ -32,6 +33,8 @@ use slab::Slab;
 
 use self::copied::Copied;
 use self::newcomer::{Newcomer, Watch};
+use self::offers::Offers;
+use self::resize::Looks;
 use crate::answers::Answers;
 use crate::backend::claims::Claim;
 use crate::backend::disk_file::DiskFile;
@@ -41,7 +44,8 @@ use crate::backend::{Backend, Body, Failure, ReplyHandle, Request, Work, io_of};
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
-use crate::conn::{Arrival, Conn, ConnError, Offer};
+use crate::conn::{Arrival, Conn, ConnError};
+use crate::descriptors::Room;
 use crate::disk_id::DiskId;
 use crate::door::Door;
 use crate::losses::{self, Losses};
@@ -124,6 +128,8 @@ struct Disk {
     leaving: Option<Leaving>,
     /// Goes last: another disk may have its data then.
     claim: Option<Arc<Claim>>,
+    /// Room for its descriptors.
+    room: Room,
 }
 
 /// A disk that is being removed.
@@ -147,8 +153,7 @@ struct Answer {
 struct Listener {
     /// As it was asked for: with port 0, if so.
     address: Address,
-    fd: Rc<OwnedFd>,
-    offer: Offer,
+    fd: Arc<OwnedFd>,
     file: Option<SocketFile>,
     tcp: bool,
     tls: Option<ListenerTls>,
@@ -194,10 +199,11 @@ pub(crate) struct Engine {
     host: Host,
     model: Option<Box<dyn Timed>>,
     disks: Slab<Disk>,
+    /// Keys of the disks that are not being removed.
+    keys: HashMap<DiskId, usize>,
     next_disk: u64,
     listeners: Slab<Listener>,
-    /// Offer to a connection whose listener is gone.
-    nothing: Offer,
+    offers: Offers,
     conns: Slab<Conn>,
     next_serial: u64,
     limits: Limits,
@@ -209,13 +215,8 @@ pub(crate) struct Engine {
     mailbox: Mailbox,
     mailer: Mailer,
     mapper: Mapper,
-    /// The mapper was asked to look at the files and has not answered.
-    looking: bool,
-    /// Number of the newest look at the files.
-    look: u64,
-    /// Where the look was at the end of the last period.
-    looked_at: (u64, Option<DiskId>),
-    bell: Rc<OwnedFd>,
+    looks: Looks,
+    bell: Arc<OwnedFd>,
     /// Connections that have something to do this turn.
     listed: Vec<usize>,
     arrivals: Vec<Arrival>,
@@ -250,9 +251,10 @@ impl Engine {
             host: parts.host,
             model: parts.model,
             disks: Slab::new(),
+            keys: HashMap::new(),
             next_disk: 0,
             listeners: Slab::new(),
-            nothing: Offer::default(),
+            offers: Offers::default(),
             conns: Slab::new(),
             next_serial: 0,
             door: Door::new(&parts.limits),
@@ -261,12 +263,10 @@ impl Engine {
             watch: Watch::default(),
             dropped: Dropped::default(),
             limits: parts.limits,
-            bell: parts.mailbox.bell()?,
+            bell: parts.mailbox.bell(),
             mailbox: parts.mailbox,
             mapper: Mapper::new(parts.mailer.clone()),
-            looking: false,
-            look: 0,
-            looked_at: (0, None),
+            looks: Looks::default(),
             mailer: parts.mailer,
             listed: Vec::new(),
             arrivals: Vec::new(),
@@ -441,7 +441,12 @@ impl Engine {
 
     fn take_requests(&mut self, now: Instant, key: usize) {
         let conn = &mut self.conns[key];
-        let offer = self.listeners.get(conn.listener).map_or(&self.nothing, |l| &l.offer);
+        let offer = match self.listeners.get(conn.listener) {
+            Some(listener) if conn.disk().is_none() => {
+                self.offers.at(&listener.address, &self.disks)
+            }
+            _ => self.offers.nothing(),
+        };
         let outcome = conn.take_requests(offer, &self.limits, &mut self.work, &mut self.arrivals);
         if !conn.chosen
             && let Some(disk) = conn.disk()
