@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::limits::threads_help;
+use parda_block::threads_help;
+
 use crate::locked::locked;
 
 type Job = Box<dyn FnOnce() + Send>;

@@ -19,7 +19,6 @@
 //! | `start_error` | why a volume does not start |
 //! | `locked` | mutexes that outlive a panic |
 //! | `crew` | threads for work that may hang |
-//! | `limits` | limits of the system on the process, in words |
 //! | `patience` | questions to file systems, of which none is waited for without a bound |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
 //! | `enforcer` | what holds a volume's IOs to its window |
@@ -65,7 +64,6 @@ mod history;
 mod http;
 mod idle_probe;
 pub mod latency;
-mod limits;
 pub mod live;
 mod locked;
 mod manager;

@@ -235,9 +235,11 @@ impl Keeper {
         }
         if self.ring.is_some() {
             self.open_disks(now);
-            self.bind_listeners(now);
         }
         self.watch_openings();
+        if self.ring.is_some() {
+            self.bind_listeners(now);
+        }
         self.crew_due = [self.opening.hire(), self.binding.hire()].into_iter().flatten().min();
         self.look_at_certificates(now);
     }

@@ -23,9 +23,9 @@ pub(crate) struct Claim {
     owner: Arc<Owner>,
 }
 
-/// Whose a stretch is.
+/// Whose a stretch is. It is that disk's for as long as this is there.
 #[derive(Debug)]
-struct Owner {
+pub(crate) struct Owner {
     disk: String,
     read_only: bool,
 }
@@ -34,6 +34,11 @@ impl Claim {
     /// Name of the disk.
     pub(crate) fn disk(&self) -> &str {
         &self.owner.disk
+    }
+
+    /// Keeps its stretch from other disks when the claim is gone.
+    pub(crate) fn owner(&self) -> Arc<Owner> {
+        Arc::clone(&self.owner)
     }
 
     /// How it keeps other programs from a file or device, and from the file behind a loop device. Nothing, until that is known.

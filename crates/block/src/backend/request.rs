@@ -63,6 +63,8 @@ pub(crate) struct Request {
     pub(crate) sync: Option<SyncId>,
     /// Its latency is not the array's: it waited for a lost server or for an overlapping change.
     pub(crate) delayed: bool,
+    /// How often the kernel had no worker for it.
+    pub(crate) attempts: u16,
     /// How long a file has taken for its steps.
     pub(crate) took: Span,
 }
@@ -95,6 +97,7 @@ impl Request {
             modelled: false,
             sync: None,
             delayed: false,
+            attempts: 0,
             took: Span::ZERO,
         }
     }

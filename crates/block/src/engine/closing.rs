@@ -2,6 +2,7 @@
 //! take what was written (NFS), and all disks of the volume would wait with it.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -23,9 +24,23 @@ const STACK: usize = 64 << 10;
 /// What a disk has of its file, closed in this order.
 pub(super) struct Remains {
     file: Option<FileRemains>,
-    _place: Option<DiskFile>,
-    _claim: Option<Arc<Claim>>,
-    _room: Room,
+    place: Option<DiskFile>,
+    claim: Option<Arc<Claim>>,
+    room: Room,
+}
+
+/// How often it is looked whether nobody else has a descriptor any more.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Closes a descriptor when nobody else has it: a look at the file may hang, and the kernel may have a request of it.
+fn close_last(mut fd: Arc<OwnedFd>) {
+    loop {
+        match Arc::try_unwrap(fd) {
+            Ok(fd) => return drop(fd),
+            Err(shared) => fd = shared,
+        }
+        thread::sleep(PAUSE);
+    }
 }
 
 impl Remains {
@@ -35,14 +50,22 @@ impl Remains {
             Backend::File(file) => Some(file.into_remains()),
             Backend::Memory(_) | Backend::Nbd(_) => None,
         };
-        Remains { file, _place: disk.place, _claim: disk.claim, _room: disk.room }
+        Remains { file, place: disk.place, claim: disk.claim, room: disk.room }
     }
 
     /// Closes it, and then says so: at once if there is no file, or else on a thread of its own.
     pub(super) fn close(self, closed: impl FnOnce() + Send + 'static) {
         let apart = self.file.is_some();
         let close = move || {
-            drop(self);
+            let Remains { file, place, claim, room } = self;
+            // Until the file is closed, no other disk has its bytes.
+            let owner = claim.as_ref().map(|claim| claim.owner());
+            drop((place, claim));
+            if let Some((fd, writer)) = file {
+                drop(writer);
+                close_last(fd);
+            }
+            drop((owner, room));
             closed();
         };
         if !apart {

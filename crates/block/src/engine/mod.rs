@@ -55,6 +55,7 @@ use crate::ring::{Done, OpData, OpKey, Ring, Wire};
 use crate::socket_file::SocketFile;
 use crate::spin::Spin;
 use crate::stats::{Dropped, VmStats};
+use crate::threads::threads_help;
 use crate::timed::{Timed, TimedId};
 use crate::timers::Timers;
 use crate::tls::ListenerTls;
@@ -98,6 +99,8 @@ enum Timer {
     Answers,
     /// Memory that nobody needs any more.
     Tidy,
+    /// A request of a file for which the kernel had no worker.
+    Again(usize),
 }
 
 struct Disk {
@@ -187,6 +190,12 @@ impl Listener {
         self.retry_at = None;
     }
 }
+
+/// How long an IO waits for which the kernel has no worker.
+const AGAIN: Span = Span::from_millis(20);
+
+/// How often that is tried again before it counts as failed: for half a minute.
+const ATTEMPTS: u16 = 1500;
 
 /// How long a listener rests when there are no descriptors or no memory for a connection.
 const ACCEPT_PAUSE: Span = Span::from_millis(100);
@@ -367,7 +376,22 @@ impl Engine {
         if let OpData::Buffer(buffer) = kept {
             request.buffer = Some(buffer);
         }
-        let Backend::File(file) = &mut self.disks[request.disk].backend else { return };
+        let disk = &mut self.disks[request.disk];
+        let Backend::File(file) = &mut disk.backend else { return };
+        // The kernel cancels it at a limit of threads, and nothing of it was done.
+        if result == Err(libc::ECANCELED) && request.attempts < ATTEMPTS {
+            if request.attempts == 0 {
+                let (volume, disk, help) = (&self.name, disk.name.as_str(), threads_help());
+                tracing::warn!(
+                    volume,
+                    disk,
+                    "Linux has no worker for an IO, which is tried again{help}"
+                );
+            }
+            request.attempts += 1;
+            request.delayed = true;
+            return self.timers.add(now + AGAIN, Timer::Again(key));
+        }
         let (ring, pool) = (&mut self.ring, &mut self.work.pool);
         if let Some(outcome) = file.advance(ring, pool, request, result, Tag::File(key)) {
             // Those that waited for this one.
@@ -379,6 +403,14 @@ impl Engine {
                 }
             }
             self.data_done(now, key, outcome);
+        }
+    }
+
+    /// Tries a step of a request again.
+    fn begin_again(&mut self, key: usize) {
+        let request = &mut self.work.requests[key];
+        if let Backend::File(file) = &self.disks[request.disk].backend {
+            file.issue(&mut self.ring, &mut self.work.pool, request, Tag::File(key));
         }
     }
 
@@ -699,6 +731,7 @@ impl Engine {
                 Timer::Waiting => self.serve_waiting(now),
                 Timer::Answers => self.watch.answers = false,
                 Timer::Tidy => self.tidy(now),
+                Timer::Again(key) => self.begin_again(key),
             }
         }
         self.upstream_timers(now);

@@ -5,14 +5,13 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use parda_agent::status::DiskState;
 use parda_disk::{Errno, Extent, Op};
 use parda_nbd::wire::{self, RequestHeader, command, command_flag};
 use parda_nbd::{Cookie, client};
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
 use crate::held::Held;
-use crate::stage::{Agent, Load, PARDA, Stage, config, until, uri};
+use crate::stage::{Agent, Load, Stage, config, until, uri};
 use parda_testkit::{Client, read, write};
 
 const SIZE: u64 = 32 << 20;

@@ -510,7 +510,14 @@ impl File {
         writer.get_or_init(|| ring.writer(&self.fd)).as_ref()
     }
 
-    fn issue<T>(&self, ring: &mut Ring<T>, pool: &mut Pool, request: &mut Request, tag: T) {
+    /// Begins the present step of a request.
+    pub(crate) fn issue<T>(
+        &self,
+        ring: &mut Ring<T>,
+        pool: &mut Pool,
+        request: &mut Request,
+        tag: T,
+    ) {
         let (op, extent) = (request.op, request.part);
         let durable = self.durable(request).is_none();
         let cut = self.cut(request);

@@ -1,11 +1,12 @@
-//! Limits of the system on this process, in words.
+//! Limits of the system on the threads of this process.
 
 use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
 /// What to do when no thread could be started, with the limits that are known.
-pub(crate) fn threads_help() -> String {
+#[must_use]
+pub fn threads_help() -> String {
     let user =
         getrlimit(Resource::Nproc).current.map(|n| format!("RLIMIT_NPROC ({n} for the user)"));
     let group = most_tasks().map(|n| format!("TasksMax= ({n} for the unit)"));
