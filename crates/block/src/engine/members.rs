@@ -84,7 +84,7 @@ impl Engine {
             },
         });
         self.keys.insert(id, key);
-        self.offers.add(key, &self.disks[key]);
+        self.offer(key);
         self.stir(key);
         self.dial_the_rest(key);
         id
@@ -105,7 +105,7 @@ impl Engine {
         self.leaving.push(key);
         self.keys.remove(&id);
         self.host.remove_vm(disk.vm_id);
-        self.offers.remove(key, &self.disks[key]);
+        self.withdraw(key);
         for conn in self.clients_of(key) {
             self.conns[conn].finish();
             self.list(conn);
@@ -168,9 +168,9 @@ impl Engine {
 
     pub(super) fn set_listen(&mut self, id: DiskId, listen: Vec<Address>) -> bool {
         let Some(key) = self.key_of(id) else { return false };
-        self.offers.remove(key, &self.disks[key]);
+        self.withdraw(key);
         self.disks[key].listen = listen;
-        self.offers.add(key, &self.disks[key]);
+        self.offer(key);
         true
     }
 
@@ -220,5 +220,16 @@ impl Engine {
         if let Some(gone) = leaving {
             let _ = gone.send(());
         }
+    }
+
+    /// Offers a disk where it listens, as it is now.
+    pub(super) fn offer(&mut self, key: usize) {
+        let Disk { name, listen, .. } = &self.disks[key];
+        self.offers.add(key, name, listen);
+    }
+
+    fn withdraw(&mut self, key: usize) {
+        let Disk { name, listen, .. } = &self.disks[key];
+        self.offers.remove(key, name, listen);
     }
 }

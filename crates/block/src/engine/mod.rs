@@ -32,9 +32,8 @@ use parda_disk::{Errno, Extent, Geometry, Op};
 use slab::Slab;
 
 use self::copied::Copied;
-use self::newcomer::{Newcomer, Watch};
+use self::newcomer::{Looks, Newcomer, Watch};
 use self::offers::Offers;
-use self::resize::Looks;
 use crate::answers::Answers;
 use crate::backend::claims::Claim;
 use crate::backend::disk_file::DiskFile;
@@ -475,7 +474,10 @@ impl Engine {
         let conn = &mut self.conns[key];
         let offer = match self.listeners.get(conn.listener) {
             Some(listener) if conn.disk().is_none() => {
-                self.offers.at(&listener.address, &self.disks)
+                self.offers.at(&listener.address, |offer, key| {
+                    let disk = &self.disks[key];
+                    offer.add(key, &disk.name, &disk.description, disk.geometry);
+                })
             }
             _ => self.offers.nothing(),
         };

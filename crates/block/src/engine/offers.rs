@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use parda_address::Address;
-use slab::Slab;
+use parda_address::{Address, ExportName};
 
-use super::Disk;
 use crate::conn::Offer;
 
 /// Offers of all listeners. Each is made when a client asks for it: disks may come and go by thousands meanwhile.
@@ -24,20 +22,20 @@ struct Place {
 }
 
 impl Offers {
-    /// A disk is offered where it says.
-    pub(super) fn add(&mut self, key: usize, disk: &Disk) {
-        for address in &disk.listen {
+    /// A disk is offered at these addresses, or offers something else there.
+    pub(super) fn add(&mut self, key: usize, name: &ExportName, listen: &[Address]) {
+        for address in listen {
             let place = self.at.entry(address.clone()).or_default();
-            place.disks.insert((disk.name.as_str().to_owned(), key));
+            place.disks.insert((name.as_str().to_owned(), key));
             place.offer = None;
         }
     }
 
-    /// A disk is not offered any more.
-    pub(super) fn remove(&mut self, key: usize, disk: &Disk) {
-        for address in &disk.listen {
+    /// A disk is not offered at these addresses any more.
+    pub(super) fn remove(&mut self, key: usize, name: &ExportName, listen: &[Address]) {
+        for address in listen {
             let Some(place) = self.at.get_mut(address) else { continue };
-            place.disks.remove(&(disk.name.as_str().to_owned(), key));
+            place.disks.remove(&(name.as_str().to_owned(), key));
             place.offer = None;
             if place.disks.is_empty() {
                 self.at.remove(address);
@@ -45,16 +43,14 @@ impl Offers {
         }
     }
 
-    /// Offer of the listener at an address.
-    pub(super) fn at(&mut self, address: &Address, disks: &Slab<Disk>) -> &Offer {
+    /// Offer of the listener at an address; `add` adds the disk with that key.
+    pub(super) fn at(&mut self, address: &Address, add: impl Fn(&mut Offer, usize)) -> &Offer {
         let Some(Place { disks: keys, offer }) = self.at.get_mut(address) else {
             return &self.nothing;
         };
         offer.get_or_insert_with(|| {
             let mut offer = Offer::default();
-            for (key, disk) in keys.iter().filter_map(|(_, key)| Some((*key, disks.get(*key)?))) {
-                offer.add(key, &disk.name, &disk.description, disk.geometry);
-            }
+            keys.iter().for_each(|(_, key)| add(&mut offer, *key));
             offer
         })
     }

@@ -6,6 +6,7 @@
 use parda_control::{Instant, Span};
 
 use super::Engine;
+use super::newcomer::Looks;
 use crate::backend::Backend;
 use crate::backend::disk_file::{Look, OpenPath};
 use crate::backend::map::Mapper;
@@ -18,21 +19,6 @@ const SILENT: Span = Span::from_millis(3_000);
 const PAUSE: u64 = 20;
 
 const LONGEST_PAUSE: Span = Span::from_millis(5_000);
-
-/// Looks at the files of all disks.
-#[derive(Default)]
-pub(super) struct Looks {
-    /// Number of the newest one.
-    number: u64,
-    /// It was begun and has not been answered.
-    under_way: bool,
-    /// How many files were looked at, and the disk of the one that is being looked at, when that last changed.
-    at: (u64, Option<DiskId>),
-    begun: Instant,
-    moved: Instant,
-    /// When the next one may begin.
-    again: Instant,
-}
 
 impl Engine {
     /// Has files and devices looked at, beside the ring. Once at a time: a file system that does not answer is not asked again
@@ -118,7 +104,7 @@ impl Engine {
         }
         disk.geometry.size = after;
         disk.stats.lost = (disk.stats.lost + before).saturating_sub(after);
-        self.offers.add(key, &self.disks[key]);
+        self.offer(key);
         // What is gone is gone for those as well who connected before.
         for conn in self.clients_of(key) {
             self.conns[conn].shrink(after);
