@@ -45,6 +45,13 @@ impl Crew {
         locked(&self.0).queue.push_back(Box::new(job));
     }
 
+    /// Forgets the work that nobody has begun.
+    pub(crate) fn dismiss(&self) {
+        // Dropped when others may use the queue again: that may take other locks.
+        let dropped = std::mem::take(&mut locked(&self.0).queue);
+        drop(dropped);
+    }
+
     /// Starts as many threads as there should be. Returns when to call this again: not before more work, if no work waits.
     pub(crate) fn hire(&self) -> Option<Instant> {
         let mut shift = locked(&self.0);

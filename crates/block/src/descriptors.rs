@@ -2,7 +2,7 @@
 //! the status socket and the configuration.
 //!
 //! A disk is refused by its name if its descriptors, its listener and a client would not leave these. So each disk that is
-//! served can have a client, whatever the limit is.
+//! served can have a client, whatever the limit is, as long as others have no more than one.
 
 use std::collections::HashMap;
 use std::io;

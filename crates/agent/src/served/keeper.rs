@@ -31,6 +31,7 @@ use ring::{FIRST_RESTART, spawn};
 
 /// How long nothing is done but what others ask for, in times of what the turn before has taken.
 const REST: u32 = 10;
+const MOST_REST: Duration = Duration::from_secs(1);
 
 pub(super) enum Order {
     /// Serve this from now on.
@@ -160,7 +161,7 @@ impl Keeper {
                 .chain(self.crew_due)
                 .min();
             // Thousands of disks that are tried again must not keep a processor busy.
-            let rest = REST * now.saturating_duration_since(begun);
+            let rest = (REST * now.saturating_duration_since(begun)).min(MOST_REST);
             let mut order = match due {
                 Some(at) => self.received.recv_timeout(at.saturating_duration_since(now).max(rest)),
                 None => self.received.recv().map_err(|_| RecvTimeoutError::Disconnected),

@@ -11,9 +11,9 @@ use crate::stage::{Agent, PARDA, Stage, config, until};
 
 const SIZE: u64 = 1 << 20;
 
-/// `DISKS=10000 cargo test --release -p parda --test stories -- many:: --nocapture` has the numbers of docs/performance.md.
+/// `PARDA_DISKS=10000 cargo test --release -p parda --test stories -- many:: --nocapture` has the numbers of docs/performance.md.
 fn disks() -> usize {
-    std::env::var("DISKS").map_or(1000, |disks| disks.parse().unwrap())
+    std::env::var("PARDA_DISKS").map_or(1000, |disks| disks.parse().unwrap())
 }
 
 /// An agent without control whose disks are at `listen`, which is given the number of each.
