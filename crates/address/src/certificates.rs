@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// TLS with the server of a URI.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UriTls {
     /// Whom to trust, and who we are.
     pub certificates: Certificates,
@@ -12,7 +12,7 @@ pub struct UriTls {
 }
 
 /// Where the certificates for a server are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Certificates {
     /// The URI does not say: its user must know, or refuse it.
     Unsaid,

@@ -18,7 +18,7 @@ use crate::export_name::{ExportName, ExportNameError};
 const DEFAULT_PORT: u16 = 10809;
 
 /// An NBD URI, such as `nbds://host:10809/export`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Uri {
     /// Where the server is.
     pub address: Address,

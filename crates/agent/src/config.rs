@@ -1,7 +1,7 @@
 //! What the configuration file means, checked: everything that can be found wrong without opening
 //! a device is found here, and pointed at by file, line and value.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -146,7 +146,7 @@ impl Config {
     }
 
     /// Checks the settings of a configuration, wherever its places are. Reads stored probes.
-    fn settings(doc: &Document) -> Result<Config, Error> {
+    pub(crate) fn settings(doc: &Document) -> Result<Config, Error> {
         let file: file::File = doc.parse()?;
         let host = HostName::new(&file.host).map_err(|e| doc.error("host", e.to_string()))?;
         let status = file.status.as_deref().map(|text| match text.parse() {
@@ -246,6 +246,8 @@ struct Unique {
     exports: BTreeSet<(String, String)>,
     /// Listeners that disks name, with the number of their volume.
     listeners: Vec<(Listener, usize)>,
+    /// Numbers of their volumes by their addresses.
+    volume_at: HashMap<Address, usize>,
     /// The `[[listener]]` tables, of which each must be used by a disk.
     described: Listeners,
 }
@@ -253,7 +255,8 @@ struct Unique {
 impl Unique {
     fn new(described: Listeners, memory: AgentMemory) -> Unique {
         let (volumes, exports) = (BTreeSet::new(), BTreeSet::new());
-        Unique { memory, volumes, exports, listeners: Vec::new(), described }
+        let (listeners, volume_at) = (Vec::new(), HashMap::new());
+        Unique { memory, volumes, exports, listeners, volume_at, described }
     }
 
     /// The listeners of the volume that was checked last.
@@ -368,8 +371,8 @@ fn check_disks(
             return Err(wrong("name", format!("is served at {} already", disk.listen)));
         }
         let ours = unique.volumes.len();
-        match unique.listeners.iter().find(|(listener, _)| listener.address == disk.listen) {
-            Some(&(_, volume)) if volume != ours => {
+        match unique.volume_at.get(&disk.listen) {
+            Some(volume) if *volume != ours => {
                 let message = "belongs to another volume: each volume needs listeners of its own";
                 return Err(wrong("listen", message.into()));
             }
@@ -377,6 +380,7 @@ fn check_disks(
             None => {
                 let listener = unique.described.at(&disk.listen).map_err(|e| wrong("listen", e))?;
                 unique.listeners.push((listener, ours));
+                unique.volume_at.insert(disk.listen.clone(), ours);
             }
         }
         disks.push(disk);

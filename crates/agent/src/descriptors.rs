@@ -1,36 +1,65 @@
 //! Descriptors that a configuration needs, beside the limit of this process.
 
-use crate::config::Config;
+use std::collections::HashSet;
+use std::path::Path;
 
-/// How many disks a configuration has, the descriptors that these need with one client each, and the hard limit of
-/// this process.
+use parda_block::{OF_CONNECTION, OF_DEVICE, OF_FILE, descriptors_for};
+
+use crate::config::{Config, Disk, Place};
+
+/// How many disks a configuration has, the descriptors that these need with their listeners and one client each, and the hard
+/// limit of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
     /// Number of disks of all volumes.
     pub disks: usize,
+    /// Number of the listeners that these name.
+    pub listeners: usize,
     /// Limit with which all of them are served.
     pub needed: u64,
     /// Hard limit of this process; none if there is none.
     pub limit: Option<u64>,
+    /// Number of disks that are served with that limit, in the order of the configuration.
+    pub served: usize,
 }
 
 impl Descriptors {
     /// Those of a configuration.
     #[must_use]
     pub fn of(config: &Config) -> Descriptors {
-        let disks = config.volumes.iter().map(|volume| volume.disks().len()).sum();
-        let needed = parda_block::descriptors_for(disks);
-        Descriptors { disks, needed, limit: parda_block::descriptor_limit() }
+        let limit = parda_block::descriptor_limit();
+        let (mut disks, mut own, mut served) = (0, 0, 0);
+        let mut listeners = HashSet::new();
+        let mut needed = descriptors_for(0, 0, 0);
+        for disk in config.volumes.iter().flat_map(|volume| volume.disks()) {
+            disks += 1;
+            own += of_disk(disk);
+            listeners.insert(&disk.listen);
+            needed = descriptors_for(disks as u64, own, listeners.len() as u64);
+            served += usize::from(limit.is_none_or(|limit| needed <= limit));
+        }
+        Descriptors { disks, listeners: listeners.len(), needed, limit, served }
     }
 
     /// What is wrong with the limit, if it is too low.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
-        let Descriptors { disks, needed, limit } = *self;
+        let Descriptors { disks, listeners, needed, limit, served } = *self;
         let limit = limit.filter(|limit| disks > 0 && *limit < needed)?;
         Some(format!(
-            "{disks} disks with one client each need {needed} descriptors, and the hard limit here is {limit} \
-             (RLIMIT_NOFILE, LimitNOFILE= of the unit): disks and clients beyond it are refused"
+            "{disks} disks at {listeners} listeners, with one client each, need {needed} descriptors, and the hard limit here \
+             is {limit} (RLIMIT_NOFILE, LimitNOFILE= of the unit): {served} disks are served, the others are refused"
         ))
+    }
+}
+
+/// Descriptors of a disk. Devices are told by their names, as their file systems might not answer.
+fn of_disk(disk: &Disk) -> u64 {
+    match &disk.place {
+        Place::Path(path) if path.starts_with(Path::new("/dev")) && !disk.read_only => OF_DEVICE,
+        Place::Path(_) => OF_FILE,
+        Place::Nbd(uri) => {
+            OF_CONNECTION[usize::from(uri.tls.is_some())] * disk.nbd.connections as u64
+        }
     }
 }

@@ -36,8 +36,10 @@ impl From<&Histogram<u64>> for Latency {
 
 /// Occupied buckets of a histogram as [`Latency`] has them.
 pub(crate) fn occupied(histogram: &Histogram<u64>) -> impl Iterator<Item = (u64, u64)> {
-    histogram
-        .iter_recorded()
+    // An empty one would be looked through from end to end.
+    let some = (!histogram.is_empty()).then(|| histogram.iter_recorded());
+    some.into_iter()
+        .flatten()
         .map(|v| (histogram.median_equivalent(v.value_iterated_to()), v.count_at_value()))
 }
 

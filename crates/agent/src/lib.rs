@@ -18,6 +18,7 @@
 //! | `shown` | result of its last tick |
 //! | `start_error` | why a volume does not start |
 //! | `locked` | mutexes that outlive a panic |
+//! | `crew` | threads for work that may hang |
 //! | `patience` | questions to file systems, of which none is waited for without a bound |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
 //! | `enforcer` | what holds a volume's IOs to its window |
@@ -52,6 +53,7 @@ pub mod activation;
 mod api;
 pub mod config;
 mod control;
+mod crew;
 pub mod descriptors;
 pub mod devices;
 mod enforcer;

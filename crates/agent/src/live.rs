@@ -68,7 +68,8 @@ impl Layers {
     /// The configuration file with its layers from the state file and the policy's file. A file of these two that cannot be read counts as
     /// empty.
     fn read(file: Document) -> Result<Layers, Error> {
-        let config = Config::check(&file)?;
+        // Where its places are is looked at when the layers are merged.
+        let config = Config::settings(&file)?;
         let read = config.state.as_deref().map(|path| StateFile::changes(path).read());
         let (kept, unreadable) = match read {
             None => (Overlay::default(), None),

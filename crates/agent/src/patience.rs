@@ -1,16 +1,18 @@
 //! Questions to file systems, none of which is waited for longer than a bound.
 //!
-//! A call to a file cannot be taken back: where a server of NFS or FUSE does not answer, it hangs. All questions of a caller are asked on one
-//! thread. If they take long, each path that is left gets a thread of its own, so that the caller has all answers that there are after
-//! [`PATIENCE`]. A path that hangs is not asked again before its call has come back: it has one thread, however often it is asked about. Who
-//! asks about other paths meanwhile does not wait for it.
+//! A call to a file cannot be taken back: where a server of NFS or FUSE does not answer, it hangs. All questions of a caller are asked by the
+//! few threads of a [`Crew`], which has more where some hang. A path is silent when its own call takes longer than [`PATIENCE`], however long
+//! it had to wait for its turn: many questions to a slow file system take their time, and are answered. A path that hangs is not asked again
+//! before its call has come back: it has one thread, however often it is asked about. Who asks about other paths meanwhile does not wait for
+//! it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::crew::{Crew, SLOW};
 use crate::locked::locked;
 
 /// How long a file system may take to answer before the agent goes on without its answer.
@@ -37,7 +39,13 @@ type Asked<T> = (Mark, Vec<(usize, Question<T>)>);
 
 type ByPath<T> = BTreeMap<PathBuf, Vec<(usize, Question<T>)>>;
 
-type Queue<T> = Arc<Mutex<VecDeque<Asked<T>>>>;
+/// News of a path, by its number.
+enum News<T> {
+    /// It is asked about from now on.
+    Begun(usize, Instant),
+    /// Its answers, each with the number of the question.
+    Answered(usize, Vec<(usize, T)>),
+}
 
 /// A path that is being asked about.
 struct Unanswered {
@@ -66,7 +74,6 @@ fn ask_within<T: Send + 'static>(
     patience: Duration,
 ) -> Vec<Option<T>> {
     let mut answers: Vec<Option<T>> = questions.iter().map(|_| None).collect();
-    let until = Instant::now() + patience;
     let mut rest: ByPath<T> = BTreeMap::new();
     for (number, question) in questions.into_iter().enumerate() {
         rest.entry(question.path.clone()).or_default().push((number, question));
@@ -74,23 +81,23 @@ fn ask_within<T: Send + 'static>(
     while !rest.is_empty() {
         let (free, asked) = mark(rest);
         if !free.is_empty() {
-            ask_free(free, until, patience, &mut answers);
+            ask_free(free, patience, &mut answers);
         }
-        rest = wait_for(asked, until);
+        rest = wait_for(asked);
     }
     answers
 }
 
 /// Marks those paths that nobody asks about. The others come back; but those that are silent do not.
-fn mark<T>(paths: ByPath<T>) -> (VecDeque<Asked<T>>, ByPath<T>) {
+fn mark<T>(paths: ByPath<T>) -> (Vec<Asked<T>>, ByPath<T>) {
     let mut unanswered = locked(&UNANSWERED);
-    let (mut free, mut asked) = (VecDeque::new(), BTreeMap::new());
+    let (mut free, mut asked) = (Vec::new(), BTreeMap::new());
     for (path, questions) in paths {
         match unanswered.get(&path) {
             None => {
                 unanswered
                     .insert(path.clone(), Unanswered { since: Instant::now(), is_silent: false });
-                free.push_back((Mark(path), questions));
+                free.push((Mark(path), questions));
             }
             Some(other) if other.is_silent => {}
             Some(_) => drop(asked.insert(path, questions)),
@@ -99,85 +106,98 @@ fn mark<T>(paths: ByPath<T>) -> (VecDeque<Asked<T>>, ByPath<T>) {
     (free, asked)
 }
 
-/// Waits until nobody else asks about these paths any more. Those that are answered come back.
-fn wait_for<T>(mut paths: ByPath<T>, until: Instant) -> ByPath<T> {
+/// Waits until nobody else asks about these paths any more, or they are silent. Those that are answered come back.
+fn wait_for<T>(mut paths: ByPath<T>) -> ByPath<T> {
     let mut unanswered = locked(&UNANSWERED);
     loop {
-        let is_asked = |path| unanswered.get(path).is_some_and(|other| !other.is_silent);
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || !paths.keys().any(is_asked) {
+        let is_asked =
+            |path| unanswered.get(path).is_some_and(|other: &Unanswered| !other.is_silent);
+        if !paths.keys().any(is_asked) {
             paths.retain(|path, _| !unanswered.contains_key(path));
             return paths;
         }
-        unanswered = NEWS.wait_timeout(unanswered, left).unwrap_or_else(PoisonError::into_inner).0;
+        unanswered = NEWS.wait(unanswered).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
 /// Asks what nobody else asks.
-fn ask_free<T: Send + 'static>(
-    free: VecDeque<Asked<T>>,
-    until: Instant,
-    patience: Duration,
-    answers: &mut [Option<T>],
-) {
+fn ask_free<T: Send + 'static>(free: Vec<Asked<T>>, patience: Duration, answers: &mut [Option<T>]) {
+    let (crew, (told, is_told)) = (Crew::new("look"), channel());
     let paths: Vec<PathBuf> = free.iter().map(|(mark, _)| mark.0.clone()).collect();
-    let numbers = free.iter().flat_map(|(_, questions)| questions).map(|(number, _)| *number);
-    let mut awaited: BTreeSet<usize> = numbers.collect();
-    let queue: Queue<T> = Arc::new(Mutex::new(free));
-    let (told, is_told) = channel();
-    let mut next = Instant::now() + patience / 10;
-    let until = until.max(next);
-    let mut on_time = true;
-    start(&queue, &told);
+    let mut awaited: BTreeSet<usize> = (0..paths.len()).collect();
+    for (number, (mark, questions)) in free.into_iter().enumerate() {
+        let told = told.clone();
+        crew.push(move || {
+            // Who asked may have gone on without.
+            let tell = |news| drop(told.send(news));
+            tell(News::Begun(number, mark.begins()));
+            let answers = questions.into_iter().map(|(n, q)| (n, (q.ask)())).collect();
+            // Before anybody hears of them, and asks again.
+            drop(mark);
+            tell(News::Answered(number, answers));
+        });
+    }
+    crew.hire();
+    let mut begun = BTreeMap::new();
+    let (mut next, mut heard) = (Instant::now() + SLOW, Instant::now());
     while !awaited.is_empty() {
-        match is_told.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok((number, answer)) => {
-                answers[number] = Some(answer);
-                awaited.remove(&number);
+        let now = Instant::now();
+        match is_told.recv_timeout(next.saturating_duration_since(now)) {
+            Ok(News::Begun(path, at)) => drop(begun.insert(path, at)),
+            Ok(News::Answered(path, of)) => {
+                begun.remove(&path);
+                awaited.remove(&path);
+                of.into_iter().for_each(|(number, answer)| answers[number] = Some(answer));
             }
-            Err(RecvTimeoutError::Timeout) if on_time => {
-                on_time = false;
-                next = until;
-                let rest = locked(&queue).len();
-                (0..rest).for_each(|_| start(&queue, &told));
-            }
-            Err(_) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if now < next {
+            continue;
+        }
+        next = now + SLOW.min(patience / 10);
+        crew.hire();
+        let silent = |at: &Instant| now.saturating_duration_since(*at) >= patience;
+        let hang: Vec<usize> =
+            begun.iter().filter(|(_, at)| silent(at)).map(|(path, _)| *path).collect();
+        for path in hang {
+            begun.remove(&path);
+            awaited.remove(&path);
+            fall_silent(&paths[path], patience);
+        }
+        if crew.fault().is_none() {
+            heard = now;
+        } else if silent(&heard) {
+            // Without threads nothing is known of the rest.
+            return;
         }
     }
-    if awaited.is_empty() {
-        return;
-    }
+}
+
+/// Nobody waits any more for the answer about a path.
+fn fall_silent(path: &Path, patience: Duration) {
     let mut unanswered = locked(&UNANSWERED);
-    for path in &paths {
-        if let Some(unanswered) = unanswered.get_mut(path) {
-            // Later calls do not ask about it, so that this is said once.
-            tracing::warn!(path = %path.display(), "does not answer within {patience:?}: {LOOK_BEHIND}");
-            unanswered.is_silent = true;
-        }
+    if let Some(unanswered) = unanswered.get_mut(path) {
+        // Later calls do not ask about it, so that this is said once.
+        tracing::warn!(path = %path.display(), "does not answer within {patience:?}: {LOOK_BEHIND}");
+        unanswered.is_silent = true;
     }
     NEWS.notify_all();
 }
 
-/// Starts a thread that asks until nothing is left to be asked.
-fn start<T: Send + 'static>(queue: &Queue<T>, told: &Sender<(usize, T)>) {
-    let (queue, told) = (Arc::clone(queue), told.clone());
-    let work = move || {
-        loop {
-            let Some((mark, questions)) = locked(&queue).pop_front() else { return };
-            let answers: Vec<_> = questions.into_iter().map(|(n, q)| (n, (q.ask)())).collect();
-            // Before anybody hears of them, and asks again.
-            drop(mark);
-            // Who asked may have gone on without.
-            answers.into_iter().for_each(|answer| drop(told.send(answer)));
-        }
-    };
-    if let Err(error) = std::thread::Builder::new().name("look".to_owned()).spawn(work) {
-        tracing::error!("cannot start a thread to look at files: {error}");
-    }
-}
-
 /// Mark that a path is being asked about, until this is dropped.
 struct Mark(PathBuf);
+
+impl Mark {
+    /// The call begins; when that is.
+    fn begins(&self) -> Instant {
+        let now = Instant::now();
+        if let Some(unanswered) = locked(&UNANSWERED).get_mut(&self.0) {
+            unanswered.since = now;
+        }
+        now
+    }
+}
 
 impl Drop for Mark {
     fn drop(&mut self) {
@@ -192,6 +212,8 @@ impl Drop for Mark {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::Sender;
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(600);
@@ -236,6 +258,20 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(ask_within(vec![answered(&a)], LONG), [Some(1)]);
+    }
+
+    #[test]
+    fn a_queue_of_slow_answers_is_no_silence() {
+        // Longer than the patience in all, and each much shorter.
+        let patience = Duration::from_secs(2);
+        let slow = |n| {
+            let ask = || std::thread::sleep(Duration::from_millis(50));
+            Question::new(Path::new(&format!("test/slow/{n}")), ask)
+        };
+        let begun = Instant::now();
+        let answers = ask_within((0..500).map(slow).collect(), patience);
+        assert!(answers.iter().all(Option::is_some));
+        assert!(begun.elapsed() > patience, "it proves nothing: {:?}", begun.elapsed());
     }
 
     #[test]

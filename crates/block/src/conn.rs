@@ -10,6 +10,7 @@ mod socket;
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use parda_address::ExportName;
 use parda_control::{Instant, Span};
@@ -118,7 +119,7 @@ struct InboxUse {
 
 pub(crate) struct Conn {
     key: usize,
-    fd: Rc<OwnedFd>,
+    fd: Arc<OwnedFd>,
     tls: Option<ListenerTls>,
     pub(crate) listener: usize,
     phase: Phase,
@@ -173,7 +174,7 @@ impl Conn {
         let handshake = outbox.head(|out| Handshake::start_with(security, out));
         Self {
             key,
-            fd: Rc::new(fd),
+            fd: Arc::new(fd),
             tls,
             listener,
             phase: Phase::Handshake { handshake, until, options: 0 },

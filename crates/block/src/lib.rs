@@ -42,6 +42,7 @@ mod run_delay;
 mod socket_file;
 mod spin;
 mod stats;
+mod threads;
 mod timed;
 mod timers;
 mod tls;
@@ -51,16 +52,22 @@ mod zeroes;
 
 pub use backend::connect::try_server;
 pub use backend::file::claim::LOCK_WAIT;
-pub use backend::{BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region, Stretch};
+pub use backend::{
+    BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region, Stretch, Stretches,
+};
 pub use budget::{AgentMemory, TooLittleMemory};
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
-pub use descriptors::{descriptor_limit, descriptors_for, error_help, raise_descriptor_limit};
+pub use descriptors::{
+    OF_CONNECTION, OF_DEVICE, OF_FILE, descriptor_limit, descriptors_for, error_help,
+    raise_descriptor_limit,
+};
 pub use disk_id::DiskId;
 pub use ended::{Drained, Ended};
 pub use listen::{ListenError, ListenerConfig};
 pub use open_disk::OpenDisk;
 pub use socket_file::{SocketAccess, SocketFile};
 pub use stats::{Count, Dropped, Latencies, Lateness, MemoryStats, Stats, VmStats};
+pub use threads::threads_help;
 pub use timed::{Timed, TimedId};
 pub use tls::ListenerTls;
 pub use volume::{AddListenerError, Handle, Stopped, Volume};

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::time::Duration;
@@ -84,8 +83,8 @@ impl Mailer {
 
 impl Mailbox {
     /// A descriptor that is readable when there is mail.
-    pub(crate) fn bell(&self) -> io::Result<Rc<OwnedFd>> {
-        Ok(Rc::new(self.bell.try_clone()?))
+    pub(crate) fn bell(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.bell)
     }
 
     /// The next command. After [`Mailbox::silence`], to be asked until it answers `None`.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use parda_control::Bytes;
+use parda_address::Address;
+use parda_control::{Bytes, VmConfig};
 use parda_disk::Geometry;
 
 use crate::backend::claims::{Claim, Claims};
@@ -12,7 +13,7 @@ use crate::backend::{
     BackendConfig, OpenError, Region, Stretch, check_region, connect, file, memory,
 };
 use crate::config::{DiskConfig, SpawnError};
-use crate::descriptors::{are_too_many, is_reserved};
+use crate::descriptors::{OF_CONNECTION, OF_FILE, Room};
 
 /// A backend that is open, on its way to the volume's thread.
 pub(crate) enum Opened {
@@ -32,6 +33,7 @@ pub struct OpenDisk {
     pub(crate) sizing: Sizing,
     /// Claim on the file, device or export that holds the data, if others could open it as well.
     pub(crate) claim: Option<Arc<Claim>>,
+    pub(crate) room: Room,
 }
 
 impl Opened {
@@ -42,6 +44,13 @@ impl Opened {
 }
 
 impl OpenDisk {
+    /// The same with another part in the window, to be found at other addresses: those may have changed while it was opened.
+    #[must_use]
+    pub fn offered(mut self, vm: VmConfig, listen: Vec<Address>) -> OpenDisk {
+        (self.config.vm, self.config.listen) = (vm, listen);
+        self
+    }
+
     /// Opens a disk's backend. May block for as long as that does.
     ///
     /// # Errors
@@ -50,17 +59,23 @@ impl OpenDisk {
         OpenDisk::open_watched(config, &|| ())
     }
 
-    /// As [`OpenDisk::open`]. While IO that another agent has left is waited for, `answered` is called as often as the file
-    /// system has answered: who hears nothing for long knows that it hangs.
+    /// As [`OpenDisk::open`]. `answered` is called as often as the file system has answered, also while IO that another agent
+    /// has left is waited for: who hears nothing for long knows that it hangs.
     ///
     /// # Errors
     /// It cannot be opened, or the region is not within it.
     pub fn open_watched(config: DiskConfig, answered: &dyn Fn()) -> Result<OpenDisk, SpawnError> {
         let fail =
             |source: OpenError| SpawnError::Backend { disk: config.export.to_string(), source };
-        if are_too_many(Claims::lock().count() + 1) {
-            return Err(fail(OpenError::Descriptors));
-        }
+        let no_room = || fail(OpenError::Descriptors);
+        let own = match &config.backend {
+            // Devices are told when they are open.
+            BackendConfig::File { .. } | BackendConfig::Memory { .. } => OF_FILE,
+            BackendConfig::Nbd { uri, options } => {
+                OF_CONNECTION[usize::from(uri.tls.is_some())] * options.connections as u64
+            }
+        };
+        let mut room = Room::take(own, &config.listen).ok_or_else(no_room)?;
         let (opened, whole, align, claim) = match &config.backend {
             BackendConfig::File { path, direct, lock, raw } => {
                 let options = file::Options {
@@ -102,24 +117,21 @@ impl OpenDisk {
         let geometry = Geometry { size: region.len.0, read_only, ..whole };
         let (base, min) = (region.offset.0, whole.blocks.min());
         let place = match &opened {
-            Opened::File(opened) => Some(DiskFile::new(&opened.fd, base, min)),
-            Opened::Memory(memory) => Some(DiskFile::new(memory.fd(), base, min)),
+            Opened::File(opened) => Some(DiskFile::new(Arc::clone(&opened.fd), base, min)),
+            Opened::Memory(memory) => Some(DiskFile::new(Arc::clone(memory.fd()), base, min)),
             Opened::Nbd(..) => None,
         };
         let place = match &config.backend {
-            BackendConfig::File { path, .. } => place.map(|p| p.map(|p| p.named(path))),
+            BackendConfig::File { path, .. } => place.map(|place| place.named(path)),
             _ => place,
         };
-        let place = place.transpose().map_err(|source| {
-            fail(OpenError::Open { path: config.export.to_string().into(), source })
-        })?;
-        // Others were opened meanwhile.
-        let is_last = place.as_ref().is_some_and(|place| is_reserved(&*place.fd));
-        if is_last || are_too_many(Claims::lock().count()) {
-            return Err(fail(OpenError::Descriptors));
+        if let Opened::File(opened) = &opened
+            && !room.has(opened.claim.descriptors())
+        {
+            return Err(no_room());
         }
         let len = config.region.map(|region| region.len.0);
         let sizing = Sizing::new(base, len, min, whole.size);
-        Ok(OpenDisk { base: region.offset, config, opened, geometry, place, sizing, claim })
+        Ok(OpenDisk { base: region.offset, config, opened, geometry, place, sizing, claim, room })
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -110,7 +110,7 @@ struct Op<T> {
     /// The pieces of the buffer that is kept, if there are several.
     _vectors: Vec<libc::iovec>,
     /// Keeps the descriptor's number from being given to another file before the kernel saw it.
-    _fd: Rc<OwnedFd>,
+    _fd: Arc<OwnedFd>,
     /// When the call began that submitted it.
     began: Option<Instant>,
 }
@@ -216,26 +216,26 @@ impl<T> Ring<T> {
         })
     }
 
-    fn push(&mut self, fd: &Rc<OwnedFd>, entry: squeue::Entry, tag: T, kept: OpData) {
+    fn push(&mut self, fd: &Arc<OwnedFd>, entry: squeue::Entry, tag: T, kept: OpData) {
         self.push_op(fd, entry, tag, kept, false, Vec::new());
     }
 
     /// An operation that is not the kernel's.
-    fn insert(&mut self, fd: &Rc<OwnedFd>, tag: T, kept: OpData) -> u64 {
-        let (accepts, _vectors, _fd, began) = (false, Vec::new(), Rc::clone(fd), None);
+    fn insert(&mut self, fd: &Arc<OwnedFd>, tag: T, kept: OpData) -> u64 {
+        let (accepts, _vectors, _fd, began) = (false, Vec::new(), Arc::clone(fd), None);
         self.ops.insert(Op { tag, kept, accepts, _vectors, _fd, began }) as u64
     }
 
     fn push_op(
         &mut self,
-        fd: &Rc<OwnedFd>,
+        fd: &Arc<OwnedFd>,
         entry: squeue::Entry,
         tag: T,
         kept: OpData,
         accepts: bool,
         vectors: Vec<libc::iovec>,
     ) -> OpKey {
-        let op = Op { tag, kept, accepts, _vectors: vectors, _fd: Rc::clone(fd), began: None };
+        let op = Op { tag, kept, accepts, _vectors: vectors, _fd: Arc::clone(fd), began: None };
         let key = self.ops.insert(op);
         self.backlog.push_back(entry.user_data(key as u64));
         self.fill();
@@ -249,7 +249,7 @@ impl<T> Ring<T> {
     }
 
     /// Cancels all that is under way on `fd`. Before Linux 5.19 nothing happens.
-    pub(crate) fn cancel_all(&mut self, fd: &Rc<OwnedFd>) {
+    pub(crate) fn cancel_all(&mut self, fd: &Arc<OwnedFd>) {
         let what = types::CancelBuilder::fd(types::Fd(fd.as_raw_fd())).all();
         self.backlog.push_back(opcode::AsyncCancel2::new(what).build().user_data(NOBODY));
         self.fill();
@@ -269,7 +269,7 @@ impl<T> Ring<T> {
     }
 
     /// Accepts one connection; brings [`OpData::Accepted`].
-    pub(crate) fn accept(&mut self, fd: &Rc<OwnedFd>, tag: T) -> OpKey {
+    pub(crate) fn accept(&mut self, fd: &Arc<OwnedFd>, tag: T) -> OpKey {
         let (null, raw) = (std::ptr::null_mut(), types::Fd(fd.as_raw_fd()));
         let entry =
             opcode::Accept::new(raw, null, std::ptr::null_mut()).flags(libc::SOCK_CLOEXEC).build();
@@ -277,7 +277,7 @@ impl<T> Ring<T> {
     }
 
     /// Waits until `fd` has something to read.
-    pub(crate) fn poll(&mut self, fd: &Rc<OwnedFd>, tag: T) {
+    pub(crate) fn poll(&mut self, fd: &Arc<OwnedFd>, tag: T) {
         let entry = opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), libc::POLLIN as u32).build();
         self.push(fd, entry, tag, OpData::Nothing);
     }
@@ -286,7 +286,7 @@ impl<T> Ring<T> {
     /// peer has closed.
     pub(crate) fn recv(
         &mut self,
-        fd: &Rc<OwnedFd>,
+        fd: &Arc<OwnedFd>,
         mut buffer: Buffer,
         range: Range<usize>,
         how: Recv,
@@ -305,12 +305,12 @@ impl<T> Ring<T> {
     }
 
     /// Sends what it can of the batch, up to [`MAX_SENT`] bytes.
-    pub(crate) fn send(&mut self, fd: &Rc<OwnedFd>, batch: Batch, tag: T) {
+    pub(crate) fn send(&mut self, fd: &Arc<OwnedFd>, batch: Batch, tag: T) {
         self.send_rest(fd, Sending { batch, message: Message::new() }, tag);
     }
 
     /// Goes on with a batch that came back from [`Ring::send`] unfinished.
-    pub(crate) fn send_rest(&mut self, fd: &Rc<OwnedFd>, mut sending: Sending, tag: T) {
+    pub(crate) fn send_rest(&mut self, fd: &Arc<OwnedFd>, mut sending: Sending, tag: T) {
         let message = sending.message.describe(&sending.batch);
         let entry = opcode::SendMsg::new(types::Fd(fd.as_raw_fd()), message)
             .flags((libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32)
@@ -321,7 +321,7 @@ impl<T> Ring<T> {
     /// Reads from a file into that part of the buffer.
     pub(crate) fn read(
         &mut self,
-        fd: &Rc<OwnedFd>,
+        fd: &Arc<OwnedFd>,
         mut buffer: Buffer,
         range: Range<usize>,
         at: At,
@@ -347,7 +347,7 @@ impl<T> Ring<T> {
     /// Writes that part of the buffer to a file; durably before it completes, if `durable`.
     pub(crate) fn write(
         &mut self,
-        fd: &Rc<OwnedFd>,
+        fd: &Arc<OwnedFd>,
         buffer: Buffer,
         range: Range<usize>,
         at: At,
@@ -373,7 +373,7 @@ impl<T> Ring<T> {
     }
 
     /// A thread that writes to the page cache of this file; `None` if that is not possible.
-    pub(crate) fn writer(&mut self, fd: &OwnedFd) -> Option<Writer> {
+    pub(crate) fn writer(&mut self, fd: &Arc<OwnedFd>) -> Option<Writer> {
         if self.writers.is_none() {
             self.writers = Writers::new().ok();
             self.wait_for_writers();
@@ -392,7 +392,7 @@ impl<T> Ring<T> {
     /// Has the writer of a file write that part of the buffer to the page cache.
     pub(crate) fn write_cached(
         &mut self,
-        (fd, writer): (&Rc<OwnedFd>, &Writer),
+        (fd, writer): (&Arc<OwnedFd>, &Writer),
         buffer: Buffer,
         range: Range<usize>,
         at: At,
@@ -406,7 +406,7 @@ impl<T> Ring<T> {
     }
 
     /// Writes up to [`ZEROES_AT_ONCE`] zeroes to a file.
-    pub(crate) fn write_zeroes(&mut self, fd: &Rc<OwnedFd>, at: At, len: u64, tag: T) {
+    pub(crate) fn write_zeroes(&mut self, fd: &Arc<OwnedFd>, at: At, len: u64, tag: T) {
         let mut rest = len.min(ZEROES_AT_ONCE) as usize;
         let mut vectors = Vec::new();
         while rest > 0 {
@@ -421,7 +421,7 @@ impl<T> Ring<T> {
     }
 
     /// Makes a file's data durable.
-    pub(crate) fn fdatasync(&mut self, fd: &Rc<OwnedFd>, tag: T) {
+    pub(crate) fn fdatasync(&mut self, fd: &Arc<OwnedFd>, tag: T) {
         let entry = opcode::Fsync::new(types::Fd(fd.as_raw_fd()))
             .flags(types::FsyncFlags::DATASYNC)
             .build();
@@ -429,7 +429,7 @@ impl<T> Ring<T> {
     }
 
     /// Changes what is allocated for `len` bytes of a file; `mode` as in fallocate(2).
-    pub(crate) fn fallocate(&mut self, fd: &Rc<OwnedFd>, mode: i32, at: At, len: u64, tag: T) {
+    pub(crate) fn fallocate(&mut self, fd: &Arc<OwnedFd>, mode: i32, at: At, len: u64, tag: T) {
         let entry =
             opcode::Fallocate::new(types::Fd(fd.as_raw_fd()), len).offset(at.0).mode(mode).build();
         self.push(fd, entry, tag, OpData::Nothing);
@@ -437,7 +437,7 @@ impl<T> Ring<T> {
 
     /// Advises the kernel on `len` bytes of a file; `advice` as in posix_fadvise(2). The kernel takes
     /// 32 bits of a length, where zero would mean all of the file.
-    pub(crate) fn fadvise(&mut self, fd: &Rc<OwnedFd>, advice: i32, at: At, len: u32, tag: T) {
+    pub(crate) fn fadvise(&mut self, fd: &Arc<OwnedFd>, advice: i32, at: At, len: u32, tag: T) {
         let entry = opcode::Fadvise::new(types::Fd(fd.as_raw_fd()), i64::from(len), advice)
             .offset(at.0)
             .build();

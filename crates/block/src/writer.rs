@@ -19,7 +19,6 @@ use rustix::io::ReadWriteFlags;
 
 use crate::buffer::{Buffer, Lent};
 use crate::credit::{Credit, FOR_WRITERS};
-use crate::descriptors::is_reserved;
 
 /// Threads of a volume at most. Files beyond that number are left to io_uring.
 const MOST_WRITERS: usize = 16;
@@ -232,17 +231,16 @@ impl Writers {
     }
 
     /// A writer for that file; `None` if there are too many, or no more threads.
-    pub(crate) fn hire(&self, file: &OwnedFd) -> Option<Writer> {
+    pub(crate) fn hire(&self, file: &Arc<OwnedFd>) -> Option<Writer> {
         // Each of them has the completions.
         if Arc::strong_count(&self.completions) > MOST_WRITERS {
             return None;
         }
-        let file = Arc::new(file.try_clone().ok().filter(|fd| !is_reserved(fd))?);
         let lane = Arc::new(Lane::default());
         let (works, completions) = (Arc::clone(&lane), Arc::clone(&self.completions));
         let thread = thread::Builder::new().name("parda-writer".to_owned()).stack_size(STACK);
         thread.spawn(move || works.run(&completions)).ok()?;
-        Some(Writer { lane, file })
+        Some(Writer { lane, file: Arc::clone(file) })
     }
 
     /// Has a buffer's range written, once [`Writers::hand_over`] is called.

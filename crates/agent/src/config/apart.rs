@@ -2,12 +2,13 @@
 //! a part of one, would be written into the data of a VM. Places are compared by what they are, not by
 //! how they are spelled.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use parda_block::{Image, Stretch};
+use parda_block::{Image, Stretch, Stretches};
 use parda_config::{Document, Error};
 
 use super::meeting::are_one_pool;
@@ -91,11 +92,12 @@ pub(super) fn disks(doc: &Document, volumes: &[Volume], places: &Places) -> Resu
             disks.map(move |(j, (disk, place))| (i, j, disk, place))
         })
         .collect();
+    let mut seen: Stretches<usize> = Stretches::default();
     for (n, (i, j, disk, stretch)) in disks.iter().enumerate() {
-        let overlaps = |(.., other, there): &&(usize, usize, &Disk, &Stretch)| {
-            !(disk.read_only && other.read_only) && stretch.meets(there)
-        };
-        if let Some((other, _, name, _)) = disks[..n].iter().find(overlaps) {
+        let overlaps = |n: &&usize| !(disk.read_only && disks[**n].2.read_only);
+        if let Some((other, _, name, _)) =
+            seen.meeting(stretch).filter(overlaps).min().map(|n| &disks[*n])
+        {
             let of = if other == i {
                 String::new()
             } else {
@@ -107,6 +109,7 @@ pub(super) fn disks(doc: &Document, volumes: &[Volume], places: &Places) -> Resu
             );
             return Err(doc.error(&format!("volume.{i}.disk.{j}.path"), message));
         }
+        seen.insert((*stretch).clone(), n);
     }
     Ok(())
 }
@@ -190,8 +193,12 @@ pub(super) fn own_sockets(
     status: Option<&Path>,
     volumes: &[Volume],
 ) -> Result<(), Error> {
+    let mut seen = HashSet::new();
     for (i, volume) in volumes.iter().enumerate() {
         for (j, disk) in volume.disks().iter().enumerate() {
+            if !seen.insert(&disk.listen) {
+                continue;
+            }
             if let Some(taken) = own::taken(&disk.listen, status) {
                 return Err(doc.error(&format!("volume.{i}.disk.{j}.listen"), taken));
             }

@@ -1,5 +1,6 @@
 //! Files and sockets of the agent itself: no disk has its data there, and no disk listens there.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::ops::Range;
 use std::os::fd::AsFd as _;
@@ -59,9 +60,10 @@ impl Own {
                 own.add(AUTHORITIES, tls.ca.as_ref());
             }
         }
+        let mut seen = HashSet::new();
         for (place, listen) in disks {
             own.certificates(place);
-            if !own.listeners.contains(listen) {
+            if seen.insert(listen) {
                 own.listeners.push(listen.clone());
             }
         }
@@ -110,8 +112,8 @@ impl Own {
         match place {
             Place::Path(path) => {
                 let place = stretch(place, region.cloned());
-                let is = |path: &Path| Stretch::of_path(path, None).meets(&place);
-                let named = self.files.iter().find(|(_, own)| is(own)).map(|(what, _)| *what);
+                let named = self.files.iter().find(|(_, own)| place.meets_path(own));
+                let named = named.map(|(what, _)| *what);
                 let what = named.or_else(|| is_log(path).then_some("the log"))?;
                 Some(format!(
                     "is {what} of this agent: clients would read and write it; a disk needs a file of its own"

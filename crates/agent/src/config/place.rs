@@ -11,7 +11,7 @@ use parda_block::Stretch;
 pub(super) const REGION_ALIGNMENT: u64 = 4096;
 
 /// A place where data is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// A file or a block device.
     Path(PathBuf),

@@ -1,6 +1,6 @@
 //! A layer of settings over a configuration file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use parda_config::{DISK_SETTINGS, DiskSetting};
@@ -328,10 +328,13 @@ fn vms(volume: &Table) -> Vec<(Target, &Table)> {
     let tables: Vec<_> =
         list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_table).collect();
     let of = text(volume, "name").unwrap_or_default();
+    let mut named: HashMap<&str, usize> = HashMap::new();
+    for name in tables.iter().filter_map(|table| text(table, "name")) {
+        *named.entry(name).or_default() += 1;
+    }
     let each = tables.iter().filter_map(|table| {
         let name = text(table, "name")?;
-        let twins = tables.iter().filter(|other| has_name(other, name)).count();
-        let listen = text(table, "listen").filter(|_| twins > 1).map(str::to_owned);
+        let listen = text(table, "listen").filter(|_| named[name] > 1).map(str::to_owned);
         let disk = DiskName { name: name.to_owned(), listen };
         Some((Target { volume: of.to_owned(), disk: Some(disk) }, *table))
     });

@@ -53,8 +53,10 @@ pub(super) struct Shown {
 impl Shown {
     /// Names and shares of disks, in this order.
     fn named(&self, disks: &[DiskId]) -> Vec<(String, u32)> {
+        let of: HashMap<_, _> =
+            self.disks.iter().filter_map(|disk| Some((disk.id?, disk))).collect();
         let named = disks.iter().map(|id| {
-            let disk = self.disks.iter().find(|disk| disk.id == Some(*id));
+            let disk = of.get(id);
             disk.map_or((String::new(), 0), |disk| (disk.name.clone(), disk.settings.shares().0))
         });
         named.collect()

@@ -24,9 +24,14 @@ use super::board::{Board, Shown, ShownDisk, ShownListener};
 use super::opens::{Opens, Ticket};
 use crate::activation::Passed;
 use crate::config::{self, Disk, Listener};
+use crate::crew::Crew;
 use crate::status::DiskState;
-use member::{Member, State};
+use member::{Member, State, position};
 use ring::{FIRST_RESTART, spawn};
+
+/// How long nothing is done but what others ask for, in times of what the turn before has taken.
+const REST: u32 = 10;
+const MOST_REST: Duration = Duration::from_secs(1);
 
 pub(super) enum Order {
     /// Serve this from now on.
@@ -89,6 +94,11 @@ pub(super) struct Keeper {
     listeners: Vec<Member<Listener, Certificate>>,
     /// When certificates that are shown are looked at.
     certificates_due: Option<Instant>,
+    /// Threads that open disks, and those that bind listeners.
+    opening: Crew,
+    binding: Crew,
+    /// When these may need more threads.
+    crew_due: Option<Instant>,
 }
 
 impl Keeper {
@@ -123,12 +133,16 @@ impl Keeper {
             disks: Vec::new(),
             listeners: Vec::new(),
             certificates_due: None,
+            opening: Crew::new("open"),
+            binding: Crew::new("listen"),
+            crew_due: None,
         };
         keeper.reconcile();
         Ok(keeper)
     }
 
     pub(super) fn run(mut self) {
+        let mut begun = Instant::now();
         loop {
             self.work();
             self.show();
@@ -140,27 +154,35 @@ impl Keeper {
             }
             let now = Instant::now();
             let due = (self.disks.iter().filter_map(Member::due))
-                .chain(self.listeners.iter().filter_map(|l| self.may_listen(l).then(|| l.due())?))
+                .chain(self.listeners.iter().filter_map(Member::due))
                 .filter(|_| self.ring.is_some())
                 .chain(self.restart_at)
                 .chain(self.certificates_due)
+                .chain(self.crew_due)
                 .min();
-            let order = match due {
-                Some(at) => self.received.recv_timeout(at.saturating_duration_since(now)),
+            // Thousands of disks that are tried again must not keep a processor busy.
+            let rest = (REST * now.saturating_duration_since(begun)).min(MOST_REST);
+            let mut order = match due {
+                Some(at) => self.received.recv_timeout(at.saturating_duration_since(now).max(rest)),
                 None => self.received.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
-            match order {
-                Ok(Order::Stop(within, done)) => {
-                    let drained = self.stop(within);
-                    let _ = done.send(drained);
-                    return;
+            begun = Instant::now();
+            // All that has come is taken together: each turn looks at all disks.
+            loop {
+                match order {
+                    Ok(Order::Stop(within, done)) => {
+                        let drained = self.stop(within);
+                        let _ = done.send(drained);
+                        return;
+                    }
+                    Ok(order) => self.take(order),
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => {
+                        self.stop(Duration::ZERO);
+                        return;
+                    }
                 }
-                Ok(order) => self.take(order),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    self.stop(Duration::ZERO);
-                    return;
-                }
+                order = self.received.try_recv().map_err(|_| RecvTimeoutError::Timeout);
             }
         }
     }
@@ -178,7 +200,7 @@ impl Keeper {
             }
             Order::Opened(owner, opened, ticket) => self.opened(owner, *opened, ticket),
             Order::Removed(owner) => {
-                if let Some(at) = self.disks.iter().position(|disk| disk.owner == owner) {
+                if let Some(at) = position(&self.disks, owner) {
                     let disk = self.disks.remove(at).config;
                     tracing::info!(
                         volume = self.wanted.name, disk = %disk.name, event = "disk_removed",
@@ -190,7 +212,7 @@ impl Keeper {
             Order::Renewed(owner, renewed) => self.renewed(owner, renewed),
             Order::Unbound(owner) => {
                 self.addresses.release(owner);
-                if let Some(at) = self.listeners.iter().position(|l| l.owner == owner) {
+                if let Some(at) = position(&self.listeners, owner) {
                     let address = self.listeners.remove(at).config.address;
                     tracing::info!(volume = self.wanted.name, %address, "listens no more");
                 }
@@ -212,11 +234,14 @@ impl Keeper {
         if self.restart_at.is_some_and(|at| now >= at) {
             self.restart(now);
         }
-        self.watch_openings();
         if self.ring.is_some() {
             self.open_disks(now);
+        }
+        self.watch_openings();
+        if self.ring.is_some() {
             self.bind_listeners(now);
         }
+        self.crew_due = [self.opening.hire(), self.binding.hire()].into_iter().flatten().min();
         self.look_at_certificates(now);
     }
 

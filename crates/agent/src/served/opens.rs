@@ -1,6 +1,8 @@
 //! Disks that are being opened, over all volumes: one at a time at each place, so that a file system which does not answer has one thread of
 //! each disk, and what answers late is used or closed before it is opened again.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,19 +11,20 @@ use crate::config::{Disk, Place};
 use crate::locked::locked;
 use crate::patience::PATIENCE;
 
-/// When a file system that is being asked has answered last.
-#[derive(Clone)]
-pub(super) struct Heard(Arc<Mutex<Instant>>);
+/// When a file system that is being asked was asked, or has answered last. Nothing before its turn has come: to wait for that is
+/// no silence.
+#[derive(Clone, Default)]
+pub(super) struct Heard(Arc<Mutex<Option<Instant>>>);
 
 impl Heard {
-    /// It has answered.
+    /// It is asked from now on, or has answered.
     pub(super) fn now(&self) {
-        *locked(&self.0) = Instant::now();
+        *locked(&self.0) = Some(Instant::now());
     }
 
     /// When it counts as silent, if it says nothing more.
-    pub(super) fn due(&self) -> Instant {
-        *locked(&self.0) + PATIENCE
+    pub(super) fn due(&self) -> Option<Instant> {
+        locked(&self.0).map(|heard| heard + PATIENCE)
     }
 
     pub(super) fn is_silent(&self) -> bool {
@@ -29,43 +32,45 @@ impl Heard {
     }
 
     pub(super) fn silence(&self) -> Duration {
-        locked(&self.0).elapsed()
+        locked(&self.0).map_or(Duration::ZERO, |heard| heard.elapsed())
+    }
+
+    /// Its turn has not come.
+    pub(super) fn waits(&self) -> bool {
+        locked(&self.0).is_none()
     }
 }
 
-struct Opening {
-    place: Place,
-    region: Option<Range<u64>>,
-    heard: Heard,
-}
+/// Bytes of a place.
+type Bytes = (Place, Option<Range<u64>>);
 
 /// What is being opened.
 #[derive(Clone, Default)]
-pub(crate) struct Opens(Arc<Mutex<Vec<Opening>>>);
+pub(crate) struct Opens(Arc<Mutex<HashMap<Bytes, Heard>>>);
 
 impl Opens {
     /// Begins to open a disk. `Err`: another thread opens what is at its place.
     pub(super) fn begin(&self, disk: &Disk) -> Result<Ticket, Heard> {
-        let mut all = locked(&self.0);
-        let same = |other: &&Opening| other.place == disk.place && other.region == disk.region;
-        if let Some(other) = all.iter().find(same) {
-            return Err(other.heard.clone());
+        let bytes = (disk.place.clone(), disk.region.clone());
+        match locked(&self.0).entry(bytes.clone()) {
+            Entry::Occupied(other) => Err(other.get().clone()),
+            Entry::Vacant(place) => {
+                let heard = place.insert(Heard::default()).clone();
+                Ok(Ticket { opens: self.clone(), bytes, heard })
+            }
         }
-        let heard = Heard(Arc::new(Mutex::new(Instant::now())));
-        let (place, region) = (disk.place.clone(), disk.region.clone());
-        all.push(Opening { place, region, heard: heard.clone() });
-        Ok(Ticket { opens: self.clone(), heard })
     }
 }
 
 /// A disk that is being opened, until this is dropped.
 pub(super) struct Ticket {
     opens: Opens,
+    bytes: Bytes,
     pub(super) heard: Heard,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        locked(&self.opens.0).retain(|other| !Arc::ptr_eq(&other.heard.0, &self.heard.0));
+        locked(&self.opens.0).remove(&self.bytes);
     }
 }

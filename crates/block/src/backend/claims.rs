@@ -8,25 +8,47 @@
 //! The table is held for a moment only. What may hang in a file system, such as a lock of a file, is done in the [`Turn`] of
 //! what holds the data, which keeps nobody waiting but disks on the same file or device.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::OpenError;
 use super::file::claim::Held;
-use super::medium::{Medium, Stretch};
+use super::medium::{Medium, Stretch, Stretches};
 
 /// A disk's hold on its data, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    pub(crate) disk: String,
-    stretch: Stretch,
-    read_only: bool,
     held: OnceLock<Vec<Held>>,
+    /// Goes last: while its file is being closed, which may hang, the disk has its bytes still.
+    owner: Arc<Owner>,
+}
+
+/// Whose a stretch is. It is that disk's for as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    disk: String,
+    read_only: bool,
 }
 
 impl Claim {
+    /// Name of the disk.
+    pub(crate) fn disk(&self) -> &str {
+        &self.owner.disk
+    }
+
+    /// Keeps its stretch from other disks when the claim is gone.
+    pub(crate) fn owner(&self) -> Arc<Owner> {
+        Arc::clone(&self.owner)
+    }
+
     /// How it keeps other programs from a file or device, and from the file behind a loop device. Nothing, until that is known.
     pub(crate) fn held(&self) -> &[Held] {
         self.held.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Number of descriptors that the disk has, with those of files behind loop devices.
+    pub(crate) fn descriptors(&self) -> u64 {
+        self.held().iter().map(|held| 1 + u64::from(held.is_exclusive())).sum()
     }
 
     /// Says how it does, once.
@@ -46,47 +68,40 @@ impl Turn {
     }
 }
 
+/// A claim that may be gone, and whose it is.
+type Known = (Weak<Owner>, Weak<Claim>);
+
+#[derive(Default)]
 struct Table {
-    claims: Vec<Weak<Claim>>,
-    turns: Vec<(Medium, Weak<Turn>)>,
+    claims: Stretches<Known>,
+    turns: HashMap<Medium, Weak<Turn>>,
+    /// Claims that were left when those that are gone were last forgotten.
+    left: usize,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { claims: Vec::new(), turns: Vec::new() });
+static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(Mutex::default);
 
 /// The table, for as long as something is looked for and added.
 pub(crate) struct Claims(MutexGuard<'static, Table>);
 
 impl Claims {
     pub(crate) fn lock() -> Claims {
-        let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
-        table.claims.retain(|claim| claim.strong_count() > 0);
-        table.turns.retain(|(_, turn)| turn.strong_count() > 0);
-        Claims(table)
-    }
-
-    /// Number of disks with a claim.
-    pub(crate) fn count(&self) -> usize {
-        self.0.claims.len()
+        Claims(TABLE.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The turns of all that is on the same file or device.
     pub(crate) fn turn(&mut self, stretch: &Stretch) -> Arc<Turn> {
-        let there = self.0.turns.iter().find(|(medium, _)| medium == stretch.medium());
-        if let Some(turn) = there.and_then(|(_, turn)| turn.upgrade()) {
-            return turn;
-        }
-        let turn = Arc::default();
-        self.0.turns.push((stretch.medium().clone(), Arc::downgrade(&turn)));
-        turn
-    }
-
-    fn all(&self) -> impl Iterator<Item = Arc<Claim>> {
-        self.0.claims.iter().filter_map(Weak::upgrade)
+        let place = self.0.turns.entry(stretch.medium().clone()).or_default();
+        place.upgrade().unwrap_or_else(|| {
+            let turn = Arc::default();
+            *place = Arc::downgrade(&turn);
+            turn
+        })
     }
 
     /// What other disks have of the same file or device.
     pub(crate) fn beside(&self, stretch: &Stretch) -> Vec<Arc<Claim>> {
-        self.all().filter(|claim| claim.stretch.medium() == stretch.medium()).collect()
+        self.0.claims.on(stretch.medium()).filter_map(|(_, claim)| claim.upgrade()).collect()
     }
 
     /// Fails if another disk has some of it, and one of the two is writable. `place`: its name.
@@ -96,10 +111,10 @@ impl Claims {
         read_only: bool,
         place: impl ToString,
     ) -> Result<(), OpenError> {
-        let mut others = self.all().filter(|c| !(c.read_only && read_only));
-        match others.find(|claim| claim.stretch.meets(stretch)) {
-            Some(claim) => {
-                let (place, other) = (place.to_string(), claim.disk.clone());
+        let mut others = self.0.claims.meeting(stretch).filter_map(|(owner, _)| owner.upgrade());
+        match others.find(|owner| !(owner.read_only && read_only)) {
+            Some(owner) => {
+                let (place, other) = (place.to_string(), owner.disk.clone());
                 Err(OpenError::Overlap { place, other })
             }
             None => Ok(()),
@@ -107,9 +122,17 @@ impl Claims {
     }
 
     pub(crate) fn add(&mut self, disk: &str, stretch: Stretch, read_only: bool) -> Arc<Claim> {
+        let Table { claims, turns, left } = &mut *self.0;
+        // Seldom enough that it costs each claim next to nothing.
+        if claims.len() > 2 * *left + 16 {
+            claims.retain(|(owner, _)| owner.strong_count() > 0);
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            *left = claims.len();
+        }
+        let owner = Arc::new(Owner { disk: disk.to_owned(), read_only });
         let held = OnceLock::new();
-        let claim = Arc::new(Claim { disk: disk.to_owned(), stretch, read_only, held });
-        self.0.claims.push(Arc::downgrade(&claim));
+        let claim = Arc::new(Claim { held, owner: Arc::clone(&owner) });
+        claims.insert(stretch, (Arc::downgrade(&owner), Arc::downgrade(&claim)));
         claim
     }
 }

@@ -1,7 +1,6 @@
 //! The file behind a disk, for threads that look at it beside the ring.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -22,8 +21,8 @@ pub(crate) struct DiskFile {
 
 impl DiskFile {
     /// The disk that begins at `base`, with the minimum block size `align`.
-    pub(crate) fn new(fd: impl AsFd, base: u64, align: u32) -> io::Result<Self> {
-        Ok(Self { fd: Arc::new(fd.as_fd().try_clone_to_owned()?), path: None, base, align })
+    pub(crate) fn new(fd: Arc<OwnedFd>, base: u64, align: u32) -> Self {
+        Self { fd, path: None, base, align }
     }
 
     /// The same, of a file that was opened by that name.

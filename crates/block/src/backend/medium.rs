@@ -11,6 +11,7 @@
 //! | an NBD export | the server's address and the export's name |
 //! | what is not there yet | its name in the directory that holds it |
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -28,7 +29,7 @@ const MOST_LAYERS: usize = 64;
 const SECTOR: u64 = 512;
 
 /// Open file, device or NBD server that holds a disk's bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Medium {
     /// A regular file, by the device of its file system and its inode there.
     File { device: u64, inode: u64 },
@@ -41,7 +42,7 @@ pub(crate) enum Medium {
 }
 
 /// NBD server behind a disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Server {
     /// By the path of its socket, without symbolic links. A server that starts again makes a new
     /// socket there.
@@ -86,8 +87,8 @@ impl Medium {
     pub(crate) fn file_behind(&self) -> Option<PathBuf> {
         let dir = self.in_sysfs()?;
         // The directory of a partition is in that of its disk.
-        let file = [Some(&*dir), dir.parent()].into_iter().flatten();
-        file.map(|dir| read(&dir.join("loop/backing_file"))).find_map(Result::ok).map(PathBuf::from)
+        let file = ["loop/backing_file", "../loop/backing_file"].into_iter();
+        file.map(|file| read(&dir.join(file))).find_map(Result::ok).map(PathBuf::from)
     }
 
     /// Whether the kernel refuses every write to a device.
@@ -95,11 +96,10 @@ impl Medium {
         self.in_sysfs().is_some_and(|dir| read(&dir.join("ro")).is_ok_and(|ro| ro == "1"))
     }
 
-    /// Directory of a block device.
+    /// Directory of a block device, by a symbolic link. To resolve that takes more system calls than to read what is there.
     fn in_sysfs(&self) -> Option<PathBuf> {
         let Medium::Device(number) = *self else { return None };
-        let dir = format!("/sys/dev/block/{}:{}", major(number), minor(number));
-        Path::new(&dir).canonicalize().ok()
+        Some(format!("/sys/dev/block/{}:{}", major(number), minor(number)).into())
     }
 }
 
@@ -155,6 +155,15 @@ impl Stretch {
         (self.medium == other.medium && overlap) || self.carries(other) || other.carries(self)
     }
 
+    /// Whether a byte of what a path leads to is a byte of it. Two files are compared without a look at what carries them.
+    #[must_use]
+    pub fn meets_path(&self, path: &Path) -> bool {
+        match (Medium::at(path), &self.medium) {
+            (other @ Medium::File { .. }, Medium::File { .. }) => other == self.medium,
+            (other, _) => Stretch::new(other, 0..u64::MAX).meets(self),
+        }
+    }
+
     /// Whether this is a device with the file system of that file.
     fn carries(&self, other: &Stretch) -> bool {
         let (Medium::Device(_), Some(carrier)) = (&self.medium, &other.carrier) else {
@@ -163,6 +172,65 @@ impl Stretch {
         carrier.medium == self.medium
             && self.range.start < carrier.range.end
             && carrier.range.start < self.range.end
+    }
+}
+
+/// Stretches, each with a value. Those that meet another are found without a look at all of them.
+#[derive(Debug)]
+pub struct Stretches<T> {
+    all: Vec<(Stretch, T)>,
+    /// By what holds them.
+    held: HashMap<Medium, Vec<usize>>,
+    /// Files by the device with their file system.
+    carried: HashMap<Medium, Vec<usize>>,
+}
+
+impl<T> Default for Stretches<T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), held: HashMap::new(), carried: HashMap::new() }
+    }
+}
+
+impl<T> Stretches<T> {
+    /// Adds a stretch with its value.
+    pub fn insert(&mut self, stretch: Stretch, value: T) {
+        let at = self.all.len();
+        self.held.entry(stretch.medium.clone()).or_default().push(at);
+        if let Some(carrier) = &stretch.carrier {
+            self.carried.entry(carrier.medium.clone()).or_default().push(at);
+        }
+        self.all.push((stretch, value));
+    }
+
+    /// Values of those that meet this one, as [`Stretch::meets`] has it.
+    pub fn meeting(&self, stretch: &Stretch) -> impl Iterator<Item = &T> {
+        let carrier = stretch.carrier.as_ref().and_then(|carrier| self.held.get(&carrier.medium));
+        [self.held.get(&stretch.medium), self.carried.get(&stretch.medium), carrier]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|at| &self.all[*at])
+            .filter(|(other, _)| other.meets(stretch))
+            .map(|(_, value)| value)
+    }
+
+    /// Values of those that have the same file, device or server.
+    pub(crate) fn on(&self, medium: &Medium) -> impl Iterator<Item = &T> {
+        self.held.get(medium).into_iter().flatten().map(|at| &self.all[*at].1)
+    }
+
+    /// Number of stretches that were added and kept.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Keeps only those whose value passes.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(&T) -> bool) {
+        for (stretch, value) in std::mem::take(self).all {
+            if keeps(&value) {
+                self.insert(stretch, value);
+            }
+        }
     }
 }
 
@@ -204,7 +272,7 @@ fn below(number: u64, range: &Range<u64>) -> Option<Stretch> {
     let dir = Medium::Device(number).in_sysfs()?;
     if dir.join("partition").exists() {
         let (start, len) = (sectors(&dir.join("start"))?, sectors(&dir.join("size"))?);
-        let disk = device_number(&dir.parent()?.join("dev"))?;
+        let disk = device_number(&dir.join("../dev"))?;
         return Some(Stretch::bare(Medium::Device(disk), within(range, start, len)));
     }
     if let Ok(file) = read(&dir.join("loop/backing_file")) {
@@ -223,6 +291,7 @@ fn below(number: u64, range: &Range<u64>) -> Option<Stretch> {
 
 /// What is behind a loop device, whatever has its name by now. Fails if the device cannot be opened.
 fn behind(number: u64, dir: &Path) -> io::Result<Medium> {
+    let dir = dir.canonicalize()?;
     let device = loops::open(&Path::new("/dev").join(dir.file_name().unwrap_or_default()))?;
     if Medium::of(&fs::fstat(&device)?) != Medium::Device(number) {
         return Err(io::ErrorKind::NotFound.into());
@@ -295,6 +364,44 @@ mod tests {
         assert!(!low.meets(&path(&file, Some(4096..8192))));
         assert!(low.meets(&path(&file, Some(4095..8192))));
         assert!(low.meets(&path(&file, None)));
+    }
+
+    #[test]
+    fn those_that_meet_are_found_among_many() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, name) = (dir.path().join("img"), dir.path().join("none"));
+        fs::write(&file, [0; 4096]).unwrap();
+        let all = [
+            path(&file, Some(0..4096)),
+            path(&file, Some(4096..8192)),
+            path(&name, None),
+            // A device, and files of the file systems on it and on another one.
+            Stretch::bare(Medium::Device(1), 4096..8192),
+            carried(1, 0..4096, 1),
+            carried(2, 8000..9000, 1),
+            carried(3, 0..u64::MAX, 2),
+        ];
+        let mut stretches = Stretches::default();
+        for (n, stretch) in all.iter().enumerate() {
+            let met = (0..n).filter(|other| all[*other].meets(stretch)).collect::<Vec<_>>();
+            let mut found: Vec<usize> = stretches.meeting(stretch).copied().collect();
+            found.sort_unstable();
+            assert_eq!(found, met, "{stretch:?}");
+            stretches.insert(stretch.clone(), n);
+        }
+        assert_eq!(stretches.meeting(&all[3]).collect::<Vec<_>>(), [&3, &5]);
+        stretches.retain(|n| *n != 3);
+        assert_eq!(
+            (stretches.meeting(&all[3]).collect::<Vec<_>>(), stretches.len()),
+            (vec![&5], 6)
+        );
+    }
+
+    /// A file with that inode, on a file system on that range of a device.
+    fn carried(inode: u64, range: Range<u64>, device: u64) -> Stretch {
+        let carrier = Some(Box::new(Stretch::bare(Medium::Device(device), range)));
+        let medium = Medium::File { device, inode };
+        Stretch { medium, range: 0..u64::MAX, carrier }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! to a worker thread, which costs many times what the copy does.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use parda_control::Bytes;
 use parda_disk::{BlockSizes, Geometry, Op};
@@ -15,7 +16,7 @@ use crate::buffer::Pool;
 
 /// Memory on its way to its thread, and there.
 pub(crate) struct Memory {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     size: Bytes,
     base: u64,
 }
@@ -23,7 +24,7 @@ pub(crate) struct Memory {
 /// Reserves nothing yet: a page is taken when it is first written.
 pub(crate) fn open(size: Bytes) -> Result<Memory, OpenError> {
     let fail = |e: io::Errno| OpenError::Memory { size, source: e.into() };
-    let fd = fs::memfd_create(c"parda-disk", MemfdFlags::CLOEXEC).map_err(fail)?;
+    let fd = Arc::new(fs::memfd_create(c"parda-disk", MemfdFlags::CLOEXEC).map_err(fail)?);
     fs::ftruncate(&fd, size.0).map_err(fail)?;
     Ok(Memory { fd, size, base: 0 })
 }
@@ -35,7 +36,7 @@ impl Memory {
     }
 
     /// Its memory as a file.
-    pub(crate) fn fd(&self) -> &OwnedFd {
+    pub(crate) fn fd(&self) -> &Arc<OwnedFd> {
         &self.fd
     }
 

@@ -17,7 +17,7 @@ pub(crate) mod upstream;
 
 pub use self::config::{BackendConfig, Direct, Lock, NbdOptions, Region};
 pub use self::file::format::Image;
-pub use self::medium::Stretch;
+pub use self::medium::{Stretch, Stretches};
 pub use self::opening::OpenError;
 
 pub(crate) use self::failure::Failure;

@@ -65,6 +65,8 @@ pub(crate) struct Request {
     pub(crate) delayed: bool,
     /// How long after its dispatch the volume's thread handed it to the kernel, if that was long.
     pub(crate) begun_late: Span,
+    /// How often the kernel had no worker for it.
+    pub(crate) attempts: u16,
     /// How long a file has taken for its steps.
     pub(crate) took: Span,
 }
@@ -98,6 +100,7 @@ impl Request {
             sync: None,
             delayed: false,
             begun_late: Span::ZERO,
+            attempts: 0,
             took: Span::ZERO,
         }
     }

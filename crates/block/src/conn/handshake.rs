@@ -1,6 +1,7 @@
 //! The handshake of a connection, with the change to TLS.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use parda_nbd::server::Step;
 
@@ -63,7 +64,7 @@ impl Conn {
             let memory = work.budget.charge(tls::RELAY).ok_or(ConnError::NoMemory)?;
             let ring = self.fd.try_clone().and_then(|fd| tls.begin(fd, memory));
             let ring = ring.map_err(ConnError::Tls)?;
-            self.fd = Rc::new(ring);
+            self.fd = Arc::new(ring);
             handshake.secured();
             self.want = Want::Requests;
         }

@@ -1,8 +1,10 @@
 //! Files of disks that are gone, closed beside the volume's thread: close(2) waits for a file system that is asked (FUSE), or that has to
 //! take what was written (NFS), and all disks of the volume would wait with it.
 
-use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,7 @@ use crate::backend::Backend;
 use crate::backend::claims::Claim;
 use crate::backend::disk_file::DiskFile;
 use crate::backend::file::FileRemains;
+use crate::descriptors::Room;
 
 /// How long a volume that ends waits for its files to be closed. One that takes longer keeps its locks until then.
 const LAST_WAIT: Duration = Duration::from_secs(1);
@@ -23,6 +26,21 @@ pub(super) struct Remains {
     file: Option<FileRemains>,
     place: Option<DiskFile>,
     claim: Option<Arc<Claim>>,
+    room: Room,
+}
+
+/// How often it is looked whether nobody else has a descriptor any more.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Closes a descriptor when nobody else has it: a look at the file may hang, and the kernel may have a request of it.
+fn close_last(mut fd: Arc<OwnedFd>) {
+    loop {
+        match Arc::try_unwrap(fd) {
+            Ok(fd) => return drop(fd),
+            Err(shared) => fd = shared,
+        }
+        thread::sleep(PAUSE);
+    }
 }
 
 impl Remains {
@@ -32,15 +50,22 @@ impl Remains {
             Backend::File(file) => Some(file.into_remains()),
             Backend::Memory(_) | Backend::Nbd(_) => None,
         };
-        Remains { file, place: disk.place, claim: disk.claim }
+        Remains { file, place: disk.place, claim: disk.claim, room: disk.room }
     }
 
     /// Closes it, and then says so: at once if there is no file, or else on a thread of its own.
     pub(super) fn close(self, closed: impl FnOnce() + Send + 'static) {
         let apart = self.file.is_some();
         let close = move || {
-            let Remains { file, place, claim } = self;
-            drop((file, place, claim));
+            let Remains { file, place, claim, room } = self;
+            // Until the file is closed, no other disk has its bytes.
+            let owner = claim.as_ref().map(|claim| claim.owner());
+            drop((place, claim));
+            if let Some((fd, writer)) = file {
+                drop(writer);
+                close_last(fd);
+            }
+            drop((owner, room));
             closed();
         };
         if !apart {
@@ -53,17 +78,38 @@ impl Remains {
     }
 }
 
+/// How long a file may take to be closed before another thread goes on with the rest.
+const SLOW: Duration = Duration::from_millis(20);
+
 /// Closes the files of all disks of a volume that ends. Those that take long are closed later.
 pub(super) fn close_all(disks: impl Iterator<Item = Disk>) {
-    let (closed, is_closed) = channel();
-    for disk in disks {
-        let closed = closed.clone();
-        // Nobody waits any more for those that take long.
-        Remains::of(disk).close(move || {
-            let _ = closed.send(());
-        });
-    }
-    drop(closed);
+    let all: VecDeque<Remains> = disks.map(Remains::of).collect();
+    let mut rest = all.len();
+    let (all, (closed, is_closed)) = (Arc::new(Mutex::new(all)), channel());
     let until = Instant::now() + LAST_WAIT;
-    while is_closed.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
+    let begin = || {
+        let (all, closed) = (Arc::clone(&all), closed.clone());
+        let next = move || all.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let close = move || {
+            while let Some(remains) = next() {
+                drop(remains);
+                // Nobody waits any more for those that take long.
+                let _ = closed.send(());
+            }
+        };
+        let thread = thread::Builder::new().name("parda-close".to_owned()).stack_size(STACK);
+        if let Err(error) = thread.spawn(close) {
+            tracing::error!(%error, "no thread to close files");
+        }
+    };
+    if rest > 0 {
+        begin();
+    }
+    while rest > 0 && Instant::now() < until {
+        match is_closed.recv_timeout(SLOW) {
+            Ok(()) => rest -= 1,
+            Err(RecvTimeoutError::Timeout) => begin(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
 }

@@ -17,7 +17,7 @@ impl Engine {
                 let view = peers.map_or(View::Silent, |peers| View::Peers(*peers));
                 let _ = answer.send(self.host.tick(now, view));
                 self.last_lateness = self.lateness.end_period(now).unwrap_or(self.last_lateness);
-                self.look_at_files();
+                self.look_at_files(now);
             }
             Command::Stats { answer } => {
                 let _ = answer.send(self.stats(now));
@@ -57,7 +57,7 @@ impl Engine {
                 self.disks[request.disk].mapper.answered(&mut self.work.finished);
                 self.data_done(now, key, outcome);
             }
-            Command::Looked { number, looks } => self.looked(number, looks),
+            Command::Looked { number, looks } => self.looked(now, number, looks),
             Command::Shutdown { within } => self.stop(now, within),
         }
     }

@@ -1,7 +1,6 @@
 //! Disks and listeners that come and go while the volume runs. What is opened or bound here was
 //! opened and bound by others: that can block.
 
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -15,7 +14,6 @@ use crate::backend::Backend;
 use crate::backend::file::File;
 use crate::backend::map::Mapper;
 use crate::backend::upstream::Upstream;
-use crate::conn::Offer;
 use crate::disk_id::DiskId;
 use crate::listen::Bound;
 use crate::losses::Losses;
@@ -32,8 +30,7 @@ impl Disk {
 impl Engine {
     /// Where a disk is, unless it is being removed.
     pub(super) fn key_of(&self, id: DiskId) -> Option<usize> {
-        let wanted = |(_, disk): &(usize, &Disk)| disk.id == id && disk.leaving.is_none();
-        self.disks.iter().find(wanted).map(|(key, _)| key)
+        self.keys.get(&id).copied()
     }
 
     pub(super) fn set_vm(&mut self, id: DiskId, vm: VmConfig) -> Option<VmConfig> {
@@ -54,7 +51,7 @@ impl Engine {
     }
 
     pub(super) fn add_disk(&mut self, now: Instant, disk: OpenDisk) -> DiskId {
-        let OpenDisk { config, opened, base, geometry, place, sizing, claim } = disk;
+        let OpenDisk { config, opened, base, geometry, place, sizing, claim, room } = disk;
         let id = DiskId(self.next_disk);
         self.next_disk += 1;
         let key = self.disks.insert(Disk {
@@ -68,6 +65,7 @@ impl Engine {
             mapper: Mapper::new(self.mailer.clone()),
             sizing,
             claim,
+            room,
             listen: config.listen,
             vm_id: self.host.add_vm(now, config.vm),
             base: base.0,
@@ -85,9 +83,10 @@ impl Engine {
                 }
             },
         });
+        self.keys.insert(id, key);
+        self.offer(key);
         self.stir(key);
         self.dial_the_rest(key);
-        self.offer();
         id
     }
 
@@ -104,8 +103,9 @@ impl Engine {
         let disk = &mut self.disks[key];
         disk.leaving = Some(Leaving { by: now + Span::from(within), closed: false, gone });
         self.leaving.push(key);
+        self.keys.remove(&id);
         self.host.remove_vm(disk.vm_id);
-        self.offer();
+        self.withdraw(key);
         for conn in self.clients_of(key) {
             self.conns[conn].finish();
             self.list(conn);
@@ -168,8 +168,9 @@ impl Engine {
 
     pub(super) fn set_listen(&mut self, id: DiskId, listen: Vec<Address>) -> bool {
         let Some(key) = self.key_of(id) else { return false };
+        self.withdraw(key);
         self.disks[key].listen = listen;
-        self.offer();
+        self.offer(key);
         true
     }
 
@@ -179,14 +180,12 @@ impl Engine {
             tcp: matches!(bound.address, Address::Tcp { .. }),
             tls: bound.tls,
             shared: bound.shared,
-            fd: Rc::new(bound.fd),
-            offer: Offer::default(),
+            fd: Arc::new(bound.fd),
             file: bound.file,
             retry_at: None,
             accepting: None,
             leaving: None,
         });
-        self.offer();
         self.listeners[key].accept(&mut self.ring, key);
     }
 
@@ -223,18 +222,14 @@ impl Engine {
         }
     }
 
-    /// Tells each listener which disks it offers.
-    pub(super) fn offer(&mut self) {
-        let mut disks: Vec<(usize, &Disk)> =
-            self.disks.iter().filter(|(_, disk)| disk.leaving.is_none()).collect();
-        // Disks open in any order; clients see them in the same order each time.
-        disks.sort_by(|(_, a), (_, b)| a.name.as_str().cmp(b.name.as_str()));
-        for (_, listener) in &mut self.listeners {
-            let offered = disks.iter().filter(|(_, disk)| disk.listen.contains(&listener.address));
-            listener.offer = Offer::default();
-            for (key, disk) in offered {
-                listener.offer.add(*key, &disk.name, &disk.description, disk.geometry);
-            }
-        }
+    /// Offers a disk where it listens, as it is now.
+    pub(super) fn offer(&mut self, key: usize) {
+        let Disk { name, listen, .. } = &self.disks[key];
+        self.offers.add(key, name, listen);
+    }
+
+    fn withdraw(&mut self, key: usize) {
+        let Disk { name, listen, .. } = &self.disks[key];
+        self.offers.remove(key, name, listen);
     }
 }

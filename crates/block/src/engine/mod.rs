@@ -11,6 +11,7 @@ mod ending;
 mod mail;
 mod members;
 mod newcomer;
+mod offers;
 mod pieces;
 mod pressure;
 mod redial;
@@ -18,9 +19,9 @@ mod resize;
 mod turn;
 mod watch;
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
@@ -31,7 +32,8 @@ use parda_disk::{Errno, Extent, Geometry, Op};
 use slab::Slab;
 
 use self::copied::Copied;
-use self::newcomer::{Newcomer, Watch};
+use self::newcomer::{Looks, Newcomer, Watch};
+use self::offers::Offers;
 use crate::answers::Answers;
 use crate::backend::claims::Claim;
 use crate::backend::disk_file::DiskFile;
@@ -41,7 +43,8 @@ use crate::backend::{Backend, Body, Failure, ReplyHandle, Request, Work, io_of};
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
-use crate::conn::{Arrival, Conn, ConnError, Offer};
+use crate::conn::{Arrival, Conn, ConnError};
+use crate::descriptors::Room;
 use crate::disk_id::DiskId;
 use crate::door::Door;
 use crate::losses::{self, Losses};
@@ -52,6 +55,7 @@ use crate::run_delay::RunDelay;
 use crate::socket_file::SocketFile;
 use crate::spin::Spin;
 use crate::stats::{Dropped, Lateness, VmStats};
+use crate::threads::threads_help;
 use crate::timed::{Timed, TimedId};
 use crate::timers::Timers;
 use crate::tls::ListenerTls;
@@ -95,6 +99,8 @@ enum Timer {
     Answers,
     /// Memory that nobody needs any more.
     Tidy,
+    /// A request of a file for which the kernel had no worker.
+    Again(usize),
 }
 
 struct Disk {
@@ -125,6 +131,8 @@ struct Disk {
     leaving: Option<Leaving>,
     /// Goes last: another disk may have its data then.
     claim: Option<Arc<Claim>>,
+    /// Room for its descriptors.
+    room: Room,
 }
 
 /// A disk that is being removed.
@@ -148,8 +156,7 @@ struct Answer {
 struct Listener {
     /// As it was asked for: with port 0, if so.
     address: Address,
-    fd: Rc<OwnedFd>,
-    offer: Offer,
+    fd: Arc<OwnedFd>,
     file: Option<SocketFile>,
     tcp: bool,
     tls: Option<ListenerTls>,
@@ -184,6 +191,12 @@ impl Listener {
     }
 }
 
+/// How long an IO waits for which the kernel has no worker.
+const AGAIN: Span = Span::from_millis(20);
+
+/// How often that is tried again before it counts as failed: for half a minute.
+const ATTEMPTS: u16 = 1500;
+
 /// How long a listener rests when there are no descriptors or no memory for a connection.
 const ACCEPT_PAUSE: Span = Span::from_millis(100);
 
@@ -195,10 +208,11 @@ pub(crate) struct Engine {
     host: Host,
     model: Option<Box<dyn Timed>>,
     disks: Slab<Disk>,
+    /// Keys of the disks that are not being removed.
+    keys: HashMap<DiskId, usize>,
     next_disk: u64,
     listeners: Slab<Listener>,
-    /// Offer to a connection whose listener is gone.
-    nothing: Offer,
+    offers: Offers,
     conns: Slab<Conn>,
     next_serial: u64,
     limits: Limits,
@@ -210,13 +224,8 @@ pub(crate) struct Engine {
     mailbox: Mailbox,
     mailer: Mailer,
     mapper: Mapper,
-    /// The mapper was asked to look at the files and has not answered.
-    looking: bool,
-    /// Number of the newest look at the files.
-    look: u64,
-    /// Where the look was at the end of the last period.
-    looked_at: (u64, Option<DiskId>),
-    bell: Rc<OwnedFd>,
+    looks: Looks,
+    bell: Arc<OwnedFd>,
     /// Connections that have something to do this turn.
     listed: Vec<usize>,
     arrivals: Vec<Arrival>,
@@ -259,9 +268,10 @@ impl Engine {
             host: parts.host,
             model: parts.model,
             disks: Slab::new(),
+            keys: HashMap::new(),
             next_disk: 0,
             listeners: Slab::new(),
-            nothing: Offer::default(),
+            offers: Offers::default(),
             conns: Slab::new(),
             next_serial: 0,
             door: Door::new(&parts.limits),
@@ -270,12 +280,10 @@ impl Engine {
             watch: Watch::default(),
             dropped: Dropped::default(),
             limits: parts.limits,
-            bell: parts.mailbox.bell()?,
+            bell: parts.mailbox.bell(),
             mailbox: parts.mailbox,
             mapper: Mapper::new(parts.mailer.clone()),
-            looking: false,
-            look: 0,
-            looked_at: (0, None),
+            looks: Looks::default(),
             mailer: parts.mailer,
             listed: Vec::new(),
             arrivals: Vec::new(),
@@ -381,7 +389,22 @@ impl Engine {
         if let OpData::Buffer(buffer) = kept {
             request.buffer = Some(buffer);
         }
-        let Backend::File(file) = &mut self.disks[request.disk].backend else { return };
+        let disk = &mut self.disks[request.disk];
+        let Backend::File(file) = &mut disk.backend else { return };
+        // The kernel cancels it at a limit of threads, and nothing of it was done.
+        if result == Err(libc::ECANCELED) && request.attempts < ATTEMPTS {
+            if request.attempts == 0 {
+                let (volume, disk, help) = (&self.name, disk.name.as_str(), threads_help());
+                tracing::warn!(
+                    volume,
+                    disk,
+                    "Linux has no worker for an IO, which is tried again{help}"
+                );
+            }
+            request.attempts += 1;
+            request.delayed = true;
+            return self.timers.add(now + AGAIN, Timer::Again(key));
+        }
         let (ring, pool) = (&mut self.ring, &mut self.work.pool);
         if let Some(outcome) = file.advance(ring, pool, request, result, Tag::File(key)) {
             // Those that waited for this one.
@@ -393,6 +416,14 @@ impl Engine {
                 }
             }
             self.data_done(now, key, outcome);
+        }
+    }
+
+    /// Tries a step of a request again.
+    fn begin_again(&mut self, key: usize) {
+        let request = &mut self.work.requests[key];
+        if let Backend::File(file) = &self.disks[request.disk].backend {
+            file.issue(&mut self.ring, &mut self.work.pool, request, Tag::File(key));
         }
     }
 
@@ -455,7 +486,15 @@ impl Engine {
 
     fn take_requests(&mut self, now: Instant, key: usize) {
         let conn = &mut self.conns[key];
-        let offer = self.listeners.get(conn.listener).map_or(&self.nothing, |l| &l.offer);
+        let offer = match self.listeners.get(conn.listener) {
+            Some(listener) if conn.disk().is_none() => {
+                self.offers.at(&listener.address, |offer, key| {
+                    let disk = &self.disks[key];
+                    offer.add(key, &disk.name, &disk.description, disk.geometry);
+                })
+            }
+            _ => self.offers.nothing(),
+        };
         let outcome = conn.take_requests(offer, &self.limits, &mut self.work, &mut self.arrivals);
         if !conn.chosen
             && let Some(disk) = conn.disk()
@@ -710,6 +749,7 @@ impl Engine {
                 Timer::Waiting => self.serve_waiting(now),
                 Timer::Answers => self.watch.answers = false,
                 Timer::Tidy => self.tidy(now),
+                Timer::Again(key) => self.begin_again(key),
             }
         }
         self.upstream_timers(now);

@@ -8,10 +8,10 @@ use crate::buffer::Pool;
 const BLOCK: usize = 4096;
 
 /// A ring that reads a file in so many operations, submitted together.
-fn reading(count: usize) -> (Ring<usize>, Rc<OwnedFd>) {
+fn reading(count: usize) -> (Ring<usize>, Arc<OwnedFd>) {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&vec![7; count * BLOCK]).unwrap();
-    let fd: Rc<OwnedFd> = Rc::new(File::into(file));
+    let fd: Arc<OwnedFd> = Arc::new(File::into(file));
     let (mut ring, mut pool) = (Ring::new().unwrap(), Pool::new(count * BLOCK));
     for i in 0..count {
         let buffer = pool.take(BLOCK);

@@ -26,7 +26,7 @@ fn writes_are_done_in_the_order_in_which_they_were_handed_over() {
     let mut pool = Pool::new(64 << 20);
     let mut writers = Writers::new().unwrap();
     let file = tempfile::tempfile().unwrap();
-    let writer = writers.hire(&OwnedFd::from(file.try_clone().unwrap())).unwrap();
+    let writer = writers.hire(&Arc::new(file.try_clone().unwrap().into())).unwrap();
     // All to the same place, longer than a piece, in several turns.
     let len = crate::buffer::PIECE + 5000;
     for key in 0..60_u64 {
@@ -53,7 +53,7 @@ fn a_write_that_fails_says_why_and_gives_its_buffer_back() {
     let mut pool = Pool::new(64 << 20);
     let mut writers = Writers::new().unwrap();
     let path = tempfile::NamedTempFile::new().unwrap();
-    let read_only = OwnedFd::from(File::open(path.path()).unwrap());
+    let read_only = Arc::new(File::open(path.path()).unwrap().into());
     let writer = writers.hire(&read_only).unwrap();
     writers.write(&writer, pool.take(4096), 0..4096, 0, 9);
     writers.hand_over();
@@ -72,7 +72,7 @@ fn a_write_that_fails_says_why_and_gives_its_buffer_back() {
 fn the_bell_rings_only_for_a_sleeper() {
     let mut pool = Pool::new(64 << 20);
     let mut writers = Writers::new().unwrap();
-    let writer = writers.hire(&OwnedFd::from(tempfile::tempfile().unwrap())).unwrap();
+    let writer = writers.hire(&Arc::new(tempfile::tempfile().unwrap().into())).unwrap();
     let rung =
         |writers: &Writers| rustix::io::read(writers.completions.bell(), &mut [0; 8]) == Ok(8);
     for asleep in [false, true] {
@@ -133,7 +133,7 @@ fn a_file_keeps_its_lock_while_a_write_is_under_way() {
     let open = || File::options().read(true).write(true).open(path.path()).unwrap();
     let (ours, theirs) = (open(), open());
     rustix::fs::flock(&ours, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
-    let writer = writers.hire(&OwnedFd::from(ours)).unwrap();
+    let writer = writers.hire(&Arc::new(ours.into())).unwrap();
     let job = Job {
         key: 0,
         file: Arc::clone(&writer.file),
@@ -153,7 +153,7 @@ fn a_file_keeps_its_lock_while_a_write_is_under_way() {
 #[test]
 fn there_are_only_so_many_writers() {
     let writers = Writers::new().unwrap();
-    let file = OwnedFd::from(tempfile::tempfile().unwrap());
+    let file = Arc::new(tempfile::tempfile().unwrap().into());
     let some: Vec<Writer> = std::iter::from_fn(|| writers.hire(&file)).take(100).collect();
     assert_eq!(some.len(), MOST_WRITERS);
     drop(some);

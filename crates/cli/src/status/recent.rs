@@ -1,5 +1,7 @@
 //! The difference between two statuses of an agent: counters and distributions of the interval between them.
 
+use std::collections::HashMap;
+
 use parda_agent::latency::Latency;
 use parda_agent::status::{Counter, DiskStatus, Status, SteerStatus, VolumeStatus};
 
@@ -58,10 +60,10 @@ fn subtract_volume(now: &mut VolumeStatus, before: &VolumeStatus) {
     if now.restarts != before.restarts {
         return;
     }
+    let key = |disk: &DiskStatus| (disk.name.clone(), disk.listen.clone());
+    let earlier: HashMap<_, _> = before.disks.iter().map(|disk| (key(disk), disk)).collect();
     for disk in &mut now.disks {
-        if let Some(before) =
-            before.disks.iter().find(|b| b.name == disk.name && b.listen == disk.listen)
-        {
+        if let Some(before) = earlier.get(&key(disk)) {
             subtract_disk(disk, before);
         }
     }

@@ -5,14 +5,13 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use parda_agent::status::DiskState;
 use parda_disk::{Errno, Extent, Op};
 use parda_nbd::wire::{self, RequestHeader, command, command_flag};
 use parda_nbd::{Cookie, client};
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
 use crate::held::Held;
-use crate::stage::{Agent, Load, PARDA, Stage, config, until, uri};
+use crate::stage::{Agent, Load, Stage, config, until, uri};
 use parda_testkit::{Client, read, write};
 
 const SIZE: u64 = 32 << 20;
@@ -232,40 +231,5 @@ fn when_descriptors_run_out_newcomers_are_turned_away_and_the_agent_goes_on() {
     first.call(write(0, 4096), &[1; 4096]).unwrap();
     drop(others);
     until("descriptors are back", || Client::try_connect(&stage.path("host"), "vm1").is_ok());
-    agent.stop();
-}
-
-#[test]
-fn more_disks_than_descriptors_are_refused_and_the_agent_answers() {
-    let stage = Stage::new();
-    let names: Vec<_> = (0..400).map(|i| format!("d{i}")).collect();
-    let mut text = config("host", "mode = \"off\"", &[]);
-    for name in &names {
-        stage.sparse(name, 1 << 20);
-        text += &format!(
-            "[[volume.disk]]\nname = \"{name}\"\npath = \"{name}\"\nlisten = \"unix:host\"\n"
-        );
-    }
-    let limited = ["prlimit", "--nofile=1024:1024"];
-    stage.write("host.toml", &text);
-    let said = stage.ok(&[&limited[..], &[PARDA, "check", "host.toml"]].concat());
-    assert!(said.contains("need 2096 descriptors, and the hard limit here is 1024"), "{said}");
-    let agent = stage.agent_within(&limited, "host", &text);
-    agent.says("need 2096 descriptors");
-    agent.says("no room for one more disk with its clients: raise it");
-    let served = || {
-        let disks = agent.volume().disks;
-        disks.iter().filter(|disk| disk.state == DiskState::Serving).count()
-    };
-    until("as many disks are served as there is room for", || served() > 180);
-    let disks = agent.volume().disks;
-    let first = disks.iter().find(|disk| disk.state == DiskState::Serving).unwrap();
-    until("a client finds its disk", || {
-        Client::try_connect(&stage.path("host"), &first.name).is_ok()
-    });
-    let clients: Vec<_> =
-        (0..60).map(|_| Client::connect(&stage.path("host"), &first.name)).collect();
-    until("all are connected", || agent.volume().connections == clients.len() as u64);
-    assert!(served() < 192, "{} disks are served", served());
     agent.stop();
 }

@@ -31,6 +31,7 @@
 //! | `latency_targets` | disks with a latency objective |
 //! | `alerts` | each alert of the rules, fired by its fault and cleared by its mending |
 //! | `metrics` | metrics as Prometheus takes them; health; alerts and the dashboard |
+//! | `many` | a thousand disks; limits of the system that are reached on purpose |
 //! | `manager` | a service manager, and its watchdog |
 //! | `locks` | files that others have: QEMU, another agent, one that was killed |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
@@ -100,6 +101,7 @@ mod locks;
 mod logging;
 mod machine;
 mod manager;
+mod many;
 mod metrics;
 mod migration;
 mod nbd;

@@ -1,15 +1,18 @@
 //! Disks of a volume as they are opened, changed and closed while it runs.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parda_block::{DiskId, OpenDisk, OpenError, SpawnError, Stopped};
+use parda_address::{Address, ExportName};
+use parda_block::{OpenDisk, OpenError, SpawnError, Stopped};
 
-use super::member::{Member, State};
+use super::member::{Member, State, position};
 use super::{Keeper, NotOpened, Order, Owner, Ticket, apart};
 use crate::config::{Disk, Place};
 use crate::patience::{LOOK_BEHIND, PATIENCE};
 use crate::served::offered_at;
+use crate::served::opens::Heard;
 
 /// How long a disk that is removed answers what is in flight.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -21,12 +24,16 @@ impl Keeper {
     /// Brings disks in and out so that they are those that are wanted.
     pub(super) fn reconcile_disks(&mut self) {
         let wanted = self.wanted.disks().to_vec();
+        let mut named: HashMap<&ExportName, Vec<&Disk>> = HashMap::new();
+        for disk in &wanted {
+            named.entry(&disk.name).or_default().push(disk);
+        }
         let mut leave = Vec::new();
         for member in &mut self.disks {
             if member.state == State::Leaving {
                 continue;
             }
-            let Some(disk) = same_disk(&wanted, &member.config) else {
+            let Some(disk) = same_disk(&named, &member.config) else {
                 leave.push((member.owner, "not in the configuration any more"));
                 continue;
             };
@@ -74,16 +81,16 @@ impl Keeper {
         for (owner, why) in leave {
             self.remove_disk(owner, why);
         }
-        for disk in wanted {
-            let there = |m: &Member<Disk, DiskId>| m.state != State::Leaving && m.config == disk;
-            if !self.disks.iter().any(there) {
-                self.disks.push(Member::new(disk));
-            }
-        }
+        let there = self.disks.iter().filter(|member| member.state != State::Leaving);
+        let there: HashSet<(&ExportName, &Address)> =
+            there.map(|member| (&member.config.name, &member.config.listen)).collect();
+        let new = wanted.iter().filter(|disk| !there.contains(&(&disk.name, &disk.listen)));
+        let new: Vec<Disk> = new.cloned().collect();
+        self.disks.extend(new.into_iter().map(Member::new));
     }
 
     fn remove_disk(&mut self, owner: Owner, why: &str) {
-        let Some(at) = self.disks.iter().position(|disk| disk.owner == owner) else { return };
+        let Some(at) = position(&self.disks, owner) else { return };
         let member = &mut self.disks[at];
         tracing::info!(volume = self.wanted.name, disk = %member.config.name, why, "is removed");
         match (member.state, &self.ring) {
@@ -126,7 +133,8 @@ impl Keeper {
             // The time that it takes to connect to a server is bounded as it is.
             member.heard = matches!(disk.place, Place::Path(_)).then(|| ticket.heard.clone());
             let (own, orders) = (Arc::clone(&self.wanted.own), self.orders.clone());
-            let begun = apart("open", move || {
+            self.opening.push(move || {
+                ticket.heard.now();
                 let opened = match own.fault(&disk.place, disk.region.as_ref()) {
                     Some(fault) => Err(NotOpened::Own(disk.name.to_string(), fault)),
                     None => {
@@ -138,16 +146,25 @@ impl Keeper {
                 // A keeper that has ended takes nothing: it is closed here.
                 let _ = orders.send(Order::Opened(owner, Box::new(opened), ticket));
             });
-            if !begun {
-                member.failed("there is no thread to open it".to_owned());
-            }
         }
     }
 
     /// Says of which disks the file systems do not answer. They count as tried, and are served when they answer.
     pub(super) fn watch_openings(&mut self) {
         let volume = &self.wanted.name;
+        let no_thread = self.opening.fault();
         for member in &mut self.disks {
+            if let Some(fault) = &no_thread
+                && member.state == State::Opening
+                && member.heard.as_ref().is_none_or(Heard::waits)
+                && member.cannot_begin(fault)
+            {
+                let disk = &member.config.name;
+                tracing::error!(
+                    volume, %disk, event = "disk_down",
+                    "cannot be served: {fault}; it is tried again until it can"
+                );
+            }
             if member.falls_silent(silent) {
                 let (disk, why) = (&member.config.name, silent(&member.config));
                 tracing::error!(
@@ -165,11 +182,11 @@ impl Keeper {
         ticket: Ticket,
     ) {
         let volume = &self.wanted.name;
-        let member = self.disks.iter_mut().find(|disk| disk.owner == owner);
+        let member = position(&self.disks, owner).map(|at| &mut self.disks[at]);
         let (Some(member), Some(ring)) = (member, &self.ring) else {
             // It was removed meanwhile, or is opened again with the next ring. To close it may take long.
-            if let Some(member) = self.disks.iter_mut().find(|disk| disk.owner == owner) {
-                member.failed(Stopped.to_string());
+            if let Some(at) = position(&self.disks, owner) {
+                self.disks[at].failed(Stopped.to_string());
             }
             apart("close", move || drop((opened, ticket)));
             return;
@@ -180,14 +197,12 @@ impl Keeper {
             Ok(open) => open,
             Err(error) => {
                 let (why, name) = (error.to_string(), &disk.name);
-                let overlap = matches!(
-                    error,
-                    NotOpened::Cannot(SpawnError::Backend {
-                        source: OpenError::Overlap { .. },
-                        ..
-                    })
-                );
-                if overlap {
+                let source = match error {
+                    NotOpened::Cannot(SpawnError::Backend { source, .. }) => Some(source),
+                    _ => None,
+                };
+                member.no_room = matches!(source, Some(OpenError::Descriptors));
+                if matches!(source, Some(OpenError::Overlap { .. })) {
                     if member.must_wait(why.clone()) {
                         tracing::info!(volume, disk = %name, "waits until it can be opened: {why}");
                     }
@@ -200,13 +215,7 @@ impl Keeper {
                 return;
             }
         };
-        // What it was opened with may have changed since.
-        let added = ring.add_disk(open).and_then(|id| {
-            ring.set_vm(id, disk.vm())?;
-            ring.set_listen(id, offered_at(&disk))?;
-            Ok(id)
-        });
-        match added {
+        match ring.add_disk(open.offered(disk.vm(), offered_at(&disk))) {
             Ok(id) => {
                 member.opened(id);
                 tracing::info!(
@@ -225,10 +234,9 @@ fn silent(disk: &Disk) -> String {
 }
 
 /// The disk of that name, at that listener if several have the name.
-fn same_disk<'a>(wanted: &'a [Disk], disk: &Disk) -> Option<&'a Disk> {
-    let named: Vec<&Disk> = wanted.iter().filter(|d| d.name == disk.name).collect();
-    match named[..] {
+fn same_disk<'a>(named: &HashMap<&ExportName, Vec<&'a Disk>>, disk: &Disk) -> Option<&'a Disk> {
+    match named.get(&disk.name)?[..] {
         [one] => Some(one),
-        _ => named.into_iter().find(|d| d.listen == disk.listen),
+        ref several => several.iter().find(|d| d.listen == disk.listen).copied(),
     }
 }

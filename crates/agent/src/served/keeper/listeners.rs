@@ -1,16 +1,17 @@
 //! Listeners of a volume as they are opened and closed while it runs.
 
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parda_address::Address;
-use parda_block::{DiskId, Handle};
+use parda_block::Handle;
 use parda_tls::{Acceptor, FileError};
 
-use super::member::{Member, State};
+use super::member::{Member, State, position};
 use super::{Certificate, Keeper, NotBound, Order, Owner, apart};
-use crate::config::{Disk, Listener};
+use crate::config::Listener;
 
 /// How often it is looked whether another volume has let go of an address.
 const LOOK: Duration = Duration::from_millis(20);
@@ -18,30 +19,43 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How often it is looked whether certificates that are shown have a fault or expire.
 const CERTIFICATES: Duration = Duration::from_secs(10);
 
+/// Fault of a listener that is not bound, as its disks are not served.
+const NO_ROOM: &str = "the limit of descriptors (RLIMIT_NOFILE, LimitNOFILE= of the unit) has no room for its disks: raise it";
+
+/// Disks that name a listener.
+#[derive(Clone, Copy, Default)]
+struct DisksThere {
+    /// Some were not tried.
+    unsettled: bool,
+    /// For some there are no descriptors.
+    no_room: bool,
+    /// Some are open, or have another fault.
+    others: bool,
+}
+
 impl Keeper {
     /// Brings listeners in and out so that they are those that are wanted.
     pub(super) fn reconcile_listeners(&mut self) {
         let listeners = self.wanted.listeners.clone();
-        for member in self.listeners.iter().filter(|l| listeners.contains(&l.config)) {
+        let wanted: HashMap<&Address, &Listener> =
+            listeners.iter().map(|listener| (&listener.address, listener)).collect();
+        let is_wanted = |l: &Listener| wanted.get(&l.address).is_some_and(|wanted| *wanted == l);
+        for member in self.listeners.iter().filter(|l| is_wanted(&l.config)) {
             self.renew(member);
         }
         let gone: Vec<Owner> = (self.listeners.iter())
-            .filter(|l| l.state != State::Leaving && !listeners.contains(&l.config))
+            .filter(|l| l.state != State::Leaving && !is_wanted(&l.config))
             .map(|l| l.owner)
             .collect();
         gone.into_iter().for_each(|owner| self.remove_listener(owner));
-        for listener in listeners {
-            let there = |m: &Member<Listener, Certificate>| {
-                m.state != State::Leaving && m.config == listener
-            };
-            if !self.listeners.iter().any(there) {
-                self.listeners.push(Member::new(listener));
-            }
-        }
+        let there = self.listeners.iter().filter(|member| member.state != State::Leaving);
+        let there: HashSet<Address> = there.map(|member| member.config.address.clone()).collect();
+        let new = listeners.into_iter().filter(|listener| !there.contains(&listener.address));
+        self.listeners.extend(new.map(Member::new));
     }
 
     fn remove_listener(&mut self, owner: Owner) {
-        let Some(at) = self.listeners.iter().position(|l| l.owner == owner) else { return };
+        let Some(at) = position(&self.listeners, owner) else { return };
         let member = &mut self.listeners[at];
         match (&member.state, &self.ring) {
             (State::Open(_) | State::Opening, Some(ring)) => {
@@ -60,22 +74,33 @@ impl Keeper {
         }
     }
 
-    /// Listeners come after the disks that they offer, if these can be opened at all.
-    pub(super) fn may_listen(&self, listener: &Member<Listener, Certificate>) -> bool {
-        let here = |d: &&Member<Disk, DiskId>| d.config.listen == listener.config.address;
-        self.disks.iter().filter(here).all(Member::is_settled)
-    }
-
-    /// Begins to bind what is due.
+    /// Begins to bind what is due. Listeners come after the disks that they offer, if these can be opened at all. Those for whose
+    /// disks there are no descriptors would only take some of others.
     pub(super) fn bind_listeners(&mut self, now: Instant) {
         let Some(ring) = self.ring.clone() else { return };
+        let waits =
+            |l: &Member<Listener, Certificate>| matches!(l.state, State::Waiting(at) if now >= at);
+        if !self.listeners.iter().any(waits) {
+            return;
+        }
+        let mut disks: HashMap<&Address, DisksThere> = HashMap::new();
+        for disk in &self.disks {
+            let there = disks.entry(&disk.config.listen).or_default();
+            there.unsettled |= !disk.is_settled();
+            there.no_room |= disk.no_room;
+            there.others |= !disk.no_room;
+        }
         let (volume, addresses) = (self.wanted.name.clone(), self.addresses.clone());
-        for at in 0..self.listeners.len() {
-            let member = &self.listeners[at];
-            if member.due().is_none_or(|at| now < at) || !self.may_listen(member) {
+        for member in self.listeners.iter_mut().filter(|listener| waits(listener)) {
+            let there = disks.get(&member.config.address).copied().unwrap_or_default();
+            member.too_early = there.unsettled;
+            if there.unsettled {
                 continue;
             }
-            let member = &mut self.listeners[at];
+            if there.no_room && !there.others {
+                member.failed(format!("{}: {NO_ROOM}", member.config.address));
+                continue;
+            }
             let owner = member.owner;
             if let Err(other) = addresses.take(owner, &volume, &member.config.address) {
                 member.fault = Some(format!("volume {other} is still closing it"));
@@ -93,19 +118,15 @@ impl Keeper {
             member.state = State::Opening;
             let (ring, orders) = (Arc::clone(&ring), self.orders.clone());
             let listener = member.config.clone();
-            let begun = apart("listen", move || {
+            self.binding.push(move || {
                 let _ = orders.send(Order::Bound(owner, bind(&ring, &listener, passed)));
             });
-            if !begun {
-                addresses.release(owner);
-                member.failed("there is no thread to bind it".to_owned());
-            }
         }
     }
 
     pub(super) fn bound(&mut self, owner: Owner, bound: Result<(Address, Certificate), NotBound>) {
         let volume = &self.wanted.name;
-        let member = self.listeners.iter_mut().find(|listener| listener.owner == owner);
+        let member = position(&self.listeners, owner).map(|at| &mut self.listeners[at]);
         let Some(member) = member.filter(|m| m.state == State::Opening) else {
             if let (Ok((address, _)), Some(ring)) = (bound, &self.ring) {
                 // It was removed meanwhile, perhaps before it was there.
@@ -148,7 +169,7 @@ impl Keeper {
 
     /// A certificate was read again. One that cannot be used takes nothing from clients: the one from before is shown.
     pub(super) fn renewed(&mut self, owner: Owner, renewed: Result<(), FileError>) {
-        let member = self.listeners.iter_mut().find(|listener| listener.owner == owner);
+        let member = position(&self.listeners, owner).map(|at| &mut self.listeners[at]);
         let Some(member) = member.filter(|m| matches!(m.state, State::Open(_))) else { return };
         let (volume, address) = (&self.wanted.name, &member.config.address);
         let before = std::mem::replace(&mut member.fault, renewed.err().map(|e| e.to_string()));

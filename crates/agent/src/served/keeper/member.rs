@@ -21,6 +21,10 @@ pub(super) struct Member<T, O> {
     pub(super) pause: Duration,
     /// While it is opened and does not count as silent: when its file system has answered last.
     pub(super) heard: Option<Heard>,
+    /// The process has no descriptors for it.
+    pub(super) no_room: bool,
+    /// A listener: its disks were not all tried.
+    pub(super) too_early: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -32,11 +36,27 @@ pub(super) enum State<O> {
     Leaving,
 }
 
+/// Where a member is. Members are in the order of their owners, which they were given in turn.
+pub(super) fn position<T, O>(members: &[Member<T, O>], owner: Owner) -> Option<usize> {
+    members.binary_search_by_key(&owner, |member| member.owner).ok()
+}
+
 impl<T, O> Member<T, O> {
     pub(super) fn new(config: T) -> Self {
         let now = Instant::now();
         let (owner, state) = (Owner::new(), State::Waiting(now));
-        Member { owner, config, state, since: now, fault: None, pause: FIRST_PAUSE, heard: None }
+        let (fault, heard, no_room, too_early) = (None, None, false, false);
+        Member {
+            owner,
+            config,
+            state,
+            since: now,
+            fault,
+            pause: FIRST_PAUSE,
+            heard,
+            no_room,
+            too_early,
+        }
     }
 
     /// It could not be opened. True if that is news.
@@ -69,8 +89,14 @@ impl<T, O> Member<T, O> {
         true
     }
 
+    /// Takes note that nothing begins to open it, for that reason. True if that is news.
+    pub(super) fn cannot_begin(&mut self, fault: &str) -> bool {
+        self.fault.replace(fault.to_owned()).as_deref() != Some(fault)
+    }
+
     pub(super) fn opened(&mut self, what: O) {
         self.state = State::Open(what);
+        self.no_room = false;
         self.since = Instant::now();
         self.fault = None;
         self.pause = FIRST_PAUSE;
@@ -84,8 +110,8 @@ impl<T, O> Member<T, O> {
     /// When something is to be done about it.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.state {
-            State::Waiting(at) => Some(at),
-            State::Opening => self.heard.as_ref().map(Heard::due),
+            State::Waiting(at) => Some(at).filter(|_| !self.too_early),
+            State::Opening => self.heard.as_ref().and_then(Heard::due),
             _ => None,
         }
     }

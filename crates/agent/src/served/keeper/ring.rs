@@ -103,6 +103,8 @@ impl Keeper {
 
     pub(super) fn stop(&mut self, within: Duration) -> Option<Drained> {
         self.board.set_ring(None);
+        self.opening.dismiss();
+        self.binding.dismiss();
         let drained = match self.ring.take() {
             Some(ring) => ring.stop(within).ok(),
             None => Some(Drained { unanswered: 0 }),

@@ -42,10 +42,17 @@ pub(crate) struct Held {
     medium: Medium,
     lock: Lock,
     locks: Locks,
-    /// The same open file as the disk's.
-    fd: OwnedFd,
+    /// The disk's own descriptor, or that of the file behind its loop device.
+    fd: Arc<OwnedFd>,
     /// Keeps mounts, LVM, RAID and the like from a block device.
     exclusive: Option<Arc<OwnedFd>>,
+}
+
+impl Held {
+    /// Whether it keeps others from a block device, by a descriptor of its own or of another disk there.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.exclusive.is_some()
+    }
 }
 
 /// Reason why a file is not to be had now.
@@ -64,7 +71,7 @@ impl From<OpenError> for Obstacle {
 /// Takes hold of an open file for a disk; waits for what a killed agent has left under way, for up
 /// to `wait`.
 pub(crate) fn claim(
-    fd: &OwnedFd,
+    fd: &Arc<OwnedFd>,
     wanted: &Wanted<'_>,
     wait: Duration,
 ) -> Result<Arc<Claim>, OpenError> {
@@ -100,7 +107,11 @@ pub(crate) fn claim(
 
 /// `in_time`: there is time to wait for another agent that shares the file. That agent may have been killed, and
 /// the locks be what it left.
-fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Claim>, Obstacle> {
+fn try_claim(
+    fd: &Arc<OwnedFd>,
+    wanted: &Wanted<'_>,
+    in_time: bool,
+) -> Result<Arc<Claim>, Obstacle> {
     let &Wanted { disk, path, ref range, read_only, lock, cached, .. } = wanted;
     let system = |source: io::Error| OpenError::Open { path: path.into(), source };
     let stat = fs::fstat(fd).map_err(|e| system(e.into()))?;
@@ -135,8 +146,7 @@ fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Cla
     // In the page cache it is looked at once and not kept: while another open file has a device to
     // itself, Linux refuses to trim or zero what is dirty (EBUSY).
     let exclusive = exclusive.filter(|_| !cached);
-    let fd = fd.try_clone().map_err(system)?;
-    let held = Held { medium, lock, locks, fd, exclusive };
+    let held = Held { medium, lock, locks, fd: Arc::clone(fd), exclusive };
     claim.holds([held].into_iter().chain(behind).collect());
     Ok(claim)
 }
@@ -145,8 +155,8 @@ fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Cla
 fn on<'a>(
     medium: &'a Medium,
     claims: &'a [Arc<Claim>],
-) -> impl Iterator<Item = (&'a String, &'a Held)> {
-    let all = claims.iter().flat_map(|claim| claim.held().iter().map(|held| (&claim.disk, held)));
+) -> impl Iterator<Item = (&'a str, &'a Held)> {
+    let all = claims.iter().flat_map(|claim| claim.held().iter().map(|held| (claim.disk(), held)));
     all.filter(move |(_, held)| held.medium == *medium)
 }
 
@@ -164,7 +174,7 @@ impl Attempt<'_> {
         let &Wanted { disk, path, read_only, lock, .. } = wanted;
         let others = self.others;
         if let Some((other, _)) = on(medium, others).find(|(_, held)| held.lock != lock) {
-            return Err(OpenError::Locks { path: path.into(), other: other.clone() }.into());
+            return Err(OpenError::Locks { path: path.into(), other: other.to_owned() }.into());
         }
         if lock == Lock::Off {
             return Ok(Locks::default());
@@ -199,7 +209,7 @@ impl Attempt<'_> {
             return Ok(held);
         }
         loop {
-            let (above, at) = held.last().map_or((device, fd), |held| (&held.medium, &held.fd));
+            let (above, at) = held.last().map_or((device, fd), |held| (&held.medium, &*held.fd));
             let Some(path) = above.file_behind() else { return Ok(held) };
             let (fd, medium) = match open_behind(at, &path) {
                 Ok(open) => open,
@@ -207,7 +217,9 @@ impl Attempt<'_> {
             };
             let (lock, range) = (wanted.lock, wanted.range.clone());
             match self.hold(&fd, &medium, &Wanted { path: &path, range, ..*wanted }) {
-                Ok(locks) => held.push(Held { medium, lock, locks, fd, exclusive: None }),
+                Ok(locks) => {
+                    held.push(Held { medium, lock, locks, fd: Arc::new(fd), exclusive: None })
+                }
                 Err(Obstacle::Error(error @ OpenError::NoLocks { .. })) => {
                     return Ok(untold(wanted, &path, &error, held));
                 }

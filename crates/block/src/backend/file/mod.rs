@@ -9,7 +9,6 @@ use std::cell::OnceCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use parda_control::Bytes;
@@ -29,7 +28,9 @@ use crate::writer::Writer;
 
 /// Facts about a file before its thread has it.
 pub(crate) struct Opened {
-    pub(crate) fd: OwnedFd,
+    /// The disk's only descriptor: its locks are those of this open file, the ring has its IOs by it, and threads beside the
+    /// ring look at it.
+    pub(crate) fd: Arc<OwnedFd>,
     /// Reason why reads and writes go through the page cache, if they do.
     cached: Option<String>,
     /// A write may be asked to be durable by itself.
@@ -61,7 +62,7 @@ pub(crate) struct Options<'a> {
     pub(crate) raw: bool,
     pub(crate) read_only: bool,
     pub(crate) region: Option<Region>,
-    /// Called as often as the file system has answered, while another agent is waited for.
+    /// Called as often as the file system has answered, also while another agent is waited for.
     pub(crate) answered: &'a dyn Fn(),
 }
 
@@ -72,7 +73,8 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
     let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
     // A FIFO or a tape must not hold up the start.
     let careful = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let fd = fs::open(path, access | careful, Mode::empty()).map_err(fail)?;
+    let fd = Arc::new(fs::open(path, access | careful, Mode::empty()).map_err(fail)?);
+    answered();
     let stat = fs::fstat(&fd).map_err(fail)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     if !matches!(kind, FileType::RegularFile | FileType::BlockDevice) {
@@ -93,10 +95,12 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
         answered,
     };
     let claim = claim::claim(&fd, &wanted, LOCK_WAIT)?;
+    answered();
 
     let size = fs::seek(&fd, fs::SeekFrom::End(0)).map_err(fail)?;
     if !raw && range.start == 0 {
         format::refuse_images(&fd, size, disk, path, read_only)?;
+        answered();
     }
     let block = logical_block(&fd, kind);
     let cached = go_around_the_cache(&fd, direct, size, block).err();
@@ -201,7 +205,7 @@ fn slow_zeroes() -> Failure {
 
 /// A file that is served.
 pub(crate) struct File {
-    fd: Rc<OwnedFd>,
+    fd: Arc<OwnedFd>,
     cached: bool,
     dsync: bool,
     /// Its writes to the page cache are done by a thread, from the first one on. Nothing in it: no
@@ -224,14 +228,14 @@ pub(crate) struct File {
     zeroes_fast: bool,
 }
 
-/// What is left of a file that is served no more, closed when it is dropped. Its descriptor is not there while the ring has a request of it.
-pub(crate) type FileRemains = (Option<OwnedFd>, Option<Writer>);
+/// What is left of a file that is served no more, closed when it is dropped, or when the ring has no request of it any more.
+pub(crate) type FileRemains = (Arc<OwnedFd>, Option<Writer>);
 
 impl File {
     /// What is to be closed, by whatever thread.
     pub(crate) fn into_remains(self) -> FileRemains {
         let writer = self.writer.and_then(OnceCell::into_inner).flatten();
-        (Rc::into_inner(self.fd), writer)
+        (self.fd, writer)
     }
 
     pub(crate) fn new(opened: Opened, base: Bytes) -> Self {
@@ -239,7 +243,7 @@ impl File {
         let Opened { fd, dsync, writer, kind, allocates, align, .. } = opened;
         let guarded = if cached && kind == FileType::BlockDevice { CACHE_BLOCK } else { align };
         Self {
-            fd: Rc::new(fd),
+            fd,
             cached,
             dsync,
             writer: writer.then(OnceCell::new),
@@ -506,7 +510,14 @@ impl File {
         writer.get_or_init(|| ring.writer(&self.fd)).as_ref()
     }
 
-    fn issue<T>(&self, ring: &mut Ring<T>, pool: &mut Pool, request: &mut Request, tag: T) {
+    /// Begins the present step of a request.
+    pub(crate) fn issue<T>(
+        &self,
+        ring: &mut Ring<T>,
+        pool: &mut Pool,
+        request: &mut Request,
+        tag: T,
+    ) {
         let (op, extent) = (request.op, request.part);
         let durable = self.durable(request).is_none();
         let cut = self.cut(request);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use parda_control::{Instant, Span};
 use parda_dial::Connected;
@@ -43,7 +43,7 @@ enum Part {
 
 /// Connection to an NBD server, after its handshake.
 pub(super) struct UpstreamLink {
-    fd: Rc<OwnedFd>,
+    fd: Arc<OwnedFd>,
     tls_end: End,
     framing: Framing,
     /// The server's number of `base:allocation` on this connection.
@@ -130,7 +130,7 @@ impl Lane {
         let Connected { socket: fd, agreed, tls_end } = connected;
         self.ledger = Ledger::default();
         self.link = Some(UpstreamLink {
-            fd: Rc::new(fd),
+            fd: Arc::new(fd),
             tls_end,
             framing: agreed.framing,
             allocation: agreed.allocation,

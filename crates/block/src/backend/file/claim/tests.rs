@@ -7,8 +7,8 @@ fn wanted(disk: &str, range: Range<u64>, read_only: bool, lock: Lock) -> Wanted<
     Wanted { disk, path: Path::new("img"), range, read_only, lock, cached: false, answered: &|| () }
 }
 
-fn open(path: &Path) -> OwnedFd {
-    StdFile::options().read(true).write(true).open(path).unwrap().into()
+fn open(path: &Path) -> Arc<OwnedFd> {
+    Arc::new(StdFile::options().read(true).write(true).open(path).unwrap().into())
 }
 
 fn all(disk: &str, read_only: bool, lock: Lock) -> Wanted<'_> {
@@ -16,7 +16,7 @@ fn all(disk: &str, read_only: bool, lock: Lock) -> Wanted<'_> {
 }
 
 /// What another program has: locks, on an open file that is in no table.
-fn foreign(path: &Path, read_only: bool, shared: bool, agent: bool) -> OwnedFd {
+fn foreign(path: &Path, read_only: bool, shared: bool, agent: bool) -> Arc<OwnedFd> {
     let fd = open(path);
     let locks = Locks::of(read_only, shared);
     locks.take(&fd).unwrap();
