@@ -1,14 +1,14 @@
 //! Files as block devices.
 
-use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A loop device, detached when dropped.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
-    detached: Cell<bool>,
+    detached: AtomicBool,
 }
 
 impl LoopDevice {
@@ -23,7 +23,7 @@ impl LoopDevice {
             return None;
         };
         let path = String::from_utf8(made.stdout).unwrap().trim().into();
-        Some(LoopDevice { path, detached: Cell::new(false) })
+        Some(LoopDevice { path, detached: AtomicBool::new(false) })
     }
 
     /// Path of the loop device.
@@ -35,7 +35,7 @@ impl LoopDevice {
     /// Detaches the file. Linux keeps the device until nobody has it open.
     pub fn detach(&self) {
         // Once only: its number may be another test's by now.
-        if !self.detached.replace(true) {
+        if !self.detached.swap(true, Ordering::Relaxed) {
             let _ = Command::new("losetup").arg("--detach").arg(&self.path).output();
         }
     }
