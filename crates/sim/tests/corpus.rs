@@ -109,9 +109,10 @@ fn chosen() -> Vec<String> {
 fn ablation_of_each_mechanism() {
     let base: BTreeMap<_, _> =
         recorded().into_iter().filter(|(name, _)| chosen().contains(name)).collect();
-    let mut text = "# Expectations lost and gained without each mechanism, of all files and of each:\n\
+    let mut text =
+        "# Expectations lost and gained without each mechanism, of all files and of each:\n\
                     # cargo test -p parda-sim --test corpus -- ablation --ignored\n"
-        .to_owned();
+            .to_owned();
     let only = list("PARDA_WITHOUT");
     let chosen_one = |mechanism: &Mechanism| {
         only.is_empty() || only.iter().any(|name| *name == format!("{mechanism:?}"))
