@@ -18,8 +18,6 @@
 //! while a VM could use more.
 //! What each VM may have outstanding follows from it ([`crate::slices`]).
 
-use libm::pow;
-
 use crate::cluster::{Load, MAX_RISE};
 use crate::latency::Signal;
 use crate::mechanism::{Mechanism, on};
@@ -117,11 +115,7 @@ impl Default for LawConfig {
 }
 
 /// Latency is at the threshold within this factor.
-pub(crate) const NEAR: f64 = 1.5;
-
-/// Exponent of a headroom that is near 1 and above: an array whose write cache fills and empties answers a small rise of windows with
-/// a large one of latency, and windows would swing.
-const DAMPED: f64 = 0.8;
+const NEAR: f64 = 1.5;
 
 /// The windows per share that the exchange and a sum over hosts can carry.
 const PER_SHARE: (f64, f64) = (1e-12, 1e5);
@@ -269,8 +263,6 @@ impl Law {
         let rise = if on(Mechanism::RiseBound) { MAX_RISE } else { f64::INFINITY };
         let most = if grows { rise.max(usual / cluster.outstanding) } else { 1.0 };
         let least = if on(Mechanism::ClusterMin) { least } else { 0.0 };
-        let damped = (1.0..NEAR).contains(&headroom) && on(Mechanism::Damping);
-        let headroom = if damped { pow(headroom, DAMPED) } else { headroom };
         headroom.max(least).min(most)
     }
 
@@ -416,15 +408,6 @@ mod tests {
         // Down to one IO in the whole cluster, and back up to it.
         assert_eq!(law.headroom(0.300, &cluster(4.0, true)), 0.25);
         assert_eq!(law.headroom(0.300, &cluster(0.8, true)), 1.25);
-    }
-
-    #[test]
-    fn near_the_threshold_windows_rise_by_less_than_latency_allows_and_fall_at_once() {
-        let mut law = Law::new(LawConfig::default());
-        let cluster = Load { outstanding: 40.0, limited: true, ..Load::default() };
-        assert!((law.headroom(0.024, &cluster) - pow(1.25, 0.8)).abs() < 1e-9);
-        assert!((law.headroom(0.018, &cluster) - 0.03 / 0.018).abs() < 1e-9);
-        assert!((law.headroom(0.036, &cluster) - 0.03 / 0.036).abs() < 1e-9);
     }
 
     #[test]

@@ -12,8 +12,6 @@ pub enum Mechanism {
     RiseBound,
     /// An array that recovers is used at once as it was before ([`crate::law`]).
     Recovery,
-    /// Windows grow less than latency allows while it is near the threshold ([`crate::law`]).
-    Damping,
     /// VMs that want more grow for those that do not ([`crate::cluster`]).
     Filling,
     /// A host that joins takes its peers' window per share ([`crate::law`]).
@@ -60,11 +58,10 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All mechanisms, in the order of docs/control.md.
-    pub const ALL: [Mechanism; 25] = [
+    pub const ALL: [Mechanism; 24] = [
         Mechanism::GrowthInUse,
         Mechanism::RiseBound,
         Mechanism::Recovery,
-        Mechanism::Damping,
         Mechanism::Filling,
         Mechanism::Joining,
         Mechanism::ClusterMin,
