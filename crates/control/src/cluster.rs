@@ -2,6 +2,7 @@
 
 use crate::backlog::Backlog;
 use crate::latency::{Flows, Interval};
+use crate::mechanism::{Mechanism, on};
 use crate::objective::{Wants, strictest};
 use crate::outsider::Finding;
 use crate::rate::Throughput;
@@ -229,6 +230,8 @@ pub struct Load {
     pub outstanding: f64,
     /// Σ of their active shares.
     pub active: f64,
+    /// Σ of the active shares of VMs that would use a larger λ.
+    pub growing: f64,
     /// Σ of all their shares, of VMs that sleep, too.
     pub shares: f64,
     /// Whether any of them came near to using its window.
@@ -274,6 +277,10 @@ impl Asked {
         }
     }
 }
+
+/// The target of a period is at most this many times the window, beyond what the cluster had outstanding at the threshold: a latency
+/// far below the threshold does not say how far the window could rise.
+pub(crate) const MAX_RISE: f64 = 2.0;
 
 /// A host that used less than this part of its window on average was not held back by it. A window
 /// may nearly double in one period, and a bursty client uses it for part of the time.
@@ -357,6 +364,12 @@ impl Part {
         let load = Load {
             outstanding: report.outstanding,
             active: report.active,
+            // A steered device does not know which VMs want more.
+            growing: match (limited, report.saturated.shares) {
+                (false, _) => 0.0,
+                (true, known) if known > 0.0 => known.min(report.active),
+                (true, _) => report.active,
+            },
             shares: f64::from(report.shares.0),
             in_use,
             limited,
@@ -409,6 +422,7 @@ impl Load {
     fn add(&mut self, other: &Load) {
         self.outstanding += other.outstanding;
         self.active += other.active;
+        self.growing += other.growing;
         self.shares += other.shares;
         self.in_use |= other.in_use;
         self.limited |= other.limited;
@@ -429,9 +443,35 @@ impl Load {
         (self.active > 1e-6 && lambda.is_finite() && lambda > 0.0).then_some(lambda)
     }
 
+    /// The factor on λ at which outstanding IOs rise by `headroom`. VMs that have what they want do not rise with λ, so the
+    /// others rise by more: a step of Newton's method for the water level, at most [`MAX_RISE`] unless the headroom is more.
+    #[must_use]
+    pub fn rise(&self, headroom: f64) -> f64 {
+        if headroom <= 1.0 || self.growing <= 0.0 || !on(Mechanism::Filling) {
+            return headroom;
+        }
+        headroom.max(MAX_RISE.min(1.0 + (headroom - 1.0) * self.active / self.growing))
+    }
+
     /// Mean window per share of these hosts: λ without headroom.
     #[must_use]
     pub fn window_per_share(&self) -> Option<f64> {
         self.lambda(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vms_that_want_more_rise_for_those_that_have_what_they_want() {
+        let load = |growing| Load { active: 1000.0, growing, ..Load::default() };
+        assert!((load(100.0).rise(1.05) - 1.5).abs() < 1e-9, "a tenth grows by half: all by 5 %");
+        assert_eq!(load(1.0).rise(1.05), MAX_RISE);
+        assert_eq!(load(1.0).rise(5.0), 5.0, "known to be possible");
+        assert_eq!(load(1000.0).rise(1.05), 1.05);
+        assert_eq!(load(1.0).rise(0.9), 0.9);
+        assert_eq!(load(0.0).rise(1.05), 1.05);
     }
 }

@@ -359,7 +359,11 @@ impl Governor {
         }
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load));
         self.absent.follow(headroom);
-        let towards = if all { headroom } else { Absent::headroom(headroom) };
+        let towards = match all {
+            true if self.balances() => headroom,
+            true => load.rise(headroom),
+            false => Absent::headroom(headroom),
+        };
         let lambda = latency.and_then(|_| load.lambda(towards));
         if let (true, true, Some(_)) = (all, load.limited, lambda) {
             let now = headroom * load.outstanding / load.shares;
@@ -427,8 +431,7 @@ impl Governor {
     fn weigh(&mut self, own: &Report, totals: &Totals, source: Source) -> f64 {
         let (before, slot) = (self.weight.factor(), self.settings.slot_size);
         let published = matches!(self.config.law.mode, Mode::Published { .. });
-        let balances = slot.is_some() || self.settings.proportional == Proportional::Throughput;
-        if published || !balances {
+        if published || !self.balances() {
             self.weight = Weight::default();
         } else if source == Source::Cluster {
             // Who does not hear the others goes on with what it weighed last.
@@ -440,6 +443,11 @@ impl Governor {
         self.law
             .set_cluster_unit(slots.map_or(1.0, |slots| (slots / all.rate.max(1e-9)).max(LEAST)));
         self.weight.factor() / before
+    }
+
+    /// Whether shares are of throughput, so that hosts weigh more or less than their shares.
+    fn balances(&self) -> bool {
+        self.settings.slot_size.is_some() || self.settings.proportional == Proportional::Throughput
     }
 
     /// Bounds are in IOs, whatever slots are.

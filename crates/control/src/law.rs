@@ -18,7 +18,7 @@
 //! while a VM could use more.
 //! What each VM may have outstanding follows from it ([`crate::slices`]).
 
-use crate::cluster::Load;
+use crate::cluster::{Load, MAX_RISE};
 use crate::latency::Signal;
 use crate::mechanism::{Mechanism, on};
 use crate::units::{Span, Window};
@@ -113,10 +113,6 @@ impl Default for LawConfig {
         }
     }
 }
-
-/// The target of a period is at most this many times the window, beyond what the cluster had outstanding at the threshold: a latency
-/// far below the threshold does not say how far the window could rise.
-const MAX_RISE: f64 = 2.0;
 
 /// Latency is at the threshold within this factor.
 const NEAR: f64 = 1.5;

@@ -12,6 +12,8 @@ pub enum Mechanism {
     RiseBound,
     /// An array that recovers is used at once as it was before ([`crate::law`]).
     Recovery,
+    /// VMs that want more grow for those that do not ([`crate::cluster`]).
+    Filling,
     /// A host that joins takes its peers' window per share ([`crate::law`]).
     Joining,
     /// The cluster keeps `cluster_min` outstanding ([`crate::law`]).
@@ -56,10 +58,11 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All mechanisms, in the order of docs/control.md.
-    pub const ALL: [Mechanism; 23] = [
+    pub const ALL: [Mechanism; 24] = [
         Mechanism::GrowthInUse,
         Mechanism::RiseBound,
         Mechanism::Recovery,
+        Mechanism::Filling,
         Mechanism::Joining,
         Mechanism::ClusterMin,
         Mechanism::Absent,

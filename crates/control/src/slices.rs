@@ -13,7 +13,7 @@
 //!
 //! A VM that wakes up beside others that sleep would be given a slice that is right only as long as
 //! these sleep. So its slice is no more than its part of what the whole cluster may have outstanding,
-//! counted with all shares, or than twice the most that it was granted lately: what the law has seen.
+//! counted with all shares, or than four times the most that it was granted lately: what the law has seen.
 
 use crate::mechanism::{Mechanism, on};
 use crate::units::{Instant, Shares, Span, larger};

@@ -107,10 +107,12 @@ fn chosen() -> Vec<String> {
 #[test]
 #[ignore = "minutes for each mechanism: make nightly, or cargo test -p parda-sim --test corpus -- ablation --ignored"]
 fn ablation_of_each_mechanism() {
-    let base = scores(chosen(), &[]);
-    let mut text = "# Expectations lost and gained without each mechanism, of all files and of those that lose:\n\
+    let base: BTreeMap<_, _> =
+        recorded().into_iter().filter(|(name, _)| chosen().contains(name)).collect();
+    let mut text =
+        "# Expectations lost and gained without each mechanism, of all files and of each:\n\
                     # cargo test -p parda-sim --test corpus -- ablation --ignored\n"
-        .to_owned();
+            .to_owned();
     let only = list("PARDA_WITHOUT");
     let chosen_one = |mechanism: &Mechanism| {
         only.is_empty() || only.iter().any(|name| *name == format!("{mechanism:?}"))
@@ -122,9 +124,10 @@ fn ablation_of_each_mechanism() {
         let differ = |name: &String| base[name].0 as i64 - without[name].0 as i64;
         let lost: i64 = base.keys().map(differ).filter(|lost| *lost > 0).sum();
         let gained: i64 = base.keys().map(differ).filter(|lost| *lost < 0).sum();
-        let mut files: Vec<_> = base.keys().filter(|name| differ(name) > 0).collect();
+        let mut files: Vec<_> = base.keys().filter(|name| differ(name) != 0).collect();
         files.sort_by_key(|name| -differ(name));
-        let files: Vec<_> = files.iter().map(|name| format!("{} {}", name, differ(name))).collect();
+        let files: Vec<_> =
+            files.iter().map(|name| format!("{} {:+}", name, -differ(name))).collect();
         writeln!(text, "{mechanism:?}: -{lost} +{}: {}", -gained, files.join(", ")).unwrap();
         fs::write(scenarios().join("ablation.txt"), &text).unwrap();
     }
