@@ -148,7 +148,7 @@ fn in_the_journal_every_line_has_its_priority() {
     assert!(text.lines().all(|line| line.starts_with("<6>")), "{text}");
     let mut check = stage.start("check", &[&journal[..], &[PARDA, "check", "missing"]].concat());
     assert_eq!(check.wait().code(), Some(2));
-    assert!(log().starts_with("<3>parda: missing: cannot be read"), "{}", log());
+    assert!(log().starts_with("<3>parda: missing: there is no such file"), "{}", log());
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn what_is_no_disk_is_refused_by_name() {
         ("/dev/null", "parda: /dev/null: is no block device\n"),
         (
             "/dev/nowhere",
-            "parda: /dev/nowhere: cannot be looked at: No such file or directory (os error 2)\n",
+            "parda: /dev/nowhere: cannot be looked at: No such file or directory (os error 2) (`lsblk` lists the devices of this host)\n",
         ),
     ] {
         let output = Command::new(PARDA).args(["steer", "watch", what]).output().unwrap();
