@@ -31,13 +31,15 @@ impl Engine {
             };
             // The kernel gets now what this turn has begun.
             let waits = self.now();
-            let turn = waits.since(now);
-            let begun_late = if turn < APART { Span::ZERO } else { turn };
+            let begun_late = waits.since(now);
             self.spin.wait(&mut self.ring, timeout, awaited)?;
             self.copied = Copied::default();
             now = self.now();
             self.late = self.run_delay.since(waits, now);
             self.lateness.add(self.late);
+            if begun_late < APART {
+                self.begun.clear();
+            }
             for (key, id) in self.begun.drain(..) {
                 let request = self.work.requests.get_mut(key).filter(|r| r.id == Some(id));
                 request.into_iter().for_each(|r| r.begun_late = begun_late);
