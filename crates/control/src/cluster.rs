@@ -444,7 +444,7 @@ impl Load {
     }
 
     /// The factor on λ at which outstanding IOs rise by `headroom`. VMs that have what they want do not rise with λ, so the
-    /// others rise by more: a step of Newton's method for the water level, at most [`MAX_RISE`] unless the headroom is more.
+    /// others rise by more: a step of Newton's method for the water level, at most twofold unless the headroom is more.
     #[must_use]
     pub fn rise(&self, headroom: f64) -> f64 {
         if headroom <= 1.0 || self.growing <= 0.0 || !on(Mechanism::Filling) {
