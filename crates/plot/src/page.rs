@@ -9,7 +9,7 @@ const STYLE: &str = include_str!("page.css");
 pub enum Part<'a> {
     /// Heading of a part.
     Heading(&'a str),
-    /// A paragraph.
+    /// Text of one paragraph, without markup.
     Text(&'a str),
     /// Figures beside one another.
     Figures(&'a [Figure]),

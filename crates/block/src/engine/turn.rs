@@ -108,10 +108,10 @@ impl Engine {
             _ => Span(u64::MAX),
         };
         let late = self.late + request.begun_late;
-        let dispatched = request.id.and_then(|id| self.host.dispatched(id));
-        match dispatched.filter(|_| late > Span::ZERO && self.model.is_none()) {
-            Some(at) => took.min(Span(now.since(at).0.saturating_sub(late.0))),
-            None => took,
+        if late == Span::ZERO || self.model.is_some() {
+            return took;
         }
+        let dispatched = request.id.and_then(|id| self.host.dispatched(id));
+        dispatched.map_or(took, |at| took.min(Span(now.since(at).0.saturating_sub(late.0))))
     }
 }
