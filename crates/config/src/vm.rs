@@ -148,9 +148,9 @@ impl From<&VmSettings> for VmConfig {
     fn from(settings: &VmSettings) -> VmConfig {
         let VmSettings { shares: _, burst, latency_target } = settings;
         VmConfig {
-            shares: settings.shares(),
             burst: burst.unwrap_or_default(),
             target: latency_target.map(Into::into),
+            ..VmConfig::of(settings.shares())
         }
     }
 }

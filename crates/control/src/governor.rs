@@ -209,7 +209,8 @@ impl Governor {
         self.learner.as_ref().filter(|_| self.config.auto.is_some()).map(Learner::estimate)
     }
 
-    fn observes(&self) -> bool {
+    /// Whether the law only observes.
+    pub(crate) fn observes(&self) -> bool {
         self.config.law.mode == Mode::Observe
     }
 

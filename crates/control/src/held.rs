@@ -12,11 +12,13 @@ pub enum HeldBy {
     /// Its VM has room in its slice. It waits for IOs that went before, or for credit, where what may be outstanding is a fraction.
     #[default]
     Turn,
+    /// Its VM, or its tenant, has what its limit allows.
+    Limit,
 }
 
 impl HeldBy {
     /// All causes, in the order of their numbers.
-    pub const ALL: [HeldBy; 3] = [HeldBy::Share, HeldBy::Window, HeldBy::Turn];
+    pub const ALL: [HeldBy; 4] = [HeldBy::Share, HeldBy::Window, HeldBy::Turn, HeldBy::Limit];
 }
 
 /// Times for which IOs were held. They wrap around.
@@ -71,7 +73,7 @@ mod tests {
         times.add(HeldBy::Turn, Span(1));
         assert_eq!(times.total(), Span(13));
         let since = times.since(&before);
-        assert_eq!(HeldBy::ALL.map(|by| since.by(by).0), [7, 0, 1]);
+        assert_eq!(HeldBy::ALL.map(|by| since.by(by).0), [7, 0, 1, 0]);
         let mut all = before;
         all.add_all(&since);
         assert_eq!(all, times);

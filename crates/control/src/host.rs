@@ -21,6 +21,7 @@ use crate::integral::Integral;
 use crate::io::{Heard, Io};
 use crate::latency::{Direction, Meter};
 use crate::law::LawConfig;
+use crate::limit::{self, AsideId, Limit, Limits};
 use crate::mechanism::{Mechanism, on};
 use crate::objective::{Objective, ObjectiveState, Price, Wants, strictest};
 use crate::queue::{Cost, FairQueue, FlowId};
@@ -88,6 +89,8 @@ pub struct VmConfig {
     /// What its IOs are to take at the array at most, in the mean
     /// ([`crate::objective`]).
     pub target: Option<Span>,
+    /// The most that it does ([`crate::limit`]).
+    pub limit: Limit,
 }
 
 /// What a VM may take now.
@@ -104,6 +107,12 @@ pub struct VmPart {
 impl VmConfig {
     /// More shares than this would leave the smallest VM nothing to count with.
     pub const MAX_SHARES: u32 = 1_000_000;
+
+    /// A VM of these shares, without burst, objective and limit.
+    #[must_use]
+    pub fn of(shares: Shares) -> VmConfig {
+        VmConfig { shares, burst: 0.0, target: None, limit: Limit::default() }
+    }
 }
 
 /// Part of the largest window from which on it is full: grants are sums of fractions.
@@ -143,6 +152,8 @@ struct Vm {
     objective: Option<Box<Objective>>,
     /// Slots that it completed in this period.
     done: f64,
+    /// Its place beside the queue, if it has a limit.
+    limited: Option<AsideId>,
 }
 
 impl Vm {
@@ -178,6 +189,7 @@ pub struct Host {
     /// What they wanted in the last period. Kept for its memory.
     demands: Vec<VmDemand>,
     queue: FairQueue<Waiting>,
+    limits: Limits<Waiting>,
     /// What waits is charged by slots of this size.
     unit: Option<Bytes>,
     gate: Gate,
@@ -216,10 +228,13 @@ impl Host {
         let mut queue = FairQueue::default();
         queue.set_patience(patience(&config.law));
         let governor = Governor::new(config)?;
+        let mut limits = Limits::default();
+        limits.act(now, !governor.observes());
         Ok(Host {
             vms: Slab::new(),
             demands: Vec::new(),
             queue,
+            limits,
             unit: governor.settings().slot_size,
             gate: Gate::new(now),
             rule: Rule::Free,
@@ -250,7 +265,9 @@ impl Host {
             slice,
             objective: vm.target.map(Objective::new).map(Box::new),
             done: 0.0,
+            limited: None,
         });
+        self.limit(now, VmId(id), &vm.limit);
         // Both are added and removed together, so that both ids are the same.
         debug_assert_eq!(id, flow);
         self.governor.vms_changed();
@@ -273,7 +290,10 @@ impl Host {
 
     /// Forgets a VM that was removed, once nothing of it is left.
     fn bury(&mut self, id: VmId) {
-        if self.vms.get(id.0).is_some_and(|vm| vm.removed && vm.ios == 0) {
+        if let Some(vm) = self.vms.get(id.0).filter(|vm| vm.removed && vm.ios == 0) {
+            if let Some(aside) = vm.limited {
+                self.limits.leave(aside).for_each(drop);
+            }
             self.vms.remove(id.0);
             self.queue.remove_flow(FlowId(id.0));
         }
@@ -285,7 +305,7 @@ impl Host {
     }
 
     /// Changes a VM's part, from its next dispatch on. `false` if there is no such VM.
-    pub fn set_vm(&mut self, id: VmId, config: VmConfig) -> bool {
+    pub fn set_vm(&mut self, now: Instant, id: VmId, config: VmConfig) -> bool {
         let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
         vm.shares = config.shares;
         vm.slice.set_shares(config.shares, config.burst);
@@ -295,7 +315,32 @@ impl Host {
         self.changed = true;
         self.queue.set_shares(FlowId(id.0), config.shares);
         self.queue.set_burst(FlowId(id.0), Cost::slots(config.burst));
+        self.limit(now, id, &config.limit);
         true
+    }
+
+    /// Puts a VM under its limit, or takes it out of one.
+    fn limit(&mut self, now: Instant, id: VmId, limit: &Limit) {
+        let limited = self.vms[id.0].limited;
+        match (limited, limit.is_none()) {
+            (None, true) => {}
+            (None, false) => {
+                let limiter = self.limits.add();
+                self.limits.set(now, limiter, limit);
+                self.vms[id.0].limited = Some(self.limits.enter(id.0, [Some(limiter), None]));
+            }
+            (Some(aside), false) => {
+                if let [Some(own), _] = self.limits.of(aside) {
+                    self.limits.set(now, own, limit);
+                }
+            }
+            (Some(aside), true) => {
+                self.vms[id.0].limited = None;
+                for waiting in self.limits.leave(aside) {
+                    self.enqueue(now, id, waiting);
+                }
+            }
+        }
     }
 
     /// Takes from a VM the credit that it gathered while idle: its client has just begun, here or after it moved from another
@@ -312,7 +357,9 @@ impl Host {
     pub fn part(&self, id: VmId) -> Option<VmPart> {
         let vm = self.vms.get(id.0).filter(|vm| !vm.removed)?;
         let slice = matches!(self.rule, Rule::Slices { .. }).then(|| vm.slice.slice());
-        Some(VmPart { shares: vm.shares, slice, held: self.queue.waiting(FlowId(id.0)) })
+        let aside = vm.limited.map_or(0, |aside| self.limits.waiting(aside));
+        let held = self.queue.waiting(FlowId(id.0)) + aside;
+        Some(VmPart { shares: vm.shares, slice, held })
     }
 
     /// Changes the parameters. What is outstanding stays so.
@@ -325,6 +372,7 @@ impl Host {
         self.meter.scale(size_model, reference_size);
         let patience = patience(&self.config().law);
         self.queue.set_patience(patience);
+        self.limits.act(now, !self.governor.observes());
         self.charge_anew(now);
         self.share_out(now);
         Ok(())
@@ -422,7 +470,7 @@ impl Host {
     /// IOs that wait for their dispatch.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.limits.len()
     }
 
     /// Takes an IO of a VM. `token` comes back with its dispatch and its completion.
@@ -430,10 +478,24 @@ impl Host {
         if self.changed {
             self.share_out(now);
         }
-        let cost = io.cost(self.settings().slot_size);
+        self.open_limits(now);
+        let state = &mut self.vms[vm.0];
+        state.ios += 1;
+        let mut waiting = Waiting { token, io, submitted: now, held_by: HeldBy::Turn };
+        if let (Some(aside), Some(way)) = (state.limited, limit::way(io))
+            && self.limits.is_shut(aside, way)
+        {
+            waiting.held_by = HeldBy::Limit;
+            return self.limits.hold(aside, way, waiting);
+        }
+        self.enqueue(now, vm, waiting);
+    }
+
+    /// Puts an IO into the fair queue.
+    fn enqueue(&mut self, now: Instant, vm: VmId, mut waiting: Waiting) {
+        let cost = waiting.io.cost(self.settings().slot_size);
         let slices = self.has_slices();
         let (state, flow) = (&mut self.vms[vm.0], FlowId(vm.0));
-        state.ios += 1;
         let wants = slices && state.slice.is_short();
         self.granted += state.slice.add(now, cost.as_slots(), self.gate.service());
         self.pending += cost.as_slots();
@@ -441,8 +503,9 @@ impl Host {
         let fits = state.slice.pending() <= state.slice.grant() && self.slices_fit();
         self.regrant(now);
         let ahead = fits && on(Mechanism::OwnGrant) && !self.queue.waits(flow);
-        let held_by = if ahead { HeldBy::Turn } else { self.held_by(short) };
-        let waiting = Waiting { token, io, submitted: now, held_by };
+        if waiting.held_by != HeldBy::Limit {
+            waiting.held_by = if ahead { HeldBy::Turn } else { self.held_by(short) };
+        }
         if ahead {
             self.queue.push_ahead(now, flow, cost, waiting);
         } else {
@@ -450,9 +513,52 @@ impl Host {
         }
     }
 
+    /// Queues what limits held back until now.
+    fn open_limits(&mut self, now: Instant) {
+        if self.limits.next().is_some_and(|at| at <= now) {
+            let mut limits = core::mem::take(&mut self.limits);
+            limits.open(now, |vm, waiting| self.enqueue(now, VmId(vm), waiting));
+            self.limits = limits;
+        }
+    }
+
+    /// Counts an IO that goes towards its VM's limit. What has to wait now leaves the fair queue: it is no demand.
+    fn count_limited(&mut self, now: Instant, aside: AsideId, io: Io) {
+        let mut limits = core::mem::take(&mut self.limits);
+        limits.take(now, aside, io, |vm, way| {
+            let of_way = |waiting: &Waiting| limit::way(waiting.io) == Some(way);
+            let withdrawn = self.queue.withdraw(FlowId(vm), of_way);
+            withdrawn
+                .into_iter()
+                .map(|(cost, waiting)| {
+                    self.unqueue(now, vm, cost);
+                    Waiting { held_by: HeldBy::Limit, ..waiting }
+                })
+                .collect::<Vec<_>>()
+        });
+        self.limits = limits;
+        self.regrant(now);
+    }
+
+    /// Some slots of a VM are pending no more.
+    fn unqueue(&mut self, now: Instant, vm: usize, cost: Cost) {
+        let vm_slice = &mut self.vms[vm].slice;
+        let (slices, wanted) = (matches!(self.rule, Rule::Slices { .. }), vm_slice.is_short());
+        self.granted += vm_slice.take(now, cost.as_slots(), self.gate.service());
+        self.pending -= cost.as_slots();
+        if slices && wanted && !vm_slice.is_short() {
+            self.queue.rests(FlowId(vm), cost);
+        }
+        if self.pending <= 0.0 {
+            // Sums of fractions: what is left of them is rounding.
+            self.granted = 0.0;
+        }
+    }
+
     /// The IO to send to the array now, if one may go. To be asked until it answers `None`,
     /// after every submission and completion, at every wake-up and tick.
     pub fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
+        self.open_limits(now);
         let (flow, cost, waiting, overdue) = self.next(now)?;
         Some(self.dispatch(now, flow, cost, waiting, overdue))
     }
@@ -518,6 +624,9 @@ impl Host {
         self.vms[vm.0].at_array += cost.as_slots();
         let entry = Outstanding { vm, token, io, cost, submitted, held_by, dispatched: now };
         let id = IoId(self.outstanding.insert(entry));
+        if let Some(aside) = self.vms[vm.0].limited {
+            self.count_limited(now, aside, io);
+        }
         Dispatch { id, vm, token, overdue }
     }
 
@@ -547,7 +656,6 @@ impl Host {
         self.notice(now);
         let device = now.since(done.dispatched).min(device);
         let slots = done.cost.as_slots();
-        let slices = self.has_slices();
         self.gate.completed(now, done.cost, device);
         self.at_array.add(now, -slots);
         let vm = &mut self.vms[done.vm.0];
@@ -555,16 +663,8 @@ impl Host {
         vm.at_array = larger(vm.at_array - slots, 0.0);
         vm.done += slots;
         let removed = vm.removed;
-        let wanted = vm.slice.is_short();
-        self.granted += vm.slice.take(now, slots, self.gate.service());
-        self.pending -= slots;
-        if slices && wanted && !vm.slice.is_short() {
-            self.queue.rests(FlowId(done.vm.0), done.cost);
-        }
-        if self.pending <= 0.0 {
-            // Sums of fractions: what is left of them is rounding.
-            self.granted = 0.0;
-        }
+        self.unqueue(now, done.vm.0, done.cost);
+        let vm = &mut self.vms[done.vm.0];
         let seen = outcome == Outcome::Done && done.dispatched >= self.resumed;
         let slot = self.governor.settings().slot_size;
         let usual = self.governor.config().reference_size;
@@ -606,11 +706,11 @@ impl Host {
     /// When to ask [`next_dispatch`](Self::next_dispatch) again though nothing happened.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
+        let limits = self.limits.next().filter(|_| self.limits.len() > 0);
         if self.queue.is_empty() {
-            return None;
+            return limits;
         }
-        let due = self.queue.next_due();
-        self.gate.opens_at().map_or(due, |opens| Some(due.map_or(opens, |due| due.min(opens))))
+        [limits, self.queue.next_due(), self.gate.opens_at()].into_iter().flatten().min()
     }
 
     /// Ends a period: finds the new window from what was measured and what the exchange shows,

@@ -32,6 +32,7 @@
 //! | [`config`] | what a host is told about a volume | |
 //! | [`threshold`] | finding the threshold while working | |
 //! | [`outsider`] | load on the array that is not under control | Little's law |
+//! | [`limit`] | IOs and bytes per second that a VM never exceeds | GCRA; mClock |
 //! | [`mechanism`] | switches for ablations | |
 //! | [`names`] | modes, states and settings as configuration and status spell them | |
 //! | [`integral`] | what means over a period are made of | |
@@ -58,6 +59,7 @@ pub mod io;
 pub mod kernel;
 pub mod latency;
 pub mod law;
+pub mod limit;
 pub mod mechanism;
 pub mod names;
 pub mod objective;
@@ -86,6 +88,7 @@ pub use held::{HeldBy, HeldTimes};
 pub use host::{Completed, Dispatch, Host, IoId, Outcome, VmConfig, VmId, VmPart};
 pub use io::{Io, IoKind};
 pub use kernel::{KernelHost, QueueMeans};
+pub use limit::{Limit, Rates};
 pub use names::ModeName;
 pub use objective::{ObjectiveState, Price, Wants};
 pub use period::PeriodClock;

@@ -5,4 +5,5 @@ mod cluster;
 mod common;
 mod fair_queue;
 mod host;
+mod limits;
 mod threshold;

@@ -1,0 +1,302 @@
+//! Limits against an oracle that adds up each window of time.
+
+use std::collections::BTreeMap;
+
+use parda_control::law::{LawConfig, Mode};
+use parda_control::limit::TOLERANCE;
+use parda_control::{
+    Bytes, Config, HeldBy, Host, Instant, Io, IoId, IoKind, Limit, Outcome, Rates, Shares, Span,
+    Totals, View, VmConfig, VmId,
+};
+use proptest::prelude::*;
+
+/// An IO that went: when, and what.
+type Went = (Instant, Io);
+
+/// What a rate counts of an IO.
+fn units(io: Io, bytes: bool) -> f64 {
+    match (bytes, io.kind) {
+        (false, _) => 1.0,
+        (true, IoKind::Discard) => 0.0,
+        (true, _) => io.bytes.0 as f64,
+    }
+}
+
+/// Whether `went` is within a limit: in each window of time between two IOs.
+fn within(went: &[Went], limit: &Limit) -> Result<(), String> {
+    let longest = (limit.burst - 1.0) * limit.burst_for.secs();
+    let tolerance = longest.max(TOLERANCE.secs());
+    let of = |rates: Rates, bytes: bool| {
+        let counts: [(Option<f64>, fn(IoKind) -> bool); 3] = [
+            (rates.total, |kind| kind != IoKind::Other),
+            (rates.reads, |kind| kind == IoKind::Read),
+            (rates.writes, |kind| matches!(kind, IoKind::Write | IoKind::Discard)),
+        ];
+        for (rate, counts) in counts {
+            let Some(rate) = rate else { continue };
+            let went: Vec<_> = went.iter().filter(|(_, io)| counts(io.kind)).collect();
+            for first in 0..went.len() {
+                let mut sum = 0.0;
+                for (at, io) in went[first..].iter().copied() {
+                    let time = at.since(went[first].0).secs();
+                    // The last IO of the window may go when the rate has paid for those before it.
+                    for (rate, tolerance) in
+                        [(rate, tolerance), (limit.burst * rate, TOLERANCE.secs())]
+                    {
+                        if limit.burst == 1.0 && tolerance > TOLERANCE.secs() {
+                            continue;
+                        }
+                        if sum > rate * (time + tolerance) * (1.0 + 1e-6) + 1e-3 {
+                            return Err(format!("{sum} in {time} s at {rate}/s, bytes: {bytes}"));
+                        }
+                    }
+                    sum += units(*io, bytes);
+                }
+            }
+        }
+        Ok(())
+    };
+    of(limit.iops, false)?;
+    of(limit.bandwidth, true)
+}
+
+fn rates(of: std::ops::Range<f64>) -> impl Strategy<Value = Rates> {
+    let rate = || prop::option::weighted(0.4, of.clone());
+    (rate(), rate(), rate()).prop_map(|(total, reads, writes)| Rates { total, reads, writes })
+}
+
+fn limit() -> impl Strategy<Value = Limit> {
+    let burst = prop_oneof![Just((1.0, 0)), (1.5..4.0f64, 50..2000u64)];
+    (rates(20.0..2000.0), rates(1e5..1e8), burst).prop_map(|(iops, bandwidth, (burst, ms))| Limit {
+        iops,
+        bandwidth,
+        burst,
+        burst_for: Span::from_millis(ms),
+    })
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Submit { vm: usize, kib: u64, kind: usize, count: usize },
+    Complete { which: usize },
+    Pass { micros: u64 },
+    Wake,
+    Tick,
+    Remove { vm: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..3usize, 1..256u64, 0..4usize, 1..20usize)
+            .prop_map(|(vm, kib, kind, count)| Step::Submit { vm, kib, kind, count }),
+        6 => (0..64usize).prop_map(|which| Step::Complete { which }),
+        4 => (1..30_000u64).prop_map(|micros| Step::Pass { micros }),
+        4 => Just(Step::Wake),
+        1 => Just(Step::Tick),
+        1 => (0..3usize).prop_map(|vm| Step::Remove { vm }),
+    ]
+}
+
+/// A host, what it holds, and what is outstanding.
+struct Run {
+    host: Host,
+    now: Instant,
+    token: u64,
+    held: BTreeMap<u64, Io>,
+    out: Vec<IoId>,
+    went: BTreeMap<VmId, Vec<Went>>,
+}
+
+impl Run {
+    fn new(mode: Mode) -> Run {
+        let law = LawConfig { mode, ..LawConfig::default() };
+        let host = Host::new(Instant(0), Config { law, ..Config::default() }).unwrap();
+        let (held, out, went) = Default::default();
+        Run { host, now: Instant(0), token: 0, held, out, went }
+    }
+
+    fn submit(&mut self, vm: VmId, io: Io) {
+        self.token += 1;
+        self.host.submit(self.now, vm, io, self.token);
+        self.held.insert(self.token, io);
+    }
+
+    fn dispatch(&mut self) {
+        while let Some(d) = self.host.next_dispatch(self.now) {
+            let io = self.held.remove(&d.token).expect("held once");
+            self.went.entry(d.vm).or_default().push((self.now, io));
+            self.out.push(d.id);
+        }
+        let wakes = self.host.next_wakeup();
+        assert!(wakes.is_none_or(|at| at > self.now), "{wakes:?} is not after {:?}", self.now);
+        assert_eq!((self.host.held(), self.host.outstanding()), (self.held.len(), self.out.len()));
+        assert!(self.held.is_empty() || !self.out.is_empty() || wakes.is_some(), "a deadlock");
+    }
+}
+
+proptest! {
+    /// No window of time has more than the limit, none of the IOs is lost, and all of it drains.
+    #[test]
+    fn limits_hold_in_each_window_of_time(
+        limits in prop::collection::vec(limit(), 3),
+        mode in prop_oneof![Just(Mode::Parda), Just(Mode::Off), Just(Mode::Static)],
+        script in prop::collection::vec(step(), 1..300),
+    ) {
+        let mut run = Run::new(mode);
+        let vms: Vec<VmId> = limits
+            .iter()
+            .map(|limit| run.host.add_vm(run.now, VmConfig { limit: *limit, ..VmConfig::of(Shares(1000)) }))
+            .collect();
+        let mut there = [true; 3];
+        for step in script {
+            match step {
+                Step::Submit { vm, kib, kind, count } if there[vm] => {
+                    use IoKind::{Discard, Other, Read, Write};
+                    let io = Io { kind: [Read, Write, Discard, Other][kind], bytes: Bytes::kib(kib) };
+                    (0..count).for_each(|_| run.submit(vms[vm], io));
+                }
+                Step::Complete { which } if !run.out.is_empty() => {
+                    let id = run.out.swap_remove(which % run.out.len());
+                    run.host.complete(run.now, id, Outcome::Done).unwrap();
+                }
+                Step::Pass { micros } => run.now = run.now + Span::from_micros(micros),
+                Step::Wake => run.now = run.host.next_wakeup().unwrap_or(run.now).max(run.now),
+                Step::Tick => _ = run.host.tick(run.now, View::Peers(Totals::default())),
+                Step::Remove { vm } => {
+                    prop_assert_eq!(run.host.remove_vm(vms[vm]), there[vm]);
+                    there[vm] = false;
+                }
+                _ => {}
+            }
+            run.dispatch();
+        }
+        for _ in 0..100_000 {
+            if run.held.is_empty() && run.out.is_empty() {
+                break;
+            }
+            match run.out.pop() {
+                Some(id) => _ = run.host.complete(run.now, id, Outcome::Done).unwrap(),
+                None => run.now = run.host.next_wakeup().expect("what is held goes some time"),
+            }
+            run.dispatch();
+        }
+        prop_assert_eq!((run.held.len(), run.out.len()), (0, 0));
+        for (vm, limit) in vms.iter().zip(&limits) {
+            let went = run.went.get(vm).map_or(&[][..], Vec::as_slice);
+            prop_assert_eq!(within(went, limit), Ok(()));
+        }
+    }
+}
+
+const READ: Io = Io { kind: IoKind::Read, bytes: Bytes::kib(8) };
+const WRITE: Io = Io { kind: IoKind::Write, bytes: Bytes::kib(8) };
+
+/// Runs an array that takes `service` for each IO, however many are outstanding, with a client that keeps `depth` of each of these IOs
+/// pending. Gives the IOs of each kind that went in ten seconds, and the times for which they were held by their limit.
+fn client(run: &mut Run, vm: VmId, service: Span, ios: &[Io], depth: usize) -> (Vec<u64>, Span) {
+    let mut done = vec![0; ios.len()];
+    let mut under_way: BTreeMap<(Instant, usize), (IoId, usize)> = BTreeMap::new();
+    let (begin, mut limited, mut n) = (run.now, Span::ZERO, 0);
+    let mut tick = begin + Span::from_millis(1000);
+    for (kind, io) in ios.iter().enumerate() {
+        (0..depth).for_each(|_| run.host.submit(run.now, vm, *io, kind as u64));
+    }
+    loop {
+        while let Some(d) = run.host.next_dispatch(run.now) {
+            n += 1;
+            under_way.insert((run.now + service, n), (d.id, d.token as usize));
+        }
+        let completes = under_way.first_key_value().map(|((at, _), _)| *at);
+        let wakes = run.host.next_wakeup();
+        run.now = [completes, wakes, Some(tick)].into_iter().flatten().min().unwrap();
+        if run.now.since(begin) > Span::from_millis(10_000) {
+            return (done, limited);
+        }
+        if run.now == tick {
+            run.host.tick(run.now, View::Peers(Totals::default()));
+            tick = tick + Span::from_millis(1000);
+        }
+        while let Some(entry) = under_way.first_entry().filter(|entry| entry.key().0 <= run.now) {
+            let (id, kind) = entry.remove();
+            let completed = run.host.complete(run.now, id, Outcome::Done).unwrap();
+            if completed.held_by == HeldBy::Limit {
+                limited += completed.held;
+            }
+            done[kind] += 1;
+            run.host.submit(run.now, vm, ios[kind], kind as u64);
+        }
+    }
+}
+
+fn limited(limit: Limit) -> (Run, VmId) {
+    let mut run = Run::new(Mode::Parda);
+    let vm = run.host.add_vm(run.now, VmConfig { limit, ..VmConfig::of(Shares(1000)) });
+    (run, vm)
+}
+
+#[test]
+fn a_client_that_wants_more_has_what_its_limit_allows() {
+    for rate in [50.0, 500.0, 5000.0, 50_000.0] {
+        let iops = Rates { total: Some(rate), ..Rates::default() };
+        let (mut run, vm) = limited(Limit { iops, ..Limit::default() });
+        let (done, held) = client(&mut run, vm, Span::from_micros(100), &[READ], 32);
+        let iops = done[0] as f64 / 10.0;
+        assert!((iops / rate - 1.0).abs() < 0.03, "{iops} of {rate}");
+        assert!(held > Span::from_millis(10_000), "{held:?}");
+        // What its limit holds back is no demand.
+        let report = run.host.tick(run.now, View::Peers(Totals::default()));
+        assert!(!matches!(report.bounded, parda_control::Bounded::Slices), "{:?}", report.bounded);
+    }
+}
+
+#[test]
+fn a_limit_of_writes_does_not_hold_reads() {
+    let iops = Rates { writes: Some(100.0), ..Rates::default() };
+    let (mut run, vm) = limited(Limit { iops, ..Limit::default() });
+    let (done, _) = client(&mut run, vm, Span::from_millis(1), &[READ, WRITE], 4);
+    assert!((990..1020).contains(&done[1]), "{done:?}");
+    assert!(done[0] > 38_000, "{done:?}");
+}
+
+#[test]
+fn a_burst_is_had_once_by_who_did_nothing_for_long() {
+    let iops = Rates { total: Some(100.0), ..Rates::default() };
+    let (mut run, vm) =
+        limited(Limit { iops, burst: 3.0, burst_for: Span::from_millis(2000), ..Limit::default() });
+    run.now = run.now + Span::from_millis(60_000);
+    // Two seconds at 300, eight at 100.
+    let (done, _) = client(&mut run, vm, Span::from_millis(1), &[READ], 8);
+    assert!((1380..1430).contains(&done[0]), "{done:?}");
+}
+
+#[test]
+fn a_limit_changes_and_goes_at_once() {
+    let of = |rate: Option<f64>| Limit {
+        iops: Rates { total: rate, ..Rates::default() },
+        ..Limit::default()
+    };
+    let (mut run, vm) = limited(of(Some(0.1)));
+    (0..5).for_each(|_| run.submit(vm, READ));
+    run.dispatch();
+    assert_eq!(run.out.len(), 1, "the next one goes in ten seconds");
+    run.now = run.now + Span::from_millis(1);
+    run.host.set_vm(run.now, vm, VmConfig { limit: of(Some(10.0)), ..VmConfig::of(Shares(1000)) });
+    run.dispatch();
+    assert_eq!(run.out.len(), 1, "a debt is of time");
+    run.host.set_vm(run.now, vm, VmConfig::of(Shares(1000)));
+    run.dispatch();
+    assert_eq!(run.out.len(), 4, "as the window allows");
+}
+
+#[test]
+fn who_observes_holds_nothing() {
+    let mut run = Run::new(Mode::Observe);
+    let iops = Rates { total: Some(1.0), ..Rates::default() };
+    let vm = run.host.add_vm(
+        run.now,
+        VmConfig { limit: Limit { iops, ..Limit::default() }, ..VmConfig::of(Shares(1)) },
+    );
+    (0..50).for_each(|_| run.submit(vm, READ));
+    run.dispatch();
+    assert_eq!(run.out.len(), 50);
+}
