@@ -5,7 +5,8 @@
 
 Finds words that stand twice in a row, the phrases of the table "Phrases that are refused" of docs/style.md, and counts doc
 comments of three words or fewer, which may not be more than `SHORT`. `SHORT` only ever falls: whoever mends some lowers it.
-`--list` prints these doc comments.
+`--list` prints these doc comments. Of Markdown pages it also finds lines over `WIDTH`, sentences of more than `LONGEST` words, and
+pages with more words than `BUDGETS` has for them.
 """
 
 import os
@@ -14,6 +15,19 @@ import subprocess
 import sys
 
 SHORT = 93
+# Columns of a line of Markdown outside of tables and code, and words of a sentence.
+WIDTH, LONGEST = 140, 45
+# Words of pages, without the bars of tables.
+BUDGETS = {
+    ("README.md",): 900,
+    ("docs/control.md",): 4_000,
+    ("docs/performance.md",): 2_000,
+    ("docs/studies.md",): 2_500,
+    ("docs/configuration.md",): 3_500,
+    ("docs/reproduction.md",): 3_000,
+    ("docs/exchange-format.md", "docs/nbd-protocol.md", "docs/scenarios.md", "docs/api.md"): 11_000,
+    ("docs/",): 45_000,
+}
 # Words that stand twice in a row in grammatical sentences.
 TWICE = {"that", "had", "is", "nbd"}
 
@@ -64,9 +78,39 @@ def blocks(path):
             begin, kind, out = number, found[1], [found[2]]
 
 
+def too_long(name, path):
+    """Lines of a Markdown page that are too wide, and sentences that are too long."""
+    with open(path, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    fenced = False
+    for number, line in enumerate(lines, 1):
+        fenced ^= line.lstrip().startswith("```")
+        if len(line) > WIDTH and not fenced and not line.startswith(("|", "    ")):
+            yield f"{name}:{number}: {len(line)} columns, {WIDTH} at most"
+    for number, _, text in blocks(path):
+        # A cell of a table and a list's item end a sentence.
+        for sentence in re.split(r"[.!?](?=\s)|\||^\s*(?:[-*]|\d+\.)\s", re.sub(r"\]\([^)]*\)", "]", text), flags=re.M):
+            count = len(re.findall(r"\S*\w\S*", sentence))
+            if count > LONGEST:
+                yield f"{name}:{number}: a sentence of {count} words, {LONGEST} at most: {' '.join(sentence.split()[:6])} …"
+
+
+def over_budget(names):
+    """Pages with more words than they may have."""
+    words = {}
+    for name in names:
+        with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+            words[name] = len(file.read().replace("|", "").split())
+    for pages, budget in BUDGETS.items():
+        count = sum(words[name] for name in names if name.startswith(pages))
+        if count > budget:
+            yield f"{', '.join(pages)}: {count} words, {budget} at most"
+
+
 def main(arguments):
     files = subprocess.run(["git", "ls-files", "*.rs", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
     phrases, faults, short = refused(), [], []
+    pages = [name for name in files.stdout.split() if re.fullmatch(r"(docs/)?[^/]+\.md", name)]
     for name in files.stdout.split():
         path = os.path.join(ROOT, name)
         if not os.path.exists(path):
@@ -83,6 +127,9 @@ def main(arguments):
                 for found in pattern.finditer(prose):
                     at = line + prose.count("\n", 0, found.start())
                     faults.append(f"{name}:{at}: {phrase!r}: docs/style.md says what to write in its place")
+        if name in pages:
+            faults += too_long(name, path)
+    faults += over_budget(pages)
     if "--list" in arguments:
         print("\n".join(short))
     print("\n".join(faults), end="\n" if faults else "")

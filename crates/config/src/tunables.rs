@@ -21,29 +21,27 @@ pub const TUNABLES: &[Tunable] = &[
         key: "mode",
         unit: "\"parda\", \"published\", \"static\", \"observe\" or \"off\"",
         default: "\"parda\"",
-        why: "How the window is found: eq. 2 normalised so that latency lands on the threshold; \
-              eq. 2 to the letter; always window_max; no window and no queue, but `parda status` \
-              says what would be done; no window and no queue.",
+        why: "Law of the window. parda: eq. 2 normalised so that latency lands on the threshold. published: eq. 2 to the letter. \
+              static: always window_max. observe: holds nothing back, and `parda status` reports what parda would do. off: no window \
+              and no queue.",
         source: "FAST '09 eq. 2; docs/control.md",
     },
     Tunable {
         key: "latency_threshold",
         unit: "duration from 10us to 10s, \"auto\" or { probe, start, at_least, at_most, step, learn, idle_probe }",
         default: "30ms",
-        why: "Device latency to hold the array at. The knee of the array's throughput: higher \
-              wastes latency, lower wastes throughput. Automatic: found while working, beginning \
-              at what the stored probe recommends, else at start (30ms), between at_least (100us) \
-              and at_most (100ms), by steps of at most step (0.2, a fifth); learn = false keeps it \
-              where it begins; idle_probe = \"daily\" probes a volume that is idle. One number on any host pins all of them.",
+        why: "Device latency at which the array is held. The knee of its throughput: higher wastes latency, lower wastes throughput. \
+              Automatic: found while working, from what the stored probe recommends or from start (30ms), between at_least (100us) \
+              and at_most (100ms), by steps of at most step (0.2, a fifth). learn = false keeps it where it begins; idle_probe = \
+              \"daily\" probes an idle volume. One number on any host pins all of them.",
         source: "FAST '09 §5.4; docs/control.md",
     },
     Tunable {
         key: "period",
         unit: "duration from 50ms to 1h",
         default: "1s",
-        why: "How often a host publishes, reads and adjusts. Each period costs the array two IOs \
-              per host; convergence takes a number of periods, so shorter is faster. \
-              The same on every host.",
+        why: "Time between two rounds of publishing, reading and adjusting. A round costs the array two IOs per host with an exchange \
+              on the volume; convergence takes a number of rounds. The same on every host.",
         source: "FAST '09 used 2 s, SIOC 4 s",
     },
     Tunable {
@@ -57,34 +55,30 @@ pub const TUNABLES: &[Tunable] = &[
         key: "window_max",
         unit: "outstanding IOs, at most 1000000",
         default: "256",
-        why: "Largest window: bounds what a host can have at the array. A host that reaches it has less than its shares. \
-              With mode published or static the default is 64.",
+        why: "Largest window of a host. A host that reaches it has less than its shares. With mode published or static the default is \
+              64.",
         source: "a hundred light VMs of a host; 64: eq. 2, typical LUN queue depths",
     },
     Tunable {
         key: "window_start",
         unit: "outstanding IOs, at most 1000000",
         default: "4",
-        why: "Window before anything is known. A host that finds peers takes their window per \
-              share in the first period in which it hears them.",
+        why: "Window before anything is known. A host that hears others takes their window per share at once.",
         source: "docs/control.md",
     },
     Tunable {
         key: "cluster_min",
         unit: "outstanding IOs from 0 to 1000000",
         default: "1",
-        why: "Mode parda: what all hosts together may have outstanding however high the latency, \
-              divided by their shares. Below one IO smaller windows only lose throughput; more, \
-              such as one for each drive, guards it against a threshold that is too low and \
-              against hosts outside control.",
+        why: "Mode parda: what all hosts together may have outstanding however high the latency. Below one IO smaller windows only \
+              lose throughput. More, such as one for each drive, guards against a threshold that is too low and against outsiders.",
         source: "docs/control.md",
     },
     Tunable {
         key: "alpha",
         unit: "0 to below 1",
         default: "0.002",
-        why: "Weight of the past in the latency average. The averaging over a period does most of \
-              the smoothing.",
+        why: "Weight of the past in the latency average. Low, as latencies are means over a period.",
         source: "FAST '09 eq. 1 and §5",
     },
     Tunable {
@@ -115,16 +109,15 @@ pub const TUNABLES: &[Tunable] = &[
         key: "signal",
         unit: "\"all\", \"reads\" or \"writes\"",
         default: "\"all\"",
-        why: "Which IOs drive the window. All: by their mean, as in the papers. Reads or writes: theirs alone, \
-              where there are any.",
+        why: "IOs whose mean latency drives the window: all, as in the papers; or reads or writes alone, where there are any.",
         source: "docs/control.md; SPEED '08 §3.1",
     },
     Tunable {
         key: "size_model",
         unit: "\"off\", \"learned\" or { per_kib, up to 1s, fixed, up to 10s }",
         default: "\"off\"",
-        why: "Scales latencies to reference_size by latency = m · size + C. Off, so that the \
-              threshold means the latency that is seen; learned where sizes are mixed widely.",
+        why: "Scales latencies to reference_size by latency = m · size + C. Off, so that the threshold is the latency that is seen; \
+              learned where sizes are mixed widely.",
         source: "SPEED '08 §3.1",
     },
     Tunable {
@@ -153,18 +146,16 @@ pub const TUNABLES: &[Tunable] = &[
         key: "proportional",
         unit: "\"concurrency\" or \"throughput\"",
         default: "\"concurrency\"",
-        why: "What is divided in proportion to shares between hosts: outstanding IOs, which costs no \
-              throughput, and which IO/s follow as far as the array serves equal queues alike; or \
-              throughput itself (of `fairness`), by giving hosts whose IOs are slower more outstanding IOs. \
-              The same on every host.",
+        why: "What shares divide between hosts. concurrency: outstanding IOs, which costs no throughput; IO/s follow as far as the \
+              array serves equal queues alike. throughput: IO/s or bytes/s (`fairness`), by more outstanding IOs for hosts whose IOs \
+              are slower. The same on every host.",
         source: "docs/control.md",
     },
     Tunable {
         key: "latency_target_min",
         unit: "duration up to 10s",
         default: "1ms",
-        why: "No disk's `latency_target`, on any host, brings the threshold below this. Of the values on all \
-              hosts the largest counts.",
+        why: "No disk's `latency_target`, on any host, brings the threshold below this. The largest value of all hosts counts.",
         source: "docs/control.md",
     },
     Tunable {
@@ -178,18 +169,18 @@ pub const TUNABLES: &[Tunable] = &[
         key: "hold_max",
         unit: "duration from 100ms to 1h",
         default: "10s",
-        why: "A VM whose IOs wait gets one through in about that time, whatever its shares. Below \
-              the time after which guests give an IO up, which is 30 s with Linux.",
+        why: "A VM whose IOs wait gets one through in about that time, whatever its shares. Below the time after which guests give an \
+              IO up, 30 s with Linux.",
         source: "docs/control.md",
     },
     Tunable {
         key: "outsider",
         unit: "\"hold\", \"share\" or \"compete\"",
         default: "\"hold\"",
-        why: "What is done beside an outsider, load that is not under control. hold: the threshold stays, and hosts under control make room. share: it counts as \
-              a host with outsider_shares shares, and the threshold rises so far that the others keep the rest. compete: the threshold rises so far that hosts under \
-              control keep the outstanding IOs that they had. Not with an automatic threshold. All hosts of a volume should have it alike: one with hold, \
-              or of an older version, keeps all at its threshold.",
+        why: "Answer to an outsider, load that is not under control. hold: the threshold stays, and hosts under control make room. \
+              share: the outsider counts as a host with outsider_shares shares, and the threshold rises so far that the others keep \
+              the rest. compete: it rises so far that hosts under control keep their outstanding IOs. Not with an automatic \
+              threshold. A host with hold keeps all hosts at its threshold.",
         source: "docs/control.md",
     },
     Tunable {
@@ -203,8 +194,7 @@ pub const TUNABLES: &[Tunable] = &[
         key: "outsider_at_most",
         unit: "duration, latency_threshold to 20s",
         default: "60ms",
-        why: "Largest threshold beside an outsider, with outsider = \"share\" or \"compete\": the latency that you bear at most. Twice latency_threshold if not given, \
-              whatever that is.",
+        why: "Largest threshold beside an outsider, with outsider = \"share\" or \"compete\". Default: twice latency_threshold.",
         source: "docs/control.md",
     },
 ];

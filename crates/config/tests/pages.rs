@@ -21,9 +21,8 @@ fn hold(name: &str, made: impl FnOnce(&str) -> String) {
 fn the_page_is_held_to_the_code() {
     let mut page = String::from(
         "# Tunables of the control law\n\n\
-         Every setting of `[volume.control]` in `parda.toml` and of `[control]` in a scenario. All \
-         are optional. Hosts that share a volume should agree on all of them. This page is made \
-         from the code, and a test holds it to that.\n\n\
+         Every setting of `[volume.control]` in `parda.toml` and of `[control]` in a scenario. All are optional. Hosts that share a volume \
+         should\nagree on all of them. This page is made from the code.\n\n\
          | setting | value | default | what it does, and why this default | source |\n\
          | --- | --- | --- | --- | --- |\n",
     );

@@ -123,23 +123,9 @@ fn drive_table(drive: &ProbeDocument) -> String {
     table("| | at a time | IOPS | Elling | mean latency | Elling |", rows)
 }
 
-fn little_table(drive: &ProbeDocument) -> String {
-    let row = |name: String, iops: f64, ms: f64| {
-        let (product, iops, seconds) = (brief(iops * ms / 1e3), brief(iops), brief(ms / 1e3));
-        format!("| {name} | {iops} | × | {seconds} s | = | {product} |")
-    };
-    let his = [1, 10].map(|n| {
-        let of = |what| published(READS, n, what).unwrap();
-        row(format!("Elling, reads, {n}"), of("total/iops"), of("total/device_latency_ms"))
-    });
-    let ours = both(drive).filter(|(_, n, _)| [1, 10].contains(n)).map(|(mix, n, point)| {
-        row(format!("ours, {}, {n}", kind(mix)), point.all.iops, point.all.mean_ms)
-    });
-    table("| | IOPS | × | mean latency | = | at a time |", his.into_iter().chain(ours))
-}
-
 fn spread_table(drive: &ProbeDocument) -> String {
-    let rows = both(drive).map(|(mix, n, Point { all, .. })| {
+    let ends = both(drive).filter(|(_, n, _)| [1, 10].contains(n));
+    let rows = ends.map(|(mix, n, Point { all, .. })| {
         let times = [all.mean_ms, all.stddev_ms, all.p50_ms, all.p99_ms, all.max_ms].map(time);
         format!("| {} | {n} | {} |", kind(mix), times.join(" | "))
     });
@@ -201,7 +187,6 @@ fn ellings_numbers_come_out_and_the_manual_shows_them() {
     let mut page = std::fs::read_to_string(docs("elling.md")).unwrap();
     for (name, table) in [
         ("drive", drive_table(drive)),
-        ("little", little_table(drive)),
         ("spread", spread_table(drive)),
         ("slowest", slowest_table()),
         ("devices", devices_table(&experiments)),

@@ -21,6 +21,7 @@ pub const LEAST_BYTES: usize = at::ECHOES + TAG_BYTES;
 /// Bytes of a datagram with all echoes that fit. With the headers of IPv6 and UDP it is below 1280, which
 /// every IPv6 link carries without fragments.
 pub const MOST_BYTES: usize = LEAST_BYTES + MOST_ECHOES * ECHO_BYTES;
+const _: () = assert!(MOST_BYTES + 48 <= 1280);
 
 const MAGIC: &[u8; 8] = b"PARDAUDP";
 const ECHO_BYTES: usize = 8;

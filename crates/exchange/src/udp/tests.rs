@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::datagram::{LEAST_BYTES, MOST_BYTES, MOST_ECHOES};
+use super::datagram::{LEAST_BYTES, MOST_BYTES};
 use super::*;
-use crate::testing::{at, page, publication};
+use crate::testing::{at, publication};
 
 /// A port that nobody has now. Addresses of tests differ in the host part, too.
 pub(super) fn free_port(ip: std::net::IpAddr) -> u16 {
@@ -251,24 +251,4 @@ fn datagrams_of_ipv6_are_heard() {
         .collect::<Vec<_>>();
     let both = |_: &[Vec<UdpEvent>], heard: &[Vec<u64>]| heard.iter().all(|h| h.len() == 1);
     until(&mut hosts, "they hear each other", both);
-}
-
-/// What the page says a host sends, from the format: each period one datagram to each other host.
-#[test]
-fn the_page_has_the_bytes_and_datagrams_that_the_format_makes() {
-    let page = page();
-    for hosts in [8, 64, 256] {
-        let echoes = (hosts - 1).min(8);
-        let bytes = LEAST_BYTES + 8 * echoes;
-        let others = hosts - 1;
-        let rate = |headers: usize| format!("{:.1}", (others * (bytes + headers)) as f64 / 1000.0);
-        let multicast = format!("{:.1}", (bytes + 28) as f64 / 1000.0);
-        let row = format!(
-            "| {hosts} | {bytes} | {others} | {} | {} | 1 | {multicast} |",
-            rate(28),
-            rate(48)
-        );
-        assert!(page.contains(&row), "{row}");
-    }
-    const { assert!(MOST_BYTES + 48 <= 1280 && MOST_ECHOES == 64) }
 }

@@ -74,7 +74,7 @@ fn markdown(reproduction: &Reproduction, folder: &str) -> String {
     for figure in &reproduction.figures {
         let study = &figure.study;
         let about = study.description.trim().split("\n\n").next().unwrap_or_default();
-        text += &format!("\n## {}\n\n`{}.toml`: {about}\n", study.title, study.name);
+        text += &format!("\n## {}\n\n`{}.toml`:\n{about}\n", study.title, study.name);
         for picture in &figure.pictures {
             text += &format!("\n![{}]({folder}/{}.svg)\n", picture.figure.title, picture.name);
         }
