@@ -599,12 +599,15 @@ pub struct HeldByStatus {
     pub window_s: f64,
     /// Until it was its turn, with room in its slice.
     pub turn_s: f64,
+    /// As its limit allowed no more.
+    #[serde(default)]
+    pub limit_s: f64,
 }
 
 impl HeldByStatus {
     fn new(times: &HeldTimes) -> HeldByStatus {
-        let [share_s, window_s, turn_s] = HeldBy::ALL.map(|cause| times.by(cause).secs());
-        HeldByStatus { share_s, window_s, turn_s }
+        let [share_s, window_s, turn_s, limit_s] = HeldBy::ALL.map(|cause| times.by(cause).secs());
+        HeldByStatus { share_s, window_s, turn_s, limit_s }
     }
 
     /// Difference to `earlier` times of the same disk.
@@ -614,6 +617,7 @@ impl HeldByStatus {
             share_s: self.share_s - earlier.share_s,
             window_s: self.window_s - earlier.window_s,
             turn_s: self.turn_s - earlier.turn_s,
+            limit_s: self.limit_s - earlier.limit_s,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use parda_control::Prefer;
 use parda_control::latency::Signal;
 use parda_control::law::{Estimation, LawConfig, Mode};
 use parda_control::outsider::Answer;
@@ -126,6 +127,8 @@ pub struct ControlSettings {
     pub outsider_shares: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub outsider_at_most: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefer: Option<Prefer>,
 }
 
 /// Reads `signal`. A value of earlier versions is refused by the name of its replacement.
@@ -191,6 +194,7 @@ impl ControlSettings {
             outsider: over.outsider.or(self.outsider),
             outsider_shares: over.outsider_shares.or(self.outsider_shares),
             outsider_at_most: over.outsider_at_most.or(self.outsider_at_most),
+            prefer: over.prefer.or(self.prefer),
         }
     }
 
@@ -259,6 +263,7 @@ impl ControlSettings {
             objective_floor: self.latency_target_min.map_or(default.objective_floor, Into::into),
             auto,
             outsider: self.law_outsider(threshold)?,
+            prefer: self.prefer.unwrap_or_default(),
         };
         control.validate()?;
         let period = self.law_period()?;

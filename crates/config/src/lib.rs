@@ -9,6 +9,7 @@ mod bounds;
 mod changes;
 mod control;
 mod document;
+mod limit;
 pub mod quantity;
 mod short;
 mod threshold;
@@ -20,6 +21,7 @@ pub use control::{
     ControlSettings, Fairness, LineSetting, NamedSizeModel, Resolved, SizeModelSetting, UNITS,
 };
 pub use document::{Document, Error};
+pub use limit::LimitSetting;
 pub use short::short;
 pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};
 pub use tunables::{TUNABLES, Tunable};

@@ -197,4 +197,12 @@ pub const TUNABLES: &[Tunable] = &[
         why: "Largest threshold beside an outsider, with outsider = \"share\" or \"compete\". Default: twice latency_threshold.",
         source: "docs/control.md",
     },
+    Tunable {
+        key: "prefer",
+        unit: "\"reservations\" or \"threshold\"",
+        default: "\"reservations\"",
+        why: "What is held where disks with a `reservation` would take latency above the threshold. reservations: up to four times the \
+              threshold. threshold: all reservations are short alike.",
+        source: "docs/guarantees.md",
+    },
 ];

@@ -40,6 +40,10 @@ macro_rules! with_vm_settings {
             /// Latency objective: largest mean time of its IOs at the array.
             #[serde(with = "parda_config::quantity")]
             latency_target: std::time::Duration,
+            /// IOs per second that the VM has whenever it asks for them, whatever its shares.
+            reservation: f64,
+            /// The most IOs and bytes per second that the VM does.
+            limit: $crate::LimitSetting,
         }
     };
 }
@@ -101,6 +105,27 @@ pub const DISK_SETTINGS: &[DiskSetting] = &[
         fault: |settings| settings.latency_target.and_then(wrong_target),
     },
     DiskSetting {
+        key: "reservation",
+        default: None,
+        bounds: "1 to 1000000000",
+        what: "IO/s that it has whenever it asks for them ([guarantees.md](guarantees.md)).",
+        of_vm: true,
+        steered: false,
+        fault: |settings| {
+            let most = settings.limit.and_then(|limit| limit.iops);
+            settings.reservation.and_then(|iops| wrong_reservation(iops, most))
+        },
+    },
+    DiskSetting {
+        key: "limit",
+        default: None,
+        bounds: "a table",
+        what: "IO/s and bytes/s that it never exceeds ([guarantees.md](guarantees.md)).",
+        of_vm: true,
+        steered: false,
+        fault: |settings| settings.limit.and_then(|limit| limit.fault()),
+    },
+    DiskSetting {
         key: DRAIN,
         default: Some("false"),
         bounds: "`true`",
@@ -146,10 +171,12 @@ impl VmSettings {
 /// The VM's part in its host.
 impl From<&VmSettings> for VmConfig {
     fn from(settings: &VmSettings) -> VmConfig {
-        let VmSettings { shares: _, burst, latency_target } = settings;
+        let VmSettings { shares: _, burst, latency_target, reservation, limit } = settings;
         VmConfig {
             burst: burst.unwrap_or_default(),
             target: latency_target.map(Into::into),
+            reservation: reservation.unwrap_or_default(),
+            limit: limit.as_ref().map_or_else(Default::default, Into::into),
             ..VmConfig::of(settings.shares())
         }
     }
@@ -164,6 +191,14 @@ pub fn wrong_shares(shares: u32) -> Option<String> {
 
 fn wrong_burst(burst: f64) -> Option<String> {
     (!(0.0..=1e6).contains(&burst)).then(|| "must be from 0 to 1000000 IOs".to_owned())
+}
+
+fn wrong_reservation(iops: f64, most: Option<f64>) -> Option<String> {
+    if !(1.0..=1e9).contains(&iops) {
+        return Some("must be from 1 to 1000000000 IOs per second".into());
+    }
+    let most = most.filter(|most| iops > *most)?;
+    Some(format!("must be at most the `iops` of its limit, {most}"))
 }
 
 /// The fault of a VM's `latency_target`, if it is outside the bounds of a threshold.
@@ -206,6 +241,15 @@ mod tests {
             ("shares = 5\nburst = -1", ("burst", "must be from 0 to 1000000 IOs")),
             ("burst = nan", ("burst", "must be from 0 to 1000000 IOs")),
             ("latency_target = \"0s\"", ("latency_target", "must be above zero")),
+            ("reservation = 0.5", ("reservation", "must be from 1 to 1000000000 IOs per second")),
+            (
+                "reservation = 9\nlimit = { iops = 8 }",
+                ("reservation", "must be at most the `iops` of its limit, 8"),
+            ),
+            (
+                "limit = { iops = 8, burst = 2 }",
+                ("limit", "must have `burst` and `burst_for` together"),
+            ),
         ] {
             let settings = toml::from_str::<Table>(text).unwrap().settings();
             assert_eq!(settings.fault(), Some((fault.0, fault.1.to_owned())), "{text}");

@@ -2,6 +2,7 @@
 
 use crate::law::{LawConfig, Mode};
 use crate::outsider::Answer;
+use crate::reservation::Prefer;
 use crate::settings::{Proportional, Settings};
 use crate::size::SizeModel;
 use crate::threshold::Auto;
@@ -27,6 +28,8 @@ pub struct Config {
     pub auto: Option<Auto>,
     /// What is done about an outsider.
     pub outsider: Answer,
+    /// What is held where reservations would take latency above the threshold.
+    pub prefer: Prefer,
 }
 
 impl Default for Config {
@@ -40,6 +43,7 @@ impl Default for Config {
             objective_floor: Span::from_millis(1),
             auto: None,
             outsider: Answer::Hold,
+            prefer: Prefer::default(),
         }
     }
 }

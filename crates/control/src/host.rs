@@ -25,6 +25,7 @@ use crate::limit::{self, AsideId, Limit, Limits};
 use crate::mechanism::{Mechanism, on};
 use crate::objective::{Objective, ObjectiveState, Price, Wants, strictest};
 use crate::queue::{Cost, FairQueue, FlowId};
+use crate::reservation::{Reservation, ReservationState};
 use crate::settings::Settings;
 use crate::slices::{Slice, SliceBounds};
 use crate::threshold::Estimate;
@@ -91,6 +92,8 @@ pub struct VmConfig {
     pub target: Option<Span>,
     /// The most that it does ([`crate::limit`]).
     pub limit: Limit,
+    /// IO/s that it has whatever its shares ([`crate::reservation`]); 0 for none.
+    pub reservation: f64,
 }
 
 /// What a VM may take now.
@@ -108,10 +111,10 @@ impl VmConfig {
     /// More shares than this would leave the smallest VM nothing to count with.
     pub const MAX_SHARES: u32 = 1_000_000;
 
-    /// A VM of these shares, without burst, objective and limit.
+    /// A VM of these shares, without burst, objective, limit and reservation.
     #[must_use]
     pub fn of(shares: Shares) -> VmConfig {
-        VmConfig { shares, burst: 0.0, target: None, limit: Limit::default() }
+        VmConfig { shares, burst: 0.0, target: None, limit: Limit::default(), reservation: 0.0 }
     }
 }
 
@@ -150,6 +153,7 @@ struct Vm {
     slice: Slice,
     /// Apart, as few VMs have one.
     objective: Option<Box<Objective>>,
+    reservation: Option<Box<Reservation>>,
     /// Slots that it completed in this period.
     done: f64,
     /// Its place beside the queue, if it has a limit.
@@ -264,10 +268,12 @@ impl Host {
             removed: false,
             slice,
             objective: vm.target.map(Objective::new).map(Box::new),
+            reservation: None,
             done: 0.0,
             limited: None,
         });
         self.limit(now, VmId(id), &vm.limit);
+        self.reserve(VmId(id), vm.reservation);
         // Both are added and removed together, so that both ids are the same.
         debug_assert_eq!(id, flow);
         self.governor.vms_changed();
@@ -316,7 +322,20 @@ impl Host {
         self.queue.set_shares(FlowId(id.0), config.shares);
         self.queue.set_burst(FlowId(id.0), Cost::slots(config.burst));
         self.limit(now, id, &config.limit);
+        self.reserve(id, config.reservation);
         true
+    }
+
+    /// Changes the reservation of a VM.
+    fn reserve(&mut self, id: VmId, iops: f64) {
+        let vm = &mut self.vms[id.0];
+        match &mut vm.reservation {
+            Some(reservation) if iops > 0.0 => reservation.set(iops),
+            reservation => {
+                *reservation = (iops > 0.0).then(|| Box::new(Reservation::new(iops)));
+                vm.slice.set_floor(0.0);
+            }
+        }
     }
 
     /// Puts a VM under its limit, or takes it out of one.
@@ -409,15 +428,28 @@ impl Host {
             (false, false) => Rule::Window(window),
         };
         (self.pending, self.granted) = (0.0, 0.0);
-        for (_, vm) in &mut self.vms {
+        let (latency, prefer) = (self.governor.latency(), self.governor.config().prefer);
+        let threshold = self.governor.own_threshold();
+        for (id, vm) in &mut self.vms {
+            if let Some(reservation) = vm.reservation.as_deref().filter(|_| !vm.removed) {
+                vm.slice.set_floor(reservation.floor(latency, threshold, prefer));
+            }
             vm.slice.set(now, bounds);
+            if vm.reservation.is_some() {
+                // Its turns in the queue follow its slice, too.
+                self.queue.set_shares(FlowId(id), Shares(vm.slice.weight() as u32));
+            }
             self.pending += vm.slice.pending();
             self.granted += vm.slice.grant();
         }
         let full = match self.rule {
             Rule::Free => f64::INFINITY,
             Rule::Window(window) => window,
-            Rule::Slices { least, most } => (bounds.window_per_share * shares).clamp(least, most),
+            Rule::Slices { least, most } => {
+                let present = self.vms.iter().filter(|(_, vm)| !vm.removed);
+                let shares = present.fold(0.0, |sum, (_, vm)| sum + vm.slice.weight());
+                (bounds.window_per_share * shares).clamp(least, most)
+            }
         };
         self.gate.set_full(now, full, self.governor.threshold());
         self.regrant(now);
@@ -672,6 +704,9 @@ impl Host {
         match heard {
             Some(Heard::Data(direction)) => {
                 self.meter.add(direction, done.io.bytes, device);
+                if let Some(reservation) = &mut vm.reservation {
+                    reservation.add(device, slots);
+                }
                 if let Some(objective) = &mut vm.objective {
                     objective.add(done.dispatched.since(done.submitted), device);
                 }
@@ -725,13 +760,17 @@ impl Host {
         self.demands.extend(vms.map(|(_, vm)| {
             let wanted = vm.slice.roll(now, nanos);
             let rate = Some(core::mem::take(&mut vm.done) / elapsed.secs().max(1e-9));
-            VmDemand {
+            let demand = VmDemand {
                 shares: vm.shares,
                 mean_shares: wanted.shares,
                 pending: wanted.pending,
                 used: wanted.used,
                 rate,
+            };
+            if let Some(reservation) = &mut vm.reservation {
+                reservation.roll(elapsed.secs(), demand.is_limited());
             }
+            demand
         }));
         let measured = Measured {
             elapsed,
@@ -771,6 +810,12 @@ impl Host {
     pub fn standing(&self, vm: VmId) -> Option<ObjectiveState> {
         let objective = self.vms.get(vm.0)?.objective.as_ref()?;
         Some(objective.standing(self.governor.own_threshold()))
+    }
+
+    /// How a VM's reservation stands, if it has one.
+    #[must_use]
+    pub fn reservation(&self, vm: VmId) -> Option<ReservationState> {
+        Some(self.vms.get(vm.0)?.reservation.as_ref()?.standing())
     }
 
     /// What the objective costs that is in force, if one is.

@@ -131,6 +131,8 @@ pub struct Input {
     pub shares: f64,
     /// Sum of the shares of all VMs of the host, idle or not.
     pub all: f64,
+    /// Sum of the shares of all VMs of the cluster, idle or not.
+    pub cluster: f64,
     /// The cluster is heard for the first time.
     pub joins: bool,
 }
@@ -288,7 +290,12 @@ impl Law {
                     Some(lambda) => (1.0 - gamma) * per_share + gamma * lambda,
                 };
                 // A floor: from near zero, p would need many periods to grow again.
-                let lowest = (least / input.all.max(1.0)).max(PER_SHARE.0);
+                // Where reservations hold the latency above the threshold, `cluster_min` is left for shares.
+                let left = match input.cluster > 0.0 {
+                    true => self.config.cluster_min * self.cluster_unit / input.cluster,
+                    false => 0.0,
+                };
+                let lowest = (least / input.all.max(1.0)).max(left).max(PER_SHARE.0);
                 let per_share = per_share.max(lowest).min(PER_SHARE.1);
                 self.window_per_share = Some(per_share);
                 let acts = self.config.mode == Mode::Parda;
@@ -331,7 +338,7 @@ mod tests {
     }
 
     fn input(latency: Option<f64>, lambda: Option<f64>, shares: f64) -> Input {
-        Input { latency, lambda, shares, all: shares, joins: false }
+        Input { latency, lambda, shares, all: shares, cluster: 1e9, joins: false }
     }
 
     /// Hosts at an array that completes `rate` IO/s as soon as enough are outstanding.

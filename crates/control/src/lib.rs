@@ -24,6 +24,7 @@
 //! | [`settings`] | what all hosts must have alike, and what is in force where they differ | |
 //! | [`objective`] | a VM's latency objective, and the threshold that follows | |
 //! | [`rate`] | shares of bytes where IOs differ | Little's law |
+//! | [`reservation`] | IOs per second that a VM has whatever its shares | Little's law; mClock |
 //! | [`rhythm`] | how often hosts meet in the exchange | |
 //! | [`period`] | the times at which a host reads the exchange, ticks and publishes | |
 //! | [`depth`] | a window for a queue that takes whole numbers only, and the times of its changes | |
@@ -67,6 +68,7 @@ pub mod outsider;
 pub mod period;
 pub mod queue;
 pub mod rate;
+pub mod reservation;
 pub mod rhythm;
 pub mod settings;
 pub mod size;
@@ -93,6 +95,7 @@ pub use names::ModeName;
 pub use objective::{ObjectiveState, Price, Wants};
 pub use period::PeriodClock;
 pub use rate::Throughput;
+pub use reservation::{Prefer, ReservationState};
 pub use rhythm::{Rhythm, Round};
 pub use settings::{Ballot, Proportional, Settings};
 pub use threshold::{Auto, Estimate};

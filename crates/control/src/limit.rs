@@ -145,7 +145,8 @@ impl Bucket {
 
     /// When it opens again, if it has to shut at `now`.
     fn opens(&self, now: Instant) -> Option<Instant> {
-        (self.paid.since(now) > self.tolerance).then(|| Instant(self.paid.0 - self.tolerance.0 + TOLERANCE.0 / 2))
+        (self.paid.since(now) > self.tolerance)
+            .then(|| Instant(self.paid.0 - self.tolerance.0 + TOLERANCE.0 / 2))
     }
 }
 
@@ -289,12 +290,6 @@ impl<T> Limits<T> {
         self.opens.push(Reverse((now, limiter)));
     }
 
-    /// Removes a limiter that limits nobody.
-    pub(crate) fn remove(&mut self, limiter: LimiterId) {
-        debug_assert!(self.limiters[limiter.0].1.is_empty());
-        self.limiters.remove(limiter.0);
-    }
-
     /// Puts a VM under two limiters at most.
     pub(crate) fn enter(&mut self, vm: usize, limiters: [Option<LimiterId>; 2]) -> AsideId {
         let aside = AsideId(self.asides.insert(Aside { vm, limiters, items: Default::default() }));
@@ -304,11 +299,15 @@ impl<T> Limits<T> {
         aside
     }
 
-    /// Takes a VM from its limiters. Returns what they held back.
+    /// Takes a VM from its limiters, which are gone with the last one. Returns what they held back.
     pub(crate) fn leave(&mut self, aside: AsideId) -> impl Iterator<Item = T> + use<T> {
         let Aside { limiters, items, .. } = self.asides.remove(aside.0);
         for limiter in limiters.into_iter().flatten() {
-            self.limiters[limiter.0].1.retain(|member| *member != aside);
+            let members = &mut self.limiters[limiter.0].1;
+            members.retain(|member| *member != aside);
+            if members.is_empty() {
+                self.limiters.remove(limiter.0);
+            }
         }
         self.len -= items[0].len() + items[1].len();
         items.into_iter().flatten()

@@ -43,9 +43,13 @@ pub struct SliceBounds {
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {
     shares: f64,
+    /// The shares that its slice takes: more than its own where its floor is above p · shares.
+    weight: f64,
+    /// The least that its slice is, in slots.
+    floor: f64,
     /// Slots beyond its slice that it may have saved up and use at once.
     burst: f64,
-    /// p · shares: the slice of a VM that has not just woken up.
+    /// p · shares, or the floor: the slice of a VM that has not just woken up.
     full: f64,
     /// What it may have outstanding.
     slice: f64,
@@ -56,7 +60,7 @@ pub struct Slice {
     /// ∫ (slice − grant) dt, of which a few IOs' time at the array count, or a burst's. Minus infinity
     /// where nothing is saved.
     saved: f64,
-    /// ∫ pending dt, ∫ grant dt and ∫ shares dt over this period.
+    /// ∫ pending dt, ∫ grant dt and ∫ weight dt over this period.
     pending_sum: f64,
     grant_sum: f64,
     shares_sum: f64,
@@ -70,7 +74,7 @@ pub struct Slice {
 /// What a VM wanted over a period, in slots.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
-    /// Mean of the VM's shares, which can change within the period.
+    /// Mean of the shares that the VM's slice took.
     pub shares: f64,
     /// Mean pending slots of the VM.
     pub pending: f64,
@@ -84,6 +88,8 @@ impl Slice {
     pub fn new(now: Instant, shares: Shares, burst: f64, bounds: SliceBounds) -> Slice {
         let mut slice = Slice {
             shares: f64::from(shares.0),
+            weight: f64::from(shares.0),
+            floor: 0.0,
             burst,
             full: 0.0,
             slice: 0.0,
@@ -169,7 +175,7 @@ impl Slice {
         self.since = now;
         self.pending_sum += self.pending * dt;
         self.grant_sum += self.grant * dt;
-        self.shares_sum += self.shares * dt;
+        self.shares_sum += self.weight * dt;
         self.saved += (self.slice - self.grant) * dt;
     }
 
@@ -202,11 +208,29 @@ impl Slice {
         (self.shares, self.burst) = (f64::from(shares.0), burst);
     }
 
+    /// Changes the floor from the next [`set`](Self::set) on.
+    pub fn set_floor(&mut self, floor: f64) {
+        self.floor = floor;
+    }
+
+    /// Whether the floor decides the slice.
+    fn is_floored(&self, bounds: SliceBounds) -> bool {
+        bounds.window_per_share > 0.0 && self.floor > self.shares * bounds.window_per_share
+    }
+
+    /// The shares that the slice takes of the window.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        self.weight
+    }
+
     /// The slice that follows from these bounds.
     pub fn set(&mut self, now: Instant, bounds: SliceBounds) {
         self.account(now);
-        self.full = self.shares * bounds.window_per_share;
-        let seen = (GROWTH * self.seen).max(self.shares * bounds.fair);
+        self.full = larger(self.shares * bounds.window_per_share, self.floor);
+        let floored = self.is_floored(bounds);
+        self.weight = if floored { self.floor / bounds.window_per_share } else { self.shares };
+        let seen = (GROWTH * self.seen).max(self.shares * bounds.fair).max(self.floor);
         let waking = bounds.bind && on(Mechanism::WakeBound);
         self.slice = if waking { self.full.min(seen) } else { self.full };
         if !bounds.bind {

@@ -24,6 +24,8 @@ pub enum Cause {
     HeldByWindowMax,
     /// Held on this host with room in its slice: the wait for a turn.
     HeldForTurn,
+    /// Held on this host, as its limit allowed no more.
+    HeldByLimit,
     /// Service time at the array. Known only from a probe.
     Service,
     /// At the array, up to the threshold: time that the law allows.
@@ -41,6 +43,7 @@ pub(crate) fn spent(view: &View, vm: &Vm, service_ms: Option<f64>) -> Vec<Spent>
         (Cause::HeldBySlice, vm.held_ms * held.share),
         (Cause::HeldByWindowMax, vm.held_ms * held.window),
         (Cause::HeldForTurn, vm.held_ms * held.turn),
+        (Cause::HeldByLimit, vm.held_ms * held.limit),
         (Cause::Service, service),
         (Cause::WithinThreshold, within.max(0.0)),
         (Cause::BeyondThreshold, vm.device_ms - service - within.max(0.0)),

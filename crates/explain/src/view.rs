@@ -79,6 +79,9 @@ pub struct HeldBy {
     pub window: f64,
     /// It had room in its slice, and waited for its turn.
     pub turn: f64,
+    /// Its limit allowed no more.
+    #[serde(default)]
+    pub limit: f64,
 }
 
 /// Another host, as the exchange shows it.

@@ -87,7 +87,7 @@ fn nobody_is_entitled_to_more_than_the_largest_window() {
 fn held_time_is_told_by_its_measured_causes() {
     let mut view = trial();
     view.vms = vec![vm("batch", 1000.0, 64.0, 27.0)];
-    view.vms[0].held_by = Some(HeldBy { share: 0.75, window: 0.0, turn: 0.25 });
+    view.vms[0].held_by = Some(HeldBy { share: 0.75, turn: 0.25, ..HeldBy::default() });
     let found = Explanation::of(&view, "batch", &[], &DRIVES).unwrap();
     let of = |cause| found.spent.iter().find(|part| part.cause == cause).map(|part| part.ms);
     let (share, turn) = (of(Cause::HeldBySlice).unwrap(), of(Cause::HeldForTurn).unwrap());

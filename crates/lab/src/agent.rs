@@ -54,8 +54,10 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
         path: on_array(scenario.disk_owner(vm.lun).map_or(&vm.name, |owner| &owner.name)),
         listen: format!("unix:{}", run_dir.disks(id).display()),
         shares: Some(state.shares.0),
-        burst: Some(vm.burst),
-        latency_target: vm.latency_target,
+        burst: vm.settings.burst,
+        latency_target: vm.settings.latency_target,
+        reservation: vm.settings.reservation,
+        limit: vm.settings.limit,
         ..Disk::default()
     });
     let exchange = if limits::has_own_relay(scenario, id) {

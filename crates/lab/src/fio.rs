@@ -88,15 +88,8 @@ mod tests {
 
     fn told(workload: Workload, id: VmId) -> Vec<String> {
         let (name, shares, disk) = ("db".to_owned(), Shares(1), Bytes(1 << 30));
-        let vm = Vm {
-            name,
-            shares,
-            burst: 0.0,
-            latency_target: None,
-            disk,
-            lun: 0,
-            load: workload.into(),
-        };
+        let vm =
+            Vm { name, shares, settings: Default::default(), disk, lun: 0, load: workload.into() };
         let target = JobTarget::Nbd("nbd+unix:///db?socket=/run/h1");
         arguments(&vm, id, target, 7, Duration::from_secs(90)).unwrap()
     }

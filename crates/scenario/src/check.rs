@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use humantime::format_duration;
 use parda_array::ArrayParams;
-use parda_config::{ControlSettings, Document, Error, Fairness};
+use parda_config::{ControlSettings, Document, Error, Fairness, VmSettings};
 use parda_control::ModeName;
 use parda_control::{Bytes, Shares, VmConfig};
 use parda_workload::{LoadReader, Traces};
@@ -290,8 +290,10 @@ impl Checker<'_> {
             Some(shares) => self.shares(&at("shares"), shares)?,
             None => return Err(self.error(&at("name"), "must have `shares`")),
         };
-        let burst_ok = vm.burst.is_finite() && vm.burst >= 0.0;
-        self.ensure(burst_ok, &at("burst"), "must be a number of IOs, 0 or more")?;
+        let settings = VmSettings { shares: None, ..vm.settings() };
+        if let Some((key, fault)) = settings.fault() {
+            return Err(self.error(&at(key), &fault));
+        }
         let (load, own) = self.loads.load(&at("workload"), &vm.workload)?;
         let (lun, disk) = self.disk(path, vm, own)?;
         let keys = [("disk", vm.disk.is_some()), ("same_disk_as", vm.same_disk_as.is_some())];
@@ -304,12 +306,7 @@ impl Checker<'_> {
             self.ensure(stop > start, &at("stop"), "must be after start")?;
             starts.push((event(stop, Action::StopVm(id)), at("stop")));
         }
-        let target = vm.latency_target;
-        if let Some(message) = target.and_then(parda_config::wrong_target) {
-            return Err(self.error(&at("latency_target"), &message));
-        }
-        let (name, burst) = (vm.name.clone(), vm.burst);
-        Ok(Vm { name, shares, burst, latency_target: target, disk, lun, load })
+        Ok(Vm { name: vm.name.clone(), shares, settings, disk, lun, load })
     }
 
     /// LUN and size of a VM's disk. The size follows from the workload if the file gives none.

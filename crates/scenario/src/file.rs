@@ -84,15 +84,11 @@ pub(crate) struct Guest {
     pub queue_depth: Option<u32>,
 }
 
+parda_config::with_vm_settings! {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Vm {
     pub name: String,
-    pub shares: Option<u32>,
-    #[serde(default)]
-    pub burst: f64,
-    #[serde(default, with = "parda_config::quantity")]
-    pub latency_target: Option<Duration>,
     #[serde(default, with = "parda_config::quantity")]
     pub disk: Option<ByteSize>,
     /// Name of the VM whose disk this VM shares, in place of `disk`.
@@ -102,6 +98,7 @@ pub(crate) struct Vm {
     pub start: Option<Duration>,
     #[serde(default, with = "parda_config::quantity")]
     pub stop: Option<Duration>,
+}
 }
 
 #[derive(Debug, Deserialize)]

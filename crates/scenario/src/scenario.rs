@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parda_array::ArrayParams;
-use parda_config::ControlSettings;
+use parda_config::{ControlSettings, VmSettings};
 use parda_control::{Bytes, Shares};
 use parda_workload::ClientLoad;
 
@@ -77,10 +77,8 @@ pub struct Vm {
     pub name: String,
     /// Shares at the beginning.
     pub shares: Shares,
-    /// Burst credit: slots that the VM may gather while idle.
-    pub burst: f64,
-    /// Latency objective: the mean latency that the VM's IOs should not exceed. `None` without one.
-    pub latency_target: Option<Duration>,
+    /// The other settings of the VM.
+    pub settings: VmSettings,
     /// Size of the disk.
     pub disk: Bytes,
     /// LUN of the disk on the array, counted from 0. Several VMs may share one.

@@ -40,11 +40,7 @@ fn together(vms: &[VmConfig]) -> VmConfig {
 
 /// A VM's part in its host.
 pub(crate) fn part(vm: &parda_scenario::Vm, shares: Shares) -> VmConfig {
-    VmConfig {
-        burst: vm.burst,
-        target: vm.latency_target.map(Into::into),
-        ..VmConfig::of(shares)
-    }
+    VmConfig { shares, ..VmConfig::from(&vm.settings) }
 }
 
 /// A living agent. Outside control there is none: then it is the host itself, which without a
@@ -144,11 +140,11 @@ impl Agent {
         self.runs.get_mut(vm.0).filter(|present| present.id == run && present.goes())
     }
 
-    pub(crate) fn set_shares(&mut self, vm: VmId, part: VmConfig) {
+    pub(crate) fn set_shares(&mut self, now: Instant, vm: VmId, part: VmConfig) {
         self.shares[vm.0] = part;
         match self.queue {
-            Queue::Fair => self.enforcer.set_vm(vm, self.shares[vm.0]),
-            Queue::Fifo => self.enforcer.set_vm(VmId(0), together(&self.shares)),
+            Queue::Fair => self.enforcer.set_vm(now, vm, self.shares[vm.0]),
+            Queue::Fifo => self.enforcer.set_vm(now, VmId(0), together(&self.shares)),
         }
     }
 

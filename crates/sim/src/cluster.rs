@@ -243,7 +243,7 @@ impl<'a> Cluster<'a> {
         let part = crate::agent::part(self.scenario.vm(id), self.state.vm(id).shares);
         let hangs = self.state.host(id.host).hangs;
         if let Some(agent) = self.nodes[id.host.0].agent.as_mut().filter(|_| !hangs) {
-            agent.set_shares(VmId(id.index), part);
+            agent.set_shares(self.now, VmId(id.index), part);
         }
     }
 

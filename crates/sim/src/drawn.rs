@@ -131,8 +131,7 @@ mod tests {
     fn of(workload: Workload, disk: u64) -> Drawn {
         let disk = parda_control::Bytes(disk);
         let (name, load) = ("db".to_owned(), workload.clone().into());
-        let vm =
-            Vm { name, shares: Shares(1), burst: 0.0, latency_target: None, disk, lun: 3, load };
+        let vm = Vm { name, shares: Shares(1), settings: Default::default(), disk, lun: 3, load };
         Drawn::new(&vm, &workload, fastrand::Rng::with_seed(7))
     }
 

@@ -17,10 +17,10 @@ pub(crate) enum Enforcer {
 }
 
 impl Enforcer {
-    pub(crate) fn set_vm(&mut self, vm: VmId, config: VmConfig) {
+    pub(crate) fn set_vm(&mut self, now: Instant, vm: VmId, config: VmConfig) {
         match self {
             Enforcer::Host(host) => {
-                host.set_vm(vm, config);
+                host.set_vm(now, vm, config);
             }
             Enforcer::Kernel(kernel) => kernel.set_shares(vm, config.shares),
         }

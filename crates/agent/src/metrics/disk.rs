@@ -124,10 +124,11 @@ pub(super) fn families() -> Vec<Family<DiskNow>> {
         }),
         time(
             "disk_held_by",
-            "The same time by cause; cause is share, window or turn",
+            "The same time by cause; cause is share, window, turn or limit",
             |DiskNow { counted: d, .. }| {
-                let HeldByStatus { share_s, window_s, turn_s } = d.held_by;
-                times_by("cause", [("share", share_s), ("window", window_s), ("turn", turn_s)])
+                let HeldByStatus { share_s, window_s, turn_s, limit_s } = d.held_by;
+                let causes = [("share", share_s), ("window", window_s), ("turn", turn_s), ("limit", limit_s)];
+                times_by("cause", causes)
             },
         ),
     ]

@@ -23,7 +23,7 @@ impl Engine {
                 let _ = answer.send(self.stats(now));
             }
             Command::SetVm { disk, vm, answer } => {
-                let _ = answer.send(self.set_vm(disk, vm));
+                let _ = answer.send(self.set_vm(now, disk, vm));
             }
             Command::AddDisk { disk, answer } => {
                 let _ = answer.send(self.add_disk(now, *disk));

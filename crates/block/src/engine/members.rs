@@ -33,7 +33,7 @@ impl Engine {
         self.keys.get(&id).copied()
     }
 
-    pub(super) fn set_vm(&mut self, id: DiskId, vm: VmConfig) -> Option<VmConfig> {
+    pub(super) fn set_vm(&mut self, now: Instant, id: DiskId, vm: VmConfig) -> Option<VmConfig> {
         // How tests have one volume of a whole agent panic, once. Not in release builds.
         #[cfg(debug_assertions)]
         {
@@ -47,7 +47,7 @@ impl Engine {
         }
         let key = self.key_of(id)?;
         let disk = &mut self.disks[key];
-        self.host.set_vm(disk.vm_id, vm).then_some(vm)
+        self.host.set_vm(now, disk.vm_id, vm).then_some(vm)
     }
 
     pub(super) fn add_disk(&mut self, now: Instant, disk: OpenDisk) -> DiskId {

@@ -204,10 +204,15 @@ fn pends(recent: &Recent, disk: &DiskStatus) -> f64 {
 
 /// Parts of the time that a disk's IOs were held, if any was.
 fn held_by(disk: &DiskStatus) -> Option<HeldBy> {
-    let HeldByStatus { share_s, window_s, turn_s } = disk.time_held_by;
-    let all = share_s + window_s + turn_s;
+    let HeldByStatus { share_s, window_s, turn_s, limit_s } = disk.time_held_by;
+    let all = share_s + window_s + turn_s + limit_s;
     let part = |seconds: f64| seconds / all;
-    (all > 0.0).then(|| HeldBy { share: part(share_s), window: part(window_s), turn: part(turn_s) })
+    (all > 0.0).then(|| HeldBy {
+        share: part(share_s),
+        window: part(window_s),
+        turn: part(turn_s),
+        limit: part(limit_s),
+    })
 }
 
 /// Size of a slot of the window, where slots are bytes.

@@ -101,6 +101,7 @@ fn cause(cause: Cause, threshold_ms: f64) -> String {
             "held on this host: the host has all that its window allows".to_owned()
         }
         Cause::HeldForTurn => "on this host, until it was its turn".to_owned(),
+        Cause::HeldByLimit => "on this host, by its limit".to_owned(),
         Cause::Service => {
             "at the array, service time: as long as an IO takes that is alone".to_owned()
         }

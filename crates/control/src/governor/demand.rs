@@ -10,12 +10,15 @@ const LIMITED: f64 = 0.05;
 /// Part of its largest window from which on a host has no use for a larger λ.
 const FULL: f64 = 0.98;
 
+/// Factor over its shares that the slice of a VM must take to count as decided by its reservation.
+const FLOORED: f64 = 1.05;
+
 /// What a VM wanted in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VmDemand {
     /// Shares of the VM.
     pub shares: Shares,
-    /// Mean of its shares over the period.
+    /// Mean over the period of the shares that its slice took: more than its own while a reservation was its floor.
     pub mean_shares: f64,
     /// Mean number of its pending IOs, held and outstanding, in slots.
     pub pending: f64,
@@ -36,7 +39,7 @@ impl VmDemand {
     }
 
     /// Whether it could use more than its slice.
-    fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         self.pending > (1.0 + LIMITED) * self.used
     }
 }
@@ -70,8 +73,9 @@ pub(super) fn used_shares(vms: &[VmDemand], weight: f64, window_per_share: f64) 
         all.active += (vm.used / window_per_share).min(weight * vm.mean_shares);
         // A client that comes and goes needs, when it is there, the window for what it brings.
         let pending = vm.pending / window_per_share;
-        all.wanted += pending.min(shares);
-        all.at_slice |= pending >= shares;
+        let slice = shares.max(weight * vm.mean_shares);
+        all.wanted += pending.min(slice);
+        all.at_slice |= pending >= slice;
     }
     all
 }
@@ -93,7 +97,9 @@ pub(super) fn bounded(vms: &[VmDemand], window_max: f64) -> Bounded {
 pub(super) fn saturated(vms: &[VmDemand], slices: bool, mean: f64) -> Throughput {
     vms.iter().fold(Throughput::default(), |sum, vm| {
         let (Some(rate), shares) = (vm.rate, f64::from(vm.shares.0)) else { return sum };
-        if (slices && vm.is_limited()) || rate > mean * shares {
+        // A VM at its reservation has no use for a somewhat larger λ.
+        let floored = vm.mean_shares > FLOORED * shares;
+        if (slices && vm.is_limited() && !floored) || rate > mean * shares {
             return sum.plus(Throughput { rate, shares });
         }
         sum

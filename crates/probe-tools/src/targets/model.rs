@@ -93,8 +93,7 @@ impl Model {
         let vm = Vm {
             name: String::new(),
             shares: Shares(1),
-            burst: 0.0,
-            latency_target: None,
+            settings: Default::default(),
             disk: self.bytes(),
             lun: self.lun,
             load: workload(load).into(),

@@ -1,0 +1,114 @@
+//! The limit of a VM, as documents write it.
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use parda_control::{Limit, Rates, Span};
+use serde::{Deserialize, Serialize};
+
+/// The most IOs and bytes per second that a VM does: of all IOs, or of reads and writes apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitSetting {
+    /// IOs per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops: Option<f64>,
+    /// Reads per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops_reads: Option<f64>,
+    /// Writes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops_writes: Option<f64>,
+    /// Bytes per second.
+    #[serde(with = "crate::quantity", skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<ByteSize>,
+    /// Bytes read per second.
+    #[serde(with = "crate::quantity", skip_serializing_if = "Option::is_none")]
+    pub bandwidth_reads: Option<ByteSize>,
+    /// Bytes written per second.
+    #[serde(with = "crate::quantity", skip_serializing_if = "Option::is_none")]
+    pub bandwidth_writes: Option<ByteSize>,
+    /// Factor on all of these in a burst.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<f64>,
+    /// Longest burst of a VM that did nothing before.
+    #[serde(with = "crate::quantity", skip_serializing_if = "Option::is_none")]
+    pub burst_for: Option<Duration>,
+}
+
+/// The largest rate of IOs, and the longest burst.
+const MOST_IOPS: f64 = 1e9;
+const LONGEST: Duration = Duration::from_secs(3600);
+
+impl LimitSetting {
+    /// What is wrong with the limit.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        let limit = Limit::from(self);
+        if limit.is_none() {
+            return Some(
+                "needs `iops` or `bandwidth`, or one of these with `_reads` or `_writes`".into(),
+            );
+        }
+        if limit.iops.each().any(|(_, rate)| !(1.0..=MOST_IOPS).contains(&rate)) {
+            return Some("must have IOs per second from 1 to 1000000000".into());
+        }
+        if limit.bandwidth.each().any(|(_, rate)| rate < 1024.0) {
+            return Some("must have a bandwidth of 1KiB or more".into());
+        }
+        match (self.burst, self.burst_for) {
+            (None, None) => None,
+            (Some(burst), Some(time)) => {
+                let good = (1.0..=1000.0).contains(&burst) && time <= LONGEST;
+                (!good).then(|| "must have `burst` from 1 to 1000, and `burst_for` up to 1h".into())
+            }
+            _ => Some("must have `burst` and `burst_for` together".into()),
+        }
+    }
+}
+
+impl From<&LimitSetting> for Limit {
+    fn from(setting: &LimitSetting) -> Limit {
+        let bytes = |size: Option<ByteSize>| size.map(|size| size.as_u64() as f64);
+        Limit {
+            iops: Rates {
+                total: setting.iops,
+                reads: setting.iops_reads,
+                writes: setting.iops_writes,
+            },
+            bandwidth: Rates {
+                total: bytes(setting.bandwidth),
+                reads: bytes(setting.bandwidth_reads),
+                writes: bytes(setting.bandwidth_writes),
+            },
+            burst: setting.burst.unwrap_or(1.0),
+            burst_for: setting.burst_for.map_or(Span::ZERO, Into::into),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_says_what_is_wrong_with_it() {
+        let fault = |text: &str| toml::from_str::<LimitSetting>(text).unwrap().fault();
+        assert_eq!(fault("iops = 500\nbandwidth = \"20MiB\""), None);
+        assert_eq!(fault("iops_writes = 500\nburst = 3\nburst_for = \"10s\""), None);
+        for (text, part) in [
+            ("", "needs `iops`"),
+            ("burst = 2\nburst_for = \"1s\"", "needs `iops`"),
+            ("iops = 0", "from 1 to"),
+            ("iops = nan", "from 1 to"),
+            ("iops_reads = -5", "from 1 to"),
+            ("bandwidth = 100", "1KiB or more"),
+            ("iops = 5\nburst = 2", "together"),
+            ("iops = 5\nburst = 0.5\nburst_for = \"1s\"", "`burst` from 1"),
+            ("iops = 5\nburst = 2\nburst_for = \"2h\"", "up to 1h"),
+        ] {
+            let fault = fault(text).unwrap_or_default();
+            assert!(fault.contains(part), "{text}: {fault}");
+        }
+    }
+}

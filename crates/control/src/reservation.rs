@@ -1,0 +1,131 @@
+//! Reservations: IOs per second that a VM has whenever it asks for them, whatever its shares.
+//!
+//! By Little's law a VM whose IOs take d at the array does r IO/s with r · d outstanding. So a reservation is a floor of the VM's
+//! slice:
+//!
+//! ```text
+//! a_k = max(p · s_k, r_k · d_k · min(1, k · L_threshold / L))
+//! ```
+//!
+//! Where reservations alone take latency above k times the threshold, all of them are short alike, as L is the cluster's: latency
+//! then settles where Σ r · k · L_threshold is outstanding, however much is reserved. k is 1 where the threshold comes first.
+//! A VM at its floor counts with the shares that its slice would take, floor / p: then λ is right for the others.
+
+use crate::units::Span;
+
+/// Weight of the last period in a VM's device latency.
+const NEW: f64 = 0.5;
+
+/// Part of a reservation beyond it that is granted, as a VM has gaps between its IOs.
+const SPARE: f64 = 0.05;
+
+/// Periods in a row without its reservation after which a VM that asks for it is short.
+const SHORT: u32 = 3;
+
+/// What is held where reservations and threshold cannot both be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum Prefer {
+    /// Reservations, as far as four times the threshold.
+    #[default]
+    Reservations,
+    /// The threshold: reservations are short.
+    Threshold,
+}
+
+impl Prefer {
+    /// k
+    fn factor(self) -> f64 {
+        match self {
+            Prefer::Reservations => 4.0,
+            Prefer::Threshold => 1.0,
+        }
+    }
+}
+
+/// A VM's reservation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    iops: f64,
+    /// Mean time of its IOs at the array, in seconds, and slots of each.
+    latency: Option<f64>,
+    slots: f64,
+    /// IOs of this period, their times at the array and their slots.
+    ios: u64,
+    device: f64,
+    cost: f64,
+    /// IO/s of the last period, and the periods in a row that it was short.
+    rate: f64,
+    short: u32,
+}
+
+/// A reservation for people to see.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReservationState {
+    /// IO/s that are reserved.
+    pub iops: f64,
+    /// IO/s that the VM did in the last period.
+    pub rate: f64,
+    /// It asked for its reservation in the last periods, and did not have it.
+    pub short: bool,
+}
+
+impl Reservation {
+    /// A reservation of a VM that did nothing yet.
+    #[must_use]
+    pub fn new(iops: f64) -> Reservation {
+        let (latency, slots) = (None, 1.0);
+        Reservation { iops, latency, slots, ios: 0, device: 0.0, cost: 0.0, rate: 0.0, short: 0 }
+    }
+
+    /// IO/s that are reserved.
+    #[must_use]
+    pub fn iops(&self) -> f64 {
+        self.iops
+    }
+
+    /// Changes what is reserved.
+    pub fn set(&mut self, iops: f64) {
+        self.iops = iops;
+    }
+
+    /// One of its IOs is done, which took so many slots.
+    pub fn add(&mut self, device: Span, slots: f64) {
+        self.ios += 1;
+        self.device += device.secs();
+        self.cost += slots;
+    }
+
+    /// Ends a period of `secs` seconds. `wants`: the VM could have used more than its slice.
+    pub fn roll(&mut self, secs: f64, wants: bool) {
+        let ios = core::mem::take(&mut self.ios) as f64;
+        let (device, cost) = (core::mem::take(&mut self.device), core::mem::take(&mut self.cost));
+        self.rate = if secs > 0.0 { ios / secs } else { 0.0 };
+        let short = wants && self.rate < (1.0 - SPARE) * self.iops;
+        self.short = if short { self.short.saturating_add(1) } else { 0 };
+        if ios > 0.0 {
+            let now = device / ios;
+            self.latency =
+                Some(self.latency.map_or(now, |latency| latency + NEW * (now - latency)));
+            self.slots += NEW * (cost / ios - self.slots);
+        }
+    }
+
+    /// The floor of the VM's slice, in slots. `latency`: of the cluster, in seconds. `threshold`: the one in force.
+    #[must_use]
+    pub fn floor(&self, latency: Option<f64>, threshold: Span, prefer: Prefer) -> f64 {
+        let most = prefer.factor() * threshold.secs();
+        let cluster = latency.unwrap_or(most);
+        let scale = if cluster > most { most / cluster } else { 1.0 };
+        // Of a VM that did nothing yet the cluster's latency is the best guess.
+        let own = self.latency.unwrap_or(cluster.min(most));
+        (1.0 + SPARE) * self.iops * self.slots * own * scale
+    }
+
+    /// How it stands after the last period.
+    #[must_use]
+    pub fn standing(&self) -> ReservationState {
+        ReservationState { iops: self.iops, rate: self.rate, short: self.short >= SHORT }
+    }
+}
