@@ -12,7 +12,7 @@ use crate::served::{Served, Shared};
 use crate::settings::SettingsStatus;
 use crate::shown::Shown;
 use crate::start_error::StartError;
-use crate::status::{Detail, DroppedStatus, SettingsFrom, VolumeStatus};
+use crate::status::{Detail, VolumeStatus};
 use crate::steered::Steered;
 
 /// A volume's enforcer. The control thread ticks it; the main thread changes it; the status thread
@@ -114,36 +114,19 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
     VolumeStatus {
         name: config.name.clone(),
         pool: config.pool.as_ref().map(|pool| pool.name.clone()),
-        settings_from: SettingsFrom::new(),
         mode: law.mode.name(),
         latency_threshold_ms: threshold.secs() * 1e3,
-        threshold: None,
-        objective: None,
         outsider: report.and_then(|report| OutsiderStatus::new(&report.finding)),
         settings: Some(SettingsStatus::new(config.law.control.settings(), differ)),
-        overdue: 0,
-        late: None,
-        cluster_latency_ms: None,
         source: report.map(|r| r.source).unwrap_or_default(),
-        window: None,
         window_max: (follows && config.law.control.slot_size.is_none()).then_some(law.window_max.0),
-        outlook: None,
         beta: report.map_or(0.0, |r| r.beta),
         shares: report.map_or(0, |r| r.shares.0),
         active_shares: report.map_or(0.0, |r| r.active),
         outstanding: report.map_or(0.0, |r| r.outstanding),
-        held: 0,
-        connections: 0,
-        memory: None,
-        dropped: DroppedStatus::default(),
         ticks,
         own,
         exchange,
-        disks: Vec::new(),
-        listeners: Vec::new(),
-        fault: None,
-        last_failure: None,
-        restarts: 0,
-        steer: None,
+        ..VolumeStatus::default()
     }
 }

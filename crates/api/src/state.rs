@@ -31,7 +31,6 @@ pub struct State {
     #[serde(default)]
     pub http: Vec<HttpPlace>,
     /// URL of the dashboards of all hosts, with `{host}` for the host's name; `null` where `http.pages` is not configured.
-    #[serde(default)]
     pub pages: Option<String>,
     /// Volumes in the order of the configuration.
     pub volumes: Vec<Volume>,
@@ -69,7 +68,6 @@ pub struct Volume {
     /// Name of the volume, the same on all hosts.
     pub name: String,
     /// Name of its pool: volumes on the same drives, of which each is a host of the pool, called `HOST/VOLUME`.
-    #[serde(default)]
     pub pool: Option<String>,
     /// Mode of the law: `parda`, `published`, `static`, `observe` or `off`.
     pub mode: String,
@@ -92,7 +90,6 @@ pub struct Volume {
     /// Mean outstanding IOs at the array in the last period, in slots.
     pub outstanding: f64,
     /// Load on the array that is not under control; `null` if there is none, or nothing is known.
-    #[serde(default)]
     pub outsider: Option<Outsider>,
     /// IOs held in the host's queue now.
     pub held: u64,
@@ -235,11 +232,9 @@ pub struct Host {
     /// Lowest threshold that a disk of the host asks for by its latency objective.
     pub asks_ms: Option<f64>,
     /// Bound of the host's outstanding IOs: `its slice` if one of its VMs wants more, or `window_max`; `null` if the host does not say.
-    #[serde(default)]
     pub limited_by: Option<Limit>,
     /// What the host's VMs that want more have for each share, over the mean of all such hosts: 1 is what the shares give. Hosts without
     /// control count where they have more. `null` where there are fewer than two such hosts.
-    #[serde(default)]
     pub of_share: Option<f64>,
 }
 
@@ -303,7 +298,6 @@ pub struct Disk {
     /// The disk's part, by shares, of the IOPS of all disks of this host that are limited by their slices or `window_max`; `null` if it is not one of these.
     pub entitled_iops: Option<f64>,
     /// What such a disk has of what shares divide, over what its shares give it among such disks of all hosts: 1 is what they give.
-    #[serde(default)]
     pub of_share: Option<f64>,
 }
 

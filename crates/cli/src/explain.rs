@@ -88,14 +88,12 @@ fn threshold(text: &str) -> Result<Duration, String> {
 #[derive(Serialize)]
 struct Answer<'a> {
     volume: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<&'a str>,
     host: &'a str,
     seconds: f64,
     threshold_ms: f64,
     latency_ms: Option<f64>,
     /// Load on the array that is not under control.
-    #[serde(skip_serializing_if = "Option::is_none")]
     outsider: Option<OutsiderStatus>,
     #[serde(flatten)]
     explanation: &'a Explanation,

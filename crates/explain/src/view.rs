@@ -55,7 +55,6 @@ pub struct Vm {
     /// Mean held time, in milliseconds.
     pub held_ms: f64,
     /// Causes of that time. `None` if the agent did not tell them.
-    #[serde(default)]
     pub held_by: Option<HeldBy>,
     /// IOs that were held at the end of the interval.
     #[serde(default)]

@@ -9,43 +9,38 @@ use serde::{Deserialize, Serialize};
 
 /// `[limits]`: for the whole agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct AgentLimits {
     /// Bytes of memory in the buffers of all volumes.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub memory: Option<ByteSize>,
 }
 
 /// `[volume.limits]`: for the clients of one volume.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct VolumeLimits {
     /// Bytes of memory in the buffers of the volume.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub memory: Option<ByteSize>,
     /// Clients that have chosen a disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<usize>,
     /// Clients of one disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_per_export: Option<usize>,
     /// Clients of one process on this host, or of one address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_per_peer: Option<usize>,
     /// Handshakes that begin in a second, beyond what may begin at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshakes_per_second: Option<usize>,
     /// Bytes of memory in the buffers of one client.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub memory_per_connection: Option<ByteSize>,
     /// Requests of one client in flight.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<usize>,
     /// How long a handshake may take.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub handshake_timeout: Option<Duration>,
     /// How long a client may hold up its own requests and replies.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub progress_timeout: Option<Duration>,
 }
 

@@ -13,20 +13,18 @@ use serde::{Deserialize, Serialize};
 
 /// The state of a volume's exchange.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ExchangeStatus {
     /// File, device, NBD URI, UDP address or etcd of the exchange.
     pub place: String,
     /// State of a transport with slots.
-    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    #[serde(flatten)]
     pub slots: Option<SlotStatus>,
     /// State of a transport over UDP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpStatus>,
     /// State of a transport over etcd.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<EtcdStatus>,
     /// State of a fall-back, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<FallbackStatus>,
     /// Current fault, if there is one.
     pub fault: Option<String>,
@@ -37,16 +35,12 @@ pub struct ExchangeStatus {
     /// How often another live host with our name was heard.
     pub duplicate_hosts: u64,
     /// That another live host has our name now, and what to do about it. `None` if no other has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<String>,
     /// Seconds between two rounds of this host. `None` before the first one.
-    #[serde(default)]
     pub period_s: Option<f64>,
     /// Fraction of the array's IOs that the rounds of all hosts are, if each has this host's period.
-    #[serde(default)]
     pub part: Option<f64>,
     /// Reason for which rounds are further apart than configured. `None` if they are not.
-    #[serde(default)]
     pub slowed: Option<String>,
     /// All other hosts in the exchange, whatever their liveness.
     pub peers: Vec<PeerStatus>,
@@ -104,6 +98,7 @@ pub struct FallbackStatus {
 
 /// The state of a transport over etcd. All is counted since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EtcdStatus {
     /// The endpoint that is asked.
     pub endpoint: String,
@@ -118,10 +113,8 @@ pub struct EtcdStatus {
     /// Leases that were granted.
     pub leases: u64,
     /// Values that counted for nothing, by the reason.
-    #[serde(default)]
     pub ignored: BTreeMap<String, u64>,
     /// Key of the last one of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored_key: Option<String>,
 }
 
@@ -182,21 +175,17 @@ pub struct PeerStatus {
     /// Seconds since it was last seen to change.
     pub age_s: f64,
     /// Seconds between two of its rounds, if these are further apart than it was told, as they would be too much for the exchange.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowed_to_s: Option<f64>,
     /// Its window, in slots. None without control.
     pub window: Option<f64>,
     /// Window that it would have, in slots, if it observes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub would_be: Option<f64>,
     /// The latency threshold that it was told or has found, in milliseconds, if it says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_threshold_ms: Option<f64>,
     /// Whether it finds that while working.
     #[serde(default)]
     pub auto: bool,
     /// The threshold that a disk of it with a latency objective asks for now, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks_ms: Option<f64>,
     /// Sum of the shares of the host's VMs.
     pub shares: u32,
@@ -206,10 +195,8 @@ pub struct PeerStatus {
     /// Its mean device latency in its last interval, in milliseconds.
     pub latency_ms: Option<f64>,
     /// Reads and writes per second in its last interval.
-    #[serde(default)]
     pub iops: Option<f64>,
     /// Bytes of reads and writes per second in its last interval.
-    #[serde(default)]
     pub bytes_per_s: Option<f64>,
     /// Mean outstanding IOs at the array in its last interval, in slots.
     #[serde(default)]
@@ -219,7 +206,6 @@ pub struct PeerStatus {
     pub bounded: Bounded,
     /// What it has for each share while its slices bound it, or nothing does: outstanding slots, or slots a second where shares divide
     /// throughput.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_share: Option<f64>,
 }
 
