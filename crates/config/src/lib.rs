@@ -17,12 +17,12 @@ mod vm;
 
 pub use amount::Amount;
 pub use control::{
-    ControlSettings, Fairness, LineSetting, NamedSizeModel, Resolved, SizeModelSetting, UNITS,
+    Fairness, LineSetting, NamedSizeModel, OutsiderSetting, Resolved, SizeModelSetting, UNITS,
 };
 pub use document::{Document, Error};
 pub use short::short;
 pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};
-pub use tunables::{TUNABLES, Tunable};
+pub use tunables::{ControlSettings, TUNABLES, Tunable};
 pub use vm::{
     DEFAULT_SHARES, DISK_SETTINGS, DRAIN, DiskSetting, VmSettings, wrong_shares, wrong_target,
 };

@@ -40,7 +40,7 @@ fn together(vms: &[VmConfig]) -> VmConfig {
 
 /// A VM's part in its host.
 pub(crate) fn part(vm: &parda_scenario::Vm, shares: Shares) -> VmConfig {
-    VmConfig { shares, burst: vm.burst, target: vm.latency_target.map(Into::into) }
+    VmConfig { shares, ..VmConfig::from(&vm.settings) }
 }
 
 /// A living agent. Outside control there is none: then it is the host itself, which without a
