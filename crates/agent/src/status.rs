@@ -2,7 +2,7 @@
 //! connection closes. Counters and histograms only ever grow, so two snapshots subtract to what
 //! happened between them.
 
-mod exchange;
+pub(crate) mod exchange;
 mod limits;
 
 use std::collections::BTreeMap;
@@ -13,23 +13,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use parda_api::HttpPlace;
-use parda_api::{Limit, ThresholdFrom, ValueFrom};
+use parda_api::{Host, Limit, Outsider, Requests, ValueFrom, is_full};
+pub use parda_block::{Count as Counter, Dropped, MemoryStats};
 use parda_block::{Latencies, VmStats};
 use parda_config::VmSettings;
 use parda_control::{HeldBy, HeldTimes, ModeName, Source};
-use parda_explain::Requests;
 use parda_steer::cgroup::Means;
 use parda_steer::knob;
 use parda_steer::multipath::PathState;
 use serde::{Deserialize, Serialize};
 
 pub use crate::history::disk_keys;
-pub use exchange::{EtcdStatus, ExchangeStatus, FallbackStatus, PeerStatus, SlotStatus, UdpStatus};
+pub use exchange::{EtcdStatus, ExchangeStatus, FallbackStatus, SlotStatus, UdpStatus};
 pub use limits::{ObjectiveStatus, TargetStatus};
 
 use crate::latency::Latency;
 use crate::outlook::OutlookStatus;
-pub use crate::outsider::OutsiderStatus;
 use crate::server::{PATIENCE, Server};
 use crate::settings::SettingsStatus;
 use crate::threshold::ThresholdStatus;
@@ -81,7 +80,7 @@ pub struct VolumeStatus {
     /// The objective of a disk that is in force in place of the volume's own threshold, if one is.
     pub objective: Option<ObjectiveStatus>,
     /// Load on the array that is not under control, if there is some or the array became slower.
-    pub outsider: Option<OutsiderStatus>,
+    pub outsider: Option<Outsider>,
     /// Values in force of the settings that all hosts must have alike.
     pub settings: Option<SettingsStatus>,
     /// IOs that went beyond what the host may have outstanding since the start, as their disks had
@@ -112,13 +111,13 @@ pub struct VolumeStatus {
     /// Number of clients that are connected.
     pub connections: u64,
     /// Its memory, where its disks are served.
-    pub memory: Option<MemoryStatus>,
+    pub memory: Option<MemoryStats>,
     /// Connections that were not left to their clients to close.
-    pub dropped: DroppedStatus,
+    pub dropped: Dropped,
     /// Control periods since the start.
     pub ticks: u64,
     /// This host, as the others see it. None before the first period.
-    pub own: Option<PeerStatus>,
+    pub own: Option<Host>,
     /// The exchange, if there is one.
     pub exchange: Option<ExchangeStatus>,
     /// Its disks, where they are served.
@@ -147,7 +146,7 @@ impl VolumeStatus {
     #[must_use]
     pub fn is_at_window_max(&self) -> bool {
         let most = self.window_max.filter(|_| self.mode == ModeName::Parda);
-        most.is_some_and(|most| parda_explain::is_full(self.outstanding, most))
+        most.is_some_and(|most| is_full(self.outstanding, most))
     }
 
     /// Reason why a disk of the volume does no more IOs.
@@ -160,18 +159,17 @@ impl VolumeStatus {
             device_ms: disk.device.summary().mean,
             held_now: disk.held_now > 0,
         };
-        parda_explain::Limit::of(&did, self.is_at_window_max()).into()
+        Limit::of(&did, self.is_at_window_max())
     }
 
     /// Origin of the threshold in force.
     #[must_use]
-    pub fn threshold_from(&self) -> ThresholdFrom {
+    pub fn threshold_from(&self) -> ValueFrom {
         match (&self.objective, &self.threshold) {
-            (Some(_), _) => ThresholdFrom::Objective,
-            (None, Some(_)) => ThresholdFrom::Auto,
+            (Some(_), _) => ValueFrom::Objective,
+            (None, Some(_)) => ValueFrom::Auto,
             (None, None) => {
-                let told = self.settings_from.get("latency_threshold").copied();
-                told.unwrap_or_default().into()
+                self.settings_from.get("latency_threshold").copied().unwrap_or_default()
             }
         }
     }
@@ -205,65 +203,6 @@ impl LateStatus {
         let longest_ms = lateness.longest.secs() * 1e3;
         let is_short = part >= Self::SHORT.0 && longest_ms >= Self::SHORT.1;
         is_short.then_some(LateStatus { longest_ms, part })
-    }
-}
-
-/// Memory of a volume's clients, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MemoryStatus {
-    /// In buffers that are in use.
-    pub buffers: u64,
-    /// In buffers that wait to be used again.
-    pub idle: u64,
-    /// Granted to requests in flight, of which not all may have come yet.
-    pub granted: u64,
-    /// Granted to clients inside of TLS.
-    pub tls: u64,
-    /// Most bytes that may be granted.
-    pub limit: u64,
-    /// Bytes that each client can have whatever others do.
-    pub own: u64,
-    /// Clients that wait for memory now.
-    pub waiting: u64,
-    /// How often a client had to wait for memory, since the start.
-    pub waits: u64,
-}
-
-impl From<parda_block::MemoryStats> for MemoryStatus {
-    fn from(stats: parda_block::MemoryStats) -> MemoryStatus {
-        MemoryStatus {
-            buffers: stats.buffers as u64,
-            idle: stats.idle as u64,
-            granted: stats.granted as u64,
-            tls: stats.tls as u64,
-            limit: stats.limit as u64,
-            own: stats.own as u64,
-            waiting: stats.waiting as u64,
-            waits: stats.waits,
-        }
-    }
-}
-
-/// Connections that were given up or turned away since the start, by the reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DroppedStatus {
-    /// The handshake was not done in time, or made room for another's.
-    pub handshake: u64,
-    /// The client neither took its replies nor finished its request in time.
-    pub stalled: u64,
-    /// The client broke the protocol.
-    pub protocol: u64,
-    /// A limit of connections turned the client away.
-    pub turned_away: u64,
-    /// Connections whose socket failed.
-    pub socket: u64,
-}
-
-impl From<parda_block::Dropped> for DroppedStatus {
-    fn from(dropped: parda_block::Dropped) -> DroppedStatus {
-        let parda_block::Dropped { handshake, stalled, protocol, turned_away, socket } = dropped;
-        DroppedStatus { handshake, stalled, protocol, turned_away, socket }
     }
 }
 
@@ -324,10 +263,7 @@ pub enum MeasuredBy {
 
 impl std::fmt::Display for MeasuredBy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            MeasuredBy::Ebpf => "ebpf",
-            MeasuredBy::Little => "little",
-        })
+        self.serialize(f)
     }
 }
 
@@ -395,12 +331,7 @@ pub enum DiskState {
 
 impl std::fmt::Display for DiskState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            DiskState::Serving => "serving",
-            DiskState::Opening => "opening",
-            DiskState::Waiting => "waiting",
-            DiskState::Leaving => "leaving",
-        })
+        self.serialize(f)
     }
 }
 
@@ -509,7 +440,6 @@ impl DiskStatus {
             Detail::Whole => Latency::from(recorded),
             Detail::Counters => Latency::default(),
         };
-        let counter = |c: parda_block::Count| Counter { ios: c.ios, bytes: c.bytes };
         // Before it is open, those of the configuration.
         let shares = stats.part.shares.0;
         let shares = if shares > 0 { shares } else { wanted.shares().0 };
@@ -528,8 +458,8 @@ impl DiskStatus {
             slice: stats.part.slice,
             held_now: stats.part.held as u64,
             clients: stats.clients as u64,
-            reads: counter(stats.reads),
-            writes: counter(stats.writes),
+            reads: stats.reads,
+            writes: stats.writes,
             others: stats.others.ios,
             errors: stats.errors,
             overdue: stats.overdue,
@@ -575,15 +505,6 @@ impl HeldByStatus {
             turn_s: self.turn_s - earlier.turn_s,
         }
     }
-}
-
-/// IOs and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counter {
-    /// Number of IOs since the start.
-    pub ios: u64,
-    /// Bytes that the IOs moved.
-    pub bytes: u64,
 }
 
 /// Reason why an agent's status cannot be had.

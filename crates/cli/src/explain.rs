@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use parda_agent::status::{OutsiderStatus, Status, VolumeStatus};
+use parda_agent::status::{Status, VolumeStatus};
+use parda_api::Outsider;
 use parda_explain::{Capacity, Change, Explanation};
 use parda_probe::{Point, ProbeDocument, Purpose};
 use serde::Serialize;
@@ -94,7 +95,7 @@ struct Answer<'a> {
     threshold_ms: f64,
     latency_ms: Option<f64>,
     /// Load on the array that is not under control.
-    outsider: Option<OutsiderStatus>,
+    outsider: Option<Outsider>,
     #[serde(flatten)]
     explanation: &'a Explanation,
 }

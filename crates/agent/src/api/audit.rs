@@ -107,13 +107,6 @@ impl Change {
     /// Logs the change, which is an event too.
     fn say(&self, by: &str, at: &str, count: u64) {
         let Change { volume, disk, setting, before, in_force, from, took_effect } = self;
-        let from = match from {
-            ValueFrom::Default => "the default",
-            ValueFrom::Configuration => "the configuration",
-            ValueFrom::Policy => "the policy",
-            ValueFrom::Live => "live, until the agent ends",
-            ValueFrom::State => "live, kept",
-        };
         let later = if *took_effect { "" } else { ", not in force yet" };
         let often = if count > 1 { format!(", in {count} changes") } else { String::new() };
         tracing::info!(
@@ -122,7 +115,8 @@ impl Change {
             by,
             at,
             event = "live_change",
-            "{setting} = {in_force} (before: {before}), {from}{later}{often}"
+            "{setting} = {in_force} (before: {before}), {}{later}{often}",
+            from.words()
         );
     }
 }
@@ -170,10 +164,10 @@ mod tests {
         assert_eq!(
             told,
             [
-                format!("shares = 2 (before: 1), live, kept{}", by("uid 0")),
-                format!("shares = 6 (before: 5), live, kept{}", by("uid 0")),
-                format!("shares = 7 (before: 100), live, kept{}", by("ops")),
-                format!("shares = 100 (before: 2), live, kept, in 98 changes{}", by("uid 0")),
+                format!("shares = 2 (before: 1), kept in the state file{}", by("uid 0")),
+                format!("shares = 6 (before: 5), kept in the state file{}", by("uid 0")),
+                format!("shares = 7 (before: 100), kept in the state file{}", by("ops")),
+                format!("shares = 100 (before: 2), kept in the state file, in 98 changes{}", by("uid 0")),
             ]
         );
     }
