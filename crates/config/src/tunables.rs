@@ -8,8 +8,8 @@ use parda_control::law::Estimation;
 use parda_control::{ModeName, Proportional};
 use serde::{Deserialize, Serialize};
 
-use crate::control::{Fairness, OutsiderSetting, SizeModelSetting};
 use crate::threshold::ThresholdSetting;
+use crate::values::{Fairness, OutsiderSetting, SizeModelSetting};
 
 /// Documentation of one setting. `docs/tunables.md` is held to this table by a test.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +136,7 @@ settings! {
               array treats hosts differently.",
         source: "FAST '09 §4",
     }
-    #[serde(deserialize_with = "crate::control::signal")]
+    #[serde(deserialize_with = "crate::values::signal")]
     signal: Signal {
         unit: "\"all\", \"reads\" or \"writes\"",
         default: "\"all\"",

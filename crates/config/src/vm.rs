@@ -33,8 +33,9 @@ macro_rules! with_vm_settings {
 
             /// The same with these settings of the VM.
             #[must_use]
-            $vis fn with(self, settings: $crate::VmSettings) -> Self {
-                Self { $($key: settings.$key,)* ..self }
+            $vis fn with(mut self, settings: $crate::VmSettings) -> Self {
+                $(self.$key = settings.$key;)*
+                self
             }
         }
     };

@@ -127,8 +127,7 @@ impl Board {
                 let (state, state_s) = (disk.state, secs(disk.since));
                 let fault = disk.fault.clone().or_else(|| fault(&counted));
                 let (listen, drain) = (disk.listen.clone(), disk.drain);
-                let disk =
-                    DiskStatus::new(disk.name.clone(), disk.settings.clone(), counted, detail);
+                let disk = DiskStatus::new(disk.name.clone(), disk.settings, counted, detail);
                 DiskStatus { state, state_s, fault, listen, drain, ..disk }
             })
             .collect();
