@@ -35,7 +35,7 @@ struct Pending {
 /// All VMs as one that has all their shares.
 fn together(vms: &[VmConfig]) -> VmConfig {
     let shares = vms.iter().map(|vm| vm.shares.0).sum::<u32>();
-    VmConfig { shares: Shares(shares.min(VmConfig::MAX_SHARES)), burst: 0.0, target: None }
+    VmConfig::of(Shares(shares.min(VmConfig::MAX_SHARES)))
 }
 
 /// A VM's part in its host.
