@@ -11,52 +11,103 @@ use crate::threshold::{AT_MOST, MOST};
 /// Shares of a VM whose configuration names none.
 pub const DEFAULT_SHARES: u32 = 1000;
 
-/// Adds the settings of a VM to a table of a file, each of them optional, and `settings`, which returns them. They are keys of the table
-/// itself: `serde(flatten)` would lose their places in the file, and the refusal of unknown keys.
+/// Adds the settings of a VM to a table of a file, each of them optional; `settings` returns them, and `with` sets them. They are keys of
+/// the table itself: `serde(flatten)` would lose their places in the file, and the refusal of unknown keys.
 #[macro_export]
 macro_rules! with_vm_settings {
-    (@with { $(#[$of:meta])* $vis:vis struct $name:ident { $($own:tt)* } } $($(#[$meta:meta])* $key:ident: $kind:ty,)*) => {
+    (@with { $(#[$of:meta])* $vis:vis struct $name:ident { $($own:tt)* } }
+        $($(#[$meta:meta])* $key:ident: $kind:ty { $($about:tt)* })*) => {
         $(#[$of])*
         $vis struct $name {
             $($own)*
-            $($(#[$meta])* #[serde(default, skip_serializing_if = "Option::is_none")] $vis $key: Option<$kind>,)*
+            $($(#[$meta])* #[serde(default)] $vis $key: Option<$kind>,)*
         }
 
+        #[allow(dead_code)]
         impl $name {
             /// Settings of the VM as they were written.
             #[must_use]
-            #[allow(clippy::clone_on_copy)]
             $vis fn settings(&self) -> $crate::VmSettings {
-                $crate::VmSettings { $($key: self.$key.clone()),* }
+                $crate::VmSettings { $($key: self.$key),* }
+            }
+
+            /// The same with these settings of the VM.
+            #[must_use]
+            $vis fn with(mut self, settings: $crate::VmSettings) -> Self {
+                $(self.$key = settings.$key;)*
+                self
+            }
+        }
+    };
+    (@table {} $($(#[$meta:meta])* $key:ident: $kind:ty {
+        default: $default:expr, wrong: $wrong:path, $($about:tt)*
+    })*) => {
+        /// Every setting of a disk that changes while its clients stay connected.
+        pub const DISK_SETTINGS: &[DiskSetting] = &[
+            $(DiskSetting {
+                key: stringify!($key),
+                fault: |settings| settings.$key.and_then($wrong),
+                of_vm: true,
+                $($about)*
+            },)*
+            DRAINED,
+        ];
+
+        impl VmSettings {
+            /// The settings, with defaults in place of those that are not set.
+            #[must_use]
+            pub fn or_defaults(self) -> VmSettings {
+                VmSettings { $($key: self.$key.or($default)),* }
+            }
+        }
+    };
+    (@declare $then:ident $table:tt) => {
+        $crate::with_vm_settings! { @$then $table
+            /// Weight against all other VMs of the volume, on any host.
+            shares: u32 {
+                default: Some(DEFAULT_SHARES),
+                wrong: wrong_shares,
+                bounds: "1 to 1000000",
+                what: "Weight against all disks of the volume, on every host ([what they divide](#what-shares-divide)).",
+                steered: true,
+            }
+            /// IOs that the VM may gather while idle and send ahead of its turn.
+            burst: f64 {
+                default: Some(0.0),
+                wrong: wrong_burst,
+                bounds: "to 1000000",
+                what: "IOs that an idle disk may gather and send ahead.",
+                steered: false,
+            }
+            /// Latency objective: largest mean time of its IOs at the array.
+            #[serde(with = "parda_config::quantity")]
+            latency_target: std::time::Duration {
+                default: None,
+                wrong: wrong_target,
+                bounds: "up to 10s",
+                what: "[Latency objective](#a-latency-objective).",
+                steered: false,
             }
         }
     };
     ($($table:tt)*) => {
-        $crate::with_vm_settings! { @with { $($table)* }
-            /// Weight against all other VMs of the volume, on any host.
-            shares: u32,
-            /// IOs that the VM may gather while idle and send ahead of its turn.
-            burst: f64,
-            /// Latency objective: largest mean time of its IOs at the array.
-            #[serde(with = "parda_config::quantity")]
-            latency_target: std::time::Duration,
-        }
+        $crate::with_vm_settings! { @declare with { $($table)* } }
     };
 }
 
 with_vm_settings! {
     /// Settings of a VM. `None`: not set.
-    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct VmSettings {}
 }
+
+with_vm_settings! { @declare table {} }
 
 /// A setting of a disk that changes while its clients stay connected. A test holds `docs/configuration.md` to the table of these.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskSetting {
     /// Key of the setting.
     pub key: &'static str,
-    /// Default, if there is one, in TOML.
-    pub default: Option<&'static str>,
     /// Bounds of its values, or the other values.
     pub bounds: &'static str,
     /// Effect of the setting.
@@ -71,51 +122,32 @@ pub struct DiskSetting {
 /// Key of the setting of a disk that takes no new connections.
 pub const DRAIN: &str = "drain";
 
-/// Every setting of a disk that changes while its clients stay connected.
-pub const DISK_SETTINGS: &[DiskSetting] = &[
-    DiskSetting {
-        key: "shares",
-        default: Some("1000"),
-        bounds: "1 to 1000000",
-        what: "Weight against all disks of the volume, on every host ([what they divide](#what-shares-divide)).",
-        of_vm: true,
-        steered: true,
-        fault: |settings| settings.shares.and_then(wrong_shares),
-    },
-    DiskSetting {
-        key: "burst",
-        default: Some("0"),
-        bounds: "to 1000000",
-        what: "IOs that an idle disk may gather and send ahead.",
-        of_vm: true,
-        steered: false,
-        fault: |settings| settings.burst.and_then(wrong_burst),
-    },
-    DiskSetting {
-        key: "latency_target",
-        default: None,
-        bounds: "up to 10s",
-        what: "[Latency objective](#a-latency-objective).",
-        of_vm: true,
-        steered: false,
-        fault: |settings| settings.latency_target.and_then(wrong_target),
-    },
-    DiskSetting {
-        key: DRAIN,
-        default: Some("false"),
-        bounds: "`true`",
-        what: "Takes no new connections ([draining](api.md#draining)).",
-        of_vm: false,
-        steered: false,
-        fault: |_| None,
-    },
-];
+/// The one setting of a disk that does not belong to its VM.
+const DRAINED: DiskSetting = DiskSetting {
+    key: DRAIN,
+    bounds: "`true`",
+    what: "Takes no new connections ([draining](api.md#draining)).",
+    of_vm: false,
+    steered: false,
+    fault: |_| None,
+};
 
 impl DiskSetting {
     /// The setting of a key, if there is one.
     #[must_use]
     pub fn find(key: &str) -> Option<&'static DiskSetting> {
         DISK_SETTINGS.iter().find(|setting| setting.key == key)
+    }
+
+    /// Default, if there is one, in TOML.
+    #[must_use]
+    pub fn default(&self) -> Option<String> {
+        let defaults = toml::Table::try_from(VmSettings::default().or_defaults());
+        match defaults.ok()?.get(self.key) {
+            Some(toml::Value::Float(number)) => Some(number.to_string()),
+            Some(value) => Some(value.to_string()),
+            None => (!self.of_vm).then(|| "false".to_owned()),
+        }
     }
 }
 
@@ -124,16 +156,6 @@ impl VmSettings {
     #[must_use]
     pub fn fault(&self) -> Option<(&'static str, String)> {
         DISK_SETTINGS.iter().find_map(|setting| Some((setting.key, (setting.fault)(self)?)))
-    }
-
-    /// The settings, with defaults in place of those that are not set.
-    #[must_use]
-    pub fn or_defaults(self) -> VmSettings {
-        VmSettings {
-            shares: self.shares.or(Some(DEFAULT_SHARES)),
-            burst: self.burst.or(Some(0.0)),
-            ..self
-        }
     }
 
     /// Shares, with their default.
@@ -183,20 +205,6 @@ mod tests {
         #[derive(Debug, Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Table {}
-    }
-
-    #[test]
-    fn each_setting_of_a_vm_is_in_the_table_with_its_true_default() {
-        let unknown = toml::from_str::<Table>("x = 1").unwrap_err().to_string();
-        let (_, keys) = unknown.split_once("expected one of ").unwrap();
-        let keys: Vec<_> = keys.split('`').skip(1).step_by(2).collect();
-        let of_vms = DISK_SETTINGS.iter().filter(|setting| setting.of_vm);
-        assert_eq!(keys, of_vms.clone().map(|setting| setting.key).collect::<Vec<_>>());
-        let defaults = of_vms.filter_map(|t| Some(format!("{} = {}\n", t.key, t.default?)));
-        let written: VmSettings = toml::from_str(&defaults.collect::<String>()).unwrap();
-        assert_eq!(VmSettings::default().or_defaults(), written);
-        assert_eq!(VmConfig::from(&VmSettings::default()), VmConfig::from(&written));
-        assert_eq!(written.fault(), None);
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn main() {
         let mut host = Host::new(now, config).unwrap();
         for vm in 0..vms {
             let shares = Shares(100 + vm as u32 % 1000);
-            host.add_vm(now, VmConfig { shares, burst: 0.0, target: None });
+            host.add_vm(now, VmConfig::of(shares));
             (0..2).for_each(|_| host.submit(now, VmId(vm), READ, vm as u64));
         }
         let mut outstanding = std::collections::VecDeque::new();

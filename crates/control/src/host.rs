@@ -104,6 +104,12 @@ pub struct VmPart {
 impl VmConfig {
     /// More shares than this would leave the smallest VM nothing to count with.
     pub const MAX_SHARES: u32 = 1_000_000;
+
+    /// A VM with these shares, and nothing else set.
+    #[must_use]
+    pub const fn of(shares: Shares) -> VmConfig {
+        VmConfig { shares, burst: 0.0, target: None }
+    }
 }
 
 /// Part of the largest window from which on it is full: grants are sums of fractions.

@@ -189,7 +189,7 @@ fn serve(options: ArrayOptions, requests: RequestQueue) -> Result<Handle, ArrayE
             description: "a LUN of an emulated array".to_owned(),
             backend: backend.clone(),
             region: Some(region),
-            vm: VmConfig { shares: Shares(1), burst: 0.0, target: None },
+            vm: VmConfig::of(Shares(1)),
             read_only: false,
             listen: listen.clone(),
         })

@@ -284,14 +284,18 @@ impl Checker<'_> {
             let message = "there is another VM of this name, on this host or another";
             return Err(self.error(&at("name"), message));
         }
-        let shares = match vm.shares {
+        let mut settings = vm.settings().or_defaults();
+        if let Some((key, message)) =
+            settings.fault().filter(|(key, _)| !outside || *key != "shares")
+        {
+            return Err(self.error(&at(key), &message));
+        }
+        if outside {
             // A single line of the file puts any host outside control.
-            Some(_) | None if outside => Shares(0),
-            Some(shares) => self.shares(&at("shares"), shares)?,
-            None => return Err(self.error(&at("name"), "must have `shares`")),
-        };
-        let burst_ok = vm.burst.is_finite() && vm.burst >= 0.0;
-        self.ensure(burst_ok, &at("burst"), "must be a number of IOs, 0 or more")?;
+            settings.shares = Some(0);
+        } else if vm.shares.is_none() {
+            return Err(self.error(&at("name"), "must have `shares`"));
+        }
         let (load, own) = self.loads.load(&at("workload"), &vm.workload)?;
         let (lun, disk) = self.disk(path, vm, own)?;
         let keys = [("disk", vm.disk.is_some()), ("same_disk_as", vm.same_disk_as.is_some())];
@@ -304,12 +308,7 @@ impl Checker<'_> {
             self.ensure(stop > start, &at("stop"), "must be after start")?;
             starts.push((event(stop, Action::StopVm(id)), at("stop")));
         }
-        let target = vm.latency_target;
-        if let Some(message) = target.and_then(parda_config::wrong_target) {
-            return Err(self.error(&at("latency_target"), &message));
-        }
-        let (name, burst) = (vm.name.clone(), vm.burst);
-        Ok(Vm { name, shares, burst, latency_target: target, disk, lun, load })
+        Ok(Vm { name: vm.name.clone(), settings, disk, lun, load })
     }
 
     /// LUN and size of a VM's disk. The size follows from the workload if the file gives none.

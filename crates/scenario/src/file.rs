@@ -84,24 +84,21 @@ pub(crate) struct Guest {
     pub queue_depth: Option<u32>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Vm {
-    pub name: String,
-    pub shares: Option<u32>,
-    #[serde(default)]
-    pub burst: f64,
-    #[serde(default, with = "parda_config::quantity")]
-    pub latency_target: Option<Duration>,
-    #[serde(default, with = "parda_config::quantity")]
-    pub disk: Option<ByteSize>,
-    /// Name of the VM whose disk this VM shares, in place of `disk`.
-    pub same_disk_as: Option<String>,
-    pub workload: WorkloadKeys,
-    #[serde(default, with = "parda_config::quantity")]
-    pub start: Option<Duration>,
-    #[serde(default, with = "parda_config::quantity")]
-    pub stop: Option<Duration>,
+parda_config::with_vm_settings! {
+    #[derive(Clone, Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub(crate) struct Vm {
+        pub name: String,
+        #[serde(default, with = "parda_config::quantity")]
+        pub disk: Option<ByteSize>,
+        /// Name of the VM whose disk this VM shares, in place of `disk`.
+        pub same_disk_as: Option<String>,
+        pub workload: WorkloadKeys,
+        #[serde(default, with = "parda_config::quantity")]
+        pub start: Option<Duration>,
+        #[serde(default, with = "parda_config::quantity")]
+        pub stop: Option<Duration>,
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parda_array::ArrayParams;
-use parda_config::ControlSettings;
+use parda_config::{ControlSettings, VmSettings};
 use parda_control::{Bytes, Shares};
 use parda_workload::ClientLoad;
 
@@ -75,12 +75,8 @@ pub struct Host {
 pub struct Vm {
     /// Name, unique among the VMs of all hosts.
     pub name: String,
-    /// Shares at the beginning.
-    pub shares: Shares,
-    /// Burst credit: slots that the VM may gather while idle.
-    pub burst: f64,
-    /// Latency objective: the mean latency that the VM's IOs should not exceed. `None` without one.
-    pub latency_target: Option<Duration>,
+    /// Settings at the beginning, with defaults in place of those that the file leaves out.
+    pub settings: VmSettings,
     /// Size of the disk.
     pub disk: Bytes,
     /// LUN of the disk on the array, counted from 0. Several VMs may share one.
@@ -361,7 +357,7 @@ impl State {
     /// State before the first event: hosts that are present are alive, and no VM is started.
     #[must_use]
     pub fn new(hosts: &[Host]) -> State {
-        let vm = |vm: &Vm| VmState { started: false, shares: vm.shares };
+        let vm = |vm: &Vm| VmState { started: false, shares: vm.settings.shares() };
         let hosts = hosts.iter().map(|host| HostState {
             alive: host.present,
             hangs: false,

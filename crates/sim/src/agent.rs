@@ -35,12 +35,12 @@ struct Pending {
 /// All VMs as one that has all their shares.
 fn together(vms: &[VmConfig]) -> VmConfig {
     let shares = vms.iter().map(|vm| vm.shares.0).sum::<u32>();
-    VmConfig { shares: Shares(shares.min(VmConfig::MAX_SHARES)), burst: 0.0, target: None }
+    VmConfig::of(Shares(shares.min(VmConfig::MAX_SHARES)))
 }
 
 /// A VM's part in its host.
 pub(crate) fn part(vm: &parda_scenario::Vm, shares: Shares) -> VmConfig {
-    VmConfig { shares, burst: vm.burst, target: vm.latency_target.map(Into::into) }
+    VmConfig { shares, ..VmConfig::from(&vm.settings) }
 }
 
 /// A living agent. Outside control there is none: then it is the host itself, which without a

@@ -208,7 +208,7 @@ mod tests {
         let law = LawConfig { mode, window_max: Window(window), ..LawConfig::default() };
         let config = Config { law, ..Config::default() };
         let guest = GuestSettings { disk, memory: Bytes(0), queue_depth };
-        let vms = [1000, 500].map(|n| VmConfig { shares: Shares(n), burst: 0.0, target: None });
+        let vms = [1000, 500].map(|n| VmConfig::of(Shares(n)));
         Kernel::new(Instant(0), config, Span::from_millis(1000), &guest, &vms).unwrap()
     }
 

@@ -124,7 +124,7 @@ fn a_flush_takes_its_turn_but_is_no_latency() {
 fn settings_are_answered_with_what_is_in_force() {
     let dir = tempfile::tempdir().unwrap();
     let volume = spawn(vec![disk("vm1", memory(), &dir.path().join("s"))]);
-    let vm = VmConfig { shares: Shares(7), burst: 2.0, target: None };
+    let vm = VmConfig { burst: 2.0, ..VmConfig::of(Shares(7)) };
     let disk = volume.stats().unwrap().disks[0];
     assert_eq!(volume.set_vm(disk, vm), Ok(Some(vm)));
     assert_eq!(volume.tick(None).unwrap().shares, Shares(7));

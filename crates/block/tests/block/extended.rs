@@ -211,7 +211,7 @@ fn others_have_their_turn_between_the_pieces_of_a_long_trim() {
     let mut disks = Vec::new();
     for export in ["large", "small"] {
         let mut one = disk(export, memory(8 * G), &path(export));
-        one.vm = VmConfig { shares: Shares(1000), burst: 0.0, target: None };
+        one.vm = VmConfig::of(Shares(1000));
         disks.push(one);
     }
     let _volume = spawn_timed(disks, 1.0, model);

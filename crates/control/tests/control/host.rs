@@ -72,7 +72,7 @@ proptest! {
         let config = Config { law, slot_size: slot, ..Config::default() };
         let mut host = Host::new(now, config.clone()).unwrap();
         let mut vms: Vec<VmId> = [1000, 500, 10, 3]
-            .map(|shares| host.add_vm(now, VmConfig { shares: Shares(shares), burst: 2.0, target: None }))
+            .map(|shares| host.add_vm(now, VmConfig { burst: 2.0, ..VmConfig::of(Shares(shares)) }))
             .to_vec();
         // The most shares that a VM had since the last round.
         let mut most: Vec<(VmId, u32)> = vms.iter().copied().zip([1000, 500, 10, 3]).collect();
@@ -100,11 +100,11 @@ proptest! {
                     let vm = vms.swap_remove(vm % vms.len());
                     prop_assert!(host.remove_vm(vm));
                     prop_assert!(!host.remove_vm(vm), "it is gone");
-                    let changed = host.set_vm(vm, VmConfig { shares: Shares(1), burst: 0.0, target: None });
+                    let changed = host.set_vm(vm, VmConfig::of(Shares(1)));
                     prop_assert!(!changed);
                 }
                 Step::Add { shares } => {
-                    let vm = host.add_vm(now, VmConfig { shares: Shares(shares), burst: 1.0, target: None });
+                    let vm = host.add_vm(now, VmConfig { burst: 1.0, ..VmConfig::of(Shares(shares)) });
                     prop_assert!(!vms.contains(&vm), "two VMs with one id");
                     let left = held.values().any(|h| h.2 == vm) || out.iter().any(|o| o.5 == vm);
                     prop_assert!(!left, "its id is still in use");
@@ -154,7 +154,7 @@ proptest! {
                 }
                 Step::Shares { vm, shares } => {
                     let vm = vms[vm % vms.len()];
-                    let part = VmConfig { shares: Shares(shares), burst: 0.0, target: None };
+                    let part = VmConfig::of(Shares(shares));
                     let changed = host.set_vm(vm, part);
                     prop_assert!(changed);
                     most.push((vm, shares));
@@ -218,7 +218,7 @@ proptest! {
     ) {
         let mut now = Instant(0);
         let mut host = Host::new(now, static_window(window)).unwrap();
-        let vm = host.add_vm(now, VmConfig { shares: Shares(1), burst: 0.0, target: None });
+        let vm = host.add_vm(now, VmConfig::of(Shares(1)));
         (0..40).for_each(|i| host.submit(now, vm, READ, i));
         let mut random = seed;
         let mut out: Vec<(Instant, IoId)> = Vec::new();
@@ -255,9 +255,7 @@ fn without_control_order_is_kept_and_nothing_is_held() {
     let mut config = Config::default();
     config.law.mode = Mode::Off;
     let mut host = Host::new(Instant(0), config).unwrap();
-    let vms = [1, 1_000_000].map(|shares| {
-        host.add_vm(Instant(0), VmConfig { shares: Shares(shares), burst: 0.0, target: None })
-    });
+    let vms = [1, 1_000_000].map(|shares| host.add_vm(Instant(0), VmConfig::of(Shares(shares))));
     for token in 0..1000 {
         host.submit(Instant(token), vms[token as usize % 2], READ, token);
         assert_eq!(host.next_dispatch(Instant(token)).unwrap().token, token);
@@ -271,7 +269,7 @@ fn without_control_order_is_kept_and_nothing_is_held() {
 #[test]
 fn a_trim_takes_slots_by_its_length_and_is_heard() {
     let mut host = Host::new(Instant(0), static_window(8.0)).unwrap();
-    let vm = VmConfig { shares: Shares(1000), burst: 0.0, target: None };
+    let vm = VmConfig::of(Shares(1000));
     let vm = host.add_vm(Instant(0), vm);
     let trim = Io { kind: IoKind::Discard, bytes: Bytes(8 << 20) };
     host.submit(Instant(0), vm, trim, 1);
@@ -291,7 +289,7 @@ fn a_trim_takes_slots_by_its_length_and_is_heard() {
 /// An IO that took the array 3 ms and waited 7 ms for its caller is no sign of a slow array.
 #[test]
 fn time_that_an_io_waits_for_its_caller_is_not_the_arrays() {
-    let vm = VmConfig { shares: Shares(1000), burst: 0.0, target: None };
+    let vm = VmConfig::of(Shares(1000));
     for (device, expected) in [(3, 3), (10, 10), (11, 10)] {
         let mut host = Host::new(Instant(0), static_window(4.0)).unwrap();
         let vm = host.add_vm(Instant(0), vm);
@@ -319,7 +317,7 @@ fn what_waits_is_charged_by_the_slots_in_force() {
     let large = Io { kind: IoKind::Read, bytes: Bytes::kib(1024) };
     let bytes = Config { slot_size: Some(Bytes::kib(8)), ..static_window(4.0) };
     let mut host = Host::new(Instant(0), bytes.clone()).unwrap();
-    let vm = VmConfig { shares: Shares(1000), burst: 0.0, target: None };
+    let vm = VmConfig::of(Shares(1000));
     let vms = [(); 2].map(|()| host.add_vm(Instant(0), vm));
     for token in 0..8 {
         host.submit(Instant(0), vms[token as usize % 2], large, token);
@@ -360,7 +358,7 @@ fn held_time_has_the_cause_that_the_io_met_when_it_came() {
     ] {
         let mut host =
             Host::new(Instant(0), Config { law: law.clone(), ..Config::default() }).unwrap();
-        let vm = VmConfig { shares: Shares(1000), burst: 0.0, target: None };
+        let vm = VmConfig::of(Shares(1000));
         let vms = [(); 2].map(|()| host.add_vm(Instant(0), vm));
         for token in 0..16 {
             host.submit(Instant(0), vms[token as usize % 2], READ, token);
@@ -380,7 +378,7 @@ fn held_time_has_the_cause_that_the_io_met_when_it_came() {
     }
     // Who wants less than its slice waits for others at most.
     let mut host = Host::new(Instant(0), Config::default()).unwrap();
-    let vm = VmConfig { shares: Shares(1000), burst: 0.0, target: None };
+    let vm = VmConfig::of(Shares(1000));
     let vms = [(); 2].map(|()| host.add_vm(Instant(0), vm));
     for token in 0..9 {
         host.submit(Instant(0), vms[token / 8], READ, token as u64);

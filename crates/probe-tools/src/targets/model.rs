@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use parda_array::{Array, ArrayParams, IoKind, IoTag, Nanos, Preset, SubmitError, UnknownPreset};
-use parda_control::{Bytes, Shares};
+use parda_control::Bytes;
 use parda_probe::{
     Allowance, Counter, Driven, Driver, Kind, Load, Mix, Moment, Recording, Snapshot, Steadiness,
     TargetInfo, Watch,
@@ -92,9 +92,7 @@ impl Model {
     fn client(&self, load: &Load, seed: u64) -> Client {
         let vm = Vm {
             name: String::new(),
-            shares: Shares(1),
-            burst: 0.0,
-            latency_target: None,
+            settings: Default::default(),
             disk: self.bytes(),
             lun: self.lun,
             load: workload(load).into(),

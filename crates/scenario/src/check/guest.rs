@@ -45,7 +45,7 @@ pub(crate) fn kind(host: &file::Host) -> Result<HostKind, Fault> {
         let says = "a guest has one disk: all its VMs but the first must have same_disk_as that";
         return Err(("vm", says));
     }
-    if host.vm.iter().any(|vm| vm.burst != 0.0) {
+    if host.vm.iter().any(|vm| vm.burst.is_some()) {
         return Err(("vm", "a guest's VMs cannot have `burst`: its queue is its kernel's"));
     }
     if host.vm.iter().any(|vm| vm.latency_target.is_some()) {

@@ -41,7 +41,7 @@ pub(crate) fn table(sizes: &[u64]) -> Fallible<()> {
 /// Mean times of the law's part of a round, and of decoding all slots and all datagrams, in µs.
 fn measure(hosts: u64) -> Fallible<[f64; 3]> {
     let mut host = Host::new(Instant(0), Config::default())?;
-    host.add_vm(Instant(0), VmConfig { shares: Shares(1000), burst: 0.0, target: None });
+    host.add_vm(Instant(0), VmConfig::of(Shares(1000)));
     let own = host.tick(Instant(1), View::Silent);
     let names = (0..hosts).map(|n| HostName::new(&format!("host-{n:04}")));
     let names: Vec<_> = names.collect::<Result<_, _>>()?;

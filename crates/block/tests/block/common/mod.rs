@@ -27,7 +27,7 @@ pub(crate) fn disk(export: &str, backend: BackendConfig, socket: &Path) -> DiskC
         description: String::new(),
         backend,
         region: None,
-        vm: VmConfig { shares: Shares(1000), burst: 0.0, target: None },
+        vm: VmConfig::of(Shares(1000)),
         read_only: false,
         listen: vec![Address::Unix(socket.into())],
     }

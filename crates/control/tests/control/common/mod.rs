@@ -90,10 +90,7 @@ impl Cluster {
         let vms = vms
             .iter()
             .map(|spec| VmState {
-                id: host.add_vm(
-                    self.now,
-                    VmConfig { shares: Shares(spec.shares), burst: 0.0, target: None },
-                ),
+                id: host.add_vm(self.now, VmConfig::of(Shares(spec.shares))),
                 want: spec.outstanding,
                 pending: 0,
                 done: 0,
