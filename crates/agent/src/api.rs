@@ -42,7 +42,7 @@ impl Api {
     /// Reads the file of tokens that the configuration names. If it cannot be read, the tokens stay as they are.
     pub(crate) fn read_tokens(&self, path: Option<&Path>) {
         let read = path.map_or_else(|| Ok(Tokens::default()), Tokens::read);
-        self.views.show_tokens_fault(read.as_ref().err().cloned());
+        self.views.about().tokens_fault = read.as_ref().err().cloned();
         let tokens = match read {
             Ok(tokens) => tokens,
             Err(error) => {

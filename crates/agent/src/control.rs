@@ -18,7 +18,7 @@ use crate::outsider;
 use crate::settings::{self, Said};
 use crate::shown::Shown;
 use crate::slowed;
-use crate::status::{ExchangeStatus, PeerStatus};
+use crate::status::{ExchangeStatus, exchange};
 use crate::threshold;
 
 /// Periods after which a window at its least is worth a word. Long enough for any other load on the
@@ -308,7 +308,7 @@ impl Control {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.ticks += 1;
         shown.report = Some(report);
-        shown.own = Some(PeerStatus::of(&self.me.host, Liveness::Live, Span::ZERO, &report));
+        shown.own = Some(exchange::own(&self.me.host, &report));
         shown.differ = self.settings.differ().to_vec();
         shown.exchange = match (&self.link, &self.exchange) {
             (Some(link), _) => Some(link.status(now, &self.clock)),
@@ -427,7 +427,7 @@ impl ExchangeState {
             period_s: period.map(Span::secs),
             part: rhythm.cost().map(|(_, part)| part),
             slowed: slowed::reason(clock).map(str::to_owned),
-            peers: self.peers.all(now).map(|peer| PeerStatus::new(&peer)).collect(),
+            peers: self.peers.all(now).map(|peer| exchange::peer(&peer)).collect(),
             ..ExchangeStatus::default()
         };
         status.count(&standing);

@@ -7,12 +7,13 @@ use parda_control::law::Mode;
 use parda_control::{Instant, Report, Totals};
 
 use crate::config::{self, Work};
-use crate::outsider::OutsiderStatus;
+use crate::outsider;
 use crate::served::{Served, Shared};
 use crate::settings::SettingsStatus;
 use crate::shown::Shown;
 use crate::start_error::StartError;
-use crate::status::{Detail, DroppedStatus, SettingsFrom, VolumeStatus};
+use crate::status::exchange::compare;
+use crate::status::{Detail, VolumeStatus};
 use crate::steered::Steered;
 
 /// A volume's enforcer. The control thread ticks it; the main thread changes it; the status thread
@@ -105,7 +106,8 @@ impl Enforcer {
 
 /// Fields of the status that are the same for served and steered volumes.
 pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
-    let Shown { ticks, report, own, exchange, differ } = shown;
+    let Shown { ticks, report, mut own, mut exchange, differ } = shown;
+    compare(own.iter_mut().chain(exchange.iter_mut().flat_map(|exchange| &mut exchange.peers)));
     let law = &config.law.control.law;
     // A number is in force at once, what is found is what the last tick found.
     let found = report.filter(|_| config.law.control.moves().is_some());
@@ -114,36 +116,19 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
     VolumeStatus {
         name: config.name.clone(),
         pool: config.pool.as_ref().map(|pool| pool.name.clone()),
-        settings_from: SettingsFrom::new(),
         mode: law.mode.name(),
         latency_threshold_ms: threshold.secs() * 1e3,
-        threshold: None,
-        objective: None,
-        outsider: report.and_then(|report| OutsiderStatus::new(&report.finding)),
+        outsider: report.and_then(|report| outsider::status(&report.finding)),
         settings: Some(SettingsStatus::new(config.law.control.settings(), differ)),
-        overdue: 0,
-        late: None,
-        cluster_latency_ms: None,
         source: report.map(|r| r.source).unwrap_or_default(),
-        window: None,
         window_max: (follows && config.law.control.slot_size.is_none()).then_some(law.window_max.0),
-        outlook: None,
         beta: report.map_or(0.0, |r| r.beta),
         shares: report.map_or(0, |r| r.shares.0),
         active_shares: report.map_or(0.0, |r| r.active),
         outstanding: report.map_or(0.0, |r| r.outstanding),
-        held: 0,
-        connections: 0,
-        memory: None,
-        dropped: DroppedStatus::default(),
         ticks,
         own,
         exchange,
-        disks: Vec::new(),
-        listeners: Vec::new(),
-        fault: None,
-        last_failure: None,
-        restarts: 0,
-        steer: None,
+        ..VolumeStatus::default()
     }
 }

@@ -17,16 +17,12 @@ pub struct File {
     /// This host's name in the cluster.
     pub host: String,
     /// Where `parda status` asks: `unix:PATH`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     /// File in which settings are kept that are changed while the agent runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<PathBuf>,
     /// Where metrics and health are, in HTTP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
     /// Takes settings from a policy in etcd.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
     /// How clients connect, where it is not as usual.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -49,40 +45,32 @@ pub struct Http {
     #[serde(default)]
     pub plain: bool,
     /// TLS at a TCP address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<HttpTls>,
     /// URL of the dashboards of all hosts, with `{host}` for the host's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<String>,
     /// File of tokens: a name, a role and a secret on each line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<PathBuf>,
 }
 
 /// `[policy]`: settings of volumes and VMs that live in etcd, for all hosts. Without `etcd` in the cluster of `[volume.exchange]`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Policy {
     /// How often it is looked for a change.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub period: Option<Duration>,
     /// URLs of members of an etcd cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<Vec<String>>,
     /// Beginning of all keys in etcd.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
     /// Certificates for endpoints of etcd with TLS.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<EtcdTls>,
     /// Uses endpoints on other hosts without TLS.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plain: bool,
     /// Name of the user that logs in to etcd.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// File that holds the user's password.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
 }
 
@@ -95,7 +83,6 @@ pub struct HttpTls {
     /// Private key of the certificate.
     pub key: PathBuf,
     /// The CAs of clients. Without, clients need no certificate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<PathBuf>,
 }
 
@@ -106,19 +93,15 @@ pub struct Listener {
     /// As it stands in the disks' `listen`.
     pub address: String,
     /// Permission bits of a unix socket, in octal: `"0660"`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// Owner of a unix socket, by name or number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Group of a unix socket, by name or number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// Serves clients without TLS at a TCP address that other hosts can reach.
     #[serde(default)]
     pub plain: bool,
     /// TLS for its clients.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ListenerTls>,
 }
 
@@ -131,7 +114,6 @@ pub struct ListenerTls {
     /// Private key of the certificate, in PEM.
     pub key: PathBuf,
     /// The CAs of clients. Without, any client that speaks TLS is served.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<PathBuf>,
     /// Whether clients without TLS are turned away.
     #[serde(default = "default_required")]
@@ -149,22 +131,18 @@ pub struct Volume {
     /// Its name, the same on every host.
     pub name: String,
     /// Name of the pool that the volume belongs to: volumes on the same drives.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// Settings of the control law; each has a default.
     #[serde(default)]
     pub control: ControlSettings,
     /// Limits for the clients of the volume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<VolumeLimits>,
     /// Where the hosts meet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<Exchange>,
     /// The virtual disks that live on it, to be served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disk: Vec<Disk>,
     /// The block device that it is on this host, to be steered in place of serving disks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steer: Option<Steer>,
 }
 
@@ -175,16 +153,12 @@ pub struct Steer {
     /// The device, or anything that lies on it: a disk, a multipath device, an LV, a partition.
     pub device: PathBuf,
     /// How its queue is held to the window: `auto`, or one of what `parda steer show` names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// How it is measured: `auto`, `ebpf` or `little`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<String>,
     /// The host's weight against all disks and VMs of the volume, where it is one VM.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<u32>,
     /// Means by which its VMs are held to their shares: `auto`, `caps` or `bfq`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<String>,
     /// Its VMs, where they are told apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -207,55 +181,41 @@ pub struct SteeredVm {
 /// `[volume.exchange]`: where the hosts of a volume tell each other how loaded it looks. One of `file`, `udp` and
 /// `etcd`, with the keys that belong to it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Exchange {
     /// A file on the volume, a block device, or an NBD URI, made by `parda exchange init`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// How many slots it has: as many as there can ever be hosts. As it was made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
     /// This host's slot; chosen automatically if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
     /// Where it begins, for a region of a larger device.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub offset: Option<ByteSize>,
     /// `ADDRESS:PORT` of this host, or of a multicast group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<String>,
     /// The other hosts, for `udp` without a group. This host may be among them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<Vec<String>>,
     /// Name of the interface where a multicast group is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// Keys that datagrams are signed with, one a line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
     /// URLs of members of an etcd cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<Vec<String>>,
     /// Beginning of all keys in etcd.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
     /// Certificates for endpoints of etcd with TLS.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<EtcdTls>,
     /// Uses endpoints on other hosts without TLS.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plain: bool,
     /// Name of the user that logs in to etcd.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// File that holds the user's password.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
     /// Where a member of etcd on this host has its data.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_dir: Option<PathBuf>,
     /// Slots where the hosts meet while `udp` or `etcd` fails.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Fallback>,
 }
 
@@ -266,13 +226,11 @@ pub struct Fallback {
     /// A file on the volume, a block device, or an NBD URI, made by `parda exchange init`.
     pub file: String,
     /// How many slots it has, as it was made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
     /// This host's slot; chosen automatically if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
     /// Where it begins, for a region of a larger device.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(default, with = "parda_config::quantity")]
     pub offset: Option<ByteSize>,
 }
 
@@ -283,10 +241,8 @@ pub struct EtcdTls {
     /// The CAs that the members' certificates must come from.
     pub ca: PathBuf,
     /// Our certificate, if the members ask for one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<PathBuf>,
     /// Private key of the certificate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
 }
 
@@ -321,53 +277,45 @@ parda_config::with_vm_settings! {
         #[serde(default)]
         pub lock: Lock,
         /// `raw`: all of it is data, also what looks like the header of another format.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         pub format: Option<Format>,
         /// Where the disk begins in `path`, for a region of a larger device.
-        #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+        #[serde(default, with = "parda_config::quantity")]
         pub offset: Option<ByteSize>,
         /// The disk's size, if less than all of `path` from `offset` on.
-        #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+        #[serde(default, with = "parda_config::quantity")]
         pub size: Option<ByteSize>,
         /// How the NBD server behind it is used, if `path` is an NBD URI.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         pub nbd: Option<Nbd>,
     }
 }
 
 /// `[volume.disk.nbd]`: how the NBD server behind a disk is used.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Nbd {
     /// How many connections to it are used, if it says that they share their data.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
     /// How long IOs wait for a lost server before they fail.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub hold: Option<Duration>,
     /// How long a request may take before its connection is given up.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub timeout: Option<Duration>,
     /// Its certificates, if its URI begins with `nbds`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ServerTls>,
 }
 
 /// TLS with an NBD server: whom to trust, and who we are.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ServerTls {
     /// The CAs that the server's certificate must come from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
     /// Our certificate, if the server asks for one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<PathBuf>,
     /// Private key of the client certificate, in PEM.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
     /// The name or address that the server's certificate must be for, if not the URI's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 

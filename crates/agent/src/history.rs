@@ -24,10 +24,8 @@ use series::Series;
 use watch::Watch;
 
 pub(crate) use quantity::rounded;
-#[cfg(test)]
-pub(crate) use recent::Rates;
 pub use recent::disk_keys;
-pub(crate) use recent::{DiskRecent, Recent, vm_keys};
+pub(crate) use recent::{Recent, vm_keys};
 pub(crate) use sampler::Sampler;
 
 /// Time for which a second's values are kept, in seconds.
@@ -105,8 +103,8 @@ impl Kept {
             self.disks.entry(key).or_default().push(
                 second,
                 [
-                    packed(Some(did.rates.iops)),
-                    packed(Some(did.rates.bytes)),
+                    packed(did.iops),
+                    packed(did.bytes_per_s),
                     packed(did.device_ms),
                     packed(did.held_ms),
                     packed(slice),
@@ -128,7 +126,7 @@ impl Kept {
         let peers = now.exchange.iter().flat_map(|exchange| &exchange.peers);
         for peer in peers.filter(|peer| peer.liveness == Liveness::Live) {
             self.hosts
-                .entry(peer.host.clone())
+                .entry(peer.name.clone())
                 .or_default()
                 .push(second, [packed(peer.window), packed(peer.latency_ms), packed(peer.iops)]);
         }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use parda_api::{Keep, ValueFrom};
 use parda_config::{DRAIN, DiskSetting, Document, Error, short};
+use toml::Table;
 
 use crate::config::Config;
 use crate::locked::locked;
@@ -48,8 +49,8 @@ pub(crate) struct InForce {
 /// The file and the layers over it.
 #[derive(Clone)]
 pub(crate) struct Layers {
-    /// The configuration file as it was read last.
-    pub(crate) file: Document,
+    /// The configuration file as it was read last, for errors, and its values.
+    file: Arc<(Document, Table)>,
     /// The policy of the volumes of this host.
     pub(crate) policy: Policies,
     /// Where the policy in force is kept, if there is to be one.
@@ -79,7 +80,9 @@ impl Layers {
         let policy_file = config.policy.map(|policy| policy.kept);
         let policy = policy_file.as_deref().map(Policies::read).unwrap_or_default();
         let temporary = Overlay::default();
-        Ok(Layers { file, policy, policy_file, state: config.state, kept, temporary, unreadable })
+        let values = file.parse()?;
+        let (file, state) = (Arc::new((file, values)), config.state);
+        Ok(Layers { file, policy, policy_file, state, kept, temporary, unreadable })
     }
 
     /// Logs that the state file cannot be read, if so.
@@ -95,28 +98,29 @@ impl Layers {
     /// The file is wrong, or a setting of the layers. An error of a layer has no place in the file.
     pub(crate) fn merged(&self) -> Result<Config, Error> {
         let live = !self.kept.is_empty() || !self.temporary.is_empty();
+        let (file, _) = &*self.file;
         if !live && self.policy.volumes.is_empty() {
-            return Config::check(&self.file);
+            return Config::check(file);
         }
-        let mut table = self.shaped()?;
+        let mut table = self.shaped();
         self.policy.overlay(&table).apply(&mut table);
         self.kept.apply(&mut table);
         self.temporary.apply(&mut table);
-        let text = table.to_string();
-        Config::check(&Document::new(self.file.name(), text)).map_err(|error| {
+        // As text, so that an error shows the line that is wrong.
+        Config::check(&Document::new(file.name(), table.to_string())).map_err(|error| {
             // An error of the file alone has its place there.
-            Config::check(&self.file).err().unwrap_or(Error { place: None, ..error })
+            Config::check(file).err().unwrap_or(Error { place: None, ..error })
         })
     }
 
     /// The file, with the disks that were added and without those that were removed.
-    fn shaped(&self) -> Result<toml::Table, Error> {
-        let mut table: toml::Table = self.file.parse()?;
+    fn shaped(&self) -> Table {
+        let mut table = self.file.1.clone();
         let before = overlay::listeners_of_disks(&table);
         self.kept.shape(&mut table);
         self.temporary.shape(&mut table);
         overlay::drop_unused_listeners(&mut table, &before);
-        Ok(table)
+        table
     }
 
     /// The layers in force, and their configuration. A volume whose policy is refused has its policy from `before`.
@@ -137,15 +141,16 @@ impl Layers {
             return Ok(Found { good, config, refused, left_out: Vec::new() });
         }
         let mut found = Found::new(self)?;
-        for (layer, temporary) in [(&self.kept, false), (&self.temporary, true)] {
+        let live = [(&self.kept, Keep::State), (&self.temporary, Keep::UntilRestart)];
+        for (layer, keep) in live {
             for (volume, shape) in layer.shapes() {
-                found.shape(&volume, shape, temporary);
+                found.shape(&volume, &shape, keep);
             }
         }
         found.add_policies(&self.policy);
-        for (layer, temporary) in [(&self.kept, false), (&self.temporary, true)] {
+        for (layer, keep) in live {
             for (target, setting, value) in layer.all() {
-                found.add(&target, &setting, value, temporary, before);
+                found.add(&target, &setting, &value, keep, before);
             }
         }
         found.fall_back(before);
@@ -153,8 +158,7 @@ impl Layers {
     }
 
     fn into_force(self, refused: Refused, left_out: Vec<LeftOut>) -> InForce {
-        // The text was parsed before.
-        let file = self.shaped().unwrap_or_default();
+        let file = self.shaped();
         let origins = Origins::of(
             &file,
             &[
@@ -188,7 +192,7 @@ impl Layers {
 
     /// Whether a layer below that of `keep` has a disk: the file, and for temporary changes the state file too.
     pub(crate) fn has_below(&self, keep: Keep, volume: &str, disk: &DiskName) -> bool {
-        let Ok(mut table) = self.file.parse::<toml::Table>() else { return false };
+        let mut table = self.file.1.clone();
         if keep == Keep::UntilRestart {
             self.kept.shape(&mut table);
         }
@@ -197,15 +201,12 @@ impl Layers {
 
     /// Whether the file, or the table of a disk that was added, has a disk drained.
     pub(crate) fn drains(&self, target: &Target) -> bool {
-        let below = self.shaped().ok();
-        let drain = below.and_then(|table| overlay::written(&table, target, DRAIN));
-        drain == Some(toml::Value::Boolean(true))
+        overlay::written(&self.shaped(), target, DRAIN) == Some(true.into())
     }
 
     /// The value in the configuration file, if it has one.
     pub(crate) fn configured(&self, target: &Target, setting: &str) -> Option<toml::Value> {
-        let table: toml::Table = self.file.parse().ok()?;
-        overlay::written(&table, target, setting)
+        overlay::written(&self.file.1, target, setting)
     }
 
     /// Writes the state file, if one is configured.
@@ -309,10 +310,12 @@ impl Found {
         Ok(Found { good, config, refused: Refused::new(), left_out: Vec::new() })
     }
 
-    /// Takes these layers if they have no conflict.
-    fn take(&mut self, layers: Layers) -> Result<(), Error> {
-        self.config = layers.merged()?;
-        self.good = layers;
+    /// Edits the layers, if that makes no conflict.
+    fn edit(&mut self, edit: impl FnOnce(&mut Layers)) -> Result<(), Error> {
+        let mut more = self.good.clone();
+        edit(&mut more);
+        self.config = more.merged()?;
+        self.good = more;
         Ok(())
     }
 
@@ -324,20 +327,15 @@ impl Found {
             if self.refused.contains_key(name) {
                 continue;
             }
-            let mut more = self.good.clone();
-            more.policy.volumes.push(stored.clone());
-            if let Err(error) = self.take(more) {
+            if let Err(error) = self.edit(|more| more.policy.volumes.push(stored.clone())) {
                 self.refused.insert(name.clone(), plain(&error));
             }
         }
     }
 
     /// Adds or removes a disk.
-    fn shape(&mut self, volume: &str, shape: Shape, temporary: bool) {
-        let mut more = self.good.clone();
-        let into = if temporary { &mut more.temporary } else { &mut more.kept };
-        into.take(volume, shape.clone());
-        if let Err(error) = self.take(more) {
+    fn shape(&mut self, volume: &str, shape: &Shape, keep: Keep) {
+        if let Err(error) = self.edit(|more| more.layer(keep).take(volume, shape.clone())) {
             let left_out = LeftOut::new(volume, Some(shape.disk()), &shape.to_string(), &error);
             self.left_out.push(left_out);
         }
@@ -349,24 +347,26 @@ impl Found {
         &mut self,
         target: &Target,
         setting: &str,
-        value: toml::Value,
-        temporary: bool,
+        value: &toml::Value,
+        keep: Keep,
         before: &Policies,
     ) {
-        let mut more = self.good.clone();
-        let into = if temporary { &mut more.temporary } else { &mut more.kept };
-        into.set(target, setting, value.clone());
-        let wrong = match is_live(target, setting, &value) {
-            true => self.take(more.clone()),
-            false => Err(self.good.file.error(setting, "is no setting that is changed live")),
+        let set = |more: &mut Layers| more.layer(keep).set(target, setting, value.clone());
+        let wrong = match is_live(target, setting, value) {
+            true => self.edit(set),
+            false => Err(self.good.file.0.error(setting, "is no setting that is changed live")),
         };
         let Err(error) = wrong else { return };
-        let had = more.policy.volumes.len();
-        more.policy.volumes.retain(|stored| stored.volume.name != target.volume);
-        let mut from_before = more.clone();
-        from_before.policy.volumes.extend(before.of(&target.volume).cloned());
-        let has_one = had > more.policy.volumes.len();
-        if has_one && (self.take(more).is_ok() || self.take(from_before).is_ok()) {
+        let has_one = self.good.policy.of(&target.volume).is_some();
+        let without = |more: &mut Layers| {
+            set(more);
+            more.policy.volumes.retain(|stored| stored.volume.name != target.volume);
+        };
+        let from_before = |more: &mut Layers| {
+            without(more);
+            more.policy.volumes.extend(before.of(&target.volume).cloned());
+        };
+        if has_one && (self.edit(without).is_ok() || self.edit(from_before).is_ok()) {
             let why = format!(
                 "conflicts with {setting} = {value}, a live change on this host: {}",
                 plain(&error)
@@ -386,10 +386,8 @@ impl Found {
             if self.good.policy.of(&stored.volume.name).is_some() {
                 continue;
             }
-            let mut more = self.good.clone();
-            more.policy.volumes.push(stored.clone());
             // If it has, that was logged when it was refused.
-            let _ = self.take(more);
+            let _ = self.edit(|more| more.policy.volumes.push(stored.clone()));
         }
     }
 }

@@ -121,7 +121,7 @@ impl Collector for Snapshot {
         let exchanges: Vec<_> = exchanges.map(|(v, e)| Labelled(of(v), e)).collect();
         write(&mut to, &exchange::families(), &exchanges)?;
         let peers = exchanges.iter().flat_map(|Labelled(labels, exchange)| {
-            exchange.peers.iter().map(|peer| Labelled(with(labels, "peer", &peer.host), peer))
+            exchange.peers.iter().map(|peer| Labelled(with(labels, "peer", &peer.name), peer))
         });
         write(&mut to, &exchange::peer_families(), &peers.collect::<Vec<_>>())?;
         let steered = status.volumes.iter().filter_map(|v| Some((v, v.steer.as_ref()?)));

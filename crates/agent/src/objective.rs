@@ -1,9 +1,10 @@
 //! Status of disks with a latency objective.
 
+use parda_api::Host;
 use parda_control::{ObjectiveState, Price};
 use parda_exchange::Liveness;
 
-use crate::status::{DiskStatus, ObjectiveStatus, PeerStatus, TargetStatus};
+use crate::status::{DiskStatus, ObjectiveStatus, TargetStatus};
 
 impl TargetStatus {
     pub(crate) fn new(standing: &ObjectiveState) -> TargetStatus {
@@ -20,12 +21,12 @@ impl TargetStatus {
 }
 
 impl ObjectiveStatus {
-    pub(crate) fn new(cost: &Price, disks: &[DiskStatus], peers: &[PeerStatus]) -> ObjectiveStatus {
+    pub(crate) fn new(cost: &Price, disks: &[DiskStatus], peers: &[Host]) -> ObjectiveStatus {
         let ours = disks.iter().filter_map(|disk| {
             Some((disk.latency_target.as_ref()?.asks_ms?, format!("disk {}", disk.name)))
         });
         let theirs = peers.iter().filter(|peer| peer.liveness == Liveness::Live);
-        let theirs = theirs.filter_map(|peer| Some((peer.asks_ms?, format!("host {}", peer.host))));
+        let theirs = theirs.filter_map(|peer| Some((peer.asks_ms?, format!("host {}", peer.name))));
         let least = ours.chain(theirs).min_by(|one, other| one.0.total_cmp(&other.0));
         ObjectiveStatus {
             of: least.map_or_else(|| "a host that is silent now".to_owned(), |(_, of)| of),

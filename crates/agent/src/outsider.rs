@@ -1,40 +1,23 @@
 //! Load on the array that is not under control: its events and its status.
 
+use parda_api::Outsider;
 use parda_control::outsider::{Finding, State};
-use serde::{Deserialize, Serialize};
+
+use crate::history::rounded;
 
 /// Periods for which the array must be slower before that is logged, as a short burst of an outsider passes.
 const LASTS: u32 = 10;
 
-/// Load on the array that is not under control, or an array that became slower: nothing says which.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OutsiderStatus {
-    /// Mean latency of all hosts' IOs in the last period, in milliseconds.
-    pub latency_ms: f64,
-    /// The usual latency with as many outstanding IOs, in milliseconds.
-    pub usual_ms: f64,
-    /// Periods for which the latency has been above that.
-    pub periods: u32,
-    /// Outstanding IOs of an outsider that would explain it, counted in IOs like ours.
-    pub outstanding: f64,
-    /// Part of all outstanding IOs that such an outsider has, from 0 to 1.
-    pub part: f64,
-    /// Factor by which the array would be slower, if that explained it.
-    pub factor: f64,
-}
-
-impl OutsiderStatus {
-    /// `None` while throughput is as usual, or too little is known of the array.
-    pub(crate) fn new(finding: &Finding) -> Option<OutsiderStatus> {
-        (finding.state == State::Slower).then_some(OutsiderStatus {
-            latency_ms: finding.latency * 1e3,
-            usual_ms: finding.usual * 1e3,
-            periods: finding.periods,
-            outstanding: finding.outstanding,
-            part: finding.part,
-            factor: finding.factor,
-        })
-    }
+/// The status of a finding. `None` while throughput is as usual, or too little is known of the array.
+pub(crate) fn status(finding: &Finding) -> Option<Outsider> {
+    (finding.state == State::Slower).then(|| Outsider {
+        outstanding: rounded(finding.outstanding),
+        part: rounded(finding.part),
+        latency_ms: rounded(finding.latency * 1e3),
+        usual_ms: rounded(finding.usual * 1e3),
+        periods: finding.periods,
+        factor: rounded(finding.factor),
+    })
 }
 
 /// The state that was logged last.
@@ -117,8 +100,8 @@ mod tests {
     #[test]
     fn the_status_has_what_is_not_usual() {
         let finding = Finding { state: State::Usual, ..Finding::default() };
-        assert_eq!(OutsiderStatus::new(&finding), None);
+        assert_eq!(status(&finding), None);
         let finding = Finding { state: State::Slower, latency: 0.040, ..Finding::default() };
-        assert_eq!(OutsiderStatus::new(&finding).unwrap().latency_ms, 40.0);
+        assert_eq!(status(&finding).unwrap().latency_ms, 40.0);
     }
 }

@@ -50,7 +50,7 @@ impl Follower {
     pub(crate) fn start(config: &Config, host: Host) -> std::io::Result<Option<Follower>> {
         let volumes = names(config);
         let Some(config) = config.policy.clone() else {
-            host.views.show_policy(None, || true);
+            host.views.about().policy = None;
             return Ok(None);
         };
         let (orders, waits) = channel();
@@ -319,7 +319,11 @@ impl Following {
     fn show(&self) {
         let policy =
             report::shown(&self.report(), &self.host.live.layers().policy, self.fault.as_ref());
-        self.host.views.show_policy(Some(policy), || self.is_wanted());
+        let mut about = self.host.views.about();
+        // A reload may have ended this follower before.
+        if self.is_wanted() {
+            about.policy = Some(policy);
+        }
     }
 
     /// Publishes what is in force if it is not what was published, and renews the lease when it is time.

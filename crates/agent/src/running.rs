@@ -503,7 +503,7 @@ impl Agent {
             }
             stays
         });
-        let before = self.api.views.http();
+        let before = self.api.views.about().http.clone();
         let mut shown = Vec::new();
         for place in &wanted {
             let name = place.address.to_string();
@@ -522,13 +522,15 @@ impl Agent {
         let fault = shown.iter().any(|place| place.fault.is_some());
         let look = fault || self.http.iter().any(HttpServer::has_tls);
         self.http_due = look.then(|| Instant::now() + HTTP_PAUSE);
-        self.api.views.show_http(shown, self.config.pages.clone());
+        let mut about = self.api.views.about();
+        (about.http, about.pages) = (shown, self.config.pages.clone());
+        drop(about);
         self.manager.state(self.state());
     }
 
     /// Tries again what of HTTP has a fault, or shows a certificate that expires before the next look. Else no file is read.
     fn look_at_http(&mut self) {
-        let fault = self.api.views.http().iter().any(|place| place.fault.is_some());
+        let fault = self.api.views.about().http.iter().any(|place| place.fault.is_some());
         if fault || self.http.iter().any(|server| !server.is_in_force(HTTP_PAUSE)) {
             return self.serve_http(false);
         }
@@ -577,7 +579,7 @@ impl Agent {
         for Failed { config, error, .. } in &self.failed {
             state += &format!("; {} does not start: {error}", config.name);
         }
-        for HttpPlace { address, fault, .. } in self.api.views.http() {
+        for HttpPlace { address, fault, .. } in &self.api.views.about().http {
             if let Some(fault) = fault {
                 state += &format!("; HTTP at {address}: {fault}");
             }

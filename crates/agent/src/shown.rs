@@ -1,9 +1,10 @@
 //! What a control thread shows of its last tick.
 
+use parda_api::Host;
 use parda_control::Report;
 
 use crate::settings::Difference;
-use crate::status::{ExchangeStatus, PeerStatus};
+use crate::status::ExchangeStatus;
 
 /// Result of the last tick, for the status.
 #[derive(Clone, Debug, Default)]
@@ -11,7 +12,7 @@ pub(crate) struct Shown {
     pub(crate) ticks: u64,
     pub(crate) report: Option<Report>,
     /// This host, as the others see it.
-    pub(crate) own: Option<PeerStatus>,
+    pub(crate) own: Option<Host>,
     pub(crate) exchange: Option<ExchangeStatus>,
     /// Settings in which live hosts differ.
     pub(crate) differ: Vec<Difference>,

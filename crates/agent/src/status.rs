@@ -2,7 +2,7 @@
 //! connection closes. Counters and histograms only ever grow, so two snapshots subtract to what
 //! happened between them.
 
-mod exchange;
+pub(crate) mod exchange;
 mod limits;
 
 use std::collections::BTreeMap;
@@ -13,23 +13,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use parda_api::HttpPlace;
-use parda_api::{Limit, ThresholdFrom, ValueFrom};
+use parda_api::{Host, Limit, Outsider, Requests, ValueFrom, is_full};
+pub use parda_block::{Count as Counter, Dropped, MemoryStats};
 use parda_block::{Latencies, VmStats};
 use parda_config::VmSettings;
 use parda_control::{HeldBy, HeldTimes, ModeName, Source};
-use parda_explain::Requests;
 use parda_steer::cgroup::Means;
 use parda_steer::knob;
 use parda_steer::multipath::PathState;
 use serde::{Deserialize, Serialize};
 
 pub use crate::history::disk_keys;
-pub use exchange::{EtcdStatus, ExchangeStatus, FallbackStatus, PeerStatus, SlotStatus, UdpStatus};
+pub use exchange::{EtcdStatus, ExchangeStatus, FallbackStatus, SlotStatus, UdpStatus};
 pub use limits::{ObjectiveStatus, TargetStatus};
 
 use crate::latency::Latency;
 use crate::outlook::OutlookStatus;
-pub use crate::outsider::OutsiderStatus;
 use crate::server::{PATIENCE, Server};
 use crate::settings::SettingsStatus;
 use crate::threshold::ThresholdStatus;
@@ -49,54 +48,45 @@ pub struct Status {
     /// Seconds since it started.
     pub uptime_s: f64,
     /// The policy, where one is configured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<parda_api::Policy>,
     /// Where metrics and the API are, in HTTP.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<HttpPlace>,
     /// URL of the dashboards of all hosts, with `{host}` for the host's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<String>,
     /// Reason why the file of the API's tokens cannot be read, if so. Those that were read last hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_fault: Option<String>,
     /// Volumes of the configuration, in its order.
     pub volumes: Vec<VolumeStatus>,
 }
 
 /// The state of one volume.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct VolumeStatus {
     /// Name of the volume.
     pub name: String,
     /// Name of its pool, if it belongs to one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// Where its settings come from that are set; those that are left out have their defaults.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settings_from: SettingsFrom,
     /// How the window is found.
     pub mode: ModeName,
     /// The latency to hold the array at, in milliseconds.
     pub latency_threshold_ms: f64,
     /// Status of the search, if the threshold is automatic.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<ThresholdStatus>,
     /// The objective of a disk that is in force in place of the volume's own threshold, if one is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<ObjectiveStatus>,
     /// Load on the array that is not under control, if there is some or the array became slower.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outsider: Option<OutsiderStatus>,
+    pub outsider: Option<Outsider>,
     /// Values in force of the settings that all hosts must have alike.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<SettingsStatus>,
     /// IOs that went beyond what the host may have outstanding since the start, as their disks had
     /// been held for `hold_max`.
-    #[serde(default)]
     pub overdue: u64,
     /// How late the volume's thread was in the last period, if the host is short of CPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<LateStatus>,
     /// The latency that the window rests on, in milliseconds, once there is one.
     pub cluster_latency_ms: Option<f64>,
@@ -105,10 +95,8 @@ pub struct VolumeStatus {
     /// The window in force, in slots. None without control.
     pub window: Option<f64>,
     /// Largest window that the law may set. None where the window is not in IOs or does not follow the law.
-    #[serde(default)]
     pub window_max: Option<f64>,
     /// Forecast of observe mode, once there is something to forecast from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlook: Option<OutlookStatus>,
     /// β of eq. 2, in slots of the window.
     pub beta: f64,
@@ -123,34 +111,27 @@ pub struct VolumeStatus {
     /// Number of clients that are connected.
     pub connections: u64,
     /// Its memory, where its disks are served.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<MemoryStatus>,
+    pub memory: Option<MemoryStats>,
     /// Connections that were not left to their clients to close.
-    #[serde(default)]
-    pub dropped: DroppedStatus,
+    pub dropped: Dropped,
     /// Control periods since the start.
     pub ticks: u64,
     /// This host, as the others see it. None before the first period.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub own: Option<PeerStatus>,
+    pub own: Option<Host>,
     /// The exchange, if there is one.
     pub exchange: Option<ExchangeStatus>,
     /// Its disks, where they are served.
     pub disks: Vec<DiskStatus>,
     /// Where clients of its disks connect.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<ListenerStatus>,
     /// Reason why it does not run now, if so: it ended by itself, or does not start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
     /// Last failure of the volume, if it runs again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<PastFailure>,
     /// How often it was started again after it had ended by itself.
-    #[serde(default)]
     pub restarts: u64,
     /// Its device, where that is steered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steer: Option<SteerStatus>,
 }
 
@@ -165,7 +146,7 @@ impl VolumeStatus {
     #[must_use]
     pub fn is_at_window_max(&self) -> bool {
         let most = self.window_max.filter(|_| self.mode == ModeName::Parda);
-        most.is_some_and(|most| parda_explain::is_full(self.outstanding, most))
+        most.is_some_and(|most| is_full(self.outstanding, most))
     }
 
     /// Reason why a disk of the volume does no more IOs.
@@ -178,18 +159,17 @@ impl VolumeStatus {
             device_ms: disk.device.summary().mean,
             held_now: disk.held_now > 0,
         };
-        parda_explain::Limit::of(&did, self.is_at_window_max()).into()
+        Limit::of(&did, self.is_at_window_max())
     }
 
     /// Origin of the threshold in force.
     #[must_use]
-    pub fn threshold_from(&self) -> ThresholdFrom {
+    pub fn threshold_from(&self) -> ValueFrom {
         match (&self.objective, &self.threshold) {
-            (Some(_), _) => ThresholdFrom::Objective,
-            (None, Some(_)) => ThresholdFrom::Auto,
+            (Some(_), _) => ValueFrom::Objective,
+            (None, Some(_)) => ValueFrom::Auto,
             (None, None) => {
-                let told = self.settings_from.get("latency_threshold").copied();
-                told.unwrap_or_default().into()
+                self.settings_from.get("latency_threshold").copied().unwrap_or_default()
             }
         }
     }
@@ -223,65 +203,6 @@ impl LateStatus {
         let longest_ms = lateness.longest.secs() * 1e3;
         let is_short = part >= Self::SHORT.0 && longest_ms >= Self::SHORT.1;
         is_short.then_some(LateStatus { longest_ms, part })
-    }
-}
-
-/// Memory of a volume's clients, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemoryStatus {
-    /// In buffers that are in use.
-    pub buffers: u64,
-    /// In buffers that wait to be used again.
-    pub idle: u64,
-    /// Granted to requests in flight, of which not all may have come yet.
-    pub granted: u64,
-    /// Granted to clients inside of TLS.
-    #[serde(default)]
-    pub tls: u64,
-    /// Most bytes that may be granted.
-    pub limit: u64,
-    /// Bytes that each client can have whatever others do.
-    pub own: u64,
-    /// Clients that wait for memory now.
-    pub waiting: u64,
-    /// How often a client had to wait for memory, since the start.
-    pub waits: u64,
-}
-
-impl From<parda_block::MemoryStats> for MemoryStatus {
-    fn from(stats: parda_block::MemoryStats) -> MemoryStatus {
-        MemoryStatus {
-            buffers: stats.buffers as u64,
-            idle: stats.idle as u64,
-            granted: stats.granted as u64,
-            tls: stats.tls as u64,
-            limit: stats.limit as u64,
-            own: stats.own as u64,
-            waiting: stats.waiting as u64,
-            waits: stats.waits,
-        }
-    }
-}
-
-/// Connections that were given up or turned away since the start, by the reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DroppedStatus {
-    /// The handshake was not done in time, or made room for another's.
-    pub handshake: u64,
-    /// The client neither took its replies nor finished its request in time.
-    pub stalled: u64,
-    /// The client broke the protocol.
-    pub protocol: u64,
-    /// A limit of connections turned the client away.
-    pub turned_away: u64,
-    /// Connections whose socket failed.
-    pub socket: u64,
-}
-
-impl From<parda_block::Dropped> for DroppedStatus {
-    fn from(dropped: parda_block::Dropped) -> DroppedStatus {
-        let parda_block::Dropped { handshake, stalled, protocol, turned_away, socket } = dropped;
-        DroppedStatus { handshake, stalled, protocol, turned_away, socket }
     }
 }
 
@@ -342,10 +263,7 @@ pub enum MeasuredBy {
 
 impl std::fmt::Display for MeasuredBy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            MeasuredBy::Ebpf => "ebpf",
-            MeasuredBy::Little => "little",
-        })
+        self.serialize(f)
     }
 }
 
@@ -384,16 +302,15 @@ pub struct SteeredVmStatus {
 
 /// The state of a place where clients connect.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ListenerStatus {
     /// Address at which clients connect.
     pub address: String,
     /// Seconds since it is as it is.
     pub state_s: f64,
     /// Reason why nobody can connect, or, if it is open, why its certificate could not be read again. It is tried again until there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
     /// Whether it is open.
-    #[serde(default)]
     pub is_bound: bool,
 }
 
@@ -414,59 +331,44 @@ pub enum DiskState {
 
 impl std::fmt::Display for DiskState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            DiskState::Serving => "serving",
-            DiskState::Opening => "opening",
-            DiskState::Waiting => "waiting",
-            DiskState::Leaving => "leaving",
-        })
+        self.serialize(f)
     }
 }
 
 /// The state of one disk.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DiskStatus {
     /// Name of the export under which clients find the disk.
     pub name: String,
     /// Address at which clients find it.
-    #[serde(default)]
     pub listen: String,
     /// Where its settings come from that are set; those that are left out have their defaults.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settings_from: SettingsFrom,
     /// Where the disk itself comes from.
-    #[serde(default)]
     pub from: ValueFrom,
     /// Its settings in force, as the configuration writes them.
-    #[serde(default)]
     pub settings: VmSettings,
     /// Shares of the disk in force.
     pub shares: u32,
     /// IOs that it may gather while idle and spend ahead of its neighbours.
-    #[serde(default)]
     pub burst: f64,
     /// The disk's slice by its shares, in slots. The window bounds it as well ([`VolumeStatus::at_most`]). None where nothing
     /// bounds each disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<f64>,
     /// Its IOs that are held now.
-    #[serde(default)]
     pub held_now: u64,
     /// Whether clients find it.
-    #[serde(default)]
     pub state: DiskState,
     /// Seconds since it is so.
-    #[serde(default)]
     pub state_s: f64,
     /// Reason why it cannot be served or why IOs of it fail, if so: the NBD server behind it is lost, it has
     /// shrunk. It is tried again until it can.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
     /// Whether it takes no new connections, as it is drained.
-    #[serde(default)]
     pub drain: bool,
     /// Number of clients that are connected to it.
-    #[serde(default)]
     pub clients: u64,
     /// Reads completed since the start.
     pub reads: Counter,
@@ -477,25 +379,18 @@ pub struct DiskStatus {
     /// IOs that failed at the array since the start.
     pub errors: u64,
     /// IOs that went out of turn since the start, as the disk had been held for `hold_max`.
-    #[serde(default)]
     pub overdue: u64,
     /// Time that its reads and writes were held since the start, in seconds.
-    #[serde(default)]
     pub time_held_s: f64,
     /// The same by cause.
-    #[serde(default)]
     pub time_held_by: HeldByStatus,
     /// Time that its reads and writes were at the array since the start, in seconds.
-    #[serde(default)]
     pub time_at_device_s: f64,
     /// Its IOs go through the page cache, whose latencies are not those of the array.
-    #[serde(default)]
     pub page_cache: bool,
     /// Its path leads to another file now, or to none. What was opened is served on.
-    #[serde(default)]
     pub replaced: bool,
     /// Its latency objective, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_target: Option<TargetStatus>,
     /// Time held in the host's queue, of reads and writes.
     pub held: Latency,
@@ -545,7 +440,6 @@ impl DiskStatus {
             Detail::Whole => Latency::from(recorded),
             Detail::Counters => Latency::default(),
         };
-        let counter = |c: parda_block::Count| Counter { ios: c.ios, bytes: c.bytes };
         // Before it is open, those of the configuration.
         let shares = stats.part.shares.0;
         let shares = if shares > 0 { shares } else { wanted.shares().0 };
@@ -557,21 +451,15 @@ impl DiskStatus {
         };
         DiskStatus {
             name,
-            listen: String::new(),
-            settings_from: SettingsFrom::new(),
             from: ValueFrom::Configuration,
             shares,
             burst: settings.burst.unwrap_or_default(),
             settings,
             slice: stats.part.slice,
             held_now: stats.part.held as u64,
-            state: DiskState::Serving,
-            state_s: 0.0,
-            fault: None,
-            drain: false,
             clients: stats.clients as u64,
-            reads: counter(stats.reads),
-            writes: counter(stats.writes),
+            reads: stats.reads,
+            writes: stats.writes,
             others: stats.others.ios,
             errors: stats.errors,
             overdue: stats.overdue,
@@ -586,6 +474,7 @@ impl DiskStatus {
             total: latency(&stats.total),
             recorded: (detail == Detail::Counters)
                 .then_some(Recorded { held: stats.held, device: stats.device }),
+            ..DiskStatus::default()
         }
     }
 }
@@ -620,15 +509,6 @@ impl HeldByStatus {
             limit_s: self.limit_s - earlier.limit_s,
         }
     }
-}
-
-/// IOs and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counter {
-    /// Number of IOs since the start.
-    pub ios: u64,
-    /// Bytes that the IOs moved.
-    pub bytes: u64,
 }
 
 /// Reason why an agent's status cannot be had.

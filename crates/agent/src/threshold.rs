@@ -25,7 +25,6 @@ pub struct ThresholdStatus {
     /// Latest move of the threshold, with its reason.
     pub last_move: Option<MoveStatus>,
     /// Threshold that the stored probe recommends, in milliseconds, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probed_ms: Option<f64>,
 }
 

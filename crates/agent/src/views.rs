@@ -1,6 +1,6 @@
 //! The agent's volumes as other threads see them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use parda_exchange::HostName;
@@ -9,8 +9,9 @@ use crate::config;
 use crate::enforcer;
 use crate::history::disk_keys;
 use crate::live::{DiskName, Live, Origins, Target};
+use crate::locked::locked;
 use crate::shown::Shown;
-use crate::status::{Detail, HttpPlace, SettingsFrom, Status, VolumeStatus};
+use crate::status::{Detail, SettingsFrom, Status, VolumeStatus};
 use crate::volume::VolumeView;
 
 /// A volume as other threads see it.
@@ -22,60 +23,42 @@ pub(crate) enum View {
 
 /// The agent as other threads see it.
 pub(crate) struct Views {
-    host: HostName,
     started: Instant,
     volumes: Mutex<Arc<Vec<View>>>,
     live: Arc<Live>,
-    policy: Mutex<Option<parda_api::Policy>>,
-    http: Mutex<Vec<HttpPlace>>,
-    pages: Mutex<Option<String>>,
-    tokens_fault: Mutex<Option<String>>,
+    /// The status without what changes by itself: volumes and uptime.
+    about: Mutex<Status>,
 }
 
 impl Views {
     pub(crate) fn new(host: HostName, live: Arc<Live>) -> Arc<Views> {
-        let (volumes, policy) = (Mutex::default(), Mutex::default());
-        let (http, pages, tokens_fault) = Default::default();
-        let started = Instant::now();
-        Arc::new(Views { host, started, volumes, live, policy, http, pages, tokens_fault })
+        let about = Mutex::new(Status {
+            host: host.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_s: 0.0,
+            policy: None,
+            http: Vec::new(),
+            pages: None,
+            tokens_fault: None,
+            volumes: Vec::new(),
+        });
+        Arc::new(Views { started: Instant::now(), volumes: Mutex::default(), live, about })
     }
 
-    /// Shows these places of the HTTP server from now on, and where the dashboards of all hosts are.
-    pub(crate) fn show_http(&self, places: Vec<HttpPlace>, pages: Option<String>) {
-        *self.http.lock().unwrap_or_else(PoisonError::into_inner) = places;
-        *self.pages.lock().unwrap_or_else(PoisonError::into_inner) = pages;
-    }
-
-    /// Places of the HTTP server, as they were shown last.
-    pub(crate) fn http(&self) -> Vec<HttpPlace> {
-        self.http.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Shows from now on why the file of tokens cannot be read, if so.
-    pub(crate) fn show_tokens_fault(&self, fault: Option<String>) {
-        *self.tokens_fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
-    }
-
-    /// Sets the policy that the status shows, if the caller `may` still do so once it holds the lock.
-    pub(crate) fn show_policy(
-        &self,
-        policy: Option<parda_api::Policy>,
-        may: impl FnOnce() -> bool,
-    ) {
-        let mut shown = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
-        if may() {
-            *shown = policy;
-        }
+    /// Policy, addresses and faults that the status shows from now on.
+    pub(crate) fn about(&self) -> MutexGuard<'_, Status> {
+        locked(&self.about)
     }
 
     /// Shows these volumes from now on.
     pub(crate) fn show(&self, volumes: Vec<View>) {
-        *self.volumes.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(volumes);
+        *locked(&self.volumes) = Arc::new(volumes);
     }
 
     /// Configuration in force of a volume that runs.
     pub(crate) fn config(&self, volume: &str) -> Option<Arc<config::Volume>> {
-        let volumes = Arc::clone(&self.volumes.lock().unwrap_or_else(PoisonError::into_inner));
+        let volumes = Arc::clone(&locked(&self.volumes));
         volumes.iter().find_map(|view| match view {
             View::Running(view) => Some(view.config()).filter(|config| config.name == volume),
             View::Failed(..) => None,
@@ -93,7 +76,7 @@ impl Views {
     /// The status without origins of the settings of VMs, of which a host may have a thousand, for callers that look each second.
     pub(crate) fn counters(&self, detail: Detail) -> Status {
         // The lock is not held during the look.
-        let volumes = Arc::clone(&self.volumes.lock().unwrap_or_else(PoisonError::into_inner));
+        let volumes = Arc::clone(&locked(&self.volumes));
         let volumes = volumes.iter().filter_map(|view| match view {
             View::Running(view) => view.status(detail),
             View::Failed(config, error) => Some(failed(config, error)),
@@ -103,17 +86,9 @@ impl Views {
             volume.settings_from = origins_of(&Target::volume(&volume.name), &origins);
             volume
         });
-        Status {
-            host: self.host.to_string(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs_f64(),
-            policy: self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            http: self.http(),
-            pages: self.pages.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            tokens_fault: self.tokens_fault.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            volumes: volumes.collect(),
-        }
+        let uptime_s = self.started.elapsed().as_secs_f64();
+        let volumes = volumes.collect();
+        Status { uptime_s, volumes, ..self.about().clone() }
     }
 }
 

@@ -20,7 +20,6 @@ pub enum Keep {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeChange {
     /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
-    #[serde(default)]
     pub keep: Option<Keep>,
     /// New values by key: texts, numbers or booleans, as in the configuration.
     #[serde(flatten, deserialize_with = "crate::settings::read")]
@@ -31,7 +30,6 @@ pub struct VolumeChange {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DiskChange {
     /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
-    #[serde(default)]
     pub keep: Option<Keep>,
     /// New values by key, as in the configuration.
     #[serde(flatten, deserialize_with = "crate::settings::read")]

@@ -11,7 +11,6 @@ use crate::state::ValueFrom;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NewDisk {
     /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
-    #[serde(default)]
     pub keep: Option<Keep>,
     /// The keys of `[[volume.disk]]`: `name`, `path`, `listen`, `shares` …
     #[serde(flatten, deserialize_with = "crate::settings::read")]
@@ -37,7 +36,6 @@ pub struct Drain {
     /// `true`: the disks refuse new connections. `false`: they take them again, whatever the configuration says.
     pub drain: bool,
     /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
-    #[serde(default)]
     pub keep: Option<Keep>,
 }
 

@@ -5,6 +5,7 @@
 //! | `state` | the present state: volumes, hosts, disks |
 //! | `history` | the last hour, second by second |
 //! | `events` | events: disks, hosts, settings, faults |
+//! | `limit` | the reason why a disk does no more IOs |
 //! | `outsider` | load on the array that is not under control |
 //! | `policy` | the policy that the host has read |
 //! | `change` | settings changed while the agent runs |
@@ -19,6 +20,7 @@ mod change;
 mod disks;
 mod events;
 mod history;
+mod limit;
 mod outsider;
 mod policy;
 mod settings;
@@ -28,11 +30,12 @@ pub use change::{Changed, ChangedSetting, DiskChange, Keep, VolumeChange};
 pub use disks::{DiskDone, Drain, Drained, DrainedDisk, NewDisk};
 pub use events::{Event, Events, EventsQuery, Severity};
 pub use history::{DiskHistory, History, HistoryQuery, HostHistory, VolumeHistory};
+pub use limit::{HELD, Limit, Requests, is_full};
 pub use outsider::Outsider;
 pub use policy::{Policy, VolumePolicy};
 pub use state::{
-    Disk, DiskLimits, Exchange, Host, HttpPlace, Limit, Role, State, Steer, SteeredVm, Threshold,
-    ThresholdFrom, ValueFrom, Volume,
+    Disk, DiskLimits, DiskRates, Exchange, Host, HttpPlace, Role, State, Steer, SteeredVm,
+    Threshold, ValueFrom, Volume,
 };
 
 use serde::{Deserialize, Serialize};

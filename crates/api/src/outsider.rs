@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// Load on the array that is not under control, or an array that became slower: nothing says which.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Outsider {
     /// Outstanding IOs of an outsider that would explain it, counted in IOs like those of the hosts.
     pub outstanding: f64,

@@ -1,11 +1,14 @@
 //! The present state of the agent, its volumes, hosts and disks.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use parda_control::Liveness;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use crate::limit::Limit;
 use crate::outsider::Outsider;
 use crate::policy::Policy;
 
@@ -31,7 +34,6 @@ pub struct State {
     #[serde(default)]
     pub http: Vec<HttpPlace>,
     /// URL of the dashboards of all hosts, with `{host}` for the host's name; `null` where `http.pages` is not configured.
-    #[serde(default)]
     pub pages: Option<String>,
     /// Volumes in the order of the configuration.
     pub volumes: Vec<Volume>,
@@ -69,7 +71,6 @@ pub struct Volume {
     /// Name of the volume, the same on all hosts.
     pub name: String,
     /// Name of its pool: volumes on the same drives, of which each is a host of the pool, called `HOST/VOLUME`.
-    #[serde(default)]
     pub pool: Option<String>,
     /// Mode of the law: `parda`, `published`, `static`, `observe` or `off`.
     pub mode: String,
@@ -92,7 +93,6 @@ pub struct Volume {
     /// Mean outstanding IOs at the array in the last period, in slots.
     pub outstanding: f64,
     /// Load on the array that is not under control; `null` if there is none, or nothing is known.
-    #[serde(default)]
     pub outsider: Option<Outsider>,
     /// IOs held in the host's queue now.
     pub held: u64,
@@ -122,55 +122,9 @@ pub struct Threshold {
     /// Threshold in force, in milliseconds.
     pub ms: f64,
     /// Origin of the threshold in force.
-    pub from: ThresholdFrom,
+    pub from: ValueFrom,
     /// Disk or host whose latency objective it is, if `from` is `objective`.
     pub objective_of: Option<String>,
-}
-
-/// Origin of the threshold in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ThresholdFrom {
-    /// The default that is built in.
-    Default,
-    /// A number in the configuration file.
-    Configuration,
-    /// The policy, which is the same for all hosts.
-    Policy,
-    /// A change of the running agent that ends with it.
-    Live,
-    /// A change that the state file keeps.
-    State,
-    /// The search for the knee, while working.
-    Auto,
-    /// The latency objective of a disk.
-    Objective,
-}
-
-impl From<ValueFrom> for ThresholdFrom {
-    fn from(origin: ValueFrom) -> ThresholdFrom {
-        match origin {
-            ValueFrom::Default => ThresholdFrom::Default,
-            ValueFrom::Configuration => ThresholdFrom::Configuration,
-            ValueFrom::Policy => ThresholdFrom::Policy,
-            ValueFrom::Live => ThresholdFrom::Live,
-            ValueFrom::State => ThresholdFrom::State,
-        }
-    }
-}
-
-impl std::fmt::Display for ThresholdFrom {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            ThresholdFrom::Default => "default",
-            ThresholdFrom::Configuration => "configuration",
-            ThresholdFrom::Policy => "policy",
-            ThresholdFrom::Live => "live",
-            ThresholdFrom::State => "state",
-            ThresholdFrom::Auto => "auto",
-            ThresholdFrom::Objective => "objective",
-        })
-    }
 }
 
 /// Origin of a setting in force.
@@ -188,6 +142,32 @@ pub enum ValueFrom {
     Live,
     /// A change that the state file keeps.
     State,
+    /// The search for the knee, while working: of a threshold.
+    Auto,
+    /// The latency objective of a disk: of a threshold.
+    Objective,
+}
+
+impl ValueFrom {
+    /// The origin in words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            ValueFrom::Default => "the default",
+            ValueFrom::Configuration => "from the configuration",
+            ValueFrom::Policy => "from the policy",
+            ValueFrom::Live => "until the agent ends",
+            ValueFrom::State => "kept in the state file",
+            ValueFrom::Auto => "found while working",
+            ValueFrom::Objective => "the latency objective of a disk",
+        }
+    }
+}
+
+impl fmt::Display for ValueFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// Where the hosts of a volume meet.
@@ -204,16 +184,20 @@ pub struct Exchange {
 }
 
 /// A host on a volume.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct Host {
     /// Name of the host.
     pub name: String,
     /// Whether it is the host that answers.
     pub own: bool,
     /// `live`, `unproven`, `stale`, `gone` or `left`, as seen from here.
-    pub liveness: String,
+    #[schema(value_type = String)]
+    pub liveness: Liveness,
     /// Seconds since the host's report was last seen to change.
     pub age_s: f64,
+    /// Seconds between two rounds of the host, if these are further apart than it was told, as more would load the exchange.
+    pub slowed_to_s: Option<f64>,
     /// Window in slots; `null` without control.
     pub window: Option<f64>,
     /// Window that the host would have, if it observes.
@@ -226,6 +210,8 @@ pub struct Host {
     pub latency_ms: Option<f64>,
     /// Latency threshold that the host is configured with, or has found.
     pub latency_threshold_ms: Option<f64>,
+    /// Whether the host finds its threshold while working.
+    pub auto: bool,
     /// Reads and writes per second in its last period.
     pub iops: Option<f64>,
     /// Bytes of reads and writes per second in its last period.
@@ -235,11 +221,12 @@ pub struct Host {
     /// Lowest threshold that a disk of the host asks for by its latency objective.
     pub asks_ms: Option<f64>,
     /// Bound of the host's outstanding IOs: `its slice` if one of its VMs wants more, or `window_max`; `null` if the host does not say.
-    #[serde(default)]
     pub limited_by: Option<Limit>,
+    /// What the host has for each share while its slices bound it, or nothing does: outstanding slots, or slots a second where shares
+    /// divide throughput.
+    pub per_share: Option<f64>,
     /// What the host's VMs that want more have for each share, over the mean of all such hosts: 1 is what the shares give. Hosts without
     /// control count where they have more. `null` where there are fewer than two such hosts.
-    #[serde(default)]
     pub of_share: Option<f64>,
 }
 
@@ -276,6 +263,18 @@ pub struct Disk {
     pub limits: DiskLimits,
     /// Latency objective of the disk.
     pub latency_target_ms: Option<f64>,
+    /// The disk's slice of the window, in slots; `null` in a mode without slices.
+    pub slice: Option<f64>,
+    /// IOs that failed at the array since the disk was opened.
+    pub errors: u64,
+    /// What it did in the last whole second.
+    #[serde(flatten)]
+    pub did: DiskRates,
+}
+
+/// What a disk did in the last whole second. All are `null` where that is not known, means also in a second without IOs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DiskRates {
     /// Reads and writes per second.
     pub iops: Option<f64>,
     /// Bytes of reads and writes per second.
@@ -284,9 +283,9 @@ pub struct Disk {
     pub reads_per_s: Option<f64>,
     /// Writes of the disk per second.
     pub writes_per_s: Option<f64>,
-    /// Mean time of reads and writes at the array; `null` in a second without any.
+    /// Mean time of reads and writes at the array.
     pub device_ms: Option<f64>,
-    /// Mean time of reads and writes in the host's queue; `null` in a second without any.
+    /// Mean time of reads and writes in the host's queue.
     pub held_ms: Option<f64>,
     /// 99th percentile of the time at the array.
     pub device_p99_ms: Option<f64>,
@@ -294,16 +293,11 @@ pub struct Disk {
     pub outstanding: Option<f64>,
     /// Mean number of IOs held, by Little's law.
     pub waiting: Option<f64>,
-    /// The disk's slice of the window, in slots; `null` in a mode without slices.
-    pub slice: Option<f64>,
-    /// IOs that failed at the array since the disk was opened.
-    pub errors: u64,
     /// Reason why the disk does no more IOs.
     pub limited_by: Option<Limit>,
     /// The disk's part, by shares, of the IOPS of all disks of this host that are limited by their slices or `window_max`; `null` if it is not one of these.
     pub entitled_iops: Option<f64>,
     /// What such a disk has of what shares divide, over what its shares give it among such disks of all hosts: 1 is what they give.
-    #[serde(default)]
     pub of_share: Option<f64>,
 }
 
@@ -312,50 +306,6 @@ pub struct Disk {
 pub struct DiskLimits {
     /// IOs that the disk may gather while idle, and send ahead of its turn.
     pub burst: f64,
-}
-
-/// Reason why a disk does no more IOs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub enum Limit {
-    /// No request was done.
-    #[serde(rename = "nothing done")]
-    Nothing,
-    /// Its requests were flushes, trims and the like, no reads or writes.
-    #[serde(rename = "flushes, trims")]
-    Others,
-    /// Its slice of the window: its IOs are held, also where none of them was done.
-    #[serde(rename = "its slice")]
-    Slice,
-    /// Its host's largest window: its IOs are held, whatever its shares.
-    #[serde(rename = "window_max")]
-    WindowMax,
-    /// Its client keeps no more IOs pending.
-    #[serde(rename = "its own depth")]
-    Depth,
-}
-
-impl From<parda_explain::Limit> for Limit {
-    fn from(limit: parda_explain::Limit) -> Limit {
-        match limit {
-            parda_explain::Limit::NothingDone => Limit::Nothing,
-            parda_explain::Limit::OtherRequests => Limit::Others,
-            parda_explain::Limit::Starved | parda_explain::Limit::Slice => Limit::Slice,
-            parda_explain::Limit::WindowMax => Limit::WindowMax,
-            parda_explain::Limit::OwnDepth => Limit::Depth,
-        }
-    }
-}
-
-impl std::fmt::Display for Limit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Limit::Nothing => "nothing done",
-            Limit::Others => "flushes, trims",
-            Limit::Slice => "its slice",
-            Limit::WindowMax => "window_max",
-            Limit::Depth => "its own depth",
-        })
-    }
 }
 
 /// A device that is steered.

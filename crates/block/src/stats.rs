@@ -7,6 +7,7 @@ use parda_control::{
     Completed, Estimate, HeldTimes, Instant, IoKind, ObjectiveState, Outcome, Outlook, Price,
     Settings, Span, VmPart, Window,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::disk_id::DiskId;
 
@@ -17,12 +18,23 @@ pub type Latencies = Histogram<u64>;
 const LONGEST: u64 = 1_000_000_000_000;
 
 /// IOs of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// How many were done without an error.
     pub ios: u64,
     /// Bytes that these IOs moved.
     pub bytes: u64,
+}
+
+impl Count {
+    /// Difference to `earlier`, a count of the same IOs.
+    #[must_use]
+    pub fn since(self, earlier: Count) -> Count {
+        Count {
+            ios: self.ios.saturating_sub(earlier.ios),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+        }
+    }
 }
 
 /// Counters and histograms of one VM.
@@ -126,14 +138,10 @@ impl VmStats {
     /// Difference to `earlier`, a snapshot of the same VM.
     #[must_use]
     pub fn since(&self, earlier: &VmStats) -> VmStats {
-        let count = |now: Count, then: Count| Count {
-            ios: now.ios.saturating_sub(then.ios),
-            bytes: now.bytes.saturating_sub(then.bytes),
-        };
         VmStats {
-            reads: count(self.reads, earlier.reads),
-            writes: count(self.writes, earlier.writes),
-            others: count(self.others, earlier.others),
+            reads: self.reads.since(earlier.reads),
+            writes: self.writes.since(earlier.writes),
+            others: self.others.since(earlier.others),
             errors: self.errors.saturating_sub(earlier.errors),
             overdue: self.overdue.saturating_sub(earlier.overdue),
             time_held: self.time_held.since(&earlier.time_held),
@@ -194,7 +202,7 @@ fn difference(now: &Latencies, then: &Latencies) -> Latencies {
 }
 
 /// A volume's memory at one moment, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryStats {
     /// In buffers that are in use.
     pub buffers: usize,
@@ -216,7 +224,7 @@ pub struct MemoryStats {
 
 /// Connections that were not left to their clients to close, since the volume started, by the
 /// reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
     /// Their handshake was not done in time, or made room for another's.
     pub handshake: u64,

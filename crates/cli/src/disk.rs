@@ -82,11 +82,8 @@ impl Add {
         let path = format!("volumes/{}/disks", segment(&volume));
         let done: DiskDone = self.common.agent.ask("POST", &path, Some(&Value::Object(body)))?;
         let how = match done.from {
-            ValueFrom::Configuration | ValueFrom::Default | ValueFrom::Policy => {
-                "as the configuration says"
-            }
-            ValueFrom::Live => "until the agent ends",
-            ValueFrom::State => "kept in the state file",
+            ValueFrom::Live | ValueFrom::State => done.from.words(),
+            _ => "as the configuration says",
         };
         self.common.tell(&done, how)
     }
@@ -116,11 +113,8 @@ impl Remove {
         let done: DiskDone = agent.ask("DELETE", &path, None)?;
         let again = format!("parda disk add {} serves it again", self.disk);
         let how = match done.from {
-            ValueFrom::Configuration | ValueFrom::Default | ValueFrom::Policy => {
-                "as it was added: the configuration has no such disk".to_owned()
-            }
-            ValueFrom::Live => format!("until the agent ends; {again}"),
-            ValueFrom::State => format!("kept in the state file; {again}"),
+            ValueFrom::Live | ValueFrom::State => format!("{}; {again}", done.from.words()),
+            _ => "as it was added: the configuration has no such disk".to_owned(),
         };
         self.common.tell(&done, &how)
     }

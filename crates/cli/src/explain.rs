@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use parda_agent::status::{OutsiderStatus, Status, VolumeStatus};
+use parda_agent::status::{Status, VolumeStatus};
+use parda_api::Outsider;
 use parda_explain::{Capacity, Change, Explanation};
 use parda_probe::{Point, ProbeDocument, Purpose};
 use serde::Serialize;
@@ -88,15 +89,13 @@ fn threshold(text: &str) -> Result<Duration, String> {
 #[derive(Serialize)]
 struct Answer<'a> {
     volume: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<&'a str>,
     host: &'a str,
     seconds: f64,
     threshold_ms: f64,
     latency_ms: Option<f64>,
     /// Load on the array that is not under control.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    outsider: Option<OutsiderStatus>,
+    outsider: Option<Outsider>,
     #[serde(flatten)]
     explanation: &'a Explanation,
 }

@@ -63,7 +63,7 @@ impl Peers {
                 table.add_row([
                     if host.own { format!("{name} (this)") } else { name },
                     output::line(&volume.name),
-                    host.liveness.clone(),
+                    host.liveness.to_string(),
                     format!("{:.1}", host.age_s),
                     host.shares.to_string(),
                     number(host.window, 2),

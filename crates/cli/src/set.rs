@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
-use parda_api::{Changed, ValueFrom};
+use parda_api::Changed;
 use serde_json::{Map, Value};
 
 use crate::api::{Agent, segment};
@@ -156,18 +156,12 @@ fn told(changed: &Changed) -> String {
         value => value.to_string(),
     };
     for setting in &changed.settings {
-        let from = match setting.from {
-            ValueFrom::Default => "the default",
-            ValueFrom::Configuration => "from the configuration",
-            ValueFrom::Policy => "from the policy",
-            ValueFrom::Live => "until the agent ends",
-            ValueFrom::State => "kept in the state file",
-        };
         let line = format!(
-            "{of}: {} = {} (before: {}), {from}{}",
+            "{of}: {} = {} (before: {}), {}{}",
             setting.setting,
             value(&setting.in_force),
             value(&setting.before),
+            setting.from.words(),
             if setting.took_effect { "" } else { "; NOT in force yet" },
         );
         text += &(output::line(&line) + "\n");

@@ -16,7 +16,7 @@ use parda_agent::latency::{Latency, Summary};
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
 use parda_agent::status::{
-    DiskState, DiskStatus, HttpPlace, MemoryStatus, ObjectiveStatus, VolumeStatus,
+    DiskState, DiskStatus, HttpPlace, MemoryStats, ObjectiveStatus, VolumeStatus,
 };
 use parda_agent::threshold::ThresholdStatus;
 use parda_control::Proportional;
@@ -305,8 +305,8 @@ fn agreed(volume: &VolumeStatus) -> String {
 }
 
 /// Lines on the memory of a volume's clients, and on those that were dropped.
-fn clients(volume: &VolumeStatus, memory: &MemoryStatus) -> String {
-    let mib = |bytes: u64| mib(bytes as f64);
+fn clients(volume: &VolumeStatus, memory: &MemoryStats) -> String {
+    let mib = |bytes: usize| mib(bytes as f64);
     let mut text = format!(
         "clients: {}; memory {:.1} MiB in use and {:.1} idle, {:.1} of {:.0} MiB granted; {} wait \
          for memory",

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use parda_control::ConfigError;
 
-use crate::control::{ControlSettings, SizeModelSetting};
+use crate::tunables::ControlSettings;
+use crate::values::SizeModelSetting;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const TEN_SECONDS: Duration = Duration::from_secs(10);

@@ -2,8 +2,7 @@
 
 use toml::Table;
 
-use crate::control::ControlSettings;
-use crate::tunables::TUNABLES;
+use crate::tunables::{ControlSettings, TUNABLES};
 
 impl ControlSettings {
     /// Settings that differ from `before`, as `latency_threshold = "20ms" (before: "30ms")`, separated by `; `. Empty if none differs.

@@ -1,147 +1,18 @@
-//! The settings of the control law, as they are written in the agent's configuration and in
-//! scenarios. Each is optional; [`TUNABLES`](crate::TUNABLES) has the defaults.
+//! The law's configuration from its settings: defaults filled in, and the whole checked.
 
 use std::path::Path;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use parda_control::Prefer;
-use parda_control::latency::Signal;
-use parda_control::law::{Estimation, LawConfig, Mode};
+use parda_control::law::{LawConfig, Mode};
 use parda_control::outsider::Answer;
 use parda_control::size::{Line, SizeModel};
-use parda_control::{
-    Auto, Bytes, Config, ConfigError, ModeName, Proportional, Span, VmConfig, Window,
-};
-use serde::de::{Deserializer, Error as _, IntoDeserializer as _};
-use serde::{Deserialize, Serialize};
+use parda_control::{Auto, Bytes, Config, ConfigError, ModeName, Span, VmConfig, Window};
 
 use crate::bounds;
 use crate::threshold::{IdleProbeSetting, ThresholdSetting};
-
-/// Quantity that shares divide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Fairness {
-    /// IO/s: every IO takes one slot of the window. The default.
-    Iops,
-    /// Bytes/s: an IO takes a slot for each `slot_size` of its bytes.
-    Bytes,
-}
-
-/// What is done about load on the array that is not under control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OutsiderSetting {
-    /// The threshold holds: hosts under control make room. The default.
-    Hold,
-    /// The outsider counts as a host with `outsider_shares` shares.
-    Share,
-    /// Hosts under control keep the outstanding IOs that they had.
-    Compete,
-}
-
-/// Scaling of latencies to one size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "must be \"off\", \"learned\", or { per_kib = \"20us\", fixed = \"4ms\" }"
-)]
-pub enum SizeModelSetting {
-    /// A model by its name: `"off"` or `"learned"`.
-    Named(NamedSizeModel),
-    /// A line measured beforehand.
-    Line(LineSetting),
-}
-
-/// A size model by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NamedSizeModel {
-    /// No scaling. The default.
-    Off,
-    /// A line fitted to completed IOs.
-    Learned,
-}
-
-/// The line latency = `per_kib` · size + `fixed`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LineSetting {
-    /// Slope m, in time for each KiB.
-    #[serde(with = "crate::quantity")]
-    pub per_kib: Duration,
-    /// Constant C: latency of an IO without bytes.
-    #[serde(with = "crate::quantity")]
-    pub fixed: Duration,
-}
-
-/// The settings of the law, each optional. [`TUNABLES`](crate::TUNABLES) explains them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // TUNABLES is the one place that says what each means.
-pub struct ControlSettings {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<ModeName>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_threshold: Option<ThresholdSetting>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
-    pub period: Option<Duration>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window_min: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window_max: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window_start: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cluster_min: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alpha: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gamma: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beta_per_share: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub estimation: Option<Estimation>,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "signal")]
-    pub signal: Option<Signal>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size_model: Option<SizeModelSetting>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
-    pub reference_size: Option<ByteSize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fairness: Option<Fairness>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
-    pub slot_size: Option<ByteSize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proportional: Option<Proportional>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
-    pub latency_target_min: Option<Duration>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub min_ios: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
-    pub hold_max: Option<Duration>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outsider: Option<OutsiderSetting>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outsider_shares: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
-    pub outsider_at_most: Option<Duration>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prefer: Option<Prefer>,
-}
-
-/// Reads `signal`. A value of earlier versions is refused by the name of its replacement.
-fn signal<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Signal>, D::Error> {
-    match Option::<String>::deserialize(from)? {
-        Some(text) if text == "slowest" => Err(D::Error::custom(
-            "`slowest` is gone, the law holds the mean over all IOs: leave `signal` out, and give the disks that must not \
-             wait a `latency_target`",
-        )),
-        Some(text) => Signal::deserialize(text.into_deserializer()).map(Some),
-        None => Ok(None),
-    }
-}
+use crate::tunables::ControlSettings;
+use crate::values::{Fairness, NamedSizeModel, OutsiderSetting, SizeModelSetting};
 
 /// Settings with every default filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,41 +34,6 @@ const MOST_OUTSIDER: Span = Span::from_millis(20_000);
 const MIN_PERIOD: Duration = Duration::from_millis(50);
 
 impl ControlSettings {
-    /// These settings, overridden by those that `over` has.
-    #[must_use]
-    pub fn overlaid(&self, over: &ControlSettings) -> ControlSettings {
-        ControlSettings {
-            mode: over.mode.or(self.mode),
-            latency_threshold: over
-                .latency_threshold
-                .as_ref()
-                .or(self.latency_threshold.as_ref())
-                .cloned(),
-            period: over.period.or(self.period),
-            window_min: over.window_min.or(self.window_min),
-            window_max: over.window_max.or(self.window_max),
-            window_start: over.window_start.or(self.window_start),
-            cluster_min: over.cluster_min.or(self.cluster_min),
-            alpha: over.alpha.or(self.alpha),
-            gamma: over.gamma.or(self.gamma),
-            beta_per_share: over.beta_per_share.or(self.beta_per_share),
-            estimation: over.estimation.or(self.estimation),
-            signal: over.signal.or(self.signal),
-            size_model: over.size_model.or(self.size_model),
-            reference_size: over.reference_size.or(self.reference_size),
-            fairness: over.fairness.or(self.fairness),
-            slot_size: over.slot_size.or(self.slot_size),
-            proportional: over.proportional.or(self.proportional),
-            latency_target_min: over.latency_target_min.or(self.latency_target_min),
-            min_ios: over.min_ios.or(self.min_ios),
-            hold_max: over.hold_max.or(self.hold_max),
-            outsider: over.outsider.or(self.outsider),
-            outsider_shares: over.outsider_shares.or(self.outsider_shares),
-            outsider_at_most: over.outsider_at_most.or(self.outsider_at_most),
-            prefer: over.prefer.or(self.prefer),
-        }
-    }
-
     /// Fills in the defaults and checks the whole.
     ///
     /// # Errors
@@ -353,7 +189,10 @@ pub const UNITS: [&str; 2] = ["fairness", "slot_size"];
 mod tests {
     use super::*;
     use crate::{Document, TUNABLES};
-    use parda_control::Source;
+    use parda_control::latency::Signal;
+    use parda_control::law::Estimation;
+    use parda_control::{Proportional, Source};
+    use serde::{Deserialize, Serialize};
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Wrapper {
@@ -382,16 +221,6 @@ mod tests {
             .collect();
         let explicit = parse(&written);
         assert_eq!(explicit.resolve().unwrap(), ControlSettings::default().resolve().unwrap());
-    }
-
-    #[test]
-    fn every_key_of_the_settings_has_an_entry_in_the_table() {
-        // The error for an unknown key lists all known ones between backquotes.
-        let error = toml::from_str::<ControlSettings>("no_such_key = 1").unwrap_err();
-        let (_, known) = error.message().split_once("expected one of").unwrap();
-        let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-        let listed: Vec<&str> = TUNABLES.iter().map(|tunable| tunable.key).collect();
-        assert_eq!(known, listed);
     }
 
     #[test]

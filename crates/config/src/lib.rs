@@ -14,17 +14,17 @@ pub mod quantity;
 mod short;
 mod threshold;
 mod tunables;
+mod values;
 mod vm;
 
 pub use amount::Amount;
-pub use control::{
-    ControlSettings, Fairness, LineSetting, NamedSizeModel, Resolved, SizeModelSetting, UNITS,
-};
+pub use control::{Resolved, UNITS};
 pub use document::{Document, Error};
 pub use limit::LimitSetting;
 pub use short::short;
 pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};
-pub use tunables::{TUNABLES, Tunable};
+pub use tunables::{ControlSettings, TUNABLES, Tunable};
+pub use values::{Fairness, LineSetting, NamedSizeModel, OutsiderSetting, SizeModelSetting};
 pub use vm::{
     DEFAULT_SHARES, DISK_SETTINGS, DRAIN, DiskSetting, VmSettings, wrong_shares, wrong_target,
 };

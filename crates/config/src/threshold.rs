@@ -21,28 +21,25 @@ pub enum ThresholdSetting {
 
 /// Settings of an automatic threshold. [`crate::TUNABLES`] has the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct AutoSetting {
     /// Document of `parda probe --json`. If the file exists, the search begins at the threshold that it recommends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<PathBuf>,
     /// Threshold at which the search begins otherwise.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
+    #[serde(with = "crate::quantity")]
     pub start: Option<Duration>,
     /// Smallest threshold that is tried.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
+    #[serde(with = "crate::quantity")]
     pub at_least: Option<Duration>,
     /// Largest threshold that is tried.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
+    #[serde(with = "crate::quantity")]
     pub at_most: Option<Duration>,
     /// Largest change of the threshold in one period, as a part of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<f64>,
     /// Whether the threshold moves. If not, it stays where it begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learn: Option<bool>,
     /// How often the stored probe is renewed while the volume is idle. `inject` is its former name.
-    #[serde(default, skip_serializing_if = "Option::is_none", alias = "inject")]
+    #[serde(alias = "inject")]
     pub idle_probe: Option<IdleProbeSetting>,
 }
 

@@ -1,4 +1,15 @@
-//! The table of the law's settings: unit, default, reason and source of each.
+//! The law's settings, each declared once: key, type, unit, default, reason and source.
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use parda_control::latency::Signal;
+use parda_control::law::Estimation;
+use parda_control::{ModeName, Prefer, Proportional};
+use serde::{Deserialize, Serialize};
+
+use crate::threshold::ThresholdSetting;
+use crate::values::{Fairness, OutsiderSetting, SizeModelSetting};
 
 /// Documentation of one setting. `docs/tunables.md` is held to this table by a test.
 #[derive(Clone, Copy, Debug)]
@@ -15,19 +26,41 @@ pub struct Tunable {
     pub source: &'static str,
 }
 
-/// Every setting of the law.
-pub const TUNABLES: &[Tunable] = &[
-    Tunable {
-        key: "mode",
+/// Declares the settings: the type that files are read into, and the table.
+macro_rules! settings {
+    ($($(#[$meta:meta])* $key:ident: $kind:ty { $($about:tt)* })*) => {
+        /// The settings of the law, each optional. [`TUNABLES`] explains them.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        #[allow(missing_docs)] // TUNABLES is the one place that says what each means.
+        pub struct ControlSettings {
+            $($(#[$meta])* pub $key: Option<$kind>,)*
+        }
+
+        impl ControlSettings {
+            /// These settings, overridden by those that `over` has.
+            #[must_use]
+            #[allow(clippy::clone_on_copy)]
+            pub fn overlaid(&self, over: &ControlSettings) -> ControlSettings {
+                ControlSettings { $($key: over.$key.as_ref().or(self.$key.as_ref()).cloned(),)* }
+            }
+        }
+
+        /// Every setting of the law.
+        pub const TUNABLES: &[Tunable] = &[$(Tunable { key: stringify!($key), $($about)* }),*];
+    };
+}
+
+settings! {
+    mode: ModeName {
         unit: "\"parda\", \"published\", \"static\", \"observe\" or \"off\"",
         default: "\"parda\"",
         why: "Law of the window. parda: eq. 2 normalised so that latency lands on the threshold. published: eq. 2 to the letter. \
               static: always window_max. observe: holds nothing back, and `parda status` reports what parda would do. off: no window \
               and no queue.",
         source: "FAST '09 eq. 2; docs/control.md",
-    },
-    Tunable {
-        key: "latency_threshold",
+    }
+    latency_threshold: ThresholdSetting {
         unit: "duration from 10us to 10s, \"auto\" or { probe, start, at_least, at_most, step, learn, idle_probe }",
         default: "30ms",
         why: "Device latency at which the array is held. The knee of its throughput: higher wastes latency, lower wastes throughput. \
@@ -35,146 +68,133 @@ pub const TUNABLES: &[Tunable] = &[
               and at_most (100ms), by steps of at most step (0.2, a fifth). learn = false keeps it where it begins; idle_probe = \
               \"daily\" probes an idle volume. One number on any host pins all of them.",
         source: "FAST '09 §5.4; docs/control.md",
-    },
-    Tunable {
-        key: "period",
+    }
+    #[serde(with = "crate::quantity")]
+    period: Duration {
         unit: "duration from 50ms to 1h",
         default: "1s",
         why: "Time between two rounds of publishing, reading and adjusting. A round costs the array two IOs per host with an exchange \
               on the volume; convergence takes a number of rounds. The same on every host.",
         source: "FAST '09 used 2 s, SIOC 4 s",
-    },
-    Tunable {
-        key: "window_min",
+    }
+    window_min: f64 {
         unit: "outstanding IOs, may be below 1, at most 1000000",
         default: "0.001",
         why: "Smallest window. Below 1 so that hundreds of hosts can share one array.",
         source: "docs/control.md",
-    },
-    Tunable {
-        key: "window_max",
+    }
+    window_max: f64 {
         unit: "outstanding IOs, at most 1000000",
         default: "256",
         why: "Largest window of a host. A host that reaches it has less than its shares. With mode published or static the default is \
               64.",
         source: "a hundred light VMs of a host; 64: eq. 2, typical LUN queue depths",
-    },
-    Tunable {
-        key: "window_start",
+    }
+    window_start: f64 {
         unit: "outstanding IOs, at most 1000000",
         default: "4",
         why: "Window before anything is known. A host that hears others takes their window per share at once.",
         source: "docs/control.md",
-    },
-    Tunable {
-        key: "cluster_min",
+    }
+    cluster_min: f64 {
         unit: "outstanding IOs from 0 to 1000000",
         default: "1",
         why: "Mode parda: what all hosts together may have outstanding however high the latency. Below one IO smaller windows only \
               lose throughput. More, such as one for each drive, guards against a threshold that is too low and against outsiders.",
         source: "docs/control.md",
-    },
-    Tunable {
-        key: "alpha",
+    }
+    alpha: f64 {
         unit: "0 to below 1",
         default: "0.002",
         why: "Weight of the past in the latency average. Low, as latencies are means over a period.",
         source: "FAST '09 eq. 1 and §5",
-    },
-    Tunable {
-        key: "gamma",
+    }
+    gamma: f64 {
         unit: "above 0, at most 1",
         default: "0.8",
         why: "How far the window moves towards its target in one period. 0.8 tolerates \
               latencies one period old.",
         source: "FAST '09 eq. 2 and §5",
-    },
-    Tunable {
-        key: "beta_per_share",
+    }
+    beta_per_share: f64 {
         unit: "outstanding IOs per share, at most 1000000",
         default: "0.002",
         why: "Mode published: K of β = K · shares. Latency settles above the threshold by \
               Σβ / throughput.",
         source: "FAST '09 §3; the papers leave K open",
-    },
-    Tunable {
-        key: "estimation",
+    }
+    estimation: Estimation {
         unit: "\"global\" or \"local\"",
         default: "\"global\"",
         why: "Whose latency drives the window. Local needs no exchange and diverges where the \
               array treats hosts differently.",
         source: "FAST '09 §4",
-    },
-    Tunable {
-        key: "signal",
+    }
+    #[serde(deserialize_with = "crate::values::signal")]
+    signal: Signal {
         unit: "\"all\", \"reads\" or \"writes\"",
         default: "\"all\"",
         why: "IOs whose mean latency drives the window: all, as in the papers; or reads or writes alone, where there are any.",
         source: "docs/control.md; SPEED '08 §3.1",
-    },
-    Tunable {
-        key: "size_model",
+    }
+    size_model: SizeModelSetting {
         unit: "\"off\", \"learned\" or { per_kib, up to 1s, fixed, up to 10s }",
         default: "\"off\"",
         why: "Scales latencies to reference_size by latency = m · size + C. Off, so that the threshold is the latency that is seen; \
               learned where sizes are mixed widely.",
         source: "SPEED '08 §3.1",
-    },
-    Tunable {
-        key: "reference_size",
+    }
+    #[serde(with = "crate::quantity")]
+    reference_size: ByteSize {
         unit: "size up to 1GiB",
         default: "8KiB",
         why: "The size that size_model scales to.",
         source: "FAST '09 used 8 KB, SPEED '08 4 KB",
-    },
-    Tunable {
-        key: "fairness",
+    }
+    fairness: Fairness {
         unit: "\"iops\" or \"bytes\"",
         default: "\"iops\"",
         why: "What an IO counts as. Iops: each IO is one, and shares divide outstanding IOs. Bytes: by slots of \
               slot_size, and shares divide bytes/s.",
         source: "SPEED '08 §2",
-    },
-    Tunable {
-        key: "slot_size",
+    }
+    #[serde(with = "crate::quantity")]
+    slot_size: ByteSize {
         unit: "size up to 1GiB",
         default: "8KiB",
         why: "With fairness = \"bytes\": the bytes that one slot of the window stands for.",
         source: "SPEED '08 §2; FAST '09 used 8 KB",
-    },
-    Tunable {
-        key: "proportional",
+    }
+    proportional: Proportional {
         unit: "\"concurrency\" or \"throughput\"",
         default: "\"concurrency\"",
         why: "What shares divide between hosts. concurrency: outstanding IOs, which costs no throughput; IO/s follow as far as the \
               array serves equal queues alike. throughput: IO/s or bytes/s (`fairness`), by more outstanding IOs for hosts whose IOs \
               are slower. The same on every host.",
         source: "docs/control.md",
-    },
-    Tunable {
-        key: "latency_target_min",
+    }
+    #[serde(with = "crate::quantity")]
+    latency_target_min: Duration {
         unit: "duration up to 10s",
         default: "1ms",
         why: "No disk's `latency_target`, on any host, brings the threshold below this. The largest value of all hosts counts.",
         source: "docs/control.md",
-    },
-    Tunable {
-        key: "min_ios",
+    }
+    min_ios: u32 {
         unit: "IOs, at most 1000000",
         default: "4",
         why: "Fewer completed IOs do not move the latency estimate; they wait for more.",
         source: "docs/control.md",
-    },
-    Tunable {
-        key: "hold_max",
+    }
+    #[serde(with = "crate::quantity")]
+    hold_max: Duration {
         unit: "duration from 100ms to 1h",
         default: "10s",
         why: "A VM whose IOs wait gets one through in about that time, whatever its shares. Below the time after which guests give an \
               IO up, 30 s with Linux.",
         source: "docs/control.md",
-    },
-    Tunable {
-        key: "outsider",
+    }
+    outsider: OutsiderSetting {
         unit: "\"hold\", \"share\" or \"compete\"",
         default: "\"hold\"",
         why: "Answer to an outsider, load that is not under control. hold: the threshold stays, and hosts under control make room. \
@@ -182,27 +202,25 @@ pub const TUNABLES: &[Tunable] = &[
               the rest. compete: it rises so far that hosts under control keep their outstanding IOs. Not with an automatic \
               threshold. A host with hold keeps all hosts at its threshold.",
         source: "docs/control.md",
-    },
-    Tunable {
-        key: "outsider_shares",
+    }
+    outsider_shares: u32 {
         unit: "shares, 1 to 1000000",
         default: "1000",
         why: "Shares of the outsider, with outsider = \"share\". As many as a VM has by default.",
         source: "docs/control.md",
-    },
-    Tunable {
-        key: "outsider_at_most",
+    }
+    #[serde(with = "crate::quantity")]
+    outsider_at_most: Duration {
         unit: "duration, latency_threshold to 20s",
         default: "60ms",
         why: "Largest threshold beside an outsider, with outsider = \"share\" or \"compete\". Default: twice latency_threshold.",
         source: "docs/control.md",
-    },
-    Tunable {
-        key: "prefer",
+    }
+    prefer: Prefer {
         unit: "\"reservations\" or \"threshold\"",
         default: "\"reservations\"",
-        why: "What is held where disks with a `reservation` would take latency above the threshold. reservations: up to four times the \
-              threshold. threshold: all reservations are short alike.",
+        why: "What is held where disks with a reservation would take latency above the threshold. reservations: they are met, with up to \
+              four times the threshold. threshold: all reservations are short alike.",
         source: "docs/guarantees.md",
-    },
-];
+    }
+}

@@ -6,61 +6,125 @@ use std::time::Duration;
 use parda_control::{Shares, VmConfig};
 use serde::{Deserialize, Serialize};
 
+use crate::limit::LimitSetting;
 use crate::threshold::{AT_MOST, MOST};
 
 /// Shares of a VM whose configuration names none.
 pub const DEFAULT_SHARES: u32 = 1000;
 
-/// Adds the settings of a VM to a table of a file, each of them optional, and `settings`, which returns them. They are keys of the table
-/// itself: `serde(flatten)` would lose their places in the file, and the refusal of unknown keys.
+/// Adds the settings of a VM to a table of a file, each of them optional; `settings` returns them, and `with` sets them. They are keys of
+/// the table itself: `serde(flatten)` would lose their places in the file, and the refusal of unknown keys.
 #[macro_export]
 macro_rules! with_vm_settings {
-    (@with { $(#[$of:meta])* $vis:vis struct $name:ident { $($own:tt)* } } $($(#[$meta:meta])* $key:ident: $kind:ty,)*) => {
+    (@with { $(#[$of:meta])* $vis:vis struct $name:ident { $($own:tt)* } }
+        $($(#[$meta:meta])* $key:ident: $kind:ty { $($about:tt)* })*) => {
         $(#[$of])*
         $vis struct $name {
             $($own)*
-            $($(#[$meta])* #[serde(default, skip_serializing_if = "Option::is_none")] $vis $key: Option<$kind>,)*
+            $($(#[$meta])* #[serde(default)] $vis $key: Option<$kind>,)*
         }
 
+        #[allow(dead_code)]
         impl $name {
             /// Settings of the VM as they were written.
             #[must_use]
-            #[allow(clippy::clone_on_copy)]
             $vis fn settings(&self) -> $crate::VmSettings {
-                $crate::VmSettings { $($key: self.$key.clone()),* }
+                $crate::VmSettings { $($key: self.$key),* }
+            }
+
+            /// The same with these settings of the VM.
+            #[must_use]
+            $vis fn with(mut self, settings: $crate::VmSettings) -> Self {
+                $(self.$key = settings.$key;)*
+                self
+            }
+        }
+    };
+    (@table {} $($(#[$meta:meta])* $key:ident: $kind:ty {
+        default: $default:expr, wrong: $wrong:path, $($about:tt)*
+    })*) => {
+        /// Every setting of a disk that changes while its clients stay connected.
+        pub const DISK_SETTINGS: &[DiskSetting] = &[
+            $(DiskSetting {
+                key: stringify!($key),
+                fault: |settings| settings.$key.and_then($wrong),
+                of_vm: true,
+                $($about)*
+            },)*
+            DRAINED,
+        ];
+
+        impl VmSettings {
+            /// The settings, with defaults in place of those that are not set.
+            #[must_use]
+            pub fn or_defaults(self) -> VmSettings {
+                VmSettings { $($key: self.$key.or($default)),* }
+            }
+        }
+    };
+    (@declare $then:ident $table:tt) => {
+        $crate::with_vm_settings! { @$then $table
+            /// Weight against all other VMs of the volume, on any host.
+            shares: u32 {
+                default: Some(DEFAULT_SHARES),
+                wrong: wrong_shares,
+                bounds: "1 to 1000000",
+                what: "Weight against all disks of the volume, on every host ([what they divide](#what-shares-divide)).",
+                steered: true,
+            }
+            /// IOs that the VM may gather while idle and send ahead of its turn.
+            burst: f64 {
+                default: Some(0.0),
+                wrong: wrong_burst,
+                bounds: "to 1000000",
+                what: "IOs that an idle disk may gather and send ahead.",
+                steered: false,
+            }
+            /// Latency objective: largest mean time of its IOs at the array.
+            #[serde(with = "parda_config::quantity")]
+            latency_target: std::time::Duration {
+                default: None,
+                wrong: wrong_target,
+                bounds: "up to 10s",
+                what: "[Latency objective](#a-latency-objective).",
+                steered: false,
+            }
+            /// IOs per second that the VM has whenever it asks for them, whatever its shares.
+            reservation: f64 {
+                default: None,
+                wrong: wrong_reservation,
+                bounds: "1 to 1000000000",
+                what: "IO/s that it has whenever it asks for them ([guarantees](guarantees.md)).",
+                steered: false,
+            }
+            /// The most IOs and bytes per second that the VM does.
+            limit: $crate::LimitSetting {
+                default: None,
+                wrong: wrong_limit,
+                bounds: "a table",
+                what: "The most IO/s and bytes/s that it does ([guarantees](guarantees.md)).",
+                steered: false,
             }
         }
     };
     ($($table:tt)*) => {
-        $crate::with_vm_settings! { @with { $($table)* }
-            /// Weight against all other VMs of the volume, on any host.
-            shares: u32,
-            /// IOs that the VM may gather while idle and send ahead of its turn.
-            burst: f64,
-            /// Latency objective: largest mean time of its IOs at the array.
-            #[serde(with = "parda_config::quantity")]
-            latency_target: std::time::Duration,
-            /// IOs per second that the VM has whenever it asks for them, whatever its shares.
-            reservation: f64,
-            /// The most IOs and bytes per second that the VM does.
-            limit: $crate::LimitSetting,
-        }
+        $crate::with_vm_settings! { @declare with { $($table)* } }
     };
 }
 
 with_vm_settings! {
     /// Settings of a VM. `None`: not set.
-    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
     pub struct VmSettings {}
 }
+
+with_vm_settings! { @declare table {} }
 
 /// A setting of a disk that changes while its clients stay connected. A test holds `docs/configuration.md` to the table of these.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskSetting {
     /// Key of the setting.
     pub key: &'static str,
-    /// Default, if there is one, in TOML.
-    pub default: Option<&'static str>,
     /// Bounds of its values, or the other values.
     pub bounds: &'static str,
     /// Effect of the setting.
@@ -75,66 +139,15 @@ pub struct DiskSetting {
 /// Key of the setting of a disk that takes no new connections.
 pub const DRAIN: &str = "drain";
 
-/// Every setting of a disk that changes while its clients stay connected.
-pub const DISK_SETTINGS: &[DiskSetting] = &[
-    DiskSetting {
-        key: "shares",
-        default: Some("1000"),
-        bounds: "1 to 1000000",
-        what: "Weight against all disks of the volume, on every host ([what they divide](#what-shares-divide)).",
-        of_vm: true,
-        steered: true,
-        fault: |settings| settings.shares.and_then(wrong_shares),
-    },
-    DiskSetting {
-        key: "burst",
-        default: Some("0"),
-        bounds: "to 1000000",
-        what: "IOs that an idle disk may gather and send ahead.",
-        of_vm: true,
-        steered: false,
-        fault: |settings| settings.burst.and_then(wrong_burst),
-    },
-    DiskSetting {
-        key: "latency_target",
-        default: None,
-        bounds: "up to 10s",
-        what: "[Latency objective](#a-latency-objective).",
-        of_vm: true,
-        steered: false,
-        fault: |settings| settings.latency_target.and_then(wrong_target),
-    },
-    DiskSetting {
-        key: "reservation",
-        default: None,
-        bounds: "1 to 1000000000",
-        what: "IO/s that it has whenever it asks for them ([guarantees.md](guarantees.md)).",
-        of_vm: true,
-        steered: false,
-        fault: |settings| {
-            let most = settings.limit.and_then(|limit| limit.iops);
-            settings.reservation.and_then(|iops| wrong_reservation(iops, most))
-        },
-    },
-    DiskSetting {
-        key: "limit",
-        default: None,
-        bounds: "a table",
-        what: "IO/s and bytes/s that it never exceeds ([guarantees.md](guarantees.md)).",
-        of_vm: true,
-        steered: false,
-        fault: |settings| settings.limit.and_then(|limit| limit.fault()),
-    },
-    DiskSetting {
-        key: DRAIN,
-        default: Some("false"),
-        bounds: "`true`",
-        what: "Takes no new connections ([draining](api.md#draining)).",
-        of_vm: false,
-        steered: false,
-        fault: |_| None,
-    },
-];
+/// The one setting of a disk that does not belong to its VM.
+const DRAINED: DiskSetting = DiskSetting {
+    key: DRAIN,
+    bounds: "`true`",
+    what: "Takes no new connections ([draining](api.md#draining)).",
+    of_vm: false,
+    steered: false,
+    fault: |_| None,
+};
 
 impl DiskSetting {
     /// The setting of a key, if there is one.
@@ -142,23 +155,30 @@ impl DiskSetting {
     pub fn find(key: &str) -> Option<&'static DiskSetting> {
         DISK_SETTINGS.iter().find(|setting| setting.key == key)
     }
+
+    /// Default, if there is one, in TOML.
+    #[must_use]
+    pub fn default(&self) -> Option<String> {
+        let defaults = toml::Table::try_from(VmSettings::default().or_defaults());
+        match defaults.ok()?.get(self.key) {
+            Some(toml::Value::Float(number)) => Some(number.to_string()),
+            Some(value) => Some(value.to_string()),
+            None => (!self.of_vm).then(|| "false".to_owned()),
+        }
+    }
 }
 
 impl VmSettings {
     /// The first setting that is out of bounds: its key and its fault.
     #[must_use]
     pub fn fault(&self) -> Option<(&'static str, String)> {
-        DISK_SETTINGS.iter().find_map(|setting| Some((setting.key, (setting.fault)(self)?)))
-    }
-
-    /// The settings, with defaults in place of those that are not set.
-    #[must_use]
-    pub fn or_defaults(self) -> VmSettings {
-        VmSettings {
-            shares: self.shares.or(Some(DEFAULT_SHARES)),
-            burst: self.burst.or(Some(0.0)),
-            ..self
-        }
+        let one =
+            DISK_SETTINGS.iter().find_map(|setting| Some((setting.key, (setting.fault)(self)?)));
+        one.or_else(|| {
+            let (most, iops) = (self.limit?.iops?, self.reservation?);
+            let fault = format!("must be at most the `iops` of the limit, {most}");
+            (iops > most).then_some(("reservation", fault))
+        })
     }
 
     /// Shares, with their default.
@@ -173,11 +193,11 @@ impl From<&VmSettings> for VmConfig {
     fn from(settings: &VmSettings) -> VmConfig {
         let VmSettings { shares: _, burst, latency_target, reservation, limit } = settings;
         VmConfig {
+            shares: settings.shares(),
             burst: burst.unwrap_or_default(),
             target: latency_target.map(Into::into),
             reservation: reservation.unwrap_or_default(),
             limit: limit.as_ref().map_or_else(Default::default, Into::into),
-            ..VmConfig::of(settings.shares())
         }
     }
 }
@@ -193,12 +213,13 @@ fn wrong_burst(burst: f64) -> Option<String> {
     (!(0.0..=1e6).contains(&burst)).then(|| "must be from 0 to 1000000 IOs".to_owned())
 }
 
-fn wrong_reservation(iops: f64, most: Option<f64>) -> Option<String> {
-    if !(1.0..=1e9).contains(&iops) {
-        return Some("must be from 1 to 1000000000 IOs per second".into());
-    }
-    let most = most.filter(|most| iops > *most)?;
-    Some(format!("must be at most the `iops` of its limit, {most}"))
+fn wrong_reservation(iops: f64) -> Option<String> {
+    let good = (1.0..=1e9).contains(&iops);
+    (!good).then(|| "must be from 1 to 1000000000 IOs per second".to_owned())
+}
+
+fn wrong_limit(limit: LimitSetting) -> Option<String> {
+    limit.fault()
 }
 
 /// The fault of a VM's `latency_target`, if it is outside the bounds of a threshold.
@@ -221,20 +242,6 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_of_a_vm_is_in_the_table_with_its_true_default() {
-        let unknown = toml::from_str::<Table>("x = 1").unwrap_err().to_string();
-        let (_, keys) = unknown.split_once("expected one of ").unwrap();
-        let keys: Vec<_> = keys.split('`').skip(1).step_by(2).collect();
-        let of_vms = DISK_SETTINGS.iter().filter(|setting| setting.of_vm);
-        assert_eq!(keys, of_vms.clone().map(|setting| setting.key).collect::<Vec<_>>());
-        let defaults = of_vms.filter_map(|t| Some(format!("{} = {}\n", t.key, t.default?)));
-        let written: VmSettings = toml::from_str(&defaults.collect::<String>()).unwrap();
-        assert_eq!(VmSettings::default().or_defaults(), written);
-        assert_eq!(VmConfig::from(&VmSettings::default()), VmConfig::from(&written));
-        assert_eq!(written.fault(), None);
-    }
-
-    #[test]
     fn each_setting_of_a_vm_is_bounded() {
         for (text, fault) in [
             ("shares = 0", ("shares", "must be from 1 to 1000000")),
@@ -244,7 +251,7 @@ mod tests {
             ("reservation = 0.5", ("reservation", "must be from 1 to 1000000000 IOs per second")),
             (
                 "reservation = 9\nlimit = { iops = 8 }",
-                ("reservation", "must be at most the `iops` of its limit, 8"),
+                ("reservation", "must be at most the `iops` of the limit, 8"),
             ),
             (
                 "limit = { iops = 8, burst = 2 }",

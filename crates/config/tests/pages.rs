@@ -37,10 +37,10 @@ fn the_page_is_held_to_the_code() {
 #[test]
 fn the_table_of_a_disks_keys_is_held_to_the_code() {
     let row = |setting: &DiskSetting| {
-        let DiskSetting { key, default, bounds, what, .. } = setting;
+        let DiskSetting { key, bounds, what, .. } = setting;
         let number = |text: &str| text.parse::<f64>().is_ok();
-        let values = match default {
-            Some(default) if number(default) => format!("{default}; {bounds}"),
+        let values = match setting.default() {
+            Some(default) if number(&default) => format!("{default}; {bounds}"),
             Some(default) => format!("`{default}`; {bounds}"),
             None => (*bounds).to_owned(),
         };

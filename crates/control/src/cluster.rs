@@ -112,6 +112,24 @@ pub enum Governed {
     Observes,
 }
 
+/// How alive another host looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum Liveness {
+    /// Seen, but not yet seen to change: it may be alive, or have died before we came.
+    #[default]
+    Unproven,
+    /// Its records change, as those of a living host do.
+    Live,
+    /// It has not changed for a few of its periods.
+    Stale,
+    /// It has not changed for so many of its periods that it is given up.
+    Gone,
+    /// It said that it stops.
+    Left,
+}
+
 /// Where the latency comes from that a window rests on, in the order of falling back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -80,7 +80,7 @@ pub mod units;
 mod testing;
 
 pub use cluster::{
-    Bounded, Governed, Load, Part, Report, Source, Thresholds, Totals, Tuning, View,
+    Bounded, Governed, Liveness, Load, Part, Report, Source, Thresholds, Totals, Tuning, View,
 };
 pub use config::{Config, ConfigError, check_bounds};
 pub use depth::{Depth, DepthBounds};

@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-use crate::cluster::Source;
+use crate::cluster::{Liveness, Source};
 use crate::latency::Signal;
 use crate::law::{Estimation, Mode};
 use crate::settings::Proportional;
@@ -78,6 +78,18 @@ impl fmt::Display for Proportional {
         f.pad(match self {
             Proportional::Concurrency => "concurrency",
             Proportional::Throughput => "throughput",
+        })
+    }
+}
+
+impl fmt::Display for Liveness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Liveness::Unproven => "unproven",
+            Liveness::Live => "live",
+            Liveness::Stale => "stale",
+            Liveness::Gone => "gone",
+            Liveness::Left => "left",
         })
     }
 }

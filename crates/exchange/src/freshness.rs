@@ -5,6 +5,7 @@
 //! its own periods without. What is seen for the first time proves nothing: a dead host's slot
 //! looks just the same, so it counts only from its first change on.
 
+pub use parda_control::Liveness;
 use parda_control::{Instant, Span};
 
 /// After how many of its own periods a host that no longer changes is given up.
@@ -44,35 +45,6 @@ impl Freshness {
         } else {
             Liveness::Unproven
         }
-    }
-}
-
-/// How alive a host looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
-pub enum Liveness {
-    /// Seen, but not yet seen to change: it may be alive, or have died before we came.
-    Unproven,
-    /// Its records change, as those of a living host do.
-    Live,
-    /// It has not changed for [`Freshness::stale_after`] of its periods.
-    Stale,
-    /// It has not changed for [`Freshness::gone_after`] of its periods.
-    Gone,
-    /// It said that it stops.
-    Left,
-}
-
-impl std::fmt::Display for Liveness {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Liveness::Unproven => "unproven",
-            Liveness::Live => "live",
-            Liveness::Stale => "stale",
-            Liveness::Gone => "gone",
-            Liveness::Left => "left",
-        })
     }
 }
 

@@ -1,12 +1,12 @@
 //! The explanation of one VM: limit, times, entitlement, other VMs and hosts, predictions.
 
+use parda_api::Limit;
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
-use crate::limit::Limit;
 use crate::predict::{Change, Prediction, Unpredicted, predict, unmet};
 use crate::spent::{Spent, spent};
-use crate::view::{Bounded, Holding, View, Vm};
+use crate::view::{Holding, View, Vm};
 
 /// An explanation of one VM over an interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -124,7 +124,7 @@ impl Explanation {
             part: part(vm.outstanding()),
             spent: spent(view, vm, service),
             entitled: entitled(view, vm),
-            limit: Limit::of_vm(view, vm),
+            limit: view.limit_of(vm),
             others: others(view, name, part),
             predictions,
             unpredicted,
@@ -147,7 +147,7 @@ fn entitled(view: &View, vm: &Vm) -> Option<Entitled> {
         return None;
     }
     // A held VM uses its whole slice, and what it had is measured better than the slice.
-    let held = Limit::of_vm(view, vm).is_held();
+    let held = view.holds(vm);
     // The slice of a host that is alone has no bound but its largest window.
     let most = match view.holding {
         Holding::Slices { window_max: Some(most) } => most,
@@ -187,16 +187,15 @@ fn unknown(view: &View, vm: &Vm, changes: &[Change], capacity: &Capacity) -> Vec
     let slices = matches!(view.holding, Holding::Slices { .. });
     let thresholds =
         slices && changes.iter().any(|change| matches!(change, Change::ThresholdMs(_)));
-    let limit = Limit::of_vm(view, vm);
-    let held = limit.is_held();
-    let works = !matches!(limit, Limit::NothingDone | Limit::Starved);
+    let held = view.holds(vm);
+    let works = vm.iops > 0.0 || vm.others_per_s > 0.0 && vm.held_now == 0.0;
     let small = held && vm.outstanding() < SMALL * vm.slots;
     let assumed = matches!(capacity, Capacity::Assumed { .. });
     let all = [
         (view.holding == Holding::Nothing, Unknown::NoControl),
         (vm.varies(), Unknown::DepthVaries),
         (works && thresholds && assumed, Unknown::Capacity),
-        (view.peers.iter().any(|peer| peer.bounded == Bounded::Unsaid), Unknown::Peers),
+        (view.peers.iter().any(|peer| peer.limited_by.is_none()), Unknown::Peers),
         (works && vm.iops * view.seconds < ENOUGH, Unknown::FewIos),
         (small, Unknown::FewShares),
     ];

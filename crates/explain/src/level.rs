@@ -2,8 +2,9 @@
 //!
 //! A *level* is a window per share, relative to the one of the view: at level 2 every slice is twice as large.
 
-use crate::limit::Limit;
-use crate::view::{Bounded, Holding, Peer, View};
+use parda_api::Limit;
+
+use crate::view::{Holding, Peer, View};
 
 /// Fraction of their slices that another host's VMs use which want less than their slices. An assumption, as the exchange has
 /// sums only. It decides how many of that host's slots grow and shrink with the level.
@@ -42,7 +43,7 @@ impl Cluster {
     pub(crate) fn of(view: &View) -> Cluster {
         let own = view.vms.iter().map(|vm| {
             let (wanted, outstanding) = (vm.pending(), vm.outstanding());
-            let held = Limit::of_vm(view, vm).is_held();
+            let held = view.holds(vm);
             // A held VM uses its whole slice, and what it had is measured better than the slice.
             let slice =
                 if held { outstanding } else { vm.slice.unwrap_or(wanted).max(outstanding) };
@@ -91,12 +92,12 @@ impl PeerDemand {
     fn of(peer: &Peer) -> PeerDemand {
         let active = peer.active_shares.min(peer.shares);
         let per_share = if active > 0.0 { peer.outstanding / active } else { 0.0 };
-        let elastic = match peer.bounded {
+        let elastic = match peer.limited_by {
             // Some of its VMs use their whole slices, the others the fraction `USED` of theirs.
-            Bounded::Slices | Bounded::Unsaid => {
+            Some(Limit::Slice) | None => {
                 (peer.shares - (peer.shares - active) / (1.0 - USED)).clamp(active / 2.0, active)
             }
-            Bounded::Nothing | Bounded::Window => 0.0,
+            Some(_) => 0.0,
         };
         PeerDemand {
             elastic: per_share * elastic,

@@ -27,8 +27,7 @@ mod view;
 
 pub use capacity::Capacity;
 pub use explanation::{Entitled, Explanation, Other, Unknown, Who};
-pub use limit::{HELD, Limit, Requests};
 pub use predict::{Change, Outcome, Prediction, Unmet, Unpredicted, predict};
 pub use score::{Record, Score, score};
 pub use spent::{Cause, Spent};
-pub use view::{Bounded, HeldBy, Holding, Peer, View, Vm, is_full, spread};
+pub use view::{HeldBy, Holding, Peer, View, Vm, spread};

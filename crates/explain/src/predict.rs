@@ -1,10 +1,10 @@
 //! Predicted IO/s and latency of a VM after a change of its shares or of the threshold.
 
+use parda_api::{HELD, Limit};
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
 use crate::level::{Cluster, search};
-use crate::limit::{HELD, Limit};
 use crate::view::{Holding, View};
 
 /// A change whose effect is predicted.
@@ -132,10 +132,10 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
         vm: Outcome { iops, latency_ms, device_ms },
         others: others(ratio),
         range: range.and_then(|(low, high)| Some((others(low)?, others(high)?))),
-        limit: match (held, Limit::of_vm(view, vm)) {
+        limit: match (held, view.limit_of(vm)) {
             (true, Limit::WindowMax) => Limit::WindowMax,
             (true, _) => Limit::Slice,
-            (false, _) => Limit::OwnDepth,
+            (false, _) => Limit::Depth,
         },
     })
 }

@@ -1,8 +1,8 @@
 //! The parts of a VM's latency, by cause.
 
+use parda_api::Limit;
 use serde::{Deserialize, Serialize};
 
-use crate::limit::Limit;
 use crate::view::{HeldBy, View, Vm};
 
 /// A part of a VM's mean latency.
@@ -36,7 +36,7 @@ pub enum Cause {
 
 /// The parts of a VM's latency. They add up to its mean latency.
 pub(crate) fn spent(view: &View, vm: &Vm, service_ms: Option<f64>) -> Vec<Spent> {
-    let held = vm.held_by.unwrap_or_else(|| inferred(Limit::of_vm(view, vm)));
+    let held = vm.held_by.unwrap_or_else(|| inferred(view.limit_of(vm)));
     let service = service_ms.unwrap_or(0.0).clamp(0.0, vm.device_ms);
     let within = vm.device_ms.min(view.threshold_ms) - service;
     let parts = [
@@ -56,6 +56,6 @@ fn inferred(limit: Limit) -> HeldBy {
     match limit {
         Limit::Slice => HeldBy { share: 1.0, ..HeldBy::default() },
         Limit::WindowMax => HeldBy { window: 1.0, ..HeldBy::default() },
-        _ => HeldBy { turn: 1.0, ..HeldBy::default() },
+        Limit::Nothing | Limit::Others | Limit::Depth => HeldBy { turn: 1.0, ..HeldBy::default() },
     }
 }

@@ -1,5 +1,6 @@
 //! Measurements of a volume over an interval, as one host sees it.
 
+use parda_api::{Limit, is_full};
 use serde::{Deserialize, Serialize};
 
 /// A volume over an interval: the VMs of this host one by one, the other hosts as sums.
@@ -55,7 +56,6 @@ pub struct Vm {
     /// Mean held time, in milliseconds.
     pub held_ms: f64,
     /// Causes of that time. `None` if the agent did not tell them.
-    #[serde(default)]
     pub held_by: Option<HeldBy>,
     /// IOs that were held at the end of the interval.
     #[serde(default)]
@@ -97,23 +97,8 @@ pub struct Peer {
     pub outstanding: f64,
     /// Reads and writes per second.
     pub iops: f64,
-    /// The bound on the host's outstanding IOs.
-    pub bounded: Bounded,
-}
-
-/// The bound on another host's outstanding IOs, as it reports it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Bounded {
-    /// Not reported: the host runs an older version.
-    #[default]
-    Unsaid,
-    /// Its VMs have what they want.
-    Nothing,
-    /// One of its VMs could use more than its slice.
-    Slices,
-    /// It is at its largest window.
-    Window,
+    /// The bound on the host's outstanding IOs. `None`: not reported, as the host runs an older version.
+    pub limited_by: Option<Limit>,
 }
 
 impl Vm {
@@ -166,16 +151,6 @@ impl View {
         is_full(self.vms.iter().map(Vm::outstanding).sum(), most)
     }
 }
-
-/// Whether a host with so many slots outstanding in the mean is at its largest window, `window_max`.
-#[must_use]
-pub fn is_full(outstanding: f64, window_max: f64) -> bool {
-    outstanding >= FULL * window_max
-}
-
-/// Fraction of its largest window from which on a host counts as bounded by it: `FULL` of `crates/control/src/governor.rs`, with
-/// room for chance.
-const FULL: f64 = 0.95;
 
 /// Spread of a VM's number of pending IOs from sample to sample, relative to that of an open loop with Poisson arrivals: near 0 for a
 /// closed loop, 1 for such an open loop, more for bursts.

@@ -1,8 +1,9 @@
 //! VMs as operators meet them, and what is found of each.
 
+use parda_api::Limit;
 use parda_explain::{
-    Bounded, Capacity, Cause, Change, Explanation, HeldBy, Holding, Limit, Peer, Record, Unknown,
-    Unmet, View, Vm, Who, predict, score,
+    Capacity, Cause, Change, Explanation, HeldBy, Holding, Peer, Record, Unknown, Unmet, View, Vm,
+    Who, predict, score,
 };
 
 /// A service time of 7.1 ms, as drives have it.
@@ -42,7 +43,7 @@ fn trial() -> View {
             active_shares: 1000.0,
             outstanding: 54.0,
             iops: 1800.0,
-            bounded: Bounded::Slices,
+            limited_by: Some(Limit::Slice),
         }],
     }
 }
@@ -56,7 +57,7 @@ fn a_database_of_three_ios_is_latency_bound_and_only_a_threshold_helps_it() {
     let view = trial();
     let changes = [Change::Shares(4000.0), Change::Shares(250.0), Change::ThresholdMs(15.0)];
     let found = Explanation::of(&view, "db", &changes, &DRIVES).unwrap();
-    assert_eq!(found.limit, Limit::OwnDepth);
+    assert_eq!(found.limit, Limit::Depth);
     assert_eq!(found.entitled.unwrap().slots, 54.0);
     assert!((sum(&found) - 30.0).abs() < 1e-9, "{:?}", found.spent);
     let [more, fewer, lower] = found.predictions[..] else { panic!("{:?}", found.predictions) };
@@ -121,7 +122,7 @@ fn a_vm_never_gets_more_than_it_has_pending() {
     view.peers[0].outstanding = 27.0;
     let more = predict(&view, "app", Change::Shares(100_000.0), &DRIVES).unwrap();
     assert!((more.vm.iops / view.vms[0].iops - 30.0 / 27.0).abs() < 0.01, "{more:?}");
-    assert_eq!(more.limit, Limit::OwnDepth);
+    assert_eq!(more.limit, Limit::Depth);
 }
 
 #[test]
@@ -166,7 +167,7 @@ fn nothing_is_predicted_where_nothing_is_held_or_done() {
     view.vms[0].iops = 0.0;
     view.vms[0].others_per_s = 3.0;
     let found = Explanation::of(&view, "db", &[Change::Shares(1.0)], &DRIVES).unwrap();
-    assert_eq!((found.limit, found.predictions.len()), (Limit::OtherRequests, 0));
+    assert_eq!((found.limit, found.predictions.len()), (Limit::Others, 0));
     let view = View { holding: Holding::Nothing, ..trial() };
     let found = Explanation::of(&view, "db", &[Change::Shares(1.0)], &DRIVES).unwrap();
     assert_eq!((found.predictions.len(), found.entitled), (0, None));
@@ -238,6 +239,6 @@ fn a_threshold_that_does_not_bound_the_latency_predicts_nothing() {
     // Nobody is held: a higher threshold changes nothing, which needs no assumption.
     let mut idle = trial();
     idle.latency_ms = Some(5.0);
-    idle.peers[0].bounded = Bounded::Nothing;
+    idle.peers[0].limited_by = Some(Limit::Depth);
     assert!(predict(&idle, "db", Change::ThresholdMs(60.0), &slow).is_some());
 }

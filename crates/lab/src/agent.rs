@@ -5,7 +5,7 @@ use std::time::Duration;
 use parda_address::{Address, ExportName, Uri};
 use parda_agent::file::{AgentLimits, Disk, Exchange, File, Steer, SteeredVm, Volume};
 use parda_agent::status::{Status, VolumeStatus};
-use parda_config::{ControlSettings, ThresholdSetting};
+use parda_config::{ControlSettings, ThresholdSetting, VmSettings};
 use parda_exchange::{Header, InitError, Location, Site, SlotCount, VolumeName, init_as};
 use parda_scenario::scenario::{EXCHANGE, HostState};
 use parda_scenario::{HostId, Scenario};
@@ -53,12 +53,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
         // The array names an export after the first VM that has the disk.
         path: on_array(scenario.disk_owner(vm.lun).map_or(&vm.name, |owner| &owner.name)),
         listen: format!("unix:{}", run_dir.disks(id).display()),
-        shares: Some(state.shares.0),
-        burst: vm.settings.burst,
-        latency_target: vm.settings.latency_target,
-        reservation: vm.settings.reservation,
-        limit: vm.settings.limit,
-        ..Disk::default()
+        ..Disk::default().with(VmSettings { shares: Some(state.shares.0), ..vm.settings })
     });
     let exchange = if limits::has_own_relay(scenario, id) {
         export_uri(&run_dir.exchange(id), EXCHANGE)

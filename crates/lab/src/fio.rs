@@ -69,7 +69,7 @@ pub fn arguments(
 mod tests {
     use super::*;
     use parda_config::Document;
-    use parda_control::{Bytes, Shares};
+    use parda_control::Bytes;
     use parda_scenario::HostId;
     use parda_workload::{Bursts, Demand, SizePart};
 
@@ -87,9 +87,8 @@ mod tests {
     }
 
     fn told(workload: Workload, id: VmId) -> Vec<String> {
-        let (name, shares, disk) = ("db".to_owned(), Shares(1), Bytes(1 << 30));
-        let vm =
-            Vm { name, shares, settings: Default::default(), disk, lun: 0, load: workload.into() };
+        let (name, disk, load) = ("db".to_owned(), Bytes(1 << 30), workload.into());
+        let vm = Vm { name, settings: Default::default(), disk, lun: 0, load };
         let target = JobTarget::Nbd("nbd+unix:///db?socket=/run/h1");
         arguments(&vm, id, target, 7, Duration::from_secs(90)).unwrap()
     }

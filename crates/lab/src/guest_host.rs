@@ -207,13 +207,9 @@ impl GuestHost {
     fn since_start(&self, counted: DiskStatus) -> DiskStatus {
         let unheld = DiskStatus { held: Latency::default(), total: Latency::default(), ..counted };
         let (Some(before), counted) = (&self.before, unheld.clone()) else { return unheld };
-        let since = |now: Counter, then: Counter| Counter {
-            ios: now.ios.saturating_sub(then.ios),
-            bytes: now.bytes.saturating_sub(then.bytes),
-        };
         DiskStatus {
-            reads: since(counted.reads, before.reads),
-            writes: since(counted.writes, before.writes),
+            reads: counted.reads.since(before.reads),
+            writes: counted.writes.since(before.writes),
             device: counted.device.since(&before.device),
             ..counted
         }

@@ -252,34 +252,16 @@ mod tests {
         let half = Counter { ios: ios / 2, bytes: ios / 2 * 16384 };
         DiskStatus {
             name: name.to_owned(),
-            from: Default::default(),
-            listen: String::new(),
-            settings_from: std::collections::BTreeMap::new(),
-            settings: Default::default(),
             shares: 1,
-            burst: 0.0,
-            slice: None,
-            held_now: 0,
-            state: parda_agent::status::DiskState::Serving,
-            state_s: 0.0,
-            fault: None,
-            drain: false,
             clients: 1,
             reads: half,
             writes: half,
-            others: 0,
-            errors: 0,
-            overdue: 0,
             time_held_s: ios as f64 * 0.01,
-            time_held_by: Default::default(),
             time_at_device_s: ios as f64 * 0.03,
-            latency_target: None,
-            page_cache: false,
-            replaced: false,
             held: latency(10, ios),
             device: latency(30, ios),
             total: latency(40, ios),
-            recorded: None,
+            ..DiskStatus::default()
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use humantime::format_duration;
 use parda_array::ArrayParams;
-use parda_config::{ControlSettings, Document, Error, Fairness, VmSettings};
+use parda_config::{ControlSettings, Document, Error, Fairness};
 use parda_control::ModeName;
 use parda_control::{Bytes, Shares, VmConfig};
 use parda_workload::{LoadReader, Traces};
@@ -284,15 +284,17 @@ impl Checker<'_> {
             let message = "there is another VM of this name, on this host or another";
             return Err(self.error(&at("name"), message));
         }
-        let shares = match vm.shares {
+        let mut settings = vm.settings().or_defaults();
+        if let Some((key, message)) =
+            settings.fault().filter(|(key, _)| !outside || *key != "shares")
+        {
+            return Err(self.error(&at(key), &message));
+        }
+        if outside {
             // A single line of the file puts any host outside control.
-            Some(_) | None if outside => Shares(0),
-            Some(shares) => self.shares(&at("shares"), shares)?,
-            None => return Err(self.error(&at("name"), "must have `shares`")),
-        };
-        let settings = VmSettings { shares: None, ..vm.settings() };
-        if let Some((key, fault)) = settings.fault() {
-            return Err(self.error(&at(key), &fault));
+            settings.shares = Some(0);
+        } else if vm.shares.is_none() {
+            return Err(self.error(&at("name"), "must have `shares`"));
         }
         let (load, own) = self.loads.load(&at("workload"), &vm.workload)?;
         let (lun, disk) = self.disk(path, vm, own)?;
@@ -306,7 +308,7 @@ impl Checker<'_> {
             self.ensure(stop > start, &at("stop"), "must be after start")?;
             starts.push((event(stop, Action::StopVm(id)), at("stop")));
         }
-        Ok(Vm { name: vm.name.clone(), shares, settings, disk, lun, load })
+        Ok(Vm { name: vm.name.clone(), settings, disk, lun, load })
     }
 
     /// LUN and size of a VM's disk. The size follows from the workload if the file gives none.

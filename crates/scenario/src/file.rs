@@ -85,20 +85,20 @@ pub(crate) struct Guest {
 }
 
 parda_config::with_vm_settings! {
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Vm {
-    pub name: String,
-    #[serde(default, with = "parda_config::quantity")]
-    pub disk: Option<ByteSize>,
-    /// Name of the VM whose disk this VM shares, in place of `disk`.
-    pub same_disk_as: Option<String>,
-    pub workload: WorkloadKeys,
-    #[serde(default, with = "parda_config::quantity")]
-    pub start: Option<Duration>,
-    #[serde(default, with = "parda_config::quantity")]
-    pub stop: Option<Duration>,
-}
+    #[derive(Clone, Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub(crate) struct Vm {
+        pub name: String,
+        #[serde(default, with = "parda_config::quantity")]
+        pub disk: Option<ByteSize>,
+        /// Name of the VM whose disk this VM shares, in place of `disk`.
+        pub same_disk_as: Option<String>,
+        pub workload: WorkloadKeys,
+        #[serde(default, with = "parda_config::quantity")]
+        pub start: Option<Duration>,
+        #[serde(default, with = "parda_config::quantity")]
+        pub stop: Option<Duration>,
+    }
 }
 
 #[derive(Debug, Deserialize)]

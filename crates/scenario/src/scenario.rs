@@ -75,9 +75,7 @@ pub struct Host {
 pub struct Vm {
     /// Name, unique among the VMs of all hosts.
     pub name: String,
-    /// Shares at the beginning.
-    pub shares: Shares,
-    /// The other settings of the VM.
+    /// Settings at the beginning, with defaults in place of those that the file leaves out.
     pub settings: VmSettings,
     /// Size of the disk.
     pub disk: Bytes,
@@ -359,7 +357,7 @@ impl State {
     /// State before the first event: hosts that are present are alive, and no VM is started.
     #[must_use]
     pub fn new(hosts: &[Host]) -> State {
-        let vm = |vm: &Vm| VmState { started: false, shares: vm.shares };
+        let vm = |vm: &Vm| VmState { started: false, shares: vm.settings.shares() };
         let hosts = hosts.iter().map(|host| HostState {
             alive: host.present,
             hangs: false,

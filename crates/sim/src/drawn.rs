@@ -125,13 +125,12 @@ impl Drawn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_control::Shares;
     use parda_workload::{Hot, SizePart};
 
     fn of(workload: Workload, disk: u64) -> Drawn {
         let disk = parda_control::Bytes(disk);
         let (name, load) = ("db".to_owned(), workload.clone().into());
-        let vm = Vm { name, shares: Shares(1), settings: Default::default(), disk, lun: 3, load };
+        let vm = Vm { name, settings: Default::default(), disk, lun: 3, load };
         Drawn::new(&vm, &workload, fastrand::Rng::with_seed(7))
     }
 

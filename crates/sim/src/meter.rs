@@ -323,7 +323,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_control::{Bytes, Shares};
+    use parda_control::Bytes;
     use parda_scenario::Vm;
     use parda_workload::{Demand, SizePart, Workload};
     use std::time::Duration;
@@ -342,7 +342,7 @@ mod tests {
         };
         let (name, disk) = ("db".to_owned(), Bytes(1 << 30));
         let load = workload.into();
-        let vm = Vm { name, shares: Shares(1), settings: Default::default(), disk, lun: 0, load };
+        let vm = Vm { name, settings: Default::default(), disk, lun: 0, load };
         let (from, to) = (Duration::from_secs(1), Duration::from_secs(3));
         let phase = Phase { name: "p".to_owned(), from, to };
         let span = Span::from_millis(2_000);

@@ -103,12 +103,20 @@ fn chosen() -> Vec<String> {
     names
 }
 
+/// What `PARDA_SET` sets in each file, such as another seed.
+fn settings() -> Vec<Setting> {
+    list("PARDA_SET").iter().map(|text| text.parse().unwrap()).collect()
+}
+
 /// What fails without each mechanism, or those that `PARDA_WITHOUT` names: the table of docs/control.md, in `scenarios/ablation.txt`.
 #[test]
 #[ignore = "minutes for each mechanism: make nightly, or cargo test -p parda-sim --test corpus -- ablation --ignored"]
 fn ablation_of_each_mechanism() {
-    let base: BTreeMap<_, _> =
-        recorded().into_iter().filter(|(name, _)| chosen().contains(name)).collect();
+    let set = settings();
+    let base: BTreeMap<_, _> = match set.is_empty() {
+        true => recorded().into_iter().filter(|(name, _)| chosen().contains(name)).collect(),
+        false => scores(chosen(), &set),
+    };
     let mut text =
         "# Expectations lost and gained without each mechanism, of all files and of each:\n\
                     # cargo test -p parda-sim --test corpus -- ablation --ignored\n"
@@ -119,7 +127,7 @@ fn ablation_of_each_mechanism() {
     };
     for mechanism in Mechanism::ALL.into_iter().filter(chosen_one) {
         switch_off(Some(mechanism));
-        let without = scores(chosen(), &[]);
+        let without = scores(chosen(), &set);
         switch_off(None);
         let differ = |name: &String| base[name].0 as i64 - without[name].0 as i64;
         let lost: i64 = base.keys().map(differ).filter(|lost| *lost > 0).sum();
@@ -135,7 +143,7 @@ fn ablation_of_each_mechanism() {
 
 #[test]
 fn scores_are_those_on_record() {
-    let set: Vec<Setting> = list("PARDA_SET").iter().map(|text| text.parse().unwrap()).collect();
+    let set = settings();
     let scores = scores(chosen(), &set);
     for folder in FOLDERS {
         let of = scores.iter().filter(|(name, _)| name.starts_with(folder));

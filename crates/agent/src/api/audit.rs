@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use parda_api::ValueFrom;
+use parda_api::ChangedSetting;
 use parda_http::Who;
-use serde_json::Value;
 
 /// Time between two lines on one setting.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,11 +36,7 @@ struct Last {
 pub(super) struct Change {
     pub(super) volume: String,
     pub(super) disk: Option<String>,
-    pub(super) setting: String,
-    pub(super) before: Value,
-    pub(super) in_force: Value,
-    pub(super) from: ValueFrom,
-    pub(super) took_effect: bool,
+    pub(super) setting: ChangedSetting,
 }
 
 impl Audit {
@@ -50,11 +45,11 @@ impl Audit {
     }
 
     /// Logs a change at once, or within a second if its author has just changed the same setting.
-    pub(super) fn say(self: &Arc<Self>, change: Change, who: &Who) {
+    pub(super) fn say(self: &Arc<Self>, mut change: Change, who: &Who) {
         let key = (
             change.volume.clone(),
             change.disk.clone(),
-            change.setting.clone(),
+            change.setting.setting.clone(),
             format!("{} at {}", who.name, who.at),
         );
         let now = Instant::now();
@@ -66,7 +61,10 @@ impl Audit {
             return change.say(&who.name, &who.at, 1);
         };
         last.waits = Some(match last.waits.take() {
-            Some((first, count)) => (Change { before: first.before, ..change }, count + 1),
+            Some((first, count)) => {
+                change.setting.before = first.setting.before;
+                (change, count + 1)
+            }
             None => (change, 1),
         });
         if std::mem::replace(&mut changes.will, true) {
@@ -106,14 +104,9 @@ impl Audit {
 impl Change {
     /// Logs the change, which is an event too.
     fn say(&self, by: &str, at: &str, count: u64) {
-        let Change { volume, disk, setting, before, in_force, from, took_effect } = self;
-        let from = match from {
-            ValueFrom::Default => "the default",
-            ValueFrom::Configuration => "the configuration",
-            ValueFrom::Policy => "the policy",
-            ValueFrom::Live => "live, until the agent ends",
-            ValueFrom::State => "live, kept",
-        };
+        let Change { volume, disk, setting } = self;
+        let ChangedSetting { setting, before, in_force, from, took_effect, configured: _ } =
+            setting;
         let later = if *took_effect { "" } else { ", not in force yet" };
         let often = if count > 1 { format!(", in {count} changes") } else { String::new() };
         tracing::info!(
@@ -122,7 +115,8 @@ impl Change {
             by,
             at,
             event = "live_change",
-            "{setting} = {in_force} (before: {before}), {from}{later}{often}"
+            "{setting} = {in_force} (before: {before}), {}{later}{often}",
+            from.words()
         );
     }
 }
@@ -149,11 +143,14 @@ mod tests {
         let change = |disk: &str, before: u32, now: u32| Change {
             volume: "array".to_owned(),
             disk: Some(disk.to_owned()),
-            setting: "shares".to_owned(),
-            before: before.into(),
-            in_force: now.into(),
-            from: ValueFrom::State,
-            took_effect: true,
+            setting: ChangedSetting {
+                setting: "shares".to_owned(),
+                before: before.into(),
+                in_force: now.into(),
+                configured: before.into(),
+                from: parda_api::ValueFrom::State,
+                took_effect: true,
+            },
         };
         tracing::subscriber::with_default(layers, || {
             for shares in 1..100 {
@@ -170,10 +167,13 @@ mod tests {
         assert_eq!(
             told,
             [
-                format!("shares = 2 (before: 1), live, kept{}", by("uid 0")),
-                format!("shares = 6 (before: 5), live, kept{}", by("uid 0")),
-                format!("shares = 7 (before: 100), live, kept{}", by("ops")),
-                format!("shares = 100 (before: 2), live, kept, in 98 changes{}", by("uid 0")),
+                format!("shares = 2 (before: 1), kept in the state file{}", by("uid 0")),
+                format!("shares = 6 (before: 5), kept in the state file{}", by("uid 0")),
+                format!("shares = 7 (before: 100), kept in the state file{}", by("ops")),
+                format!(
+                    "shares = 100 (before: 2), kept in the state file, in 98 changes{}",
+                    by("uid 0")
+                ),
             ]
         );
     }

@@ -111,16 +111,8 @@ impl Api {
         let (volume, disk) = (place.volume.clone(), place.disk.clone());
         let changed = Changed { volume, disk, settings: settings.collect() };
         for setting in &changed.settings {
-            let change = Change {
-                volume: changed.volume.clone(),
-                disk: changed.disk.clone(),
-                setting: setting.setting.clone(),
-                before: setting.before.clone(),
-                in_force: setting.in_force.clone(),
-                from: setting.from,
-                took_effect: setting.took_effect,
-            };
-            self.audit.say(change, who);
+            let (volume, disk) = (changed.volume.clone(), changed.disk.clone());
+            self.audit.say(Change { volume, disk, setting: setting.clone() }, who);
         }
         Ok(changed)
     }

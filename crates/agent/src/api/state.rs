@@ -1,20 +1,17 @@
 //! `/api/v1/state`, from the status and from the rates of the last second.
 
 use parda_api::{
-    self as api, Disk, DiskLimits, Exchange, Host, Limit, Outsider, Role, Steer, SteeredVm,
+    self as api, Disk, DiskLimits, DiskRates, Exchange, Host, Limit, Role, Steer, SteeredVm,
     Threshold, ValueFrom, Volume,
 };
 
-use parda_control::{Bounded, Proportional};
-use parda_exchange::Liveness;
+use parda_control::Proportional;
 
 use super::values::of_disk;
 use crate::events::now_ms;
-use crate::history::{DiskRecent, Recent, disk_keys, rounded, vm_keys};
+use crate::history::{Recent, disk_keys, rounded, vm_keys};
 use crate::settings::SettingsStatus;
-use crate::status::{
-    DiskStatus, OutsiderStatus, PeerStatus, SettingsFrom, Status, SteerStatus, VolumeStatus,
-};
+use crate::status::{DiskStatus, SettingsFrom, Status, SteerStatus, VolumeStatus};
 
 /// The state. `recent`: rates of a volume in the last second.
 pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::State {
@@ -46,11 +43,8 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
         from: status.threshold_from(),
         objective_of: status.objective.map(|objective| objective.of),
     };
-    let others = status.exchange.iter().flat_map(|exchange| &exchange.peers);
-    let all = status.own.iter().chain(others.clone());
-    let mean = mean_per_share(all.filter(|host| host.liveness == Liveness::Live));
-    let hosts = status.own.iter().map(|own| host(own, true, mean));
-    let hosts: Vec<Host> = hosts.chain(others.map(|peer| host(peer, false, mean))).collect();
+    let others = status.exchange.iter().flat_map(|exchange| exchange.peers.clone());
+    let hosts: Vec<Host> = status.own.clone().into_iter().chain(others).collect();
     let of_share = hosts.first().and_then(|own| own.of_share).unwrap_or(1.0);
     Volume {
         disks: disks(status.disks, recent, divided(status.settings.as_ref()), of_share),
@@ -66,7 +60,7 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
         window: short(status.window),
         window_max: status.window_max,
         outstanding: rounded(status.outstanding),
-        outsider: status.outsider.as_ref().map(outsider),
+        outsider: status.outsider,
         held: status.held,
         beta: rounded(status.beta),
         shares: status.shares,
@@ -84,74 +78,9 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
     }
 }
 
-fn outsider(found: &OutsiderStatus) -> Outsider {
-    Outsider {
-        outstanding: rounded(found.outstanding),
-        part: rounded(found.part),
-        latency_ms: rounded(found.latency_ms),
-        usual_ms: rounded(found.usual_ms),
-        periods: found.periods,
-        factor: rounded(found.factor),
-    }
-}
-
 /// A number to four digits.
 fn short(number: Option<f64>) -> Option<f64> {
     number.map(rounded)
-}
-
-/// Mean of what hosts have for each share, by their shares: of those that want more, and of those without control that have more than these.
-/// `None` if there are fewer than two.
-fn mean_per_share<'a>(hosts: impl Iterator<Item = &'a PeerStatus>) -> Option<f64> {
-    let all = hosts.filter_map(|host| {
-        let wants = host.bounded == Bounded::Slices;
-        let shares = if wants { host.active_shares } else { f64::from(host.shares) };
-        Some((host.per_share?, shares, wants))
-    });
-    let all: Vec<_> = all.collect();
-    let mean = |above: f64| {
-        let counted = all.iter().filter(|(per_share, _, wants)| *wants || *per_share > above);
-        let sums = counted.fold((0, 0.0, 0.0), |(count, had, shares), (per_share, each, _)| {
-            (count + 1, had + per_share * each, shares + each)
-        });
-        Some(sums)
-            .filter(|(_, had, _)| *had > 0.0)
-            .map(|(count, had, shares)| (count, had / shares))
-    };
-    let (_, of_those_that_want) = mean(f64::INFINITY)?;
-    let (count, mean) = mean(of_those_that_want)?;
-    (count > 1).then_some(mean)
-}
-
-fn host(peer: &PeerStatus, own: bool, mean_per_share: Option<f64>) -> Host {
-    let live = peer.liveness == Liveness::Live;
-    let wants = peer.bounded == Bounded::Slices;
-    // Who is without control and has less may want no more.
-    let counts = |(per_share, mean): &(f64, f64)| live && (wants || per_share > mean);
-    let of_share = peer.per_share.zip(mean_per_share).filter(counts);
-    Host {
-        name: peer.host.clone(),
-        own,
-        liveness: peer.liveness.to_string(),
-        age_s: rounded(peer.age_s),
-        window: short(peer.window),
-        would_be: short(peer.would_be),
-        shares: peer.shares,
-        active_shares: rounded(peer.active_shares),
-        latency_ms: short(peer.latency_ms),
-        latency_threshold_ms: short(peer.latency_threshold_ms),
-        iops: short(peer.iops),
-        bytes_per_s: short(peer.bytes_per_s),
-        outstanding: rounded(peer.outstanding),
-        asks_ms: short(peer.asks_ms),
-        limited_by: match peer.bounded {
-            Bounded::Unsaid => None,
-            Bounded::Nothing => Some(Limit::Depth),
-            Bounded::Slices => Some(Limit::Slice),
-            Bounded::Window => Some(Limit::WindowMax),
-        },
-        of_share: short(of_share.map(|(per_share, mean)| per_share / mean)),
-    }
 }
 
 fn origin(settings: &SettingsFrom, key: &str) -> ValueFrom {
@@ -159,11 +88,11 @@ fn origin(settings: &SettingsFrom, key: &str) -> ValueFrom {
 }
 
 /// What shares divide among disks: outstanding IOs, or throughput in the unit of the window.
-fn divided(settings: Option<&SettingsStatus>) -> fn(&DiskRecent) -> f64 {
+fn divided(settings: Option<&SettingsStatus>) -> fn(&DiskRates) -> Option<f64> {
     match settings {
-        Some(settings) if settings.fairness != "iops" => |did| did.rates.bytes,
-        Some(settings) if settings.proportional == Proportional::Throughput => |did| did.rates.iops,
-        _ => |did| did.at_a_time(did.device_ms),
+        Some(settings) if settings.fairness != "iops" => |did| did.bytes_per_s,
+        Some(settings) if settings.proportional == Proportional::Throughput => |did| did.iops,
+        _ => |did| did.outstanding,
     }
 }
 
@@ -171,42 +100,31 @@ fn divided(settings: Option<&SettingsStatus>) -> fn(&DiskRecent) -> f64 {
 fn disks(
     disks: Vec<DiskStatus>,
     recent: &Recent,
-    divided: fn(&DiskRecent) -> f64,
+    divided: fn(&DiskRates) -> Option<f64>,
     of_share: f64,
 ) -> Vec<Disk> {
-    let keys = disk_keys(&disks);
-    let did: Vec<_> = keys.iter().map(|key| recent.disks.get(key).copied()).collect();
-    let held = |did: &DiskRecent| matches!(did.limit, Limit::Slice | Limit::WindowMax);
-    let slice = |did: &Option<DiskRecent>| did.filter(held);
-    // Sums over the disks that are limited by their slices or the host's window.
-    let (iops, had, shares) =
-        disks.iter().zip(&did).fold((0.0, 0.0, 0.0), |(iops, had, shares), (disk, did)| {
-            slice(did).map_or((iops, had, shares), |did| {
-                (iops + did.rates.iops, had + divided(&did), shares + f64::from(disk.shares))
-            })
-        });
-    let each = keys.into_iter().zip(disks).zip(did).map(|((key, status), did)| {
-        let part = f64::from(status.shares) / shares;
-        let entitled = Entitled {
-            iops: short(slice(&did).map(|_| iops * part)),
-            of_share: short(
-                slice(&did).filter(|_| had > 0.0).map(|did| of_share * divided(&did) / had / part),
-            ),
-        };
-        disk(key, status, did, entitled)
-    });
-    each.collect()
+    let keys = disk_keys(&disks).into_iter().zip(disks);
+    let mut disks: Vec<Disk> = keys
+        .map(|(key, status)| {
+            let did = recent.disks.get(&key).copied().unwrap_or_default();
+            disk(key, status, did)
+        })
+        .collect();
+    let is_held = |disk: &&mut Disk| disk.did.limited_by.is_some_and(Limit::is_held);
+    let mut held: Vec<_> = disks.iter_mut().filter(is_held).collect();
+    let sum = |of: &dyn Fn(&Disk) -> f64| held.iter().map(|disk| of(disk)).sum::<f64>();
+    let had_by = |disk: &Disk| divided(&disk.did).unwrap_or(0.0);
+    let iops = sum(&|disk| disk.did.iops.unwrap_or(0.0));
+    let (had, shares) = (sum(&had_by), sum(&|disk| f64::from(disk.shares)));
+    for disk in &mut held {
+        let part = f64::from(disk.shares) / shares;
+        disk.did.entitled_iops = Some(rounded(iops * part));
+        disk.did.of_share = (had > 0.0).then(|| rounded(of_share * had_by(disk) / had / part));
+    }
+    disks
 }
 
-/// What a disk's shares give it, and what it has of that.
-struct Entitled {
-    iops: Option<f64>,
-    of_share: Option<f64>,
-}
-
-fn disk(key: String, status: DiskStatus, did: Option<DiskRecent>, entitled: Entitled) -> Disk {
-    let rate = |of: fn(&DiskRecent) -> f64| did.as_ref().map(of).map(rounded);
-    let mean = |of: fn(&DiskRecent) -> Option<f64>| short(did.as_ref().and_then(of));
+fn disk(key: String, status: DiskStatus, did: DiskRates) -> Disk {
     Disk {
         key,
         name: status.name,
@@ -222,20 +140,9 @@ fn disk(key: String, status: DiskStatus, did: Option<DiskRecent>, entitled: Enti
         settings: of_disk(&status.settings, status.drain),
         limits: DiskLimits { burst: status.burst },
         latency_target_ms: status.latency_target.map(|target| target.target_ms),
-        iops: rate(|did| did.rates.iops),
-        bytes_per_s: rate(|did| did.rates.bytes),
-        reads_per_s: rate(|did| did.reads),
-        writes_per_s: rate(|did| did.writes),
-        device_ms: mean(|did| did.device_ms),
-        held_ms: mean(|did| did.held_ms),
-        device_p99_ms: mean(|did| did.p99_ms),
-        outstanding: rate(|did| did.at_a_time(did.device_ms)),
-        waiting: rate(|did| did.at_a_time(did.held_ms)),
         slice: short(status.slice),
         errors: status.errors,
-        limited_by: did.map(|did| did.limit),
-        entitled_iops: entitled.iops,
-        of_share: entitled.of_share,
+        did,
     }
 }
 
@@ -260,71 +167,28 @@ fn steered(status: SteerStatus, recent: &Recent) -> Steer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Rates;
-
-    /// A host with so many active shares that has so much for each of them.
-    fn peer(active_shares: f64, per_share: Option<f64>, liveness: &str) -> PeerStatus {
-        serde_json::from_value(serde_json::json!({
-            "host": "h", "liveness": liveness, "age_s": 0.0, "window": 8.0, "shares": 1000, "latency_ms": 25.0,
-            "bounded": "slices", "active_shares": active_shares, "per_share": per_share,
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn a_host_is_compared_with_the_live_hosts_that_want_more() {
-        let all = [peer(1000.0, Some(0.01), "live"), peer(3000.0, Some(0.03), "live")];
-        let mean = mean_per_share(all.iter());
-        let of_share: Vec<_> = all.iter().map(|peer| host(peer, false, mean).of_share).collect();
-        assert_eq!(of_share, [Some(0.4), Some(1.2)]);
-        let left = peer(1000.0, Some(0.01), "left");
-        assert_eq!(host(&left, false, mean).of_share, None);
-        let alone = [peer(1000.0, Some(0.01), "live"), peer(500.0, None, "live")];
-        assert_eq!(mean_per_share(alone.iter()), None, "nobody to compare with");
-    }
 
     /// What held disks of 1000 and 500 shares have of them: IOs of the second take twice as long, and are twice as large.
-    fn held(divided: fn(&DiskRecent) -> f64) -> [Option<f64>; 2] {
+    fn held(divided: fn(&DiskRates) -> Option<f64>) -> [Option<f64>; 2] {
         let (iops, bytes) = ([200.0, 100.0], 1e6);
-        let disk = |name: &str, shares: u32| -> DiskStatus {
-            serde_json::from_value(serde_json::json!({
-                "name": name, "shares": shares, "errors": 0, "others": 0,
-                "reads": { "ios": 0, "bytes": 0 }, "writes": { "ios": 0, "bytes": 0 },
-                "time_held_s": 0.0, "time_at_device_s": 0.0,
-                "held": { "buckets": [] }, "device": { "buckets": [] }, "total": { "buckets": [] },
-            }))
-            .unwrap()
+        let disk = |name: &str, shares: u32| DiskStatus {
+            name: name.to_owned(),
+            shares,
+            ..DiskStatus::default()
         };
-        let did = |at: usize| DiskRecent {
-            rates: Rates { iops: iops[at], bytes },
-            reads: iops[at],
-            writes: 0.0,
-            device_ms: Some([10.0, 20.0][at]),
-            held_ms: Some(10.0),
-            p99_ms: None,
-            limit: Limit::Slice,
+        let did = |at: usize| DiskRates {
+            iops: Some(iops[at]),
+            bytes_per_s: Some(bytes),
+            outstanding: Some(iops[at] * [0.01, 0.02][at]),
+            limited_by: Some(Limit::Slice),
+            ..DiskRates::default()
         };
         let recent = Recent {
             disks: [("a".to_owned(), did(0)), ("b".to_owned(), did(1))].into(),
             ..Recent::default()
         };
         let all = disks(vec![disk("a", 1000), disk("b", 500)], &recent, divided, 0.9);
-        [all[0].of_share, all[1].of_share]
-    }
-
-    #[test]
-    fn a_host_without_control_counts_where_it_has_more_than_its_share() {
-        let free = |per_share| PeerStatus {
-            bounded: Bounded::Nothing,
-            ..peer(0.0, Some(per_share), "live")
-        };
-        let of = |greedy: PeerStatus| {
-            let all = [peer(1000.0, Some(0.01), "live"), greedy];
-            let mean = mean_per_share(all.iter());
-            all.map(|peer| host(&peer, false, mean).of_share)
-        };
-        assert_eq!(of(free(0.03)), [Some(0.5), Some(1.5)]);
-        assert_eq!(of(free(0.001)), [None, None], "it may want no more");
+        [all[0].did.of_share, all[1].did.of_share]
     }
 
     #[test]

@@ -28,7 +28,10 @@ pub(super) fn of_keys(keys: &[&str], set: &Settings) -> Vec<Value> {
 
 fn settings(of: &impl Serialize) -> Settings {
     match serde_json::to_value(of) {
-        Ok(Value::Object(settings)) => settings,
+        Ok(Value::Object(mut settings)) => {
+            settings.retain(|_, value| !value.is_null());
+            settings
+        }
         _ => Settings::new(),
     }
 }

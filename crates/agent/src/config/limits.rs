@@ -9,43 +9,38 @@ use serde::{Deserialize, Serialize};
 
 /// `[limits]`: for the whole agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct AgentLimits {
     /// Bytes of memory in the buffers of all volumes.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub memory: Option<ByteSize>,
 }
 
 /// `[volume.limits]`: for the clients of one volume.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct VolumeLimits {
     /// Bytes of memory in the buffers of the volume.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub memory: Option<ByteSize>,
     /// Clients that have chosen a disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<usize>,
     /// Clients of one disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_per_export: Option<usize>,
     /// Clients of one process on this host, or of one address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_per_peer: Option<usize>,
     /// Handshakes that begin in a second, beyond what may begin at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshakes_per_second: Option<usize>,
     /// Bytes of memory in the buffers of one client.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub memory_per_connection: Option<ByteSize>,
     /// Requests of one client in flight.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<usize>,
     /// How long a handshake may take.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub handshake_timeout: Option<Duration>,
     /// How long a client may hold up its own requests and replies.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
+    #[serde(with = "parda_config::quantity")]
     pub progress_timeout: Option<Duration>,
 }
 
@@ -87,64 +82,39 @@ pub(super) fn check_volume(
     written: &VolumeLimits,
     agent: &AgentMemory,
 ) -> Result<Limits, Error> {
-    let default = Limits::default();
-    let count = |key: &str, value: Option<usize>, default: usize| match value {
-        None => Ok(default),
-        Some(n @ 1..=MOST) => Ok(n),
-        Some(_) => Err(wrong(&format!("limits.{key}"), format!("must be from 1 to {MOST}"))),
+    let count = |n: usize| match n {
+        1..=MOST => Ok(n),
+        _ => Err(format!("must be from 1 to {MOST}")),
     };
-    let time = |key: &str, value: Option<Duration>, default: Duration| match value {
-        None => Ok(default),
-        Some(time) if (TIMES.0..=TIMES.1).contains(&time) => Ok(time),
-        Some(_) => Err(wrong(&format!("limits.{key}"), "must be from 100ms to 1day".into())),
+    let time = |time: Duration| match (TIMES.0..=TIMES.1).contains(&time) {
+        true => Ok(time),
+        false => Err("must be from 100ms to 1day".to_owned()),
     };
-    let bytes = |key: &str, value: Option<ByteSize>, default: usize, least: usize| match value {
-        None => Ok(default),
-        Some(value) => within(value, least).map_err(|why| wrong(&format!("limits.{key}"), why)),
-    };
-    let connections = count("connections", written.connections, default.connections)?;
+    let memory = |least: usize| move |size: ByteSize| within(size, least);
+    let mut limits = Limits::default();
+    // What was written and is within its bounds, in place of the default.
+    macro_rules! limits {
+        ($($key:ident: $check:expr),+) => {
+            $(if let Some(value) = written.$key {
+                let checked = $check(value);
+                limits.$key = checked.map_err(|why| wrong(concat!("limits.", stringify!($key)), why))?;
+            })+
+        };
+    }
+    limits!(memory: memory(AgentMemory::LEAST_OF_A_VOLUME), connections: count);
     // Where only the limit of all is set, that of each follows it.
-    let of_each = |value: usize| value.min(connections);
-    let limits = Limits {
-        memory: bytes("memory", written.memory, default.memory, AgentMemory::LEAST_OF_A_VOLUME)?,
-        connections,
-        connections_per_export: count(
-            "connections_per_export",
-            written.connections_per_export,
-            of_each(default.connections_per_export),
-        )?,
-        connections_per_peer: count(
-            "connections_per_peer",
-            written.connections_per_peer,
-            of_each(default.connections_per_peer),
-        )?,
-        handshakes_per_second: count(
-            "handshakes_per_second",
-            written.handshakes_per_second,
-            default.handshakes_per_second,
-        )?,
-        memory_per_connection: bytes(
-            "memory_per_connection",
-            written.memory_per_connection,
-            default.memory_per_connection,
-            1 << 20,
-        )?,
-        requests_per_connection: count(
-            "requests_per_connection",
-            written.requests_per_connection,
-            default.requests_per_connection,
-        )?,
-        handshake_timeout: time(
-            "handshake_timeout",
-            written.handshake_timeout,
-            default.handshake_timeout,
-        )?,
-        progress_timeout: time(
-            "progress_timeout",
-            written.progress_timeout,
-            default.progress_timeout,
-        )?,
-    };
+    for each in [&mut limits.connections_per_export, &mut limits.connections_per_peer] {
+        *each = limits.connections.min(*each);
+    }
+    limits!(
+        connections_per_export: count,
+        connections_per_peer: count,
+        handshakes_per_second: count,
+        memory_per_connection: memory(1 << 20),
+        requests_per_connection: count,
+        handshake_timeout: time,
+        progress_timeout: time
+    );
     agent
         .check(limits.memory, limits.connections)
         .map_err(|error| wrong("limits", error.to_string()))?;

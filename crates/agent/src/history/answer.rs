@@ -95,55 +95,48 @@ impl Kept {
 
 impl Found<'_> {
     fn values(&self, from: u64, end: u64) -> DiskHistory {
-        let mut told = DiskHistory::default();
-        for second in from..end {
-            let [iops, bytes, device, held, outstanding, slice] = match self {
-                Found::Disk(series) => {
-                    let [iops, bytes, device, held, slice] = series.at(second).map(unpacked);
-                    // By Little's law; an idle disk has none.
-                    let outstanding = iops.map(|iops| rounded(iops * device.unwrap_or(0.0) / 1e3));
-                    [iops, bytes, device, held, outstanding, slice]
-                }
-                Found::Vm(series) => {
-                    let [iops, bytes, pending] = series.at(second).map(unpacked);
-                    [iops, bytes, None, None, pending, None]
-                }
-            };
-            told.iops.push(iops);
-            told.bytes_per_s.push(bytes);
-            told.device_ms.push(device);
-            told.held_ms.push(held);
-            told.outstanding.push(outstanding);
-            told.slice.push(slice);
-        }
-        told
+        let [iops, bytes_per_s, device_ms, held_ms, outstanding, slice] = match self {
+            Found::Disk(series) => columns(from, end, |second| {
+                let [iops, bytes, device, held, slice] = series.at(second).map(unpacked);
+                // By Little's law; an idle disk has none.
+                let outstanding = iops.map(|iops| rounded(iops * device.unwrap_or(0.0) / 1e3));
+                [iops, bytes, device, held, outstanding, slice]
+            }),
+            Found::Vm(series) => columns(from, end, |second| {
+                let [iops, bytes, pending] = series.at(second).map(unpacked);
+                [iops, bytes, None, None, pending, None]
+            }),
+        };
+        DiskHistory { iops, bytes_per_s, device_ms, held_ms, outstanding, slice }
     }
+}
+
+/// A column of each value that every second from `from` to before `end` has.
+fn columns<const N: usize>(
+    from: u64,
+    end: u64,
+    at: impl Fn(u64) -> [Option<f64>; N],
+) -> [Vec<Option<f64>>; N] {
+    let rows: Vec<_> = (from..end).map(at).collect();
+    std::array::from_fn(|column| rows.iter().map(|row| row[column]).collect())
 }
 
 fn volume(series: &Series<8>, from: u64, end: u64) -> VolumeHistory {
-    let mut told = VolumeHistory::default();
-    for second in from..end {
-        let [window, latency, own, threshold, iops, bytes, outstanding, held] =
-            series.at(second).map(unpacked);
-        told.window.push(window);
-        told.latency_ms.push(latency);
-        told.own_latency_ms.push(own);
-        told.threshold_ms.push(threshold);
-        told.iops.push(iops);
-        told.bytes_per_s.push(bytes);
-        told.outstanding.push(outstanding);
-        told.held.push(held);
+    let [window, latency_ms, own_latency_ms, threshold_ms, iops, bytes_per_s, outstanding, held] =
+        columns(from, end, |second| series.at(second).map(unpacked));
+    VolumeHistory {
+        window,
+        latency_ms,
+        own_latency_ms,
+        threshold_ms,
+        iops,
+        bytes_per_s,
+        outstanding,
+        held,
     }
-    told
 }
 
 fn host(series: &Series<3>, from: u64, end: u64) -> HostHistory {
-    let mut told = HostHistory::default();
-    for second in from..end {
-        let [window, latency, iops] = series.at(second).map(unpacked);
-        told.window.push(window);
-        told.latency_ms.push(latency);
-        told.iops.push(iops);
-    }
-    told
+    let [window, latency_ms, iops] = columns(from, end, |second| series.at(second).map(unpacked));
+    HostHistory { window, latency_ms, iops }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use parda_api::Limit;
-use parda_explain::Requests;
+use parda_api::{DiskRates, Limit, Requests};
 
+use super::quantity::rounded;
 use crate::latency::Latency;
 use crate::status::{DiskStatus, SteeredVmStatus, VolumeStatus};
 
@@ -17,7 +17,7 @@ pub(crate) struct Recent {
     /// Reads and writes of all disks, or of the device.
     pub(crate) all: Option<Rates>,
     /// Rates and means of disks, by their keys.
-    pub(crate) disks: HashMap<String, DiskRecent>,
+    pub(crate) disks: HashMap<String, DiskRates>,
     /// Rates of a steered device's VMs, by their keys.
     pub(crate) vms: HashMap<String, Rates>,
 }
@@ -27,25 +27,6 @@ pub(crate) struct Recent {
 pub(crate) struct Rates {
     pub(crate) iops: f64,
     pub(crate) bytes: f64,
-}
-
-/// Rates and means of a disk in the last second. Means are `None` without IOs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct DiskRecent {
-    pub(crate) rates: Rates,
-    pub(crate) reads: f64,
-    pub(crate) writes: f64,
-    pub(crate) device_ms: Option<f64>,
-    pub(crate) held_ms: Option<f64>,
-    pub(crate) p99_ms: Option<f64>,
-    pub(crate) limit: Limit,
-}
-
-impl DiskRecent {
-    /// Mean number of IOs in a stage, by Little's law from the mean time that each spends in it.
-    pub(crate) fn at_a_time(&self, ms: Option<f64>) -> f64 {
-        self.rates.iops * ms.unwrap_or(0.0) / 1e3
-    }
 }
 
 /// Counters at the last look.
@@ -119,10 +100,10 @@ impl Before {
             Some(Rates { iops: rate(now.0, then.0), bytes: rate(now.1, then.1) })
         };
         let Some(steer) = &now.steer else {
-            let all = || recent.disks.values().map(|disk| disk.rates);
-            let sum = |of: fn(Rates) -> f64| all().map(of).sum();
+            let sum =
+                |of: fn(&DiskRates) -> Option<f64>| recent.disks.values().filter_map(of).sum();
             recent.all = (known && now.fault.is_none())
-                .then(|| Rates { iops: sum(|r| r.iops), bytes: sum(|r| r.bytes) });
+                .then(|| Rates { iops: sum(|r| r.iops), bytes: sum(|r| r.bytes_per_s) });
             return recent;
         };
         let done = (steer.reads.ios + steer.writes.ios, steer.reads.bytes + steer.writes.bytes);
@@ -146,7 +127,7 @@ impl DiskBefore {
         before: Option<DiskBefore>,
         at_window_max: bool,
         seconds: f64,
-    ) -> (DiskBefore, Option<DiskRecent>) {
+    ) -> (DiskBefore, Option<DiskRates>) {
         let mut now = DiskBefore {
             reads: disk.reads.ios,
             writes: disk.writes.ios,
@@ -196,14 +177,22 @@ impl DiskBefore {
             device_ms: device_ms.unwrap_or(0.0),
             held_now: disk.held_now > 0,
         };
-        let recent = DiskRecent {
-            rates: Rates { iops: rate(ios), bytes },
-            reads: rate(reads),
-            writes: rate(writes),
-            device_ms,
-            held_ms,
-            p99_ms,
-            limit: parda_explain::Limit::of(&did, at_window_max).into(),
+        let short = |number: Option<f64>| number.map(rounded);
+        // Little's law, from the mean time that each IO spends in a stage.
+        let at_a_time = |ms: Option<f64>| short(Some(rate(ios) * ms.unwrap_or(0.0) / 1e3));
+        let recent = DiskRates {
+            iops: short(Some(rate(ios))),
+            bytes_per_s: short(Some(bytes)),
+            reads_per_s: short(Some(rate(reads))),
+            writes_per_s: short(Some(rate(writes))),
+            device_ms: short(device_ms),
+            held_ms: short(held_ms),
+            device_p99_ms: short(p99_ms),
+            outstanding: at_a_time(device_ms),
+            waiting: at_a_time(held_ms),
+            limited_by: Some(Limit::of(&did, at_window_max)),
+            entitled_iops: None,
+            of_share: None,
         };
         (now, Some(recent))
     }
@@ -240,12 +229,10 @@ mod tests {
         assert!(look(&mut before, 1000, 1.0).disks.is_empty(), "nothing to compare with");
         let recent = look(&mut before, 3000, 0.5);
         let disk = recent.disks["vm"];
-        assert_eq!(disk.rates, Rates { iops: 4000.0, bytes: 4000.0 * 4096.0 });
-        assert_eq!(recent.all, Some(disk.rates));
-        let near = |value: Option<f64>, right: f64| (value.unwrap() - right).abs() < 1e-6;
-        assert!(near(disk.device_ms, 1.0) && near(disk.held_ms, 2.0), "{disk:?}");
-        assert!((disk.at_a_time(disk.device_ms) - 4.0).abs() < 1e-6);
-        assert_eq!(disk.limit, Limit::Slice);
+        assert_eq!((disk.iops, disk.bytes_per_s), (Some(4000.0), Some(16_380_000.0)));
+        assert_eq!(recent.all, Some(Rates { iops: 4000.0, bytes: 16_380_000.0 }));
+        assert_eq!((disk.device_ms, disk.held_ms), (Some(1.0), Some(2.0)));
+        assert_eq!((disk.outstanding, disk.limited_by), (Some(4.0), Some(Limit::Slice)));
     }
 
     #[test]
@@ -253,7 +240,8 @@ mod tests {
         let mut before = Before::default();
         look(&mut before, 1000, 1.0);
         let disk = look(&mut before, 1000, 1.0).disks["vm"];
-        assert_eq!((disk.rates.iops, disk.device_ms, disk.limit), (0.0, None, Limit::Nothing));
+        let nothing = (Some(0.0), None, Some(Limit::Nothing));
+        assert_eq!((disk.iops, disk.device_ms, disk.limited_by), nothing);
     }
 
     #[test]
@@ -262,7 +250,7 @@ mod tests {
         look(&mut before, 1000, 1.0);
         assert!(look(&mut before, 2000, 3.0).all.is_none());
         assert!(look(&mut before, 500, 1.0).disks.is_empty());
-        assert_eq!(look(&mut before, 600, 1.0).disks["vm"].reads, 100.0);
+        assert_eq!(look(&mut before, 600, 1.0).disks["vm"].reads_per_s, Some(100.0));
     }
 
     #[test]

@@ -13,7 +13,7 @@ fn look(reads: u64, liveness: &str) -> Status {
         "ticks": 0,
         "exchange": {
             "place": "e", "fault": null, "failures": 0, "ignored": 0, "duplicate_hosts": 0,
-            "peers": [{ "host": "b", "liveness": liveness, "age_s": 0.1, "window": 7.0,
+            "peers": [{ "name": "b", "liveness": liveness, "age_s": 0.1, "window": 7.0,
                         "shares": 1, "latency_ms": 11.0, "iops": 500.0 }],
         },
         "disks": [{

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use parda_api::Host;
 use parda_exchange::Liveness;
 
 use super::quantity::rounded;
-use crate::status::{DiskStatus, PeerStatus, VolumeStatus};
+use crate::status::{DiskStatus, VolumeStatus};
 
 /// Looks without an IO out of turn after which such an IO is logged again.
 const QUIET: u32 = 60;
@@ -57,8 +58,8 @@ impl Watch {
         }
     }
 
-    fn hosts(&mut self, volume: &str, peers: &[PeerStatus]) {
-        for PeerStatus { host, liveness, .. } in peers {
+    fn hosts(&mut self, volume: &str, peers: &[Host]) {
+        for Host { name: host, liveness, .. } in peers {
             // A host that was started anew is unproven at first: what was known of it before still counts.
             if *liveness == Liveness::Unproven && self.hosts.contains_key(host) {
                 continue;
@@ -83,7 +84,7 @@ impl Watch {
                 _ => {}
             }
         }
-        self.hosts.retain(|host, _| peers.iter().any(|peer| peer.host == *host));
+        self.hosts.retain(|host, _| peers.iter().any(|peer| peer.name == *host));
     }
 }
 

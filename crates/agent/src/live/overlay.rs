@@ -46,7 +46,6 @@ pub(crate) enum Shape {
 struct Disk {
     name: String,
     /// Address of the disk's listener, if two disks of the volume have the name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     listen: Option<String>,
     #[serde(flatten)]
     settings: Table,

@@ -14,7 +14,6 @@ pub(crate) type Setting = String;
 #[serde(deny_unknown_fields)]
 pub(crate) struct DiskName {
     pub(crate) name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) listen: Option<String>,
 }
 

@@ -9,69 +9,55 @@ use super::table::{
     seconds, time, times_by,
 };
 use crate::latency::occupied;
-use crate::status::{Counter, DiskState, DiskStatus, HeldByStatus, Recorded};
+use crate::status::{DiskState, DiskStatus, HeldByStatus, Recorded};
 
-/// A disk as its families see it.
-#[derive(Debug)]
+/// A disk, with the name of its volume.
+#[derive(Clone, Debug)]
 pub(super) struct DiskNow {
-    pub(super) counted: Counted,
-    /// Distributions, which change with the times that are counted and not otherwise.
-    recorded: Option<Recorded>,
-}
-
-/// Values that tell whether a disk's samples are as before.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Counted {
     volume: Arc<str>,
-    name: String,
-    listen: String,
-    up: bool,
-    shares: u32,
-    burst: f64,
-    reads: Counter,
-    writes: Counter,
-    others: u64,
-    errors: u64,
-    overdue: u64,
-    /// Latency objective in milliseconds, and whether it is missed for want of shares.
-    target: Option<(f64, bool)>,
-    held_s: f64,
-    held_by: HeldByStatus,
-    device_s: f64,
+    disk: DiskStatus,
 }
 
 impl DiskNow {
     pub(super) fn new(volume: &Arc<str>, disk: DiskStatus) -> DiskNow {
-        let target = disk.latency_target.as_ref();
-        let counted = Counted {
-            volume: Arc::clone(volume),
-            up: disk.state == DiskState::Serving && disk.fault.is_none(),
-            shares: disk.shares,
-            burst: disk.burst,
-            reads: disk.reads,
-            writes: disk.writes,
-            others: disk.others,
-            errors: disk.errors,
-            overdue: disk.overdue,
-            target: target.map(|target| (target.target_ms, target.short_of_shares)),
-            held_s: disk.time_held_s,
-            held_by: disk.time_held_by,
-            device_s: disk.time_at_device_s,
-            name: disk.name,
-            listen: disk.listen,
-        };
-        DiskNow { counted, recorded: disk.recorded }
+        DiskNow { volume: Arc::clone(volume), disk }
+    }
+
+    /// The disk without its distributions, of which the next IO would make a copy.
+    pub(super) fn without_times(&self) -> DiskNow {
+        let mut kept = self.clone();
+        kept.disk.recorded = None;
+        kept
+    }
+
+    /// Values that tell whether the samples are as before. Distributions change with the times that are counted and not otherwise.
+    pub(super) fn counted(&self) -> impl PartialEq + use<'_> {
+        let d = &self.disk;
+        (
+            (&self.volume, &d.name, &d.listen, self.is_up(), d.shares, d.burst),
+            (d.reads, d.writes, d.others, d.errors, d.overdue),
+            (self.target(), d.time_held_s, d.time_held_by, d.time_at_device_s),
+        )
+    }
+
+    fn is_up(&self) -> bool {
+        self.disk.state == DiskState::Serving && self.disk.fault.is_none()
+    }
+
+    /// Latency objective in milliseconds, and whether it is missed for want of shares.
+    fn target(&self) -> Option<(f64, bool)> {
+        let target = self.disk.latency_target.as_ref()?;
+        Some((target.target_ms, target.short_of_shares))
     }
 
     pub(super) fn labels(&self) -> Labels {
-        let Counted { volume, name, listen, .. } = &self.counted;
-        let labels = [("volume", volume.to_string()), ("disk", name.clone())];
-        labels.into_iter().chain([("listen", listen.clone())]).collect()
+        let (name, listen) = (self.disk.name.clone(), self.disk.listen.clone());
+        vec![("volume", self.volume.to_string()), ("disk", name), ("listen", listen)]
     }
 
     /// One of the distributions, with the sum of all its times.
     fn times(&self, of: fn(&Recorded) -> &Latencies, sum: f64) -> Vec<(Labels, Value)> {
-        let recorded = self.recorded.as_ref().map(of);
+        let recorded = self.disk.recorded.as_ref().map(of);
         let times = recorded.into_iter().flat_map(occupied);
         vec![(Vec::new(), Value::Histogram(bounded(times), sum))]
     }
@@ -80,55 +66,62 @@ impl DiskNow {
 pub(super) fn families() -> Vec<Family<DiskNow>> {
     vec![
         gauge("disk_up", "1 if clients find the disk and its IOs can be done", |d| {
-            one(u8::from(d.counted.up))
+            one(u8::from(d.is_up()))
         }),
-        gauge("disk_shares", "Shares of the disk", |d| one(d.counted.shares)),
+        gauge("disk_shares", "Shares of the disk", |d| one(d.disk.shares)),
         gauge(
             "disk_burst_ios",
             "IOs that the disk may gather while idle and spend ahead of its neighbours",
-            |d| one(d.counted.burst),
+            |d| one(d.disk.burst),
         ),
         counter(
             "disk_ios",
             "Requests completed; op is read, write or other (flush, trim, zeroes)",
-            |DiskNow { counted: d, .. }| {
+            |DiskNow { disk: d, .. }| {
                 counts("op", [("read", d.reads.ios), ("write", d.writes.ios), ("other", d.others)])
             },
         ),
         counter(
             "disk_transferred_bytes",
             "Bytes read and written",
-            |DiskNow { counted: d, .. }| {
+            |DiskNow { disk: d, .. }| {
                 counts("op", [("read", d.reads.bytes), ("write", d.writes.bytes)])
             },
         ),
-        counter("disk_failed_ios", "IOs that failed at the array", |d| count(d.counted.errors)),
+        counter("disk_failed_ios", "IOs that failed at the array", |d| count(d.disk.errors)),
         counter(
             "disk_overdue_ios",
             "IOs sent out of turn, as the disk had been held for hold_max",
-            |d| count(d.counted.overdue),
+            |d| count(d.disk.overdue),
         ),
         seconds("disk_latency_target", "Latency objective of the disk", |d| {
-            ms(d.counted.target.map(|(ms, _)| ms))
+            ms(d.target().map(|(ms, _)| ms))
         }),
         gauge(
             "disk_short_of_shares",
             "1 if the disk misses its objective for want of shares",
-            |d| maybe(d.counted.target.map(|(_, short)| f64::from(u8::from(short)))),
+            |d| maybe(d.target().map(|(_, short)| f64::from(u8::from(short)))),
         ),
         histogram("disk_device", "Time of reads and writes at the array", |d| {
-            d.times(|recorded| &recorded.device, d.counted.device_s)
+            d.times(|recorded| &recorded.device, d.disk.time_at_device_s)
         }),
         histogram("disk_held", "Time that reads and writes were held in the host's queue", |d| {
-            d.times(|recorded| &recorded.held, d.counted.held_s)
+            d.times(|recorded| &recorded.held, d.disk.time_held_s)
         }),
         time(
             "disk_held_by",
             "The same time by cause; cause is share, window, turn or limit",
-            |DiskNow { counted: d, .. }| {
-                let HeldByStatus { share_s, window_s, turn_s, limit_s } = d.held_by;
-                let causes = [("share", share_s), ("window", window_s), ("turn", turn_s), ("limit", limit_s)];
-                times_by("cause", causes)
+            |DiskNow { disk: d, .. }| {
+                let HeldByStatus { share_s, window_s, turn_s, limit_s } = d.time_held_by;
+                times_by(
+                    "cause",
+                    [
+                        ("share", share_s),
+                        ("window", window_s),
+                        ("turn", turn_s),
+                        ("limit", limit_s),
+                    ],
+                )
             },
         ),
     ]

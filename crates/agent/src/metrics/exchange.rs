@@ -1,9 +1,10 @@
 //! Families of an exchange (label `volume`), and of the other hosts in it (labels `volume`, `peer`).
 
+use parda_api::Host;
 use parda_exchange::Liveness;
 
 use super::table::{Family, Labels, Value, count, counter, gauge, gauges, maybe, ms, one, seconds};
-use crate::status::{EtcdStatus, ExchangeStatus, PeerStatus, UdpStatus};
+use crate::status::{EtcdStatus, ExchangeStatus, UdpStatus};
 
 pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
     vec![
@@ -80,7 +81,7 @@ const LIVENESS: [(&str, Liveness); 5] = [
     ("left", Liveness::Left),
 ];
 
-pub(super) fn peer_families() -> Vec<Family<PeerStatus>> {
+pub(super) fn peer_families() -> Vec<Family<Host>> {
     vec![
         gauge("peer_up", "1 if the host is alive, as far as this one can see", |p| {
             one(u8::from(p.liveness == Liveness::Live))

@@ -7,7 +7,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::registry::Registry;
 
-use super::disk::{Counted, DiskNow, families};
+use super::disk::{DiskNow, families};
 use super::{Labelled, PREFIX, write, written};
 
 /// First line of a family.
@@ -24,7 +24,7 @@ pub(super) struct Kept {
 /// Samples of a disk.
 #[derive(Debug)]
 struct KeptDisk {
-    counted: Counted,
+    disk: DiskNow,
     text: String,
     /// Where those of each family end.
     ends: Vec<usize>,
@@ -44,7 +44,7 @@ impl Kept {
         let mut before = std::mem::take(&mut self.disks).into_iter();
         self.disks = disks
             .map(|now| match before.next() {
-                Some(kept) if kept.counted == now.counted => kept,
+                Some(kept) if kept.disk.counted() == now.counted() => kept,
                 _ => KeptDisk::new(now, &self.heads),
             })
             .collect();
@@ -61,7 +61,7 @@ impl Kept {
 impl KeptDisk {
     fn new(now: DiskNow, heads: &[String]) -> KeptDisk {
         let (mut text, mut ends) = (String::new(), Vec::with_capacity(heads.len()));
-        let counted = now.counted.clone();
+        let disk = now.without_times();
         let whole = text_of(One(now));
         let mut rest = whole.as_str();
         for head in heads {
@@ -72,7 +72,7 @@ impl KeptDisk {
             }
             ends.push(text.len());
         }
-        KeptDisk { counted, text, ends }
+        KeptDisk { disk, text, ends }
     }
 
     fn samples(&self, family: usize) -> &str {

@@ -75,7 +75,7 @@ fn no_series_stands_twice() {
 fn the_law_and_the_parts_of_disks_are_seen() {
     let mut status = twins();
     let own = serde_json::json!({
-        "host": "h", "liveness": "live", "age_s": 0.0, "window": 8.0, "shares": 1000, "latency_ms": 25.0, "bounded": "slices",
+        "name": "h", "liveness": "live", "age_s": 0.0, "window": 8.0, "shares": 1000, "latency_ms": 25.0, "limited_by": "its slice",
     });
     let volume = &mut status.volumes[0];
     volume.own = Some(serde_json::from_value(own).unwrap());

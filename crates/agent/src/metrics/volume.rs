@@ -1,6 +1,7 @@
 //! Families of a volume. Label: `volume`.
 
-use parda_control::{Bounded, Source};
+use parda_api::Limit;
+use parda_control::Source;
 
 use super::table::{
     Family, Value, bytes, count, counter, counts, gauge, gauges, maybe, ms, one, seconds,
@@ -74,12 +75,11 @@ fn law() -> Vec<Family<VolumeStatus>> {
             "volume_limited_by",
             "1 for what limits the host: nothing, the slices of its VMs, or its largest window",
             |v| {
-                let bounded = v.own.as_ref().map(|own| own.bounded);
-                let is = |bound| f64::from(u8::from(bounded == Some(bound)));
-                match bounded {
-                    None | Some(Bounded::Unsaid) => Vec::new(),
-                    Some(_) => gauges("limit", LIMITS.map(|(name, bound)| (name, is(bound)))),
-                }
+                let Some(limit) = v.own.as_ref().and_then(|own| own.limited_by) else {
+                    return Vec::new();
+                };
+                let is = |bound| f64::from(u8::from(limit == bound));
+                gauges("limit", LIMITS.map(|(name, bound)| (name, is(bound))))
             },
         ),
         gauge(
@@ -140,8 +140,8 @@ pub(super) fn per_share(volume: &VolumeStatus) -> Option<f64> {
 }
 
 /// Limits of a host, by their names.
-const LIMITS: [(&str, Bounded); 3] =
-    [("nothing", Bounded::Nothing), ("slices", Bounded::Slices), ("window", Bounded::Window)];
+const LIMITS: [(&str, Limit); 3] =
+    [("nothing", Limit::Depth), ("slices", Limit::Slice), ("window", Limit::WindowMax)];
 
 /// Sources of the latency, by their names in the status.
 const SOURCES: [(&str, Source); 3] =

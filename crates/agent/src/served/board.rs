@@ -12,8 +12,8 @@ use crate::locked::locked;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
 use crate::status::{
-    Detail, DiskState, DiskStatus, DroppedStatus, LateStatus, ListenerStatus, MemoryStatus,
-    ObjectiveStatus, PastFailure, VolumeStatus,
+    Detail, DiskState, DiskStatus, LateStatus, ListenerStatus, ObjectiveStatus, PastFailure,
+    VolumeStatus,
 };
 use crate::threshold::ThresholdStatus;
 
@@ -114,8 +114,8 @@ impl Board {
             status.settings = (status.settings.take())
                 .map(|shown| SettingsStatus::new(stats.settings, shown.differ));
             status.connections = stats.connections as u64;
-            status.memory = Some(MemoryStatus::from(stats.memory));
-            status.dropped = DroppedStatus::from(stats.dropped);
+            status.memory = Some(stats.memory);
+            status.dropped = stats.dropped;
         }
         let cost = stats.as_ref().and_then(|stats| stats.objective_price);
         let mut counted: HashMap<_, _> =
@@ -127,8 +127,7 @@ impl Board {
                 let (state, state_s) = (disk.state, secs(disk.since));
                 let fault = disk.fault.clone().or_else(|| fault(&counted));
                 let (listen, drain) = (disk.listen.clone(), disk.drain);
-                let disk =
-                    DiskStatus::new(disk.name.clone(), disk.settings.clone(), counted, detail);
+                let disk = DiskStatus::new(disk.name.clone(), disk.settings, counted, detail);
                 DiskStatus { state, state_s, fault, listen, drain, ..disk }
             })
             .collect();

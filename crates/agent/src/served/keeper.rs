@@ -249,7 +249,7 @@ impl Keeper {
         let disks = self.disks.iter().map(|member| ShownDisk {
             name: member.config.name.to_string(),
             listen: member.config.listen.to_string(),
-            settings: member.config.settings.clone(),
+            settings: member.config.settings,
             since: member.since,
             fault: member.fault.clone(),
             drain: member.config.drain,

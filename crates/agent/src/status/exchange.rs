@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use parda_api::{Host, Limit};
 use parda_control::{Bounded, Governed, Proportional, Report, Span, Tuning};
 use parda_etcd::Traffic;
 use parda_exchange::etcd::notice::EtcdStanding;
@@ -11,22 +12,22 @@ use parda_exchange::udp::{DatagramCounters, Refused};
 use parda_exchange::{HostName, Liveness, Peer, Standing};
 use serde::{Deserialize, Serialize};
 
+use crate::history::rounded;
+
 /// The state of a volume's exchange.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ExchangeStatus {
     /// File, device, NBD URI, UDP address or etcd of the exchange.
     pub place: String,
     /// State of a transport with slots.
-    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    #[serde(flatten)]
     pub slots: Option<SlotStatus>,
     /// State of a transport over UDP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpStatus>,
     /// State of a transport over etcd.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<EtcdStatus>,
     /// State of a fall-back, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<FallbackStatus>,
     /// Current fault, if there is one.
     pub fault: Option<String>,
@@ -37,19 +38,15 @@ pub struct ExchangeStatus {
     /// How often another live host with our name was heard.
     pub duplicate_hosts: u64,
     /// That another live host has our name now, and what to do about it. `None` if no other has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<String>,
     /// Seconds between two rounds of this host. `None` before the first one.
-    #[serde(default)]
     pub period_s: Option<f64>,
     /// Fraction of the array's IOs that the rounds of all hosts are, if each has this host's period.
-    #[serde(default)]
     pub part: Option<f64>,
     /// Reason for which rounds are further apart than configured. `None` if they are not.
-    #[serde(default)]
     pub slowed: Option<String>,
     /// All other hosts in the exchange, whatever their liveness.
-    pub peers: Vec<PeerStatus>,
+    pub peers: Vec<Host>,
 }
 
 /// The state of a transport with slots.
@@ -104,6 +101,7 @@ pub struct FallbackStatus {
 
 /// The state of a transport over etcd. All is counted since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EtcdStatus {
     /// The endpoint that is asked.
     pub endpoint: String,
@@ -118,10 +116,8 @@ pub struct EtcdStatus {
     /// Leases that were granted.
     pub leases: u64,
     /// Values that counted for nothing, by the reason.
-    #[serde(default)]
     pub ignored: BTreeMap<String, u64>,
     /// Key of the last one of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored_key: Option<String>,
 }
 
@@ -173,96 +169,85 @@ impl ExchangeStatus {
 }
 
 /// Another host of a volume.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PeerStatus {
-    /// Name of the other host.
-    pub host: String,
-    /// Whether it is alive, as far as this host can see.
-    pub liveness: Liveness,
-    /// Seconds since it was last seen to change.
-    pub age_s: f64,
-    /// Seconds between two of its rounds, if these are further apart than it was told, as they would be too much for the exchange.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slowed_to_s: Option<f64>,
-    /// Its window, in slots. None without control.
-    pub window: Option<f64>,
-    /// Window that it would have, in slots, if it observes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub would_be: Option<f64>,
-    /// The latency threshold that it was told or has found, in milliseconds, if it says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_threshold_ms: Option<f64>,
-    /// Whether it finds that while working.
-    #[serde(default)]
-    pub auto: bool,
-    /// The threshold that a disk of it with a latency objective asks for now, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asks_ms: Option<f64>,
-    /// Sum of the shares of the host's VMs.
-    pub shares: u32,
-    /// The same, scaled down for VMs that use less than their slice.
-    #[serde(default)]
-    pub active_shares: f64,
-    /// Its mean device latency in its last interval, in milliseconds.
-    pub latency_ms: Option<f64>,
-    /// Reads and writes per second in its last interval.
-    #[serde(default)]
-    pub iops: Option<f64>,
-    /// Bytes of reads and writes per second in its last interval.
-    #[serde(default)]
-    pub bytes_per_s: Option<f64>,
-    /// Mean outstanding IOs at the array in its last interval, in slots.
-    #[serde(default)]
-    pub outstanding: f64,
-    /// Bound of its window: its slices, `window_max`, or none as nobody wants more.
-    #[serde(default)]
-    pub bounded: Bounded,
-    /// What it has for each share while its slices bound it, or nothing does: outstanding slots, or slots a second where shares divide
-    /// throughput.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub per_share: Option<f64>,
+pub(crate) fn peer(peer: &Peer<'_>) -> Host {
+    let (host, body) = (&peer.message.from.host, &peer.message.body);
+    let slowed_to_s = body.slowed.then(|| rounded(body.period.secs()));
+    Host { slowed_to_s, ..of_report(host, peer.liveness, peer.age, &body.report) }
 }
 
-impl PeerStatus {
-    pub(crate) fn new(peer: &Peer<'_>) -> PeerStatus {
-        let host = &peer.message.from.host;
-        let body = &peer.message.body;
-        PeerStatus {
-            slowed_to_s: body.slowed.then(|| body.period.secs()),
-            ..PeerStatus::of(host, peer.liveness, peer.age, &body.report)
-        }
-    }
+/// This host, as the others see it.
+pub(crate) fn own(host: &HostName, report: &Report) -> Host {
+    Host { own: true, ..of_report(host, Liveness::Live, Span::ZERO, report) }
+}
 
-    /// The status of a peer, from its report.
-    pub(crate) fn of(
-        host: &HostName,
-        liveness: Liveness,
-        age: Span,
-        report: &Report,
-    ) -> PeerStatus {
-        let says_threshold = report.governed == Governed::Yes && report.tuning != Tuning::Unsaid;
-        let all = report.interval.reads.plus(report.interval.writes);
-        let lasted = Some(report.elapsed.secs()).filter(|secs| *secs > 0.0);
-        PeerStatus {
-            host: host.to_string(),
-            liveness,
-            age_s: age.secs(),
-            slowed_to_s: None,
-            window: report.in_force().map(|w| w.0),
-            would_be: report.would_be().map(|w| w.0),
-            latency_threshold_ms: says_threshold.then(|| report.threshold.secs() * 1e3),
-            asks_ms: report.wants.asks.map(|asks| asks.secs() * 1e3),
-            auto: matches!(report.tuning, Tuning::Auto | Tuning::Joining),
-            shares: report.shares.0,
-            active_shares: report.active,
-            latency_ms: all.mean().map(|s| s * 1e3),
-            iops: lasted.map(|secs| all.ios as f64 / secs),
-            bytes_per_s: lasted.map(|secs| all.bytes.0 as f64 / secs),
-            outstanding: report.outstanding,
-            bounded: report.bounded,
-            per_share: per_share(report),
-        }
+fn of_report(host: &HostName, liveness: Liveness, age: Span, report: &Report) -> Host {
+    let says_threshold = report.governed == Governed::Yes && report.tuning != Tuning::Unsaid;
+    let all = report.interval.reads.plus(report.interval.writes);
+    let lasted = Some(report.elapsed.secs()).filter(|secs| *secs > 0.0);
+    let short = |number: Option<f64>| number.map(rounded);
+    let ms = |time: Span| time.secs() * 1e3;
+    Host {
+        name: host.to_string(),
+        liveness,
+        age_s: rounded(age.secs()),
+        window: short(report.in_force().map(|w| w.0)),
+        would_be: short(report.would_be().map(|w| w.0)),
+        latency_threshold_ms: short(says_threshold.then(|| ms(report.threshold))),
+        asks_ms: short(report.wants.asks.map(ms)),
+        auto: matches!(report.tuning, Tuning::Auto | Tuning::Joining),
+        shares: report.shares.0,
+        active_shares: rounded(report.active),
+        latency_ms: short(all.mean().map(|s| s * 1e3)),
+        iops: short(lasted.map(|secs| all.ios as f64 / secs)),
+        bytes_per_s: short(lasted.map(|secs| all.bytes.0 as f64 / secs)),
+        outstanding: rounded(report.outstanding),
+        limited_by: match report.bounded {
+            Bounded::Unsaid => None,
+            Bounded::Nothing => Some(Limit::Depth),
+            Bounded::Slices => Some(Limit::Slice),
+            Bounded::Window => Some(Limit::WindowMax),
+        },
+        per_share: short(per_share(report)),
+        ..Host::default()
     }
+}
+
+/// Compares what hosts have for each share ([`Host::of_share`]).
+pub(crate) fn compare<'a>(hosts: impl IntoIterator<Item = &'a mut Host>) {
+    let mut live: Vec<_> =
+        hosts.into_iter().filter(|host| host.liveness == Liveness::Live).collect();
+    let Some(mean) = mean_per_share(&live) else { return };
+    for host in &mut live {
+        // Who is without control and has less may want no more.
+        let counts = |per_share: &f64| wants(host) || *per_share > mean;
+        host.of_share = host.per_share.filter(counts).map(|per_share| rounded(per_share / mean));
+    }
+}
+
+fn wants(host: &Host) -> bool {
+    host.limited_by == Some(Limit::Slice)
+}
+
+/// Mean of what live hosts have for each share, by their shares: of those that want more, and of those without control that have more than
+/// these. `None` if there are fewer than two.
+fn mean_per_share(live: &[&mut Host]) -> Option<f64> {
+    let all = live.iter().filter_map(|host| {
+        let shares = if wants(host) { host.active_shares } else { f64::from(host.shares) };
+        Some((host.per_share?, shares, wants(host)))
+    });
+    let all: Vec<_> = all.collect();
+    let mean = |above: f64| {
+        let counted = all.iter().filter(|(per_share, _, wants)| *wants || *per_share > above);
+        let sums = counted.fold((0, 0.0, 0.0), |(count, had, shares), (per_share, each, _)| {
+            (count + 1, had + per_share * each, shares + each)
+        });
+        Some(sums)
+            .filter(|(_, had, _)| *had > 0.0)
+            .map(|(count, had, shares)| (count, had / shares))
+    };
+    let (_, of_those_that_want) = mean(f64::INFINITY)?;
+    let (count, mean) = mean(of_those_that_want)?;
+    (count > 1).then_some(mean)
 }
 
 /// What a host has for each share, of those of its VMs that want more. Without control all its shares count.
@@ -276,4 +261,38 @@ fn per_share(report: &Report) -> Option<f64> {
     };
     let counts = (slices || report.in_force().is_none()) && shares > 0.0;
     counts.then(|| had / shares).filter(|per_share| per_share.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A host that wants more, with so many active shares, and so much for each of them.
+    fn host(active_shares: f64, per_share: Option<f64>) -> Host {
+        let (liveness, limited_by) = (Liveness::Live, Some(Limit::Slice));
+        Host { liveness, limited_by, shares: 1000, active_shares, per_share, ..Host::default() }
+    }
+
+    fn of_share<const N: usize>(mut hosts: [Host; N]) -> [Option<f64>; N] {
+        compare(&mut hosts);
+        hosts.map(|host| host.of_share)
+    }
+
+    #[test]
+    fn a_host_is_compared_with_the_live_hosts_that_want_more() {
+        let (one, other) = (host(1000.0, Some(0.01)), host(3000.0, Some(0.03)));
+        let left = Host { liveness: Liveness::Left, ..one.clone() };
+        assert_eq!(of_share([one, other, left]), [Some(0.4), Some(1.2), None]);
+        let alone = [host(1000.0, Some(0.01)), host(500.0, None)];
+        assert_eq!(of_share(alone), [None, None], "nobody to compare with");
+    }
+
+    #[test]
+    fn a_host_without_control_counts_where_it_has_more_than_its_share() {
+        let free =
+            |per_share| Host { limited_by: Some(Limit::Depth), ..host(0.0, Some(per_share)) };
+        let of = |greedy: Host| of_share([host(1000.0, Some(0.01)), greedy]);
+        assert_eq!(of(free(0.03)), [Some(0.5), Some(1.5)]);
+        assert_eq!(of(free(0.001)), [None, None], "it may want no more");
+    }
 }

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use parda_agent::latency::Latency;
-use parda_agent::status::{
-    DiskStatus, HeldByStatus, OutsiderStatus, PeerStatus, Status, VolumeStatus,
-};
-use parda_control::{Bounded as Bounds, ModeName};
+use parda_agent::status::{DiskStatus, HeldByStatus, Status, VolumeStatus};
+use parda_api::{Host, Limit, Outsider};
+use parda_control::ModeName;
 use parda_exchange::Liveness;
-use parda_explain::{Bounded, HeldBy, Holding, Peer, View, Vm, spread};
+use parda_explain::{HeldBy, Holding, Peer, View, Vm, spread};
 
 use crate::Failure;
 use crate::status::recent::Recent;
@@ -83,7 +82,7 @@ impl Looks {
     }
 
     /// Load on the array that is not under control, at the last look.
-    pub(crate) fn outsider(&self) -> Option<OutsiderStatus> {
+    pub(crate) fn outsider(&self) -> Option<Outsider> {
         self.last().outsider
     }
 
@@ -156,32 +155,27 @@ impl Looks {
 
     /// Other hosts, each with means over the looks that have it.
     fn peers(&self) -> Vec<Peer> {
-        let mut hosts: BTreeMap<&str, Vec<&PeerStatus>> = BTreeMap::new();
+        let mut hosts: BTreeMap<&str, Vec<&Host>> = BTreeMap::new();
         let all = self.states.iter().flat_map(|state| &state.exchange).flat_map(|e| &e.peers);
         let there = all.filter(|peer| matches!(peer.liveness, Liveness::Live | Liveness::Unproven));
         for peer in there {
-            hosts.entry(&peer.host).or_default().push(peer);
+            hosts.entry(&peer.name).or_default().push(peer);
         }
-        let peer = |(host, seen): (&str, Vec<&PeerStatus>)| {
-            let of = |value: fn(&PeerStatus) -> f64| {
+        let peer = |(host, seen): (&str, Vec<&Host>)| {
+            let of = |value: fn(&Host) -> f64| {
                 mean(&seen.iter().map(|peer| value(peer)).collect::<Vec<_>>()).unwrap_or(0.0)
             };
-            let most = |bounds: Bounds| {
-                2 * seen.iter().filter(|peer| peer.bounded == bounds).count() > seen.len()
+            let most = |limit: &Limit| {
+                2 * seen.iter().filter(|peer| peer.limited_by == Some(*limit)).count() > seen.len()
             };
-            let bounded = [
-                (Bounds::Slices, Bounded::Slices),
-                (Bounds::Window, Bounded::Window),
-                (Bounds::Nothing, Bounded::Nothing),
-            ];
-            let bounded = bounded.into_iter().find(|(bounds, _)| most(*bounds));
+            let limited_by = [Limit::Slice, Limit::WindowMax, Limit::Depth].into_iter().find(most);
             Peer {
                 host: host.to_owned(),
                 shares: of(|peer| f64::from(peer.shares)),
                 active_shares: of(|peer| peer.active_shares),
                 outstanding: of(|peer| peer.outstanding),
                 iops: of(|peer| peer.iops.unwrap_or(0.0)),
-                bounded: bounded.map_or(Bounded::Unsaid, |(_, bounded)| bounded),
+                limited_by,
             }
         };
         hosts.into_iter().map(peer).collect()

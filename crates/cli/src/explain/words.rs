@@ -1,9 +1,10 @@
 //! Findings of an explanation as sentences and tables.
 
 use parda_agent::status::{SteerStatus, VolumeStatus};
+use parda_api::Limit;
 use parda_explain::{
-    Capacity, Cause, Change, Explanation, Holding, Limit, Other, Prediction, Unknown, Unmet,
-    Unpredicted, View, Who,
+    Capacity, Cause, Change, Explanation, Holding, Other, Prediction, Unknown, Unmet, Unpredicted,
+    View, Who,
 };
 
 use crate::output::{align, plain};
@@ -44,9 +45,7 @@ pub(super) fn of(
     let vm = &found.vm;
     let mut text = format!(
         "VM {} of volume {volume}, over the last {:.1} s: limited by {}\n",
-        vm.name,
-        view.seconds,
-        parda_api::Limit::from(found.limit)
+        vm.name, view.seconds, found.limit
     );
     text += &format!(
         "  {:.0} IO/s, {:.1} MiB/s, {} an IO, {:.1} IOs pending at a time\n",
@@ -117,20 +116,20 @@ fn sentence(view: &View, found: &Explanation) -> String {
     let (vm, slots) = (&found.vm, found.entitled.map(|entitled| entitled.slots));
     let of_slice = slots.map_or(String::new(), |slots| format!(" of a slice of {slots:.1}"));
     match found.limit {
-        Limit::NothingDone => "It asked for nothing.".to_owned(),
-        Limit::Starved => format!(
+        Limit::Nothing => "It asked for nothing.".to_owned(),
+        Limit::Slice if vm.iops == 0.0 => format!(
             "None of its reads and writes was done in this time, and {:.0} are held on this host. More shares help. For the times of \
              its IOs look longer: --over 60s.",
             vm.held_now
         ),
-        Limit::OtherRequests => format!(
+        Limit::Others => format!(
             "It did {:.0} flushes, trims or other requests a second, and no reads or writes: shares do not divide these.",
             vm.others_per_s
         ),
-        Limit::OwnDepth if view.holding == Holding::Nothing => {
+        Limit::Depth if view.holding == Holding::Nothing => {
             "Nothing is held on this host: its latency is the array's.".to_owned()
         }
-        Limit::OwnDepth if found.varies => format!(
+        Limit::Depth if found.varies => format!(
             "It has what it asks for: it sends IOs at times of its own, and its {:.1} IOs outstanding{of_slice} are all. \
              More shares change nothing. {}",
             found.outstanding,
@@ -139,7 +138,7 @@ fn sentence(view: &View, found: &Explanation) -> String {
                 false => unbounded(view),
             }
         ),
-        Limit::OwnDepth => format!(
+        Limit::Depth => format!(
             "Latency-bound: it keeps {:.1} IOs outstanding{of_slice}, and each takes as long as the array \
              takes. More shares change nothing. {}",
             found.outstanding,
@@ -238,7 +237,7 @@ fn predictions(found: &Explanation, asked: &[Change]) -> String {
             format!("about {:.0}", vm.iops),
             vm.latency_ms.map_or("unknown".to_owned(), ms),
             others.map_or("-".to_owned(), |ratio| change(ratio) + &range),
-            parda_api::Limit::from(*limit).to_string(),
+            limit.to_string(),
         ]);
     }
     format!("{}\n", align(table))

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use comfy_table::Table;
-use parda_agent::status::{EtcdStatus, ExchangeStatus, FallbackStatus, PeerStatus, UdpStatus};
+use parda_agent::status::{EtcdStatus, ExchangeStatus, FallbackStatus, UdpStatus};
+use parda_api::Host;
 
 use super::slots;
 use crate::output::{align, count, plain};
@@ -46,7 +47,7 @@ pub(super) fn lines(exchange: &ExchangeStatus) -> String {
     }
     for peer in &exchange.peers {
         if let Some(period) = peer.slowed_to_s {
-            let host = &peer.host;
+            let host = &peer.name;
             text += &format!(
                 "  {host} meets every {period:.2} s, less often than it was told, as more would load the array or etcd\n"
             );
@@ -55,11 +56,11 @@ pub(super) fn lines(exchange: &ExchangeStatus) -> String {
     text
 }
 
-fn peers(peers: &[PeerStatus]) -> Table {
+fn peers(peers: &[Host]) -> Table {
     let mut table = plain(["peer", "state", "seen s ago", "shares", "window", "latency ms"]);
     for peer in peers {
         table.add_row([
-            peer.host.clone(),
+            peer.name.clone(),
             peer.liveness.to_string(),
             format!("{:.1}", peer.age_s),
             peer.shares.to_string(),

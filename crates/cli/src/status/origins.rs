@@ -4,19 +4,9 @@ use parda_agent::status::{SettingsFrom, Status, VolumeStatus};
 use parda_api::ValueFrom;
 use parda_config::short;
 
-fn name(from: ValueFrom) -> &'static str {
-    match from {
-        ValueFrom::Default => "default",
-        ValueFrom::Configuration => "configuration",
-        ValueFrom::Policy => "policy",
-        ValueFrom::State => "live, kept",
-        ValueFrom::Live => "live, until the agent ends",
-    }
-}
-
 /// Settings with their origins, in a list.
 fn list(settings: &SettingsFrom) -> String {
-    let each = settings.iter().map(|(key, from)| format!("{key} ({})", name(*from)));
+    let each = settings.iter().map(|(key, from)| format!("{key} ({})", from.words()));
     each.collect::<Vec<_>>().join(", ")
 }
 

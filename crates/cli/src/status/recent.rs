@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use parda_agent::latency::Latency;
-use parda_agent::status::{Counter, DiskStatus, Status, SteerStatus, VolumeStatus};
+use parda_agent::status::{DiskStatus, Status, SteerStatus, VolumeStatus};
 
 use crate::asked::by_key;
 use crate::quantity::mib;
@@ -77,8 +77,8 @@ fn subtract_disk(now: &mut DiskStatus, before: &DiskStatus) {
     if now.reads.ios < before.reads.ios || now.writes.ios < before.writes.ios {
         return;
     }
-    now.reads = subtract(now.reads, before.reads);
-    now.writes = subtract(now.writes, before.writes);
+    now.reads = now.reads.since(before.reads);
+    now.writes = now.writes.since(before.writes);
     now.others = now.others.saturating_sub(before.others);
     now.time_held_by = now.time_held_by.since(&before.time_held_by);
     now.device = now.device.since(&before.device);
@@ -87,8 +87,8 @@ fn subtract_disk(now: &mut DiskStatus, before: &DiskStatus) {
 }
 
 fn subtract_steer(now: &mut SteerStatus, before: &SteerStatus) {
-    now.reads = subtract(now.reads, before.reads);
-    now.writes = subtract(now.writes, before.writes);
+    now.reads = now.reads.since(before.reads);
+    now.writes = now.writes.since(before.writes);
     now.read_latency = now.read_latency.since(&before.read_latency);
     now.write_latency = now.write_latency.since(&before.write_latency);
     for vm in &mut now.vms {
@@ -97,13 +97,6 @@ fn subtract_steer(now: &mut SteerStatus, before: &SteerStatus) {
             vm.ios -= before.ios;
             vm.bytes = vm.bytes.saturating_sub(before.bytes);
         }
-    }
-}
-
-fn subtract(now: Counter, before: Counter) -> Counter {
-    Counter {
-        ios: now.ios.saturating_sub(before.ios),
-        bytes: now.bytes.saturating_sub(before.bytes),
     }
 }
 

@@ -154,10 +154,10 @@ pub(super) fn hosts(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
         ],
     };
     let peers = volume.exchange.iter().flat_map(|exchange| &exchange.peers).map(|peer| Row {
-        name: peer.host.clone(),
+        name: peer.name.clone(),
         alarm: peer.liveness != Liveness::Live,
         cells: vec![
-            Cell::Text(peer.host.clone()),
+            Cell::Text(peer.name.clone()),
             Cell::Text(peer.liveness.to_string()),
             Cell::Number(peer.age_s, 1),
             Cell::Number(peer.shares.into(), 0),

@@ -170,7 +170,7 @@ fn shares_changed_live_are_what_clients_get_and_outlive_the_agent() {
     assert_eq!(said["settings"][0]["configured"], 2);
     assert_eq!(agent.volume().window_max, Some(3.0));
     // The change is in the journal, with who did it.
-    agent.says("shares = 3000 (before: 1000), live, kept");
+    agent.says("shares = 3000 (before: 1000), kept in the state file");
     assert!(agent.process.log().contains("by=\"uid "), "{}", agent.process.log());
     assert!(parda(&["events"]).contains("disk vm1: shares = 3000 (before: 1000)"));
     assert!(parda(&["peers"]).contains("a (this)"));

@@ -92,7 +92,7 @@ impl Cluster {
     }
 }
 
-fn peer_is_live(peer: &parda_agent::status::PeerStatus) -> bool {
+fn peer_is_live(peer: &parda_api::Host) -> bool {
     peer.liveness == Liveness::Live
 }
 

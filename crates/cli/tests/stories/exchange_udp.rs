@@ -220,7 +220,7 @@ fn shares_hold_over_udp_whatever_the_network_does() {
         cluster.agents.iter().all(|agent| udp(agent).refused["replayed"] > 20)
     });
     let dead = |agent: &Agent| {
-        exchange(agent).peers.iter().all(|p| p.host != "b" || p.liveness != Liveness::Live)
+        exchange(agent).peers.iter().all(|p| p.name != "b" || p.liveness != Liveness::Live)
     };
     assert!(cluster.agents.iter().all(dead), "a dead host stays dead");
     cluster.agents.insert(1, cluster.stage.restart(&[], "b"));

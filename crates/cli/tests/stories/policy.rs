@@ -134,7 +134,8 @@ fn one_change_reaches_every_host_and_is_read_back() {
     let said = stage.ok(&[PARDA, "status", "-c", "a.toml", "--over", "100ms"]);
     assert!(said.contains("policy revision 1 by "), "{said}");
     assert!(
-        said.contains("latency_threshold (policy)") && said.contains("vm1: shares (policy)"),
+        said.contains("latency_threshold (from the policy)")
+            && said.contains("vm1: shares (from the policy)"),
         "{said}"
     );
 

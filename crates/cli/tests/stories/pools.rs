@@ -29,7 +29,7 @@ fn volumes(agents: &[Agent]) -> Vec<VolumeStatus> {
 fn live(volume: &VolumeStatus) -> Vec<&str> {
     let peers = volume.exchange.iter().flat_map(|exchange| &exchange.peers);
     let mut names: Vec<_> =
-        peers.filter(|peer| peer.liveness == Liveness::Live).map(|peer| &*peer.host).collect();
+        peers.filter(|peer| peer.liveness == Liveness::Live).map(|peer| &*peer.name).collect();
     names.sort_unstable();
     names
 }

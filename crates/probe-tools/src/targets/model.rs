@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use parda_array::{Array, ArrayParams, IoKind, IoTag, Nanos, Preset, SubmitError, UnknownPreset};
-use parda_control::{Bytes, Shares};
+use parda_control::Bytes;
 use parda_probe::{
     Allowance, Counter, Driven, Driver, Kind, Load, Mix, Moment, Recording, Snapshot, Steadiness,
     TargetInfo, Watch,
@@ -92,7 +92,6 @@ impl Model {
     fn client(&self, load: &Load, seed: u64) -> Client {
         let vm = Vm {
             name: String::new(),
-            shares: Shares(1),
             settings: Default::default(),
             disk: self.bytes(),
             lun: self.lun,

@@ -22,7 +22,6 @@ pub struct HostAnswer {
     /// Time into the phase until the window had settled, in seconds: see
     /// [`settled`](crate::count::settled). `None` if there was no window, or no VM whose client ran
     /// throughout the phase.
-    #[serde(default)]
     pub settled_s: Option<f64>,
     /// Mean number of outstanding IOs.
     pub outstanding: f64,

@@ -40,11 +40,9 @@ pub struct Total {
     /// 1 is perfect. `None` if no host is judged. See [`crate::shares`].
     pub fairness: Option<f64>,
     /// Jain's index over the outstanding IOs per share of the judged hosts, which is what windows divide.
-    #[serde(default)]
     pub fairness_slots: Option<f64>,
     /// Time until the last host's window had settled, in seconds: see [`HostAnswer::settled_s`]. `None`
     /// if no host has such a time.
-    #[serde(default)]
     pub settled_s: Option<f64>,
     /// IOs per second that the array did for the exchange. They are no part of `iops`. `None` where nobody
     /// counted them.

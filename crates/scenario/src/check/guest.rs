@@ -1,7 +1,6 @@
 //! Checks the kind of a host: a process, or a guest.
 
 use bytesize::ByteSize;
-use parda_config::VmSettings;
 use parda_control::Bytes;
 
 use crate::file;
@@ -46,12 +45,14 @@ pub(crate) fn kind(host: &file::Host) -> Result<HostKind, Fault> {
         let says = "a guest has one disk: all its VMs but the first must have same_disk_as that";
         return Err(("vm", says));
     }
-    if host
-        .vm
-        .iter()
-        .any(|vm| VmSettings { shares: None, ..vm.settings() } != VmSettings::default())
-    {
-        return Err(("vm", "a guest's VMs have `shares` alone: its queue is its kernel's"));
+    if host.vm.iter().any(|vm| vm.burst.is_some()) {
+        return Err(("vm", "a guest's VMs cannot have `burst`: its queue is its kernel's"));
+    }
+    if host.vm.iter().any(|vm| vm.latency_target.is_some()) {
+        return Err((
+            "vm",
+            "a guest's VMs cannot have `latency_target`: how long each waits in its kernel is not known",
+        ));
     }
     let queue_depth = written.queue_depth;
     Ok(HostKind::Guest(GuestSettings {

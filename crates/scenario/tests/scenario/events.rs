@@ -76,10 +76,10 @@ fn an_outsider_has_neither_settings_nor_shares() {
     let scenario = parse(CLUSTER).unwrap();
     let out = scenario.host(OUT);
     assert!(out.outside && !scenario.host(A).outside);
-    assert_eq!((out.control.mode, out.vms[0].shares), (Some(ModeName::Off), Shares(0)));
+    assert_eq!((out.control.mode, out.vms[0].settings.shares()), (Some(ModeName::Off), Shares(0)));
     // A single line puts any host outside control.
     let text = CLUSTER.replace("name = \"b\"", "name = \"b\"\noutside = true");
-    assert_eq!(parse(&text).unwrap().host(B).vms[0].shares, Shares(0));
+    assert_eq!(parse(&text).unwrap().host(B).vms[0].settings.shares(), Shares(0));
 }
 
 #[test]

@@ -40,7 +40,10 @@ fn the_manuals_example_means_what_it_says() {
     assert_eq!((first.control.window_max, second.control.window_max), (Some(48.0), None));
     assert_eq!(second.control.mode, Some(ModeName::Off));
     let [db, web] = first.vms.as_slice() else { panic!("two VMs") };
-    assert_eq!((db.shares, db.burst, db.disk), (Shares(2000), 4.0, Bytes(20 << 30)));
+    assert_eq!(
+        (db.settings.shares(), db.settings.burst, db.disk),
+        (Shares(2000), Some(4.0), Bytes(20 << 30))
+    );
     let workload = Workload {
         sizes: vec![SizePart { size: Bytes::kib(16), percent: 100 }],
         read_percent: 70.0,
@@ -181,7 +184,7 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
         ("name = \"web\"", "name = \"db\"", "another VM of this name"),
         ("name = \"web\"", "name = \"exchange\"", "the name of the exchange's LUN"),
         ("shares = 2000", "shares = 0", "must be from 1 to 1000000"),
-        ("burst = 4", "burst = -1", "0 or more"),
+        ("burst = 4", "burst = -1", "must be from 0 to 1000000 IOs"),
         ("burst = 4", "latency_target = \"11s\"", "must be at most 10s"),
         ("disk = \"20GiB\"", "disk = \"8KiB\"", "hold one IO"),
         ("disk = \"20GiB\"", "same_disk_as = \"web\"", "must be the name of a VM further up"),

@@ -6,9 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fastrand::Rng;
-use parda_explain::{
-    Bounded, Capacity, Change, Explanation, Holding, Limit, Peer, Unknown, View, Vm, spread,
-};
+use parda_api::Limit;
+use parda_explain::{Capacity, Change, Explanation, Holding, Peer, Unknown, View, Vm, spread};
 use parda_scenario::{HostAnswer, PhaseAnswer, VmAnswer};
 use parda_sim::{SimOptions, run};
 
@@ -119,7 +118,7 @@ fn peer(host: &HostAnswer) -> Peer {
         active_shares: if p > 0.0 { active / p } else { 0.0 },
         outstanding: host.outstanding,
         iops: host.iops,
-        bounded: if short { Bounded::Slices } else { Bounded::Nothing },
+        limited_by: Some(if short { Limit::Slice } else { Limit::Depth }),
     }
 }
 

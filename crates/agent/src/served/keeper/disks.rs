@@ -37,8 +37,7 @@ impl Keeper {
                 leave.push((member.owner, "not in the configuration any more"));
                 continue;
             };
-            let (settings, listen, drain) =
-                (disk.settings.clone(), disk.listen.clone(), disk.drain);
+            let (settings, listen, drain) = (disk.settings, disk.listen.clone(), disk.drain);
             let moved = Disk { settings, listen, drain, ..member.config.clone() };
             if moved != *disk {
                 leave.push((member.owner, "its data is to be another: it is opened anew"));

@@ -23,7 +23,7 @@ fn after(seconds: f64) -> parda_agent::status::Status {
             "source": "cluster", "window": 35.0, "beta": 0.0, "shares": 2000, "active_shares": 2000.0,
             "outstanding": 33.0, "held": 12, "connections": 2, "ticks": 9,
             "exchange": { "place": "file", "fault": null, "failures": 0, "ignored": 0, "duplicate_hosts": 0, "peers": [
-                { "host": "kvm-02", "liveness": "stale", "age_s": 9.5, "window": 11.0, "shares": 1000, "latency_ms": 31.0 },
+                { "name": "kvm-02", "liveness": "stale", "age_s": 9.5, "window": 11.0, "shares": 1000, "latency_ms": 31.0 },
             ] },
             "disks": [disk("a", 1000, 1_000_000), disk("b", 3000, 1000), disk("c", 0, 1000)],
         })

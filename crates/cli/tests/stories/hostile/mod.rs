@@ -120,7 +120,7 @@ fn five_hundred_hostile_clients_in_a_quarter_of_a_gibibyte() {
         let attacked = options.map(|options| throughput(&stage, options));
         let volume = agent.volume();
         let memory = volume.memory.unwrap();
-        assert!(memory.granted <= memory.limit && memory.limit <= 128 * MIB, "{memory:?}");
+        assert!(memory.granted <= memory.limit && memory.limit as u64 <= 128 * MIB, "{memory:?}");
         connections = connections.max(volume.connections);
         waited = waited.max(memory.waiting);
         drop(attack);
@@ -143,7 +143,7 @@ fn five_hundred_hostile_clients_in_a_quarter_of_a_gibibyte() {
     eprintln!("at most {} KiB resident, {:?} bytes with the kernel's", held.peak_kib, cage.peak());
     assert!(waited > 0, "nobody ever had to wait: the attack was none");
     assert!(held.peak_kib < MOST >> 10, "{held:?}");
-    until("idle buffers are returned", || agent.volume().memory.unwrap().idle < 16 * MIB);
+    until("idle buffers are returned", || agent.volume().memory.unwrap().idle < 16 << 20);
     assert!(keeps_enough(kept), "the good client keeps {kept:.3?}");
     agent.stop();
     // No write was ever complete.
