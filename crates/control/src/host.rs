@@ -7,7 +7,9 @@
 //! to ask again.
 
 use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use slab::Slab;
 
@@ -194,6 +196,8 @@ pub struct Host {
     demands: Vec<VmDemand>,
     queue: FairQueue<Waiting>,
     limits: Limits<Waiting>,
+    /// VMs with a reservation and waiting IOs, and when their next one is due, or earlier.
+    reserved: BinaryHeap<Reverse<(Instant, usize)>>,
     /// What waits is charged by slots of this size.
     unit: Option<Bytes>,
     gate: Gate,
@@ -239,6 +243,7 @@ impl Host {
             demands: Vec::new(),
             queue,
             limits,
+            reserved: BinaryHeap::new(),
             unit: governor.settings().slot_size,
             gate: Gate::new(now),
             rule: Rule::Free,
@@ -334,6 +339,8 @@ impl Host {
             reservation => {
                 *reservation = (iops > 0.0).then(|| Box::new(Reservation::new(iops)));
                 vm.slice.set_floor(0.0);
+                self.reserved.retain(|Reverse((_, vm))| *vm != id.0);
+                self.watch(id.0);
             }
         }
     }
@@ -430,15 +437,11 @@ impl Host {
         (self.pending, self.granted) = (0.0, 0.0);
         let (latency, prefer) = (self.governor.latency(), self.governor.config().prefer);
         let threshold = self.governor.own_threshold();
-        for (id, vm) in &mut self.vms {
+        for (_, vm) in &mut self.vms {
             if let Some(reservation) = vm.reservation.as_deref().filter(|_| !vm.removed) {
                 vm.slice.set_floor(reservation.floor(latency, threshold, prefer));
             }
             vm.slice.set(now, bounds);
-            if vm.reservation.is_some() {
-                // Its turns in the queue follow its slice, too.
-                self.queue.set_shares(FlowId(id), Shares(vm.slice.weight() as u32));
-            }
             self.pending += vm.slice.pending();
             self.granted += vm.slice.grant();
         }
@@ -510,7 +513,7 @@ impl Host {
         if self.changed {
             self.share_out(now);
         }
-        self.open_limits(now);
+        self.apply_limits(now);
         let state = &mut self.vms[vm.0];
         state.ios += 1;
         let mut waiting = Waiting { token, io, submitted: now, held_by: HeldBy::Turn };
@@ -541,35 +544,26 @@ impl Host {
         if ahead {
             self.queue.push_ahead(now, flow, cost, waiting);
         } else {
+            self.watch(vm.0);
             self.queue.push(now, flow, cost, wants, waiting);
         }
     }
 
-    /// Queues what limits held back until now.
-    fn open_limits(&mut self, now: Instant) {
+    /// Takes out of the fair queue what limits hold back from now on, as it is no demand, and queues what they held back until now.
+    fn apply_limits(&mut self, now: Instant) {
+        while let Some((vm, aside, way)) = self.limits.shuts() {
+            let of_way = |waiting: &Waiting| limit::way(waiting.io) == Some(way);
+            for (cost, waiting) in self.queue.withdraw(FlowId(vm), of_way) {
+                self.unqueue(now, vm, cost);
+                self.limits.hold(aside, way, Waiting { held_by: HeldBy::Limit, ..waiting });
+            }
+            self.regrant(now);
+        }
         if self.limits.next().is_some_and(|at| at <= now) {
             let mut limits = core::mem::take(&mut self.limits);
             limits.open(now, |vm, waiting| self.enqueue(now, VmId(vm), waiting));
             self.limits = limits;
         }
-    }
-
-    /// Counts an IO that goes towards its VM's limit. What has to wait now leaves the fair queue: it is no demand.
-    fn count_limited(&mut self, now: Instant, aside: AsideId, io: Io) {
-        let mut limits = core::mem::take(&mut self.limits);
-        limits.take(now, aside, io, |vm, way| {
-            let of_way = |waiting: &Waiting| limit::way(waiting.io) == Some(way);
-            let withdrawn = self.queue.withdraw(FlowId(vm), of_way);
-            withdrawn
-                .into_iter()
-                .map(|(cost, waiting)| {
-                    self.unqueue(now, vm, cost);
-                    Waiting { held_by: HeldBy::Limit, ..waiting }
-                })
-                .collect::<Vec<_>>()
-        });
-        self.limits = limits;
-        self.regrant(now);
     }
 
     /// Some slots of a VM are pending no more.
@@ -590,7 +584,7 @@ impl Host {
     /// The IO to send to the array now, if one may go. To be asked until it answers `None`,
     /// after every submission and completion, at every wake-up and tick.
     pub fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
-        self.open_limits(now);
+        self.apply_limits(now);
         let (flow, cost, waiting, overdue) = self.next(now)?;
         Some(self.dispatch(now, flow, cost, waiting, overdue))
     }
@@ -601,6 +595,9 @@ impl Host {
         let room = self.gate.admits_own();
         if let Some(ahead) = self.queue.pop_ahead(now, room) {
             return Some(ahead);
+        }
+        if room && let Some((flow, cost, waiting)) = self.next_reserved(now) {
+            return Some((flow, cost, waiting, false));
         }
         let (slices, vms, gate) = (self.has_slices(), &self.vms, &mut self.gate);
         let may = |flow: FlowId, cost: Cost| {
@@ -614,6 +611,41 @@ impl Host {
         let flow = self.queue.overdue(now)?;
         let (cost, waiting) = self.queue.pop_of(now, flow)?;
         Some((flow, cost, waiting, true))
+    }
+
+    /// Looks for the time at which the next IO of a VM is due by its reservation, if it has one.
+    fn watch(&mut self, vm: usize) {
+        if let Some(reservation) = &mut self.vms[vm].reservation
+            && !core::mem::replace(&mut reservation.watched, true)
+        {
+            self.reserved.push(Reverse((reservation.due(), vm)));
+        }
+    }
+
+    /// Takes the IO out of the queue that is due by its VM's reservation, if one is.
+    fn next_reserved(&mut self, now: Instant) -> Option<(FlowId, Cost, Waiting)> {
+        while let Some(&Reverse((at, vm))) = self.reserved.peek()
+            && at <= now
+        {
+            self.reserved.pop();
+            let flow = FlowId(vm);
+            let Some(reservation) = self.vms.get_mut(vm).and_then(|vm| vm.reservation.as_mut())
+            else {
+                continue;
+            };
+            let due = reservation.due();
+            reservation.watched = self.queue.waits(flow);
+            if !reservation.watched {
+                continue;
+            }
+            let next = if due <= now { self.queue.pop_of(now, flow) } else { None };
+            // Another IO of it waits, or else the next look ends this.
+            self.reserved.push(Reverse((if next.is_some() { now + Span(1) } else { due }, vm)));
+            if let Some((cost, waiting)) = next {
+                return Some((flow, cost, waiting));
+            }
+        }
+        None
     }
 
     /// Whether slices bound what may be outstanding.
@@ -656,8 +688,11 @@ impl Host {
         self.vms[vm.0].at_array += cost.as_slots();
         let entry = Outstanding { vm, token, io, cost, submitted, held_by, dispatched: now };
         let id = IoId(self.outstanding.insert(entry));
+        if let Some(reservation) = &mut self.vms[vm.0].reservation {
+            reservation.take(now);
+        }
         if let Some(aside) = self.vms[vm.0].limited {
-            self.count_limited(now, aside, io);
+            self.limits.take(now, aside, io);
         }
         Dispatch { id, vm, token, overdue }
     }

@@ -246,6 +246,8 @@ pub(crate) struct Limits<T> {
     /// When a limiter opens, or earlier.
     opens: BinaryHeap<Reverse<(Instant, LimiterId)>>,
     len: usize,
+    /// What shut since the last look.
+    shuts: Vec<(AsideId, Direction)>,
     /// Nothing is held back.
     idle: bool,
 }
@@ -257,6 +259,7 @@ impl<T> Default for Limits<T> {
             asides: Slab::new(),
             opens: BinaryHeap::new(),
             len: 0,
+            shuts: Vec::new(),
             idle: false,
         }
     }
@@ -330,15 +333,8 @@ impl<T> Limits<T> {
         self.len += 1;
     }
 
-    /// Counts an IO of a VM that goes. `withdraw` is called with each VM and direction that has to wait now, and returns
-    /// what of that the fair queue has, which is held back.
-    pub(crate) fn take<I: IntoIterator<Item = T>>(
-        &mut self,
-        now: Instant,
-        aside: AsideId,
-        io: Io,
-        mut withdraw: impl FnMut(usize, Direction) -> I,
-    ) {
+    /// Counts an IO of a VM that goes. What has to wait by it now, [`Limits::shuts`] says.
+    pub(crate) fn take(&mut self, now: Instant, aside: AsideId, io: Io) {
         for limiter in self.asides[aside.0].limiters.into_iter().flatten() {
             let (state, members) = &mut self.limiters[limiter.0];
             let before = WAYS.map(|way| state.is_shut(way));
@@ -348,14 +344,20 @@ impl<T> Limits<T> {
             self.opens.extend(state.opens_at().map(|at| Reverse((at, limiter))));
             for way in WAYS.into_iter().filter(|way| state.is_shut(*way) && !before[*way as usize])
             {
-                for member in members.iter() {
-                    let Aside { vm, items, .. } = &mut self.asides[member.0];
-                    let had = items[way as usize].len();
-                    items[way as usize].extend(withdraw(*vm, way));
-                    self.len += items[way as usize].len() - had;
-                }
+                self.shuts.extend(members.iter().map(|member| (*member, way)));
             }
         }
+    }
+
+    /// A VM and a direction that have to wait from now on, with the VM's place: what of that the fair queue has is to be held back.
+    pub(crate) fn shuts(&mut self) -> Option<(usize, AsideId, Direction)> {
+        while let Some((aside, way)) = self.shuts.pop() {
+            // The VM may have left meanwhile.
+            if let Some(Aside { vm, .. }) = self.asides.get(aside.0) {
+                return Some((*vm, aside, way));
+            }
+        }
+        None
     }
 
     /// Opens what is due, and hands over each IO that may go now, with its VM.

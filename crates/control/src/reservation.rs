@@ -7,17 +7,24 @@
 //! a_k = max(p · s_k, r_k · d_k · min(1, k · L_threshold / L))
 //! ```
 //!
+//! That is what the host may have outstanding for it. Within the host the VM's IOs go first while it has had less than r_k: each has a
+//! tag, 1 / r_k after that of the one before it, and goes before any turn once its tag is past (mClock's reservation tags). IOs that
+//! went in their turn count.
+//!
 //! Where reservations alone take latency above k times the threshold, all of them are short alike, as L is the cluster's: latency
 //! then settles where Σ r · k · L_threshold is outstanding, however much is reserved. k is 1 where the threshold comes first.
 //! A VM at its floor counts with the shares that its slice would take, floor / p: then λ is right for the others.
 
-use crate::units::Span;
+use crate::units::{Instant, Span};
 
 /// Weight of the last period in a VM's device latency.
 const NEW: f64 = 0.5;
 
 /// Part of a reservation beyond it that is granted, as a VM has gaps between its IOs.
 const SPARE: f64 = 0.05;
+
+/// Time by which a VM may be behind its reservation and make up for it.
+const BEHIND: Span = Span::from_millis(200);
 
 /// Periods in a row without its reservation after which a VM that asks for it is short.
 const SHORT: u32 = 3;
@@ -48,6 +55,10 @@ impl Prefer {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
     iops: f64,
+    /// When its next IO is due.
+    due: Instant,
+    /// The host looks for its next IO.
+    pub(crate) watched: bool,
     /// Mean time of its IOs at the array, in seconds, and slots of each.
     latency: Option<f64>,
     slots: f64,
@@ -76,7 +87,18 @@ impl Reservation {
     #[must_use]
     pub fn new(iops: f64) -> Reservation {
         let (latency, slots) = (None, 1.0);
-        Reservation { iops, latency, slots, ios: 0, device: 0.0, cost: 0.0, rate: 0.0, short: 0 }
+        Reservation {
+            iops,
+            due: Instant(0),
+            watched: false,
+            latency,
+            slots,
+            ios: 0,
+            device: 0.0,
+            cost: 0.0,
+            rate: 0.0,
+            short: 0,
+        }
     }
 
     /// IO/s that are reserved.
@@ -88,6 +110,19 @@ impl Reservation {
     /// Changes what is reserved.
     pub fn set(&mut self, iops: f64) {
         self.iops = iops;
+    }
+
+    /// When its next IO is due.
+    #[must_use]
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// One of its IOs goes.
+    pub fn take(&mut self, now: Instant) {
+        let behind = Instant(now.0.saturating_sub(BEHIND.0));
+        // What it does beyond its reservation is its share's, and no debt.
+        self.due = self.due.clamp(behind, now) + Span((1e9 / self.iops) as u64);
     }
 
     /// One of its IOs is done, which took so many slots.
@@ -120,7 +155,10 @@ impl Reservation {
         let scale = if cluster > most { most / cluster } else { 1.0 };
         // Of a VM that did nothing yet the cluster's latency is the best guess.
         let own = self.latency.unwrap_or(cluster.min(most));
-        (1.0 + SPARE) * self.iops * self.slots * own * scale
+        // Of what the array does beyond it at a latency above the threshold nothing is the reservation's.
+        let enough = (1.0 + SPARE) * self.iops;
+        let beyond = cluster > threshold.secs() && self.rate > enough;
+        enough * self.slots * own * scale * if beyond { enough / self.rate } else { 1.0 }
     }
 
     /// How it stands after the last period.

@@ -10,9 +10,6 @@ const LIMITED: f64 = 0.05;
 /// Part of its largest window from which on a host has no use for a larger λ.
 const FULL: f64 = 0.98;
 
-/// Factor over its shares that the slice of a VM must take to count as decided by its reservation.
-const FLOORED: f64 = 1.05;
-
 /// What a VM wanted in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VmDemand {
@@ -97,9 +94,7 @@ pub(super) fn bounded(vms: &[VmDemand], window_max: f64) -> Bounded {
 pub(super) fn saturated(vms: &[VmDemand], slices: bool, mean: f64) -> Throughput {
     vms.iter().fold(Throughput::default(), |sum, vm| {
         let (Some(rate), shares) = (vm.rate, f64::from(vm.shares.0)) else { return sum };
-        // A VM at its reservation has no use for a somewhat larger λ.
-        let floored = vm.mean_shares > FLOORED * shares;
-        if (slices && vm.is_limited() && !floored) || rate > mean * shares {
+        if (slices && vm.is_limited()) || rate > mean * shares {
             return sum.plus(Throughput { rate, shares });
         }
         sum
