@@ -61,7 +61,7 @@ pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};
 pub use init::{InitError, Made, init, init_as, look};
 pub use location::{Location, Site};
 pub use message::{Message, Publication};
-pub use peers::{Peer, Peers, Sum};
+pub use peers::{Peer, Peers};
 pub use reach::reach;
 pub use region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
 pub use slot::{Content, SlotFault, SlotState};

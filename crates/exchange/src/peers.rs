@@ -150,64 +150,32 @@ impl Peers {
         1 + self.all(now).filter(|peer| !away(peer)).count()
     }
 
-    /// Sum of the last reports of all live hosts, the law's input. `None` as with [`Sum::totals`], and also when as many
-    /// publications of this host have failed as make it stale for the others: a host that is not heard is no part of
-    /// what they take for the cluster.
+    /// Sum of the last reports of all live hosts in the order of their ids, the law's input. `None` while hosts are unproven and
+    /// none is live, as records are seen and none has yet changed. `None` also when as many publications of this host have
+    /// failed as make it stale for the others: a host that is not heard is no part of what they take for the cluster.
     #[must_use]
     pub fn totals(&self, now: Instant) -> Option<Totals> {
-        let mut sum = self.sum()?;
-        for peer in self.all(now) {
-            let Message { from, body, .. } = peer.message;
-            sum.add(from.host.id(), peer.liveness, &Part::of(&body.report));
+        if self.unheard >= self.freshness.stale_after {
+            return None;
         }
-        sum.totals()
-    }
-
-    /// A sum to which no host is added yet. `None` while this host is not heard.
-    #[must_use]
-    pub fn sum(&self) -> Option<Sum> {
         let mut totals = Totals::default();
         totals.thresholds.before = self.before;
-        let heard = self.unheard < self.freshness.stale_after;
-        heard.then_some(Sum { me: self.me, totals, live: false, unproven: false })
-    }
-}
-
-/// Sum of what the other hosts said last, added up in the order of their ids.
-#[derive(Debug)]
-pub struct Sum {
-    me: HostId,
-    totals: Totals,
-    live: bool,
-    unproven: bool,
-}
-
-impl Sum {
-    /// Adds what a host said, by its liveness.
-    pub fn add(&mut self, host: HostId, liveness: Liveness, said: &Part) {
-        match liveness {
-            Liveness::Live => {
-                self.totals.hear(said, host.0, host < self.me);
-                self.live = true;
+        let (mut live, mut unproven) = (false, false);
+        for peer in self.all(now) {
+            let (host, part) = (peer.message.from.host.id(), Part::of(&peer.message.body.report));
+            match peer.liveness {
+                Liveness::Live => {
+                    totals.hear(&part, host.0, host < self.me);
+                    live = true;
+                }
+                Liveness::Unproven => unproven = true,
+                // A silent host may be dead or cut off: its shares count as missing.
+                Liveness::Stale => totals.missing += part.counted().unwrap_or_default(),
+                // Hosts that are gone or have left do not count.
+                Liveness::Gone | Liveness::Left => {}
             }
-            Liveness::Unproven => self.unproven = true,
-            // A silent host may be dead or cut off: its shares count as missing.
-            Liveness::Stale => self.totals.missing += said.counted().unwrap_or_default(),
-            // Hosts that are gone or have left do not count.
-            Liveness::Gone | Liveness::Left => {}
         }
-    }
-
-    /// Adds live hosts that come one after another, all before this host or all after it.
-    pub fn add_live(&mut self, first: HostId, hosts: &Totals) {
-        self.totals.hear_all(hosts, first < self.me);
-        self.live = true;
-    }
-
-    /// The sum. `None` while hosts are unproven and none is live: records are seen, and none of them has yet changed.
-    #[must_use]
-    pub fn totals(self) -> Option<Totals> {
-        (self.live || !self.unproven).then_some(self.totals)
+        (live || !unproven).then_some(totals)
     }
 }
 

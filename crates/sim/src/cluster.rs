@@ -442,15 +442,12 @@ impl<'a> Cluster<'a> {
         let (loss, random) = (hearing.loss, &mut self.loss_rng);
         let mut arrives = || !is_udp || (reaches && (loss <= 0.0 || random.f64() >= loss));
         let heard = read.filter(|_| is_udp || reaches).and_then(|since| {
-            if let Some(roll) = self.slots.roll(then) {
-                return agent.rounds.hear_alike(since, then, roll);
-            }
             let shown = self.slots.shown(then, on_side).filter(|_| arrives());
             agent.rounds.hear(since, shown)
         });
         let report = agent.tick(self.now, heard);
         let transport = self.scenario.transport;
-        agent.rounds.settle(self.now, transport, &self.slots, heard.as_ref(), &report);
+        agent.rounds.settle(self.now, transport, heard.as_ref(), &report);
         if self.write_fails(id) {
             if let Some(agent) = &mut self.nodes[id.0].agent {
                 agent.rounds.not_written();

@@ -17,7 +17,6 @@
 //! | `client` | what a VM does to its disk |
 //! | `demand` | and when: its loop, its bursts, its books |
 //! | `exchange` | the slots, and a host's visits to them |
-//! | `roll` | what hosts hear, once for all that hear the same |
 //! | `events` | what happens next |
 //! | `check` | what must hold after every event |
 //! | `meter` | what is counted in a phase |
@@ -41,7 +40,6 @@ mod kernel;
 mod latencies;
 mod meter;
 mod queue;
-mod roll;
 mod run;
 mod series;
 mod study;

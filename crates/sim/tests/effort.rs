@@ -113,14 +113,3 @@ fn an_outstanding_io_takes_little_memory() {
     let each = (many - few) / 8_000;
     assert!(each < 300, "{each} bytes");
 }
-
-#[test]
-fn hosts_that_hear_the_same_take_no_memory_for_each_other() {
-    let peak = |hosts| takes(hosts, 1, 4, 5).2 as f64;
-    let (quarter, half, whole) = (peak(64), peak(128), peak(256));
-    // What is taken per host cancels out; what is left is what is taken per pair: 64² + 64² of
-    // them to 128, and 128² · 2 more to 256, less what grows evenly. Tables that double are a part of it.
-    let pairs = f64::from(256 * 256 - 128 * 128 - 2 * (128 * 128 - 64 * 64));
-    let each = (whole - half - 2.0 * (half - quarter)) / pairs;
-    assert!(each < 20.0, "{each} bytes: {quarter}, {half}, {whole}");
-}
