@@ -55,7 +55,7 @@ pub mod udp;
 pub use claim::SlotChoice;
 pub use counters::RecordCounters;
 pub use exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
-pub use freshness::{Freshness, Liveness};
+pub use freshness::Liveness;
 pub use header::{Header, PlaceFault, PlaceId, VolumeName};
 pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};
 pub use init::{InitError, Made, init, init_as, look};

@@ -173,8 +173,6 @@ impl UdpExchange {
         let mut events = std::mem::take(&mut self.events);
         let mut inbox = lock(&self.inbox);
         events.extend(inbox.refusals.due(now).into_iter().map(UdpEvent::Refused));
-        let twin = inbox.members.twin();
-        events.extend(twin.map(|(twin, from)| UdpEvent::DuplicateHost { twin, from }));
         Ok(Collected { messages: inbox.members.messages(), events })
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::{Instant, PeriodClock, Report, Span, Totals};
 use parda_exchange::{
-    Freshness, HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, etcd, reach,
+    HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, etcd, reach,
 };
 use parda_scenario::exchange::Transport;
 use parda_scenario::scenario::{EXCHANGE_HEADER, SLOT};
@@ -127,7 +127,7 @@ impl Rounds {
         let phase = host.id().phase();
         let me = Identity { host, incarnation: Incarnation(life.0) };
         Rounds {
-            peers: Peers::new(me.host.id(), Freshness::default()),
+            peers: Peers::new(me.host.id()),
             me,
             sequence: Sequence::default(),
             clock: PeriodClock::new(now, period, phase),
@@ -226,7 +226,8 @@ impl Rounds {
         since: Instant,
         shown: impl Iterator<Item = &'a Arc<Message>>,
     ) -> Option<Totals> {
-        self.peers.observe(since, shown);
+        let others = shown.filter(|message| message.from.incarnation != self.me.incarnation);
+        self.peers.observe(since, others);
         self.peers.totals(since)
     }
 
