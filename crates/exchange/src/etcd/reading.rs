@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parda_etcd::KeyValue;
+use parda_etcd::Entry;
 
 use crate::identity::{Identity, VolumeId};
 use crate::message::Message;
@@ -37,7 +37,7 @@ impl Reader {
     }
 
     /// Takes over the keys and values of a read. Returns the messages of all runs but this one.
-    pub(super) fn take_in(&mut self, pairs: &[KeyValue]) -> Vec<Arc<Message>> {
+    pub(super) fn take_in(&mut self, pairs: &[Entry]) -> Vec<Arc<Message>> {
         let messages = pairs.iter().filter_map(|pair| {
             let message = self.message(pair);
             if message.is_none() {
@@ -48,7 +48,7 @@ impl Reader {
         messages.collect()
     }
 
-    fn message(&mut self, pair: &KeyValue) -> Option<Arc<Message>> {
+    fn message(&mut self, pair: &Entry) -> Option<Arc<Message>> {
         let record = match value::decode(&pair.value) {
             Some(Ok(record)) => record,
             Some(Err(fault)) => {
@@ -88,10 +88,10 @@ mod tests {
         value::prefix("/parda/", "array-a")
     }
 
-    fn pair(host: &str, run: u64, sequence: u64) -> KeyValue {
+    fn pair(host: &str, run: u64, sequence: u64) -> Entry {
         let message = crate::testing::message(identity(host, run), sequence);
         let key = value::key(&keys(), &message.from);
-        KeyValue { key, value: value::encode(volume(), message).unwrap() }
+        Entry { key, value: value::encode(volume(), message).unwrap(), revision: 1, lease: None }
     }
 
     fn reader() -> Reader {
@@ -112,12 +112,12 @@ mod tests {
         damaged.value[100] ^= 1;
         let mut version = pair("b", 1, 1);
         version.value[8] = 9;
-        let short = KeyValue { value: vec![7; 9], ..pair("b", 1, 1) };
-        let noise = KeyValue { value: vec![7; RECORD_BYTES], ..pair("b", 1, 1) };
-        let zeros = KeyValue { value: vec![0; RECORD_BYTES], ..pair("b", 1, 1) };
-        let copied = KeyValue { key: pair("b", 1, 1).key, ..good.clone() };
+        let short = Entry { value: vec![7; 9], ..pair("b", 1, 1) };
+        let noise = Entry { value: vec![7; RECORD_BYTES], ..pair("b", 1, 1) };
+        let zeros = Entry { value: vec![0; RECORD_BYTES], ..pair("b", 1, 1) };
+        let copied = Entry { key: pair("b", 1, 1).key, ..good.clone() };
         let message = crate::testing::message(identity("b", 1), 1);
-        let other = KeyValue {
+        let other = Entry {
             value: value::encode(VolumeId::of("array-b"), message).unwrap(),
             ..pair("b", 1, 1)
         };

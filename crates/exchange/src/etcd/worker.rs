@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parda_etcd::{Client, EtcdError, Fault, KeyValue, Lease, Traffic};
+use parda_etcd::{Client, Entry, EtcdError, Fault, Lease, Traffic};
 
 use super::notice::EtcdExchangeError;
 
@@ -27,7 +27,7 @@ pub(super) struct Write {
 /// State that the two threads share.
 #[derive(Debug, Default)]
 struct Orders {
-    read: Job<(), Vec<KeyValue>>,
+    read: Job<(), Vec<Entry>>,
     write: Job<Write, ()>,
     reload: bool,
     over: bool,
@@ -122,7 +122,7 @@ impl Worker {
     }
 
     /// Reads all keys of the volume.
-    pub(super) fn read(&self, wait: Duration) -> Result<Vec<KeyValue>, EtcdExchangeError> {
+    pub(super) fn read(&self, wait: Duration) -> Result<Vec<Entry>, EtcdExchangeError> {
         self.shared.lock().read.give(());
         self.await_answer(wait, |orders| orders.read.answered == orders.read.given)?.read.take(wait)
     }
@@ -174,13 +174,13 @@ struct Caller {
     client: Client,
     prefix: Vec<u8>,
     attempt: Duration,
-    lease: Option<Held>,
+    lease: Option<HeldLease>,
     leases: u64,
     shared: Arc<Shared>,
 }
 
 /// The lease of this host's key.
-struct Held {
+struct HeldLease {
     lease: Lease,
     /// Time that was asked for; etcd may grant a longer one.
     asked: Duration,
@@ -245,7 +245,7 @@ impl Caller {
             None => {
                 let lease = self.client.grant(write.lease, self.attempt)?;
                 self.leases += 1;
-                Held { lease, asked: write.lease, renewed: Instant::now() }
+                HeldLease { lease, asked: write.lease, renewed: Instant::now() }
             }
         };
         let put = self.client.put(&write.key, &write.value, &held.lease, self.attempt);
