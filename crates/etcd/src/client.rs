@@ -184,7 +184,7 @@ impl Client {
     ) -> Result<(), EtcdError> {
         let put =
             json!({ "key": wire::base64(key), "value": wire::base64(value), "lease": lease.id });
-        self.call::<wire::Written>("kv/put", &put, limit).map(|_| ())
+        self.call::<wire::WriteAnswer>("kv/put", &put, limit).map(|_| ())
     }
 
     /// A new lease of this time, rounded up to whole seconds.

@@ -39,7 +39,7 @@ pub(crate) fn keys(key: &[u8], is_prefix: bool) -> Value {
 
 /// Answer to a write.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Written {
+pub(crate) struct WriteAnswer {
     #[serde(rename = "header")]
     _header: Header,
 }

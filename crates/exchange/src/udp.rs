@@ -206,8 +206,8 @@ impl UdpExchange {
         }
     }
 
-    fn send(&self, bytes: &[u8]) -> Sent {
-        let mut sent = Sent::default();
+    fn send(&self, bytes: &[u8]) -> SendCount {
+        let mut sent = SendCount::default();
         let Some(open) = &self.open else { return sent };
         let addresses = match &self.settings.reach {
             Reach::Peers(_) => self.to.addresses(),
@@ -236,7 +236,7 @@ impl UdpExchange {
 
 /// Numbers of datagrams that the kernel took and refused in one period, and the last error.
 #[derive(Debug, Default)]
-struct Sent {
+struct SendCount {
     sent: u64,
     unsent: u64,
     error: Option<(SocketAddr, io::Error)>,

@@ -49,5 +49,5 @@ pub use client::Client;
 pub use error::SimError;
 pub use queue::Queue;
 pub use run::{Keep, Progress, RunOutcome, SimOptions, run};
-pub use series::{Found, HostSeries, Series};
+pub use series::{HostSeries, OutsiderSample, Series};
 pub use study::{StudyOutcome, run_all};
