@@ -10,7 +10,7 @@ use parda_explain::{
     Bounded, Capacity, Change, Explanation, Holding, Limit, Peer, Unknown, View, Vm, spread,
 };
 use parda_scenario::{HostAnswer, PhaseAnswer, VmAnswer};
-use parda_sim::{SimOptions, run};
+use parda_sim::{Keep, run};
 
 use crate::fleet::{Fleet, Kind, PARTS};
 
@@ -176,7 +176,7 @@ fn case(seed: u64) -> Case {
     };
     let shares = shares(&fleet.scenario());
     let scenario = fleet.with_event(&format!("vm = \"{name}\"\nshares = {shares}"));
-    let answer = run(&scenario, &SimOptions::default(), |_| ()).unwrap().answer;
+    let answer = run(&scenario, Keep::Nothing, |_| ()).unwrap().answer;
     let phase = |name: &str| answer.phases.iter().find(|phase| phase.name == name).unwrap();
     let parts: Vec<&PhaseAnswer> = (0..PARTS).map(|i| phase(&format!("part{i}"))).collect();
     let before = phase("before");
