@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use parda_address::Address;
 
 use crate::descriptors::{error_help, is_reserved};
+use crate::front::nbd::tls::ListenerTls;
 use crate::socket_file::{SocketAccess, SocketFile};
-use crate::tls::ListenerTls;
 
 /// For how long the sockets of a server that was killed may outlive it: the kernel closes what its
 /// ring still has some time after the process is gone, and whoever restarts it need not wait.

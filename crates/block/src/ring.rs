@@ -83,9 +83,8 @@ fn vector(start: *const u8, len: usize) -> libc::iovec {
     libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len }
 }
 
-/// An operation that is done.
-pub(crate) struct Done<T> {
-    pub(crate) tag: T,
+/// End of an operation.
+pub(crate) struct End {
     pub(crate) kept: OpData,
     /// The number of bytes, or the `errno`.
     pub(crate) result: Result<usize, i32>,
@@ -601,8 +600,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// The next operation that is done.
-    pub(crate) fn next(&mut self) -> Option<Done<T>> {
+    /// The next operation that is done, and its end.
+    pub(crate) fn next(&mut self) -> Option<(T, End)> {
         let Ended { key, result, flags, took } = self.done.pop_front()?;
         let Op { tag, mut kept, accepts, .. } = self.ops.try_remove(key as usize)?;
         if accepts && result >= 0 {
@@ -610,7 +609,7 @@ impl<T> Ring<T> {
             kept = OpData::Accepted(unsafe { OwnedFd::from_raw_fd(result) });
         }
         let result = usize::try_from(result).map_err(|_| -result);
-        Some(Done { tag, kept, result, more: cqueue::sock_nonempty(flags), took })
+        Some((tag, End { kept, result, more: cqueue::sock_nonempty(flags), took }))
     }
 }
 

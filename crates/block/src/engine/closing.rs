@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Disk;
+use super::disks::Disk;
 use crate::backend::Backend;
 use crate::backend::claims::Claim;
 use crate::backend::disk_file::DiskFile;
@@ -48,7 +48,7 @@ impl Remains {
     pub(super) fn of(disk: Disk) -> Remains {
         let file = match disk.backend {
             Backend::File(file) => Some(file.into_remains()),
-            Backend::Memory(_) | Backend::Nbd(_) => None,
+            Backend::Memory(_) | Backend::Remote(_) => None,
         };
         Remains { file, place: disk.place, claim: disk.claim, room: disk.room }
     }

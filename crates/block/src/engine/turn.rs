@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use parda_control::{Dispatch, Instant, Span};
 
+use super::Engine;
 use super::copied::Copied;
-use super::{Engine, Tag};
 use crate::backend::{Backend, Request};
-use crate::run_delay::APART;
+use crate::front::any;
+use crate::front::front_end::FrontEnd;
+use crate::reactor::Tag;
 use crate::spin::Awaited;
 
 /// What one turn reads from the page cache at most, in bytes, rounded up to a whole request. The
@@ -19,33 +21,25 @@ const COPIED_PER_TURN: u64 = 128 << 10;
 impl Engine {
     /// One turn after the other, until the volume is told to end. `Err`: the ring failed.
     pub(super) fn turns(&mut self) -> io::Result<()> {
-        self.ring.poll(&self.bell, Tag::Mailbox);
+        self.work.io.ring.poll(&self.mailbox.bell(), Tag::Mailbox);
         let mut now = self.now();
         self.pump(now);
         loop {
             let timeout = self.timeout();
             let awaited = match self.work.requests.len() {
                 0 => Awaited::Clients,
-                n if n == self.ring.writing() => Awaited::Writers,
+                n if n == self.work.io.ring.writing() => Awaited::Writers,
                 _ => Awaited::Devices,
             };
             // The kernel gets now what this turn has begun.
             let waits = self.now();
-            let begun_late = waits.since(now);
-            self.spin.wait(&mut self.ring, timeout, awaited)?;
+            let turn = waits.since(now);
+            self.spin.wait(&mut self.work.io.ring, timeout, awaited)?;
             self.copied = Copied::default();
             now = self.now();
-            self.late = self.run_delay.since(waits, now);
-            self.lateness.add(self.late);
-            if begun_late < APART {
-                self.begun.clear();
-            }
-            for (key, id) in self.begun.drain(..) {
-                let request = self.work.requests.get_mut(key).filter(|r| r.id == Some(id));
-                request.into_iter().for_each(|r| r.begun_late = begun_late);
-            }
-            while let Some(done) = self.ring.next() {
-                self.completed(now, done);
+            self.delays.turn(now, waits, turn, &mut self.work.requests);
+            while let Some((tag, end)) = self.work.io.ring.next() {
+                self.completed(now, tag, end);
             }
             self.timers(now);
             self.go_on(now);
@@ -66,27 +60,25 @@ impl Engine {
         assert!(host.outstanding() + host.held() <= requests.len());
         let dispatched = || requests.iter().filter(|(_, request)| request.id.is_some()).count();
         debug_assert_eq!(dispatched(), host.outstanding());
-        debug_assert!(requests.iter().all(|(_, r)| self.conns.contains(r.conn)));
         debug_assert!(requests.iter().all(|(_, r)| self.disks.contains(r.disk)));
     }
 
     /// How long nothing needs to be done unless something happens.
     fn timeout(&self) -> Option<Duration> {
-        let goes_on =
-            !self.unfinished.is_empty() || !self.pieces.is_empty() || self.copied.is_held_up();
-        if goes_on || self.work.budget.has_granted() {
+        if any!(self.fronts, has_more()) || !self.pieces.is_empty() || self.copied.is_held_up() {
             return Some(Duration::ZERO);
         }
         let next = [
             self.host.next_wakeup(),
             self.model.as_ref().and_then(|m| m.next()),
-            self.timers.next(),
+            self.work.io.timers.next(),
+            self.retries.next(),
             self.stop_by,
             self.next_look(),
         ]
         .into_iter()
         .flatten()
-        .chain(self.leaving.iter().filter_map(|key| self.disks.get(*key)?.closes_at()))
+        .chain(self.disks.close_at())
         .min()?;
         Some(next.since(self.now()).into())
     }
@@ -107,11 +99,9 @@ impl Engine {
             Backend::File(_) if self.model.is_none() => request.took,
             _ => Span(u64::MAX),
         };
-        let late = self.late + request.begun_late;
-        if late == Span::ZERO || self.model.is_some() {
-            return took;
+        match self.model {
+            Some(_) => took,
+            None => self.delays.device_time(now, &self.host, took, request),
         }
-        let dispatched = request.id.and_then(|id| self.host.dispatched(id));
-        dispatched.map_or(took, |at| took.min(Span(now.since(at).0.saturating_sub(late.0))))
     }
 }

@@ -23,6 +23,7 @@ use super::claims::Claim;
 use super::medium::Medium;
 use super::{Direct, Failure, Lock, OpenError, Region, Request};
 use crate::buffer::Pool;
+use crate::reactor::{Reactor, Tag};
 use crate::ring::{At, Ring};
 use crate::writer::Writer;
 
@@ -361,12 +362,11 @@ impl File {
 
     /// Starts a request; says how it ended if there is nothing to wait for. It may wait for others
     /// without having started anything: [`File::ready`] brings it then.
-    pub(crate) fn begin<T>(
+    pub(crate) fn begin(
         &mut self,
-        ring: &mut Ring<T>,
-        pool: &mut Pool,
+        io: &mut Reactor,
         request: &mut Request,
-        (key, tag): (usize, T),
+        key: usize,
     ) -> Option<Result<(), Failure>> {
         let extent = request.extent();
         request.part = extent;
@@ -401,16 +401,15 @@ impl File {
                 return None;
             }
         }
-        self.start(ring, pool, request, tag)
+        self.start(io, request, key)
     }
 
     /// Starts a request that has waited for others.
-    pub(crate) fn start<T>(
+    pub(crate) fn start(
         &mut self,
-        ring: &mut Ring<T>,
-        pool: &mut Pool,
+        io: &mut Reactor,
         request: &mut Request,
-        tag: T,
+        key: usize,
     ) -> Option<Result<(), Failure>> {
         let edge = match request.op {
             Op::Write { .. } | Op::WriteZeroes { .. } => self.cut(request).first(),
@@ -434,7 +433,7 @@ impl File {
         if edge.is_some() && step.is_ok() {
             request.aside = request.buffer.take();
         }
-        self.go_on(ring, pool, request, step, tag)
+        self.go_on(io, request, step, key)
     }
 
     /// The next request that has waited for others, with its key.
@@ -443,33 +442,31 @@ impl File {
     }
 
     /// Takes the result of a step; says how the request ended if it did.
-    pub(crate) fn advance<T>(
+    pub(crate) fn advance(
         &mut self,
-        ring: &mut Ring<T>,
-        pool: &mut Pool,
+        io: &mut Reactor,
         request: &mut Request,
         result: Result<usize, i32>,
-        tag: T,
+        key: usize,
     ) -> Option<Result<(), Failure>> {
         let step = self.following(request, result);
         if let (Step::WriteEdge(_), Ok(Some(step))) = (request.step, &step) {
-            Self::leave_edge(pool, request, *step);
+            Self::leave_edge(&mut io.pool, request, *step);
         }
-        self.go_on(ring, pool, request, step, tag)
+        self.go_on(io, request, step, key)
     }
 
-    fn go_on<T>(
+    fn go_on(
         &mut self,
-        ring: &mut Ring<T>,
-        pool: &mut Pool,
+        io: &mut Reactor,
         request: &mut Request,
         step: Result<Option<Step>, Failure>,
-        tag: T,
+        key: usize,
     ) -> Option<Result<(), Failure>> {
         let outcome = match step {
             Ok(Some(step)) => {
                 request.step = step;
-                self.issue(ring, pool, request, tag);
+                self.issue(io, request, key);
                 return None;
             }
             Ok(None) => Ok(()),
@@ -478,7 +475,7 @@ impl File {
         if let Some(change) = request.change.take() {
             self.exclusion.leave(change);
         }
-        request.aside.take().into_iter().for_each(|buffer| pool.put(buffer));
+        request.aside.take().into_iter().for_each(|buffer| io.pool.put(buffer));
         if let (Op::Read(extent), Some(buffer)) = (request.op, &mut request.buffer) {
             // The client's bytes to the front.
             let from = (extent.offset - request.part.offset) as usize;
@@ -504,21 +501,16 @@ impl File {
     }
 
     /// Thread that writes, if it is not the ring.
-    fn writer<T>(&self, ring: &mut Ring<T>, fua: bool) -> Option<&Writer> {
+    fn writer(&self, ring: &mut Ring<Tag>, fua: bool) -> Option<&Writer> {
         // One that has to be durable would hold up those behind it.
         let writer = self.writer.as_ref().filter(|_| !fua)?;
         writer.get_or_init(|| ring.writer(&self.fd)).as_ref()
     }
 
     /// Begins the present step of a request.
-    pub(crate) fn issue<T>(
-        &self,
-        ring: &mut Ring<T>,
-        pool: &mut Pool,
-        request: &mut Request,
-        tag: T,
-    ) {
-        let (op, extent) = (request.op, request.part);
+    pub(crate) fn issue(&self, io: &mut Reactor, request: &mut Request, key: usize) {
+        let Reactor { ring, pool, .. } = io;
+        let (op, extent, tag) = (request.op, request.part, Tag::File(key));
         let durable = self.durable(request).is_none();
         let cut = self.cut(request);
         let start = self.base + extent.offset;

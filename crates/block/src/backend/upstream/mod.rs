@@ -10,6 +10,7 @@
 
 mod ledger;
 mod link;
+pub(crate) mod search;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,7 +28,8 @@ use super::file::Step;
 use super::{Failure, NbdOptions, Work};
 use crate::buffer::{Buffer, Pool};
 use crate::losses::{loses, syncs};
-use crate::ring::{Ring, Sending, Wire};
+use crate::reactor::Tag;
+use crate::ring::{Sending, Wire};
 
 /// How much goes to the server at once of what is longer than 32 bits can say, in bytes.
 const PIECE: u64 = 2 << 30;
@@ -46,11 +48,35 @@ pub(crate) struct Lost {
     pub(crate) failures: u32,
 }
 
+impl Lost {
+    /// Tells the log of it, unless connections end again and again: those are not worth a line each.
+    /// `losses`: how often acknowledged writes may have been lost with it.
+    pub(crate) fn report(&self, volume: &str, disk: &str, losses: u64) {
+        let Lost { why, failures, .. } = self;
+        if *failures > 0 && !failures.is_power_of_two() {
+            return;
+        }
+        let unflushed = if losses > 0 {
+            ": writes that were not flushed may be lost, and the next flush will say so"
+        } else {
+            ""
+        };
+        tracing::warn!(
+            volume,
+            disk,
+            error = why,
+            failures,
+            event = "server_lost",
+            "lost the NBD server{unflushed}"
+        );
+    }
+}
+
 /// An NBD server that is a backend.
 pub(crate) struct Upstream {
-    pub(crate) uri: Uri,
-    pub(crate) options: NbdOptions,
-    pub(crate) agreed: Agreed,
+    uri: Uri,
+    options: NbdOptions,
+    agreed: Agreed,
     base: u64,
     lanes: Vec<Lane>,
     /// Requests that no connection can take.
@@ -206,14 +232,9 @@ impl Upstream {
     }
 
     /// Starts what the connections have to do.
-    pub(crate) fn pump<T>(
-        &mut self,
-        ring: &mut Ring<T>,
-        work: &mut Work,
-        tag: impl Fn(usize, Wire) -> T,
-    ) {
+    pub(crate) fn pump(&mut self, work: &mut Work, tag: impl Fn(usize, Wire) -> Tag) {
         for (i, lane) in self.lanes.iter_mut().enumerate() {
-            lane.pump(ring, work, |wire| tag(i, wire));
+            lane.pump(work, |wire| tag(i, wire));
         }
     }
 
@@ -232,16 +253,15 @@ impl Upstream {
     }
 
     /// Takes the result of a send; answers with the connection if it is lost.
-    pub(crate) fn sent<T>(
+    pub(crate) fn sent(
         &mut self,
         now: Instant,
         work: &mut Work,
-        ring: &mut Ring<T>,
-        (lane, tag): (usize, T),
+        (lane, tag): (usize, Tag),
         sending: Sending,
         result: Result<usize, i32>,
     ) -> Option<Lost> {
-        let outcome = self.lanes[lane].sent(work, ring, sending, result, tag);
+        let outcome = self.lanes[lane].sent(work, sending, result, tag);
         self.settle(now, work, lane, outcome)
     }
 
@@ -430,8 +450,8 @@ impl Upstream {
         None
     }
 
-    /// Goes over to new connections. `true` if the server was away and is back.
-    pub(crate) fn resume(&mut self, now: Instant, work: &mut Work) -> bool {
+    /// Goes over to new connections. Tells the log if the server was away and is back.
+    pub(crate) fn resume(&mut self, now: Instant, work: &mut Work, (volume, disk): (&str, &str)) {
         let mut back = false;
         for index in 0..self.lanes.len() {
             self.release(now, work, index);
@@ -444,12 +464,14 @@ impl Upstream {
             }
             let Some(connected) = lane.next.take() else { continue };
             back |= was_away && lane.failures.is_power_of_two();
-            lane.open(now, connected, patience, &mut work.pool);
+            lane.open(now, connected, patience, &mut work.io.pool);
             for key in std::mem::take(&mut self.waiting) {
                 self.route(now, work, key);
             }
         }
-        back
+        if back {
+            tracing::info!(volume, disk, event = "server_back", "the NBD server is back");
+        }
     }
 
     /// When something is due.

@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use parda_control::Instant;
 
+use super::rate::Rate;
 use crate::config::Limits;
 use crate::peer::Peer;
-use crate::rate::Rate;
 
 /// Sockets that are accepted for each handshake that may begin. More tell clients apart from a flood
 /// sooner, and cost more.
