@@ -10,6 +10,8 @@ use crate::buffer::Buffer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Client {
     Nbd(usize),
+    #[cfg(test)]
+    Local(usize),
 }
 
 /// Number that a front end gave a request, by which it knows what to reply to. It means nothing to

@@ -40,6 +40,7 @@ mod stats;
 mod threads;
 mod timed;
 mod timers;
+mod turns;
 mod volume;
 mod writer;
 

@@ -20,6 +20,8 @@ mod pieces;
 mod resize;
 mod retries;
 mod servers;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 use std::io;

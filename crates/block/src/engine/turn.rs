@@ -24,33 +24,41 @@ impl Engine {
         self.work.io.ring.poll(&self.mailbox.bell(), Tag::Mailbox);
         let mut now = self.now();
         self.pump(now);
-        loop {
-            let timeout = self.timeout();
-            let awaited = match self.work.requests.len() {
-                0 => Awaited::Clients,
-                n if n == self.work.io.ring.writing() => Awaited::Writers,
-                _ => Awaited::Devices,
-            };
-            // The kernel gets now what this turn has begun.
-            let waits = self.now();
-            let turn = waits.since(now);
-            self.spin.wait(&mut self.work.io.ring, timeout, awaited)?;
-            self.copied = Copied::default();
-            now = self.now();
-            self.delays.turn(now, waits, turn, &mut self.work.requests);
-            while let Some((tag, end)) = self.work.io.ring.next() {
-                self.completed(now, tag, end);
-            }
-            self.timers(now);
-            self.go_on(now);
-            self.settle(now);
-            self.pump(now);
-            self.let_go(now);
-            self.check();
-            if self.is_over(now) {
-                return Ok(());
-            }
+        while !self.is_over(now) {
+            now = self.wait(now)?;
+            self.turn(now);
         }
+        Ok(())
+    }
+
+    /// Waits for something to do, after a turn that began at `began`. Returns the time.
+    pub(super) fn wait(&mut self, began: Instant) -> io::Result<Instant> {
+        let timeout = self.timeout();
+        let awaited = match self.work.requests.len() {
+            0 => Awaited::Clients,
+            n if n == self.work.io.ring.writing() => Awaited::Writers,
+            _ => Awaited::Devices,
+        };
+        // The kernel gets now what this turn has begun.
+        let waits = self.now();
+        self.spin.wait(&mut self.work.io.ring, timeout, awaited)?;
+        let now = self.now();
+        self.delays.turn(now, waits, waits.since(began), &mut self.work.requests);
+        Ok(now)
+    }
+
+    /// Does all that is to be done now.
+    pub(super) fn turn(&mut self, now: Instant) {
+        self.copied = Copied::default();
+        while let Some((tag, end)) = self.work.io.ring.next() {
+            self.completed(now, tag, end);
+        }
+        self.timers(now);
+        self.go_on(now);
+        self.settle(now);
+        self.pump(now);
+        self.let_go(now);
+        self.check();
     }
 
     /// What holds between two turns: each IO that the gate and the queue before it count is one

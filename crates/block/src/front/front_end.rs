@@ -11,27 +11,15 @@ use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::losses::Witness;
 use crate::peer::Peer;
 use crate::reactor::Reactor;
-use crate::ring::End;
 
 /// Server of one protocol: where requests come from, and replies go to. Clients are known by a key.
 ///
-/// In each turn of the engine it is called in this order: results of the ring's operations
-/// ([`FrontEnd::completed`]), [`FrontEnd::turn`], timers, then requests ([`FrontEnd::take`]) and
+/// In each turn of the engine it is called in this order: results of its operations of the ring,
+/// [`FrontEnd::turn`], its timers, then requests ([`FrontEnd::take`]) and
 /// replies ([`FrontEnd::reply`]) until nothing moves any more, and [`FrontEnd::pump`]. Each request
 /// that it hands over is replied to once, also if its client is gone; until then the client's key is
 /// not used again.
 pub(crate) trait FrontEnd {
-    /// Name of an operation of the ring.
-    type Tag;
-    /// Name of a timer.
-    type Timer;
-
-    /// An operation of the ring is done.
-    fn completed(&mut self, now: Instant, io: &mut Reactor, tag: Self::Tag, end: End);
-
-    /// A timer is due.
-    fn timer(&mut self, now: Instant, io: &mut Reactor, timer: Self::Timer);
-
     /// A turn of the engine begins.
     fn turn(&mut self, now: Instant);
 

@@ -8,13 +8,14 @@
 pub(crate) mod front_end;
 pub(crate) mod nbd;
 pub(crate) mod tag;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::sync::mpsc::SyncSender;
 
 use parda_address::Address;
 use parda_control::Instant;
 
-use self::front_end::FrontEnd;
 use self::nbd::Nbd;
 use self::nbd::budget::Budget;
 use self::tag::{Tag, Timer};
@@ -34,6 +35,8 @@ pub(crate) struct FrontParts {
 /// All front ends of a volume.
 pub(crate) struct Fronts {
     pub(crate) nbd: Nbd,
+    #[cfg(test)]
+    pub(crate) local: tests::Local,
 }
 
 /// Calls a method of the front end that a client is of. No table of methods: which one that is, is
@@ -42,6 +45,8 @@ macro_rules! of {
     ($fronts:expr, $client:expr, $method:ident($($arg:expr),*)) => {
         match $client {
             $crate::client::Client::Nbd(key) => $fronts.nbd.$method(key $(, $arg)*),
+            #[cfg(test)]
+            $crate::client::Client::Local(key) => $fronts.local.$method(key $(, $arg)*),
         }
     };
 }
@@ -50,35 +55,43 @@ macro_rules! of {
 macro_rules! each {
     ($fronts:expr, $method:ident($($arg:expr),*)) => {{
         $fronts.nbd.$method($($arg),*);
+        #[cfg(test)]
+        $fronts.local.$method($($arg),*);
     }};
 }
 
 /// Calls a method of every front end, and tells whether any of them says `true`.
 macro_rules! any {
-    ($fronts:expr, $method:ident($($arg:expr),*)) => {
-        $fronts.nbd.$method($($arg),*)
-    };
+    ($fronts:expr, $method:ident($($arg:expr),*)) => {{
+        let any = $fronts.nbd.$method($($arg),*);
+        #[cfg(test)]
+        let any = any | $fronts.local.$method($($arg),*);
+        any
+    }};
 }
 
 pub(crate) use {any, each, of};
 
 impl Fronts {
     pub(crate) fn new(volume: &str, parts: FrontParts) -> Self {
-        Self { nbd: Nbd::new(volume.to_owned(), parts.limits, parts.budget) }
+        Self {
+            nbd: Nbd::new(volume.to_owned(), parts.limits, parts.budget),
+            #[cfg(test)]
+            local: tests::Local::default(),
+        }
     }
 
     /// An operation of the ring is done.
     pub(crate) fn completed(&mut self, now: Instant, io: &mut Reactor, tag: Tag, end: End) {
         match tag {
-            Tag::Nbd(tag) => self.nbd.completed(now, io, tag, end),
+            Tag::NbdAccept(listener) => self.nbd.accepted(now, io, listener, end),
+            Tag::NbdConn(conn, wire) => self.nbd.conn_done(io, conn, wire, end),
         }
     }
 
     /// A timer is due.
     pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: Timer) {
-        match timer {
-            Timer::Nbd(timer) => self.nbd.timer(now, io, timer),
-        }
+        self.nbd.timer(now, io, timer);
     }
 
     /// Accepts connections at one more address.

@@ -22,7 +22,7 @@ use unaligned::{ChangeId, Cut, Exclusion, patch, shift, whole_blocks};
 use super::claims::Claim;
 use super::medium::Medium;
 use super::{Direct, Failure, Lock, OpenError, Region, Request};
-use crate::buffer::Pool;
+use crate::buffer::{Buffer, Pool};
 use crate::reactor::{Reactor, Tag};
 use crate::ring::{At, Ring};
 use crate::writer::Writer;
@@ -371,6 +371,18 @@ impl File {
         let extent = request.extent();
         request.part = extent;
         let mut edged = false;
+        // Around the page cache memory has to be aligned, and whole blocks need more of it than there is.
+        let fits = |b: &Buffer| Self::is_aligned(extent, self.align) && b.is_aligned(self.align);
+        if let Some(lent) = request.buffer.take_if(|b| b.is_lent() && !fits(b)) {
+            if matches!(request.op, Op::Read(_)) {
+                request.aside = Some(lent);
+            } else {
+                let len = extent.len as usize;
+                let mut copy = io.pool.take(len);
+                copy.copy_from(&lent, 0, len);
+                request.buffer = Some(copy);
+            }
+        }
         match request.op {
             Op::Read(_) if !Self::is_aligned(extent, self.align) => {
                 request.part = whole_blocks(extent, self.align);
@@ -475,13 +487,25 @@ impl File {
         if let Some(change) = request.change.take() {
             self.exclusion.leave(change);
         }
-        request.aside.take().into_iter().for_each(|buffer| io.pool.put(buffer));
-        if let (Op::Read(extent), Some(buffer)) = (request.op, &mut request.buffer) {
-            // The client's bytes to the front.
-            let from = (extent.offset - request.part.offset) as usize;
-            if from > 0 && outcome.is_ok() {
-                shift(buffer, from, extent.len as usize);
-            }
+        let aside = request.aside.take();
+        if let Op::Read(extent) = request.op
+            && let Some(mut buffer) = request.buffer.take()
+        {
+            let (from, len) = ((extent.offset - request.part.offset) as usize, extent.len as usize);
+            request.buffer = Some(match aside {
+                Some(mut lent) if outcome.is_ok() => {
+                    lent.copy_from(&buffer, from, len);
+                    io.pool.put(buffer);
+                    lent
+                }
+                _ => {
+                    // The client's bytes to the front.
+                    shift(&mut buffer, from, if outcome.is_ok() { len } else { 0 });
+                    buffer
+                }
+            });
+        } else {
+            aside.into_iter().for_each(|buffer| io.pool.put(buffer));
         }
         Some(outcome)
     }
@@ -549,14 +573,7 @@ impl File {
                 let range = from..from + u64::from(self.align);
                 let (inside, at) = patch(request.extent(), range);
                 match &request.aside {
-                    Some(payload) => {
-                        let mut to = &mut block.front_mut()[inside.clone()];
-                        for part in payload.slices(at..at + inside.len()) {
-                            let (head, rest) = to.split_at_mut(part.len());
-                            head.copy_from_slice(part);
-                            to = rest;
-                        }
-                    }
+                    Some(payload) => payload.copy_to(at, &mut block.front_mut()[inside]),
                     None => block.zero(inside),
                 }
                 let whole = 0..self.align as usize;

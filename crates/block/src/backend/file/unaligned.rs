@@ -84,11 +84,7 @@ pub(super) fn shift(buffer: &mut Buffer, from: usize, len: usize) {
     let mut block = [0; ALIGN];
     for start in (0..if from > 0 { len } else { 0 }).step_by(ALIGN) {
         let n = ALIGN.min(len - start);
-        let mut at = 0;
-        for part in buffer.slices(from + start..from + start + n) {
-            block[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
+        buffer.copy_to(from + start, &mut block[..n]);
         let mut at = 0;
         for part in buffer.slices_mut(start..start + n) {
             let len = part.len();

@@ -1,4 +1,4 @@
-//! Listeners that come and go while the volume runs, and the sockets that they accept. What is bound
+//! Listeners that come and go while the volume runs, and the sockets that they accept. What is used
 //! here was bound by others: that can block.
 
 use std::io;
@@ -7,12 +7,12 @@ use std::sync::mpsc::SyncSender;
 use parda_address::Address;
 use parda_control::{Instant, Span};
 
+use super::Nbd;
 use super::listener::Listener;
-use super::tag::Timer;
-use super::{Nbd, own};
+use crate::front::tag;
 use crate::listen::Bound;
-use crate::reactor::Reactor;
-use crate::ring::OpData;
+use crate::reactor::{Reactor, Timer};
+use crate::ring::{End, OpData};
 
 /// How long a listener rests when there are no descriptors or no memory for a connection.
 const ACCEPT_PAUSE: Span = Span::from_millis(100);
@@ -60,21 +60,15 @@ impl Nbd {
         }
     }
 
-    pub(super) fn accepted(
-        &mut self,
-        now: Instant,
-        io: &mut Reactor,
-        index: usize,
-        kept: OpData,
-        result: Result<usize, i32>,
-    ) {
+    /// An accept is done.
+    pub(crate) fn accepted(&mut self, now: Instant, io: &mut Reactor, index: usize, end: End) {
         let listener = &mut self.listeners[index];
         listener.accepting = None;
         if self.stopped || listener.leaving.is_some() {
             self.bury_listener(index);
             return;
         }
-        match (kept, result) {
+        match (end.kept, end.result) {
             (_, Err(libc::EINTR | libc::ECONNABORTED | libc::EAGAIN)) => {}
             (_, Err(errno)) => {
                 let error = io::Error::from_raw_os_error(errno);
@@ -93,6 +87,14 @@ impl Nbd {
     /// Has a listener accept nothing until then.
     fn rest(&mut self, io: &mut Reactor, index: usize, until: Instant) {
         self.listeners[index].retry_at = Some(until);
-        io.timers.add(until, own::timer(Timer::Accept(index)));
+        io.timers.add(until, Timer::Client(tag::Timer::NbdAccept(index)));
+    }
+
+    /// The rest of a listener is over.
+    pub(super) fn rested(&mut self, now: Instant, io: &mut Reactor, index: usize) {
+        let Some(listener) = self.listeners.get_mut(index) else { return };
+        if listener.retry_at.take_if(|at| now >= *at).is_some() {
+            listener.accept(&mut io.ring, index);
+        }
     }
 }

@@ -9,12 +9,10 @@ mod listeners;
 mod newcomer;
 mod now;
 mod offers;
-mod own;
 mod pace;
 mod pressure;
 pub(crate) mod progress;
 mod rate;
-pub(crate) mod tag;
 pub(crate) mod tls;
 mod watch;
 mod work;
@@ -35,16 +33,16 @@ use self::listener::Listener;
 use self::newcomer::{Newcomer, Watch};
 use self::offers::Offers;
 use self::pace::Pace;
-use self::tag::{Tag, Timer};
 use self::work::Shared;
 use crate::backend::Failure;
 use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::front::front_end::FrontEnd;
+use crate::front::tag;
 use crate::losses::Witness;
 use crate::peer::Peer;
-use crate::reactor::Reactor;
-use crate::ring::{End, OpData};
+use crate::reactor::{Reactor, Timer};
+use crate::ring::{End, OpData, Wire};
 use crate::stats::Dropped;
 
 /// The NBD server of a volume.
@@ -129,6 +127,35 @@ impl Nbd {
         }
     }
 
+    /// An operation of a connection is done.
+    pub(crate) fn conn_done(&mut self, io: &mut Reactor, key: usize, wire: Wire, end: End) {
+        self.list(key);
+        let (conn, result) = (&mut self.conns[key], end.result);
+        let outcome = match end.kept {
+            OpData::Buffer(buffer) => conn.received(wire, buffer, result, end.more),
+            OpData::Batch(sending) => conn.sent(&mut self.shared.with(io), sending, result),
+            OpData::Nothing | OpData::Accepted(_) => Ok(()),
+        };
+        if let Err(error) = outcome {
+            self.fail(io, key, &error);
+        }
+    }
+
+    /// A timer is due.
+    pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: tag::Timer) {
+        match timer {
+            tag::Timer::NbdConn(key, serial) => self.look_at(now, io, key, serial),
+            tag::Timer::NbdAccept(index) => self.rested(now, io, index),
+            tag::Timer::NbdNewcomers => {
+                self.watch.newcomers = false;
+                self.let_in(now, io);
+            }
+            tag::Timer::NbdWaiting => self.serve_waiting(now, io),
+            tag::Timer::NbdAnswers => self.watch.answers = false,
+            tag::Timer::NbdTidy => self.tidy(now, io),
+        }
+    }
+
     fn finish_all(&mut self, which: impl Fn(&Conn) -> bool) {
         for key in self.keys(which) {
             self.conns[key].finish();
@@ -138,49 +165,6 @@ impl Nbd {
 }
 
 impl FrontEnd for Nbd {
-    type Tag = Tag;
-    type Timer = Timer;
-
-    fn completed(&mut self, now: Instant, io: &mut Reactor, tag: Tag, end: End) {
-        let End { kept, result, more, .. } = end;
-        let (key, wire) = match tag {
-            Tag::Accept(index) => return self.accepted(now, io, index, kept, result),
-            Tag::Conn(key, wire) => (key, wire),
-        };
-        self.list(key);
-        let conn = &mut self.conns[key];
-        let outcome = match kept {
-            OpData::Buffer(buffer) => conn.received(wire, buffer, result, more),
-            OpData::Batch(sending) => {
-                let work = &mut self.shared.with(io);
-                conn.sent(work, sending, result)
-            }
-            OpData::Nothing | OpData::Accepted(_) => Ok(()),
-        };
-        if let Err(error) = outcome {
-            self.fail(io, key, &error);
-        }
-    }
-
-    fn timer(&mut self, now: Instant, io: &mut Reactor, timer: Timer) {
-        match timer {
-            Timer::Conn(key, serial) => self.look_at(now, io, key, serial),
-            Timer::Accept(index) => {
-                let Some(listener) = self.listeners.get_mut(index) else { return };
-                if listener.retry_at.take_if(|at| now >= *at).is_some() {
-                    listener.accept(&mut io.ring, index);
-                }
-            }
-            Timer::Newcomers => {
-                self.watch.newcomers = false;
-                self.let_in(now, io);
-            }
-            Timer::Waiting => self.serve_waiting(now, io),
-            Timer::Answers => self.watch.answers = false,
-            Timer::Tidy => self.tidy(now, io),
-        }
-    }
-
     fn turn(&mut self, now: Instant) {
         for key in std::mem::take(&mut self.unfinished) {
             if self.conns.contains(key) {
@@ -269,7 +253,7 @@ impl FrontEnd for Nbd {
             if conn.progress().is_owing() && !conn.timed {
                 conn.timed = true;
                 let at = now + Span::from(self.limits.progress_timeout);
-                io.timers.add(at, own::timer(Timer::Conn(key, conn.serial)));
+                io.timers.add(at, Timer::Client(tag::Timer::NbdConn(key, conn.serial)));
             }
         }
         self.watch_memory(now, io);

@@ -10,13 +10,13 @@ use super::conn::{Conn, ConnError};
 use super::door::TurnedAway;
 use super::newcomer::Newcomer;
 use super::progress::ClientState;
-use super::tag::Timer;
-use super::{Nbd, own, pressure};
+use super::{Nbd, pressure};
 use crate::batch;
 use crate::buffer::Pool;
 use crate::descriptors;
+use crate::front::tag;
 use crate::peer::Peer;
-use crate::reactor::Reactor;
+use crate::reactor::{Reactor, Timer};
 use crate::stats::MemoryStats;
 
 /// How often memory that is not needed is looked for.
@@ -25,7 +25,7 @@ const TIDY: Span = Span::from_millis(2_000);
 impl Nbd {
     /// Takes a new connection, or closes it. Its handshake begins when the pace allows it.
     pub(super) fn admit(&mut self, now: Instant, io: &mut Reactor, listener: usize, fd: OwnedFd) {
-        let peer = peer(&fd, self.listeners[listener].tcp);
+        let peer = peer(&fd, self.listeners[listener].is_tcp());
         if descriptors::is_reserved(&fd) {
             return self.turn_away(peer, TurnedAway::Descriptors);
         }
@@ -44,7 +44,7 @@ impl Nbd {
             && let Some(at) = self.pace.next_at()
         {
             self.watch.newcomers = true;
-            io.timers.add(at, own::timer(Timer::Newcomers));
+            io.timers.add(at, Timer::Client(tag::Timer::NbdNewcomers));
         }
     }
 
@@ -55,7 +55,7 @@ impl Nbd {
 
     /// Begins the handshake of a new connection.
     fn greet(&mut self, now: Instant, io: &mut Reactor, listener: usize, peer: Peer, fd: OwnedFd) {
-        let is_tcp = self.listeners[listener].tcp;
+        let is_tcp = self.listeners[listener].is_tcp();
         match self.door.knock(peer) {
             Err(error) => return self.turn_away(peer, error),
             Ok(Some(victim)) => self.fail(io, victim, &ConnError::MadeRoom),
@@ -67,13 +67,13 @@ impl Nbd {
         let until = now + Span::from(self.limits.handshake_timeout);
         let entry = self.conns.vacant_entry();
         let key = entry.key();
-        let tls = self.listeners[listener].tls.clone();
+        let tls = self.listeners[listener].bound.tls.clone();
         self.shared.budget.open(key, peer);
         let work = &mut self.shared.with(io);
         let conn = entry.insert(Conn::new(key, fd, listener, until, tls, work));
         conn.serial = self.next_serial;
         conn.timed = true;
-        io.timers.add(until, own::timer(Timer::Conn(key, self.next_serial)));
+        io.timers.add(until, Timer::Client(tag::Timer::NbdConn(key, self.next_serial)));
         self.next_serial += 1;
         self.door.enter(key, peer);
         self.list(key);
@@ -100,7 +100,7 @@ impl Nbd {
         };
         match conn.look(now, Span::from(self.limits.progress_timeout)) {
             Ok(ClientState::LookAgain(at)) => {
-                io.timers.add(at, own::timer(Timer::Conn(key, serial)))
+                io.timers.add(at, Timer::Client(tag::Timer::NbdConn(key, serial)))
             }
             Ok(_) => conn.timed = false,
             Err(error) => self.fail(io, key, &error),
@@ -115,11 +115,11 @@ impl Nbd {
         let waiting = budget.waiting() > 0 || !self.watch.pressure.is_over();
         if waiting && !self.watch.waiting {
             self.watch.waiting = true;
-            io.timers.add(now + pressure::LOOKS, own::timer(Timer::Waiting));
+            io.timers.add(now + pressure::LOOKS, Timer::Client(tag::Timer::NbdWaiting));
         }
         if io.pool.idle() > 0 && !self.watch.tidy {
             self.watch.tidy = true;
-            io.timers.add(now + TIDY, own::timer(Timer::Tidy));
+            io.timers.add(now + TIDY, Timer::Client(tag::Timer::NbdTidy));
         }
     }
 
@@ -129,7 +129,7 @@ impl Nbd {
             && let Some(at) = self.shared.answers.next_at()
         {
             self.watch.answers = true;
-            io.timers.add(at, own::timer(Timer::Answers));
+            io.timers.add(at, Timer::Client(tag::Timer::NbdAnswers));
         }
     }
 
@@ -153,7 +153,7 @@ impl Nbd {
         }
         if large && !self.watch.tidy {
             self.watch.tidy = true;
-            io.timers.add(now + TIDY, own::timer(Timer::Tidy));
+            io.timers.add(now + TIDY, Timer::Client(tag::Timer::NbdTidy));
         }
     }
 

@@ -6,9 +6,9 @@ use super::{Conn, ConnError, InboxUse, State, Want};
 use crate::batch::{self, Batch};
 use crate::buffer::Buffer;
 use crate::front::nbd::budget::Budget;
-use crate::front::nbd::tag::Tag;
+use crate::front::nbd::now;
 use crate::front::nbd::work::Work;
-use crate::front::nbd::{now, own};
+use crate::front::tag::Tag;
 use crate::reactor;
 use crate::ring::{Recv, Ring, Sending, Wire};
 
@@ -50,7 +50,7 @@ impl Conn {
     }
 
     fn tag(&self, wire: Wire) -> reactor::Tag {
-        own::op(Tag::Conn(self.key, wire))
+        reactor::Tag::Client(Tag::NbdConn(self.key, wire))
     }
 
     fn receive(&mut self, work: &mut Work<'_>) {
