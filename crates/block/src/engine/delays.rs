@@ -60,20 +60,13 @@ impl Delays {
         self.last = self.period.end_period(now).unwrap_or(self.last);
     }
 
-    /// How long the array had a request of those `took`, at most: without the time that it waited for this thread, or this
-    /// thread for a processor, before the kernel got it and after it was done.
-    pub(super) fn device_time(
-        &self,
-        now: Instant,
-        host: &Host,
-        took: Span,
-        request: &Request,
-    ) -> Span {
-        let late = self.late + request.begun_late;
-        if late == Span::ZERO {
-            return took;
+    /// How long the array had a request, at most, of those `took`: without the time that it waited for this thread,
+    /// or this thread for a processor, before the kernel got it and after it was done.
+    pub(super) fn device_time(&self, now: Instant, host: &Host, took: Span, of: &Request) -> Span {
+        let late = self.late + of.begun_late;
+        match of.id.filter(|_| late > Span::ZERO).and_then(|id| host.dispatched(id)) {
+            Some(at) => took.min(Span(now.since(at).0.saturating_sub(late.0))),
+            None => took,
         }
-        let dispatched = request.id.and_then(|id| host.dispatched(id));
-        dispatched.map_or(took, |at| took.min(Span(now.since(at).0.saturating_sub(late.0))))
     }
 }

@@ -2,22 +2,20 @@
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use parda_address::Address;
 use parda_control::{Instant, VmId};
-use parda_disk::Op;
-use parda_disk::status::Descriptor;
 use slab::Slab;
 
 use crate::backend::claims::Claim;
 use crate::backend::disk_file::DiskFile;
 use crate::backend::map::Mapper;
 use crate::backend::sizing::Sizing;
-use crate::backend::{Backend, Failure, Work};
-use crate::buffer::Buffer;
-use crate::client::{Client, Offered, ReplyHandle};
+use crate::backend::upstream::Upstream;
+use crate::backend::{Backend, Request, Work};
+use crate::client::Offered;
 use crate::descriptors::Room;
 use crate::disk_id::DiskId;
 use crate::losses::Losses;
@@ -33,20 +31,13 @@ pub(super) struct Disk {
     /// Where holes can be looked for; nowhere behind another server, which is asked instead.
     pub(super) place: Option<DiskFile>,
     pub(super) mapper: Mapper,
-    /// It is on the list of disks that have something to do.
-    pub(super) stirred: bool,
-    /// When a timer will look at it.
-    pub(super) timer: Option<Instant>,
     pub(super) sizing: Sizing,
     /// Where the disk begins on its backend, in bytes.
     pub(super) base: u64,
     /// Its file system did not answer to a look at the file, and still does not.
     pub(super) is_silent: bool,
     pub(super) stats: VmStats,
-    pub(super) losses: Losses<Answer>,
-    /// Why the server behind it was not found, at the last attempt. Those who look for it end when
-    /// this is gone.
-    pub(super) away: Arc<Mutex<Option<String>>>,
+    pub(super) losses: Losses<Request>,
     pub(super) leaving: Option<Leaving>,
     /// Goes last: another disk may have its data then.
     pub(super) claim: Option<Arc<Claim>>,
@@ -62,16 +53,6 @@ pub(super) struct Leaving {
     pub(super) gone: SyncSender<()>,
 }
 
-/// A request that is done, but for its reply.
-pub(super) struct Answer {
-    pub(super) client: Client,
-    pub(super) reply: ReplyHandle,
-    pub(super) op: Op,
-    pub(super) outcome: Result<(), Failure>,
-    pub(super) buffer: Option<Buffer>,
-    pub(super) status: Vec<Descriptor>,
-}
-
 impl Disk {
     pub(super) fn name(&self) -> &str {
         self.offered.name.as_str()
@@ -79,7 +60,10 @@ impl Disk {
 
     /// Its counters, and the reason why its server is not found, if it is looked for.
     pub(super) fn stats(&self) -> VmStats {
-        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let away = match &self.backend {
+            Backend::Remote(up) => up.away(),
+            Backend::File(_) | Backend::Memory(_) => None,
+        };
         VmStats { away, ..self.stats.clone() }
     }
 }
@@ -166,25 +150,29 @@ impl Disks {
 
     /// Puts a disk behind another server on the list of those that have something to do.
     pub(super) fn stir(&mut self, key: usize) {
-        if let Some(Disk { backend: Backend::Remote(_), stirred: stirred @ false, .. }) =
-            self.all.get_mut(key)
+        if let Some(up) = self.remote(key)
+            && !up.stirred
         {
-            *stirred = true;
+            up.stirred = true;
             self.stirred.push(key);
         }
+    }
+
+    /// The server behind a disk, if there is one.
+    pub(super) fn remote(&mut self, key: usize) -> Option<&mut Upstream> {
+        self.all.get_mut(key)?.backend.remote()
     }
 
     /// Starts all that connections to servers have to do.
     pub(super) fn pump(&mut self, work: &mut Work) {
         for key in std::mem::take(&mut self.stirred) {
-            let Some(disk) = self.all.get_mut(key) else { continue };
-            disk.stirred = false;
-            let Some(up) = disk.backend.remote() else { continue };
+            let Some(up) = self.remote(key) else { continue };
+            up.stirred = false;
             up.pump(work, |lane, wire| Tag::Upstream(key, lane, wire));
             // A timer that comes too early finds that out, and is set again.
             let deadline = up.deadline();
-            if let Some(at) = deadline.filter(|at| disk.timer.is_none_or(|set| *at < set)) {
-                disk.timer = deadline;
+            if let Some(at) = deadline.filter(|at| up.timer.is_none_or(|set| *at < set)) {
+                up.timer = deadline;
                 work.io.timers.add(at, Timer::Upstream(key));
             }
         }

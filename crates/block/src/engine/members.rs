@@ -1,7 +1,6 @@
 //! Disks that come and go while the volume runs. What is opened here was opened by others: that can
 //! block.
 
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use crate::backend::Backend;
 use crate::backend::file::File;
 use crate::backend::map::Mapper;
 use crate::backend::upstream::Upstream;
+use crate::backend::upstream::search::Owner;
 use crate::client::Offered;
 use crate::disk_id::DiskId;
 use crate::front::front_end::FrontEnd;
@@ -44,10 +44,10 @@ impl Engine {
     pub(super) fn add_disk(&mut self, now: Instant, disk: OpenDisk) -> DiskId {
         let OpenDisk { config, opened, base, geometry, place, sizing, claim, room } = disk;
         let id = self.disks.next_id();
+        let (volume, name) = (self.name.clone(), config.export.to_string());
+        let owner = Owner { volume, name, disk: id, mailer: self.mailer.clone() };
         let key = self.disks.add(Disk {
             id,
-            stirred: false,
-            timer: None,
             offered: Offered { name: config.export, description: config.description, geometry },
             place,
             mapper: Mapper::new(self.mailer.clone()),
@@ -60,20 +60,18 @@ impl Engine {
             is_silent: false,
             stats: VmStats { page_cache: opened.is_cached(), ..VmStats::default() },
             losses: Losses::default(),
-            away: Arc::default(),
             leaving: None,
             backend: match opened {
                 Opened::File(opened) => Backend::File(File::new(opened, base)),
                 Opened::Memory(memory) => Backend::Memory(memory.starting_at(base)),
                 Opened::Remote(opened) => {
                     let pool = &mut self.work.io.pool;
-                    Backend::Remote(Box::new(Upstream::new(now, *opened, base.0, pool)))
+                    Backend::Remote(Box::new(Upstream::new(now, *opened, base.0, owner, pool)))
                 }
             },
         });
         self.offer(key);
         self.disks.stir(key);
-        self.dial_the_rest(key);
         id
     }
 

@@ -32,7 +32,7 @@ use slab::Slab;
 
 use self::copied::Copied;
 use self::delays::Delays;
-use self::disks::{Answer, Disks};
+use self::disks::{Disk, Disks};
 use self::looks::Looks;
 use self::retries::Retries;
 use crate::backend::{Backend, Failure, Request, Work, io_of};
@@ -294,10 +294,10 @@ impl Engine {
             self.pieces.push(key);
             return;
         }
-        let request = self.work.requests.remove(key);
+        let mut request = self.work.requests.remove(key);
         let device = self.device_time(now, &request);
-        let Request { asked: op, reply, client, disk, delayed, sync, buffer, status, .. } = request;
-        let outcome = request.outcome.unwrap_or(Ok(()));
+        let Request { asked: op, client, disk, delayed, .. } = request;
+        let outcome = request.outcome.clone().unwrap_or(Ok(()));
         if let Some(id) = request.id {
             let ended = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
             let heard = if delayed { Outcome::Failed } else { ended };
@@ -307,20 +307,18 @@ impl Engine {
                 self.disks[disk].stats.record(&done, ended);
             }
         }
-        let answer = Answer { client, reply, op, outcome, buffer, status };
-        let Some(sync) = sync else { return self.answer(disk, answer, false) };
-        let backend = &self.disks[disk].backend;
-        let (once, outcome) = (backend.reports_once(), answer.outcome.clone());
-        self.disks[disk].losses.end(sync, op, &outcome, once, answer);
-        while let Some((answer, failed)) = self.disks[disk].losses.ready() {
-            self.answer(disk, answer, failed);
+        let Some(sync) = request.sync.take() else { return self.answer(request, false) };
+        let Disk { backend, losses, .. } = &mut self.disks[disk];
+        losses.end(sync, op, &outcome, backend.reports_once(), request);
+        while let Some((request, failed)) = self.disks[disk].losses.ready() {
+            self.answer(request, failed);
         }
     }
 
     /// Replies to a request. `failed`: a sync of its disk has failed while it was under way.
-    fn answer(&mut self, disk: usize, answer: Answer, failed: bool) {
-        let Answer { client, reply, op, mut outcome, buffer, status } = answer;
-        let losses = &mut self.disks[disk].losses;
+    fn answer(&mut self, request: Request, failed: bool) {
+        let Request { asked: op, reply, client, disk, outcome, buffer, status, .. } = request;
+        let (losses, mut outcome) = (&mut self.disks[disk].losses, outcome.unwrap_or(Ok(())));
         // Who is gone was told nothing.
         if losses::syncs(op) && !of!(self.fronts, client, is_gone()) {
             outcome = losses.tell(of!(self.fronts, client, witness()), op, outcome, failed);
@@ -363,9 +361,7 @@ impl Engine {
             match timer {
                 Timer::Client(timer) => self.fronts.timer(now, &mut self.work.io, timer),
                 Timer::Upstream(disk) => {
-                    if let Some(state) = self.disks.get_mut(disk) {
-                        state.timer = None;
-                    }
+                    self.disks.remote(disk).into_iter().for_each(|up| up.timer = None);
                     self.disks.stir(disk);
                 }
             }

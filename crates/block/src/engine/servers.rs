@@ -1,25 +1,14 @@
 //! Disks behind other servers: their time-outs, lost connections, and the search for new ones.
 
-use std::sync::Arc;
-
 use parda_control::{Instant, Span};
 
 use super::Engine;
 use crate::backend::upstream::Lost;
-use crate::backend::upstream::search::Searched;
 
 /// How often a volume that ends looks whether it still waits for anybody but silent servers.
 const LOOK_EVERY: Span = Span::from_millis(250);
 
 impl Engine {
-    /// Looks for the connections of a new disk that are not opened yet.
-    pub(super) fn dial_the_rest(&mut self, key: usize) {
-        let Some(up) = self.disks[key].backend.remote() else { return };
-        for lane in up.unopened() {
-            self.redial(key, lane, 0);
-        }
-    }
-
     /// When a volume that ends looks whether it waits for silent servers alone.
     pub(super) fn next_look(&self) -> Option<Instant> {
         self.stop_by.map(|_| self.now() + LOOK_EVERY)
@@ -28,38 +17,23 @@ impl Engine {
     /// Does what is due at servers behind disks.
     pub(super) fn upstream_timers(&mut self, now: Instant) {
         let mut i = 0;
-        while let Some(&index) = self.disks.stirred.get(i) {
+        while let Some(&key) = self.disks.stirred.get(i) {
             i += 1;
-            let Some(disk) = self.disks.get_mut(index) else { continue };
-            let Some(up) = disk.backend.remote() else { continue };
-            up.resume(now, &mut self.work, (&self.name, disk.offered.name.as_str()));
+            let Some(up) = self.disks.remote(key) else { continue };
+            up.resume(now, &mut self.work);
             let lost = up.timers(now, &mut self.work);
-            self.upstream_lost(index, lost);
+            self.upstream_lost(key, lost);
         }
     }
 
     /// Takes note of what a server may have lost, and looks for a lost connection.
-    pub(super) fn upstream_lost(&mut self, index: usize, lost: Option<Lost>) {
-        let disk = &mut self.disks[index];
+    pub(super) fn upstream_lost(&mut self, key: usize, lost: Option<Lost>) {
+        let disk = &mut self.disks[key];
         let Some(up) = disk.backend.remote() else { return };
         let losses = up.take_losses();
         (0..losses).for_each(|_| disk.losses.lost());
-        let Some(lost) = lost else { return };
-        lost.report(&self.name, disk.name(), losses);
-        self.redial(index, lost.lane, lost.failures);
-    }
-
-    fn redial(&mut self, disk: usize, lane: usize, failures: u32) {
-        let disk = &mut self.disks[disk];
-        let searched = Searched {
-            volume: self.name.clone(),
-            name: disk.name().to_owned(),
-            disk: disk.id,
-            mailer: self.mailer.clone(),
-            away: Arc::downgrade(&disk.away),
-        };
-        if let Some(up) = disk.backend.remote() {
-            up.look_for(searched, lane, failures);
+        if let Some(lost) = lost {
+            up.look_for_lost(&lost, losses);
         }
     }
 

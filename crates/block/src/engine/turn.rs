@@ -100,16 +100,13 @@ impl Engine {
         self.host.next_dispatch(now)
     }
 
-    /// How long the array had a request, at most: without the time that it waited for this thread, or this thread for a processor, before
-    /// the kernel got it and after it was done. A model's IOs are this thread's.
+    /// How long the array had a request, at most. A model's IOs are this thread's.
     pub(super) fn device_time(&self, now: Instant, request: &Request) -> Span {
-        let took = match self.disks[request.disk].backend {
-            Backend::File(_) if self.model.is_none() => request.took,
-            _ => Span(u64::MAX),
-        };
-        match self.model {
-            Some(_) => took,
-            None => self.delays.device_time(now, &self.host, took, request),
+        if self.model.is_some() {
+            return Span(u64::MAX);
         }
+        let is_file = matches!(self.disks[request.disk].backend, Backend::File(_));
+        let took = if is_file { request.took } else { Span(u64::MAX) };
+        self.delays.device_time(now, &self.host, took, request)
     }
 }

@@ -13,6 +13,7 @@ pub(crate) enum Tag {
 
 /// Subject of a timer. Those of the NBD server are:
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(clippy::enum_variant_names, reason = "there is one front end as yet")]
 pub(crate) enum Timer {
     /// A connection and its serial number, as the place is used again.
     NbdConn(usize, u64),

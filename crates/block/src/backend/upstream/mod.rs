@@ -13,6 +13,7 @@ mod link;
 pub(crate) mod search;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use parda_address::Uri;
 use parda_control::{Instant, Span};
@@ -23,6 +24,7 @@ use parda_nbd::client::Agreed;
 use parda_nbd::{Framing, TransmissionFlags};
 
 use self::link::{Answered, Lane, Sent, broken};
+use self::search::{Owner, Search};
 use super::connect::Opened;
 use super::file::Step;
 use super::{Failure, NbdOptions, Work};
@@ -48,32 +50,9 @@ pub(crate) struct Lost {
     pub(crate) failures: u32,
 }
 
-impl Lost {
-    /// Tells the log of it, unless connections end again and again: those are not worth a line each.
-    /// `losses`: how often acknowledged writes may have been lost with it.
-    pub(crate) fn report(&self, volume: &str, disk: &str, losses: u64) {
-        let Lost { why, failures, .. } = self;
-        if *failures > 0 && !failures.is_power_of_two() {
-            return;
-        }
-        let unflushed = if losses > 0 {
-            ": writes that were not flushed may be lost, and the next flush will say so"
-        } else {
-            ""
-        };
-        tracing::warn!(
-            volume,
-            disk,
-            error = why,
-            failures,
-            event = "server_lost",
-            "lost the NBD server{unflushed}"
-        );
-    }
-}
-
 /// An NBD server that is a backend.
 pub(crate) struct Upstream {
+    owner: Owner,
     uri: Uri,
     options: NbdOptions,
     agreed: Agreed,
@@ -94,16 +73,29 @@ pub(crate) struct Upstream {
     answered_at: Option<Instant>,
     /// Losses of acknowledged writes that were not flushed, and were not asked for yet.
     losses: u64,
+    /// Why the server was not found, at the last attempt. Those who look for it end when this is gone.
+    away: Arc<Mutex<Option<String>>>,
+    /// It is on the list of those that have something to do.
+    pub(crate) stirred: bool,
+    /// When a timer will look at it.
+    pub(crate) timer: Option<Instant>,
 }
 
 impl Upstream {
-    /// A backend with its first connection open; the others are to be looked for.
-    pub(crate) fn new(now: Instant, opened: Opened, base: u64, pool: &mut Pool) -> Self {
+    /// A backend with its first connection open; the others are looked for.
+    pub(crate) fn new(
+        now: Instant,
+        opened: Opened,
+        base: u64,
+        owner: Owner,
+        pool: &mut Pool,
+    ) -> Self {
         let Opened { connected, uri, options, .. } = opened;
         let agreed = connected.agreed;
         let shared = agreed.flags.contains(TransmissionFlags::CAN_MULTI_CONN);
         let lanes = if shared { options.connections } else { 1 };
         let mut up = Self {
+            owner,
             uri,
             options,
             agreed,
@@ -117,10 +109,48 @@ impl Upstream {
             after_silence: false,
             answered_at: None,
             losses: 0,
+            away: Arc::default(),
+            stirred: false,
+            timer: None,
         };
         let timeout = up.timeout();
         up.lanes[0].open(now, connected, timeout, pool);
+        (1..up.lanes.len()).for_each(|lane| up.look_for(lane, 0));
         up
+    }
+
+    fn look_for(&self, lane: usize, failures: u32) {
+        let (owner, uri, away) = (self.owner.clone(), self.uri.clone(), Arc::downgrade(&self.away));
+        let search = Search { owner, uri, options: self.options, agreed: self.agreed, away };
+        search.begin(lane, failures);
+    }
+
+    /// Looks for a lost connection; `losses`: how often acknowledged writes may have been lost with it.
+    pub(crate) fn look_for_lost(&self, lost: &Lost, losses: u64) {
+        let Lost { lane, why, failures } = lost;
+        // Connections that end again and again are not worth a line each.
+        if *failures == 0 || failures.is_power_of_two() {
+            let (volume, disk) = (&self.owner.volume, &self.owner.name);
+            let unflushed = if losses > 0 {
+                ": writes that were not flushed may be lost, and the next flush will say so"
+            } else {
+                ""
+            };
+            tracing::warn!(
+                volume,
+                disk,
+                error = why,
+                failures,
+                event = "server_lost",
+                "lost the NBD server{unflushed}"
+            );
+        }
+        self.look_for(*lane, *failures);
+    }
+
+    /// Why the server was not found, at the last attempt, while it is looked for.
+    pub(crate) fn away(&self) -> Option<String> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn hold(&self) -> Span {
@@ -129,11 +159,6 @@ impl Upstream {
 
     fn timeout(&self) -> Span {
         Span::from(self.options.timeout)
-    }
-
-    /// The connections that were never open.
-    pub(crate) fn unopened(&self) -> std::ops::Range<usize> {
-        1..self.lanes.len()
     }
 
     /// How much of a request goes to the server at once, in bytes.
@@ -451,7 +476,7 @@ impl Upstream {
     }
 
     /// Goes over to new connections. Tells the log if the server was away and is back.
-    pub(crate) fn resume(&mut self, now: Instant, work: &mut Work, (volume, disk): (&str, &str)) {
+    pub(crate) fn resume(&mut self, now: Instant, work: &mut Work) {
         let mut back = false;
         for index in 0..self.lanes.len() {
             self.release(now, work, index);
@@ -470,6 +495,7 @@ impl Upstream {
             }
         }
         if back {
+            let (volume, disk) = (&self.owner.volume, &self.owner.name);
             tracing::info!(volume, disk, event = "server_back", "the NBD server is back");
         }
     }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use parda_address::Uri;
 use parda_nbd::client::Agreed;
 
-use super::Upstream;
 use crate::backend::NbdOptions;
 use crate::backend::connect::{compatible, connect};
 use crate::disk_id::DiskId;
@@ -21,41 +20,36 @@ const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// How often the log says that a server is still away.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// Disk whose server is looked for, and who wants to know.
-pub(crate) struct Searched {
+/// Disk of a server, as others know it.
+#[derive(Clone)]
+pub(crate) struct Owner {
     pub(crate) volume: String,
     pub(crate) name: String,
     pub(crate) disk: DiskId,
     pub(crate) mailer: Mailer,
-    /// Where to say why it is not found, as long as anybody waits for it.
-    pub(crate) away: Weak<Mutex<Option<String>>>,
 }
 
 /// State of the search for a server that was lost.
-struct Search {
-    disk: Searched,
-    uri: Uri,
-    options: NbdOptions,
-    agreed: Agreed,
-}
-
-impl Upstream {
-    /// Looks for the server of a connection; [`Command::Reconnected`] brings it. `failures`: how many
-    /// connections before were lost without an answer.
-    pub(crate) fn look_for(&self, disk: Searched, lane: usize, failures: u32) {
-        let volume = disk.volume.clone();
-        let (uri, options, agreed) = (self.uri.clone(), self.options, self.agreed);
-        let search = Search { disk, uri, options, agreed };
-        let spawned = std::thread::Builder::new()
-            .name("parda-reconnect".into())
-            .spawn(move || search.run(lane, failures));
-        if let Err(error) = spawned {
-            tracing::error!(volume, %error, "cannot look for the lost NBD server");
-        }
-    }
+pub(super) struct Search {
+    pub(super) owner: Owner,
+    pub(super) uri: Uri,
+    pub(super) options: NbdOptions,
+    pub(super) agreed: Agreed,
+    /// Where to say why it is not found, as long as anybody waits for it.
+    pub(super) away: Weak<Mutex<Option<String>>>,
 }
 
 impl Search {
+    /// Looks for the server of a connection; [`Command::Reconnected`] brings it. `failures`: how many
+    /// connections before were lost without an answer.
+    pub(super) fn begin(self, lane: usize, failures: u32) {
+        let volume = self.owner.volume.clone();
+        let thread = std::thread::Builder::new().name("parda-reconnect".into());
+        if let Err(error) = thread.spawn(move || self.run(lane, failures)) {
+            tracing::error!(volume, %error, "cannot look for the lost NBD server");
+        }
+    }
+
     fn run(self, lane: usize, failures: u32) {
         let mut pause = FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(LAST_PAUSE);
         let (mut tries, mut said) = (0u64, None::<Instant>);
@@ -63,7 +57,7 @@ impl Search {
         loop {
             std::thread::sleep(pause.mul_f64(jitter()));
             pause = (2 * pause).min(LAST_PAUSE);
-            if self.disk.away.strong_count() == 0 {
+            if self.away.strong_count() == 0 {
                 return;
             }
             tries += 1;
@@ -71,8 +65,8 @@ impl Search {
                 Ok(connected) => match compatible(&self.agreed, &connected.agreed) {
                     Ok(()) => {
                         self.note(None);
-                        let disk = self.disk.disk;
-                        self.disk.mailer.send(Command::Reconnected { disk, lane, connected });
+                        let disk = self.owner.disk;
+                        self.owner.mailer.send(Command::Reconnected { disk, lane, connected });
                         return;
                     }
                     Err(why) => format!("it is not what it was: {why}"),
@@ -85,7 +79,7 @@ impl Search {
                 said.map_or(began.elapsed() >= self.options.hold, |at| at.elapsed() >= SAID_EVERY);
             if due {
                 said = Some(Instant::now());
-                let (volume, disk, away) = (&self.disk.volume, &self.disk.name, began.elapsed());
+                let (volume, disk, away) = (&self.owner.volume, &self.owner.name, began.elapsed());
                 tracing::warn!(
                     volume,
                     disk,
@@ -99,7 +93,7 @@ impl Search {
     }
 
     fn note(&self, why: Option<&str>) {
-        if let Some(away) = self.disk.away.upgrade() {
+        if let Some(away) = self.away.upgrade() {
             *away.lock().unwrap_or_else(PoisonError::into_inner) = why.map(str::to_owned);
         }
     }
