@@ -62,13 +62,16 @@ impl Engine {
     }
 
     /// What holds between two turns: each IO that the gate and the queue before it count is one
-    /// request, and each request that was dispatched is one that the gate counts.
+    /// request, and each request that was dispatched is one that the gate counts. What is done is
+    /// answered, but for pieces that go on.
     fn check(&self) {
         let (host, requests) = (&self.host, &self.work.requests);
         assert!(host.outstanding() + host.held() <= requests.len());
         let dispatched = || requests.iter().filter(|(_, request)| request.id.is_some()).count();
         debug_assert_eq!(dispatched(), host.outstanding());
         debug_assert!(requests.iter().all(|(_, r)| self.disks.contains(r.disk)));
+        let done = requests.iter().filter(|(_, r)| r.outcome.is_some() && !r.modelled);
+        debug_assert_eq!(done.count(), self.pieces.len());
     }
 
     /// How long nothing needs to be done unless something happens.

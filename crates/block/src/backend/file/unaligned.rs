@@ -125,6 +125,14 @@ pub(super) struct Exclusion {
 }
 
 impl Exclusion {
+    /// What holds between two calls: changes under way exclude none beside them.
+    fn check(&self) {
+        assert!(self.edged <= self.under_way.len() + self.waiting.len());
+        debug_assert!(self.under_way.iter().all(|(key, change)| {
+            self.under_way.iter().all(|(other, beside)| other == key || !change.excludes(beside))
+        }));
+    }
+
     /// Lets a change in; `None` if it has to wait, and [`Exclusion::ready`] brings its key then.
     pub(super) fn enter(&mut self, key: usize, extent: Extent, edged: bool) -> Option<ChangeId> {
         let range = extent.offset..extent.offset + extent.len;
@@ -141,7 +149,9 @@ impl Exclusion {
                 return None;
             }
         }
-        Some(ChangeId(self.under_way.insert(change)))
+        let id = ChangeId(self.under_way.insert(change));
+        self.check();
+        Some(id)
     }
 
     /// A change is done.
@@ -163,6 +173,7 @@ impl Exclusion {
                 self.ready.push_back((key, ChangeId(self.under_way.insert(change))));
             }
         }
+        self.check();
     }
 
     /// The next change that has waited and may go on.

@@ -494,6 +494,7 @@ impl Upstream {
                 self.route(now, work, key);
             }
         }
+        debug_assert!(self.waiting.is_empty() || self.idlest().is_none(), "none waits in vain");
         if back {
             let (volume, disk) = (&self.owner.volume, &self.owner.name);
             tracing::info!(volume, disk, event = "server_back", "the NBD server is back");
