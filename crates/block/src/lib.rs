@@ -7,9 +7,9 @@
 //! through a mailbox that wakes the ring up.
 //!
 //! ```text
-//! sockets ─ conn ─► host (fair queue, window) ─► backend: file · memory · NBD server
-//!    ▲                                              │        and, for an emulated array, its model
-//!    └────────────── replies, one vectored send ◄───┘
+//! clients ─ front end ─► host (fair queue, window) ─► backend: file · memory · NBD server
+//!    ▲                                                   │        and, for an emulated array, its model
+//!    └─────────────── replies, one vectored send ◄───────┘
 //! ```
 //!
 //! `unsafe` is found in `ring.rs`, `buffer.rs` and `backend/loops.rs` alone. Every operation owns what the kernel
