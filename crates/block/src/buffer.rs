@@ -256,7 +256,7 @@ const MAX_IDLE: usize = 64 << 20;
 
 impl Pool {
     /// A pool that keeps nothing warm beyond `limit` bytes in all. It does not bound what is in
-    /// use, which is what [`crate::front::nbd::budget`] is for.
+    /// use, which is what [`crate::front::Budget`] is for.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             warm: Default::default(),

@@ -7,7 +7,7 @@ use parda_control::{ConfigError, VmConfig};
 
 use crate::backend::{BackendConfig, OpenError, Region};
 use crate::descriptors::error_help;
-use crate::front::nbd::budget::{AgentMemory, TooLittleMemory};
+use crate::front::{AgentMemory, TooLittleMemory};
 use crate::listen::{ListenError, ListenerConfig};
 use crate::timed::Timed;
 
@@ -87,7 +87,7 @@ pub struct Limits {
 
 impl Limits {
     /// Bytes that a client which owes something must move within `progress_timeout`.
-    pub const LEAST_PROGRESS: u64 = crate::front::nbd::progress::LEAST;
+    pub const LEAST_PROGRESS: u64 = crate::front::LEAST;
 
     /// How many connections there can be, with those that are in their handshake or wait for it.
     #[must_use]

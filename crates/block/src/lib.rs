@@ -56,8 +56,7 @@ pub use descriptors::{
 };
 pub use disk_id::DiskId;
 pub use ended::{Drained, Ended};
-pub use front::nbd::budget::{AgentMemory, TooLittleMemory};
-pub use front::nbd::tls::ListenerTls;
+pub use front::{AgentMemory, ListenerTls, TooLittleMemory};
 pub use listen::{ListenError, ListenerConfig};
 pub use open_disk::OpenDisk;
 pub use socket_file::{SocketAccess, SocketFile};

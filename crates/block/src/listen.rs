@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parda_address::Address;
 
 use crate::descriptors::{error_help, is_reserved};
-use crate::front::nbd::tls::ListenerTls;
+use crate::front::ListenerTls;
 use crate::socket_file::{SocketAccess, SocketFile};
 
 /// For how long the sockets of a server that was killed may outlive it: the kernel closes what its

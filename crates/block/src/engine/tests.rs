@@ -13,7 +13,7 @@ use crate::backend::file::Step;
 use crate::backend::{BackendConfig, Direct, Lock};
 use crate::buffer::Buffer;
 use crate::config::{DiskConfig, Limits};
-use crate::front::nbd::budget::{AgentMemory, Budget};
+use crate::front::{AgentMemory, Budget};
 use crate::mailbox::mailbox;
 use crate::open_disk::OpenDisk;
 

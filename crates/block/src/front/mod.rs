@@ -6,7 +6,7 @@
 //! [`crate::client::Client`].
 
 pub(crate) mod front_end;
-pub(crate) mod nbd;
+mod nbd;
 pub(crate) mod tag;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -17,7 +17,10 @@ use parda_address::Address;
 use parda_control::Instant;
 
 use self::nbd::Nbd;
-use self::nbd::budget::Budget;
+pub(crate) use self::nbd::budget::Budget;
+pub use self::nbd::budget::{AgentMemory, TooLittleMemory};
+pub(crate) use self::nbd::progress::LEAST;
+pub use self::nbd::tls::ListenerTls;
 use self::tag::{Tag, Timer};
 use crate::buffer::Pool;
 use crate::config::Limits;
