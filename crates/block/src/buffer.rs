@@ -11,7 +11,7 @@
 //! used again, up to a bound; beyond it their pages return to the kernel.
 //!
 //! A buffer may also be memory of a front end, such as a guest's, in pieces of any size and place
-//! ([`Buffer::lent`]). It never enters the pool.
+//! (`Buffer::lent`). It never enters the pool.
 
 use std::any::Any;
 use std::mem::ManuallyDrop;

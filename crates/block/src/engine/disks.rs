@@ -7,6 +7,8 @@ use std::sync::mpsc::SyncSender;
 
 use parda_address::Address;
 use parda_control::{Instant, VmId};
+use parda_disk::Op;
+use parda_disk::status::Descriptor;
 use slab::Slab;
 
 use crate::backend::claims::Claim;
@@ -14,8 +16,9 @@ use crate::backend::disk_file::DiskFile;
 use crate::backend::map::Mapper;
 use crate::backend::sizing::Sizing;
 use crate::backend::upstream::Upstream;
-use crate::backend::{Backend, Request, Work};
-use crate::client::Offered;
+use crate::backend::{Backend, Failure, Work};
+use crate::buffer::Buffer;
+use crate::client::{Client, Offered, ReplyHandle};
 use crate::descriptors::Room;
 use crate::disk_id::DiskId;
 use crate::losses::Losses;
@@ -37,7 +40,7 @@ pub(super) struct Disk {
     /// Its file system did not answer to a look at the file, and still does not.
     pub(super) is_silent: bool,
     pub(super) stats: VmStats,
-    pub(super) losses: Losses<Request>,
+    pub(super) losses: Losses<Answer>,
     pub(super) leaving: Option<Leaving>,
     /// Goes last: another disk may have its data then.
     pub(super) claim: Option<Arc<Claim>>,
@@ -51,6 +54,16 @@ pub(super) struct Leaving {
     pub(super) by: Instant,
     pub(super) closed: bool,
     pub(super) gone: SyncSender<()>,
+}
+
+/// A request that is done, but for its reply.
+pub(super) struct Answer {
+    pub(super) client: Client,
+    pub(super) reply: ReplyHandle,
+    pub(super) op: Op,
+    pub(super) outcome: Result<(), Failure>,
+    pub(super) buffer: Option<Buffer>,
+    pub(super) status: Vec<Descriptor>,
 }
 
 impl Disk {

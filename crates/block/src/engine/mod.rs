@@ -32,7 +32,7 @@ use slab::Slab;
 
 use self::copied::Copied;
 use self::delays::Delays;
-use self::disks::{Disk, Disks};
+use self::disks::{Answer, Disk, Disks};
 use self::looks::Looks;
 use self::retries::Retries;
 use crate::backend::{Backend, Failure, Request, Work, io_of};
@@ -186,7 +186,6 @@ impl Engine {
                 self.data_done(now, key, outcome);
             }
             for i in 0.. {
-                let _ = self.work.io.ring.reap();
                 if !any!(self.fronts, take(i, &mut self.work.io, &mut self.arrivals)) {
                     break;
                 }
@@ -294,10 +293,10 @@ impl Engine {
             self.pieces.push(key);
             return;
         }
-        let mut request = self.work.requests.remove(key);
+        let request = self.work.requests.remove(key);
         let device = self.device_time(now, &request);
-        let Request { asked: op, client, disk, delayed, .. } = request;
-        let outcome = request.outcome.clone().unwrap_or(Ok(()));
+        let Request { asked: op, reply, client, disk, delayed, sync, buffer, status, .. } = request;
+        let outcome = request.outcome.unwrap_or(Ok(()));
         if let Some(id) = request.id {
             let ended = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
             let heard = if delayed { Outcome::Failed } else { ended };
@@ -307,18 +306,20 @@ impl Engine {
                 self.disks[disk].stats.record(&done, ended);
             }
         }
-        let Some(sync) = request.sync.take() else { return self.answer(request, false) };
+        let answer = Answer { client, reply, op, outcome, buffer, status };
+        let Some(sync) = sync else { return self.answer(disk, answer, false) };
         let Disk { backend, losses, .. } = &mut self.disks[disk];
-        losses.end(sync, op, &outcome, backend.reports_once(), request);
-        while let Some((request, failed)) = self.disks[disk].losses.ready() {
-            self.answer(request, failed);
+        let outcome = answer.outcome.clone();
+        losses.end(sync, op, &outcome, backend.reports_once(), answer);
+        while let Some((answer, failed)) = self.disks[disk].losses.ready() {
+            self.answer(disk, answer, failed);
         }
     }
 
     /// Replies to a request. `failed`: a sync of its disk has failed while it was under way.
-    fn answer(&mut self, request: Request, failed: bool) {
-        let Request { asked: op, reply, client, disk, outcome, buffer, status, .. } = request;
-        let (losses, mut outcome) = (&mut self.disks[disk].losses, outcome.unwrap_or(Ok(())));
+    fn answer(&mut self, disk: usize, answer: Answer, failed: bool) {
+        let Answer { client, reply, op, mut outcome, buffer, status } = answer;
+        let losses = &mut self.disks[disk].losses;
         // Who is gone was told nothing.
         if losses::syncs(op) && !of!(self.fronts, client, is_gone()) {
             outcome = losses.tell(of!(self.fronts, client, witness()), op, outcome, failed);

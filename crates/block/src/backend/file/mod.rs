@@ -488,22 +488,17 @@ impl File {
             self.exclusion.leave(change);
         }
         let aside = request.aside.take();
-        if let Op::Read(extent) = request.op
-            && let Some(mut buffer) = request.buffer.take()
-        {
-            let (from, len) = ((extent.offset - request.part.offset) as usize, extent.len as usize);
-            request.buffer = Some(match aside {
+        if let (Op::Read(extent), Some(buffer)) = (request.op, &mut request.buffer) {
+            let from = (extent.offset - request.part.offset) as usize;
+            match aside {
                 Some(mut lent) if outcome.is_ok() => {
-                    lent.copy_from(&buffer, from, len);
-                    io.pool.put(buffer);
-                    lent
+                    lent.copy_from(buffer, from, extent.len as usize);
+                    io.pool.put(std::mem::replace(buffer, lent));
                 }
-                _ => {
-                    // The client's bytes to the front.
-                    shift(&mut buffer, from, if outcome.is_ok() { len } else { 0 });
-                    buffer
-                }
-            });
+                // The client's bytes to the front.
+                None if from > 0 && outcome.is_ok() => shift(buffer, from, extent.len as usize),
+                _ => {}
+            }
         } else {
             aside.into_iter().for_each(|buffer| io.pool.put(buffer));
         }

@@ -185,6 +185,8 @@ impl FrontEnd for Nbd {
             self.fail(io, key, &error);
         }
         let Some(&key) = self.listed.get(i) else { return false };
+        // An error is the next wait's as well.
+        let _ = io.ring.reap();
         let conn = &mut self.conns[key];
         let offer = match self.listeners.get(conn.listener) {
             Some(listener) if conn.disk().is_none() => self.offers.at(&listener.address),
