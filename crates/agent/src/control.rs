@@ -8,7 +8,7 @@ use std::time::{Duration, Instant as Clock};
 
 use parda_config::Resolved;
 use parda_control::{Governed, Instant, PeriodClock, Report, Span, Totals};
-use parda_exchange::{Exchange, Freshness, Identity, Liveness, Peers, Publication};
+use parda_exchange::{Exchange, Identity, Liveness, Peers, Publication};
 
 use crate::config;
 use crate::enforcer::Enforcer;
@@ -78,10 +78,10 @@ struct ExchangeState {
     /// It failed in this period: hearing, saying, or both.
     failing: bool,
     failures: u64,
-    /// How often another host with our name was heard until the last period.
+    /// Periods in which another live host had this host's name.
     duplicates: u64,
-    /// Number of periods for which it still counts as live. 0: there is none.
-    duplicate_for: u32,
+    /// The last such host, which is logged once.
+    twin: Option<Identity>,
     /// Messages about the rhythm of the rounds, so that each is logged once.
     slowed: slowed::Watch,
     crowd: slowed::Crowd,
@@ -329,11 +329,10 @@ impl ExchangeState {
         exchange: &config::Exchange,
         period: Duration,
     ) -> Result<ExchangeState, String> {
-        let freshness = Freshness::default();
         let place = exchange.to_string();
-        let host = Local { me, volume, period: Span::from(period), freshness };
+        let host = Local { me, volume, period: Span::from(period) };
         let exchange = crate::exchange::open(exchange, &host)?;
-        let peers = Peers::new(me.host.id(), freshness);
+        let peers = Peers::new(me.host.id());
         Ok(ExchangeState {
             exchange,
             place,
@@ -342,7 +341,7 @@ impl ExchangeState {
             failing: false,
             failures: 0,
             duplicates: 0,
-            duplicate_for: 0,
+            twin: None,
             slowed: slowed::Watch::default(),
             crowd: slowed::Crowd::default(),
         })
@@ -362,12 +361,17 @@ impl ExchangeState {
                     }
                 }
                 self.peers.observe(now, &heard.messages);
-                let duplicates = self.exchange.standing().duplicate_hosts();
-                self.duplicate_for = match duplicates > self.duplicates {
-                    true => Freshness::default().stale_after,
-                    false => self.duplicate_for.saturating_sub(1),
-                };
-                self.duplicates = duplicates;
+                let twin = self.peers.twin(now);
+                self.duplicates += u64::from(twin.is_some());
+                if let Some(twin) = twin.filter(|twin| self.twin.as_ref() != Some(*twin)) {
+                    let remedy = "give every host a name of its own";
+                    tracing::warn!(
+                        volume,
+                        event = "exchange_warning",
+                        "another {twin} is live: {remedy}"
+                    );
+                    self.twin = Some(twin.clone());
+                }
             }
             Err(error) => {
                 self.fail(volume, &error);
@@ -422,8 +426,8 @@ impl ExchangeState {
             place: self.place.clone(),
             fault: self.fault.clone(),
             failures: self.failures,
-            duplicate_hosts: standing.duplicate_hosts(),
-            duplicate: (self.duplicate_for > 0).then(|| DUPLICATE.to_owned()),
+            duplicate_hosts: self.duplicates,
+            duplicate: self.peers.twin(now).map(|_| DUPLICATE.to_owned()),
             period_s: period.map(Span::secs),
             part: rhythm.cost().map(|(_, part)| part),
             slowed: slowed::reason(clock).map(str::to_owned),

@@ -11,8 +11,7 @@ use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::udp::{KeySource, Keys, UdpExchange, UdpSettings};
 use parda_exchange::{
-    Exchange, Freshness, Identity, Incarnation, Location, PlaceFault, Site, SlotExchange, VolumeId,
-    look,
+    Exchange, Identity, Incarnation, Location, PlaceFault, Site, SlotExchange, VolumeId, look,
 };
 
 use crate::config::{self, Place, Slots, Udp, Volume};
@@ -26,7 +25,6 @@ pub(crate) struct Local<'a> {
     /// Name under which the volume's hosts meet.
     pub(crate) volume: &'a str,
     pub(crate) period: Span,
-    pub(crate) freshness: Freshness,
 }
 
 /// The exchange that a configuration names. Nothing is opened yet: a volume that comes up later
@@ -50,14 +48,13 @@ pub(crate) fn open(
                 volume: host.volume.to_owned(),
                 prefix: etcd.prefix.clone(),
                 cluster: etcd.cluster.clone(),
-                freshness: host.freshness,
                 limits: EtcdLimits::of(host.period),
             });
             Box::new(opened.map_err(|e| format!("cannot start the exchange's thread: {e}"))?)
         }
         config::Exchange::WithFallback(first, slots) => {
             let (first, second) = (open(first, host)?, Box::new(open_slots(slots, host)?));
-            Box::new(WithFallback::new(first, second, host.me.host.id(), host.freshness))
+            Box::new(WithFallback::new(first, second, host.me.host.id()))
         }
     })
 }
@@ -69,7 +66,6 @@ fn open_slots(exchange: &Slots, host: &Local<'_>) -> Result<SlotExchange, String
         volume: VolumeId::of(host.volume),
         choice: exchange.choice,
         period: host.period,
-        freshness: host.freshness,
         make: exchange.make.clone(),
     };
     let offset = exchange.offset.map(Bytes);

@@ -9,7 +9,11 @@
 //! Pieces are parts of chunks of 256 KiB, which come from mmap. Nothing is zeroed by hand: new
 //! pages are zero, and a page takes no memory until it is touched. Pieces that are put back are
 //! used again, up to a bound; beyond it their pages return to the kernel.
+//!
+//! A buffer may also be memory of a front end, such as a guest's, in pieces of any size and place
+//! (`Buffer::lent`). It never enters the pool.
 
+use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
@@ -40,13 +44,17 @@ pub(crate) fn allocated(len: usize) -> usize {
     if len > whole { whole + (ALIGN << class_of(len - whole)) } else { whole }
 }
 
-/// [`PIECE`] bytes from mmap, unmapped with the last piece of it.
-struct Chunk {
-    start: NonNull<u8>,
+/// Memory of pieces, given back with the last piece of it.
+enum Chunk {
+    /// [`PIECE`] bytes from mmap.
+    Mapped(NonNull<u8>),
+    /// Memory of a front end. NBD has none of its own.
+    #[allow(dead_code, reason = "its owner is kept, and never looked at")]
+    Lent(Box<dyn Any>),
 }
 
 impl Chunk {
-    fn new() -> Rc<Self> {
+    fn map() -> (NonNull<u8>, Rc<Self>) {
         // SAFETY: a new mapping of anonymous memory at a place that the kernel chooses.
         let mapped = unsafe {
             let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -54,32 +62,41 @@ impl Chunk {
         };
         let start = mapped.ok().and_then(|start| NonNull::new(start.cast()));
         let layout = std::alloc::Layout::new::<[u8; PIECE]>();
-        Rc::new(Self { start: start.unwrap_or_else(|| std::alloc::handle_alloc_error(layout)) })
+        let start = start.unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
+        (start, Rc::new(Self::Mapped(start)))
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no piece of it is left. An error would leave it mapped.
-        let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), PIECE) };
+        if let Self::Mapped(start) = self {
+            // SAFETY: the mapping is ours, and no piece of it is left. An error would leave it mapped.
+            let _ = unsafe { mm::munmap(start.as_ptr().cast(), PIECE) };
+        }
     }
 }
 
 /// A part of a chunk. It is the only piece with these bytes.
 struct Piece {
     start: NonNull<u8>,
-    class: usize,
+    len: u32,
+    /// Its size class; none of memory that is lent.
+    class: Option<u8>,
     chunk: Rc<Chunk>,
 }
 
 impl Piece {
+    fn new(start: NonNull<u8>, class: usize, chunk: Rc<Chunk>) -> Self {
+        Self { start, len: (ALIGN << class) as u32, class: Some(class as u8), chunk }
+    }
+
     fn len(&self) -> usize {
-        ALIGN << self.class
+        self.len as usize
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the bytes are a part of the mapping, which `chunk` keeps, and initialised, as
-        // mapped memory is. Only this piece has them, and it is borrowed.
+        // SAFETY: the bytes are a part of memory that `chunk` keeps, and initialised, as
+        // mapped memory is, and as `Buffer::lent` asks for. Only this piece has them, and it is borrowed.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len()) }
     }
 
@@ -106,33 +123,66 @@ impl Piece {
 #[derive(Default)]
 pub(crate) struct Buffer {
     first: Option<Piece>,
-    /// All pieces but the last have [`PIECE`] bytes.
+    /// All pieces of the pool but the last have [`PIECE`] bytes.
     rest: Vec<Piece>,
 }
 
 impl Buffer {
+    /// Memory of a front end, here of a test, from `skip` on.
+    #[cfg(test)]
+    pub(crate) fn lent(bytes: Vec<u8>, skip: usize) -> Self {
+        let mut bytes = bytes.into_boxed_slice();
+        let (start, len) = (NonNull::from(&mut bytes[skip..]).cast(), (bytes.len() - skip) as u32);
+        let chunk = Rc::new(Chunk::Lent(Box::new(bytes)));
+        Self { first: Some(Piece { start, len, class: None, chunk }), rest: Vec::new() }
+    }
+
     /// The bytes that there is room for.
     pub(crate) fn len(&self) -> usize {
-        let last = self.rest.last().or(self.first.as_ref()).map_or(0, Piece::len);
-        self.rest.len() * PIECE + last
+        self.first.iter().chain(&self.rest).map(Piece::len).sum()
+    }
+
+    /// Whether it is memory of a front end.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.first.as_ref().is_some_and(|first| first.class.is_none())
+    }
+
+    /// Whether all of its pieces begin and end at multiples of `align`.
+    pub(crate) fn is_aligned(&self, align: u32) -> bool {
+        let mut all = self.first.iter().chain(&self.rest);
+        all.all(|p| (p.start.as_ptr() as usize | p.len()).is_multiple_of(align as usize))
     }
 
     /// The bytes of a range, piece by piece.
     pub(crate) fn slices(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
-        let pieces = self.first.iter().chain(&self.rest).enumerate();
-        pieces.skip(range.start / PIECE).map_while(move |(i, piece)| {
-            let part = within(&range, i, piece.len())?;
-            Some(&piece.bytes()[part])
-        })
+        let (pieces, mut at) = (self.first.iter().chain(&self.rest), 0);
+        pieces.filter_map(move |piece| Some(&piece.bytes()[within(&range, &mut at, piece.len())?]))
     }
 
     /// The bytes of a range, piece by piece, to be written.
     pub(crate) fn slices_mut(&mut self, range: Range<usize>) -> impl Iterator<Item = &mut [u8]> {
-        let pieces = self.first.iter_mut().chain(&mut self.rest).enumerate();
-        pieces.skip(range.start / PIECE).map_while(move |(i, piece)| {
-            let part = within(&range, i, piece.len())?;
+        let (pieces, mut at) = (self.first.iter_mut().chain(&mut self.rest), 0);
+        pieces.filter_map(move |piece| {
+            let part = within(&range, &mut at, piece.len())?;
             Some(&mut piece.bytes_mut()[part])
         })
+    }
+
+    /// Copies the bytes from `at` on.
+    pub(crate) fn copy_to(&self, at: usize, mut to: &mut [u8]) {
+        for part in self.slices(at..at + to.len()) {
+            let (head, rest) = to.split_at_mut(part.len());
+            head.copy_from_slice(part);
+            to = rest;
+        }
+    }
+
+    /// Overwrites its first `len` bytes with those of another from `at` on.
+    pub(crate) fn copy_from(&mut self, other: &Buffer, mut at: usize, len: usize) {
+        for part in self.slices_mut(0..len) {
+            other.copy_to(at, part);
+            at += part.len();
+        }
     }
 
     /// The first piece: all of a buffer that was taken for up to [`PIECE`] bytes.
@@ -179,10 +229,11 @@ impl Lent {
     }
 }
 
-/// The part of piece `i`, which has `len` bytes, that is within `range` of the buffer.
-fn within(range: &Range<usize>, i: usize, len: usize) -> Option<Range<usize>> {
-    let start = i * PIECE;
-    let part = range.start.max(start) - start..range.end.min(start + len).checked_sub(start)?;
+/// The part of a piece that is within `range` of the buffer. The piece begins `at` and has `len`
+/// bytes; `at` becomes its end.
+fn within(range: &Range<usize>, at: &mut usize, len: usize) -> Option<Range<usize>> {
+    let start = std::mem::replace(at, *at + len);
+    let part = range.start.max(start) - start..range.end.min(*at).checked_sub(start)?;
     (part.start < part.end).then_some(part)
 }
 
@@ -205,7 +256,7 @@ const MAX_IDLE: usize = 64 << 20;
 
 impl Pool {
     /// A pool that keeps nothing warm beyond `limit` bytes in all. It does not bound what is in
-    /// use, which is what [`crate::budget`] is for.
+    /// use, which is what [`crate::front::Budget`] is for.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             warm: Default::default(),
@@ -258,12 +309,12 @@ impl Pool {
     /// Takes a buffer back.
     pub(crate) fn put(&mut self, buffer: Buffer) {
         for piece in buffer.first.into_iter().chain(buffer.rest) {
-            let len = piece.len();
+            let (len, Some(class)) = (piece.len(), piece.class) else { continue };
             assert!(len <= self.used, "a buffer goes back to the pool that it came from");
             self.used -= len;
             if self.idle + len <= MAX_IDLE && self.used + self.idle + len <= self.limit {
                 self.idle += len;
-                self.warm[piece.class].push(piece);
+                self.warm[usize::from(class)].push(piece);
             } else {
                 self.chill(piece);
             }
@@ -299,25 +350,25 @@ impl Pool {
         if let Some(piece) = self.cold[class].pop() {
             return piece;
         }
-        let chunk = Chunk::new();
-        let parts = (0..PIECE).step_by(ALIGN << class).rev().map(|offset| Piece {
+        let (start, chunk) = Chunk::map();
+        let parts = (0..PIECE).step_by(ALIGN << class).rev().map(|offset| {
             // SAFETY: the offset is within the mapping.
-            start: unsafe { chunk.start.add(offset) },
-            class,
-            chunk: Rc::clone(&chunk),
+            let start = unsafe { start.add(offset) };
+            Piece::new(start, class, Rc::clone(&chunk))
         });
         let mut parts: Vec<Piece> = parts.collect();
         let piece = parts.pop();
         self.cold[class].append(&mut parts);
         // A chunk has at least one piece of every class.
-        piece.unwrap_or_else(|| Piece { start: chunk.start, class, chunk })
+        piece.unwrap_or_else(|| Piece::new(start, class, chunk))
     }
 
     /// Returns a piece's pages to the kernel, and its chunk where it is all of one.
     fn chill(&mut self, mut piece: Piece) {
-        if piece.class < CLASSES - 1 {
+        let class = class_of(piece.len());
+        if class < CLASSES - 1 {
             piece.discard();
-            self.cold[piece.class].push(piece);
+            self.cold[class].push(piece);
         } else {
             debug_assert_eq!(Rc::strong_count(&piece.chunk), 1, "the chunk has no other piece");
         }

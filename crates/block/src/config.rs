@@ -6,8 +6,8 @@ use parda_address::{Address, ExportName};
 use parda_control::{ConfigError, VmConfig};
 
 use crate::backend::{BackendConfig, OpenError, Region};
-use crate::budget::{AgentMemory, TooLittleMemory};
 use crate::descriptors::error_help;
+use crate::front::{AgentMemory, TooLittleMemory};
 use crate::listen::{ListenError, ListenerConfig};
 use crate::timed::Timed;
 
@@ -87,7 +87,7 @@ pub struct Limits {
 
 impl Limits {
     /// Bytes that a client which owes something must move within `progress_timeout`.
-    pub const LEAST_PROGRESS: u64 = crate::progress::LEAST;
+    pub const LEAST_PROGRESS: u64 = crate::front::LEAST;
 
     /// How many connections there can be, with those that are in their handshake or wait for it.
     #[must_use]

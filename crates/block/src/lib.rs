@@ -7,36 +7,31 @@
 //! through a mailbox that wakes the ring up.
 //!
 //! ```text
-//! sockets ─ conn ─► host (fair queue, window) ─► backend: file · memory · NBD server
-//!    ▲                                              │        and, for an emulated array, its model
-//!    └────────────── replies, one vectored send ◄───┘
+//! clients ─ front end ─► host (fair queue, window) ─► backend: file · memory · NBD server
+//!    ▲                                                   │        and, for an emulated array, its model
+//!    └─────────────── replies, one vectored send ◄───────┘
 //! ```
 //!
 //! `unsafe` is found in `ring.rs`, `buffer.rs` and `backend/loops.rs` alone. Every operation owns what the kernel
 //! touches until it is done, whatever becomes of the connection meanwhile.
 
-mod answers;
 mod backend;
 mod batch;
-mod budget;
 mod buffer;
+mod client;
 mod config;
-mod conn;
 mod credit;
 mod descriptors;
 mod disk_id;
-mod door;
 mod ended;
 mod engine;
+mod front;
 mod listen;
 mod losses;
 mod mailbox;
-mod now;
 mod open_disk;
-mod pace;
 mod peer;
-mod progress;
-mod rate;
+mod reactor;
 mod ring;
 mod run_delay;
 mod socket_file;
@@ -45,17 +40,15 @@ mod stats;
 mod threads;
 mod timed;
 mod timers;
-mod tls;
+mod turns;
 mod volume;
 mod writer;
-mod zeroes;
 
 pub use backend::connect::try_server;
 pub use backend::file::claim::LOCK_WAIT;
 pub use backend::{
     BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region, Stretch, Stretches,
 };
-pub use budget::{AgentMemory, TooLittleMemory};
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
 pub use descriptors::{
     OF_CONNECTION, OF_DEVICE, OF_FILE, descriptor_limit, descriptors_for, error_help,
@@ -63,11 +56,11 @@ pub use descriptors::{
 };
 pub use disk_id::DiskId;
 pub use ended::{Drained, Ended};
+pub use front::{AgentMemory, ListenerTls, TooLittleMemory};
 pub use listen::{ListenError, ListenerConfig};
 pub use open_disk::OpenDisk;
 pub use socket_file::{SocketAccess, SocketFile};
 pub use stats::{Count, Dropped, Latencies, Lateness, MemoryStats, Stats, VmStats};
 pub use threads::threads_help;
 pub use timed::{Timed, TimedId};
-pub use tls::ListenerTls;
 pub use volume::{AddListenerError, Handle, Stopped, Volume};

@@ -6,14 +6,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use parda_address::Address;
 
 use crate::descriptors::{error_help, is_reserved};
+use crate::front::ListenerTls;
 use crate::socket_file::{SocketAccess, SocketFile};
-use crate::tls::ListenerTls;
 
 /// For how long the sockets of a server that was killed may outlive it: the kernel closes what its
 /// ring still has some time after the process is gone, and whoever restarts it need not wait.
@@ -79,7 +80,7 @@ impl ListenerConfig {
 /// A bound socket. A unix socket's file goes with it.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Arc<OwnedFd>,
     /// With the port that was given to port 0.
     pub(crate) address: Address,
     pub(crate) file: Option<SocketFile>,
@@ -95,7 +96,7 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
     if let Some(fd) = passed {
         // A socket that does not block would have every accept in the ring return at once.
         rustix::io::ioctl_fionbio(&fd, false).map_err(|e| fail(e.into()))?;
-        return Ok(Bound { fd, address, file: None, tls, shared: true });
+        return Ok(Bound { fd: fd.into(), address, file: None, tls, shared: true });
     }
     match &address {
         Address::Tcp { host, port } => {
@@ -118,7 +119,13 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
             }
             let port = listener.local_addr().map(|a: SocketAddr| a.port()).map_err(fail)?;
             let address = Address::Tcp { host: host.clone(), port };
-            Ok(Bound { fd: listener.into(), address, file: None, tls, shared: false })
+            Ok(Bound {
+                fd: OwnedFd::from(listener).into(),
+                address,
+                file: None,
+                tls,
+                shared: false,
+            })
         }
         Address::Unix(path) => {
             let (fd, file) = match SocketFile::bind(path, access) {
@@ -132,7 +139,7 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
             if is_reserved(&fd) {
                 return Err(fail(io::Error::from_raw_os_error(libc::EMFILE)));
             }
-            Ok(Bound { fd, address, file: Some(file), tls, shared: false })
+            Ok(Bound { fd: fd.into(), address, file: Some(file), tls, shared: false })
         }
     }
 }
@@ -180,7 +187,7 @@ mod tests {
         let address = Address::Unix(path.clone());
         drop(UnixListener::bind(&path).unwrap());
         let bound = bind(&address).unwrap();
-        let server = UnixListener::from(bound.fd);
+        let server = UnixListener::from(Arc::into_inner(bound.fd).unwrap());
         let greets = std::thread::spawn(move || server.accept().unwrap().0.write_all(b"NBD"));
         assert!(matches!(bind(&address), Err(ListenError::InUse(_))));
         greets.join().unwrap().unwrap();

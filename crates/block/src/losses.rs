@@ -134,6 +134,7 @@ impl<T> Losses<T> {
         if let Some(witness) = witness {
             witness.acked = self.acked;
         }
+        self.check();
     }
 
     /// A connection has gone.
@@ -147,6 +148,7 @@ impl<T> Losses<T> {
     pub(crate) fn lost(&mut self) {
         self.failures += 1;
         self.owed |= self.left > self.durable;
+        self.check();
     }
 
     /// How many syncs have failed.
@@ -227,6 +229,7 @@ impl<T> Losses<T> {
             witness.told = self.failures;
             // Others that came since the failure and are open know that they are to be told.
             self.owed &= !witness.heir;
+            self.check();
         }
         if unaware || failed { outcome.and_then(|()| lost()) } else { outcome }
     }

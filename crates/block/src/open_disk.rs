@@ -19,7 +19,7 @@ use crate::descriptors::{OF_CONNECTION, OF_FILE, Room};
 pub(crate) enum Opened {
     File(file::Opened),
     Memory(memory::Memory),
-    Nbd(Box<connect::Opened>),
+    Remote(Box<connect::Opened>),
 }
 
 /// A disk whose backend is open, to be given to a volume.
@@ -108,7 +108,7 @@ impl OpenDisk {
                 drop(claims);
                 let opened = connect::open(uri, *options, config.read_only).map_err(fail)?;
                 let geometry = opened.geometry;
-                (Opened::Nbd(Box::new(opened)), geometry, geometry.blocks.min(), Some(claim))
+                (Opened::Remote(Box::new(opened)), geometry, geometry.blocks.min(), Some(claim))
             }
         };
         let region = config.region.unwrap_or(Region { offset: Bytes(0), len: Bytes(whole.size) });
@@ -119,7 +119,7 @@ impl OpenDisk {
         let place = match &opened {
             Opened::File(opened) => Some(DiskFile::new(Arc::clone(&opened.fd), base, min)),
             Opened::Memory(memory) => Some(DiskFile::new(Arc::clone(memory.fd()), base, min)),
-            Opened::Nbd(..) => None,
+            Opened::Remote(..) => None,
         };
         let place = match &config.backend {
             BackendConfig::File { path, .. } => place.map(|place| place.named(path)),

@@ -83,9 +83,8 @@ fn vector(start: *const u8, len: usize) -> libc::iovec {
     libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len }
 }
 
-/// An operation that is done.
-pub(crate) struct Done<T> {
-    pub(crate) tag: T,
+/// End of an operation.
+pub(crate) struct End {
     pub(crate) kept: OpData,
     /// The number of bytes, or the `errno`.
     pub(crate) result: Result<usize, i32>,
@@ -318,30 +317,39 @@ impl<T> Ring<T> {
         self.push(fd, entry, tag, OpData::Batch(sending));
     }
 
+    /// Begins a transfer between a file and that part of the buffer: of `one` piece, or of `many`.
+    fn transfer(
+        &mut self,
+        fd: &Arc<OwnedFd>,
+        (mut buffer, range): (Buffer, Range<usize>),
+        tag: T,
+        one: impl FnOnce(*mut u8, u32) -> squeue::Entry,
+        many: impl FnOnce(*const libc::iovec, u32) -> squeue::Entry,
+    ) {
+        let first = buffer.slices_mut(range.clone()).next().unwrap_or_default();
+        if first.len() == range.len() {
+            let entry = one(first.as_mut_ptr(), first.len() as u32);
+            return self.push(fd, entry, tag, OpData::Buffer(buffer));
+        }
+        let parts = buffer.slices_mut(range).map(|part| vector(part.as_mut_ptr(), part.len()));
+        let vectors: Vec<_> = parts.collect();
+        let entry = many(vectors.as_ptr(), vectors.len() as u32);
+        self.push_op(fd, entry, tag, OpData::Buffer(buffer), false, vectors);
+    }
+
     /// Reads from a file into that part of the buffer.
     pub(crate) fn read(
         &mut self,
         fd: &Arc<OwnedFd>,
-        mut buffer: Buffer,
+        buffer: Buffer,
         range: Range<usize>,
         at: At,
         tag: T,
     ) {
         let raw = types::Fd(fd.as_raw_fd());
-        let len = range.len();
-        let mut parts = buffer.slices_mut(range.clone());
-        let first = parts.next().unwrap_or_default();
-        let (start, first_len) = (first.as_mut_ptr(), first.len());
-        drop(parts);
-        if first_len == len {
-            let entry = opcode::Read::new(raw, start, len as u32).offset(at.0).build();
-            return self.push(fd, entry, tag, OpData::Buffer(buffer));
-        }
-        let parts = buffer.slices_mut(range).map(|part| vector(part.as_mut_ptr(), part.len()));
-        let vectors: Vec<_> = parts.collect();
-        let entry = opcode::Readv::new(raw, vectors.as_ptr(), vectors.len() as u32);
-        let entry = entry.offset(at.0).build();
-        self.push_op(fd, entry, tag, OpData::Buffer(buffer), false, vectors);
+        let one = |start, len| opcode::Read::new(raw, start, len).offset(at.0).build();
+        let many = |start, len| opcode::Readv::new(raw, start, len).offset(at.0).build();
+        self.transfer(fd, (buffer, range), tag, one, many);
     }
 
     /// Writes that part of the buffer to a file; durably before it completes, if `durable`.
@@ -356,20 +364,12 @@ impl<T> Ring<T> {
     ) {
         let raw = types::Fd(fd.as_raw_fd());
         let flags = if durable { libc::RWF_DSYNC } else { 0 };
-        let mut parts = buffer.slices(range.clone());
-        let first = parts.next().unwrap_or_default();
-        if first.len() == range.len() {
-            let entry = opcode::Write::new(raw, first.as_ptr(), first.len() as u32);
-            let entry = entry.offset(at.0).rw_flags(flags).build();
-            drop(parts);
-            return self.push(fd, entry, tag, OpData::Buffer(buffer));
-        }
-        drop(parts);
-        let parts = buffer.slices(range).map(|part| vector(part.as_ptr(), part.len()));
-        let vectors: Vec<_> = parts.collect();
-        let entry = opcode::Writev::new(raw, vectors.as_ptr(), vectors.len() as u32);
-        let entry = entry.offset(at.0).rw_flags(flags).build();
-        self.push_op(fd, entry, tag, OpData::Buffer(buffer), false, vectors);
+        let one = |start: *mut u8, len| {
+            opcode::Write::new(raw, start.cast_const(), len).offset(at.0).rw_flags(flags).build()
+        };
+        let many =
+            |start, len| opcode::Writev::new(raw, start, len).offset(at.0).rw_flags(flags).build();
+        self.transfer(fd, (buffer, range), tag, one, many);
     }
 
     /// A thread that writes to the page cache of this file; `None` if that is not possible.
@@ -601,8 +601,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// The next operation that is done.
-    pub(crate) fn next(&mut self) -> Option<Done<T>> {
+    /// The next operation that is done, and its end.
+    pub(crate) fn next(&mut self) -> Option<(T, End)> {
         let Ended { key, result, flags, took } = self.done.pop_front()?;
         let Op { tag, mut kept, accepts, .. } = self.ops.try_remove(key as usize)?;
         if accepts && result >= 0 {
@@ -610,7 +610,7 @@ impl<T> Ring<T> {
             kept = OpData::Accepted(unsafe { OwnedFd::from_raw_fd(result) });
         }
         let result = usize::try_from(result).map_err(|_| -result);
-        Some(Done { tag, kept, result, more: cqueue::sock_nonempty(flags), took })
+        Some((tag, End { kept, result, more: cqueue::sock_nonempty(flags), took }))
     }
 }
 

@@ -146,16 +146,10 @@ impl VmStats {
             overdue: self.overdue.saturating_sub(earlier.overdue),
             time_held: self.time_held.since(&earlier.time_held),
             time_at_device: Span(self.time_at_device.0.wrapping_sub(earlier.time_at_device.0)),
-            part: self.part,
-            standing: self.standing,
-            clients: self.clients,
-            page_cache: self.page_cache,
-            away: self.away.clone(),
-            replaced: self.replaced,
-            lost: self.lost,
             held: Arc::new(difference(&self.held, &earlier.held)),
             device: Arc::new(difference(&self.device, &earlier.device)),
             total: Arc::new(difference(&self.total, &earlier.total)),
+            ..self.clone()
         }
     }
 

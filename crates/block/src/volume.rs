@@ -9,11 +9,11 @@ use std::time::Duration;
 use parda_address::Address;
 use parda_control::{Config, ConfigError, Host, Instant, Report, Totals, VmConfig};
 
-use crate::budget::Budget;
 use crate::config::{SpawnError, VolumeConfig};
 use crate::disk_id::DiskId;
 use crate::ended::{Drained, Ended};
 use crate::engine::{Engine, Parts};
+use crate::front::{Budget, FrontParts};
 use crate::listen::{self, Bound, ListenError, ListenerConfig};
 use crate::mailbox::{Command, Mailer, mailbox};
 use crate::open_disk::OpenDisk;
@@ -58,8 +58,8 @@ impl Volume {
             name: name.clone(),
             host,
             model,
-            limits,
-            budget,
+            memory: budget.capacity(),
+            front: FrontParts { limits, budget },
             mailbox,
             mailer: mailer.clone(),
         };

@@ -13,7 +13,7 @@ use parda_report::pictures::{WriteError, folder, pictures, write};
 use parda_scenario::Study;
 use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::study::Sweep;
-use parda_sim::{Keep, Progress, RunOutcome, SimOptions, StudyOutcome};
+use parda_sim::{Keep, Progress, RunOutcome, StudyOutcome};
 
 use crate::asked::is_no_configuration;
 use crate::{Failure, output};
@@ -83,10 +83,9 @@ impl Sim {
             (None, Some(_)) => Keep::Plotted,
             (None, None) => Keep::Nothing,
         };
-        let options = SimOptions { series: kept, ..SimOptions::default() };
         let bar = Bar::new(&study);
         let jobs = self.jobs.map_or_else(cores, usize::from);
-        let outcome = parda_sim::run_all(&study, &options, jobs, |_, progress| bar.show(&progress));
+        let outcome = parda_sim::run_all(&study, kept, jobs, |_, progress| bar.show(&progress));
         bar.clear();
         let outcome = outcome.map_err(|e| Failure::new(e.to_string()))?;
         if let Some(out) = &self.series {

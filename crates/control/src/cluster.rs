@@ -196,14 +196,6 @@ impl Thresholds {
             self.leader.get_or_insert(threshold);
         }
     }
-
-    /// Takes in what hosts say that come one after another.
-    fn take_all(&mut self, others: &Thresholds, ahead: bool) {
-        self.unsaid |= others.unsaid;
-        if let Some(found) = others.anyone {
-            self.take_found(found, ahead);
-        }
-    }
 }
 
 /// What the exchange shows at a tick.
@@ -325,18 +317,6 @@ impl Totals {
         if part.backlogged {
             self.backlog.name(name);
         }
-    }
-
-    /// Takes in hosts that were heard together, in the order of their ranks. `ahead`: all of them come before this host.
-    pub fn hear_all(&mut self, hosts: &Totals, ahead: bool) {
-        self.flows = self.flows.plus(hosts.flows);
-        self.backlog = self.backlog.plus(hosts.backlog);
-        self.governed.add(&hosts.governed);
-        self.observing.add(&hosts.observing);
-        self.ballot.merge(&hosts.ballot);
-        self.observing_ballot.merge(&hosts.observing_ballot);
-        self.missing += hosts.missing;
-        self.thresholds.take_all(&hosts.thresholds, ahead);
     }
 
     fn add_part(&mut self, part: &Part) {

@@ -46,15 +46,6 @@ pub struct Login {
     pub password_file: PathBuf,
 }
 
-/// A key and its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyValue {
-    /// Name under which etcd has the value.
-    pub key: Vec<u8>,
-    /// Bytes that were written last.
-    pub value: Vec<u8>,
-}
-
 /// A lease. etcd removes the keys attached to it when it was not renewed for its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -183,26 +174,6 @@ impl Client {
         self.open = false;
     }
 
-    /// All keys that begin with `prefix`, from the member that answers, which may lag behind the others. Refused if there are more
-    /// than `most`. Waits at most `limit` for each endpoint.
-    pub fn range(
-        &mut self,
-        prefix: &[u8],
-        most: usize,
-        limit: Duration,
-    ) -> Result<Vec<KeyValue>, EtcdError> {
-        let found: wire::Range = self.call("kv/range", &wire::range(prefix, most), limit)?;
-        if found.more {
-            let what = format!("more than {most} keys with one prefix");
-            return Err(self.error(Fault::Refused(what)));
-        }
-        let pairs = found.kvs.into_iter().map(|pair| {
-            Some(KeyValue { key: wire::bytes(&pair.key)?, value: wire::bytes(&pair.value)? })
-        });
-        let pairs: Option<Vec<_>> = pairs.collect();
-        pairs.ok_or_else(|| self.error(Fault::NotUnderstood("not base64".to_owned())))
-    }
-
     /// Writes a key and attaches it to a lease.
     pub fn put(
         &mut self,
@@ -213,7 +184,7 @@ impl Client {
     ) -> Result<(), EtcdError> {
         let put =
             json!({ "key": wire::base64(key), "value": wire::base64(value), "lease": lease.id });
-        self.call::<wire::Written>("kv/put", &put, limit).map(|_| ())
+        self.call::<wire::WriteAnswer>("kv/put", &put, limit).map(|_| ())
     }
 
     /// A new lease of this time, rounded up to whole seconds.
@@ -232,8 +203,9 @@ impl Client {
     /// # Errors
     /// [`Fault::NoLease`]: the lease ran out before.
     pub fn renew(&mut self, lease: &Lease, limit: Duration) -> Result<(), EtcdError> {
-        let kept: wire::Kept = self.call("lease/keepalive", &json!({ "ID": lease.id }), limit)?;
-        match kept.result.ttl.parse::<i64>() {
+        let renewed: wire::Renewed =
+            self.call("lease/keepalive", &json!({ "ID": lease.id }), limit)?;
+        match renewed.result.ttl.parse::<i64>() {
             Ok(ttl) if ttl > 0 => Ok(()),
             _ => Err(self.error(Fault::NoLease)),
         }

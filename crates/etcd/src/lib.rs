@@ -21,11 +21,11 @@ pub mod password;
 pub mod revisions;
 mod wire;
 
-pub use client::{Client, KeyValue, Lease, Login, Settings, Tls, Traffic};
+pub use client::{Client, Lease, Login, Settings, Tls, Traffic};
 pub use endpoint::{Endpoint, EndpointFault};
 pub use error::{EtcdError, Fault};
 pub use password::{PasswordError, PasswordFault};
-pub use revisions::{Entry, Found, Keys, LeaseTime, Write};
+pub use revisions::{Entry, Keys, LeaseTime, ReadResult, Write};
 
 /// A name as one segment of a key: `/` and `%` are escaped, so that no name is a prefix of another's keys.
 #[must_use]

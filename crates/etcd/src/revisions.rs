@@ -24,7 +24,7 @@ pub struct Entry {
 
 /// Result of a read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct ReadResult {
     /// Latest revision of the cluster at the member that answered.
     pub revision: i64,
     /// Keys that were found, in their order.
@@ -114,7 +114,7 @@ struct Transaction {
 }
 
 #[derive(Debug, Deserialize)]
-struct Left {
+struct TimeToLive {
     #[serde(rename = "header")]
     _header: Header,
     #[serde(default, rename = "TTL")]
@@ -140,7 +140,7 @@ impl Client {
         key: &[u8],
         since: i64,
         limit: Duration,
-    ) -> Result<Found, EtcdError> {
+    ) -> Result<ReadResult, EtcdError> {
         let mut body = wire::keys(key, false);
         body["serializable"] = true.into();
         body["min_mod_revision"] = since.to_string().into();
@@ -149,12 +149,31 @@ impl Client {
     }
 
     /// Keys as they are at one revision that a majority of the members has.
-    pub fn read(&mut self, keys: &[Keys<'_>], limit: Duration) -> Result<Found, EtcdError> {
+    pub fn read(&mut self, keys: &[Keys<'_>], limit: Duration) -> Result<ReadResult, EtcdError> {
         let reads: Vec<_> =
             keys.iter().map(|keys| json!({ "request_range": keys.json() })).collect();
         let answer: Transaction = self.call("kv/txn", &json!({ "success": reads }), limit)?;
         let ranges = answer.responses.into_iter().map(|response| response.response_range);
         self.found(&answer.header, ranges.collect())
+    }
+
+    /// All keys that begin with `prefix`, from the member that answers, which may lag behind the others. Refused if there are more
+    /// than `most`. Waits at most `limit` for each endpoint.
+    pub fn range(
+        &mut self,
+        prefix: &[u8],
+        most: usize,
+        limit: Duration,
+    ) -> Result<Vec<Entry>, EtcdError> {
+        let mut body = wire::keys(prefix, true);
+        body["serializable"] = true.into();
+        body["limit"] = most.to_string().into();
+        let found: OneRange = self.call("kv/range", &body, limit)?;
+        if found.range.more {
+            let what = format!("more than {most} keys with one prefix");
+            return Err(self.error(Fault::Refused(what)));
+        }
+        self.found(&found.header, vec![found.range]).map(|found| found.entries)
     }
 
     /// All keys that begin with `prefix`, so many in one call: their values may be more than one answer has room for.
@@ -210,14 +229,14 @@ impl Client {
         lease: &str,
         limit: Duration,
     ) -> Result<Option<LeaseTime>, EtcdError> {
-        let left: Left = self.call("lease/timetolive", &json!({ "ID": lease }), limit)?;
+        let left: TimeToLive = self.call("lease/timetolive", &json!({ "ID": lease }), limit)?;
         let seconds = |text: &str| text.parse().ok().map(Duration::from_secs);
         Ok(seconds(&left.granted)
             .zip(seconds(&left.ttl))
             .map(|(granted, left)| LeaseTime { granted, left }))
     }
 
-    fn found(&self, header: &Header, ranges: Vec<RangeAnswer>) -> Result<Found, EtcdError> {
+    fn found(&self, header: &Header, ranges: Vec<RangeAnswer>) -> Result<ReadResult, EtcdError> {
         let entry = |pair: Pair| {
             Some(Entry {
                 key: wire::bytes(&pair.key)?,
@@ -228,7 +247,7 @@ impl Client {
         };
         let entries = ranges.into_iter().flat_map(|range| range.kvs).map(entry).collect();
         let found = Some(header.revision.parse().unwrap_or(0)).zip(entries);
-        let found = found.map(|(revision, entries)| Found { revision, entries });
+        let found = found.map(|(revision, entries)| ReadResult { revision, entries });
         found.ok_or_else(|| self.error(Fault::NotUnderstood("no entries of etcd".to_owned())))
     }
 }

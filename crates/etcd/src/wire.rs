@@ -15,17 +15,6 @@ pub(crate) fn bytes(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
-/// All keys that begin with `prefix`, at most so many.
-pub(crate) fn range(prefix: &[u8], most: usize) -> Value {
-    json!({
-        "key": base64(prefix),
-        "range_end": base64(&after(prefix)),
-        "limit": most.to_string(),
-        // From the member that is asked, without a round between members.
-        "serializable": true,
-    })
-}
-
 /// The first key behind all that begin with `prefix`.
 fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
@@ -48,34 +37,15 @@ pub(crate) fn keys(key: &[u8], is_prefix: bool) -> Value {
     }
 }
 
-/// Answer to a range. The gateway leaves out fields that have their default.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Range {
-    /// Cluster and revision of the answer. All answers of etcd have it.
-    #[serde(rename = "header")]
-    _header: Header,
-    #[serde(default)]
-    pub(crate) kvs: Vec<Pair>,
-    #[serde(default)]
-    pub(crate) more: bool,
-}
-
 /// Answer to a write.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Written {
+pub(crate) struct WriteAnswer {
     #[serde(rename = "header")]
     _header: Header,
 }
 
 /// Tells an answer of etcd from one of another server.
 type Header = std::collections::BTreeMap<String, Value>;
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Pair {
-    pub(crate) key: String,
-    pub(crate) value: String,
-}
 
 /// Answer to a lease's grant.
 #[derive(Debug, Default, Deserialize)]
@@ -90,7 +60,7 @@ pub(crate) struct Granted {
 /// Answer to a lease's renewal: the first message of a stream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Kept {
+pub(crate) struct Renewed {
     pub(crate) result: Granted,
 }
 

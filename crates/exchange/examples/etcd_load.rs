@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parda_control::{Instant as Now, Report, Shares, Span, Window};
 use parda_etcd::{Endpoint, Settings, Traffic};
 use parda_exchange::etcd::{EtcdExchange, EtcdLimits, EtcdSettings, pace};
-use parda_exchange::{Exchange, Freshness, HostName, Publication, Standing};
+use parda_exchange::{Exchange, HostName, Publication, Standing};
 use parda_testkit::Etcd;
 
 /// Time that is measured, after as much that is not.
@@ -131,7 +131,6 @@ fn exchange(etcd: &Etcd, host: usize, period: Span) -> EtcdExchange {
         volume: "array-a".to_owned(),
         prefix: "/parda/".to_owned(),
         cluster: Settings { endpoints, tls: None, login: None },
-        freshness: Freshness::default(),
         limits: EtcdLimits::of(period),
     };
     EtcdExchange::new(settings).unwrap()

@@ -3,7 +3,7 @@
 use parda_control::Instant;
 
 use crate::counters::RecordCounters;
-use crate::freshness::Liveness;
+use crate::freshness::STALE_AFTER;
 use crate::identity::{HostId, Identity, Incarnation, VolumeId};
 use crate::reach::{choice, reach};
 use crate::region::SlotIndex;
@@ -32,7 +32,6 @@ pub(crate) struct Claim {
     /// Looks in a row at which the same rival was there.
     patience: u32,
     last_conflict: Option<(SlotIndex, Rival)>,
-    last_twin: Option<(SlotIndex, Identity)>,
 }
 
 impl Claim {
@@ -41,7 +40,7 @@ impl Claim {
             SlotChoice::Fixed(slot) => Some(slot),
             SlotChoice::Automatic => None,
         };
-        Claim { settings, slot, moves: 0, patience: 0, last_conflict: None, last_twin: None }
+        Claim { settings, slot, moves: 0, patience: 0, last_conflict: None }
     }
 
     pub(crate) fn slot(&self) -> Option<SlotIndex> {
@@ -50,13 +49,12 @@ impl Claim {
 
     /// How many slots need to be read the next time, to see those of all hosts and our own.
     pub(crate) fn reach(&self, now: Instant, table: &Table) -> u32 {
-        let SlotSettings { period, freshness, .. } = self.settings;
-        let (used, last) = table.used(now, period, freshness);
+        let (used, last) = table.used(now, self.settings.period);
         let last = last.max(self.slot).map(|slot| slot.0);
         if self.slot.is_none() { table.len() } else { reach(used, last, table.len()) }
     }
 
-    /// Looks at all slots: is ours still ours, and does anybody else have our name?
+    /// Looks at all slots, whether ours is still ours.
     pub(crate) fn observe(
         &mut self,
         now: Instant,
@@ -71,7 +69,6 @@ impl Claim {
             self.slot = self.choose(now, table);
             events.extend(self.slot.map(SlotEvent::SlotChosen));
         }
-        events.extend(self.find_twin(now, table, counters));
         events
     }
 
@@ -138,7 +135,7 @@ impl Claim {
             Rival::OtherVersion(_) => return true,
         };
         let ours = seniority(&self.settings.me, self.settings.volume);
-        ours > theirs || self.patience > self.settings.freshness.stale_after
+        ours > theirs || self.patience > STALE_AFTER
     }
 
     fn choose(&self, now: Instant, table: &Table) -> Option<SlotIndex> {
@@ -149,42 +146,17 @@ impl Claim {
                 .map(|(slot, _)| slot)
         };
         let free = || {
-            let SlotSettings { me, period, freshness, .. } = &self.settings;
+            let SlotSettings { me, period, .. } = &self.settings;
             // Near the front, so that few slots need to be read. Not one that was not looked at just now.
-            let (used, _) = table.used(now, *period, *freshness);
+            let (used, _) = table.used(now, *period);
             let slots = u64::from(choice(used, table.len()).min(table.shown()));
             // Hosts that have met in one slot do not meet in the next ones.
             let start = me.host.id().0.rotate_right(self.moves.wrapping_mul(8)) % slots;
             (0..slots)
                 .map(|i| SlotIndex(((start + i) % slots) as u32))
-                .find(|slot| table.is_free(now, *slot, *period, *freshness))
+                .find(|slot| table.is_free(now, *slot, *period))
         };
         if self.moves > 0 { free() } else { predecessor().or_else(free) }
-    }
-
-    fn find_twin(
-        &mut self,
-        now: Instant,
-        table: &Table,
-        counters: &mut RecordCounters,
-    ) -> Option<SlotEvent> {
-        let SlotSettings { me, freshness, .. } = &self.settings;
-        let (slot, record) = self.records(table).find(|(slot, record)| {
-            let from = &record.message.from;
-            let body = &record.message.body;
-            Some(*slot) != self.slot
-                && from.host == me.host
-                && from.incarnation != me.incarnation
-                && !body.leaving
-                && table.liveness(now, *slot, body.period, *freshness) == Liveness::Live
-        })?;
-        counters.duplicate_hosts += 1;
-        let twin = (slot, record.message.from.clone());
-        if self.last_twin.as_ref() == Some(&twin) {
-            return None;
-        }
-        self.last_twin = Some(twin.clone());
-        Some(SlotEvent::DuplicateHost { slot, twin: twin.1 })
     }
 
     fn records<'a>(

@@ -19,8 +19,6 @@ pub struct RecordCounters {
     pub foreign: u64,
     /// Looks at which somebody else had written to this host's slot.
     pub slot_conflicts: u64,
-    /// Looks at which another live host had this host's name.
-    pub duplicate_hosts: u64,
 }
 
 impl RecordCounters {

@@ -9,12 +9,11 @@ use std::time::Duration;
 use parda_control::{Instant, Span};
 use parda_etcd::Client;
 
-use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
-use crate::freshness::Freshness;
+use crate::exchange::{Collected, Exchange, ExchangeError, Standing};
 use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 
-use notice::{EtcdEvent, EtcdExchangeError, EtcdExchangeFault, EtcdStanding};
+use notice::{EtcdExchangeError, EtcdStanding};
 use reading::Reader;
 use worker::{Worker, Write};
 
@@ -43,8 +42,6 @@ pub struct EtcdSettings {
     pub prefix: String,
     /// Endpoints of the cluster, and this host's certificates and user there.
     pub cluster: parda_etcd::Settings,
-    /// Times after which another run of this host's name counts as silent.
-    pub freshness: Freshness,
     /// Time limits of calls.
     pub limits: EtcdLimits,
 }
@@ -99,7 +96,7 @@ impl EtcdExchange {
         Ok(EtcdExchange {
             key: value::key(&keys, &me),
             worker: Worker::start(client, keys.clone(), settings.limits.attempt)?,
-            reader: Reader::new(me.clone(), volume, keys, settings.freshness),
+            reader: Reader::new(me.clone(), volume, keys),
             me,
             volume,
             sequence: Sequence::default(),
@@ -107,28 +104,6 @@ impl EtcdExchange {
             unread: Steady::default(),
             unwritten: Steady::default(),
         })
-    }
-
-    /// [`Exchange::collect`], with the events and errors of etcd.
-    pub fn collect(&mut self, now: Instant) -> Result<Collected<EtcdEvent>, EtcdExchangeError> {
-        let read = self.worker.read(self.limits.wait);
-        let pairs = self.unread.keep(read)?;
-        Ok(self.reader.take_in(now, &pairs))
-    }
-
-    /// [`Exchange::publish`], with the errors of etcd.
-    pub fn publish(&mut self, publication: &Publication) -> Result<(), EtcdExchangeError> {
-        self.sequence = self.sequence.next();
-        let message =
-            Message { from: self.me.clone(), sequence: self.sequence, body: *publication };
-        let value = value::encode(self.volume, message)
-            .map_err(|error| EtcdExchangeError { fault: EtcdExchangeFault::Report(error) })?;
-        let lease = lease(publication.period);
-        let write = Write { key: self.key.clone(), value, lease };
-        // A goodbye waits longer, as no later period delivers it.
-        let wait = if publication.leaving { self.limits.attempt } else { self.limits.wait };
-        let written = self.worker.write(write, wait);
-        self.unwritten.keep(written)
     }
 }
 
@@ -142,7 +117,7 @@ fn lease(period: Span) -> Duration {
 /// Keeps the first of faults in a row: endpoints are asked in turn, and their faults may differ for one cause.
 #[derive(Debug, Default)]
 struct Steady {
-    fault: Option<EtcdExchangeFault>,
+    fault: Option<EtcdExchangeError>,
     said: u32,
 }
 
@@ -150,7 +125,7 @@ impl Steady {
     /// Number of times that one fault is returned before the present fault replaces it.
     const REPEATS: u32 = 60;
 
-    fn keep<T>(&mut self, result: Result<T, EtcdExchangeFault>) -> Result<T, EtcdExchangeError> {
+    fn keep<T>(&mut self, result: Result<T, EtcdExchangeError>) -> Result<T, EtcdExchangeError> {
         match result {
             Ok(answer) => {
                 *self = Steady::default();
@@ -161,7 +136,7 @@ impl Steady {
                     self.fault = None;
                 }
                 self.said += 1;
-                Err(EtcdExchangeError { fault: self.fault.get_or_insert(fault).clone() })
+                Err(self.fault.get_or_insert(fault).clone())
             }
         }
     }
@@ -169,12 +144,22 @@ impl Steady {
 
 impl Exchange for EtcdExchange {
     fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
-        Ok(EtcdExchange::publish(self, publication)?)
+        self.sequence = self.sequence.next();
+        let message =
+            Message { from: self.me.clone(), sequence: self.sequence, body: *publication };
+        let value = value::encode(self.volume, message).map_err(EtcdExchangeError::Report)?;
+        let lease = lease(publication.period);
+        let write = Write { key: self.key.clone(), value, lease };
+        // A goodbye waits longer, as no later period delivers it.
+        let wait = if publication.leaving { self.limits.attempt } else { self.limits.wait };
+        let written = self.worker.write(write, wait);
+        Ok(self.unwritten.keep(written)?)
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
-        let Collected { messages, events } = EtcdExchange::collect(self, now)?;
-        Ok(Collected { messages, events: events.into_iter().map(ExchangeEvent::Etcd).collect() })
+    fn collect(&mut self, _: Instant) -> Result<Collected, ExchangeError> {
+        let read = self.worker.read(self.limits.wait);
+        let pairs = self.unread.keep(read)?;
+        Ok(Collected { messages: self.reader.take_in(&pairs), events: Vec::new() })
     }
 
     /// Reads certificates and password again.
@@ -226,10 +211,10 @@ mod tests {
     #[test]
     fn a_row_of_faults_is_told_as_one() {
         let mut steady = Steady::default();
-        let mut told = |fault: Result<(), EtcdExchangeFault>| {
+        let mut told = |fault: Result<(), EtcdExchangeError>| {
             steady.keep(fault).map_err(|error| error.to_string())
         };
-        let late = |ms| Err(EtcdExchangeFault::NoAnswer(Duration::from_millis(ms)));
+        let late = |ms| Err(EtcdExchangeError::NoAnswer(Duration::from_millis(ms)));
         let first = told(late(1)).unwrap_err();
         assert_eq!(told(late(2)).unwrap_err(), first);
         told(Ok(())).unwrap();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parda_control::{Instant, Span};
 
 use crate::counters::RecordCounters;
-use crate::etcd::notice::{EtcdEvent, EtcdExchangeError, EtcdStanding};
+use crate::etcd::notice::{EtcdExchangeError, EtcdStanding};
 use crate::fallback::{FallbackEvent, FallbackStanding};
 use crate::message::{Message, Publication};
 use crate::region::SlotIndex;
@@ -61,8 +61,6 @@ pub enum ExchangeEvent {
     Slot(SlotEvent),
     /// Of a transport over UDP.
     Udp(UdpEvent),
-    /// Of a transport over etcd.
-    Etcd(EtcdEvent),
     /// Of an exchange with a fall-back: which of its two transports is in force, and whether both work.
     Fallback(FallbackEvent),
 }
@@ -74,7 +72,6 @@ impl ExchangeEvent {
         match self {
             ExchangeEvent::Slot(event) => !matches!(event, SlotEvent::SlotChosen(_)),
             ExchangeEvent::Udp(event) => event.is_warning(),
-            ExchangeEvent::Etcd(EtcdEvent::DuplicateHost { .. }) => true,
             ExchangeEvent::Fallback(event) => event.is_warning(),
         }
     }
@@ -85,7 +82,6 @@ impl fmt::Display for ExchangeEvent {
         match self {
             ExchangeEvent::Slot(event) => event.fmt(f),
             ExchangeEvent::Udp(event) => event.fmt(f),
-            ExchangeEvent::Etcd(event) => event.fmt(f),
             ExchangeEvent::Fallback(event) => event.fmt(f),
         }
     }
@@ -121,17 +117,4 @@ pub enum Standing {
     Etcd(EtcdStanding),
     /// A transport and its fall-back.
     Both(Box<FallbackStanding>),
-}
-
-impl Standing {
-    /// How often another live host with our name was seen or heard, since the start.
-    #[must_use]
-    pub fn duplicate_hosts(&self) -> u64 {
-        match self {
-            Standing::Slots { counters, .. } => counters.duplicate_hosts,
-            Standing::Datagrams(datagrams) => datagrams.counters.duplicate_hosts,
-            Standing::Etcd(etcd) => etcd.counters.duplicate_hosts,
-            Standing::Both(both) => both.first.duplicate_hosts() + both.second.duplicate_hosts(),
-        }
-    }
 }

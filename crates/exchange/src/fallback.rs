@@ -13,14 +13,11 @@ use std::sync::Arc;
 
 use parda_control::{Instant, Span};
 
-use crate::etcd::notice::EtcdEvent;
 use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
-use crate::freshness::{Freshness, Liveness};
+use crate::freshness::Liveness;
 use crate::identity::HostId;
 use crate::message::{Message, Publication};
 use crate::peers::Peers;
-use crate::slots::notice::SlotEvent;
-use crate::udp::notice::UdpEvent;
 
 /// Rounds from one visit to the fall-back to the next, while the first transport works.
 const EVERY: u64 = 2;
@@ -120,8 +117,8 @@ pub struct FallbackStanding {
 }
 
 impl Half {
-    fn new(exchange: Box<dyn Exchange>, me: HostId, freshness: Freshness) -> Half {
-        let (peers, last) = (Peers::new(me, freshness), Vec::new());
+    fn new(exchange: Box<dyn Exchange>, me: HostId) -> Half {
+        let (peers, last) = (Peers::new(me), Vec::new());
         Half { exchange, peers, last, unread: None, unwritten: None }
     }
 
@@ -149,13 +146,8 @@ impl Half {
 impl WithFallback {
     /// Two exchanges of the host `me`.
     #[must_use]
-    pub fn new(
-        first: Box<dyn Exchange>,
-        second: Box<dyn Exchange>,
-        me: HostId,
-        freshness: Freshness,
-    ) -> WithFallback {
-        let half = |exchange| Half::new(exchange, me, freshness);
+    pub fn new(first: Box<dyn Exchange>, second: Box<dyn Exchange>, me: HostId) -> WithFallback {
+        let half = |exchange| Half::new(exchange, me);
         WithFallback {
             first: half(first),
             second: half(second),
@@ -223,16 +215,6 @@ impl WithFallback {
     }
 }
 
-/// Whether an event is on a twin: another live host with our name.
-fn names_twin(event: &ExchangeEvent) -> bool {
-    matches!(
-        event,
-        ExchangeEvent::Slot(SlotEvent::DuplicateHost { .. })
-            | ExchangeEvent::Udp(UdpEvent::DuplicateHost { .. })
-            | ExchangeEvent::Etcd(EtcdEvent::DuplicateHost { .. })
-    )
-}
-
 impl Exchange for WithFallback {
     fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         // The goodbye goes over both transports.
@@ -252,11 +234,7 @@ impl Exchange for WithFallback {
         let own = [self.examine(), self.judge(now)].into_iter().flatten();
         self.events.extend(own.map(ExchangeEvent::Fallback));
         let mut events = match (first, second) {
-            (Ok(heard), Some(Ok(more))) => {
-                // Both transports see a twin: one event is enough.
-                let more = more.events.into_iter().filter(|event| !names_twin(event));
-                heard.events.into_iter().chain(more).collect()
-            }
+            (Ok(heard), Some(Ok(more))) => heard.events.into_iter().chain(more.events).collect(),
             (Ok(heard), _) | (Err(_), Some(Ok(heard))) => heard.events,
             (Err(error), _) => return Err(error),
         };

@@ -8,45 +8,16 @@
 pub use parda_control::Liveness;
 use parda_control::{Instant, Span};
 
-/// After how many of its own periods a host that no longer changes is given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freshness {
-    /// Periods after which it is stale: the law stops counting it.
-    ///
-    /// Default 3. Reader and writer are out of phase, which costs up to one period, and a write
-    /// that queues at a congested array may miss one more; both together must not make a living
-    /// host disappear. The law has promised to hand out a dead host's share within ten periods,
-    /// so the windows still have seven to grow.
-    pub stale_after: u32,
-    /// Periods after which it is gone: another host may take its slot.
-    ///
-    /// Default 30, ten times longer: a host that was only paused should find its slot again.
-    pub gone_after: u32,
-}
+/// Periods of its own without a change after which a host is stale: the law stops counting it.
+///
+/// Reader and writer are out of phase, which costs up to one period, and a write that queues at a congested array may
+/// miss one more; both together must not make a living host disappear. A dead host's share is handed out within ten
+/// periods, so that windows still have seven to grow.
+pub const STALE_AFTER: u32 = 3;
 
-impl Default for Freshness {
-    fn default() -> Freshness {
-        Freshness { stale_after: 3, gone_after: 30 }
-    }
-}
-
-impl Freshness {
-    /// How alive a host looks whose mark has been the same for `age`, if it promises a change every `period`. `moved`: the
-    /// mark has been seen to change.
-    #[must_use]
-    pub fn liveness(self, age: Span, period: Span, moved: bool) -> Liveness {
-        let after = |periods: u32| age > Span(period.0.saturating_mul(periods.into()));
-        if after(self.gone_after) {
-            Liveness::Gone
-        } else if after(self.stale_after) {
-            Liveness::Stale
-        } else if moved {
-            Liveness::Live
-        } else {
-            Liveness::Unproven
-        }
-    }
-}
+/// Periods after which a host is gone: another host may take its slot. A host that was only paused finds its slot again
+/// before.
+pub const GONE_AFTER: u32 = 30;
 
 /// When something was last seen to change.
 #[derive(Clone, Copy, Debug)]
@@ -76,9 +47,18 @@ impl<Mark: PartialEq> Watch<Mark> {
         now.since(self.since)
     }
 
-    /// How alive it looks to `freshness`, if it promises a change every `period`.
-    pub(crate) fn liveness(&self, now: Instant, period: Span, freshness: Freshness) -> Liveness {
-        freshness.liveness(self.age(now), period, self.moved)
+    /// How alive it looks, if it promises a change every `period`.
+    pub(crate) fn liveness(&self, now: Instant, period: Span) -> Liveness {
+        let after = |periods: u32| self.age(now) > Span(period.0.saturating_mul(periods.into()));
+        if after(GONE_AFTER) {
+            Liveness::Gone
+        } else if after(STALE_AFTER) {
+            Liveness::Stale
+        } else if self.moved {
+            Liveness::Live
+        } else {
+            Liveness::Unproven
+        }
     }
 }
 
@@ -93,7 +73,7 @@ mod tests {
     }
 
     fn liveness(watch: &Watch<u64>, ms: u64) -> Liveness {
-        watch.liveness(at(ms), PERIOD, Freshness::default())
+        watch.liveness(at(ms), PERIOD)
     }
 
     #[test]

@@ -10,15 +10,14 @@ use std::sync::Arc;
 
 use parda_control::{Instant, Part, Span, Totals, Tuning};
 
-use crate::freshness::{Freshness, Liveness, Watch};
-use crate::identity::{HostId, Incarnation, Sequence};
+use crate::freshness::{Liveness, STALE_AFTER, Watch};
+use crate::identity::{HostId, Identity, Incarnation, Sequence};
 use crate::message::Message;
 
 /// The other hosts and their liveness, for any transport. It reads no clock: every call is handed `now`.
 #[derive(Debug)]
 pub struct Peers {
     me: HostId,
-    freshness: Freshness,
     /// Runs of other hosts, sorted by key. A host has several while an earlier run is still heard beside its successor.
     runs: Vec<Run>,
     /// Index in `runs` of the sender of each message at the last look. A hint only, as messages mostly come in the same
@@ -58,16 +57,8 @@ pub struct Peer<'a> {
 impl Peers {
     /// A list without hosts. Messages of the host `me` will be left out.
     #[must_use]
-    pub fn new(me: HostId, freshness: Freshness) -> Peers {
-        Peers {
-            me,
-            freshness,
-            runs: Vec::new(),
-            places: Vec::new(),
-            looks: 0,
-            before: None,
-            unheard: 0,
-        }
+    pub fn new(me: HostId) -> Peers {
+        Peers { me, runs: Vec::new(), places: Vec::new(), looks: 0, before: None, unheard: 0 }
     }
 
     /// Takes in whether this host's own publication reached the exchange.
@@ -75,24 +66,21 @@ impl Peers {
         self.unheard = if worked { 0 } else { self.unheard.saturating_add(1) };
     }
 
-    /// Takes in the messages of one look.
+    /// Takes in the messages of one look, of all runs but this one.
     pub fn observe<'a>(
         &mut self,
         now: Instant,
         messages: impl IntoIterator<Item = &'a Arc<Message>>,
     ) {
         self.looks += 1;
-        let (look, freshness) = (self.looks, self.freshness);
+        let look = self.looks;
         let mut strangers = BTreeMap::<Key, &Arc<Message>>::new();
         let mut known = 0;
         for (place, message) in messages.into_iter().enumerate() {
             let key = (message.from.host.id(), message.from.incarnation);
-            if key.0 == self.me {
-                // A message of ours at the first look is of our previous run.
-                let report = &message.body.report;
-                let found = Some(report.threshold).filter(|_| report.tuning == Tuning::Auto);
-                self.before = if look == 1 { found.or(self.before) } else { self.before };
-                continue;
+            let report = &message.body.report;
+            if key.0 == self.me && look == 1 && report.tuning == Tuning::Auto {
+                self.before = Some(report.threshold);
             }
             // A host that moved to another slot has left its last message in the old one.
             let Some(run) = self.find(place, key) else {
@@ -106,8 +94,7 @@ impl Peers {
         }
         if known < self.runs.len() {
             // A dead run stays known while its record is still heard, so that it is not taken for a new one.
-            self.runs
-                .retain(|run| run.heard == look || run.looks(now, freshness) != Liveness::Gone);
+            self.runs.retain(|run| run.heard == look || run.looks(now) != Liveness::Gone);
         }
         if !strangers.is_empty() {
             self.runs.extend(strangers.into_iter().map(|(key, message)| Run {
@@ -132,12 +119,22 @@ impl Peers {
         self.runs.get_mut(*hint)
     }
 
-    /// Every host that is known, each once: the run of it that looks most alive, the latest of
+    /// Another live run of this host's name: two hosts have one name. Earlier runs of this host no longer change, so that
+    /// they are not live.
+    #[must_use]
+    pub fn twin(&self, now: Instant) -> Option<&Identity> {
+        let own = self.runs.iter().filter(|run| run.key.0 == self.me);
+        let mut live = own.filter(|run| run.peer(now).liveness == Liveness::Live);
+        live.next_back().map(|run| &run.message.from)
+    }
+
+    /// Every other host that is known, each once: the run of it that looks most alive, the latest of
     /// these.
     pub fn all(&self, now: Instant) -> impl Iterator<Item = Peer<'_>> {
         // Runs come in the order of their incarnations, so among equals the last one is the latest.
-        self.runs.chunk_by(|one, other| one.key.0 == other.key.0).filter_map(move |runs| {
-            let peers = runs.iter().map(|run| run.peer(now, self.freshness));
+        let hosts = self.runs.chunk_by(|one, other| one.key.0 == other.key.0);
+        hosts.filter(|runs| runs[0].key.0 != self.me).filter_map(move |runs| {
+            let peers = runs.iter().map(|run| run.peer(now));
             peers.max_by_key(|peer| vitality(peer.liveness))
         })
     }
@@ -150,64 +147,32 @@ impl Peers {
         1 + self.all(now).filter(|peer| !away(peer)).count()
     }
 
-    /// Sum of the last reports of all live hosts, the law's input. `None` as with [`Sum::totals`], and also when as many
-    /// publications of this host have failed as make it stale for the others: a host that is not heard is no part of
-    /// what they take for the cluster.
+    /// Sum of the last reports of all live hosts in the order of their ids, the law's input. `None` while hosts are unproven and
+    /// none is live, as records are seen and none has yet changed. `None` also when as many publications of this host have
+    /// failed as make it stale for the others: a host that is not heard is no part of what they take for the cluster.
     #[must_use]
     pub fn totals(&self, now: Instant) -> Option<Totals> {
-        let mut sum = self.sum()?;
-        for peer in self.all(now) {
-            let Message { from, body, .. } = peer.message;
-            sum.add(from.host.id(), peer.liveness, &Part::of(&body.report));
+        if self.unheard >= STALE_AFTER {
+            return None;
         }
-        sum.totals()
-    }
-
-    /// A sum to which no host is added yet. `None` while this host is not heard.
-    #[must_use]
-    pub fn sum(&self) -> Option<Sum> {
         let mut totals = Totals::default();
         totals.thresholds.before = self.before;
-        let heard = self.unheard < self.freshness.stale_after;
-        heard.then_some(Sum { me: self.me, totals, live: false, unproven: false })
-    }
-}
-
-/// Sum of what the other hosts said last, added up in the order of their ids.
-#[derive(Debug)]
-pub struct Sum {
-    me: HostId,
-    totals: Totals,
-    live: bool,
-    unproven: bool,
-}
-
-impl Sum {
-    /// Adds what a host said, by its liveness.
-    pub fn add(&mut self, host: HostId, liveness: Liveness, said: &Part) {
-        match liveness {
-            Liveness::Live => {
-                self.totals.hear(said, host.0, host < self.me);
-                self.live = true;
+        let (mut live, mut unproven) = (false, false);
+        for peer in self.all(now) {
+            let (host, part) = (peer.message.from.host.id(), Part::of(&peer.message.body.report));
+            match peer.liveness {
+                Liveness::Live => {
+                    totals.hear(&part, host.0, host < self.me);
+                    live = true;
+                }
+                Liveness::Unproven => unproven = true,
+                // A silent host may be dead or cut off: its shares count as missing.
+                Liveness::Stale => totals.missing += part.counted().unwrap_or_default(),
+                // Hosts that are gone or have left do not count.
+                Liveness::Gone | Liveness::Left => {}
             }
-            Liveness::Unproven => self.unproven = true,
-            // A silent host may be dead or cut off: its shares count as missing.
-            Liveness::Stale => self.totals.missing += said.counted().unwrap_or_default(),
-            // Hosts that are gone or have left do not count.
-            Liveness::Gone | Liveness::Left => {}
         }
-    }
-
-    /// Adds live hosts that come one after another, all before this host or all after it.
-    pub fn add_live(&mut self, first: HostId, hosts: &Totals) {
-        self.totals.hear_all(hosts, first < self.me);
-        self.live = true;
-    }
-
-    /// The sum. `None` while hosts are unproven and none is live: records are seen, and none of them has yet changed.
-    #[must_use]
-    pub fn totals(self) -> Option<Totals> {
-        (self.live || !self.unproven).then_some(self.totals)
+        (live || !unproven).then_some(totals)
     }
 }
 
@@ -231,13 +196,12 @@ impl Run {
         std::mem::replace(&mut self.heard, look) != look
     }
 
-    fn looks(&self, now: Instant, freshness: Freshness) -> Liveness {
-        self.watch.liveness(now, self.message.body.period, freshness)
+    fn looks(&self, now: Instant) -> Liveness {
+        self.watch.liveness(now, self.message.body.period)
     }
 
-    fn peer(&self, now: Instant, freshness: Freshness) -> Peer<'_> {
-        let liveness =
-            if self.message.body.leaving { Liveness::Left } else { self.looks(now, freshness) };
+    fn peer(&self, now: Instant) -> Peer<'_> {
+        let liveness = if self.message.body.leaving { Liveness::Left } else { self.looks(now) };
         Peer { message: &self.message, age: self.watch.age(now), liveness }
     }
 }
@@ -253,7 +217,7 @@ mod tests {
     }
 
     fn peers() -> Peers {
-        Peers::new(identity("me", 1).host.id(), Freshness::default())
+        Peers::new(identity("me", 1).host.id())
     }
 
     /// Name, run and liveness of everyone known.
@@ -297,6 +261,20 @@ mod tests {
     }
 
     #[test]
+    fn another_live_run_of_our_name_is_a_twin_and_an_earlier_one_of_ours_is_not() {
+        let mut peers = peers();
+        for period in 0..12 {
+            let earlier = message(identity("me", 1), 7);
+            let other = message(identity("me", 9), period.max(5));
+            peers.observe(at(period), &[earlier, other]);
+            let twin = peers.twin(at(period)).map(|twin| twin.incarnation.0);
+            assert_eq!(twin, (period > 5).then_some(9), "period {period}");
+            assert!(peers.all(at(period)).next().is_none(), "it is no other host");
+        }
+        assert_eq!(peers.twin(at(16)), None, "it fell silent");
+    }
+
+    #[test]
     fn nothing_is_said_of_the_others_before_one_is_seen_to_live() {
         let mut peers = peers();
         assert_eq!(peers.totals(at(0)), Some(Totals::default()), "nobody is there");
@@ -314,7 +292,7 @@ mod tests {
         let mut peers = peers();
         peers.observe(at(0), &[message(identity("a", 1), 1)]);
         peers.observe(at(1), &[message(identity("a", 1), 2)]);
-        for _ in 0..Freshness::default().stale_after {
+        for _ in 0..STALE_AFTER {
             assert!(peers.totals(at(1)).is_some(), "the others still count what it said last");
             peers.published(false);
         }
@@ -334,7 +312,7 @@ mod tests {
             Arc::new(message)
         };
         for me in names {
-            let mut peers = Peers::new(identity(me, 1).host.id(), Freshness::default());
+            let mut peers = Peers::new(identity(me, 1).host.id());
             for sequence in [1, 2] {
                 let all: Vec<_> = names.iter().map(|name| said(name, sequence)).collect();
                 peers.observe(at(sequence), &all);

@@ -1,12 +1,9 @@
 //! One slot of the exchange file, byte by byte. `docs/exchange-format.md` shows the same layout as
 //! a table, which a test holds to this file.
 
-use parda_control::latency::{Interval, Sample, Signal};
-use parda_control::outsider::Finding;
-use parda_control::size::Moments;
+use parda_control::latency::{Sample, Signal};
 use parda_control::{
-    Bounded, Bytes, Governed, Proportional, Report, Settings, Shares, Source, Span, Throughput,
-    Tuning, Wants, Window,
+    Bounded, Bytes, Governed, Proportional, Report, Settings, Source, Span, Tuning,
 };
 
 use crate::identity::{HostName, HostNameError, Identity, Incarnation, Sequence, VolumeId};
@@ -30,7 +27,8 @@ const MAGIC: &[u8; 8] = b"PARDASLT";
 /// all slots of a file stays within 64 bits. In nanoseconds it is 52 days.
 const MOST: u64 = 1 << 52;
 
-/// Where each field begins. All integers and floats are little-endian.
+/// Where the fields begin that are read before all others, or are not read by [`fields`]. All integers and floats are
+/// little-endian.
 mod at {
     use std::ops::Range;
 
@@ -41,46 +39,15 @@ mod at {
     pub(super) const HOST: usize = 24;
     pub(super) const INCARNATION: usize = 32;
     pub(super) const SEQUENCE: usize = 40;
-    pub(super) const PERIOD: usize = 48;
-    pub(super) const ELAPSED: usize = 56;
-    pub(super) const READS: usize = 64;
-    pub(super) const WRITES: usize = 96;
-    pub(super) const OUTSTANDING: usize = 128;
-    pub(super) const WINDOW: usize = 136;
-    pub(super) const BETA: usize = 144;
-    pub(super) const ACTIVE: usize = 152;
-    pub(super) const SHARES: usize = 160;
-    pub(super) const GOVERNED: usize = 164;
-    pub(super) const SOURCE: usize = 165;
-    pub(super) const LEAVING: usize = 166;
     pub(super) const NAME_LEN: usize = 167;
     pub(super) const NAME: Range<usize> = 168..232;
-    pub(super) const THRESHOLD: usize = 232;
-    pub(super) const TUNING: usize = 240;
-    pub(super) const BOUNDED: usize = 241;
-    pub(super) const SLOWED: usize = 246;
-    pub(super) const SAYS: usize = 243;
+    /// 1 if the host has settings. Versions before wrote 0 here.
+    pub(super) const HAS_SETTINGS: usize = 243;
     pub(super) const SIGNAL: usize = 244;
     pub(super) const PROPORTIONAL: usize = 245;
+    pub(super) const SLOWED: usize = 246;
     pub(super) const SLOT_SIZE: usize = 256;
-    pub(super) const ASKS: usize = 264;
-    pub(super) const FLOOR: usize = 272;
-    pub(super) const ASKERS_IOS: usize = 280;
-    pub(super) const SATURATED: usize = 288;
-    pub(super) const SATURATED_SHARES: usize = 296;
-    pub(super) const READS_MOMENTS: usize = 304;
-    pub(super) const WRITES_MOMENTS: usize = 320;
     pub(super) const CHECKSUM: usize = 508;
-
-    /// Within `READS` and `WRITES`.
-    pub(super) const SAMPLE_IOS: usize = 0;
-    pub(super) const SAMPLE_BYTES: usize = 8;
-    pub(super) const SAMPLE_LATENCY: usize = 16;
-    pub(super) const SAMPLE_SCALED: usize = 24;
-
-    /// Within `READS_MOMENTS` and `WRITES_MOMENTS`.
-    pub(super) const SQUARES: usize = 0;
-    pub(super) const PRODUCTS: usize = 8;
 }
 
 /// Contents of a valid record.
@@ -151,66 +118,207 @@ pub(crate) fn is_record(block: &Block) -> bool {
     record.starts_with(MAGIC) && padding == &Block::ZERO.0[RECORD_BYTES..]
 }
 
+/// Reads or writes fields, each at its place.
+trait Fields {
+    /// A whole number up to [`MOST`].
+    fn count(
+        &mut self,
+        at: usize,
+        name: &'static str,
+        value: &mut u64,
+    ) -> Result<(), InvalidReport>;
+    /// A number from 0 to [`MOST`].
+    fn measure(
+        &mut self,
+        at: usize,
+        name: &'static str,
+        value: &mut f64,
+    ) -> Result<(), InvalidReport>;
+    /// A whole number of 32 bits.
+    fn number(&mut self, at: usize, value: &mut u32);
+    /// One of these values, by its index.
+    fn code<T: Copy + PartialEq>(
+        &mut self,
+        at: usize,
+        name: &'static str,
+        values: &[T],
+        value: &mut T,
+    ) -> Result<(), InvalidReport>;
+}
+
+/// The fields of a publication, in the order of the table in `docs/exchange-format.md`.
+fn fields(f: &mut impl Fields, body: &mut Publication) -> Result<(), InvalidReport> {
+    let Publication { period, leaving, report, .. } = body;
+    f.count(48, "period", &mut period.0)?;
+    f.count(56, "elapsed", &mut report.elapsed.0)?;
+    sample(f, 64, 304, &mut report.interval.reads)?;
+    sample(f, 96, 320, &mut report.interval.writes)?;
+    f.measure(128, "outstanding", &mut report.outstanding)?;
+    f.measure(136, "window", &mut report.window.0)?;
+    f.measure(144, "beta", &mut report.beta)?;
+    f.measure(152, "active shares", &mut report.active)?;
+    f.number(160, &mut report.shares.0);
+    let governed = [Governed::No, Governed::Yes, Governed::Observes];
+    f.code(164, "governed", &governed, &mut report.governed)?;
+    let sources = [Source::Cluster, Source::LastGood, Source::Local];
+    f.code(165, "source", &sources, &mut report.source)?;
+    f.code(166, "leaving", &[false, true], leaving)?;
+    f.count(232, "threshold", &mut report.threshold.0)?;
+    let tunings = [Tuning::Unsaid, Tuning::Pinned, Tuning::Auto, Tuning::Joining];
+    f.code(240, "tuning", &tunings, &mut report.tuning)?;
+    let bounds = [Bounded::Unsaid, Bounded::Nothing, Bounded::Slices, Bounded::Window];
+    f.code(241, "bounded", &bounds, &mut report.bounded)?;
+    // 0 stands for none.
+    let mut asks = report.wants.asks.unwrap_or_default();
+    f.count(264, "asks", &mut asks.0)?;
+    report.wants.asks = Some(asks).filter(|asks| asks.0 > 0);
+    f.count(272, "floor", &mut report.wants.floor.0)?;
+    f.count(280, "IO count of those that ask", &mut report.wants.ios)?;
+    f.measure(288, "saturated throughput", &mut report.saturated.rate)?;
+    f.measure(296, "saturated shares", &mut report.saturated.shares)
+}
+
+fn sample(
+    f: &mut impl Fields,
+    at: usize,
+    moments_at: usize,
+    sample: &mut Sample,
+) -> Result<(), InvalidReport> {
+    f.count(at, "IO count", &mut sample.ios)?;
+    f.count(at + 8, "bytes", &mut sample.bytes.0)?;
+    f.count(at + 16, "latency sum", &mut sample.latency.0)?;
+    f.count(at + 24, "scaled latency sum", &mut sample.scaled.0)?;
+    f.measure(moments_at, "sum of squared sizes", &mut sample.moments.squares)?;
+    f.measure(moments_at + 8, "sum of size times latency", &mut sample.moments.products)
+}
+
+/// Refuses a value that no record can hold.
+fn ensure(ok: bool, field: &'static str, value: f64) -> Result<(), InvalidReport> {
+    if ok { Ok(()) } else { Err(InvalidReport { field, value }) }
+}
+
+struct Writer<'a>(&'a mut [u8; SLOT_BYTES]);
+
+impl Writer<'_> {
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.0[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+impl Fields for Writer<'_> {
+    fn count(
+        &mut self,
+        at: usize,
+        name: &'static str,
+        value: &mut u64,
+    ) -> Result<(), InvalidReport> {
+        self.put(at, &value.to_le_bytes());
+        ensure(*value <= MOST, name, *value as f64)
+    }
+
+    fn measure(
+        &mut self,
+        at: usize,
+        name: &'static str,
+        value: &mut f64,
+    ) -> Result<(), InvalidReport> {
+        self.put(at, &value.to_le_bytes());
+        ensure((0.0..=MOST as f64).contains(value), name, *value)
+    }
+
+    fn number(&mut self, at: usize, value: &mut u32) {
+        self.put(at, &value.to_le_bytes());
+    }
+
+    fn code<T: Copy + PartialEq>(
+        &mut self,
+        at: usize,
+        name: &'static str,
+        values: &[T],
+        value: &mut T,
+    ) -> Result<(), InvalidReport> {
+        let code = values.iter().position(|known| known == value);
+        self.0[at] = code.unwrap_or_default() as u8;
+        ensure(code.is_some(), name, f64::NAN)
+    }
+}
+
+struct Reader<'a>(&'a [u8; SLOT_BYTES]);
+
+impl Reader<'_> {
+    fn get<const N: usize>(&self, at: usize) -> [u8; N] {
+        std::array::from_fn(|i| self.0[at + i])
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.get(at))
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.get(at))
+    }
+}
+
+impl Fields for Reader<'_> {
+    fn count(
+        &mut self,
+        at: usize,
+        name: &'static str,
+        value: &mut u64,
+    ) -> Result<(), InvalidReport> {
+        *value = self.u64(at);
+        ensure(*value <= MOST, name, *value as f64)
+    }
+
+    fn measure(
+        &mut self,
+        at: usize,
+        name: &'static str,
+        value: &mut f64,
+    ) -> Result<(), InvalidReport> {
+        *value = f64::from_bits(self.u64(at));
+        ensure((0.0..=MOST as f64).contains(value), name, *value)
+    }
+
+    fn number(&mut self, at: usize, value: &mut u32) {
+        *value = self.u32(at);
+    }
+
+    fn code<T: Copy + PartialEq>(
+        &mut self,
+        at: usize,
+        name: &'static str,
+        values: &[T],
+        value: &mut T,
+    ) -> Result<(), InvalidReport> {
+        let code = self.0[at];
+        *value = *values.get(usize::from(code)).unwrap_or(value);
+        ensure(usize::from(code) < values.len(), name, code.into())
+    }
+}
+
 /// Writes `record` down as a whole slot.
 pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
     let Message { from, sequence, body } = &record.message;
-    let Publication { period, slowed, leaving, report } = body;
     let mut block = Block::ZERO;
-    let to = &mut block.0;
-    to[at::MAGIC].copy_from_slice(MAGIC);
-    put(to, at::VERSION, VERSION.to_le_bytes());
-    put(to, at::SLOT, record.slot.0.to_le_bytes());
-    put(to, at::VOLUME, record.volume.0.to_le_bytes());
-    put(to, at::HOST, from.host.id().0.to_le_bytes());
-    put(to, at::INCARNATION, from.incarnation.0.to_le_bytes());
-    put(to, at::SEQUENCE, sequence.0.to_le_bytes());
-    put_count(to, at::PERIOD, "period", period.0)?;
-    put_count(to, at::ELAPSED, "elapsed", report.elapsed.0)?;
-    let Interval { reads, writes } = &report.interval;
-    put_sample(to, at::READS, at::READS_MOMENTS, reads)?;
-    put_sample(to, at::WRITES, at::WRITES_MOMENTS, writes)?;
-    put_measure(to, at::OUTSTANDING, "outstanding", report.outstanding)?;
-    put_measure(to, at::WINDOW, "window", report.window.0)?;
-    put_measure(to, at::BETA, "beta", report.beta)?;
-    put_measure(to, at::ACTIVE, "active shares", report.active)?;
-    put(to, at::SHARES, report.shares.0.to_le_bytes());
-    to[at::GOVERNED] = match report.governed {
-        Governed::No => 0,
-        Governed::Yes => 1,
-        Governed::Observes => 2,
-    };
-    to[at::SOURCE] = match report.source {
-        Source::Cluster => 0,
-        Source::LastGood => 1,
-        Source::Local => 2,
-    };
-    to[at::LEAVING] = (*leaving).into();
-    to[at::SLOWED] = (*slowed).into();
+    let mut to = Writer(&mut block.0);
+    to.put(at::MAGIC.start, MAGIC);
+    to.put(at::VERSION, &VERSION.to_le_bytes());
+    to.put(at::SLOT, &record.slot.0.to_le_bytes());
+    to.put(at::VOLUME, &record.volume.0.to_le_bytes());
+    to.put(at::HOST, &from.host.id().0.to_le_bytes());
+    to.put(at::INCARNATION, &from.incarnation.0.to_le_bytes());
+    to.put(at::SEQUENCE, &sequence.0.to_le_bytes());
     let name = from.host.as_str().as_bytes();
-    to[at::NAME_LEN] = name.len() as u8;
-    to[at::NAME][..name.len()].copy_from_slice(name);
-    put_count(to, at::THRESHOLD, "threshold", report.threshold.0)?;
-    to[at::TUNING] = match report.tuning {
-        Tuning::Unsaid => 0,
-        Tuning::Pinned => 1,
-        Tuning::Auto => 2,
-        Tuning::Joining => 3,
-    };
-    to[at::BOUNDED] = match report.bounded {
-        Bounded::Unsaid => 0,
-        Bounded::Nothing => 1,
-        Bounded::Slices => 2,
-        Bounded::Window => 3,
-    };
-    if let Some(settings) = &report.settings {
-        put_settings(to, settings)?;
+    to.put(at::NAME_LEN, &[name.len() as u8]);
+    to.put(at::NAME.start, name);
+    to.put(at::SLOWED, &[body.slowed.into()]);
+    fields(&mut to, &mut body.clone())?;
+    if let Some(settings) = &body.report.settings {
+        put_settings(&mut to, settings)?;
     }
-    put_count(to, at::ASKS, "asks", report.wants.asks.map_or(0, |asks| asks.0))?;
-    put_count(to, at::FLOOR, "floor", report.wants.floor.0)?;
-    put_count(to, at::ASKERS_IOS, "IO count of those that ask", report.wants.ios)?;
-    put_measure(to, at::SATURATED, "saturated throughput", report.saturated.rate)?;
-    put_measure(to, at::SATURATED_SHARES, "saturated shares", report.saturated.shares)?;
-    put(to, at::CHECKSUM, crc32c::crc32c(&to[..at::CHECKSUM]).to_le_bytes());
+    let checksum = crc32c::crc32c(&to.0[..at::CHECKSUM]);
+    to.put(at::CHECKSUM, &checksum.to_le_bytes());
     Ok(block)
 }
 
@@ -223,229 +331,81 @@ pub fn decode(block: &Block, slot: SlotIndex) -> Content {
     if !is_record(block) {
         return Content::Fault(SlotFault::NotARecord);
     }
-    match record(&block.0, slot) {
+    match record(&mut Reader(&block.0), slot) {
         Ok(record) => Content::Record(Box::new(record)),
         Err(fault) => Content::Fault(fault),
     }
 }
 
-fn record(from: &[u8; SLOT_BYTES], slot: SlotIndex) -> Result<Record, SlotFault> {
+fn record(from: &mut Reader<'_>, slot: SlotIndex) -> Result<Record, SlotFault> {
     // Magic and version stand where they stand in every version; the rest need not.
-    let version = u32::from_le_bytes(get(from, at::VERSION));
+    let version = from.u32(at::VERSION);
     if version != VERSION {
         return Err(SlotFault::Version(version));
     }
-    if crc32c::crc32c(&from[..at::CHECKSUM]) != u32::from_le_bytes(get(from, at::CHECKSUM)) {
+    if crc32c::crc32c(&from.0[..at::CHECKSUM]) != from.u32(at::CHECKSUM) {
         return Err(SlotFault::Checksum);
     }
-    let found = SlotIndex(u32::from_le_bytes(get(from, at::SLOT)));
+    let found = SlotIndex(from.u32(at::SLOT));
     if found != slot {
         return Err(SlotFault::WrongSlot(found));
     }
-    Ok(Record {
-        volume: VolumeId(get_u64(from, at::VOLUME)),
-        slot,
-        message: Message {
-            from: identity(from)?,
-            sequence: Sequence(get_u64(from, at::SEQUENCE)),
-            body: Publication {
-                period: Span(get_count(from, at::PERIOD, "period")?),
-                slowed: from[at::SLOWED] == 1,
-                leaving: get_flag(from, at::LEAVING, "leaving")?,
-                report: report(from)?,
-            },
-        },
-    })
+    let (period, slowed) = (Span::ZERO, from.0[at::SLOWED] == 1);
+    let mut body = Publication { period, slowed, leaving: false, report: Report::default() };
+    fields(from, &mut body).map_err(|invalid| SlotFault::Malformed(invalid.field))?;
+    body.report.settings = settings(from).map_err(|invalid| SlotFault::Malformed(invalid.field))?;
+    let (identity, sequence) = (identity(from)?, Sequence(from.u64(at::SEQUENCE)));
+    let message = Message { from: identity, sequence, body };
+    Ok(Record { volume: VolumeId(from.u64(at::VOLUME)), slot, message })
 }
 
-fn identity(from: &[u8; SLOT_BYTES]) -> Result<Identity, SlotFault> {
-    let name = from[at::NAME].get(..usize::from(from[at::NAME_LEN]));
+fn identity(from: &Reader<'_>) -> Result<Identity, SlotFault> {
+    let name = from.0[at::NAME].get(..usize::from(from.0[at::NAME_LEN]));
     let host = name
         .and_then(|name| str::from_utf8(name).ok())
         .map(HostName::new)
         .and_then(Result::<HostName, HostNameError>::ok)
         .ok_or(SlotFault::Malformed("host name"))?;
-    if host.id().0 != get_u64(from, at::HOST) {
+    if host.id().0 != from.u64(at::HOST) {
         return Err(SlotFault::Malformed("host"));
     }
-    Ok(Identity { host, incarnation: Incarnation(get_u64(from, at::INCARNATION)) })
+    Ok(Identity { host, incarnation: Incarnation(from.u64(at::INCARNATION)) })
 }
 
-fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
-    Ok(Report {
-        elapsed: Span(get_count(from, at::ELAPSED, "elapsed")?),
-        interval: Interval {
-            reads: get_sample(from, at::READS, at::READS_MOMENTS)?,
-            writes: get_sample(from, at::WRITES, at::WRITES_MOMENTS)?,
-        },
-        outstanding: get_measure(from, at::OUTSTANDING, "outstanding")?,
-        window: Window(get_measure(from, at::WINDOW, "window")?),
-        beta: get_measure(from, at::BETA, "beta")?,
-        shares: Shares(u32::from_le_bytes(get(from, at::SHARES))),
-        active: get_measure(from, at::ACTIVE, "active shares")?,
-        bounded: match from[at::BOUNDED] {
-            0 => Bounded::Unsaid,
-            1 => Bounded::Nothing,
-            2 => Bounded::Slices,
-            3 => Bounded::Window,
-            _ => return Err(SlotFault::Malformed("bounded")),
-        },
-        governed: match from[at::GOVERNED] {
-            0 => Governed::No,
-            1 => Governed::Yes,
-            2 => Governed::Observes,
-            _ => return Err(SlotFault::Malformed("governed")),
-        },
-        source: match from[at::SOURCE] {
-            0 => Source::Cluster,
-            1 => Source::LastGood,
-            2 => Source::Local,
-            _ => return Err(SlotFault::Malformed("source")),
-        },
-        threshold: Span(get_count(from, at::THRESHOLD, "threshold")?),
-        tuning: match from[at::TUNING] {
-            0 => Tuning::Unsaid,
-            1 => Tuning::Pinned,
-            2 => Tuning::Auto,
-            3 => Tuning::Joining,
-            _ => return Err(SlotFault::Malformed("tuning")),
-        },
-        settings: settings(from)?,
-        wants: Wants {
-            asks: match get_count(from, at::ASKS, "asks")? {
-                0 => None,
-                asks => Some(Span(asks)),
-            },
-            floor: Span(get_count(from, at::FLOOR, "floor")?),
-            ios: get_count(from, at::ASKERS_IOS, "IO count of those that ask")?,
-        },
-        finding: Finding::default(),
-        saturated: Throughput {
-            rate: get_measure(from, at::SATURATED, "saturated throughput")?,
-            shares: get_measure(from, at::SATURATED_SHARES, "saturated shares")?,
-        },
-    })
-}
-
-fn put_settings(to: &mut [u8; SLOT_BYTES], settings: &Settings) -> Result<(), InvalidReport> {
+fn put_settings(to: &mut Writer<'_>, settings: &Settings) -> Result<(), InvalidReport> {
     let Settings { slot_size, signal, proportional } = *settings;
-    to[at::SAYS] = 1;
-    to[at::SIGNAL] = match signal {
+    let signal = match signal {
         Signal::All => 0,
         Signal::Reads => 1,
         Signal::Writes => 2,
     };
-    to[at::PROPORTIONAL] = match proportional {
+    let proportional = match proportional {
         Proportional::Concurrency => 0,
         Proportional::Throughput => 1,
     };
-    put_count(to, at::SLOT_SIZE, "slot size", slot_size.map_or(0, |size| size.0))
+    to.put(at::HAS_SETTINGS, &[1, signal, proportional]);
+    to.count(at::SLOT_SIZE, "slot size", &mut slot_size.map_or(0, |size| size.0))
 }
 
-/// What the host says of settings. A value that this version does not know is as good as nothing said:
-/// whatever else the record says still counts.
-fn settings(from: &[u8; SLOT_BYTES]) -> Result<Option<Settings>, SlotFault> {
-    let slot_size = match get_count(from, at::SLOT_SIZE, "slot size")? {
-        0 => None,
-        size => Some(Bytes(size)),
-    };
-    let signal = match from[at::SIGNAL] {
+/// The host's settings. A value that this version does not know counts as none: the rest of the record still counts.
+fn settings(from: &mut Reader<'_>) -> Result<Option<Settings>, InvalidReport> {
+    let mut size = 0;
+    from.count(at::SLOT_SIZE, "slot size", &mut size)?;
+    let signal = match from.0[at::SIGNAL] {
         // 3 was the slowest VM's latency, which this version does not know.
         0 | 3 => Signal::All,
         1 => Signal::Reads,
         2 => Signal::Writes,
         _ => return Ok(None),
     };
-    let proportional = match from[at::PROPORTIONAL] {
+    let proportional = match from.0[at::PROPORTIONAL] {
         0 => Proportional::Concurrency,
         1 => Proportional::Throughput,
         _ => return Ok(None),
     };
-    Ok((from[at::SAYS] == 1).then_some(Settings { slot_size, signal, proportional }))
-}
-
-fn put<const N: usize>(to: &mut [u8; SLOT_BYTES], at: usize, value: [u8; N]) {
-    to[at..at + N].copy_from_slice(&value);
-}
-
-fn put_count(
-    to: &mut [u8; SLOT_BYTES],
-    at: usize,
-    field: &'static str,
-    value: u64,
-) -> Result<(), InvalidReport> {
-    if value > MOST {
-        return Err(InvalidReport { field, value: value as f64 });
-    }
-    put(to, at, value.to_le_bytes());
-    Ok(())
-}
-
-fn put_measure(
-    to: &mut [u8; SLOT_BYTES],
-    at: usize,
-    field: &'static str,
-    value: f64,
-) -> Result<(), InvalidReport> {
-    if !(0.0..=MOST as f64).contains(&value) {
-        return Err(InvalidReport { field, value });
-    }
-    put(to, at, value.to_le_bytes());
-    Ok(())
-}
-
-fn put_sample(
-    to: &mut [u8; SLOT_BYTES],
-    at: usize,
-    moments_at: usize,
-    sample: &Sample,
-) -> Result<(), InvalidReport> {
-    put_count(to, at + at::SAMPLE_IOS, "IO count", sample.ios)?;
-    put_count(to, at + at::SAMPLE_BYTES, "bytes", sample.bytes.0)?;
-    put_count(to, at + at::SAMPLE_LATENCY, "latency sum", sample.latency.0)?;
-    put_count(to, at + at::SAMPLE_SCALED, "scaled latency sum", sample.scaled.0)?;
-    let Moments { squares, products } = sample.moments;
-    put_measure(to, moments_at + at::SQUARES, "sum of squared sizes", squares)?;
-    put_measure(to, moments_at + at::PRODUCTS, "sum of size times latency", products)
-}
-
-fn get<const N: usize>(from: &[u8; SLOT_BYTES], at: usize) -> [u8; N] {
-    std::array::from_fn(|i| from[at + i])
-}
-
-fn get_u64(from: &[u8; SLOT_BYTES], at: usize) -> u64 {
-    u64::from_le_bytes(get(from, at))
-}
-
-fn get_count(from: &[u8; SLOT_BYTES], at: usize, field: &'static str) -> Result<u64, SlotFault> {
-    let value = get_u64(from, at);
-    if value <= MOST { Ok(value) } else { Err(SlotFault::Malformed(field)) }
-}
-
-fn get_measure(from: &[u8; SLOT_BYTES], at: usize, field: &'static str) -> Result<f64, SlotFault> {
-    let value = f64::from_le_bytes(get(from, at));
-    if (0.0..=MOST as f64).contains(&value) { Ok(value) } else { Err(SlotFault::Malformed(field)) }
-}
-
-fn get_flag(from: &[u8; SLOT_BYTES], at: usize, field: &'static str) -> Result<bool, SlotFault> {
-    match from[at] {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(SlotFault::Malformed(field)),
-    }
-}
-
-fn get_sample(from: &[u8; SLOT_BYTES], at: usize, moments_at: usize) -> Result<Sample, SlotFault> {
-    Ok(Sample {
-        ios: get_count(from, at + at::SAMPLE_IOS, "IO count")?,
-        bytes: Bytes(get_count(from, at + at::SAMPLE_BYTES, "bytes")?),
-        latency: Span(get_count(from, at + at::SAMPLE_LATENCY, "latency sum")?),
-        scaled: Span(get_count(from, at + at::SAMPLE_SCALED, "scaled latency sum")?),
-        moments: Moments {
-            squares: get_measure(from, moments_at + at::SQUARES, "sum of squared sizes")?,
-            products: get_measure(from, moments_at + at::PRODUCTS, "sum of size times latency")?,
-        },
-    })
+    let slot_size = Some(Bytes(size)).filter(|size| size.0 > 0);
+    let has = from.0[at::HAS_SETTINGS] == 1;
+    Ok(has.then_some(Settings { slot_size, signal, proportional }))
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use parda_control::{Instant, Span};
 use crate::claim::{Claim, SlotChoice};
 use crate::counters::RecordCounters;
 use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
-use crate::freshness::Freshness;
 use crate::header::{Header, PlaceFault, PlaceId};
 use crate::identity::{Identity, Sequence, VolumeId};
 use crate::message::{Message, Publication};
@@ -34,7 +33,6 @@ pub struct SlotSettings {
     /// Our own period. Periods of other hosts count as at least as long when a slot is judged to be free.
     pub period: Span,
     /// Numbers of periods after which a silent host is stale, and gone.
-    pub freshness: Freshness,
     /// The command that makes the place, for messages.
     pub make: String,
 }
@@ -310,7 +308,9 @@ impl SlotExchange {
                 }
                 Content::Record(record) => {
                     self.counters.records += 1;
-                    messages.push(Arc::new(record.message.clone()));
+                    if record.message.from != self.me {
+                        messages.push(Arc::new(record.message.clone()));
+                    }
                 }
             }
         }

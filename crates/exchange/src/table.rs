@@ -2,7 +2,7 @@
 
 use parda_control::{Instant, Span};
 
-use crate::freshness::{Freshness, Liveness, Watch};
+use crate::freshness::{Liveness, Watch};
 use crate::region::{Block, SlotIndex};
 use crate::slot::{self, Content, RECORD_BYTES, SlotFault};
 
@@ -59,16 +59,10 @@ impl Table {
     }
 
     /// Whether nobody loses anything when the slot is taken. Whoever owns it is given at least
-    /// `period` for each period that `freshness` grants.
-    pub(crate) fn is_free(
-        &self,
-        now: Instant,
-        slot: SlotIndex,
-        period: Span,
-        freshness: Freshness,
-    ) -> bool {
+    /// `period` for each of [`GONE_AFTER`](crate::freshness::GONE_AFTER) periods.
+    pub(crate) fn is_free(&self, now: Instant, slot: SlotIndex, period: Span) -> bool {
         let seen = &self.slots[slot.0 as usize];
-        let gone_by = |period| seen.watch.liveness(now, period, freshness) == Liveness::Gone;
+        let gone_by = |period| seen.watch.liveness(now, period) == Liveness::Gone;
         match &seen.content {
             Content::Empty => true,
             Content::Record(record) if record.message.body.leaving => true,
@@ -77,17 +71,6 @@ impl Table {
             Content::Fault(SlotFault::NotARecord) => false,
             Content::Fault(_) => gone_by(period),
         }
-    }
-
-    /// How alive the owner of a slot looks who promised to write every `period`.
-    pub(crate) fn liveness(
-        &self,
-        now: Instant,
-        slot: SlotIndex,
-        period: Span,
-        freshness: Freshness,
-    ) -> Liveness {
-        self.slots[slot.0 as usize].watch.liveness(now, period, freshness)
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -100,14 +83,9 @@ impl Table {
     }
 
     /// How many slots are not [free](Table::is_free), and the last of these.
-    pub(crate) fn used(
-        &self,
-        now: Instant,
-        period: Span,
-        freshness: Freshness,
-    ) -> (u32, Option<SlotIndex>) {
+    pub(crate) fn used(&self, now: Instant, period: Span) -> (u32, Option<SlotIndex>) {
         let slots = indices().take(self.slots.len());
-        let used = slots.filter(|slot| !self.is_free(now, *slot, period, freshness));
+        let used = slots.filter(|slot| !self.is_free(now, *slot, period));
         used.fold((0, None), |(count, _), slot| (count + 1, Some(slot)))
     }
 }

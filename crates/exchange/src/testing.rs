@@ -7,7 +7,7 @@ use parda_control::{
 };
 
 use crate::claim::SlotChoice;
-use crate::freshness::{Freshness, Liveness};
+use crate::freshness::Liveness;
 use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 use crate::peers::Peers;
@@ -99,7 +99,6 @@ pub(crate) fn exchange(
         volume: VolumeId::of("array-a"),
         choice,
         period: PERIOD,
-        freshness: Freshness::default(),
         make: "parda exchange init memory".to_owned(),
     };
     SlotExchange::new(region.clone(), settings).unwrap()

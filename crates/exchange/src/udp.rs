@@ -173,8 +173,6 @@ impl UdpExchange {
         let mut events = std::mem::take(&mut self.events);
         let mut inbox = lock(&self.inbox);
         events.extend(inbox.refusals.due(now).into_iter().map(UdpEvent::Refused));
-        let twin = inbox.members.twin();
-        events.extend(twin.map(|(twin, from)| UdpEvent::DuplicateHost { twin, from }));
         Ok(Collected { messages: inbox.members.messages(), events })
     }
 
@@ -208,8 +206,8 @@ impl UdpExchange {
         }
     }
 
-    fn send(&self, bytes: &[u8]) -> Sent {
-        let mut sent = Sent::default();
+    fn send(&self, bytes: &[u8]) -> SendCount {
+        let mut sent = SendCount::default();
         let Some(open) = &self.open else { return sent };
         let addresses = match &self.settings.reach {
             Reach::Peers(_) => self.to.addresses(),
@@ -238,7 +236,7 @@ impl UdpExchange {
 
 /// Numbers of datagrams that the kernel took and refused in one period, and the last error.
 #[derive(Debug, Default)]
-struct Sent {
+struct SendCount {
     sent: u64,
     unsent: u64,
     error: Option<(SocketAddr, io::Error)>,

@@ -43,7 +43,7 @@ use connections::{Connections, Origin};
 
 pub use asked::{Agent, Change, Pages, Place, Refusal, Who};
 pub use axum::body::Bytes;
-use progress::{Heard, Progress, Step};
+use progress::{ObservedStream, Progress, Step};
 pub use shared::FRESH;
 use who::Peer;
 
@@ -239,7 +239,7 @@ async fn answer(
     router: Router,
     sent: Progress,
 ) {
-    let stream = Heard { stream, progress: sent.clone() };
+    let stream = ObservedStream { stream, progress: sent.clone() };
     let router = router.layer(Extension(peer)).layer(map_request_with_state(sent, progress::noted));
     let served = http1::Builder::new()
         .keep_alive(false)

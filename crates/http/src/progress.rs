@@ -42,12 +42,12 @@ impl Progress {
 }
 
 /// A stream whose first bytes are noted.
-pub(crate) struct Heard<S> {
+pub(crate) struct ObservedStream<S> {
     pub(crate) stream: S,
     pub(crate) progress: Progress,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -62,7 +62,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -98,16 +98,16 @@ pub(crate) async fn noted(State(progress): State<Progress>, request: Request) ->
         progress.reached(Step::Asked);
         return request;
     }
-    request.map(|body| Body::new(Noted { body, progress }))
+    request.map(|body| Body::new(ObservedBody { body, progress }))
 }
 
 /// A body whose end is noted.
-struct Noted {
+struct ObservedBody {
     body: Body,
     progress: Progress,
 }
 
-impl HttpBody for Noted {
+impl HttpBody for ObservedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

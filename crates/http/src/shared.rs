@@ -44,7 +44,7 @@ impl<T> Latest<T> {
 
 /// Pages, and their metrics in text format 0.0.4 once a scraper has asked for that.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct Rendered {
     pub(crate) pages: Pages,
     text: OnceLock<Bytes>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Looked {
 #[derive(Clone)]
 pub(crate) struct Shared {
     agent: Arc<dyn Agent>,
-    pages: Arc<Latest<Looked>>,
+    pages: Arc<Latest<Rendered>>,
     state: Arc<Latest<api::State>>,
 }
 
@@ -62,7 +62,7 @@ impl Shared {
         Shared { agent, pages: Latest::new(), state: Latest::new() }
     }
 
-    pub(crate) async fn pages(&self) -> Result<Arc<Looked>, StatusCode> {
+    pub(crate) async fn pages(&self) -> Result<Arc<Rendered>, StatusCode> {
         let shared = self.clone();
         apart(move || shared.look()).await
     }
@@ -71,14 +71,14 @@ impl Shared {
     pub(crate) async fn metrics_as_text(&self) -> Result<Bytes, StatusCode> {
         let shared = self.clone();
         apart(move || {
-            let Looked { pages, text } = &*shared.look();
+            let Rendered { pages, text } = &*shared.look();
             text.get_or_init(|| text_of(&String::from_utf8_lossy(&pages.metrics)).into()).clone()
         })
         .await
     }
 
-    fn look(&self) -> Arc<Looked> {
-        self.pages.get(|| Looked { pages: self.agent.pages(), text: OnceLock::new() })
+    fn look(&self) -> Arc<Rendered> {
+        self.pages.get(|| Rendered { pages: self.agent.pages(), text: OnceLock::new() })
     }
 
     pub(crate) async fn state(&self) -> Result<Arc<api::State>, StatusCode> {

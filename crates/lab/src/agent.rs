@@ -8,7 +8,7 @@ use parda_agent::status::{Status, VolumeStatus};
 use parda_config::{ControlSettings, ThresholdSetting, VmSettings};
 use parda_exchange::{Header, InitError, Location, Site, SlotCount, VolumeName, init_as};
 use parda_scenario::scenario::{EXCHANGE, HostState};
-use parda_scenario::{HostId, Scenario};
+use parda_scenario::{Host, HostId, Scenario};
 
 use crate::export_uri::export_uri;
 use crate::run_dir::RunDir;
@@ -40,43 +40,35 @@ pub fn make_exchange(scenario: &Scenario, run_dir: &RunDir) -> Result<(), InitEr
     })
 }
 
-/// The configuration of a host in its current state.
+/// The configuration of a host in its current state. A guest steers its only disk.
 #[must_use]
 pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir: &RunDir) -> File {
     let host = scenario.host(id);
-    if host.kind.guest().is_some() {
-        return guests(scenario, id, state);
-    }
-    let on_array = |export: &str| export_uri(&run_dir.array(), export);
-    let disks = host.vms.iter().zip(&state.vms).map(|(vm, state)| Disk {
-        name: vm.name.clone(),
-        // The array names an export after the first VM that has the disk.
-        path: on_array(scenario.disk_owner(vm.lun).map_or(&vm.name, |owner| &owner.name)),
-        listen: format!("unix:{}", run_dir.disks(id).display()),
-        ..Disk::default().with(VmSettings { shares: Some(state.shares.0), ..vm.settings })
-    });
-    let exchange = if limits::has_own_relay(scenario, id) {
-        export_uri(&run_dir.exchange(id), EXCHANGE)
+    let (status, exchange, disk, steer) = if host.kind.guest().is_some() {
+        let exchange = guest_host::EXCHANGE_DISK.to_owned();
+        (guest_host::STATUS.to_owned(), exchange, Vec::new(), Some(steer(host, state)))
     } else {
-        on_array(EXCHANGE)
+        let exchange = match limits::has_own_relay(scenario, id) {
+            true => run_dir.exchange(id),
+            false => run_dir.array(),
+        };
+        let status = run_dir.status(id).display().to_string();
+        (status, export_uri(&exchange, EXCHANGE), disks(scenario, id, state, run_dir), None)
     };
+    let (file, slots) = (Some(exchange), Some(scenario.exchange_slots));
     let volume = Volume {
         limits: None,
         name: VOLUME.to_owned(),
         pool: None,
         control: state.control.clone(),
-        exchange: Some(Exchange {
-            file: Some(exchange),
-            slots: Some(scenario.exchange_slots),
-            ..Exchange::default()
-        }),
-        disk: disks.collect(),
-        steer: None,
+        exchange: Some(Exchange { file, slots, ..Exchange::default() }),
+        disk,
+        steer,
     };
     File {
         limits: AgentLimits::default(),
         host: host.name.clone(),
-        status: Some(format!("unix:{}", run_dir.status(id).display())),
+        status: Some(format!("unix:{status}")),
         state: None,
         http: None,
         policy: None,
@@ -85,45 +77,33 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
     }
 }
 
-/// The configuration of a guest, which steers its only disk.
-fn guests(scenario: &Scenario, id: HostId, state: &HostState) -> File {
-    let host = scenario.host(id);
-    let vms: Vec<SteeredVm> = (host.vms.iter().zip(&state.vms))
-        .map(|(vm, state)| SteeredVm {
+fn disks(scenario: &Scenario, id: HostId, state: &HostState, run_dir: &RunDir) -> Vec<Disk> {
+    let disks = scenario.host(id).vms.iter().zip(&state.vms).map(|(vm, state)| {
+        // The array names an export after the first VM that has the disk.
+        let export = scenario.disk_owner(vm.lun).map_or(&vm.name, |owner| &owner.name);
+        Disk {
             name: vm.name.clone(),
-            cgroup: guest_host::cgroup(&vm.name),
-            shares: state.shares.0,
-        })
-        .collect();
+            path: export_uri(&run_dir.array(), export),
+            listen: format!("unix:{}", run_dir.disks(id).display()),
+            ..Disk::default().with(VmSettings { shares: Some(state.shares.0), ..vm.settings })
+        }
+    });
+    disks.collect()
+}
+
+fn steer(host: &Host, state: &HostState) -> Steer {
+    let vms = host.vms.iter().zip(&state.vms).map(|(vm, state)| SteeredVm {
+        name: vm.name.clone(),
+        cgroup: guest_host::cgroup(&vm.name),
+        shares: state.shares.0,
+    });
+    let vms: Vec<SteeredVm> = vms.collect();
     let (shares, vm) = match vms.as_slice() {
         [only] => (Some(only.shares), Vec::new()),
         _ => (None, vms),
     };
     let device = guest_host::DISK.into();
-    let steer = Steer { device, method: None, measure: None, shares, sharing: None, vm };
-    let file = Some(guest_host::EXCHANGE_DISK.to_owned());
-    let slots = Some(scenario.exchange_slots);
-    let volume = Volume {
-        limits: None,
-        name: VOLUME.to_owned(),
-        pool: None,
-        control: state.control.clone(),
-        exchange: Some(Exchange { file, slots, ..Exchange::default() }),
-        disk: Vec::new(),
-        steer: Some(steer),
-    };
-    let status = Some(format!("unix:{}", guest_host::STATUS));
-    let (listener, limits) = (Vec::new(), AgentLimits::default());
-    File {
-        host: host.name.clone(),
-        status,
-        state: None,
-        http: None,
-        policy: None,
-        listener,
-        limits,
-        volume: vec![volume],
-    }
+    Steer { device, method: None, measure: None, shares, sharing: None, vm }
 }
 
 /// Whether an agent's status matches a configuration, so that a change is in force. Settings that

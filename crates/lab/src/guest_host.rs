@@ -79,8 +79,8 @@ impl GuestHost {
         };
         let lun_paths: Vec<LunPath> = guests.iter().map(lun_path).collect::<Result<_, _>>()?;
         let machines = guests.iter().zip(&lun_paths);
-        let machines = machines
-            .map(|((id, s), lun_path)| machine(scenario, *id, s, program, run_dir, lun_path));
+        let machines =
+            machines.map(|((id, _), lun_path)| machine(scenario, *id, program, run_dir, lun_path));
         let booted = Guest::boot_each(machines)?;
         let hosts = guests.into_iter().zip(booted).zip(lun_paths).map(
             |(((id, settings), guest), _lun_path)| {
@@ -329,14 +329,12 @@ fn lun(scenario: &Scenario, id: HostId) -> &str {
 fn machine(
     scenario: &Scenario,
     id: HostId,
-    settings: &GuestSettings,
     program: &Path,
     run_dir: &RunDir,
     lun_path: &LunPath,
 ) -> GuestConfig {
     let host = scenario.host(id);
     let mut config = GuestConfig::new(&host.name);
-    config.memory = u32::try_from(settings.memory.0 >> 20).unwrap_or(u32::MAX);
     config = lun_path.add_to(config);
     if host.outside {
         return config;

@@ -19,16 +19,16 @@ pub fn check(scenario: &Scenario) -> Result<(), Refusal> {
     for (id, guest) in scenario.present().filter(|(_, host)| host.kind.guest().is_some()) {
         check_guest(scenario, id, guest, elsewhere)?;
     }
-    let faults = |(id, _)| settings(scenario, id).find_map(|found| fault_of_packets(&found));
+    let faults = |(id, _)| {
+        settings(scenario, id).find_map(|found| fault_of_packets(scenario.transport, &found))
+    };
     let Some((what, paths)) = scenario.present().find_map(faults) else { return Ok(()) };
-    match scenario.transport {
-        Transport::Udp => Ok(()),
-        Transport::Etcd { .. } => {
-            // A connection can only be cut.
-            Err(Refusal::new(paths, LabError::OnlySimulated(format!("{what} over etcd"))))
-        }
-        Transport::File => Err(Refusal::new(paths, LabError::OnlySimulated(what))),
-    }
+    let over = match scenario.transport {
+        Transport::File => "",
+        Transport::Udp => " over UDP",
+        Transport::Etcd { .. } => " over etcd",
+    };
+    Err(Refusal::new(paths, LabError::OnlySimulated(format!("{what}{over}"))))
 }
 
 fn check_guest(
@@ -104,13 +104,18 @@ fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = ExchangeCha
     std::iter::once(ExchangeChange { settings: exchange, path }).chain(changes)
 }
 
-/// The first of these settings that concerns single packets, or visits to a simulated exchange, and where it may stand.
-fn fault_of_packets(found: &ExchangeChange<'_>) -> Option<(String, Vec<String>)> {
+/// The first of these settings that no real exchange over this transport has, and where it may stand. Only over UDP can single
+/// packets be lost: a connection can only be cut.
+fn fault_of_packets(
+    transport: Transport,
+    found: &ExchangeChange<'_>,
+) -> Option<(String, Vec<String>)> {
     let (hearing, usual) = (found.settings.hearing(), Hearing::default());
+    let is_udp = transport == Transport::Udp;
     let beyond = [
         (hearing.delay != usual.delay, "delay"),
-        (hearing.loss != usual.loss, "loss"),
-        (hearing.writable != usual.writable, "writable"),
+        (!is_udp && hearing.loss != usual.loss, "loss"),
+        (!is_udp && hearing.writable != usual.writable, "writable"),
     ];
     let (_, key) = beyond.into_iter().find(|(is, _)| *is)?;
     Some((format!("exchange.{key}"), found.paths(key)))

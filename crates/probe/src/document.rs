@@ -7,14 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::findings::Findings;
 use crate::point::Point;
 
-/// The version of the document that this code writes. It reads this one and all before it: format 1 has
-/// sentences where there are reason codes now.
+/// The version of the document that this code writes, and the only one that it reads.
 pub const FORMAT: u32 = 2;
 
 /// The document of a probe: all points, and their findings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProbeDocument {
-    /// Version of the document, at most [`FORMAT`].
+    /// Version of the document, [`FORMAT`].
     pub format: u32,
     /// Time of its beginning, RFC 3339.
     pub begun: String,
@@ -95,7 +94,7 @@ pub enum DocumentError {
         error: serde_json::Error,
     },
     /// Another version of parda wrote it.
-    #[error("{path}: a probe of format {found}; this parda reads formats up to {FORMAT}")]
+    #[error("{path}: a probe of format {found}; this parda reads format {FORMAT}")]
     Format {
         /// Path of the file.
         path: String,
@@ -125,7 +124,7 @@ impl ProbeDocument {
             .map_err(|error| DocumentError::Read { path: name.clone(), error })?;
         let parse = |error| DocumentError::Parse { path: name.clone(), error };
         let Version { format } = serde_json::from_str(&text).map_err(parse)?;
-        if !(1..=FORMAT).contains(&format) {
+        if format != FORMAT {
             return Err(DocumentError::Format { path: name, found: format });
         }
         serde_json::from_str(&text).map_err(parse)
@@ -143,7 +142,6 @@ impl ProbeDocument {
 mod tests {
     use super::*;
     use crate::analysis::tests::target;
-    use crate::reasons::{Evidence, Suspect, Unknown, Why};
 
     fn document() -> ProbeDocument {
         ProbeDocument {
@@ -170,49 +168,19 @@ mod tests {
         assert_eq!(read(&document().json()), Ok(document()));
     }
 
-    /// A document as parda 0.1.0 wrote it before reason codes.
-    #[test]
-    fn a_document_of_format_1_is_still_read() {
-        let old = r#"{
-            "format": 1, "begun": "2026-11-21T20:00:00Z", "took_s": 60.0, "seed": 1, "end": "complete",
-            "target": {"name": "/dev/sdb", "kind": "device", "bytes": 4096, "writes": false, "about": []},
-            "points": [],
-            "findings": {
-                "curves": [],
-                "suspicions": [{"what": "write cache", "evidence": "A cache is full."}],
-                "unknown": ["What writes do: none were allowed."],
-                "advice": {
-                    "latency_threshold_ms": 12.5, "window_max": 64, "throughput_fraction": 0.96,
-                    "why": ["More buys little."], "snippet": "[volume.control]\nwindow_max = 64\n"
-                }
-            }
-        }"#;
-        let document = read(old).unwrap();
-        let sentence = |text: &str| text.to_owned();
-        let suspicion = &document.findings.suspicions[0];
-        assert_eq!(suspicion.what, Suspect::WriteCache);
-        assert_eq!(suspicion.evidence, [Evidence::Sentence(sentence("A cache is full."))]);
-        let writes = sentence("What writes do: none were allowed.");
-        assert_eq!(document.findings.unknown, [Unknown::Sentence(writes)]);
-        let advice = document.findings.advice.as_ref().unwrap();
-        assert_eq!((advice.latency_threshold_ms, advice.window_max), (12.5, 64.0));
-        assert_eq!(advice.why, [Why::Sentence(sentence("More buys little."))]);
-        assert_eq!(read(&document.json()), Ok(document), "it can be written again");
-    }
-
     #[test]
     fn what_is_no_probe_is_refused_with_its_place() {
         let other = ProbeDocument { format: 9, ..document() }.json();
         assert_eq!(
             read(&other).unwrap_err(),
-            "FILE: a probe of format 9; this parda reads formats up to 2"
+            "FILE: a probe of format 9; this parda reads format 2"
         );
         assert_eq!(
             read("{\n \"format\": x").unwrap_err(),
             "FILE:2:12: not a probe: expected value"
         );
         assert!(
-            read("{\"format\": 1}").unwrap_err().starts_with("FILE:1:13: not a probe: missing")
+            read("{\"format\": 2}").unwrap_err().starts_with("FILE:1:13: not a probe: missing")
         );
     }
 }

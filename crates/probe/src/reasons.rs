@@ -1,8 +1,6 @@
 //! Reason codes of a probe: each with its numbers, none with words.
-//!
-//! Documents of format 1 have sentences in these places. They are read as `Sentence`.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::findings::Estimate;
 use crate::load::{Load, Mix};
@@ -13,7 +11,6 @@ pub struct Suspicion {
     /// Component or effect that the evidence speaks for.
     pub what: Suspect,
     /// Observations that speak for it, at least one.
-    #[serde(deserialize_with = "evidence")]
     pub evidence: Vec<Evidence>,
 }
 
@@ -26,10 +23,8 @@ pub enum Suspect {
     /// Some IOs wait for something else than their own turn.
     Stalls,
     /// Some reads come from a cache.
-    #[serde(alias = "read cache")]
     ReadCache,
     /// Writes are acknowledged before they are on the medium.
-    #[serde(alias = "write cache")]
     WriteCache,
     /// Sequential reads are read ahead.
     Prefetch,
@@ -58,23 +53,6 @@ pub enum Evidence {
     RoundIops { mix: Mix, from_outstanding: f64, iops: f64 },
     /// Throughput stays at a round number of bytes a second from a number of outstanding IOs on.
     RoundRate { mix: Mix, from_outstanding: f64, bytes_per_s: f64 },
-    /// Evidence from a document of format 1.
-    #[serde(untagged)]
-    Sentence(String),
-}
-
-/// Evidence as it is now, or the one sentence of format 1.
-fn evidence<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Evidence>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Sentence(String),
-        Reasons(Vec<Evidence>),
-    }
-    Ok(match Either::deserialize(from)? {
-        Either::Sentence(text) => vec![Evidence::Sentence(text)],
-        Either::Reasons(reasons) => reasons,
-    })
 }
 
 /// Question that the points of a probe cannot answer.
@@ -110,9 +88,6 @@ pub enum Unknown {
     TimeUp,
     /// What came after a load at which the target failed.
     TargetFailed { load: Load, error: String },
-    /// A sentence from a document of format 1.
-    #[serde(untagged)]
-    Sentence(String),
 }
 
 /// Growth of throughput over the second half of a sweep, as a fraction.
@@ -128,10 +103,6 @@ pub struct Growth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftOut {
-    /// All but the ends of the grid of mixes.
-    InnerMixes,
-    /// The second repeats of loads.
-    SecondRepeats,
     /// All but one load beside the knee.
     LoadsNearKnee,
     /// The mixes, as a whole.
@@ -168,9 +139,6 @@ pub enum Why {
     FirstMix { mix: Mix },
     /// The knee of another mix.
     OtherKnee { mix: Mix, latency_ms: f64, outstanding: f64 },
-    /// A sentence from a document of format 1.
-    #[serde(untagged)]
-    Sentence(String),
 }
 
 #[cfg(test)]
@@ -192,7 +160,7 @@ mod tests {
         let text = serde_json::to_string(&suspicion).unwrap();
         assert!(text.contains(r#""what":"limit","evidence":[{"reason":"round-iops","#), "{text}");
         again(&Unknown::KneeBeyond { mix: MIX, deepest: 4.0, growth: None });
-        again(&Unknown::LeftOut { time_s: 20.0, what: vec![LeftOut::InnerMixes] });
+        again(&Unknown::LeftOut { time_s: 20.0, what: vec![LeftOut::Mixes] });
         again(&Why::FirstMix { mix: MIX });
         assert_eq!(serde_json::to_string(&Unknown::NoSweep).unwrap(), r#"{"reason":"no-sweep"}"#);
     }

@@ -79,8 +79,6 @@ pub(crate) enum Kind {
 pub(crate) struct Guest {
     #[serde(default)]
     pub disk: GuestDisk,
-    #[serde(default, with = "parda_config::quantity")]
-    pub memory: Option<ByteSize>,
     pub queue_depth: Option<u32>,
 }
 

@@ -1,6 +1,5 @@
 //! Guests: hosts with a kernel of their own, whose VMs open a block device directly.
 
-use parda_control::Bytes;
 use serde::Deserialize;
 
 /// Kind of a host: the key `kind`.
@@ -30,8 +29,6 @@ impl HostKind {
 pub struct GuestSettings {
     /// Connection between the guest and the array.
     pub disk: GuestDisk,
-    /// Memory of the guest.
-    pub memory: Bytes,
     /// Queue depth to set on the guest's disk, in IOs. If absent, the kernel's default stays. Not
     /// allowed for a host with an agent, which sets the depth itself.
     pub queue_depth: Option<u32>,

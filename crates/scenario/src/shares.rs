@@ -82,22 +82,22 @@ impl<'a> Claim<'a> {
 
 /// Who is judged: VMs that want more, and those that have more per share than these, whether they want
 /// more or not. It is not theirs to keep.
-struct Judged {
+struct ShareLevel {
     unit: Unit,
     /// What those got per share that want more. `None` where nobody wants more: nobody lacks anything.
     level: Option<f64>,
 }
 
-impl Judged {
+impl ShareLevel {
     fn among<'a>(
         hosts: impl IntoIterator<Item = &'a HostAnswer> + Clone,
         in_unit: Option<Unit>,
-    ) -> Judged {
+    ) -> ShareLevel {
         let unit = in_unit.unwrap_or_else(|| unit(hosts.clone()));
         let vms = hosts.into_iter().flat_map(|host| &host.vms).filter(|vm| vm.saturated);
         let vms: Vec<&VmAnswer> = vms.collect();
         let Claim { got, shares, .. } = Claim::of("", vms.iter().copied(), unit);
-        Judged { unit, level: (shares > 0.0).then(|| got / shares) }
+        ShareLevel { unit, level: (shares > 0.0).then(|| got / shares) }
     }
 
     fn is(&self, vm: &VmAnswer) -> bool {
@@ -126,7 +126,7 @@ pub fn fairness<'a>(
     hosts: impl IntoIterator<Item = &'a HostAnswer> + Clone,
     unit: Option<Unit>,
 ) -> Option<f64> {
-    let judged = Judged::among(hosts.clone(), unit);
+    let judged = ShareLevel::among(hosts.clone(), unit);
     let claims = hosts.into_iter().filter_map(|host| judged.host(host));
     jain(&claims.map(|claim| claim.got / claim.shares).collect::<Vec<_>>())
 }
@@ -147,14 +147,14 @@ fn parts(claims: Vec<Claim<'_>>) -> BTreeMap<&str, f64> {
 /// Throughput of each judged host over its fair part, in the unit that shares divide or in `unit`.
 #[must_use]
 pub fn host_parts(hosts: &[HostAnswer], unit: Option<Unit>) -> BTreeMap<&str, f64> {
-    let judged = Judged::among(hosts, unit);
+    let judged = ShareLevel::among(hosts, unit);
     parts(hosts.iter().filter_map(|host| judged.host(host)).collect())
 }
 
 /// Throughput of each judged VM over its fair part, in the unit that shares divide or in `unit`.
 #[must_use]
 pub fn vm_parts(hosts: &[HostAnswer], unit: Option<Unit>) -> BTreeMap<&str, f64> {
-    let judged = Judged::among(hosts, unit);
+    let judged = ShareLevel::among(hosts, unit);
     parts(hosts.iter().flat_map(|host| judged.vm(host)).collect())
 }
 

@@ -19,7 +19,6 @@ use crate::error::SimError;
 use crate::events::Life;
 use crate::exchange::Rounds;
 use crate::kernel::Kernel;
-use crate::queue::Queue;
 
 /// An IO of a VM that is not done.
 #[derive(Debug)]
@@ -30,12 +29,6 @@ struct Pending {
     /// Slots, by our own books, once it is at the array.
     cost: f64,
     submitted: Instant,
-}
-
-/// All VMs as one that has all their shares.
-fn together(vms: &[VmConfig]) -> VmConfig {
-    let shares = vms.iter().map(|vm| vm.shares.0).sum::<u32>();
-    VmConfig::of(Shares(shares.min(VmConfig::MAX_SHARES)))
 }
 
 /// A VM's part in its host.
@@ -50,9 +43,6 @@ pub(crate) struct Agent {
     pub(crate) life: Life,
     pub(crate) rounds: Rounds,
     enforcer: Enforcer,
-    queue: Queue,
-    /// For each VM, the settings by which its IOs are queued.
-    shares: Vec<VmConfig>,
     /// For each VM, the last run of its client.
     runs: Vec<Run>,
     ios: Slab<Pending>,
@@ -70,7 +60,6 @@ impl Agent {
         life: Life,
         host: &parda_scenario::Host,
         state: &HostState,
-        queue: Queue,
     ) -> Result<Agent, SimError> {
         let settings = |error| SimError::Control { host: host.name.clone(), error };
         let resolved = state.control.resolve().map_err(settings)?;
@@ -85,15 +74,8 @@ impl Agent {
         let enforcer = match &host.kind {
             HostKind::Process => {
                 let mut control = Host::new(now, resolved.control).map_err(settings)?;
-                match queue {
-                    Queue::Fair => {
-                        for vm in &shares {
-                            control.add_vm(now, *vm);
-                        }
-                    }
-                    Queue::Fifo => {
-                        control.add_vm(now, together(&shares));
-                    }
+                for vm in &shares {
+                    control.add_vm(now, *vm);
                 }
                 Enforcer::Host(Box::new(control))
             }
@@ -102,15 +84,10 @@ impl Agent {
                 Enforcer::Kernel(Box::new(kernel.map_err(settings)?))
             }
         };
-        // A kernel's queue knows whose an IO is: it counts what each VM wants, and serves them in
-        // the order in which they come.
-        let queue = if host.kind == HostKind::Process { queue } else { Queue::Fair };
         Ok(Agent {
             life,
             rounds: Rounds::new(now, name, life, period),
             enforcer,
-            queue,
-            shares,
             runs: host.vms.iter().map(|_| Run::default()).collect(),
             ios: Slab::new(),
             at_array: 0.0,
@@ -124,9 +101,7 @@ impl Agent {
     pub(crate) fn start(&mut self, now: Instant, vm: VmId, run: ClientRun, client: &mut Client) {
         client.start();
         self.runs[vm.0] = Run::new(now, run, client.outstanding(), client.bursts());
-        if self.queue == Queue::Fair {
-            self.enforcer.begin(now, vm);
-        }
+        self.enforcer.begin(now, vm);
         self.submit(now, vm, client);
     }
 
@@ -141,11 +116,7 @@ impl Agent {
     }
 
     pub(crate) fn set_shares(&mut self, now: Instant, vm: VmId, part: VmConfig) {
-        self.shares[vm.0] = part;
-        match self.queue {
-            Queue::Fair => self.enforcer.set_vm(now, vm, self.shares[vm.0]),
-            Queue::Fifo => self.enforcer.set_vm(now, VmId(0), together(&self.shares)),
-        }
+        self.enforcer.set_vm(now, vm, part);
     }
 
     pub(crate) fn set_config(
@@ -172,8 +143,7 @@ impl Agent {
         let run = run.id;
         let pending = Pending { vm, run, io: drawn, cost: 0.0, submitted: now };
         let token = self.ios.insert(pending);
-        let flow = if self.queue == Queue::Fifo { VmId(0) } else { vm };
-        self.enforcer.submit(now, flow, io, token as u64);
+        self.enforcer.submit(now, vm, io, token as u64);
     }
 
     /// An IO that goes to the array now, if one may.

@@ -18,7 +18,6 @@ use crate::error::SimError;
 use crate::events::{Event, Events, Life, Visit};
 use crate::exchange::{Ended, Slots};
 use crate::meter::Meters;
-use crate::queue::Queue;
 
 /// A host, with an agent while it lives.
 #[derive(Debug)]
@@ -58,7 +57,6 @@ pub(crate) struct Cluster<'a> {
     pub(crate) events: Events,
     pub(crate) meters: Meters,
     pub(crate) nodes: Vec<Node>,
-    queue: Queue,
     state: State,
     /// The hosts are not all on one side.
     parted: bool,
@@ -72,7 +70,7 @@ pub(crate) struct Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    pub(crate) fn new(scenario: &'a Scenario, queue: Queue) -> Result<Cluster<'a>, SimError> {
+    pub(crate) fn new(scenario: &'a Scenario) -> Result<Cluster<'a>, SimError> {
         let mut random = fastrand::Rng::with_seed(scenario.seed);
         let mut nodes = Vec::with_capacity(scenario.hosts.len());
         for host in &scenario.hosts {
@@ -85,7 +83,6 @@ impl<'a> Cluster<'a> {
             events: Events::default(),
             meters: Meters::new(scenario),
             nodes,
-            queue,
             parted: is_parted(scenario, &state),
             state,
             array: Array::new(scenario.array_params()?)?,
@@ -255,7 +252,7 @@ impl<'a> Cluster<'a> {
         self.lives += 1;
         let life = Life(self.lives);
         let host = self.scenario.host(id);
-        let agent = Agent::new(self.now, life, host, self.state.host(id), self.queue)?;
+        let agent = Agent::new(self.now, life, host, self.state.host(id))?;
         if !host.outside {
             self.events.plan(agent.rounds.next(), Event::Tick(id, life));
         }
@@ -442,15 +439,12 @@ impl<'a> Cluster<'a> {
         let (loss, random) = (hearing.loss, &mut self.loss_rng);
         let mut arrives = || !is_udp || (reaches && (loss <= 0.0 || random.f64() >= loss));
         let heard = read.filter(|_| is_udp || reaches).and_then(|since| {
-            if let Some(roll) = self.slots.roll(then) {
-                return agent.rounds.hear_alike(since, then, roll);
-            }
             let shown = self.slots.shown(then, on_side).filter(|_| arrives());
             agent.rounds.hear(since, shown)
         });
         let report = agent.tick(self.now, heard);
         let transport = self.scenario.transport;
-        agent.rounds.settle(self.now, transport, &self.slots, heard.as_ref(), &report);
+        agent.rounds.settle(self.now, transport, heard.as_ref(), &report);
         if self.write_fails(id) {
             if let Some(agent) = &mut self.nodes[id.0].agent {
                 agent.rounds.not_written();

@@ -10,14 +10,13 @@ use std::sync::Arc;
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::{Instant, PeriodClock, Report, Span, Totals};
 use parda_exchange::{
-    Freshness, HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, etcd, reach,
+    HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, etcd, reach,
 };
 use parda_scenario::exchange::Transport;
 use parda_scenario::scenario::{EXCHANGE_HEADER, SLOT};
 use parda_scenario::{HostId, Scenario};
 
 use crate::events::{Life, Visit};
-use crate::roll::{Looks, Roll};
 
 /// All slots.
 #[derive(Debug)]
@@ -30,8 +29,6 @@ pub(crate) struct Slots {
     held: Vec<Slot<Arc<Message>>>,
     /// Time for which a reader may still get a message that was written over.
     keep: Span,
-    /// What they hold, once for all hosts, where all hosts find the same there.
-    roll: Option<Roll>,
 }
 
 /// What a slot holds, and what it held before: each with the time when it was written.
@@ -63,8 +60,7 @@ impl Slots {
     pub(crate) fn new(lun: LunId, scenario: &Scenario) -> Slots {
         let held = scenario.hosts.iter().map(|_| Slot::default()).collect();
         let keep = scenario.longest_delay().into();
-        let (count, roll) = (scenario.exchange_slots, Roll::of(scenario));
-        Slots { lun, count, used: (0, None), held, keep, roll }
+        Slots { lun, count: scenario.exchange_slots, used: (0, None), held, keep }
     }
 
     /// One large read of the header and the slots that are in use.
@@ -88,19 +84,7 @@ impl Slots {
             let (used, last) = self.used;
             self.used = (used + 1, last.max(Some(host.0 as u32)));
         }
-        if let Some(roll) = &mut self.roll {
-            roll.put(now, &message);
-        }
         slot.put(now, message, self.keep);
-    }
-
-    /// What they held then, where all hosts find the same there. To be asked for in the order of time.
-    pub(crate) fn roll(&mut self, then: Option<Instant>) -> Option<&Roll> {
-        let roll = self.roll.as_mut()?;
-        if let Some(then) = then {
-            roll.advance(then);
-        }
-        Some(roll)
     }
 
     /// What the slots of some hosts held then: nothing, if that is before there was anything.
@@ -130,8 +114,6 @@ enum Step {
 pub(crate) struct Rounds {
     me: Identity,
     peers: Peers,
-    /// In place of what `peers` keeps of other hosts, where all hosts hear the same.
-    looks: Looks,
     sequence: Sequence,
     clock: PeriodClock,
     step: Step,
@@ -144,10 +126,8 @@ impl Rounds {
     pub(crate) fn new(now: Instant, host: HostName, life: Life, period: Span) -> Rounds {
         let phase = host.id().phase();
         let me = Identity { host, incarnation: Incarnation(life.0) };
-        let (id, freshness) = (me.host.id(), Freshness::default());
         Rounds {
-            peers: Peers::new(id, freshness),
-            looks: Looks::new(id, freshness),
+            peers: Peers::new(me.host.id()),
             me,
             sequence: Sequence::default(),
             clock: PeriodClock::new(now, period, phase),
@@ -186,18 +166,13 @@ impl Rounds {
         &mut self,
         now: Instant,
         transport: Transport,
-        slots: &Slots,
         others: Option<&Totals>,
         own: &Report,
     ) {
-        let hosts = || match &slots.roll {
-            Some(roll) => self.looks.present(now, roll),
-            None => self.peers.present(now),
-        };
         match transport {
-            Transport::File => self.clock.settle(hosts(), others, own),
+            Transport::File => self.clock.settle(self.peers.present(now), others, own),
             Transport::Udp => {}
-            Transport::Etcd { .. } => self.clock.set_least(etcd::pace(hosts())),
+            Transport::Etcd { .. } => self.clock.set_least(etcd::pace(self.peers.present(now))),
         }
     }
 
@@ -251,21 +226,9 @@ impl Rounds {
         since: Instant,
         shown: impl Iterator<Item = &'a Arc<Message>>,
     ) -> Option<Totals> {
-        self.peers.observe(since, shown);
+        let others = shown.filter(|message| message.from.incarnation != self.me.incarnation);
+        self.peers.observe(since, others);
         self.peers.totals(since)
-    }
-
-    /// The same where all hosts hear alike what the slots held `then`.
-    pub(crate) fn hear_alike(
-        &mut self,
-        since: Instant,
-        then: Option<Instant>,
-        roll: &Roll,
-    ) -> Option<Totals> {
-        if let Some(then) = then {
-            self.looks.look(since, then, roll);
-        }
-        self.looks.totals(since, roll, self.peers.sum()?)
     }
 
     /// The round is over with all that was to be done.

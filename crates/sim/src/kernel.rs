@@ -207,7 +207,7 @@ mod tests {
     fn kernel(mode: Mode, window: f64, disk: GuestDisk, queue_depth: Option<u32>) -> Kernel {
         let law = LawConfig { mode, window_max: Window(window), ..LawConfig::default() };
         let config = Config { law, ..Config::default() };
-        let guest = GuestSettings { disk, memory: Bytes(0), queue_depth };
+        let guest = GuestSettings { disk, queue_depth };
         let vms = [1000, 500].map(|n| VmConfig::of(Shares(n)));
         Kernel::new(Instant(0), config, Span::from_millis(1000), &guest, &vms).unwrap()
     }

@@ -2,7 +2,6 @@
 //! Scenarios in virtual time: discrete events, one seed, and the same answer to the bit each time.
 //!
 //! Everything but the clients is what runs elsewhere, too: hosts are [`parda_control::Host`] (or, for
-//! guests, the same law over a kernel's queue), the array is [`parda_array::Array`] as `parda array` serves it, and who is heard is for
 //! [`parda_exchange::Peers`] to say. The exchange costs what it costs in production: each period
 //! of each host is one read of the slots in use and one write of its own, as IOs of the array.
 //! `docs/simulator.md` says what is modelled, and what is not.
@@ -13,16 +12,13 @@
 //! | `cluster` | the array, the hosts, and what happens between them |
 //! | `agent` | one host's agent: its law, its VMs' IOs, its part in the exchange |
 //! | `enforcer` | what holds its IOs back: an agent's, or a kernel's |
-//! | `kernel` | a kernel's queue, and the agent that steers it |
 //! | `client` | what a VM does to its disk |
 //! | `demand` | and when: its loop, its bursts, its books |
 //! | `exchange` | the slots, and a host's visits to them |
-//! | `roll` | what hosts hear, once for all that hear the same |
 //! | `events` | what happens next |
 //! | `check` | what must hold after every event |
 //! | `meter` | what is counted in a phase |
 //! | `latencies` | latencies, counted by size |
-//! | `queue` | order in which a host's IOs go |
 //! | `error` | why a run has no answer |
 //! | `study` | several runs, and the one answer of all of them |
 //! | `series` | windows, latencies and throughput over time |
@@ -40,8 +36,6 @@ mod exchange;
 mod kernel;
 mod latencies;
 mod meter;
-mod queue;
-mod roll;
 mod run;
 mod series;
 mod study;
@@ -49,7 +43,6 @@ mod study;
 pub use check::Violation;
 pub use client::Client;
 pub use error::SimError;
-pub use queue::Queue;
-pub use run::{Keep, Progress, RunOutcome, SimOptions, run};
-pub use series::{Found, HostSeries, Series};
+pub use run::{Keep, Progress, RunOutcome, run};
+pub use series::{HostSeries, OutsiderSample, Series};
 pub use study::{StudyOutcome, run_all};

@@ -12,17 +12,7 @@ use crate::cluster::{Cluster, Node};
 use crate::error::SimError;
 use crate::events::Event;
 use crate::meter::{Tally, instant};
-use crate::queue::Queue;
 use crate::series::Series;
-
-/// How a run is made.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SimOptions {
-    /// Runs whose course is kept, second by second.
-    pub series: Keep,
-    /// How hosts queue the IOs of their VMs.
-    pub queue: Queue,
-}
 
 /// Runs of a study whose course is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,10 +60,10 @@ pub struct RunOutcome {
 /// On what must never happen, where debug assertions are on: a test must not miss it.
 pub fn run(
     scenario: &Scenario,
-    options: &SimOptions,
+    keep: Keep,
     progress: impl FnMut(Progress),
 ) -> Result<RunOutcome, SimError> {
-    let mut run = Run::new(scenario, options)?;
+    let mut run = Run::new(scenario, keep)?;
     run.play(progress).map_err(|error| match error {
         SimError::Violation(violation) => {
             let (scenario, seed) = (scenario.name.clone(), scenario.seed);
@@ -108,8 +98,8 @@ fn agents(nodes: &[Node]) -> impl Iterator<Item = Option<&Agent>> + Clone {
 }
 
 impl<'a> Run<'a> {
-    fn new(scenario: &'a Scenario, options: &SimOptions) -> Result<Run<'a>, SimError> {
-        let mut cluster = Cluster::new(scenario, options.queue)?;
+    fn new(scenario: &'a Scenario, keep: Keep) -> Result<Run<'a>, SimError> {
+        let mut cluster = Cluster::new(scenario)?;
         let events = &mut cluster.events;
         // At one time, phases end and begin before anything happens.
         let edges: BTreeSet<Duration> =
@@ -125,7 +115,7 @@ impl<'a> Run<'a> {
             scenario,
             cluster,
             phases: Vec::new(),
-            series: (options.series != Keep::Nothing).then(|| Series::new(scenario)),
+            series: (keep != Keep::Nothing).then(|| Series::new(scenario)),
         })
     }
 

@@ -37,22 +37,22 @@ pub struct HostSeries {
     pub bytes_per_s: Vec<f64>,
     /// Load on the array that is not under control, as the host found it then. `None` while it is dead.
     #[serde(default)]
-    pub outsider: Vec<Option<Found>>,
+    pub outsider: Vec<Option<OutsiderSample>>,
 }
 
 /// What a host found of load that is not under control.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct OutsiderSample {
     /// State of the array, as the host saw it.
     pub state: State,
     /// Outstanding IOs of an outsider that would explain it.
     pub outstanding: f64,
 }
 
-impl Found {
-    fn of(finding: &Finding) -> Found {
+impl OutsiderSample {
+    fn of(finding: &Finding) -> OutsiderSample {
         let Finding { state, outstanding, .. } = *finding;
-        Found { state, outstanding }
+        OutsiderSample { state, outstanding }
     }
 }
 
@@ -96,7 +96,7 @@ impl Series {
             host.device_latency_ms.push(tally.device_ms());
             host.iops.push(tally.ios as f64);
             host.bytes_per_s.push(tally.bytes as f64);
-            host.outsider.push(agent.map(|agent| Found::of(agent.finding())));
+            host.outsider.push(agent.map(|agent| OutsiderSample::of(agent.finding())));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parda_scenario::{Answer, Engine, Study};
 
 use crate::error::SimError;
-use crate::run::{Keep, Progress, RunOutcome, SimOptions, run};
+use crate::run::{Keep, Progress, RunOutcome, run};
 
 /// What came of a study.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub struct StudyOutcome {
 /// As [`run`].
 pub fn run_all(
     study: &Study,
-    options: &SimOptions,
+    keep: Keep,
     jobs: usize,
     progress: impl Fn(usize, Progress) + Sync,
 ) -> Result<StudyOutcome, SimError> {
@@ -39,11 +39,9 @@ pub fn run_all(
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(of) = study.runs.get(index) else { return };
-            let kept = options.series == Keep::All
-                || options.series == Keep::Plotted && study.plots_over_time(of);
-            let options =
-                SimOptions { series: if kept { Keep::All } else { Keep::Nothing }, ..*options };
-            let outcome = run(&of.scenario, &options, |at| progress(index, at));
+            let kept = keep == Keep::All || keep == Keep::Plotted && study.plots_over_time(of);
+            let keep = if kept { Keep::All } else { Keep::Nothing };
+            let outcome = run(&of.scenario, keep, |at| progress(index, at));
             if outcome.is_err() {
                 // The rest is for nothing.
                 next.store(study.runs.len(), Ordering::Relaxed);

@@ -141,7 +141,7 @@ pub struct Restored {
 
 /// A journal that is held. No other process can hold it while this exists.
 #[derive(Debug)]
-pub struct Held {
+pub struct LockedJournal {
     name: String,
     file: PathBuf,
     originals: Vec<Original>,
@@ -159,7 +159,7 @@ impl Journal {
     }
 
     /// Holds a journal, and first restores what a process that died left behind.
-    pub fn hold(&self, name: &str) -> Result<(Held, Restored), JournalError> {
+    pub fn hold(&self, name: &str) -> Result<(LockedJournal, Restored), JournalError> {
         fs::create_dir_all(&self.dir).map_err(|e| at(&self.dir, e))?;
         let mut held = self.lock(name)?;
         let restored = held.put_back()?;
@@ -217,7 +217,7 @@ impl Journal {
         self.dir.join(format!("{}.json", name.replace('/', "!")))
     }
 
-    fn lock(&self, name: &str) -> Result<Held, JournalError> {
+    fn lock(&self, name: &str) -> Result<LockedJournal, JournalError> {
         let file = self.file(name);
         let beside = file.with_extension("lock");
         let fail = |e: io::Error| at(&beside, e);
@@ -249,11 +249,11 @@ impl Journal {
         lock.set_len(0).map_err(fail)?;
         writeln!(lock, "{}", std::process::id()).map_err(fail)?;
         let originals = read(&file)?;
-        Ok(Held { name: name.to_owned(), file, originals, _lock: lock })
+        Ok(LockedJournal { name: name.to_owned(), file, originals, _lock: lock })
     }
 }
 
-impl Held {
+impl LockedJournal {
     /// Notes original values. They are on disk when this returns, and only then may the settings be
     /// changed. A file that is noted already keeps its value.
     pub fn note(&mut self, originals: &[Original]) -> Result<(), JournalError> {

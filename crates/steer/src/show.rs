@@ -10,7 +10,7 @@ use crate::steering::SteerError;
 
 /// One queue of a device, in its current state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct QueueSettings {
     /// Kernel name of the disk.
     pub name: String,
     /// Kind of the disk: `SCSI (lpfc)`, `blk-mq (nvme)`.
@@ -41,7 +41,7 @@ pub fn show(
     device: &Device,
     method: Option<Method>,
     originals: &[Original],
-) -> Result<Vec<Shown>, SteerError> {
+) -> Result<Vec<QueueSettings>, SteerError> {
     let states = states(device, &device.queues);
     let each = device.queues.iter().zip(states);
     each.map(|(queue, state)| one(queue, state, method, originals)).collect()
@@ -52,12 +52,12 @@ fn one(
     state: PathState,
     method: Option<Method>,
     originals: &[Original],
-) -> Result<Shown, SteerError> {
+) -> Result<QueueSettings, SteerError> {
     let method = queue.method(method)?;
     let mut knob = Knob::new(queue.clone(), method)?;
     knob.remember(originals);
     let (least, most) = knob.bounds();
-    Ok(Shown {
+    Ok(QueueSettings {
         name: queue.name.clone(),
         kind: queue.describe(),
         state,

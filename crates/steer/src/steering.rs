@@ -4,11 +4,11 @@ use parda_control::DepthBounds;
 
 use crate::device::{Device, Queue, paths};
 pub use crate::event::SteeringEvent;
-use crate::journal::{Held, Journal, JournalError, Restored};
+use crate::journal::{Journal, JournalError, LockedJournal, Restored};
 use crate::knob::{Knob, Method};
 use crate::multipath::{PathState, states};
 use crate::refusal::Why;
-use crate::show::{Shown, show};
+use crate::show::{QueueSettings, show};
 use crate::sysfs::SysError;
 
 /// A device whose queue depth is held. Dropping this restores the original settings.
@@ -16,7 +16,7 @@ use crate::sysfs::SysError;
 pub struct Steering {
     device: Device,
     asked: Option<Method>,
-    journal: Held,
+    journal: LockedJournal,
     paths: Vec<Path>,
     depth: Option<u32>,
     left: bool,
@@ -133,7 +133,7 @@ impl Steering {
     ) -> Result<Steering, SteerError> {
         let queues = show(device, method, &journal.read(&device.name)?)?;
         let carrying = || queues.iter().filter(|queue| queue.state == PathState::Active);
-        let sum = |of: fn(&Shown) -> u32| carrying().map(of).fold(0, u32::saturating_add);
+        let sum = |of: fn(&QueueSettings) -> u32| carrying().map(of).fold(0, u32::saturating_add);
         let (least, most) = (sum(|queue| queue.least), sum(|queue| queue.most));
         if !(least..=most).contains(&depth) {
             return Err(SteerError::Depth { name: device.name.clone(), depth, least, most });

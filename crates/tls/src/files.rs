@@ -67,12 +67,12 @@ pub struct ClientFiles {
 /// while it is in use.
 pub struct Acceptor {
     files: ServerFiles,
-    current: RwLock<Shown>,
+    current: RwLock<Identity>,
 }
 
 /// What new connections are shown.
 #[derive(Clone)]
-struct Shown {
+struct Identity {
     config: Arc<ServerConfig>,
     chain: Vec<CertificateDer<'static>>,
 }
@@ -109,7 +109,7 @@ impl Acceptor {
     /// Whether the certificate that is shown has neither expired nor still to become valid, `ahead` from now. Reads no file.
     #[must_use]
     pub fn is_in_force(&self, ahead: Duration) -> bool {
-        let Shown { config, chain } = self.shown();
+        let Identity { config, chain } = self.shown();
         let at = UnixTime::since_unix_epoch(Duration::from_secs(UnixTime::now().as_secs()) + ahead);
         in_force(&chain, config.crypto_provider(), at).is_ok()
     }
@@ -126,7 +126,7 @@ impl Acceptor {
         self.shown().config
     }
 
-    fn shown(&self) -> Shown {
+    fn shown(&self) -> Identity {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -219,7 +219,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-fn server_config(files: &ServerFiles) -> Result<Shown, FileError> {
+fn server_config(files: &ServerFiles) -> Result<Identity, FileError> {
     let provider = provider();
     let fail = |role, path: &Path, e: &dyn fmt::Display| wrong(role, path, e.to_string());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -242,7 +242,7 @@ fn server_config(files: &ServerFiles) -> Result<Shown, FileError> {
         .map_err(|e| wrong(FileRole::Key, &files.key, mismatch(&e)))?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Shown { config: Arc::new(config), chain })
+    Ok(Identity { config: Arc::new(config), chain })
 }
 
 fn mismatch(error: &rustls::Error) -> String {

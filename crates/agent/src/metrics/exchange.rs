@@ -43,7 +43,7 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
         }),
         counter(
             "exchange_duplicate_hosts",
-            "Looks or datagrams that showed another live host of our name",
+            "Periods in which another live host had our name",
             |e| count(e.duplicate_hosts),
         ),
         seconds("exchange_period", "Time between two rounds of this host", |e| maybe(e.period_s)),

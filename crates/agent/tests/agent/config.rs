@@ -84,7 +84,7 @@ fn the_use_of_an_nbd_server_is_configured_and_checked() {
 
 /// What `parda probe --json` writes.
 const PROBE: &str = r#"{
-    "format": 1, "begun": "2026-11-21T20:00:00Z", "took_s": 60, "seed": 1, "end": "complete",
+    "format": 2, "begun": "2026-11-21T20:00:00Z", "took_s": 60, "seed": 1, "end": "complete",
     "target": {"name": "/dev/sdb", "kind": "device", "bytes": 4096, "writes": false, "about": []},
     "points": [],
     "findings": {

@@ -5,8 +5,6 @@
 //! time: the client asks again from where it ends. The thread has one question at a time; the others
 //! wait on the ring's side, where the peers that ask take turns.
 
-mod turns;
-
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +20,7 @@ use super::disk_file::{DiskFile, OpenPath};
 use crate::disk_id::DiskId;
 use crate::mailbox::{Command, Mailer};
 use crate::peer::Peer;
-
-use self::turns::Turns;
+use crate::turns::Turns;
 
 /// A request for block status.
 struct Question {
@@ -99,7 +96,7 @@ impl Mapper {
     pub(crate) fn answered(&mut self, failed: &mut Vec<(usize, Result<(), Failure>)>) {
         self.asked = false;
         while !self.asked
-            && let Some(question) = self.waiting.pop()
+            && let Some((_, question)) = self.waiting.pop()
         {
             let key = question.key;
             match self.submit(Job::Status(question)) {

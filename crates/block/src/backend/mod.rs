@@ -15,6 +15,9 @@ mod request;
 pub(crate) mod sizing;
 pub(crate) mod upstream;
 
+use parda_control::Instant;
+use parda_disk::Op;
+
 pub use self::config::{BackendConfig, Direct, Lock, NbdOptions, Region};
 pub use self::file::format::Image;
 pub use self::medium::{Stretch, Stretches};
@@ -22,19 +25,65 @@ pub use self::opening::OpenError;
 
 pub(crate) use self::failure::Failure;
 pub(crate) use self::opening::check_region;
-pub(crate) use self::request::{Body, ReplyHandle, Request, Rest, Work, io_of};
+pub(crate) use self::request::{Request, Rest, Work, io_of};
 
 /// Backend of one disk, open.
 pub(crate) enum Backend {
     File(file::File),
     Memory(memory::Memory),
-    Nbd(Box<upstream::Upstream>),
+    /// Another server.
+    Remote(Box<upstream::Upstream>),
 }
+
+/// The longest piece of a trim or of zeroes for a file or device, in bytes: what 32 bits can ask for, about.
+const FILE_PIECE: u64 = 4 << 30;
+
+/// The longest piece for memory, in bytes: the volume's thread gives its pages back itself.
+const MEMORY_PIECE: u64 = 256 << 20;
+
+/// log2 of half the largest number of pieces of one request. On disks above 64 TiB pieces are longer, because
+/// such disks are mostly holes, which take no time.
+const PIECES_LOG: u32 = 14;
 
 impl Backend {
     /// Whether it reports data that could not be written back to one sync only, whichever looks
     /// first: the page cache does. Around it, each request hears of its own data.
     pub(crate) fn reports_once(&self) -> bool {
         matches!(self, Self::File(file) if file.is_cached())
+    }
+
+    /// Whether a request with FUA is durable by itself, and nothing else with it: a server behind a disk
+    /// keeps a ledger of its own. The sync of a file covers all that was done before.
+    pub(crate) fn syncs_each(&self) -> bool {
+        matches!(self, Self::Remote(_))
+    }
+
+    /// How much of a request is done at once, in bytes.
+    pub(crate) fn at_once(&self, op: Op) -> u64 {
+        let longest = match (self, op) {
+            (Self::Remote(up), op) => return up.at_once(op),
+            (Self::File(_), Op::Trim { .. } | Op::WriteZeroes { .. }) => FILE_PIECE,
+            (Self::Memory(_), Op::Trim { .. } | Op::WriteZeroes { .. }) => MEMORY_PIECE,
+            _ => return u64::MAX,
+        };
+        longest.max((op.extent().len >> PIECES_LOG).next_power_of_two())
+    }
+
+    /// The server behind it, if that is where its data is.
+    pub(crate) fn remote(&mut self) -> Option<&mut upstream::Upstream> {
+        match self {
+            Self::Remote(up) => Some(up),
+            Self::File(_) | Self::Memory(_) => None,
+        }
+    }
+
+    /// Whether the ring has nothing of its connections.
+    pub(crate) fn is_idle(&self) -> bool {
+        !matches!(self, Self::Remote(up) if !up.is_idle())
+    }
+
+    /// Whether nobody needs to wait for it any more, as the volume ends.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        matches!(self, Self::Remote(up) if up.is_silent(now))
     }
 }

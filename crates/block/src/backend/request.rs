@@ -7,10 +7,10 @@ use slab::Slab;
 
 use super::failure::Failure;
 use super::file;
-use crate::answers::Answers;
-use crate::budget::Budget;
-use crate::buffer::{Buffer, Pool};
+use crate::buffer::Buffer;
+use crate::client::{Arrival, Client, ReplyHandle};
 use crate::losses::SyncId;
+use crate::reactor::Reactor;
 
 /// Rest of a request behind the piece that is under way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,14 +24,9 @@ pub(crate) struct Rest {
     pub(crate) failures: Option<u64>,
 }
 
-/// Number that a front end gave a request, by which it knows what to reply to. It means nothing to
-/// anybody else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ReplyHandle(pub(crate) u64);
-
 /// A client's request, from its arrival to its reply.
 pub(crate) struct Request {
-    pub(crate) conn: usize,
+    pub(crate) client: Client,
     pub(crate) disk: usize,
     pub(crate) reply: ReplyHandle,
     /// Operation that the client asked for.
@@ -41,7 +36,7 @@ pub(crate) struct Request {
     pub(crate) rest: Rest,
     /// The payload of a write; the data of a read. Absent while the kernel has it.
     pub(crate) buffer: Option<Buffer>,
-    /// The answer to BLOCK_STATUS.
+    /// The answer to a request for block status.
     pub(crate) status: Vec<Descriptor>,
     /// Set when it was dispatched.
     pub(crate) id: Option<IoId>,
@@ -72,22 +67,16 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request that has just arrived on connection `conn` for `disk`; `payload` is that of a write.
-    pub(crate) fn new(
-        conn: usize,
-        disk: usize,
-        reply: ReplyHandle,
-        op: Op,
-        payload: Option<Buffer>,
-    ) -> Self {
+    pub(crate) fn new(arrival: Arrival) -> Self {
+        let Arrival { client, disk, reply, op, buffer } = arrival;
         Self {
-            conn,
+            client,
             disk,
             reply,
             asked: op,
             op,
             rest: Rest::default(),
-            buffer: payload,
+            buffer,
             status: Vec::new(),
             id: None,
             step: file::Step::Transfer(0),
@@ -110,21 +99,9 @@ impl Request {
     }
 }
 
-/// Result of a request that succeeded.
-pub(crate) enum Body {
-    /// The operation succeeded, and returned no data.
-    Done,
-    /// The data of a read.
-    Data(Buffer),
-    /// The answer to BLOCK_STATUS.
-    Status(Vec<Descriptor>),
-}
-
-/// Requests and buffers that a volume shares with its backends.
+/// What a volume shares with its backends.
 pub(crate) struct Work {
-    pub(crate) pool: Pool,
-    pub(crate) budget: Budget,
-    pub(crate) answers: Answers,
+    pub(crate) io: Reactor,
     pub(crate) requests: Slab<Request>,
     /// Requests that a backend is done with, and how they ended.
     pub(crate) finished: Vec<(usize, Result<(), Failure>)>,

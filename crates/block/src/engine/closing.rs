@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Disk;
+use super::disks::Disk;
 use crate::backend::Backend;
 use crate::backend::claims::Claim;
 use crate::backend::disk_file::DiskFile;
@@ -48,7 +48,7 @@ impl Remains {
     pub(super) fn of(disk: Disk) -> Remains {
         let file = match disk.backend {
             Backend::File(file) => Some(file.into_remains()),
-            Backend::Memory(_) | Backend::Nbd(_) => None,
+            Backend::Memory(_) | Backend::Remote(_) => None,
         };
         Remains { file, place: disk.place, claim: disk.claim, room: disk.room }
     }
@@ -68,13 +68,15 @@ impl Remains {
             drop((owner, room));
             closed();
         };
-        if !apart {
-            return close();
-        }
-        let thread = thread::Builder::new().name("parda-close".to_owned()).stack_size(STACK);
-        if let Err(error) = thread.spawn(close) {
-            tracing::error!(%error, "no thread to close a file");
-        }
+        if apart { beside(close) } else { close() }
+    }
+}
+
+/// Closes files on a thread of its own.
+fn beside(close: impl FnOnce() + Send + 'static) {
+    let thread = thread::Builder::new().name("parda-close".to_owned()).stack_size(STACK);
+    if let Err(error) = thread.spawn(close) {
+        tracing::error!(%error, "no thread to close files");
     }
 }
 
@@ -90,17 +92,13 @@ pub(super) fn close_all(disks: impl Iterator<Item = Disk>) {
     let begin = || {
         let (all, closed) = (Arc::clone(&all), closed.clone());
         let next = move || all.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let close = move || {
+        beside(move || {
             while let Some(remains) = next() {
                 drop(remains);
                 // Nobody waits any more for those that take long.
                 let _ = closed.send(());
             }
-        };
-        let thread = thread::Builder::new().name("parda-close".to_owned()).stack_size(STACK);
-        if let Err(error) = thread.spawn(close) {
-            tracing::error!(%error, "no thread to close files");
-        }
+        });
     };
     if rest > 0 {
         begin();

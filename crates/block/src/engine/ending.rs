@@ -7,8 +7,9 @@ use std::time::Duration;
 use parda_control::{Instant, Span};
 
 use super::{Engine, closing};
-use crate::backend::Backend;
 use crate::ended::{Drained, Ended};
+use crate::front::front_end::FrontEnd;
+use crate::front::{any, each};
 
 /// How long the kernel gets to return what it has of killed connections, at an orderly end.
 const LAST_WAIT: Span = Span::from_millis(1_000);
@@ -49,21 +50,13 @@ impl Engine {
 
     pub(super) fn stop(&mut self, now: Instant, within: Duration) {
         self.stop_by = Some(now + Span::from(within));
-        for (_, listener) in &mut self.listeners {
-            listener.stop(&mut self.ring);
-        }
-        self.pace.retain(|_| false);
-        let keys: Vec<usize> = self.conns.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            self.conns[key].finish();
-            self.list(key);
-        }
+        each!(self.fronts, stop(&mut self.work.io));
     }
 
     /// Whether a shutdown is over.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
         let Some(stop_by) = self.stop_by else { return false };
-        if self.conns.is_empty() {
+        if !any!(self.fronts, has_clients()) {
             return true;
         }
         if now < stop_by && !self.only_silent_servers(now) {
@@ -71,7 +64,11 @@ impl Engine {
         }
         self.unanswered = self.work.requests.len();
         let (volume, unanswered) = (&self.name, self.unanswered);
-        let why = if now < stop_by { "their NBD server is silent" } else { "the time is over" };
+        let why = if now < stop_by {
+            "the servers behind their disks are silent"
+        } else {
+            "the time is over"
+        };
         tracing::warn!(volume, unanswered, "requests stay unanswered at the end: {why}");
         true
     }
@@ -80,26 +77,20 @@ impl Engine {
     /// closed. Without a limit it is waited for: an IO of a file may still change it until then, and
     /// whoever serves the disk next must not be overtaken. False if something is left.
     fn close(&mut self, limit: Option<Span>) -> bool {
-        for (_, listener) in &mut self.listeners {
-            listener.stop(&mut self.ring);
-        }
-        // After a panic nothing is known of budget and pool, which are dropped with the engine.
-        self.conns.iter().for_each(|(_, conn)| conn.shut_down());
-        for (_, disk) in &mut self.disks {
-            if let Backend::Nbd(up) = &mut disk.backend {
-                up.close();
-            }
+        each!(self.fronts, close(&mut self.work.io));
+        for up in self.disks.iter_mut().filter_map(|(_, disk)| disk.backend.remote()) {
+            up.close();
         }
         self.mailbox.wake();
         let until = limit.map(|limit| self.now() + limit);
-        while self.ring.in_flight() > 0 && until.is_none_or(|until| self.now() < until) {
+        while self.work.io.ring.in_flight() > 0 && until.is_none_or(|until| self.now() < until) {
             let timeout = until.map(|until| until.since(self.now()).into());
-            if self.ring.wait(timeout).is_err() {
+            if self.work.io.ring.wait(timeout).is_err() {
                 break;
             }
-            while self.ring.next().is_some() {}
+            while self.work.io.ring.next().is_some() {}
         }
-        self.ring.in_flight() == 0
+        self.work.io.ring.in_flight() == 0
     }
 }
 

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use parda_control::{Instant, Span, View};
 
-use super::{Disk, Engine};
-use crate::backend::Backend;
+use super::Engine;
+use super::disks::Disk;
+use crate::front::each;
+use crate::front::front_end::FrontEnd;
 use crate::mailbox::Command;
 use crate::stats::{Stats, VmStats};
 
@@ -16,7 +18,7 @@ impl Engine {
             Command::Tick { peers, answer } => {
                 let view = peers.map_or(View::Silent, |peers| View::Peers(*peers));
                 let _ = answer.send(self.host.tick(now, view));
-                self.last_lateness = self.lateness.end_period(now).unwrap_or(self.last_lateness);
+                self.delays.end_period(now);
                 self.look_at_files(now);
             }
             Command::Stats { answer } => {
@@ -33,21 +35,23 @@ impl Engine {
                 let _ = answer.send(self.set_listen(disk, listen));
             }
             Command::AddListener { address, bound, answer } => {
-                self.add_listener(address, bound);
+                self.fronts.add_listener(&mut self.work.io, address, bound);
                 let _ = answer.send(());
             }
-            Command::RemoveListener { address, gone } => self.remove_listener(&address, gone),
+            Command::RemoveListener { address, gone } => {
+                self.fronts.remove_listener(&mut self.work.io, &address, gone);
+            }
             Command::SetControl { config, answer } => {
                 let result = self.host.set_config(now, config);
                 let _ = answer.send(result.map(|()| self.host.config().clone()));
             }
             Command::Reconnected { disk, lane, connected } => {
-                if let Some(key) = self.key_of(disk)
-                    && let Backend::Nbd(up) = &mut self.disks[key].backend
+                if let Some(key) = self.disks.key_of(disk)
+                    && let Some(up) = self.disks[key].backend.remote()
                 {
                     let size = connected.agreed.size;
                     up.reconnected(lane, connected);
-                    self.stir(key);
+                    self.disks.stir(key);
                     self.sized(disk, size);
                 }
             }
@@ -68,9 +72,8 @@ impl Engine {
         // The order in which the law has them.
         disks.sort_by_key(|(_, disk)| disk.vm_id);
         let mut clients = HashMap::new();
-        for disk in self.conns.iter().filter_map(|(_, conn)| conn.disk()) {
-            *clients.entry(disk).or_insert(0) += 1;
-        }
+        each!(self.fronts, count(&mut clients));
+        let (connections, memory, dropped) = self.fronts.stats(&self.work.io.pool);
         Stats {
             at: now,
             window: self.host.window(),
@@ -83,10 +86,10 @@ impl Engine {
             settings: self.host.settings(),
             overdue: self.host.overdue(),
             estimate: self.host.estimate(),
-            lateness: self.last_lateness,
-            connections: self.conns.len(),
-            memory: self.memory(),
-            dropped: self.dropped,
+            lateness: self.delays.last,
+            connections,
+            memory,
+            dropped,
             disks: disks.iter().map(|(_, disk)| disk.id).collect(),
             vms: (disks.iter())
                 .map(|(key, disk)| VmStats {

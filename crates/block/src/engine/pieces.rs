@@ -8,30 +8,10 @@
 use parda_control::{Instant, Outcome, Span};
 use parda_disk::{Extent, Op};
 
-use super::{Disk, Engine, taken_back};
+use super::disks::Disk;
+use super::{Engine, taken_back};
 use crate::backend::file::Step;
-use crate::backend::{Backend, Request, Rest, io_of};
-
-/// The longest piece for a file or device, in bytes: what 32 bits can ask for, about.
-const FILE_PIECE: u64 = 4 << 30;
-
-/// The longest piece for memory, in bytes: the volume's thread gives its pages back itself.
-const MEMORY_PIECE: u64 = 256 << 20;
-
-/// log2 of half the largest number of pieces of one request. On disks above 64 TiB pieces are longer, because
-/// such disks are mostly holes, which take no time.
-const PIECES_LOG: u32 = 14;
-
-/// How much of a request a backend does at once, in bytes.
-fn unit(backend: &Backend, op: Op) -> u64 {
-    let longest = match (backend, op) {
-        (Backend::Nbd(up), op) => return up.at_once(op),
-        (Backend::File(_), Op::Trim { .. } | Op::WriteZeroes { .. }) => FILE_PIECE,
-        (Backend::Memory(_), Op::Trim { .. } | Op::WriteZeroes { .. }) => MEMORY_PIECE,
-        _ => return u64::MAX,
-    };
-    longest.max((op.extent().len >> PIECES_LOG).next_power_of_two())
-}
+use crate::backend::{Request, Rest, io_of};
 
 /// Cuts a request that has just arrived down to its first piece, if it is too long.
 pub(super) fn cut(request: &mut Request, disk: &Disk) {
@@ -40,22 +20,17 @@ pub(super) fn cut(request: &mut Request, disk: &Disk) {
     if u32::try_from(len).is_ok() {
         return;
     }
-    let unit = unit(&disk.backend, request.op);
+    let unit = disk.backend.at_once(request.op);
     let first = piece(offset, len, unit);
     match request.op {
         Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } => {
-            // The sync of a file covers all that was done before. FUA on an NBD server does not.
-            let failures = (fua && !each_durable(disk)).then(|| disk.losses.failures());
+            let failures = (fua && !disk.backend.syncs_each()).then(|| disk.losses.failures());
             request.rest = Rest { len: len - first, unit, failures };
         }
         // The answer may end before the range does; or it is only advice.
         _ => {}
     }
     narrow(request, offset, first);
-}
-
-fn each_durable(disk: &Disk) -> bool {
-    matches!(disk.backend, Backend::Nbd(_))
 }
 
 /// The length of the piece at `offset`, with `len` bytes to go.

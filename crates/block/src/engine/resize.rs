@@ -1,31 +1,24 @@
 //! Disks whose backend grows, shrinks or loses its name while they are served.
-//!
-//! NBD has no word from server to client for it: a client learns the size when it connects. So new
-//! connections see the new size, and those that are there keep theirs.
 
 use parda_control::{Instant, Span};
 
 use super::Engine;
-use super::newcomer::Looks;
 use crate::backend::Backend;
-use crate::backend::disk_file::{Look, OpenPath};
+use crate::backend::disk_file::Look;
 use crate::backend::map::Mapper;
 use crate::disk_id::DiskId;
+use crate::front::each;
+use crate::front::front_end::FrontEnd;
 
 /// How long one call may take before its file system counts as silent.
 const SILENT: Span = Span::from_millis(3_000);
-
-/// How long there is no look after one, in times of what that took.
-const PAUSE: u64 = 20;
-
-const LONGEST_PAUSE: Span = Span::from_millis(5_000);
 
 impl Engine {
     /// Has files and devices looked at, beside the ring. Once at a time: a file system that does not answer is not asked again
     /// until it does, and another thread goes on with the files of others. Looks that are slow, or many, take no more than a part
     /// of a processor, and make no file system silent.
     pub(super) fn look_at_files(&mut self, now: Instant) {
-        let at = self.mapper.looks_at();
+        let at = self.looks.mapper.looks_at();
         if !self.looks.under_way && now < self.looks.again {
             return;
         }
@@ -37,34 +30,27 @@ impl Engine {
                 return;
             }
             let Some(disk) = at.1 else { return };
-            if let Some(key) = self.key_of(disk) {
+            if let Some(key) = self.disks.key_of(disk) {
                 self.disks[key].is_silent = true;
             }
             // The thread ends when it has its answer.
-            self.mapper = Mapper::new(self.mailer.clone());
+            self.looks.mapper = Mapper::new(self.mailer.clone());
         }
         let files = self.disks.iter().filter_map(|(_, disk)| match disk.backend {
             Backend::File(_) if disk.is_silent => None,
             Backend::File(_) => Some((disk.id, disk.place.as_ref()?.open_path())),
-            Backend::Memory(_) | Backend::Nbd(_) => None,
+            Backend::Memory(_) | Backend::Remote(_) => None,
         });
-        let files: Vec<(DiskId, OpenPath)> = files.collect();
-        let (number, at) = (self.looks.number + 1, self.mapper.looks_at());
-        let under_way = !files.is_empty() && self.mapper.look(number, files).is_ok();
-        self.looks = Looks { number, under_way, at, begun: now, moved: now, again: now };
+        let files = files.collect();
+        self.looks.begin(now, files);
     }
 
     /// Takes note of what a look has found. One that another has replaced began before it: its file systems answer
     /// again, and what it saw is old.
     pub(super) fn looked(&mut self, now: Instant, number: u64, looks: Vec<(DiskId, Option<Look>)>) {
-        let is_newest = number == self.looks.number;
-        if is_newest {
-            self.looks.under_way = false;
-            let pause = now.since(self.looks.begun).0.saturating_mul(PAUSE);
-            self.looks.again = now + Span(pause).min(LONGEST_PAUSE);
-        }
+        let is_newest = self.looks.ended(now, number);
         for (id, look) in looks {
-            let Some(key) = self.key_of(id) else { continue };
+            let Some(key) = self.disks.key_of(id) else { continue };
             self.disks[key].is_silent = false;
             if let Some(look) = look.filter(|_| is_newest) {
                 self.sized(id, look.size);
@@ -79,7 +65,7 @@ impl Engine {
         if std::mem::replace(&mut disk.stats.replaced, look.replaced) == look.replaced {
             return;
         }
-        let name = disk.name.as_str();
+        let name = disk.name();
         if look.replaced {
             tracing::warn!(
                 volume,
@@ -95,21 +81,18 @@ impl Engine {
 
     /// Takes note of the size of a disk's backend.
     pub(super) fn sized(&mut self, id: DiskId, backend: u64) {
-        let Some(key) = self.key_of(id) else { return };
+        let Some(key) = self.disks.key_of(id) else { return };
         let disk = &mut self.disks[key];
         let (before, after) = (disk.sizing.size(disk.sizing.backend), disk.sizing.size(backend));
         disk.sizing.backend = backend;
         if before == after {
             return;
         }
-        disk.geometry.size = after;
+        disk.offered.geometry.size = after;
         disk.stats.lost = (disk.stats.lost + before).saturating_sub(after);
         self.offer(key);
-        // What is gone is gone for those as well who connected before.
-        for conn in self.clients_of(key) {
-            self.conns[conn].shrink(after);
-        }
-        let (volume, disk) = (&self.name, self.disks[key].name.as_str());
+        each!(self.fronts, resized(key, after));
+        let (volume, disk) = (&self.name, self.disks[key].name());
         if after > before {
             tracing::info!(
                 volume,

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use parda_control::{Dispatch, Instant, Span};
 
+use super::Engine;
 use super::copied::Copied;
-use super::{Engine, Tag};
 use crate::backend::{Backend, Request};
-use crate::run_delay::APART;
+use crate::front::any;
+use crate::front::front_end::FrontEnd;
+use crate::reactor::Tag;
 use crate::spin::Awaited;
 
 /// What one turn reads from the page cache at most, in bytes, rounded up to a whole request. The
@@ -19,74 +21,75 @@ const COPIED_PER_TURN: u64 = 128 << 10;
 impl Engine {
     /// One turn after the other, until the volume is told to end. `Err`: the ring failed.
     pub(super) fn turns(&mut self) -> io::Result<()> {
-        self.ring.poll(&self.bell, Tag::Mailbox);
+        self.work.io.ring.poll(&self.mailbox.bell(), Tag::Mailbox);
         let mut now = self.now();
         self.pump(now);
-        loop {
-            let timeout = self.timeout();
-            let awaited = match self.work.requests.len() {
-                0 => Awaited::Clients,
-                n if n == self.ring.writing() => Awaited::Writers,
-                _ => Awaited::Devices,
-            };
-            // The kernel gets now what this turn has begun.
-            let waits = self.now();
-            let begun_late = waits.since(now);
-            self.spin.wait(&mut self.ring, timeout, awaited)?;
-            self.copied = Copied::default();
-            now = self.now();
-            self.late = self.run_delay.since(waits, now);
-            self.lateness.add(self.late);
-            if begun_late < APART {
-                self.begun.clear();
-            }
-            for (key, id) in self.begun.drain(..) {
-                let request = self.work.requests.get_mut(key).filter(|r| r.id == Some(id));
-                request.into_iter().for_each(|r| r.begun_late = begun_late);
-            }
-            while let Some(done) = self.ring.next() {
-                self.completed(now, done);
-            }
-            self.timers(now);
-            self.go_on(now);
-            self.settle(now);
-            self.pump(now);
-            self.let_go(now);
-            self.check();
-            if self.is_over(now) {
-                return Ok(());
-            }
+        while !self.is_over(now) {
+            now = self.wait(now)?;
+            self.turn(now);
         }
+        Ok(())
+    }
+
+    /// Waits for something to do, after a turn that began at `began`. Returns the time.
+    pub(super) fn wait(&mut self, began: Instant) -> io::Result<Instant> {
+        let timeout = self.timeout();
+        let awaited = match self.work.requests.len() {
+            0 => Awaited::Clients,
+            n if n == self.work.io.ring.writing() => Awaited::Writers,
+            _ => Awaited::Devices,
+        };
+        // The kernel gets now what this turn has begun.
+        let waits = self.now();
+        self.spin.wait(&mut self.work.io.ring, timeout, awaited)?;
+        let now = self.now();
+        self.delays.turn(now, waits, waits.since(began), &mut self.work.requests);
+        Ok(now)
+    }
+
+    /// Does all that is to be done now.
+    pub(super) fn turn(&mut self, now: Instant) {
+        self.copied = Copied::default();
+        while let Some((tag, end)) = self.work.io.ring.next() {
+            self.completed(now, tag, end);
+        }
+        self.timers(now);
+        self.go_on(now);
+        self.settle(now);
+        self.pump(now);
+        self.let_go(now);
+        self.check();
     }
 
     /// What holds between two turns: each IO that the gate and the queue before it count is one
-    /// request, and each request that was dispatched is one that the gate counts.
+    /// request, and each request that was dispatched is one that the gate counts. What is done is
+    /// answered, but for pieces that go on.
     fn check(&self) {
         let (host, requests) = (&self.host, &self.work.requests);
         assert!(host.outstanding() + host.held() <= requests.len());
         let dispatched = || requests.iter().filter(|(_, request)| request.id.is_some()).count();
         debug_assert_eq!(dispatched(), host.outstanding());
-        debug_assert!(requests.iter().all(|(_, r)| self.conns.contains(r.conn)));
         debug_assert!(requests.iter().all(|(_, r)| self.disks.contains(r.disk)));
+        let done = requests.iter().filter(|(_, r)| r.outcome.is_some() && !r.modelled);
+        debug_assert_eq!(done.count(), self.pieces.len());
     }
 
     /// How long nothing needs to be done unless something happens.
     fn timeout(&self) -> Option<Duration> {
-        let goes_on =
-            !self.unfinished.is_empty() || !self.pieces.is_empty() || self.copied.is_held_up();
-        if goes_on || self.work.budget.has_granted() {
+        if any!(self.fronts, has_more()) || !self.pieces.is_empty() || self.copied.is_held_up() {
             return Some(Duration::ZERO);
         }
         let next = [
             self.host.next_wakeup(),
             self.model.as_ref().and_then(|m| m.next()),
-            self.timers.next(),
+            self.work.io.timers.next(),
+            self.retries.next(),
             self.stop_by,
             self.next_look(),
         ]
         .into_iter()
         .flatten()
-        .chain(self.leaving.iter().filter_map(|key| self.disks.get(*key)?.closes_at()))
+        .chain(self.disks.close_at())
         .min()?;
         Some(next.since(self.now()).into())
     }
@@ -100,18 +103,13 @@ impl Engine {
         self.host.next_dispatch(now)
     }
 
-    /// How long the array had a request, at most: without the time that it waited for this thread, or this thread for a processor, before
-    /// the kernel got it and after it was done. A model's IOs are this thread's.
+    /// How long the array had a request, at most. A model's IOs are this thread's.
     pub(super) fn device_time(&self, now: Instant, request: &Request) -> Span {
-        let took = match self.disks[request.disk].backend {
-            Backend::File(_) if self.model.is_none() => request.took,
-            _ => Span(u64::MAX),
-        };
-        let late = self.late + request.begun_late;
-        if late == Span::ZERO || self.model.is_some() {
-            return took;
+        if self.model.is_some() {
+            return Span(u64::MAX);
         }
-        let dispatched = request.id.and_then(|id| self.host.dispatched(id));
-        dispatched.map_or(took, |at| took.min(Span(now.since(at).0.saturating_sub(late.0))))
+        let is_file = matches!(self.disks[request.disk].backend, Backend::File(_));
+        let took = if is_file { request.took } else { Span(u64::MAX) };
+        self.delays.device_time(now, &self.host, took, request)
     }
 }

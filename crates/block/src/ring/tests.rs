@@ -21,7 +21,7 @@ fn reading(count: usize) -> (Ring<usize>, Arc<OwnedFd>) {
 }
 
 /// Waits until so many operations have ended, and returns them.
-fn ended(ring: &mut Ring<usize>, count: usize) -> Vec<Done<usize>> {
+fn ended(ring: &mut Ring<usize>, count: usize) -> Vec<(usize, End)> {
     let mut all = Vec::new();
     while all.len() < count {
         ring.wait(Some(Duration::from_secs(10))).unwrap();
@@ -40,7 +40,7 @@ fn time_before_it_is_submitted_is_not_the_devices() {
     let began = Instant::now();
     let all = ended(&mut ring, 3);
     let since = began.elapsed();
-    for done in all {
+    for (_, done) in all {
         assert_eq!(done.result, Ok(BLOCK));
         assert!(done.took <= since, "{:?} of {since:?}", done.took);
     }
@@ -56,7 +56,7 @@ fn time_after_it_was_reaped_is_not_the_devices() {
     }
     let reaped = began.elapsed();
     sleep(LONG);
-    for done in ended(&mut ring, 3) {
+    for (_, done) in ended(&mut ring, 3) {
         assert!(done.took <= reaped, "{:?} of {reaped:?}", done.took);
     }
 }
@@ -65,7 +65,7 @@ fn time_after_it_was_reaped_is_not_the_devices() {
 fn what_is_submitted_in_parts_is_all_done() {
     let count = 5 * SUBMITTED_AT_ONCE + 3;
     let (mut ring, _fd) = reading(count);
-    let mut done: Vec<usize> = ended(&mut ring, count).iter().map(|done| done.tag).collect();
+    let mut done: Vec<usize> = ended(&mut ring, count).iter().map(|(tag, _)| *tag).collect();
     done.sort_unstable();
     assert_eq!(done, (0..count).collect::<Vec<_>>());
     assert_eq!((ring.in_flight(), ring.queued.len()), (0, 0));

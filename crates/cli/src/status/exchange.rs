@@ -136,7 +136,7 @@ fn datagrams(udp: &UdpStatus, duplicate_hosts: u64) -> String {
     if duplicate_hosts > 0 {
         text += &format!(
             "\n  DUPLICATE HOST: {} with this host's name",
-            count(duplicate_hosts, "datagram")
+            count(duplicate_hosts, "look")
         );
     }
     if udp.unproven > 0 {

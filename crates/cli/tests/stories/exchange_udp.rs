@@ -344,7 +344,7 @@ fn a_group_goes_on_while_its_keys_are_replaced() {
     write_key(&stage, &[2]);
     let twin = stage.agent("twin", &twin);
     for agent in [&agents[0], &twin] {
-        agent.says("is another host 'a'");
+        agent.says("another host 'a'");
         until("it is counted", || exchange(agent).duplicate_hosts > 0);
         until("it is a fault", || exchange(agent).duplicate.is_some());
     }

@@ -1,47 +1,29 @@
 //! Interpretation of a read of all keys of a volume, without sockets or clock.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parda_control::Instant;
-use parda_etcd::KeyValue;
+use parda_etcd::Entry;
 
-use crate::exchange::Collected;
-use crate::freshness::{Freshness, Liveness, Watch};
-use crate::identity::{Identity, Incarnation, Sequence, VolumeId};
+use crate::identity::{Identity, VolumeId};
 use crate::message::Message;
 
-use super::notice::EtcdEvent;
 use super::value;
 use crate::counters::RecordCounters;
 
-/// Most other runs of this host's name that are watched.
-const MOST_TWINS: usize = 64;
-
-/// Reads values, and finds other live runs of this host's name.
+/// Reads the values of the other runs.
 #[derive(Debug)]
 pub(super) struct Reader {
     me: Identity,
     volume: VolumeId,
     keys: Vec<u8>,
-    freshness: Freshness,
-    twins: BTreeMap<Incarnation, Watch<Sequence>>,
-    told: Option<Incarnation>,
     counters: RecordCounters,
     /// Key of the last value that was ignored.
     ignored: Option<Vec<u8>>,
 }
 
 impl Reader {
-    pub(super) fn new(
-        me: Identity,
-        volume: VolumeId,
-        keys: Vec<u8>,
-        freshness: Freshness,
-    ) -> Reader {
-        let counters = RecordCounters::default();
-        let (twins, told, ignored) = (BTreeMap::new(), None, None);
-        Reader { me, volume, keys, freshness, twins, told, counters, ignored }
+    pub(super) fn new(me: Identity, volume: VolumeId, keys: Vec<u8>) -> Reader {
+        Reader { me, volume, keys, counters: RecordCounters::default(), ignored: None }
     }
 
     pub(super) fn counters(&self) -> RecordCounters {
@@ -54,21 +36,19 @@ impl Reader {
         Some(key.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect())
     }
 
-    /// Takes over the keys and values of a read.
-    pub(super) fn take_in(&mut self, now: Instant, pairs: &[KeyValue]) -> Collected<EtcdEvent> {
+    /// Takes over the keys and values of a read. Returns the messages of all runs but this one.
+    pub(super) fn take_in(&mut self, pairs: &[Entry]) -> Vec<Arc<Message>> {
         let messages = pairs.iter().filter_map(|pair| {
             let message = self.message(pair);
             if message.is_none() {
                 self.ignored = Some(pair.key.clone());
             }
-            message
+            message.filter(|message| message.from != self.me)
         });
-        let messages: Vec<_> = messages.collect();
-        let events = self.find_twin(now, &messages).into_iter().collect();
-        Collected { messages, events }
+        messages.collect()
     }
 
-    fn message(&mut self, pair: &KeyValue) -> Option<Arc<Message>> {
+    fn message(&mut self, pair: &Entry) -> Option<Arc<Message>> {
         let record = match value::decode(&pair.value) {
             Some(Ok(record)) => record,
             Some(Err(fault)) => {
@@ -92,38 +72,13 @@ impl Reader {
         self.counters.records += 1;
         Some(Arc::new(record.message))
     }
-
-    /// Another run of this host's name whose record changes. That of an earlier run of this host does not.
-    fn find_twin(&mut self, now: Instant, messages: &[Arc<Message>]) -> Option<EtcdEvent> {
-        let others = messages.iter().filter(|message| {
-            message.from.host == self.me.host && message.from.incarnation != self.me.incarnation
-        });
-        let others: Vec<_> = others.take(MOST_TWINS).collect();
-        self.twins.retain(|run, _| others.iter().any(|other| other.from.incarnation == *run));
-        let mut twin = None;
-        for other in others {
-            let run = other.from.incarnation;
-            let watch = self.twins.entry(run).or_insert_with(|| Watch::new(now, other.sequence));
-            watch.look(now, other.sequence);
-            let body = &other.body;
-            let is_live =
-                watch.liveness(now, body.period, self.freshness) == Liveness::Live && !body.leaving;
-            if is_live {
-                twin = Some(&other.from);
-            }
-        }
-        let twin = twin?;
-        self.counters.duplicate_hosts += 1;
-        let is_news = self.told.replace(twin.incarnation) != Some(twin.incarnation);
-        is_news.then(|| EtcdEvent::DuplicateHost { twin: twin.clone() })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::slot::RECORD_BYTES;
-    use crate::testing::{at, identity};
+    use crate::testing::identity;
 
     fn volume() -> VolumeId {
         VolumeId::of("array-a")
@@ -133,14 +88,14 @@ mod tests {
         value::prefix("/parda/", "array-a")
     }
 
-    fn pair(host: &str, run: u64, sequence: u64) -> KeyValue {
+    fn pair(host: &str, run: u64, sequence: u64) -> Entry {
         let message = crate::testing::message(identity(host, run), sequence);
         let key = value::key(&keys(), &message.from);
-        KeyValue { key, value: value::encode(volume(), message).unwrap() }
+        Entry { key, value: value::encode(volume(), message).unwrap(), revision: 1, lease: None }
     }
 
     fn reader() -> Reader {
-        Reader::new(identity("me", 5), volume(), keys(), Freshness::default())
+        Reader::new(identity("me", 5), volume(), keys())
     }
 
     #[test]
@@ -157,17 +112,17 @@ mod tests {
         damaged.value[100] ^= 1;
         let mut version = pair("b", 1, 1);
         version.value[8] = 9;
-        let short = KeyValue { value: vec![7; 9], ..pair("b", 1, 1) };
-        let noise = KeyValue { value: vec![7; RECORD_BYTES], ..pair("b", 1, 1) };
-        let zeros = KeyValue { value: vec![0; RECORD_BYTES], ..pair("b", 1, 1) };
-        let copied = KeyValue { key: pair("b", 1, 1).key, ..good.clone() };
+        let short = Entry { value: vec![7; 9], ..pair("b", 1, 1) };
+        let noise = Entry { value: vec![7; RECORD_BYTES], ..pair("b", 1, 1) };
+        let zeros = Entry { value: vec![0; RECORD_BYTES], ..pair("b", 1, 1) };
+        let copied = Entry { key: pair("b", 1, 1).key, ..good.clone() };
         let message = crate::testing::message(identity("b", 1), 1);
-        let other = KeyValue {
+        let other = Entry {
             value: value::encode(VolumeId::of("array-b"), message).unwrap(),
             ..pair("b", 1, 1)
         };
         let all = [good, damaged, version, short, noise, zeros, copied, other];
-        assert_eq!(reader.take_in(at(0), &all).messages.len(), 1);
+        assert_eq!(reader.take_in(&all).len(), 1);
         let expected = RecordCounters {
             records: 1,
             other_volume: 1,
@@ -175,26 +130,9 @@ mod tests {
             damaged: 1,
             malformed: 1,
             foreign: 3,
-            duplicate_hosts: 0,
             slot_conflicts: 0,
         };
         assert_eq!(reader.counters(), expected);
         assert_eq!(reader.counters().ignored().iter().map(|(_, count)| count).sum::<u64>(), 7);
-    }
-
-    #[test]
-    fn the_run_before_is_no_twin_and_one_that_changes_is_told_once() {
-        let mut reader = reader();
-        for period in 0..6 {
-            let all = [pair("me", 1, 7), pair("me", 5, period)];
-            assert_eq!(reader.take_in(at(period), &all).events, []);
-        }
-        let mut told = 0;
-        for period in 6..12 {
-            told += reader.take_in(at(period), &[pair("me", 9, period)]).events.len();
-        }
-        assert_eq!((told, reader.counters().duplicate_hosts), (1, 5));
-        assert_eq!(reader.take_in(at(16), &[pair("me", 9, 11)]).events, [], "it fell silent");
-        assert_eq!(reader.counters().duplicate_hosts, 5);
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parda_etcd::{Client, EtcdError, Fault, KeyValue, Lease, Traffic};
+use parda_etcd::{Client, Entry, EtcdError, Fault, Lease, Traffic};
 
-use super::notice::EtcdExchangeFault;
+use super::notice::EtcdExchangeError;
 
 /// Most keys of one volume that are read.
 pub(super) const MOST_KEYS: usize = 8192;
@@ -27,7 +27,7 @@ pub(super) struct Write {
 /// State that the two threads share.
 #[derive(Debug, Default)]
 struct Orders {
-    read: Job<(), Vec<KeyValue>>,
+    read: Job<(), Vec<Entry>>,
     write: Job<Write, ()>,
     reload: bool,
     over: bool,
@@ -72,11 +72,11 @@ impl<Order, Answer> Job<Order, Answer> {
     }
 
     /// The last answer that was not taken yet, to any order.
-    fn take(&mut self, waited: Duration) -> Result<Answer, EtcdExchangeFault> {
+    fn take(&mut self, waited: Duration) -> Result<Answer, EtcdExchangeError> {
         match (self.answer.take(), &self.fault) {
             (Some(answer), _) => Ok(answer?),
             (None, Some(fault)) => Err(Arc::clone(fault).into()),
-            (None, None) => Err(EtcdExchangeFault::NoAnswer(waited)),
+            (None, None) => Err(EtcdExchangeError::NoAnswer(waited)),
         }
     }
 }
@@ -122,13 +122,13 @@ impl Worker {
     }
 
     /// Reads all keys of the volume.
-    pub(super) fn read(&self, wait: Duration) -> Result<Vec<KeyValue>, EtcdExchangeFault> {
+    pub(super) fn read(&self, wait: Duration) -> Result<Vec<Entry>, EtcdExchangeError> {
         self.shared.lock().read.give(());
         self.await_answer(wait, |orders| orders.read.answered == orders.read.given)?.read.take(wait)
     }
 
     /// Writes the key of this host.
-    pub(super) fn write(&self, write: Write, wait: Duration) -> Result<(), EtcdExchangeFault> {
+    pub(super) fn write(&self, write: Write, wait: Duration) -> Result<(), EtcdExchangeError> {
         self.shared.lock().write.give(write);
         self.await_answer(wait, |orders| orders.write.answered == orders.write.given)?
             .write
@@ -139,9 +139,9 @@ impl Worker {
         &self,
         wait: Duration,
         done: impl Fn(&Orders) -> bool,
-    ) -> Result<MutexGuard<'_, Orders>, EtcdExchangeFault> {
+    ) -> Result<MutexGuard<'_, Orders>, EtcdExchangeError> {
         if self.thread.is_finished() {
-            return Err(EtcdExchangeFault::Ended);
+            return Err(EtcdExchangeError::Ended);
         }
         self.shared.ordered.notify_one();
         let orders = self.shared.lock();
@@ -174,13 +174,13 @@ struct Caller {
     client: Client,
     prefix: Vec<u8>,
     attempt: Duration,
-    lease: Option<Held>,
+    lease: Option<HeldLease>,
     leases: u64,
     shared: Arc<Shared>,
 }
 
 /// The lease of this host's key.
-struct Held {
+struct HeldLease {
     lease: Lease,
     /// Time that was asked for; etcd may grant a longer one.
     asked: Duration,
@@ -245,7 +245,7 @@ impl Caller {
             None => {
                 let lease = self.client.grant(write.lease, self.attempt)?;
                 self.leases += 1;
-                Held { lease, asked: write.lease, renewed: Instant::now() }
+                HeldLease { lease, asked: write.lease, renewed: Instant::now() }
             }
         };
         let put = self.client.put(&write.key, &write.value, &held.lease, self.attempt);

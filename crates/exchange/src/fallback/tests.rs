@@ -52,8 +52,8 @@ impl Pair {
             };
             let me = identity(name, 1).host.id();
             let one = Box::new(Cut(of(&first, 1), Arc::clone(&cut)));
-            let both = WithFallback::new(one, of(&second, 2), me, Freshness::default());
-            (both, Peers::new(me, Freshness::default()))
+            let both = WithFallback::new(one, of(&second, 2), me);
+            (both, Peers::new(me))
         };
         let hosts = ["a", "b"].map(host).into();
         Pair { first, second, cut, hosts, period: 0, events: Vec::new() }

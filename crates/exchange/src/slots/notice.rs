@@ -43,13 +43,6 @@ pub enum SlotEvent {
         /// The length that it should have.
         needed: u64,
     },
-    /// Another host that is alive has our name.
-    DuplicateHost {
-        /// Slot that the other host writes.
-        slot: SlotIndex,
-        /// Its name, which is ours, and its run, which is not.
-        twin: Identity,
-    },
 }
 
 /// Who else writes to a slot.
@@ -107,11 +100,6 @@ impl fmt::Display for SlotEvent {
                 f,
                 "the file of the exchange was cut to {bytes} bytes of {needed}: it grows again, and each host writes \
                  its slot again"
-            ),
-            SlotEvent::DuplicateHost { slot, twin } => write!(
-                f,
-                "exchange slot {slot} is written by another {twin}: \
-                 give every host a name of its own"
             ),
         }
     }

@@ -99,8 +99,6 @@ pub struct DatagramCounters {
     pub heard: u64,
     /// Datagrams of our own that came back, by multicast or because the list of peers has our address.
     pub own: u64,
-    /// Datagrams of another live host with our name.
-    pub duplicate_hosts: u64,
     refused: [u64; Refused::ALL.len()],
 }
 

@@ -52,10 +52,6 @@ pub(super) struct Members {
     proven: usize,
     /// The last run that was echoed in turn: the next turn begins after it.
     turn: Option<Key>,
-    /// A proven run of another host with our name, until it is reported.
-    twin: Option<(Identity, SocketAddr)>,
-    /// The run of the last twin that was reported.
-    told: Option<Incarnation>,
     counters: DatagramCounters,
 }
 
@@ -82,8 +78,6 @@ impl Members {
             runs: BTreeMap::new(),
             proven: 0,
             turn: None,
-            twin: None,
-            told: None,
             counters: DatagramCounters::default(),
         }
     }
@@ -144,9 +138,6 @@ impl Members {
             return Some(Refused::Unproven);
         }
         self.counters.heard += 1;
-        if key.0 == self.me.host.id() {
-            self.meet_twin(key);
-        }
         None
     }
 
@@ -167,25 +158,9 @@ impl Members {
         }
     }
 
-    fn meet_twin(&mut self, key: Key) {
-        let Some(run) = self.runs.get(&key).filter(|run| !run.message.body.leaving) else { return };
-        self.counters.duplicate_hosts += 1;
-        if self.told != Some(key.1) {
-            self.told = Some(key.1);
-            self.twin = Some((run.message.from.clone(), run.from));
-        }
-    }
-
-    /// A run of another host with our name, and its address. Each run is returned once.
-    pub(super) fn twin(&mut self) -> Option<(Identity, SocketAddr)> {
-        self.twin.take()
-    }
-
     /// The last message of each proven run of another host.
     pub(super) fn messages(&self) -> Vec<Arc<Message>> {
-        let believed =
-            self.runs.iter().filter(|((host, _), run)| run.proven && *host != self.me.host.id());
-        believed.map(|(_, run)| Arc::clone(&run.message)).collect()
+        self.runs.values().filter(|run| run.proven).map(|run| Arc::clone(&run.message)).collect()
     }
 
     /// Number of hosts that are heard now and have no proven run.

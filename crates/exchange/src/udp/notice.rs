@@ -4,7 +4,6 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use crate::identity::Identity;
 use crate::slot::InvalidReport;
 
 use super::counters::DatagramCounters;
@@ -14,13 +13,6 @@ use super::refusals::Refusal;
 /// An event of an exchange over UDP, for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UdpEvent {
-    /// Another host that is alive has our name.
-    DuplicateHost {
-        /// Its name, which is also ours, and its run.
-        twin: Identity,
-        /// Address from which it sends.
-        from: SocketAddr,
-    },
     /// Datagrams were refused for one reason.
     Refused(Refusal),
     /// A peer's name has no address. It is looked up again.
@@ -45,9 +37,6 @@ impl UdpEvent {
 impl fmt::Display for UdpEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            UdpEvent::DuplicateHost { twin, from } => {
-                write!(f, "{from} is another {twin}: give every host a name of its own")
-            }
             UdpEvent::Refused(Refusal { why, count, from }) => write!(
                 f,
                 "the exchange ignored {count} datagram{} {why}, the last one from {from}; \

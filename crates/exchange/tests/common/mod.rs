@@ -6,8 +6,8 @@ use std::time::Duration;
 use parda_control::{Bytes, Governed, Report, Shares, Source, Span, Tuning, Window};
 use parda_exchange::region::FileRegion;
 use parda_exchange::{
-    Freshness, HostName, Identity, Incarnation, Location, Publication, Region, Site, SlotChoice,
-    SlotCount, SlotExchange, SlotIndex, SlotSettings, VolumeId, init,
+    HostName, Identity, Incarnation, Location, Publication, Region, Site, SlotChoice, SlotCount,
+    SlotExchange, SlotIndex, SlotSettings, VolumeId, init,
 };
 
 /// Run 1 of `host`, in a slot of its own on volume `array-a`.
@@ -18,7 +18,6 @@ pub(crate) fn exchange(region: impl Region + 'static, host: &str, slot: u32) -> 
         volume: VolumeId::of("array-a"),
         choice: SlotChoice::Fixed(SlotIndex(slot)),
         period: Span::from_millis(1_000),
-        freshness: Freshness::default(),
         make: "parda exchange init".to_owned(),
     };
     SlotExchange::new(region, settings).unwrap()

@@ -3,10 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use parda_control::{Instant, Span};
-use parda_exchange::etcd::notice::EtcdEvent;
-use parda_exchange::{
-    Exchange, ExchangeEvent, Freshness, HostName, Liveness, Peers, Publication, SlotEvent, Standing,
-};
+use parda_exchange::{Exchange, ExchangeEvent, HostName, Liveness, Peers, Publication, Standing};
 
 use crate::common::publication;
 use crate::faults::{Ears, Fault, Faulty};
@@ -58,7 +55,7 @@ impl Cluster {
         let ears = Arc::new(Mutex::new(Ears { fault: Some(self.fault), ..Ears::default() }));
         self.hosts[seat] = Some(Host {
             exchange: Box::new(Faulty::new(exchange, Arc::clone(&ears), self.starts)),
-            peers: Peers::new(id, Freshness::default()),
+            peers: Peers::new(id),
             ears,
             events: Vec::new(),
             said: 0.0,
@@ -164,15 +161,8 @@ impl Cluster {
         seats.into_iter().all(|seat| self.names(seat, Liveness::Live).len() == there - 1)
     }
 
-    /// How often another host of its name was named to a host.
-    pub(crate) fn twins(&self, seat: usize) -> usize {
-        let events = &self.hosts[seat].as_ref().unwrap().events;
-        let is_twin = |event: &&ExchangeEvent| match event {
-            ExchangeEvent::Slot(SlotEvent::DuplicateHost { .. }) => true,
-            ExchangeEvent::Udp(event) => event.to_string().contains("a name of its own"),
-            ExchangeEvent::Etcd(EtcdEvent::DuplicateHost { .. }) => true,
-            ExchangeEvent::Slot(_) | ExchangeEvent::Fallback(_) => false,
-        };
-        events.iter().filter(is_twin).count()
+    /// Whether a host sees another one of its name.
+    pub(crate) fn has_twin(&self, seat: usize) -> bool {
+        self.hosts[seat].as_ref().unwrap().peers.twin(self.now()).is_some()
     }
 }

@@ -15,8 +15,8 @@ use parda_exchange::fallback;
 use parda_exchange::region::{FileRegion, MemoryRegion, NbdRegion};
 use parda_exchange::udp::{KeySource, PeerAddress, Reach, Refused, UdpExchange, UdpSettings};
 use parda_exchange::{
-    Exchange, Freshness, HostName, Identity, Incarnation, Location, Region, Site, SlotChoice,
-    SlotCount, SlotExchange, SlotSettings, Standing, VolumeId, init,
+    Exchange, HostName, Identity, Incarnation, Location, Region, Site, SlotChoice, SlotCount,
+    SlotExchange, SlotSettings, Standing, VolumeId, init,
 };
 
 use crate::common::{make, publication};
@@ -47,7 +47,6 @@ fn slots(
         volume: VolumeId::of(volume),
         choice: SlotChoice::Automatic,
         period: Span::from_millis(1_000),
-        freshness: Freshness::default(),
         make: "parda exchange init".to_owned(),
     };
     Box::new(SlotExchange::new(region, settings).unwrap())
@@ -287,8 +286,7 @@ impl Medium for WithFallback {
     fn host(&mut self, seat: usize, name: HostName, volume: &str, start: u64) -> Box<dyn Exchange> {
         let first = self.first.host(seat, name.clone(), volume, start);
         let second = self.second.host(seat, name.clone(), volume, start);
-        let freshness = Freshness::default();
-        Box::new(fallback::WithFallback::new(first, second, name.id(), freshness))
+        Box::new(fallback::WithFallback::new(first, second, name.id()))
     }
 
     fn settle(&mut self, spoke: &[usize], standing: &dyn Fn(usize) -> Option<Standing>) {
@@ -318,7 +316,6 @@ impl Medium for Etcd {
             volume: volume.to_owned(),
             prefix: "/parda/".to_owned(),
             cluster: parda_etcd::Settings { endpoints, tls: None, login: None },
-            freshness: Freshness::default(),
             limits: EtcdLimits { wait: PATIENT, attempt: PATIENT },
         };
         Box::new(EtcdExchange::new(settings).unwrap())

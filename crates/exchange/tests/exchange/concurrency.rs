@@ -7,7 +7,8 @@ use std::thread;
 use common::{exchange, make, publication};
 use parda_control::Instant;
 use parda_exchange::region::FileRegion;
-use parda_exchange::{RecordCounters, SlotCount};
+use parda_exchange::slot::decode;
+use parda_exchange::{Content, RecordCounters, Region, SlotCount, SlotIndex};
 
 const HOSTS: u32 = 8;
 const ROUNDS: u32 = 200;
@@ -18,11 +19,14 @@ fn host(path: &Path, slot: u32) {
     let region = FileRegion::new(path, None, SlotCount::new(HOSTS).unwrap()).unwrap();
     let name = format!("host-{slot}");
     let mut exchange = exchange(region, &name, slot);
+    let mut own = FileRegion::new(path, None, SlotCount::new(HOSTS).unwrap()).unwrap();
     for round in 0..ROUNDS {
         let heard = exchange.collect(Instant(round.into())).unwrap();
         assert_eq!(heard.events, []);
-        let mine = heard.messages.iter().find(|m| m.from.host.as_str() == name);
-        let window = mine.map(|m| m.body.report.window.0);
+        let window = match decode(&own.read().unwrap().slots()[slot as usize], SlotIndex(slot)) {
+            Content::Record(record) => Some(record.message.body.report.window.0),
+            _ => None,
+        };
         assert_eq!(window, round.checked_sub(1).map(f64::from));
         exchange.publish(&publication(round.into())).unwrap();
     }

@@ -89,14 +89,14 @@ fn hosts_hear_each_other_over_an_export_and_outlive_its_server() {
         }
     }
     let heard = a.collect(Instant(3)).unwrap().messages;
-    assert_eq!(heard.iter().map(|m| m.from.host.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(heard.iter().map(|m| m.from.host.as_str()).collect::<Vec<_>>(), ["b"]);
 
     drop(server);
     assert!(a.collect(Instant(4)).is_err());
     let error = a.publish(&publication(4.0)).unwrap_err();
     assert!(error.to_string().contains("cannot connect"), "{error}");
     let server = Nbdkit::start(&socket, &file);
-    assert_eq!(a.collect(Instant(5)).unwrap().messages.len(), 2);
+    assert_eq!(a.collect(Instant(5)).unwrap().messages.len(), 1);
     a.publish(&publication(5.0)).unwrap();
     drop(server);
     // Other data behind the same socket is not written, whatever was there before.

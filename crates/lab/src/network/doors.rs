@@ -88,7 +88,7 @@ impl Doors {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use parda_scenario::exchange::Hearing;
 
@@ -121,13 +121,8 @@ mod tests {
         c.send_to(b"other", network.address_of(1)).unwrap();
         assert_eq!(heard(&b), "other", "another host's link is open");
         network.set(0, &Hearing::default());
-        let delay = Duration::from_millis(100);
-        network.set(1, &Hearing { delay, ..Hearing::default() });
-        let sent = Instant::now();
-        a.send_to(b"late", network.address_of(1)).unwrap();
-        assert_eq!(heard(&b), "late", "what was sent while the link was cut never comes");
-        assert!(sent.elapsed() >= delay, "{:?}", sent.elapsed());
-        network.set(1, &Hearing::default());
+        a.send_to(b"again", network.address_of(1)).unwrap();
+        assert_eq!(heard(&b), "again", "what was sent while the link was cut never comes");
         let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
         stranger.send_to(b"foreign", network.address_of(1)).unwrap();
         a.send_to(b"three", network.address_of(1)).unwrap();

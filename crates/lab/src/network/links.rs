@@ -1,6 +1,4 @@
-//! The fate of each packet: whether it arrives, and how late.
-
-use std::time::Duration;
+//! The fate of each packet: whether it arrives.
 
 use parda_scenario::exchange::Hearing;
 
@@ -21,15 +19,15 @@ impl Links {
         self.nodes[node] = hearing.clone();
     }
 
-    /// How late a packet arrives. `None` if it is lost.
+    /// Whether a packet arrives.
     ///
     /// As in the simulator, a host that is not reachable neither sends nor receives, what one that cannot write sends is lost, and
-    /// loss and delay are the receiver's.
-    pub(super) fn passes(&mut self, from: usize, to: usize) -> Option<Duration> {
+    /// loss is the receiver's.
+    pub(super) fn passes(&mut self, from: usize, to: usize) -> bool {
         let [from, to] = [from, to].map(|node| &self.nodes[node]);
         let joined = from.reachable && from.writable && to.reachable && from.side == to.side;
         let kept = to.loss <= 0.0 || self.random.f64() >= to.loss;
-        (joined && kept).then_some(to.delay)
+        joined && kept
     }
 }
 
@@ -45,7 +43,7 @@ mod tests {
 
     /// Of 10,000 packets in this direction, the part that passes.
     fn part(links: &mut Links, from: usize, to: usize) -> f64 {
-        (0..10_000).filter(|_| links.passes(from, to).is_some()).count() as f64 / 10_000.0
+        (0..10_000).filter(|_| links.passes(from, to)).count() as f64 / 10_000.0
     }
 
     #[test]
@@ -67,12 +65,9 @@ mod tests {
     }
 
     #[test]
-    fn loss_and_delay_are_the_receivers() {
+    fn loss_is_the_receivers() {
         let mut links = links(1, Hearing { loss: 0.3, ..Hearing::default() });
         assert!((part(&mut links, 0, 1) - 0.7).abs() < 0.02);
         assert_eq!(part(&mut links, 1, 0), 1.0);
-        links.set(1, &Hearing { delay: Duration::from_secs(2), ..Hearing::default() });
-        assert_eq!(links.passes(0, 1), Some(Duration::from_secs(2)));
-        assert_eq!(links.passes(1, 0), Some(Duration::ZERO));
     }
 }

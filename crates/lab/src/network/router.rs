@@ -1,14 +1,11 @@
 //! The thread that takes packets and hands them on.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::doors::Doors;
 use super::links::Links;
@@ -31,7 +28,7 @@ impl Router {
         let (stop, stopped) = UnixStream::pair()?;
         let thread = thread::Builder::new()
             .name("network".to_owned())
-            .spawn(move || Route { doors, links, late: Late::default() }.run(&stopped))?;
+            .spawn(move || Route { doors, links }.run(&stopped))?;
         Ok(Router { stop: Some(stop), thread: Some(thread) })
     }
 
@@ -52,19 +49,14 @@ impl Drop for Router {
     }
 }
 
-/// Packets that are due later: time, number, destination.
-type Late = BinaryHeap<Reverse<(Instant, u64, usize, Vec<u8>)>>;
-
 struct Route {
     doors: Doors,
     links: Arc<Mutex<Links>>,
-    late: Late,
 }
 
 impl Route {
-    fn run(mut self, stopped: &UnixStream) {
+    fn run(self, stopped: &UnixStream) {
         let mut buffer = vec![0; LARGEST];
-        let mut number = 0;
         loop {
             let ready = match self.wait(stopped) {
                 Ok(Some(ready)) => ready,
@@ -77,24 +69,21 @@ impl Route {
             for place in ready {
                 for _ in 0..TURN {
                     let Some((from, length)) = self.doors.take(place, &mut buffer) else { break };
-                    if let Some(from) = from {
-                        self.pass(from, place, &buffer[..length], &mut number);
+                    if let Some(from) = from
+                        && self.passes(from, place)
+                    {
+                        self.doors.hand(place, &buffer[..length]);
                     }
                 }
             }
-            self.deliver();
         }
     }
 
-    /// Waits for packets, or for a late one to be due. The places that have packets; `None` at the end.
+    /// Waits for packets. The places that have packets; `None` at the end.
     fn wait(&self, stopped: &UnixStream) -> io::Result<Option<Vec<usize>>> {
         let mut fds = vec![PollFd::new(stopped, PollFlags::IN)];
         fds.extend(self.doors.sockets().iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
-        let due = self.late.peek().map(|Reverse((at, ..))| {
-            let wait = at.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
-        });
-        match poll(&mut fds, due.as_ref()) {
+        match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -105,25 +94,7 @@ impl Route {
         Ok(Some(ready.map(|(place, _)| place).collect()))
     }
 
-    fn pass(&mut self, from: usize, to: usize, packet: &[u8], number: &mut u64) {
-        let passes = self.links.lock().unwrap_or_else(PoisonError::into_inner).passes(from, to);
-        match passes {
-            None => {}
-            Some(Duration::ZERO) => self.doors.hand(to, packet),
-            Some(delay) => {
-                *number += 1;
-                let due = Instant::now() + delay;
-                self.late.push(Reverse((due, *number, to, packet.to_vec())));
-            }
-        }
-    }
-
-    fn deliver(&mut self) {
-        let now = Instant::now();
-        while self.late.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
-            if let Some(Reverse((_, _, to, packet))) = self.late.pop() {
-                self.doors.hand(to, &packet);
-            }
-        }
+    fn passes(&self, from: usize, to: usize) -> bool {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).passes(from, to)
     }
 }

@@ -47,7 +47,11 @@ mod example {
         document.begun = "2026-01-31T12:00:00Z".to_owned();
         document.took_s = 200.0;
         document.points[1].settled = false;
-        let evidence = vec![Evidence::Sentence("It is full.".to_owned())];
+        let evidence = vec![Evidence::ThroughputFalls {
+            outstanding: 1,
+            first_iops: 5000.0,
+            last_iops: 180.0,
+        }];
         document.findings.unknown = vec![Unknown::OtherHosts];
         document.findings.suspicions = vec![Suspicion { what: Suspect::WriteCache, evidence }];
         document

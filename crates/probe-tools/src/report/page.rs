@@ -30,7 +30,7 @@ pub fn page(document: &ProbeDocument) -> String {
 mod tests {
     use super::*;
     use crate::report::example::{document, empty};
-    use parda_probe::Evidence;
+    use parda_probe::Unknown;
 
     #[test]
     fn a_page_tells_what_was_measured_and_then_what_to_set() {
@@ -59,8 +59,9 @@ mod tests {
     fn whatever_a_target_is_called_is_text() {
         let mut document = document();
         document.target.name = "<script>alert(1)</script>".to_owned();
-        document.findings.suspicions[0].evidence =
-            vec![Evidence::Sentence("<img src=x onerror=y>".to_owned())];
+        let load = document.points[0].load;
+        let error = "<img src=x onerror=y>".to_owned();
+        document.findings.unknown = vec![Unknown::TargetFailed { load, error }];
         let html = page(&document);
         assert!(!html.contains("<script") && !html.contains("<img"));
     }

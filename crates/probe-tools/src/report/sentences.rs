@@ -68,7 +68,6 @@ fn evidence(what: Suspect, evidence: &Evidence) -> String {
             let rate = format!("{} MB/s", short(bytes_per_s / 1e6));
             limit(&mix.to_string(), &rate, *from_outstanding)
         }
-        Evidence::Sentence(text) => text.clone(),
     }
 }
 
@@ -150,14 +149,11 @@ pub fn unknown(unknown: &Unknown) -> String {
         Unknown::TargetFailed { load, error } => {
             format!("What came after {load}: the target failed: {error}")
         }
-        Unknown::Sentence(text) => text.clone(),
     }
 }
 
 fn left_out(what: &LeftOut) -> &'static str {
     match what {
-        LeftOut::InnerMixes => "all but the ends of the grid of mixes",
-        LeftOut::SecondRepeats => "second repeats",
         LeftOut::LoadsNearKnee => "all but one load beside the knee",
         LeftOut::Mixes => "mixes",
         LeftOut::InnerSizes => "all but three sizes",
@@ -208,7 +204,6 @@ pub(crate) fn why(why: &Why) -> String {
             ms(*latency_ms),
             short(*outstanding),
         ),
-        Why::Sentence(text) => text.clone(),
     }
 }
 
@@ -306,12 +301,5 @@ mod tests {
         let told = unknown(&Unknown::KneeBeyond { mix: READS, deepest: 256.0, growth });
         let expected = "256 outstanding did not go far enough beyond it: throughput still grew by 100.0 % from 128 to 256.";
         assert!(told.ends_with(expected), "{told}");
-    }
-
-    #[test]
-    fn sentences_of_format_1_are_shown_as_they_are() {
-        let text = || "As it was.".to_owned();
-        assert_eq!(unknown(&Unknown::Sentence(text())), text());
-        assert_eq!(why(&Why::Sentence(text())), text());
     }
 }

@@ -17,7 +17,7 @@ pub use page::{MARK, missed, renewed, table, write_pictures};
 use parda_config::{Document, Error};
 use parda_scenario::expectation::Tally;
 use parda_scenario::{Answer, Study};
-use parda_sim::{Keep, SimError, SimOptions, run_all};
+use parda_sim::{Keep, SimError, run_all};
 pub use value::Value;
 
 use crate::pictures::{Picture, pictures};
@@ -107,9 +107,8 @@ pub fn reproduce(
     progress: impl Fn(&str) + Sync,
 ) -> Result<Reproduction, SimError> {
     let series = if drawn { Keep::Plotted } else { Keep::Nothing };
-    let options = SimOptions { series, ..SimOptions::default() };
     let figure = |study: Study| {
-        let outcome = run_all(&study, &options, jobs, |_, _| progress(&study.name))?;
+        let outcome = run_all(&study, series, jobs, |_, _| progress(&study.name))?;
         let pictures = if drawn { pictures(&study, &outcome, "paper") } else { Vec::new() };
         Ok(PaperFigure { study, answer: outcome.answer, pictures })
     };

@@ -3,7 +3,7 @@ use parda_config::Document;
 use parda_plot::Data;
 use parda_report::pictures::{Picture, pictures};
 use parda_scenario::Study;
-use parda_sim::{Keep, SimOptions, run_all};
+use parda_sim::{Keep, run_all};
 
 const TEXT: &str = r#"name = "s"
 title = "Two hosts"
@@ -47,9 +47,7 @@ source = "test"
 
 fn drawn(text: &str, keep: Keep) -> Vec<Picture> {
     let study = Study::parse(&Document::new("s.toml", text)).unwrap();
-    let outcome =
-        run_all(&study, &SimOptions { series: keep, ..SimOptions::default() }, 2, |_, _| ())
-            .unwrap();
+    let outcome = run_all(&study, keep, 2, |_, _| ()).unwrap();
     pictures(&study, &outcome, "paper")
 }
 

@@ -1,16 +1,7 @@
 //! Checks the kind of a host: a process, or a guest.
 
-use bytesize::ByteSize;
-use parda_control::Bytes;
-
 use crate::file;
 use crate::guest::{GuestSettings, HostKind};
-
-/// Default memory of a guest.
-const MEMORY: ByteSize = ByteSize::mib(256);
-
-/// Least memory of a guest: a kernel and an agent fit.
-const LEAST_MEMORY: ByteSize = ByteSize::mib(128);
 
 /// An invalid key below `host`, and what is wrong with it.
 pub(crate) type Fault = (&'static str, &'static str);
@@ -24,10 +15,6 @@ pub(crate) fn kind(host: &file::Host) -> Result<HostKind, Fault> {
         }
         (file::Kind::Guest, written) => written.clone().unwrap_or_default(),
     };
-    let memory = written.memory.unwrap_or(MEMORY);
-    if memory < LEAST_MEMORY {
-        return Err(("guest.memory", "must be at least 128 MiB"));
-    }
     match written.queue_depth {
         Some(0) => return Err(("guest.queue_depth", "must be at least 1")),
         Some(_) if !host.outside => {
@@ -55,11 +42,7 @@ pub(crate) fn kind(host: &file::Host) -> Result<HostKind, Fault> {
         ));
     }
     let queue_depth = written.queue_depth;
-    Ok(HostKind::Guest(GuestSettings {
-        disk: written.disk,
-        memory: Bytes(memory.as_u64()),
-        queue_depth,
-    }))
+    Ok(HostKind::Guest(GuestSettings { disk: written.disk, queue_depth }))
 }
 
 /// Name of the VM whose disk the guest's first VM uses.

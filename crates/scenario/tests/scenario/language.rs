@@ -462,20 +462,17 @@ fn a_guest_has_one_disk_and_only_its_own_settings() {
     let same = "same_disk_as = \"db\"";
     assert_eq!(guest("", same).unwrap(), HostKind::Process);
     let kind = guest("kind = \"guest\"", same).unwrap();
-    let settings =
-        GuestSettings { disk: GuestDisk::Scsi, memory: Bytes(256 << 20), queue_depth: None };
+    let settings = GuestSettings { disk: GuestDisk::Scsi, queue_depth: None };
     assert_eq!(kind, HostKind::Guest(settings));
     let all = "outside = true\nkind = \"guest\"\n\
-               guest = { disk = \"iscsi\", memory = \"128MiB\", queue_depth = 4 }";
+               guest = { disk = \"iscsi\", queue_depth = 4 }";
     let kind = guest(all, same).unwrap();
-    let settings =
-        GuestSettings { disk: GuestDisk::Iscsi, memory: Bytes(128 << 20), queue_depth: Some(4) };
+    let settings = GuestSettings { disk: GuestDisk::Iscsi, queue_depth: Some(4) };
     assert_eq!(kind, HostKind::Guest(settings));
     for (host, second, says) in [
         ("guest = { disk = \"nbd\" }", same, "s.toml:7:9: guest: means nothing for a host"),
         ("kind = \"guest\"", "disk = \"1GiB\"", "a guest has one disk"),
         ("kind = \"guest\"", "same_disk_as = \"db\"\nburst = 3", "cannot have `burst`"),
-        ("kind = \"guest\"\nguest = { memory = \"1MiB\" }", same, "at least 128 MiB"),
         ("kind = \"guest\"\nguest = { queue_depth = 4 }", same, "its agent's affair"),
         (
             "kind = \"guest\"\ncontrol = { fairness = \"bytes\" }",

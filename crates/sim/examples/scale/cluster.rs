@@ -4,7 +4,7 @@ use std::fmt;
 
 use parda_config::Document;
 use parda_scenario::{PhaseAnswer, Scenario};
-use parda_sim::{Progress, SimOptions, run};
+use parda_sim::{Keep, Progress, run};
 use serde::{Deserialize, Serialize};
 
 use crate::Fallible;
@@ -105,7 +105,7 @@ fn row(transport: &Transport, hosts: u64) -> Fallible<Row> {
     let mut latencies = Vec::new();
     let began = cpu_time()?;
     let see = |at: Progress| latencies.push(at.device_latency_ms.unwrap_or_default());
-    let outcome = run(&scenario, &SimOptions::default(), see)?;
+    let outcome = run(&scenario, Keep::Nothing, see)?;
     let spent = cpu_time()? - began;
     let [all, steady] = &outcome.answer.phases[..] else { return Err("two phases".into()) };
     let rounds = outcome.publications as f64 / hosts as f64 / seconds as f64;

@@ -9,8 +9,7 @@ use parda_exchange::region::Block;
 use parda_exchange::slot::{self, Content, RECORD_BYTES, Record};
 use parda_exchange::udp::{is_datagram, signed};
 use parda_exchange::{
-    Freshness, HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, SlotIndex,
-    VolumeId,
+    HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, SlotIndex, VolumeId,
 };
 
 use crate::Fallible;
@@ -45,7 +44,7 @@ fn measure(hosts: u64) -> Fallible<[f64; 3]> {
     let own = host.tick(Instant(1), View::Silent);
     let names = (0..hosts).map(|n| HostName::new(&format!("host-{n:04}")));
     let names: Vec<_> = names.collect::<Result<_, _>>()?;
-    let mut peers = Peers::new(names[0].id(), Freshness::default());
+    let mut peers = Peers::new(names[0].id());
     let rounds = (MESSAGES / hosts).max(ROUNDS);
     let mut took = [Duration::ZERO; 3];
     for round in 1..=rounds {

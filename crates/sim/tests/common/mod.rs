@@ -7,7 +7,7 @@ use std::path::Path;
 use parda_config::Document;
 use parda_report::table;
 use parda_scenario::{Answer, Scenario};
-use parda_sim::{SimOptions, run};
+use parda_sim::{Keep, run};
 
 /// A scenario that comes with parda.
 pub(crate) fn scenario(name: &str) -> Scenario {
@@ -22,7 +22,7 @@ pub(crate) fn parse(text: &str) -> Scenario {
 
 /// Answer of a scenario's run.
 pub(crate) fn answer(scenario: &Scenario) -> Answer {
-    let answer = run(scenario, &SimOptions::default(), |_| ()).unwrap().answer;
+    let answer = run(scenario, Keep::Nothing, |_| ()).unwrap().answer;
     println!("{}", table(&answer, false));
     answer
 }

@@ -24,7 +24,7 @@ use judge::{Tally, judge};
 use parda_report::table;
 use parda_scenario::shares::{host_errors, vm_errors};
 use parda_scenario::{Answer, HostAnswer, PhaseAnswer, Scenario};
-use parda_sim::{Queue, SimOptions, run};
+use parda_sim::{Keep, run};
 use parda_workload::Demand;
 
 /// How many cases are tried, and how many of them with the references.
@@ -162,9 +162,8 @@ impl Case {
         Case { scenario: parse(&text), alike, cached }
     }
 
-    fn run(&self, queue: Queue) -> Answer {
-        let options = SimOptions { queue, ..SimOptions::default() };
-        run(&self.scenario, &options, |_| ()).unwrap().answer
+    fn run(&self) -> Answer {
+        run(&self.scenario, Keep::Nothing, |_| ()).unwrap().answer
     }
 }
 
@@ -275,7 +274,7 @@ fn nothing_that_must_never_happen_does_in_clusters_that_no_commit_had_before() {
     for seed in first..first + CASES {
         println!("seed {seed}");
         for restless in [false, true] {
-            Case::new(seed, PARDA, restless).run(Queue::Fair);
+            Case::new(seed, PARDA, restless).run();
         }
     }
 }
@@ -286,7 +285,7 @@ fn whatever_happens_all_is_well_again_after_it() {
     let mut failed = Vec::new();
     for seed in first..first + CASES {
         let case = Case::new(seed, PARDA, false);
-        let answer = case.run(Queue::Fair);
+        let answer = case.run();
         let well = Measured::of(&answer.phases[1]);
         let Measured { latency_ms, iops, slots, vms } = well;
         println!(
@@ -313,7 +312,7 @@ fn whatever_the_restless_do_who_wants_little_gets_it() {
     let mut judged = 0;
     for seed in first..first + CASES {
         let case = Case::new(seed, PARDA, true);
-        let answer = case.run(Queue::Fair);
+        let answer = case.run();
         let well = &answer.phases[1];
         for (id, vm) in case.scenario.vm_ids() {
             let got = &well.hosts[id.host.0].vms[id.index];
@@ -335,36 +334,27 @@ fn whatever_the_restless_do_who_wants_little_gets_it() {
 }
 
 /// The mean errors of latency, of hosts' shares of the slots, and of VMs' of their host.
-fn errors(control: &str, queue: Queue) -> [f64; 3] {
+fn errors(control: &str) -> [f64; 3] {
     let mut mean = [0.0; 3];
     let first = first_seed();
     for seed in first..first + REFERENCES {
-        let well = Measured::of(&Case::new(seed, control, false).run(queue).phases[1]);
+        let well = Measured::of(&Case::new(seed, control, false).run().phases[1]);
         for (mean, error) in mean.iter_mut().zip([well.latency_error(), well.slots, well.vms]) {
             *mean += error / REFERENCES as f64;
         }
     }
-    println!("{control}, {queue:?}: latency, hosts, VMs off by {mean:.3?}");
+    println!("{control}: latency, hosts, VMs off by {mean:.3?}");
     mean
 }
 
 /// What holds for any cluster shows no law. The same clusters without one are nowhere near.
 #[test]
 fn without_a_law_nothing_is_well() {
-    let [latency, slots, _] = errors(PARDA, Queue::Fair);
+    let [latency, slots, _] = errors(PARDA);
     for reference in [OFF, STATIC] {
-        let without = errors(reference, Queue::Fair);
+        let without = errors(reference);
         assert!(without[0] > 3.0 * latency && without[1] > 3.0 * slots, "{reference}");
     }
-}
-
-/// Nor does a law without a fair queue give VMs their shares: only hosts.
-#[test]
-fn first_come_first_served_gives_hosts_their_shares_and_vms_none() {
-    let [_, _, vms] = errors(PARDA, Queue::Fair);
-    let [latency, slots, without] = errors(PARDA, Queue::Fifo);
-    assert!(without > 3.0 * vms, "{without} {vms}");
-    assert!(latency < TOLERANCE && slots < TOLERANCE, "{latency} {slots}");
 }
 
 /// Fleets that are always the same, by seed.

@@ -3,7 +3,7 @@ use crate::common;
 
 use common::{answer, parse};
 use parda_scenario::{Answer, PhaseAnswer};
-use parda_sim::{SimOptions, run};
+use parda_sim::{Keep, run};
 
 /// What all hosts need to hear one another well again.
 const HEALED: &str = "exchange = { delay = \"0s\", loss = 0, reachable = true, side = \"\" }";
@@ -271,7 +271,7 @@ fn a_drive_that_fails_before_another_is_rebuilt_ends_the_run_by_name() {
         + &event(61, "array = { rebuild_drive = 1 }")
         + &event(62, "array = { fail_drive = 2 }");
     let text = cluster_text(RAID5, &(events + &phase("p", 1, 2)));
-    let error = run(&parse(&text), &SimOptions::default(), |_| ()).unwrap_err();
+    let error = run(&parse(&text), Keep::Nothing, |_| ()).unwrap_err();
     let says = "at 62s: drive 2 cannot fail: drive 1 has failed and is not rebuilt";
     assert_eq!(error.to_string(), says);
 }

@@ -1,7 +1,6 @@
 //! Whole clusters in virtual time: scenarios, events, traces, guests, and the automatic threshold.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-mod alike;
 mod auto;
 #[path = "../common/mod.rs"]
 mod common;

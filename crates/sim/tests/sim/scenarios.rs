@@ -6,7 +6,7 @@ use std::path::Path;
 
 use common::{answer, scenario};
 use parda_scenario::Answer;
-use parda_sim::{Keep, SimOptions, run};
+use parda_sim::{Keep, run};
 
 fn holds(name: &str) {
     let answer = answer(&scenario(name));
@@ -75,8 +75,7 @@ fn another_seed_gives_another_answer_that_holds_as_well() {
 #[test]
 fn a_series_adds_up_to_what_the_phases_say() {
     let scenario = scenario("demo.toml");
-    let options = SimOptions { series: Keep::All, ..SimOptions::default() };
-    let outcome = run(&scenario, &options, |_| ()).unwrap();
+    let outcome = run(&scenario, Keep::All, |_| ()).unwrap();
     let series = outcome.series.unwrap();
     assert_eq!(series.at, (1..=60).map(f64::from).collect::<Vec<_>>());
     let phase = &outcome.answer.phases[1];

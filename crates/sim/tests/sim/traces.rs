@@ -4,7 +4,7 @@ use std::path::Path;
 
 use parda_config::Document;
 use parda_scenario::{Answer, Scenario};
-use parda_sim::{SimOptions, run};
+use parda_sim::{Keep, run};
 
 /// 2000 reads of 4 KiB in 10 s: at even times, and all but one at once.
 fn traces(folder: &Path) {
@@ -29,7 +29,7 @@ fn answer(workload: &str, more: &str) -> Answer {
     );
     let name = folder.path().join("t.toml").display().to_string();
     let scenario = Scenario::parse(&Document::new(name, text)).unwrap();
-    run(&scenario, &SimOptions::default(), |_| {}).unwrap().answer
+    run(&scenario, Keep::Nothing, |_| {}).unwrap().answer
 }
 
 fn phase(name: &str, from: u32, to: u32) -> String {

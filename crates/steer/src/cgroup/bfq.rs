@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use crate::cgroup::files::{ChangedSetting, ShareError, line, lineage, write_line};
 use crate::cgroup::vms::Vms;
 use crate::device::Device;
-use crate::journal::{Held, How, Original};
+use crate::journal::{How, LockedJournal, Original};
 use crate::number::DevNum;
 use crate::sysfs;
 
@@ -42,7 +42,7 @@ pub(crate) struct Bfq {
 
 impl Bfq {
     /// Switches a device to bfq.
-    pub(crate) fn take(device: &Device, journal: &mut Held) -> Result<Bfq, ShareError> {
+    pub(crate) fn take(device: &Device, journal: &mut LockedJournal) -> Result<Bfq, ShareError> {
         let queue = device.dir().join("queue");
         let bfq = Bfq { device: device.number, queue, weights: BTreeMap::new() };
         let scheduler = bfq.queue.join("scheduler");
@@ -81,7 +81,7 @@ impl Bfq {
     pub(crate) fn set(
         &mut self,
         vms: &Vms,
-        journal: &mut Held,
+        journal: &mut LockedJournal,
     ) -> Result<Vec<ChangedSetting>, ShareError> {
         let mut changed = Vec::new();
         let scheduler = self.queue.join("scheduler");
@@ -115,7 +115,7 @@ impl Bfq {
         file: &std::path::Path,
         before: Option<u32>,
         weight: u32,
-        journal: &mut Held,
+        journal: &mut LockedJournal,
     ) -> Result<Option<String>, ShareError> {
         let text = sysfs::read(file)?;
         let now = line(&text, self.device);

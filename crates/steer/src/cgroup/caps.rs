@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::cgroup::demand::Begun;
 use crate::cgroup::files::{ChangedSetting, ShareError, line, write_line};
 use crate::cgroup::vms::{VmKey, Vms};
-use crate::journal::Held;
+use crate::journal::LockedJournal;
 use crate::number::DevNum;
 use crate::sysfs;
 
@@ -79,7 +79,7 @@ impl Caps {
         vms: &Vms,
         rates: &BTreeMap<VmKey, f64>,
         begun: &BTreeMap<VmKey, Begun>,
-        journal: &mut Held,
+        journal: &mut LockedJournal,
     ) -> Result<Vec<ChangedSetting>, ShareError> {
         let mut changed = Vec::new();
         for (key, vm) in vms.iter() {
@@ -112,7 +112,7 @@ impl Caps {
         file: &Path,
         before: Option<Cap>,
         cap: Cap,
-        journal: &mut Held,
+        journal: &mut LockedJournal,
     ) -> Result<Option<ChangedSetting>, ShareError> {
         let now = sysfs::read(file)?;
         let now = line(&now, self.device).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Caps {
         &mut self,
         key: &VmKey,
         file: &Path,
-        journal: &mut Held,
+        journal: &mut LockedJournal,
     ) -> Result<(), ShareError> {
         let known = journal.originals().iter().find(|original| original.file == file);
         let value =

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::vms::{VmKey, Vms};
-use crate::journal::{Held, How, JournalError, Original};
+use crate::journal::{How, JournalError, LockedJournal, Original};
 use crate::number::DevNum;
 use crate::sysfs::{self, SysError};
 
@@ -75,7 +75,7 @@ pub(crate) fn write_line(
     file: &Path,
     device: DevNum,
     (unset, value): (&str, &str),
-    journal: &mut Held,
+    journal: &mut LockedJournal,
     in_force: impl Fn(&str) -> bool,
 ) -> Result<(), ShareError> {
     journal.note(&[original(file, device, unset)?])?;
@@ -93,7 +93,7 @@ pub(crate) fn write_line(
 /// files. Returns the VMs for which this failed, with the reason.
 pub(crate) fn hand_down_io(
     vms: &Vms,
-    journal: &mut Held,
+    journal: &mut LockedJournal,
 ) -> Result<Vec<(VmKey, SysError)>, JournalError> {
     let mut failed = Vec::new();
     for (key, _) in vms.iter() {

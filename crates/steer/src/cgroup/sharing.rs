@@ -23,7 +23,7 @@ use crate::cgroup::files::{ChangedSetting, ShareError, hand_down_io};
 use crate::cgroup::level::{Want, level};
 use crate::cgroup::vms::{VmKey, Vms};
 use crate::device::{Device, Kind};
-use crate::journal::{Held, Journal, Restored};
+use crate::journal::{Journal, LockedJournal, Restored};
 
 /// Least sum of the caps, relative to the rate that the window and the latency give. `io.max`
 /// admits slightly less than its limit, in bursts, so that the window would not be used, and the
@@ -92,7 +92,7 @@ pub struct Allowance {
 /// Shares of a host's VMs at one device, enforced. Dropping this restores the original settings.
 #[derive(Debug)]
 pub struct Sharing {
-    journal: Held,
+    journal: LockedJournal,
     stat: IoStat,
     caps: Caps,
     bfq: Option<Bfq>,

@@ -70,11 +70,11 @@ pub struct Ebpf {
     outstanding: Level,
     requeues: u64,
     summed: Box<Sums>,
-    in_groups: Map<u64, Seen>,
+    in_groups: Map<u64, GroupState>,
 }
 
 /// Counters of a cgroup at the previous reading.
-struct Seen {
+struct GroupState {
     pending: Level,
     ios: u64,
     bytes: u64,
@@ -208,7 +208,7 @@ impl Ebpf {
                 continue;
             };
             let sum = GroupTotals::sum(&cpus);
-            let group = self.in_groups.entry(key).or_insert_with(|| Seen {
+            let group = self.in_groups.entry(key).or_insert_with(|| GroupState {
                 pending: Level::since(since),
                 ios: 0,
                 bytes: 0,

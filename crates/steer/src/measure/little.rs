@@ -37,7 +37,7 @@ pub struct Little {
     shared: Arc<Shared>,
     sampler: Option<JoinHandle<()>>,
     since: Instant,
-    before: Done,
+    before: DiskCounters,
     at_start: f64,
     because: Option<String>,
 }
@@ -63,7 +63,7 @@ struct State {
 
 /// Counters of `stat` since the device exists, of reads and of writes.
 #[derive(Clone, Copy, Default)]
-struct Done {
+struct DiskCounters {
     ios: [u64; 2],
     sectors: [u64; 2],
     /// Time that requests spent, in ms.
@@ -98,8 +98,8 @@ impl State {
 
     /// Completions as the fronts count them. The paths would count a request twice that a multipath
     /// device hands to a full path and then to another (blk_insert_cloned_request).
-    fn done(&self) -> Result<Done, MeasureError> {
-        let mut done = Done::default();
+    fn done(&self) -> Result<DiskCounters, MeasureError> {
+        let mut done = DiskCounters::default();
         for counts in &self.done {
             let [reads, _, read_sectors, reading, writes, _, written_sectors, writing] =
                 counts.read()?;
@@ -149,7 +149,7 @@ impl Little {
             shared: Arc::new(Shared { state: Mutex::new(state) }),
             sampler: None,
             since: Instant::now(),
-            before: Done::default(),
+            before: DiskCounters::default(),
             at_start: 0.0,
             because,
         };

@@ -22,7 +22,8 @@ use unaligned::{ChangeId, Cut, Exclusion, patch, shift, whole_blocks};
 use super::claims::Claim;
 use super::medium::Medium;
 use super::{Direct, Failure, Lock, OpenError, Region, Request};
-use crate::buffer::Pool;
+use crate::buffer::{Buffer, Pool};
+use crate::reactor::{Reactor, Tag};
 use crate::ring::{At, Ring};
 use crate::writer::Writer;
 
@@ -361,16 +362,27 @@ impl File {
 
     /// Starts a request; says how it ended if there is nothing to wait for. It may wait for others
     /// without having started anything: [`File::ready`] brings it then.
-    pub(crate) fn begin<T>(
+    pub(crate) fn begin(
         &mut self,
-        ring: &mut Ring<T>,
-        pool: &mut Pool,
+        io: &mut Reactor,
         request: &mut Request,
-        (key, tag): (usize, T),
+        key: usize,
     ) -> Option<Result<(), Failure>> {
         let extent = request.extent();
         request.part = extent;
         let mut edged = false;
+        // Around the page cache memory has to be aligned, and whole blocks need more of it than there is.
+        let fits = |b: &Buffer| Self::is_aligned(extent, self.align) && b.is_aligned(self.align);
+        if let Some(lent) = request.buffer.take_if(|b| b.is_lent() && !fits(b)) {
+            if matches!(request.op, Op::Read(_)) {
+                request.aside = Some(lent);
+            } else {
+                let len = extent.len as usize;
+                let mut copy = io.pool.take(len);
+                copy.copy_from(&lent, 0, len);
+                request.buffer = Some(copy);
+            }
+        }
         match request.op {
             Op::Read(_) if !Self::is_aligned(extent, self.align) => {
                 request.part = whole_blocks(extent, self.align);
@@ -401,16 +413,15 @@ impl File {
                 return None;
             }
         }
-        self.start(ring, pool, request, tag)
+        self.start(io, request, key)
     }
 
     /// Starts a request that has waited for others.
-    pub(crate) fn start<T>(
+    pub(crate) fn start(
         &mut self,
-        ring: &mut Ring<T>,
-        pool: &mut Pool,
+        io: &mut Reactor,
         request: &mut Request,
-        tag: T,
+        key: usize,
     ) -> Option<Result<(), Failure>> {
         let edge = match request.op {
             Op::Write { .. } | Op::WriteZeroes { .. } => self.cut(request).first(),
@@ -434,7 +445,7 @@ impl File {
         if edge.is_some() && step.is_ok() {
             request.aside = request.buffer.take();
         }
-        self.go_on(ring, pool, request, step, tag)
+        self.go_on(io, request, step, key)
     }
 
     /// The next request that has waited for others, with its key.
@@ -443,33 +454,31 @@ impl File {
     }
 
     /// Takes the result of a step; says how the request ended if it did.
-    pub(crate) fn advance<T>(
+    pub(crate) fn advance(
         &mut self,
-        ring: &mut Ring<T>,
-        pool: &mut Pool,
+        io: &mut Reactor,
         request: &mut Request,
         result: Result<usize, i32>,
-        tag: T,
+        key: usize,
     ) -> Option<Result<(), Failure>> {
         let step = self.following(request, result);
         if let (Step::WriteEdge(_), Ok(Some(step))) = (request.step, &step) {
-            Self::leave_edge(pool, request, *step);
+            Self::leave_edge(&mut io.pool, request, *step);
         }
-        self.go_on(ring, pool, request, step, tag)
+        self.go_on(io, request, step, key)
     }
 
-    fn go_on<T>(
+    fn go_on(
         &mut self,
-        ring: &mut Ring<T>,
-        pool: &mut Pool,
+        io: &mut Reactor,
         request: &mut Request,
         step: Result<Option<Step>, Failure>,
-        tag: T,
+        key: usize,
     ) -> Option<Result<(), Failure>> {
         let outcome = match step {
             Ok(Some(step)) => {
                 request.step = step;
-                self.issue(ring, pool, request, tag);
+                self.issue(io, request, key);
                 return None;
             }
             Ok(None) => Ok(()),
@@ -478,13 +487,20 @@ impl File {
         if let Some(change) = request.change.take() {
             self.exclusion.leave(change);
         }
-        request.aside.take().into_iter().for_each(|buffer| pool.put(buffer));
+        let aside = request.aside.take();
         if let (Op::Read(extent), Some(buffer)) = (request.op, &mut request.buffer) {
-            // The client's bytes to the front.
             let from = (extent.offset - request.part.offset) as usize;
-            if from > 0 && outcome.is_ok() {
-                shift(buffer, from, extent.len as usize);
+            match aside {
+                Some(mut lent) if outcome.is_ok() => {
+                    lent.copy_from(buffer, from, extent.len as usize);
+                    io.pool.put(std::mem::replace(buffer, lent));
+                }
+                // The client's bytes to the front.
+                None if from > 0 && outcome.is_ok() => shift(buffer, from, extent.len as usize),
+                _ => {}
             }
+        } else {
+            aside.into_iter().for_each(|buffer| io.pool.put(buffer));
         }
         Some(outcome)
     }
@@ -504,21 +520,16 @@ impl File {
     }
 
     /// Thread that writes, if it is not the ring.
-    fn writer<T>(&self, ring: &mut Ring<T>, fua: bool) -> Option<&Writer> {
+    fn writer(&self, ring: &mut Ring<Tag>, fua: bool) -> Option<&Writer> {
         // One that has to be durable would hold up those behind it.
         let writer = self.writer.as_ref().filter(|_| !fua)?;
         writer.get_or_init(|| ring.writer(&self.fd)).as_ref()
     }
 
     /// Begins the present step of a request.
-    pub(crate) fn issue<T>(
-        &self,
-        ring: &mut Ring<T>,
-        pool: &mut Pool,
-        request: &mut Request,
-        tag: T,
-    ) {
-        let (op, extent) = (request.op, request.part);
+    pub(crate) fn issue(&self, io: &mut Reactor, request: &mut Request, key: usize) {
+        let Reactor { ring, pool, .. } = io;
+        let (op, extent, tag) = (request.op, request.part, Tag::File(key));
         let durable = self.durable(request).is_none();
         let cut = self.cut(request);
         let start = self.base + extent.offset;
@@ -557,14 +568,7 @@ impl File {
                 let range = from..from + u64::from(self.align);
                 let (inside, at) = patch(request.extent(), range);
                 match &request.aside {
-                    Some(payload) => {
-                        let mut to = &mut block.front_mut()[inside.clone()];
-                        for part in payload.slices(at..at + inside.len()) {
-                            let (head, rest) = to.split_at_mut(part.len());
-                            head.copy_from_slice(part);
-                            to = rest;
-                        }
-                    }
+                    Some(payload) => payload.copy_to(at, &mut block.front_mut()[inside]),
                     None => block.zero(inside),
                 }
                 let whole = 0..self.align as usize;

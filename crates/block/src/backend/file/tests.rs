@@ -1,5 +1,5 @@
 use super::*;
-use crate::backend::ReplyHandle;
+use crate::client::{Arrival, Client, ReplyHandle};
 use parda_testkit::LoopDevice;
 
 fn options(path: &Path) -> Options<'_> {
@@ -21,7 +21,8 @@ fn file() -> File {
 }
 
 fn request(op: Op, step: Step) -> Request {
-    Request { step, ..Request::new(0, 0, ReplyHandle(0), op, None) }
+    let (client, reply) = (Client::Nbd(0), ReplyHandle(0));
+    Request { step, ..Request::new(Arrival { client, disk: 0, reply, op, buffer: None }) }
 }
 
 const EXTENT: Extent = Extent { offset: 0, len: 4096 };

@@ -84,11 +84,7 @@ pub(super) fn shift(buffer: &mut Buffer, from: usize, len: usize) {
     let mut block = [0; ALIGN];
     for start in (0..if from > 0 { len } else { 0 }).step_by(ALIGN) {
         let n = ALIGN.min(len - start);
-        let mut at = 0;
-        for part in buffer.slices(from + start..from + start + n) {
-            block[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
+        buffer.copy_to(from + start, &mut block[..n]);
         let mut at = 0;
         for part in buffer.slices_mut(start..start + n) {
             let len = part.len();
@@ -129,6 +125,14 @@ pub(super) struct Exclusion {
 }
 
 impl Exclusion {
+    /// What holds between two calls: changes under way exclude none beside them.
+    fn check(&self) {
+        assert!(self.edged <= self.under_way.len() + self.waiting.len());
+        debug_assert!(self.under_way.iter().all(|(key, change)| {
+            self.under_way.iter().all(|(other, beside)| other == key || !change.excludes(beside))
+        }));
+    }
+
     /// Lets a change in; `None` if it has to wait, and [`Exclusion::ready`] brings its key then.
     pub(super) fn enter(&mut self, key: usize, extent: Extent, edged: bool) -> Option<ChangeId> {
         let range = extent.offset..extent.offset + extent.len;
@@ -145,7 +149,9 @@ impl Exclusion {
                 return None;
             }
         }
-        Some(ChangeId(self.under_way.insert(change)))
+        let id = ChangeId(self.under_way.insert(change));
+        self.check();
+        Some(id)
     }
 
     /// A change is done.
@@ -167,6 +173,7 @@ impl Exclusion {
                 self.ready.push_back((key, ChangeId(self.under_way.insert(change))));
             }
         }
+        self.check();
     }
 
     /// The next change that has waited and may go on.

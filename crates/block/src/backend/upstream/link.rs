@@ -20,7 +20,8 @@ use crate::backend::connect::disconnect;
 use crate::backend::{Failure, Request, Work};
 use crate::batch::{self, Batch, Inbox};
 use crate::buffer::{Buffer, Pool};
-use crate::ring::{Recv, Ring, Sending, Wire};
+use crate::reactor::Tag;
+use crate::ring::{Recv, Sending, Wire};
 use parda_disk::Errno;
 
 /// Data that the kernel receives straight into a read's buffer.
@@ -172,12 +173,12 @@ impl Lane {
     }
 
     /// Starts what the connection has to do: sending what waits, receiving what comes.
-    pub(super) fn pump<T>(&mut self, ring: &mut Ring<T>, work: &mut Work, tag: impl Fn(Wire) -> T) {
+    pub(super) fn pump(&mut self, work: &mut Work, tag: impl Fn(Wire) -> Tag) {
         let Some(link) = &mut self.link else { return };
         if !link.sending && !link.outbox.is_empty() {
             link.sending = true;
             self.busy += 1;
-            ring.send(&link.fd, std::mem::take(&mut link.outbox), tag(Wire::Sent));
+            work.io.ring.send(&link.fd, std::mem::take(&mut link.outbox), tag(Wire::Sent));
         }
         if link.receiving {
             return;
@@ -186,10 +187,10 @@ impl Lane {
             let key = self.in_flight.get(&cookie).map(|asked| asked.key);
             let request = key.and_then(|key| work.requests.get_mut(key));
             let buffer = request.and_then(|r| r.buffer.take());
-            let buffer = buffer.unwrap_or_else(|| work.pool.take(to));
-            ring.recv(&link.fd, buffer, from..to, Recv::All, tag(Wire::Payload));
+            let buffer = buffer.unwrap_or_else(|| work.io.pool.take(to));
+            work.io.ring.recv(&link.fd, buffer, from..to, Recv::All, tag(Wire::Payload));
         } else if let Some((buffer, free)) = link.inbox.lend() {
-            ring.recv(&link.fd, buffer, free, Recv::Later, tag(Wire::Inbox));
+            work.io.ring.recv(&link.fd, buffer, free, Recv::Later, tag(Wire::Inbox));
         } else {
             return;
         }
@@ -227,7 +228,7 @@ impl Lane {
                 link.payload = payload;
                 link.inbox.restore(buffer, n);
             }
-            _ => work.pool.put(buffer),
+            _ => work.io.pool.put(buffer),
         }
         match result {
             Ok(0) => {
@@ -241,13 +242,12 @@ impl Lane {
 
     /// Takes the result of a send and goes on with what it left. `Err` if the connection is at its
     /// end.
-    pub(super) fn sent<T>(
+    pub(super) fn sent(
         &mut self,
         work: &mut Work,
-        ring: &mut Ring<T>,
         mut sending: Sending,
         result: Result<usize, i32>,
-        tag: T,
+        tag: Tag,
     ) -> Result<(), String> {
         let mut returned = Vec::new();
         let outcome = match result {
@@ -261,7 +261,7 @@ impl Lane {
         let up = self.is_up();
         match self.link.as_mut().filter(|_| outcome.is_ok() && up) {
             Some(link) if !sending.batch.is_empty() => {
-                ring.send_rest(&link.fd, sending, tag);
+                work.io.ring.send_rest(&link.fd, sending, tag);
             }
             _ => {
                 assert!(self.busy > 0, "each operation comes back once");
@@ -284,7 +284,7 @@ impl Lane {
         let key = self.in_flight.get(&cookie).map(|asked| asked.key);
         match key.and_then(|key| work.requests.get_mut(key)) {
             Some(request) if request.buffer.is_none() => request.buffer = Some(buffer),
-            _ => work.pool.put(buffer),
+            _ => work.io.pool.put(buffer),
         }
     }
 
@@ -380,12 +380,12 @@ impl Lane {
                 last
             }
             Reply::Hole { extent, last } => {
-                buffer_of(request, &mut work.pool).zero(within_buffer(extent));
+                buffer_of(request, &mut work.io.pool).zero(within_buffer(extent));
                 last
             }
             Reply::Data { extent, last } => {
                 let Range { start: from, end: to } = within_buffer(extent);
-                let buffer = buffer_of(request, &mut work.pool);
+                let buffer = buffer_of(request, &mut work.io.pool);
                 let n = link.inbox.take_into(buffer, from..to);
                 if from + n < to {
                     link.payload = Some(Payload { cookie, from: from + n, to, last });
@@ -433,7 +433,7 @@ impl Lane {
         let _ = rustix::net::shutdown(&*link.fd, Shutdown::Both);
         link.outbox.abandon(|cookie, buffer| self.give_back(work, cookie, buffer));
         if let Some(buffer) = link.inbox.buffer {
-            work.pool.put(buffer);
+            work.io.pool.put(buffer);
         }
     }
 

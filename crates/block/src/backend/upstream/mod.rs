@@ -10,8 +10,10 @@
 
 mod ledger;
 mod link;
+pub(crate) mod search;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use parda_address::Uri;
 use parda_control::{Instant, Span};
@@ -22,12 +24,14 @@ use parda_nbd::client::Agreed;
 use parda_nbd::{Framing, TransmissionFlags};
 
 use self::link::{Answered, Lane, Sent, broken};
+use self::search::{Owner, Search};
 use super::connect::Opened;
 use super::file::Step;
 use super::{Failure, NbdOptions, Work};
 use crate::buffer::{Buffer, Pool};
 use crate::losses::{loses, syncs};
-use crate::ring::{Ring, Sending, Wire};
+use crate::reactor::Tag;
+use crate::ring::{Sending, Wire};
 
 /// How much goes to the server at once of what is longer than 32 bits can say, in bytes.
 const PIECE: u64 = 2 << 30;
@@ -48,9 +52,10 @@ pub(crate) struct Lost {
 
 /// An NBD server that is a backend.
 pub(crate) struct Upstream {
-    pub(crate) uri: Uri,
-    pub(crate) options: NbdOptions,
-    pub(crate) agreed: Agreed,
+    owner: Owner,
+    uri: Uri,
+    options: NbdOptions,
+    agreed: Agreed,
     base: u64,
     lanes: Vec<Lane>,
     /// Requests that no connection can take.
@@ -68,16 +73,29 @@ pub(crate) struct Upstream {
     answered_at: Option<Instant>,
     /// Losses of acknowledged writes that were not flushed, and were not asked for yet.
     losses: u64,
+    /// Why the server was not found, at the last attempt. Those who look for it end when this is gone.
+    away: Arc<Mutex<Option<String>>>,
+    /// It is on the list of those that have something to do.
+    pub(crate) stirred: bool,
+    /// When a timer will look at it.
+    pub(crate) timer: Option<Instant>,
 }
 
 impl Upstream {
-    /// A backend with its first connection open; the others are to be looked for.
-    pub(crate) fn new(now: Instant, opened: Opened, base: u64, pool: &mut Pool) -> Self {
+    /// A backend with its first connection open; the others are looked for.
+    pub(crate) fn new(
+        now: Instant,
+        opened: Opened,
+        base: u64,
+        owner: Owner,
+        pool: &mut Pool,
+    ) -> Self {
         let Opened { connected, uri, options, .. } = opened;
         let agreed = connected.agreed;
         let shared = agreed.flags.contains(TransmissionFlags::CAN_MULTI_CONN);
         let lanes = if shared { options.connections } else { 1 };
         let mut up = Self {
+            owner,
             uri,
             options,
             agreed,
@@ -91,10 +109,48 @@ impl Upstream {
             after_silence: false,
             answered_at: None,
             losses: 0,
+            away: Arc::default(),
+            stirred: false,
+            timer: None,
         };
         let timeout = up.timeout();
         up.lanes[0].open(now, connected, timeout, pool);
+        (1..up.lanes.len()).for_each(|lane| up.look_for(lane, 0));
         up
+    }
+
+    fn look_for(&self, lane: usize, failures: u32) {
+        let (owner, uri, away) = (self.owner.clone(), self.uri.clone(), Arc::downgrade(&self.away));
+        let search = Search { owner, uri, options: self.options, agreed: self.agreed, away };
+        search.begin(lane, failures);
+    }
+
+    /// Looks for a lost connection; `losses`: how often acknowledged writes may have been lost with it.
+    pub(crate) fn look_for_lost(&self, lost: &Lost, losses: u64) {
+        let Lost { lane, why, failures } = lost;
+        // Connections that end again and again are not worth a line each.
+        if *failures == 0 || failures.is_power_of_two() {
+            let (volume, disk) = (&self.owner.volume, &self.owner.name);
+            let unflushed = if losses > 0 {
+                ": writes that were not flushed may be lost, and the next flush will say so"
+            } else {
+                ""
+            };
+            tracing::warn!(
+                volume,
+                disk,
+                error = why,
+                failures,
+                event = "server_lost",
+                "lost the NBD server{unflushed}"
+            );
+        }
+        self.look_for(*lane, *failures);
+    }
+
+    /// Why the server was not found, at the last attempt, while it is looked for.
+    pub(crate) fn away(&self) -> Option<String> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn hold(&self) -> Span {
@@ -103,11 +159,6 @@ impl Upstream {
 
     fn timeout(&self) -> Span {
         Span::from(self.options.timeout)
-    }
-
-    /// The connections that were never open.
-    pub(crate) fn unopened(&self) -> std::ops::Range<usize> {
-        1..self.lanes.len()
     }
 
     /// How much of a request goes to the server at once, in bytes.
@@ -206,14 +257,9 @@ impl Upstream {
     }
 
     /// Starts what the connections have to do.
-    pub(crate) fn pump<T>(
-        &mut self,
-        ring: &mut Ring<T>,
-        work: &mut Work,
-        tag: impl Fn(usize, Wire) -> T,
-    ) {
+    pub(crate) fn pump(&mut self, work: &mut Work, tag: impl Fn(usize, Wire) -> Tag) {
         for (i, lane) in self.lanes.iter_mut().enumerate() {
-            lane.pump(ring, work, |wire| tag(i, wire));
+            lane.pump(work, |wire| tag(i, wire));
         }
     }
 
@@ -232,16 +278,15 @@ impl Upstream {
     }
 
     /// Takes the result of a send; answers with the connection if it is lost.
-    pub(crate) fn sent<T>(
+    pub(crate) fn sent(
         &mut self,
         now: Instant,
         work: &mut Work,
-        ring: &mut Ring<T>,
-        (lane, tag): (usize, T),
+        (lane, tag): (usize, Tag),
         sending: Sending,
         result: Result<usize, i32>,
     ) -> Option<Lost> {
-        let outcome = self.lanes[lane].sent(work, ring, sending, result, tag);
+        let outcome = self.lanes[lane].sent(work, sending, result, tag);
         self.settle(now, work, lane, outcome)
     }
 
@@ -430,8 +475,8 @@ impl Upstream {
         None
     }
 
-    /// Goes over to new connections. `true` if the server was away and is back.
-    pub(crate) fn resume(&mut self, now: Instant, work: &mut Work) -> bool {
+    /// Goes over to new connections. Tells the log if the server was away and is back.
+    pub(crate) fn resume(&mut self, now: Instant, work: &mut Work) {
         let mut back = false;
         for index in 0..self.lanes.len() {
             self.release(now, work, index);
@@ -444,12 +489,16 @@ impl Upstream {
             }
             let Some(connected) = lane.next.take() else { continue };
             back |= was_away && lane.failures.is_power_of_two();
-            lane.open(now, connected, patience, &mut work.pool);
+            lane.open(now, connected, patience, &mut work.io.pool);
             for key in std::mem::take(&mut self.waiting) {
                 self.route(now, work, key);
             }
         }
-        back
+        debug_assert!(self.waiting.is_empty() || self.idlest().is_none(), "none waits in vain");
+        if back {
+            let (volume, disk) = (&self.owner.volume, &self.owner.name);
+            tracing::info!(volume, disk, event = "server_back", "the NBD server is back");
+        }
     }
 
     /// When something is due.

@@ -3,8 +3,8 @@
 use parda_disk::Op;
 use parda_disk::status::MAX_EXTENTS;
 
-use crate::budget;
 use crate::buffer::allocated;
+use crate::front::nbd::budget;
 
 /// The longest payload that is given memory before any of it has come, in bytes.
 const SMALL_PAYLOAD: usize = 64 << 10;

@@ -3,29 +3,27 @@
 use parda_control::Instant;
 
 use super::{Conn, ConnError, InboxUse, State, Want};
-use crate::backend::Work;
 use crate::batch::{self, Batch};
 use crate::buffer::Buffer;
-use crate::now;
+use crate::front::nbd::budget::Budget;
+use crate::front::nbd::now;
+use crate::front::nbd::work::Work;
+use crate::front::tag::Tag;
+use crate::reactor;
 use crate::ring::{Recv, Ring, Sending, Wire};
 
 impl Conn {
     /// Starts what the socket has to do: sending what waits, receiving if there is room. Returns
     /// whether it has room for requests that it had none for before.
-    pub(crate) fn pump<T>(
-        &mut self,
-        now: Instant,
-        ring: &mut Ring<T>,
-        work: &mut Work,
-        tag: impl Fn(Wire) -> T,
-    ) -> Result<bool, ConnError> {
+    pub(crate) fn pump(&mut self, now: Instant, work: &mut Work<'_>) -> Result<bool, ConnError> {
         let sent = self.flush(work)?;
         if !self.sending && !self.outbox.is_empty() && self.state != State::Dead {
             self.sending = true;
-            ring.send(&self.fd, std::mem::take(&mut self.outbox), tag(Wire::Sent));
+            let tag = self.tag(Wire::Sent);
+            work.io.ring.send(&self.fd, std::mem::take(&mut self.outbox), tag);
         }
         if !self.receiving && self.state == State::Open && self.want == Want::Requests {
-            self.receive(ring, work, tag);
+            self.receive(work);
         }
         let unfinished = self.payload.is_some() || self.skip > 0 || self.inbox.is_begun();
         self.progress.owes(now, self.sending || (self.receiving && unfinished));
@@ -33,7 +31,7 @@ impl Conn {
     }
 
     /// Sends what waits, as far as the socket takes it at once. Returns whether anything was sent.
-    fn flush(&mut self, work: &mut Work) -> Result<bool, ConnError> {
+    fn flush(&mut self, work: &mut Work<'_>) -> Result<bool, ConnError> {
         if self.sending || self.outbox.is_empty() || self.state == State::Dead {
             return Ok(false);
         }
@@ -41,7 +39,7 @@ impl Conn {
             Ok(n) => {
                 self.progress.moved(n);
                 self.outbox.sent(n, |cost, buffer| {
-                    work.pool.put(buffer);
+                    work.io.pool.put(buffer);
                     work.budget.give(self.key, cost as usize);
                 });
                 Ok(true)
@@ -51,14 +49,19 @@ impl Conn {
         }
     }
 
-    fn receive<T>(&mut self, ring: &mut Ring<T>, work: &mut Work, tag: impl Fn(Wire) -> T) {
+    fn tag(&self, wire: Wire) -> reactor::Tag {
+        reactor::Tag::Client(Tag::NbdConn(self.key, wire))
+    }
+
+    fn receive(&mut self, work: &mut Work<'_>) {
+        let tag = self.tag(Wire::Payload);
         if let Some(payload) = &mut self.payload {
             let to = payload.buffer.as_ref().map_or(0, |b| b.len().min(payload.len));
             if payload.filled < to
                 && let Some(buffer) = payload.buffer.take()
             {
                 self.receiving = true;
-                ring.recv(&self.fd, buffer, payload.filled..to, Recv::All, tag(Wire::Payload));
+                work.io.ring.recv(&self.fd, buffer, payload.filled..to, Recv::All, tag);
                 return;
             }
         }
@@ -66,22 +69,22 @@ impl Conn {
         if let Some((buffer, free)) = self.inbox.lend() {
             self.receiving = true;
             let how = if self.more { Recv::Now } else { Recv::Later };
-            ring.recv(&self.fd, buffer, free, how, tag(Wire::Inbox));
+            work.io.ring.recv(&self.fd, buffer, free, how, self.tag(Wire::Inbox));
         }
     }
 
     /// Gives a busy connection a large inbox, and takes it from one that does not need it.
-    fn fit_inbox(&mut self, work: &mut Work) {
+    fn fit_inbox(&mut self, work: &mut Work<'_>) {
         let InboxUse { most, shrink } = self.inbox_use;
         let is_large = self.inbox.len() == Some(batch::LARGE);
         if is_large && shrink {
-            if self.inbox.exchange(&mut work.pool, batch::SMALL) {
+            if self.inbox.exchange(&mut work.io.pool, batch::SMALL) {
                 work.budget.give_spare(self.key);
             }
             self.inbox_use = InboxUse::default();
         } else if !is_large && most > batch::SMALL / 2 {
             if work.budget.take_spare(self.key, batch::LARGE) {
-                self.inbox.exchange(&mut work.pool, batch::LARGE);
+                self.inbox.exchange(&mut work.io.pool, batch::LARGE);
             }
             self.inbox_use.most = 0;
         }
@@ -89,8 +92,8 @@ impl Conn {
 
     /// Looks after some time whether a large inbox is still of use. One that the kernel waits with
     /// is called back. Returns whether the connection has a large inbox.
-    pub(crate) fn tidy<T>(&mut self, ring: &mut Ring<T>, work: &Work) -> bool {
-        if !work.budget.has_spare(self.key) {
+    pub(crate) fn tidy<T>(&mut self, ring: &mut Ring<T>, budget: &Budget) -> bool {
+        if !budget.has_spare(self.key) {
             return false;
         }
         self.inbox_use.shrink = self.inbox_use.most <= batch::SMALL / 2;
@@ -141,19 +144,17 @@ impl Conn {
     }
 
     /// Takes the result of a send and goes on with what it left.
-    pub(crate) fn sent<T>(
+    pub(crate) fn sent(
         &mut self,
-        ring: &mut Ring<T>,
-        work: &mut Work,
+        work: &mut Work<'_>,
         mut sending: Sending,
         result: Result<usize, i32>,
-        tag: T,
     ) -> Result<(), ConnError> {
         let outcome = match result {
             Ok(n) => {
                 self.progress.moved(n);
                 sending.batch.sent(n, |cost, buffer| {
-                    work.pool.put(buffer);
+                    work.io.pool.put(buffer);
                     work.budget.give(self.key, cost as usize);
                 });
                 Ok(())
@@ -162,7 +163,7 @@ impl Conn {
             Err(errno) => Err(ConnError::Io(std::io::Error::from_raw_os_error(errno))),
         };
         if outcome.is_ok() && !sending.batch.is_empty() && self.state != State::Dead {
-            ring.send_rest(&self.fd, sending, tag);
+            work.io.ring.send_rest(&self.fd, sending, self.tag(Wire::Sent));
             return Ok(());
         }
         self.sending = false;
@@ -174,10 +175,10 @@ impl Conn {
         outcome
     }
 
-    pub(super) fn give_up(&mut self, batch: &mut Batch, work: &mut Work) {
+    pub(super) fn give_up(&mut self, batch: &mut Batch, work: &mut Work<'_>) {
         if !batch.is_empty() {
             batch.abandon(|cost, buffer| {
-                work.pool.put(buffer);
+                work.io.pool.put(buffer);
                 work.budget.give(self.key, cost as usize);
             });
         }

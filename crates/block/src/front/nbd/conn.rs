@@ -12,19 +12,19 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use parda_address::ExportName;
 use parda_control::{Instant, Span};
-use parda_disk::{Geometry, Op};
+use parda_disk::Op;
 use parda_nbd::server::{Handshake, Security, Session};
 use parda_nbd::{Cookie, Export};
 
 pub(crate) use self::error::ConnError;
-use crate::backend::{ReplyHandle, Work};
+use super::progress::{ClientState, Progress};
+use super::tls::ListenerTls;
+use super::work::Work;
 use crate::batch::{self, Batch, Inbox};
 use crate::buffer::Buffer;
+use crate::client::Offered;
 use crate::losses::Witness;
-use crate::progress::{ClientState, Progress};
-use crate::tls::ListenerTls;
 
 /// How often a handshake that waits for an answer is looked at.
 const WAITS: Span = Span::from_millis(1000);
@@ -38,26 +38,12 @@ pub(crate) struct Offer {
 
 impl Offer {
     /// Adds a disk.
-    pub(crate) fn add(
-        &mut self,
-        disk: usize,
-        name: &ExportName,
-        description: &str,
-        geometry: Geometry,
-    ) {
-        let (name, description) = (name.clone(), description.to_owned());
+    pub(crate) fn add(&mut self, disk: usize, offered: &Offered) {
+        let Offered { name, description, geometry } = offered.clone();
         // All connections go through the one backend of the disk, and none has a cache.
         self.exports.push(Export { name, description, geometry, multi_conn: true });
         self.disks.push(disk);
     }
-}
-
-/// A request that has arrived complete.
-pub(crate) struct Arrival {
-    pub(crate) disk: usize,
-    pub(crate) reply: ReplyHandle,
-    pub(crate) op: Op,
-    pub(crate) payload: Option<Buffer>,
 }
 
 enum Phase {
@@ -167,10 +153,14 @@ impl Conn {
         listener: usize,
         until: Instant,
         tls: Option<ListenerTls>,
-        work: &mut Work,
+        work: &mut Work<'_>,
     ) -> Self {
         let mut outbox = Batch::default();
-        let security = tls.as_ref().map_or(Security::Plain, ListenerTls::security);
+        let security = match &tls {
+            None => Security::Plain,
+            Some(tls) if tls.required => Security::Required,
+            Some(_) => Security::Optional,
+        };
         let handshake = outbox.head(|out| Handshake::start_with(security, out));
         Self {
             key,
@@ -180,7 +170,7 @@ impl Conn {
             phase: Phase::Handshake { handshake, until, options: 0 },
             state: State::Open,
             want: Want::Requests,
-            inbox: Inbox::new(&mut work.pool, batch::SMALL),
+            inbox: Inbox::new(&mut work.io.pool, batch::SMALL),
             outbox,
             receiving: false,
             more: false,
@@ -262,7 +252,7 @@ impl Conn {
     }
 
     /// Ends the connection at once. What the kernel has of it comes back soon.
-    pub(crate) fn kill(&mut self, work: &mut Work) {
+    pub(crate) fn kill(&mut self, work: &mut Work<'_>) {
         if self.state == State::Dead {
             return;
         }
@@ -286,10 +276,10 @@ impl Conn {
     }
 
     /// Gives its memory back.
-    pub(crate) fn dismantle(self, work: &mut Work) {
+    pub(crate) fn dismantle(self, work: &mut Work<'_>) {
         assert!(self.is_idle() && self.status_requests == 0, "all of its requests are answered");
         let payload = self.payload.and_then(|p| p.buffer);
-        self.inbox.buffer.into_iter().chain(payload).for_each(|buffer| work.pool.put(buffer));
+        self.inbox.buffer.into_iter().chain(payload).for_each(|buffer| work.io.pool.put(buffer));
         work.budget.close(self.key);
     }
 }

@@ -6,11 +6,12 @@ use parda_nbd::Cookie;
 use parda_nbd::server::{Incoming, Session};
 
 use super::charge::{STATUS_REPLY, cost, is_late, room};
-use super::{Arrival, Conn, ConnError, Offer, Payload, Phase, State, Want};
-use crate::backend::{ReplyHandle, Work};
-use crate::budget;
+use super::{Conn, ConnError, Offer, Payload, Phase, State, Want};
 use crate::buffer::{Buffer, allocated};
+use crate::client::{Arrival, Client, ReplyHandle};
 use crate::config::Limits;
+use crate::front::nbd::budget;
+use crate::front::nbd::work::Work;
 
 /// Heads of replies that may wait before no more requests are taken, in bytes.
 const MAX_WAITING_HEADS: usize = 16 << 10;
@@ -27,7 +28,7 @@ impl Conn {
         &mut self,
         offer: &Offer,
         limits: &Limits,
-        work: &mut Work,
+        work: &mut Work<'_>,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), ConnError> {
         let (mut requests, mut bytes) = (0, 0);
@@ -87,7 +88,7 @@ impl Conn {
     }
 
     /// Whether it may have an answer now that takes no turn in the fair queue. If not, it waits for one.
-    pub(super) fn has_answer(&mut self, work: &mut Work) -> bool {
+    pub(super) fn has_answer(&mut self, work: &mut Work<'_>) -> bool {
         let has = std::mem::take(&mut self.may_answer) || work.answers.ask(self.key, self.serial);
         if !has {
             self.want = Want::Answer;
@@ -113,7 +114,7 @@ impl Conn {
     }
 
     /// Takes an event; returns the bytes of data that a request is about.
-    fn take_event(&mut self, session: Session, event: Incoming, work: &mut Work) -> usize {
+    fn take_event(&mut self, session: Session, event: Incoming, work: &mut Work<'_>) -> usize {
         match event {
             Incoming::Disconnect => self.state = State::Closing,
             Incoming::Refused { to, refusal, discard } => {
@@ -150,7 +151,8 @@ impl Conn {
             let buffer = Some(Buffer::default());
             self.payload = Some(Payload { cookie, op, buffer, granted, filled: 0, len });
         } else {
-            arrivals.push(Arrival { disk, reply: ReplyHandle(cookie.0), op, payload: None });
+            let (client, reply) = (Client::Nbd(self.key), ReplyHandle(cookie.0));
+            arrivals.push(Arrival { client, disk, reply, op, buffer: None });
         }
     }
 }

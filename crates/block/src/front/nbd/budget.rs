@@ -398,6 +398,7 @@ impl Budget {
         let bytes = std::mem::take(&mut self.accounts[key].spare);
         self.returned(key, bytes);
         self.serve();
+        self.check(key);
     }
 
     /// Asks for `bytes` of a request, of which this is the `last` part. If there is too little the

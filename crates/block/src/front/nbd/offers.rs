@@ -1,10 +1,11 @@
 //! Disks that clients find at each address.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
-use parda_address::{Address, ExportName};
+use parda_address::Address;
 
-use crate::conn::Offer;
+use super::conn::Offer;
+use crate::client::Offered;
 
 /// Offers of all listeners. Each is made when a client asks for it: disks may come and go by thousands meanwhile.
 #[derive(Default)]
@@ -15,27 +16,27 @@ pub(super) struct Offers {
 
 #[derive(Default)]
 struct Place {
-    /// Names and keys of disks: they open in any order, and clients see them in the same order each time.
-    disks: BTreeSet<(String, usize)>,
+    /// Disks by name and key: they open in any order, and clients see them in the same order each time.
+    disks: BTreeMap<(String, usize), Offered>,
     /// Nothing after a change.
     offer: Option<Offer>,
 }
 
 impl Offers {
     /// A disk is offered at these addresses, or offers something else there.
-    pub(super) fn add(&mut self, key: usize, name: &ExportName, listen: &[Address]) {
+    pub(super) fn add(&mut self, key: usize, offered: &Offered, listen: &[Address]) {
         for address in listen {
             let place = self.at.entry(address.clone()).or_default();
-            place.disks.insert((name.as_str().to_owned(), key));
+            place.disks.insert(place_of(key, offered), offered.clone());
             place.offer = None;
         }
     }
 
     /// A disk is not offered at these addresses any more.
-    pub(super) fn remove(&mut self, key: usize, name: &ExportName, listen: &[Address]) {
+    pub(super) fn remove(&mut self, key: usize, offered: &Offered, listen: &[Address]) {
         for address in listen {
             let Some(place) = self.at.get_mut(address) else { continue };
-            place.disks.remove(&(name.as_str().to_owned(), key));
+            place.disks.remove(&place_of(key, offered));
             place.offer = None;
             if place.disks.is_empty() {
                 self.at.remove(address);
@@ -43,14 +44,12 @@ impl Offers {
         }
     }
 
-    /// Offer of the listener at an address; `add` adds the disk with that key.
-    pub(super) fn at(&mut self, address: &Address, add: impl Fn(&mut Offer, usize)) -> &Offer {
-        let Some(Place { disks: keys, offer }) = self.at.get_mut(address) else {
-            return &self.nothing;
-        };
+    /// Offer of the listener at an address.
+    pub(super) fn at(&mut self, address: &Address) -> &Offer {
+        let Some(Place { disks, offer }) = self.at.get_mut(address) else { return &self.nothing };
         offer.get_or_insert_with(|| {
             let mut offer = Offer::default();
-            keys.iter().for_each(|(_, key)| add(&mut offer, *key));
+            disks.iter().for_each(|((_, key), offered)| offer.add(*key, offered));
             offer
         })
     }
@@ -59,4 +58,8 @@ impl Offers {
     pub(super) fn nothing(&self) -> &Offer {
         &self.nothing
     }
+}
+
+fn place_of(key: usize, offered: &Offered) -> (String, usize) {
+    (offered.name.as_str().to_owned(), key)
 }

@@ -1,8 +1,9 @@
 //! The payload of a write, and the memory that it is given as it arrives.
 
-use super::{Arrival, Conn, Payload, Phase, Want};
-use crate::backend::{ReplyHandle, Work};
+use super::{Conn, Payload, Phase, Want};
 use crate::buffer::{PIECE, allocated};
+use crate::client::{Arrival, Client, ReplyHandle};
+use crate::front::nbd::work::Work;
 
 impl Conn {
     /// The memory that it waited for is there.
@@ -17,7 +18,7 @@ impl Conn {
     }
 
     /// Asks for memory of a request; `false` if it has to wait.
-    pub(super) fn ask(&mut self, work: &mut Work, bytes: usize, last: bool) -> bool {
+    pub(super) fn ask(&mut self, work: &mut Work<'_>, bytes: usize, last: bool) -> bool {
         let granted = work.budget.ask(self.key, bytes, last);
         if !granted {
             self.want = Want::Memory;
@@ -27,7 +28,11 @@ impl Conn {
     }
 
     /// Moves what was received of a payload; `false` if some of it is still to come.
-    pub(super) fn take_payload(&mut self, work: &mut Work, arrivals: &mut Vec<Arrival>) -> bool {
+    pub(super) fn take_payload(
+        &mut self,
+        work: &mut Work<'_>,
+        arrivals: &mut Vec<Arrival>,
+    ) -> bool {
         let Phase::Transmission { disk, .. } = self.phase else { return true };
         loop {
             let Some(payload) = &mut self.payload else { return true };
@@ -58,10 +63,11 @@ impl Conn {
                 continue;
             }
             payload.granted -= lacks;
-            work.pool.grow(buffer, next);
+            work.io.pool.grow(buffer, next);
         }
         if let Some(Payload { cookie, op, buffer, .. }) = self.payload.take() {
-            arrivals.push(Arrival { disk, reply: ReplyHandle(cookie.0), op, payload: buffer });
+            let (client, reply) = (Client::Nbd(self.key), ReplyHandle(cookie.0));
+            arrivals.push(Arrival { client, disk, reply, op, buffer });
         }
         true
     }

@@ -13,9 +13,9 @@
 use parda_control::{Instant, Span};
 use slab::Slab;
 
-use crate::budget::Budget;
-use crate::conn::{Conn, ConnError};
-use crate::progress::LEAST;
+use super::budget::Budget;
+use super::conn::{Conn, ConnError};
+use super::progress::LEAST;
 
 /// How often clients that wait for memory are looked at: another volume may have returned some, and
 /// whoever holds it may make no progress.

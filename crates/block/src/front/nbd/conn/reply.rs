@@ -6,8 +6,10 @@ use parda_nbd::server::ReplyTo;
 
 use super::charge::cost;
 use super::{Conn, Phase, State};
-use crate::backend::{Body, Failure, ReplyHandle, Work};
-use crate::zeroes::all_zero;
+use crate::backend::Failure;
+use crate::client::{Body, ReplyHandle};
+use crate::front::nbd::work::Work;
+use crate::front::nbd::zeroes::all_zero;
 
 /// The shortest read that is answered as a hole if it is all zeroes, in bytes.
 const MIN_HOLE: u64 = 512;
@@ -16,7 +18,7 @@ impl Conn {
     /// Queues the reply to a request that the volume is done with.
     pub(crate) fn reply(
         &mut self,
-        work: &mut Work,
+        work: &mut Work<'_>,
         reply: ReplyHandle,
         op: Op,
         outcome: Result<Body, Failure>,
@@ -27,7 +29,7 @@ impl Conn {
         let Phase::Transmission { session, .. } = self.phase else { return };
         if self.state == State::Dead {
             if let Ok(Body::Data(buffer)) = outcome {
-                work.pool.put(buffer);
+                work.io.pool.put(buffer);
             }
             work.budget.give(self.key, cost(op));
             return;
@@ -41,7 +43,7 @@ impl Conn {
                     && buffer.slices(0..extent.len as usize).all(all_zero) =>
             {
                 self.outbox.head(|out| session.put_hole(out, cookie, extent));
-                work.pool.put(buffer);
+                work.io.pool.put(buffer);
             }
             (Op::Read(extent), Ok(Body::Data(buffer))) => {
                 self.outbox.head(|out| session.put_read(out, cookie, extent));

@@ -10,13 +10,12 @@
 //! To accept a socket and close it again costs something too. So sockets are accepted at a rate as
 //! well, [`ACCEPTS`] times that of handshakes; beyond it newcomers wait in the kernel.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use parda_control::Instant;
 
+use super::rate::Rate;
 use crate::config::Limits;
 use crate::peer::Peer;
-use crate::rate::Rate;
+use crate::turns::Turns;
 
 /// Sockets that are accepted for each handshake that may begin. More tell clients apart from a flood
 /// sooner, and cost more.
@@ -30,10 +29,7 @@ const IN_A_ROW: u64 = 16;
 pub(crate) struct Pace<T> {
     handshakes: Rate,
     accepts: Rate,
-    waiting: BTreeMap<Peer, VecDeque<T>>,
-    /// Peers with somebody in `waiting`, each once, in the order of their turns.
-    turns: VecDeque<Peer>,
-    len: usize,
+    waiting: Turns<T>,
     most: usize,
 }
 
@@ -44,9 +40,7 @@ impl<T> Pace<T> {
         Self {
             handshakes: Rate::new(rate, at_once),
             accepts: Rate::new(rate * ACCEPTS, at_once + IN_A_ROW),
-            waiting: BTreeMap::new(),
-            turns: VecDeque::new(),
-            len: 0,
+            waiting: Turns::default(),
             most: limits.handshakes(),
         }
     }
@@ -59,62 +53,35 @@ impl<T> Pace<T> {
 
     /// Somebody comes. Returns whom to turn away for it, if anybody.
     pub(crate) fn arrive(&mut self, peer: Peer, newcomer: T) -> Option<(Peer, T)> {
-        if self.len >= self.most {
-            let own = self.waiting.get(&peer).map_or(0, VecDeque::len);
-            let (most, queue) = self.waiting.iter_mut().max_by_key(|(_, queue)| queue.len())?;
-            if own >= queue.len() || queue.len() == 1 {
+        let mut victim = None;
+        if self.waiting.len() >= self.most {
+            victim = self.waiting.make_room_for(peer);
+            if victim.is_none() {
                 return Some((peer, newcomer));
             }
-            // More are left of it, so its turn stays.
-            let victim = (*most, queue.pop_back()?);
-            self.len -= 1;
-            self.join(peer, newcomer);
-            return Some(victim);
         }
-        self.join(peer, newcomer);
-        None
-    }
-
-    fn join(&mut self, peer: Peer, newcomer: T) {
-        let queue = self.waiting.entry(peer).or_default();
-        if queue.is_empty() {
-            self.turns.push_back(peer);
-        }
-        queue.push_back(newcomer);
-        self.len += 1;
+        self.waiting.push(peer, newcomer);
+        victim
     }
 
     /// Connection whose handshake begins now, if one may.
     pub(crate) fn next(&mut self, now: Instant) -> Option<(Peer, T)> {
-        if self.len == 0 || !self.handshakes.allows(now) {
+        if !self.handshakes.allows(now) {
             return None;
         }
-        let peer = self.turns.pop_front()?;
-        let queue = self.waiting.get_mut(&peer)?;
-        let newcomer = queue.pop_front()?;
-        if queue.is_empty() {
-            self.waiting.remove(&peer);
-        } else {
-            self.turns.push_back(peer);
-        }
-        self.len -= 1;
+        let next = self.waiting.pop()?;
         self.handshakes.count(now);
-        Some((peer, newcomer))
+        Some(next)
     }
 
     /// When the next handshake may begin, if somebody waits.
     pub(crate) fn next_at(&self) -> Option<Instant> {
-        (self.len > 0).then(|| self.handshakes.next(1))
+        (self.waiting.len() > 0).then(|| self.handshakes.next(1))
     }
 
     /// Forgets who waits and is not to be kept.
     pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
-        self.waiting.retain(|_, queue| {
-            queue.retain(&keep);
-            !queue.is_empty()
-        });
-        self.turns.retain(|peer| self.waiting.contains_key(peer));
-        self.len = self.waiting.values().map(VecDeque::len).sum();
+        self.waiting.retain(keep);
     }
 }
 
@@ -161,8 +128,8 @@ mod tests {
         }
         // 80 at once, and then 100 a second.
         assert!((1079..=1081).contains(&served), "{served}");
-        assert_eq!(served + turned_away + pace.len, 10_000);
-        assert_eq!(pace.len, pace.most);
+        assert_eq!(served + turned_away + pace.waiting.len(), 10_000);
+        assert_eq!(pace.waiting.len(), pace.most);
     }
 
     #[test]
@@ -219,6 +186,6 @@ mod tests {
         (0..9).for_each(|n| _ = pace.arrive(process(n as i32 % 3), n));
         pace.retain(|n| n % 3 != 1 && *n < 6);
         assert_eq!(begun(&mut pace, Instant(0)), [0, 2, 3, 5]);
-        assert_eq!((pace.len, pace.next_at()), (0, None));
+        assert_eq!((pace.waiting.len(), pace.next_at()), (0, None));
     }
 }

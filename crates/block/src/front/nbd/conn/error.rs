@@ -2,7 +2,7 @@
 
 use parda_nbd::server::{HandshakeError, RequestError};
 
-use crate::door::TurnedAway;
+use crate::front::nbd::door::TurnedAway;
 
 /// Reason for which a connection is given up.
 #[derive(Debug, thiserror::Error)]

@@ -6,57 +6,59 @@ use std::os::fd::OwnedFd;
 use parda_control::{Instant, Span};
 use rustix::net::{self, sockopt};
 
+use super::conn::{Conn, ConnError};
+use super::door::TurnedAway;
 use super::newcomer::Newcomer;
-use super::pressure;
-use super::{Engine, Timer};
+use super::progress::ClientState;
+use super::{Nbd, pressure};
 use crate::batch;
-use crate::conn::{Conn, ConnError};
+use crate::buffer::Pool;
 use crate::descriptors;
-use crate::door::TurnedAway;
+use crate::front::tag;
 use crate::peer::Peer;
-use crate::progress::ClientState;
+use crate::reactor::{Reactor, Timer};
 use crate::stats::MemoryStats;
 
 /// How often memory that is not needed is looked for.
 const TIDY: Span = Span::from_millis(2_000);
 
-impl Engine {
+impl Nbd {
     /// Takes a new connection, or closes it. Its handshake begins when the pace allows it.
-    pub(super) fn admit(&mut self, now: Instant, listener: usize, fd: OwnedFd) {
-        let peer = peer(&fd, self.listeners[listener].tcp);
+    pub(super) fn admit(&mut self, now: Instant, io: &mut Reactor, listener: usize, fd: OwnedFd) {
+        let peer = peer(&fd, self.listeners[listener].is_tcp());
         if descriptors::is_reserved(&fd) {
             return self.turn_away(peer, TurnedAway::Descriptors);
         }
         if let Some((peer, _)) = self.pace.arrive(peer, Newcomer { listener, fd }) {
             self.turn_away(peer, TurnedAway::Pace);
         }
-        self.let_in(now);
+        self.let_in(now, io);
     }
 
     /// Begins the handshakes that the pace allows now.
-    pub(super) fn let_in(&mut self, now: Instant) {
+    pub(super) fn let_in(&mut self, now: Instant, io: &mut Reactor) {
         while let Some((peer, Newcomer { listener, fd })) = self.pace.next(now) {
-            self.greet(now, listener, peer, fd);
+            self.greet(now, io, listener, peer, fd);
         }
         if !self.watch.newcomers
             && let Some(at) = self.pace.next_at()
         {
             self.watch.newcomers = true;
-            self.timers.add(at, Timer::Newcomers);
+            io.timers.add(at, Timer::Client(tag::Timer::NbdNewcomers));
         }
     }
 
     fn turn_away(&mut self, peer: Peer, error: TurnedAway) {
-        tracing::info!(volume = self.name, ?peer, %error, "turned a client away");
+        tracing::info!(volume = self.volume, ?peer, %error, "turned a client away");
         self.dropped.turned_away += 1;
     }
 
     /// Begins the handshake of a new connection.
-    fn greet(&mut self, now: Instant, listener: usize, peer: Peer, fd: OwnedFd) {
-        let is_tcp = self.listeners[listener].tcp;
+    fn greet(&mut self, now: Instant, io: &mut Reactor, listener: usize, peer: Peer, fd: OwnedFd) {
+        let is_tcp = self.listeners[listener].is_tcp();
         match self.door.knock(peer) {
             Err(error) => return self.turn_away(peer, error),
-            Ok(Some(victim)) => self.fail(victim, &ConnError::MadeRoom),
+            Ok(Some(victim)) => self.fail(io, victim, &ConnError::MadeRoom),
             Ok(None) => {}
         }
         if is_tcp {
@@ -65,12 +67,13 @@ impl Engine {
         let until = now + Span::from(self.limits.handshake_timeout);
         let entry = self.conns.vacant_entry();
         let key = entry.key();
-        let tls = self.listeners[listener].tls.clone();
-        self.work.budget.open(key, peer);
-        let conn = entry.insert(Conn::new(key, fd, listener, until, tls, &mut self.work));
+        let tls = self.listeners[listener].bound.tls.clone();
+        self.shared.budget.open(key, peer);
+        let work = &mut self.shared.with(io);
+        let conn = entry.insert(Conn::new(key, fd, listener, until, tls, work));
         conn.serial = self.next_serial;
         conn.timed = true;
-        self.timers.add(until, Timer::Conn(key, self.next_serial));
+        io.timers.add(until, Timer::Client(tag::Timer::NbdConn(key, self.next_serial)));
         self.next_serial += 1;
         self.door.enter(key, peer);
         self.list(key);
@@ -91,68 +94,70 @@ impl Engine {
     }
 
     /// Looks at a connection whose time may be over.
-    pub(super) fn look_at(&mut self, now: Instant, key: usize, serial: u64) {
+    pub(super) fn look_at(&mut self, now: Instant, io: &mut Reactor, key: usize, serial: u64) {
         let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.serial == serial) else {
             return;
         };
         match conn.look(now, Span::from(self.limits.progress_timeout)) {
-            Ok(ClientState::LookAgain(at)) => self.timers.add(at, Timer::Conn(key, serial)),
+            Ok(ClientState::LookAgain(at)) => {
+                io.timers.add(at, Timer::Client(tag::Timer::NbdConn(key, serial)))
+            }
             Ok(_) => conn.timed = false,
-            Err(error) => self.fail(key, &error),
+            Err(error) => self.fail(io, key, &error),
         }
     }
 
     /// Sees to it that clients which wait for memory and memory that waits for clients are looked
     /// at in time.
-    pub(super) fn watch_memory(&mut self, now: Instant) {
-        let work = &mut self.work;
-        work.pool.set_limit(work.budget.capacity() + self.conns.len() * batch::SMALL);
-        let waiting = work.budget.waiting() > 0 || !self.watch.pressure.is_over();
+    pub(super) fn watch_memory(&mut self, now: Instant, io: &mut Reactor) {
+        let budget = &self.shared.budget;
+        io.pool.set_limit(budget.capacity() + self.conns.len() * batch::SMALL);
+        let waiting = budget.waiting() > 0 || !self.watch.pressure.is_over();
         if waiting && !self.watch.waiting {
             self.watch.waiting = true;
-            self.timers.add(now + pressure::LOOKS, Timer::Waiting);
+            io.timers.add(now + pressure::LOOKS, Timer::Client(tag::Timer::NbdWaiting));
         }
-        if work.pool.idle() > 0 && !self.watch.tidy {
+        if io.pool.idle() > 0 && !self.watch.tidy {
             self.watch.tidy = true;
-            self.timers.add(now + TIDY, Timer::Tidy);
+            io.timers.add(now + TIDY, Timer::Client(tag::Timer::NbdTidy));
         }
     }
 
     /// Sees to it that clients which wait for an answer have it in time.
-    pub(super) fn watch_answers(&mut self) {
+    pub(super) fn watch_answers(&mut self, io: &mut Reactor) {
         if !self.watch.answers
-            && let Some(at) = self.work.answers.next_at()
+            && let Some(at) = self.shared.answers.next_at()
         {
             self.watch.answers = true;
-            self.timers.add(at, Timer::Answers);
+            io.timers.add(at, Timer::Client(tag::Timer::NbdAnswers));
         }
     }
 
     /// Looks at the clients that wait for memory, and at those that they wait for.
-    pub(super) fn serve_waiting(&mut self, now: Instant) {
+    pub(super) fn serve_waiting(&mut self, now: Instant, io: &mut Reactor) {
         self.watch.waiting = false;
-        self.work.budget.serve();
+        self.shared.budget.serve();
         let patience = Span::from(self.limits.progress_timeout);
-        for key in self.watch.pressure.look(now, patience, &self.work.budget, &mut self.conns) {
-            self.fail(key, &ConnError::Stalled);
+        for key in self.watch.pressure.look(now, patience, &self.shared.budget, &mut self.conns) {
+            self.fail(io, key, &ConnError::Stalled);
         }
     }
 
     /// Returns memory that was not needed for some time.
-    pub(super) fn tidy(&mut self, now: Instant) {
+    pub(super) fn tidy(&mut self, now: Instant, io: &mut Reactor) {
         self.watch.tidy = false;
-        self.work.pool.cool();
+        io.pool.cool();
         let mut large = false;
         for (_, conn) in &mut self.conns {
-            large |= conn.tidy(&mut self.ring, &self.work);
+            large |= conn.tidy(&mut io.ring, &self.shared.budget);
         }
         if large && !self.watch.tidy {
             self.watch.tidy = true;
-            self.timers.add(now + TIDY, Timer::Tidy);
+            io.timers.add(now + TIDY, Timer::Client(tag::Timer::NbdTidy));
         }
     }
 
-    pub(super) fn count(&mut self, error: &ConnError) {
+    pub(super) fn count_dropped(&mut self, error: &ConnError) {
         let dropped = &mut self.dropped;
         *match error {
             ConnError::Slow | ConnError::MadeRoom => &mut dropped.handshake,
@@ -165,8 +170,9 @@ impl Engine {
         } += 1;
     }
 
-    pub(super) fn memory(&self) -> MemoryStats {
-        let (pool, budget) = (&self.work.pool, &self.work.budget);
+    /// Memory that clients take.
+    pub(crate) fn memory(&self, pool: &Pool) -> MemoryStats {
+        let budget = &self.shared.budget;
         MemoryStats {
             buffers: pool.used(),
             idle: pool.idle(),

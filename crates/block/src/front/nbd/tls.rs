@@ -8,11 +8,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use parda_nbd::server::Security;
 use parda_tls::{Acceptor, Relay};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use crate::budget::Charge;
+use super::budget::Charge;
 
 /// What a relay is charged for, in bytes: its buffers when both directions are full, the state of
 /// TLS, and what a handshake touches of its thread's stack.
@@ -28,11 +27,6 @@ pub struct ListenerTls {
 }
 
 impl ListenerTls {
-    /// Security that a new connection may ask for.
-    pub(crate) fn security(&self) -> Security {
-        if self.required { Security::Required } else { Security::Optional }
-    }
-
     /// Begins TLS on a client's socket, of which nobody else may receive or send any more. Returns
     /// where its plaintext comes and goes from now on.
     ///

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use parda_nbd::server::Step;
 
 use super::{Conn, ConnError, Offer, Phase, State, Want};
-use crate::backend::Work;
-use crate::tls;
+use crate::front::nbd::tls;
+use crate::front::nbd::work::Work;
 
 /// Options that a handshake has answers to at once. Clients send three to ten.
 const OPTIONS_AT_ONCE: u32 = 16;
@@ -18,7 +18,7 @@ impl Conn {
     pub(super) fn take_option(
         &mut self,
         offer: &Offer,
-        work: &mut Work,
+        work: &mut Work<'_>,
     ) -> Result<bool, ConnError> {
         let Phase::Handshake { handshake, options, .. } = &self.phase else { return Ok(true) };
         let many = *options >= OPTIONS_AT_ONCE;
@@ -53,7 +53,7 @@ impl Conn {
 
     /// Goes over to TLS as soon as the client was told to begin. Until then nothing is received:
     /// what the client sends to begin with is for the relay.
-    fn begin_tls(&mut self, work: &mut Work) -> Result<(), ConnError> {
+    fn begin_tls(&mut self, work: &mut Work<'_>) -> Result<(), ConnError> {
         let Phase::Handshake { handshake, .. } = &mut self.phase else { return Ok(()) };
         if !self.inbox.bytes().is_empty() {
             return Err(ConnError::Injected);

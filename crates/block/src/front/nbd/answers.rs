@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use parda_control::Instant;
 
-use crate::rate::Rate;
+use super::rate::Rate;
 
 const PER_SECOND: u64 = 5_000;
 

@@ -1,0 +1,56 @@
+//! Requests as front ends hand them to the engine, and their results as they come back.
+
+use parda_address::ExportName;
+use parda_disk::status::Descriptor;
+use parda_disk::{Geometry, Op};
+
+use crate::buffer::Buffer;
+
+/// Client of a front end: a connection, or a guest's device. Keys are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Client {
+    Nbd(usize),
+    #[cfg(test)]
+    Local(usize),
+}
+
+/// Number that a front end gave a request, by which it knows what to reply to. It means nothing to
+/// anybody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplyHandle(pub(crate) u64);
+
+/// A request that has arrived complete.
+pub(crate) struct Arrival {
+    pub(crate) client: Client,
+    pub(crate) disk: usize,
+    pub(crate) reply: ReplyHandle,
+    pub(crate) op: Op,
+    /// The payload of a write. Of a read: where its data is to go, or `None` for memory of the pool.
+    pub(crate) buffer: Option<Buffer>,
+}
+
+/// Requests that clients brought.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    pub(crate) requests: Vec<Arrival>,
+    /// Disks that have their first client.
+    pub(crate) begun: Vec<usize>,
+}
+
+/// Result of a request that succeeded.
+pub(crate) enum Body {
+    /// The operation succeeded, and returned no data.
+    Done,
+    /// The data of a read.
+    Data(Buffer),
+    /// The answer to a request for block status.
+    Status(Vec<Descriptor>),
+}
+
+/// A disk as clients see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Offered {
+    pub(crate) name: ExportName,
+    pub(crate) description: String,
+    pub(crate) geometry: Geometry,
+}

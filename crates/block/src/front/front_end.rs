@@ -1,0 +1,86 @@
+//! The interface between the engine and a front end.
+
+use std::collections::HashMap;
+
+use parda_address::Address;
+use parda_control::Instant;
+use parda_disk::Op;
+
+use crate::backend::Failure;
+use crate::client::{Arrivals, Body, Offered, ReplyHandle};
+use crate::losses::Witness;
+use crate::peer::Peer;
+use crate::reactor::Reactor;
+
+/// Server of one protocol: where requests come from, and replies go to. Clients are known by a key.
+///
+/// In each turn of the engine it is called in this order: results of its operations of the ring,
+/// [`FrontEnd::turn`], its timers, then requests ([`FrontEnd::take`]) and
+/// replies ([`FrontEnd::reply`]) until nothing moves any more, and [`FrontEnd::pump`]. Each request
+/// that it hands over is replied to once, also if its client is gone; until then the client's key is
+/// not used again.
+pub(crate) trait FrontEnd {
+    /// A turn of the engine begins.
+    fn turn(&mut self, now: Instant);
+
+    /// Takes the requests of the `i`th client that has something to do; `false` if there is none.
+    fn take(&mut self, i: usize, io: &mut Reactor, arrivals: &mut Arrivals) -> bool;
+
+    /// Lets clients go on whose wait for memory is over; `false` if there are none.
+    fn go_on(&mut self) -> bool;
+
+    /// Begins what is to be done on sockets and descriptors. `left` gets the witnesses of clients that
+    /// are gone.
+    fn pump(&mut self, now: Instant, io: &mut Reactor, left: &mut Vec<Witness>);
+
+    /// Whether clients have something to do that was left for the next turn.
+    fn has_more(&self) -> bool;
+
+    /// Whether replies to this client reach nobody any more.
+    fn is_gone(&self, client: usize) -> bool;
+
+    /// Who the client is, where clients take turns.
+    fn peer(&self, client: usize) -> Peer;
+
+    /// Failed syncs that the client was told of.
+    fn witness(&mut self, client: usize) -> &mut Option<Witness>;
+
+    /// Replies to a request.
+    fn reply(
+        &mut self,
+        client: usize,
+        io: &mut Reactor,
+        reply: ReplyHandle,
+        op: Op,
+        result: Result<Body, Failure>,
+    );
+
+    /// Offers a disk at addresses, or offers it there as it is now.
+    fn offer(&mut self, disk: usize, offered: &Offered, listen: &[Address]);
+
+    /// Offers a disk no more.
+    fn withdraw(&mut self, disk: usize, offered: &Offered, listen: &[Address]);
+
+    /// A disk has another size, in bytes.
+    fn resized(&mut self, disk: usize, size: u64);
+
+    /// Adds the number of clients of each disk.
+    fn count(&self, clients: &mut HashMap<usize, usize>);
+
+    /// Whether a disk has clients.
+    fn serves(&self, disk: usize) -> bool;
+
+    /// Takes no more requests of a disk; what is in flight is answered.
+    fn finish(&mut self, disk: usize);
+
+    /// Ends the connections of a disk though requests are not answered.
+    fn kill(&mut self, io: &mut Reactor, disk: usize);
+
+    /// Takes no more clients and no more requests.
+    fn stop(&mut self, io: &mut Reactor);
+
+    /// Ends all operations of the ring, after anything, also a panic.
+    fn close(&mut self, io: &mut Reactor);
+
+    fn has_clients(&self) -> bool;
+}

@@ -1,0 +1,119 @@
+//! Front ends: servers of a protocol, by which clients reach a volume.
+//!
+//! The engine knows of a request its operation, its buffer and a handle for the reply. A further
+//! front end is an implementation of [`front_end::FrontEnd`], and here a field of [`Fronts`] with its line in
+//! each of the macros; its operations, timers and clients are variants of [`tag`] and of
+//! [`crate::client::Client`].
+
+pub(crate) mod front_end;
+mod nbd;
+pub(crate) mod tag;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::sync::mpsc::SyncSender;
+
+use parda_address::Address;
+use parda_control::Instant;
+
+use self::nbd::Nbd;
+pub(crate) use self::nbd::budget::Budget;
+pub use self::nbd::budget::{AgentMemory, TooLittleMemory};
+pub(crate) use self::nbd::progress::LEAST;
+pub use self::nbd::tls::ListenerTls;
+use self::tag::{Tag, Timer};
+use crate::buffer::Pool;
+use crate::config::Limits;
+use crate::listen::Bound;
+use crate::reactor::Reactor;
+use crate::ring::End;
+use crate::stats::{Dropped, MemoryStats};
+
+/// Parts with which the front ends of a volume are started, on its thread.
+pub(crate) struct FrontParts {
+    pub(crate) limits: Limits,
+    pub(crate) budget: Budget,
+}
+
+/// All front ends of a volume.
+pub(crate) struct Fronts {
+    pub(crate) nbd: Nbd,
+    #[cfg(test)]
+    pub(crate) local: tests::Local,
+}
+
+/// Calls a method of the front end that a client is of. No table of methods: which one that is, is
+/// known when this is compiled, as long as there is one.
+macro_rules! of {
+    ($fronts:expr, $client:expr, $method:ident($($arg:expr),*)) => {
+        match $client {
+            $crate::client::Client::Nbd(key) => $fronts.nbd.$method(key $(, $arg)*),
+            #[cfg(test)]
+            $crate::client::Client::Local(key) => $fronts.local.$method(key $(, $arg)*),
+        }
+    };
+}
+
+/// Calls a method of every front end.
+macro_rules! each {
+    ($fronts:expr, $method:ident($($arg:expr),*)) => {{
+        $fronts.nbd.$method($($arg),*);
+        #[cfg(test)]
+        $fronts.local.$method($($arg),*);
+    }};
+}
+
+/// Calls a method of every front end, and tells whether any of them says `true`.
+macro_rules! any {
+    ($fronts:expr, $method:ident($($arg:expr),*)) => {{
+        let any = $fronts.nbd.$method($($arg),*);
+        #[cfg(test)]
+        let any = any | $fronts.local.$method($($arg),*);
+        any
+    }};
+}
+
+pub(crate) use {any, each, of};
+
+impl Fronts {
+    pub(crate) fn new(volume: &str, parts: FrontParts) -> Self {
+        Self {
+            nbd: Nbd::new(volume.to_owned(), parts.limits, parts.budget),
+            #[cfg(test)]
+            local: tests::Local::default(),
+        }
+    }
+
+    /// An operation of the ring is done.
+    pub(crate) fn completed(&mut self, now: Instant, io: &mut Reactor, tag: Tag, end: End) {
+        match tag {
+            Tag::NbdAccept(listener) => self.nbd.accepted(now, io, listener, end),
+            Tag::NbdConn(conn, wire) => self.nbd.conn_done(io, conn, wire, end),
+        }
+    }
+
+    /// A timer is due.
+    pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: Timer) {
+        self.nbd.timer(now, io, timer);
+    }
+
+    /// Accepts connections at one more address.
+    pub(crate) fn add_listener(&mut self, io: &mut Reactor, address: Address, bound: Bound) {
+        self.nbd.add_listener(io, address, bound);
+    }
+
+    /// Closes a listener; `gone` hears when that is done.
+    pub(crate) fn remove_listener(
+        &mut self,
+        io: &mut Reactor,
+        address: &Address,
+        gone: SyncSender<()>,
+    ) {
+        self.nbd.remove_listener(io, address, gone);
+    }
+
+    /// Open connections, their memory, and those that were given up or turned away.
+    pub(crate) fn stats(&self, pool: &Pool) -> (usize, MemoryStats, Dropped) {
+        (self.nbd.connections(), self.nbd.memory(pool), self.nbd.dropped())
+    }
+}

@@ -1,0 +1,54 @@
+//! A socket that clients connect to, as the ring has it.
+
+use std::sync::mpsc::SyncSender;
+
+use parda_address::Address;
+use parda_control::Instant;
+
+use crate::front::tag::Tag;
+use crate::listen::Bound;
+use crate::reactor;
+use crate::ring::{OpKey, Ring};
+
+#[derive(Debug)]
+pub(super) struct Listener {
+    /// As it was asked for: with port 0, if so.
+    pub(super) address: Address,
+    pub(super) bound: Bound,
+    /// The accept that is under way.
+    pub(super) accepting: Option<OpKey>,
+    /// When to accept again after the system could not.
+    pub(super) retry_at: Option<Instant>,
+    /// It is being removed; who waits for that.
+    pub(super) leaving: Option<SyncSender<()>>,
+}
+
+impl Listener {
+    pub(super) fn new(address: Address, bound: Bound) -> Self {
+        Self { address, bound, accepting: None, retry_at: None, leaving: None }
+    }
+
+    pub(super) fn accept(&mut self, ring: &mut Ring<reactor::Tag>, index: usize) {
+        let tag = reactor::Tag::Client(Tag::NbdAccept(index));
+        self.accepting = Some(ring.accept(&self.bound.fd, tag));
+    }
+
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(self.bound.address, Address::Tcp { .. })
+    }
+
+    /// Ends the accept that is under way. What waits to be accepted on a shared socket is left to
+    /// whoever accepts there next; otherwise it is refused.
+    pub(super) fn stop(&mut self, ring: &mut Ring<reactor::Tag>) {
+        match self.accepting {
+            Some(key) if self.bound.shared => ring.cancel(key),
+            Some(_) => {
+                // A listener that cannot be shut down has nobody waiting either.
+                let _ = rustix::net::shutdown(&*self.bound.fd, rustix::net::Shutdown::Both);
+            }
+            None => {}
+        }
+        self.bound.file = None;
+        self.retry_at = None;
+    }
+}

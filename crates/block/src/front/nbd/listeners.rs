@@ -1,0 +1,100 @@
+//! Listeners that come and go while the volume runs, and the sockets that they accept. What is used
+//! here was bound by others: that can block.
+
+use std::io;
+use std::sync::mpsc::SyncSender;
+
+use parda_address::Address;
+use parda_control::{Instant, Span};
+
+use super::Nbd;
+use super::listener::Listener;
+use crate::front::tag;
+use crate::listen::Bound;
+use crate::reactor::{Reactor, Timer};
+use crate::ring::{End, OpData};
+
+/// How long a listener rests when there are no descriptors or no memory for a connection.
+const ACCEPT_PAUSE: Span = Span::from_millis(100);
+
+impl Nbd {
+    /// Accepts connections at one more address.
+    pub(crate) fn add_listener(&mut self, io: &mut Reactor, address: Address, bound: Bound) {
+        let key = self.listeners.insert(Listener::new(address, bound));
+        self.listeners[key].accept(&mut io.ring, key);
+    }
+
+    /// Closes a listener. Who is still in his handshake loses his connection, who is done with it
+    /// keeps it.
+    pub(crate) fn remove_listener(
+        &mut self,
+        io: &mut Reactor,
+        address: &Address,
+        gone: SyncSender<()>,
+    ) {
+        let wanted = |(_, l): &(usize, &Listener)| l.address == *address && l.leaving.is_none();
+        let Some((key, _)) = self.listeners.iter().find(wanted) else { return };
+        let listener = &mut self.listeners[key];
+        listener.leaving = Some(gone);
+        listener.stop(&mut io.ring);
+        for client in self.keys(|conn| conn.listener == key && conn.disk().is_none()) {
+            self.conns[client].kill(&mut self.shared.with(io));
+            self.list(client);
+        }
+        self.pace.retain(|newcomer| newcomer.listener != key);
+        self.bury_listener(key);
+    }
+
+    /// Drops a listener that is being removed, once the ring has nothing of it.
+    fn bury_listener(&mut self, key: usize) {
+        let listener = &self.listeners[key];
+        if listener.leaving.is_none() || listener.accepting.is_some() {
+            return;
+        }
+        let mut listener = self.listeners.remove(key);
+        let leaving = listener.leaving.take();
+        // Closes the socket before anybody hears of it.
+        drop(listener);
+        if let Some(gone) = leaving {
+            let _ = gone.send(());
+        }
+    }
+
+    /// An accept is done.
+    pub(crate) fn accepted(&mut self, now: Instant, io: &mut Reactor, index: usize, end: End) {
+        let listener = &mut self.listeners[index];
+        listener.accepting = None;
+        if self.stopped || listener.leaving.is_some() {
+            self.bury_listener(index);
+            return;
+        }
+        match (end.kept, end.result) {
+            (_, Err(libc::EINTR | libc::ECONNABORTED | libc::EAGAIN)) => {}
+            (_, Err(errno)) => {
+                let error = io::Error::from_raw_os_error(errno);
+                tracing::warn!(volume = self.volume, %error, "cannot accept a connection");
+                return self.rest(io, index, now + ACCEPT_PAUSE);
+            }
+            (OpData::Accepted(fd), _) => self.admit(now, io, index, fd),
+            _ => {}
+        }
+        match self.pace.accepted(now) {
+            None => self.listeners[index].accept(&mut io.ring, index),
+            Some(at) => self.rest(io, index, at),
+        }
+    }
+
+    /// Has a listener accept nothing until then.
+    fn rest(&mut self, io: &mut Reactor, index: usize, until: Instant) {
+        self.listeners[index].retry_at = Some(until);
+        io.timers.add(until, Timer::Client(tag::Timer::NbdAccept(index)));
+    }
+
+    /// The rest of a listener is over.
+    pub(super) fn rested(&mut self, now: Instant, io: &mut Reactor, index: usize) {
+        let Some(listener) = self.listeners.get_mut(index) else { return };
+        if listener.retry_at.take_if(|at| now >= *at).is_some() {
+            listener.accept(&mut io.ring, index);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Newcomers, and the periodic looks of a volume at its clients.
+
+use std::os::fd::OwnedFd;
+
+use super::pressure::Pressure;
+
+/// A socket whose handshake has not begun.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    pub(super) listener: usize,
+    pub(super) fd: OwnedFd,
+}
+
+/// Periodic looks, and whether a timer is set for each.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    pub(super) newcomers: bool,
+    pub(super) waiting: bool,
+    pub(super) answers: bool,
+    pub(super) tidy: bool,
+    pub(super) pressure: Pressure,
+}

@@ -1,0 +1,30 @@
+//! Operations and timers of the front ends.
+
+use crate::ring::Wire;
+
+/// Owner of an operation of the ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tag {
+    /// A listener of the NBD server.
+    NbdAccept(usize),
+    /// A connection of the NBD server.
+    NbdConn(usize, Wire),
+}
+
+/// Subject of a timer. Those of the NBD server are:
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(clippy::enum_variant_names, reason = "there is one front end as yet")]
+pub(crate) enum Timer {
+    /// A connection and its serial number, as the place is used again.
+    NbdConn(usize, u64),
+    /// A listener that rests.
+    NbdAccept(usize),
+    /// Newcomers whose handshake has not begun.
+    NbdNewcomers,
+    /// Clients that wait for memory.
+    NbdWaiting,
+    /// Clients that wait for an answer which takes no turn in the fair queue.
+    NbdAnswers,
+    /// Memory that nobody needs any more.
+    NbdTidy,
+}
