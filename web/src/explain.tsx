@@ -18,6 +18,8 @@ function limit({ limited_by, outstanding, waiting, slice }: Disk): string {
       return `Latency-bound: it keeps ${number(outstanding)} IOs outstanding of a slice of ${number(slice)}, and each takes as long as the array takes. More shares change nothing; a lower threshold helps.`;
     case "its slice":
       return `Share-bound: it wants ${wants} IOs at a time, and its shares give it ${number(outstanding)}. More shares help, and the others pay.`;
+    case "its limit":
+      return `It has all that its limit allows, and wants ${wants} IOs at a time. More shares change nothing.`;
     case "window_max":
       return `Its host has all that window_max allows: more shares take only from other VMs of this host. It wants ${wants} IOs at a time and has ${number(outstanding)}.`;
     case "flushes, trims":

@@ -101,6 +101,7 @@ pub const KINDS: &[(&str, &str)] = &[
         "A disk's latency objective is in force in place of the volume's threshold",
     ),
     ("objective_over", "No latency objective is in force any more"),
+    ("reservation_short", "A disk asks for its reservation and has less"),
     ("objective_missed", "A disk misses its latency objective for want of shares"),
     ("threshold_missed", "The windows are at their least and the latency is above the threshold"),
     ("array_slower", "The array became slower, or an outsider uses it: by how much"),

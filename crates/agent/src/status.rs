@@ -17,7 +17,7 @@ use parda_api::{Host, Limit, Outsider, Requests, ValueFrom, is_full};
 pub use parda_block::{Count as Counter, Dropped, MemoryStats};
 use parda_block::{Latencies, VmStats};
 use parda_config::VmSettings;
-use parda_control::{HeldBy, HeldTimes, ModeName, Source};
+use parda_control::{HeldBy, HeldTimes, ModeName, ReservationState, Source};
 use parda_steer::cgroup::Means;
 use parda_steer::knob;
 use parda_steer::multipath::PathState;
@@ -156,6 +156,7 @@ impl VolumeStatus {
             ios: (disk.reads.ios + disk.writes.ios) as f64,
             others: disk.others as f64,
             held_ms: disk.held.summary().mean,
+            limited_ms: disk.held.summary().mean * disk.time_held_by.part_by_limit(),
             device_ms: disk.device.summary().mean,
             held_now: disk.held_now > 0,
         };
@@ -392,6 +393,9 @@ pub struct DiskStatus {
     pub replaced: bool,
     /// Its latency objective, if it has one.
     pub latency_target: Option<TargetStatus>,
+    /// Its reservation, if it has one.
+    #[serde(default)]
+    pub reservation: Option<ReservationStatus>,
     /// Time held in the host's queue, of reads and writes.
     pub held: Latency,
     /// Time at the array.
@@ -469,6 +473,7 @@ impl DiskStatus {
             page_cache: stats.page_cache,
             replaced: stats.replaced,
             latency_target: stats.standing.as_ref().map(TargetStatus::new),
+            reservation: stats.reservation.as_ref().map(ReservationStatus::new),
             held: latency(&stats.held),
             device: latency(&stats.device),
             total: latency(&stats.total),
@@ -476,6 +481,23 @@ impl DiskStatus {
                 .then_some(Recorded { held: stats.held, device: stats.device }),
             ..DiskStatus::default()
         }
+    }
+}
+
+/// Reservation of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReservationStatus {
+    /// IO/s that are reserved.
+    pub reserved_iops: f64,
+    /// IO/s that the disk did in the last period.
+    pub iops: f64,
+    /// It asks for its reservation, and has less.
+    pub short: bool,
+}
+
+impl ReservationStatus {
+    fn new(state: &ReservationState) -> ReservationStatus {
+        ReservationStatus { reserved_iops: state.iops, iops: state.rate, short: state.short }
     }
 }
 
@@ -497,6 +519,13 @@ impl HeldByStatus {
     fn new(times: &HeldTimes) -> HeldByStatus {
         let [share_s, window_s, turn_s, limit_s] = HeldBy::ALL.map(|cause| times.by(cause).secs());
         HeldByStatus { share_s, window_s, turn_s, limit_s }
+    }
+
+    /// The part of the time that was by the disk's limit, 0 to 1.
+    #[must_use]
+    pub fn part_by_limit(&self) -> f64 {
+        let all = self.share_s + self.window_s + self.turn_s + self.limit_s;
+        if all > 0.0 { self.limit_s / all } else { 0.0 }
     }
 
     /// Difference to `earlier` times of the same disk.

@@ -33,6 +33,9 @@ pub enum Limit {
     /// Its host's largest window: its IOs are held, whatever its shares.
     #[serde(rename = "window_max")]
     WindowMax,
+    /// Its `limit`: it has all that was set for it.
+    #[serde(rename = "its limit")]
+    Configured,
     /// Its client keeps no more IOs pending.
     #[serde(rename = "its own depth")]
     Depth,
@@ -47,6 +50,8 @@ pub struct Requests {
     pub others: f64,
     /// Mean held time of reads and writes, in milliseconds.
     pub held_ms: f64,
+    /// The part of that by the disk's `limit`.
+    pub limited_ms: f64,
     /// Mean time of reads and writes at the array, in milliseconds.
     pub device_ms: f64,
     /// Whether IOs are held at the end of the interval.
@@ -57,12 +62,13 @@ impl Limit {
     /// The limit of a disk. `at_window_max`: whether its host is at its largest window ([`is_full`]).
     #[must_use]
     pub fn of(did: &Requests, at_window_max: bool) -> Limit {
-        let Requests { ios, others, held_ms, device_ms, held_now } = *did;
+        let Requests { ios, others, held_ms, limited_ms, device_ms, held_now } = *did;
         match ios > 0.0 {
             false if held_now => Limit::Slice,
             false if others > 0.0 => Limit::Others,
             false => Limit::Nothing,
             true if held_ms <= HELD * (held_ms + device_ms) => Limit::Depth,
+            true if limited_ms > 0.5 * held_ms => Limit::Configured,
             true if at_window_max => Limit::WindowMax,
             true => Limit::Slice,
         }
@@ -88,7 +94,7 @@ mod tests {
     #[test]
     fn a_disk_is_limited_by_what_holds_its_ios() {
         let of = |ios, others, held_ms, device_ms, held_now| {
-            let did = Requests { ios, others, held_ms, device_ms, held_now };
+            let did = Requests { ios, others, held_ms, limited_ms: 0.0, device_ms, held_now };
             [false, true].map(|at_window_max| Limit::of(&did, at_window_max))
         };
         assert_eq!(of(0.0, 0.0, 0.0, 0.0, false), [Limit::Nothing; 2]);
@@ -98,6 +104,13 @@ mod tests {
         for (held_ms, device_ms) in [(0.4, 9.6), (0.5, 9.5)] {
             assert_eq!(of(9.0, 0.0, held_ms, device_ms, true), [Limit::Depth; 2]);
         }
+    }
+
+    #[test]
+    fn a_disk_whose_ios_its_limit_holds_is_limited_by_that() {
+        let did = Requests { ios: 9.0, held_ms: 30.0, device_ms: 9.0, ..Requests::default() };
+        let of = |limited_ms| Limit::of(&Requests { limited_ms, ..did }, true);
+        assert_eq!([29.0, 9.0].map(of), [Limit::Configured, Limit::WindowMax]);
     }
 
     #[test]

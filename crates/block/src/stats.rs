@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use hdrhistogram::Histogram;
 use parda_control::{
     Completed, Estimate, HeldTimes, Instant, IoKind, ObjectiveState, Outcome, Outlook, Price,
-    Settings, Span, VmPart, Window,
+    ReservationState, Settings, Span, VmPart, Window,
 };
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +61,8 @@ pub struct VmStats {
     pub part: VmPart,
     /// How its latency objective stands, if it has one.
     pub standing: Option<ObjectiveState>,
+    /// How its reservation stands, if it has one.
+    pub reservation: Option<ReservationState>,
     /// Number of clients that are connected to it.
     pub clients: usize,
     /// They go through the page cache, whose latencies are not those of the array.
@@ -91,6 +93,7 @@ impl Default for VmStats {
             time_at_device: Span::ZERO,
             part: VmPart::default(),
             standing: None,
+            reservation: None,
             clients: 0,
             page_cache: false,
             away: None,

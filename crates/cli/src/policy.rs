@@ -336,7 +336,11 @@ fn setting(text: &str) -> Result<(&str, Value), Failure> {
         "vms" => {
             Value::Array(value.split(',').map(|vm| Value::String(vm.trim().to_owned())).collect())
         }
-        _ => integer.or(float).or(truth).unwrap_or_else(|| Value::String(value.to_owned())),
+        _ => crate::set::inline_table(value)
+            .or(integer)
+            .or(float)
+            .or(truth)
+            .unwrap_or_else(|| Value::String(value.to_owned())),
     };
     Ok((key, value))
 }
@@ -360,6 +364,7 @@ mod tests {
         assert_eq!(value("latency_threshold=20ms"), Value::from("20ms"));
         assert_eq!(value("vms=db-*, erp"), Value::Array(vec!["db-*".into(), "erp".into()]));
         assert_eq!(value("x=true"), Value::Boolean(true));
+        assert!(value("limit={ iops = 500 }").is_table());
         assert!(setting("shares").is_err());
     }
 }

@@ -140,9 +140,17 @@ fn setting(text: &str) -> Result<(String, Value), Failure> {
     let Some((key, value)) = text.split_once('=') else {
         return Err(Failure::usage(format!("{text}: must be KEY=VALUE")));
     };
-    let plain = serde_json::from_str(value).ok();
-    let plain = plain.filter(|value: &Value| value.is_number() || value.is_boolean());
+    let table = inline_table(value).and_then(|table| serde_json::to_value(table).ok());
+    let plain = table.or_else(|| serde_json::from_str(value).ok());
+    let plain =
+        plain.filter(|value: &Value| value.is_number() || value.is_boolean() || value.is_object());
     Ok((key.to_owned(), plain.unwrap_or_else(|| value.into())))
+}
+
+/// A table that is written as TOML has it within a line: `{ iops = 500 }`.
+pub(crate) fn inline_table(value: &str) -> Option<toml::Value> {
+    let document = value.starts_with('{').then(|| format!("value = {value}"))?;
+    toml::from_str::<toml::Table>(&document).ok()?.remove("value")
 }
 
 fn told(changed: &Changed) -> String {
@@ -184,6 +192,8 @@ mod tests {
         assert_eq!(sent("latency_threshold=20ms"), serde_json::json!("20ms"));
         assert_eq!(sent("a=true"), serde_json::json!(true));
         assert_eq!(sent("mode=[1]"), serde_json::json!("[1]"));
+        assert_eq!(sent("limit={ iops = 500 }"), serde_json::json!({ "iops": 500 }));
+        assert_eq!(sent("limit={ iops"), serde_json::json!("{ iops"));
         assert!(setting("shares").is_err());
     }
 

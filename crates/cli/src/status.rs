@@ -149,7 +149,8 @@ fn table(recent: &Recent) -> String {
         if let Some(found) = &volume.threshold {
             text += &format!("{}\n", threshold(found));
         }
-        text += &at_most(volume.window, volume.window_max, volume.held);
+        let held = if volume.is_at_window_max() { volume.held } else { 0 };
+        text += &at_most(volume.window, volume.window_max, held);
         text += &volume
             .outsider
             .as_ref()
@@ -277,6 +278,21 @@ fn targets(disks: &[DiskStatus]) -> String {
     text
 }
 
+/// Lines on disks that do not have their reservation.
+fn reservations(disks: &[DiskStatus]) -> String {
+    let mut text = String::new();
+    for disk in disks {
+        let Some(reservation) = disk.reservation.filter(|reservation| reservation.short) else {
+            continue;
+        };
+        text += &format!(
+            "  disk {}: SHORT of its reservation: {:.0} IO/s of {:.0}. More is reserved than the array does\n",
+            disk.name, reservation.iops, reservation.reserved_iops
+        );
+    }
+    text
+}
+
 /// Lines on settings in which hosts differ, and on disks that were held for too long.
 fn agreed(volume: &VolumeStatus) -> String {
     let mut text = String::new();
@@ -290,6 +306,7 @@ fn agreed(volume: &VolumeStatus) -> String {
         text += &format!("{}\n", in_force(volume.latency_threshold_ms, objective));
     }
     text += &targets(&volume.disks);
+    text += &reservations(&volume.disks);
     for difference in volume.settings.iter().flat_map(|settings| &settings.differ) {
         text += &format!("  DIFFERENT SETTINGS: {difference}\n");
     }

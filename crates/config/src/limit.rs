@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitSetting {
-    /// IOs per second.
+    /// Largest rate of all IOs, per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iops: Option<f64>,
-    /// Reads per second.
+    /// Largest rate of reads, per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iops_reads: Option<f64>,
-    /// Writes per second.
+    /// Largest rate of writes, per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iops_writes: Option<f64>,
-    /// Bytes per second.
+    /// Largest bandwidth of reads and writes together, per second.
     #[serde(with = "crate::quantity", skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<ByteSize>,
-    /// Bytes read per second.
+    /// Largest bandwidth of reads, per second.
     #[serde(with = "crate::quantity", skip_serializing_if = "Option::is_none")]
     pub bandwidth_reads: Option<ByteSize>,
-    /// Bytes written per second.
+    /// Largest bandwidth of writes, per second.
     #[serde(with = "crate::quantity", skip_serializing_if = "Option::is_none")]
     pub bandwidth_writes: Option<ByteSize>,
     /// Factor on all of these in a burst.

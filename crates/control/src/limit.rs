@@ -31,9 +31,9 @@ pub const TOLERANCE: Span = Span::from_millis(10);
 pub struct Rates {
     /// Of reads and writes together.
     pub total: Option<f64>,
-    /// Of reads alone.
+    /// Largest rate of reads alone.
     pub reads: Option<f64>,
-    /// Of writes alone.
+    /// Largest rate of writes alone.
     pub writes: Option<f64>,
 }
 
@@ -121,9 +121,9 @@ struct Bucket {
     unit: Unit,
     /// Nanoseconds that one unit takes at this rate.
     each: f64,
-    /// τ
+    /// τ: how far ahead of its rate a client may be.
     tolerance: Span,
-    /// T
+    /// T: the time up to which the rate has paid.
     paid: Instant,
 }
 

@@ -42,7 +42,7 @@ pub enum Prefer {
 }
 
 impl Prefer {
-    /// k
+    /// k: the largest multiple of the threshold.
     fn factor(self) -> f64 {
         match self {
             Prefer::Reservations => 4.0,
@@ -51,7 +51,7 @@ impl Prefer {
     }
 }
 
-/// A VM's reservation.
+/// The reservation of one VM, with what it measures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
     iops: f64,

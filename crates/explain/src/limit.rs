@@ -12,6 +12,7 @@ impl View {
             ios: vm.iops,
             others: vm.others_per_s,
             held_ms: vm.held_ms,
+            limited_ms: vm.held_ms * vm.held_by.map_or(0.0, |by| by.limit),
             device_ms: vm.device_ms,
             held_now: vm.held_now > 0.0,
         };

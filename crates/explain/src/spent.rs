@@ -56,6 +56,7 @@ fn inferred(limit: Limit) -> HeldBy {
     match limit {
         Limit::Slice => HeldBy { share: 1.0, ..HeldBy::default() },
         Limit::WindowMax => HeldBy { window: 1.0, ..HeldBy::default() },
+        Limit::Configured => HeldBy { limit: 1.0, ..HeldBy::default() },
         Limit::Nothing | Limit::Others | Limit::Depth => HeldBy { turn: 1.0, ..HeldBy::default() },
     }
 }

@@ -236,7 +236,7 @@ fn alike(one: &Value, other: &Value) -> bool {
     one == other || (one.is_number() && one.as_f64() == other.as_f64())
 }
 
-/// A value of a request as TOML. Tables are refused, as they may name files.
+/// A value of a request as TOML. Tables are refused, as they may name files, but for those of a disk's settings, which name none.
 fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
     let number = |number: &serde_json::Number| {
         number
@@ -248,6 +248,10 @@ fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
         Value::String(text) => Some(toml::Value::String(text.clone())),
         Value::Bool(truth) => Some(toml::Value::Boolean(*truth)),
         Value::Number(value) => number(value),
+        Value::Object(table) if DiskSetting::find(key).is_some() => {
+            let values = table.iter().map(|(key, value)| Ok((key.clone(), scalar(key, value)?)));
+            Some(toml::Value::Table(values.collect::<Result<_, Refusal>>()?))
+        }
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     };
     value.ok_or_else(|| {

@@ -45,6 +45,7 @@ struct DiskBefore {
     others: u64,
     bytes: u64,
     held_s: f64,
+    limited_s: f64,
     device_s: f64,
     /// `None` until it is needed first.
     device: Option<Latency>,
@@ -134,6 +135,7 @@ impl DiskBefore {
             others: disk.others,
             bytes: disk.reads.bytes + disk.writes.bytes,
             held_s: disk.time_held_s,
+            limited_s: disk.time_held_by.limit_s,
             device_s: disk.time_at_device_s,
             device: None,
         };
@@ -174,6 +176,7 @@ impl DiskBefore {
             ios: ios as f64,
             others: others as f64,
             held_ms: held_ms.unwrap_or(0.0),
+            limited_ms: mean(now.limited_s, before.limited_s).unwrap_or(0.0),
             device_ms: device_ms.unwrap_or(0.0),
             held_now: disk.held_now > 0,
         };

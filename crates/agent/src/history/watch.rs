@@ -25,6 +25,7 @@ struct Seen {
     /// Looks since IOs went out of turn last, if that was logged.
     held: Option<u32>,
     short: bool,
+    reservation_short: bool,
 }
 
 impl Watch {
@@ -117,6 +118,18 @@ impl Seen {
             );
         }
         self.short = short;
+        let reservation = disk.reservation.filter(|reservation| reservation.short);
+        if let Some(reservation) = reservation.filter(|_| !self.reservation_short) {
+            tracing::warn!(
+                volume,
+                disk = name,
+                iops = reservation.iops,
+                event = "reservation_short",
+                "the disk does not have its reservation of {} IO/s: more is reserved than the array does",
+                reservation.reserved_iops
+            );
+        }
+        self.reservation_short = reservation.is_some();
         self
     }
 }

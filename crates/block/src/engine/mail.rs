@@ -96,6 +96,7 @@ impl Engine {
                     clients: clients.get(key).copied().unwrap_or(0),
                     part: self.host.part(disk.vm_id).unwrap_or_default(),
                     standing: self.host.standing(disk.vm_id),
+                    reservation: self.host.reservation(disk.vm_id),
                     ..disk.stats()
                 })
                 .collect(),

@@ -153,6 +153,10 @@ fn sentence(view: &View, found: &Explanation) -> String {
             found.outstanding,
             doubled(found)
         ),
+        Limit::Configured => format!(
+            "It has all that its limit allows, {:.0} IO/s, and wants {:.1} IOs at a time. More shares change nothing.",
+            vm.iops, found.pending
+        ),
         Limit::WindowMax => format!(
             "Its host has all that window_max allows: more shares take only from other VMs of this host. It wants {:.1} \
              IOs at a time and has {:.1}.",

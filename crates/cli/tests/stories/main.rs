@@ -86,6 +86,7 @@ mod failing_backends;
 mod few_shares;
 mod files;
 mod fuse;
+mod guarantees;
 mod half_open;
 mod held;
 mod hostile;

@@ -13,6 +13,9 @@ use proptest::prelude::*;
 /// An IO that went: when, and what.
 type Went = (Instant, Io);
 
+/// Whether a rate counts IOs of a kind.
+type Counts = fn(IoKind) -> bool;
+
 /// What a rate counts of an IO.
 fn units(io: Io, bytes: bool) -> f64 {
     match (bytes, io.kind) {
@@ -27,7 +30,7 @@ fn within(went: &[Went], limit: &Limit) -> Result<(), String> {
     let longest = (limit.burst - 1.0) * limit.burst_for.secs();
     let tolerance = longest.max(TOLERANCE.secs());
     let of = |rates: Rates, bytes: bool| {
-        let counts: [(Option<f64>, fn(IoKind) -> bool); 3] = [
+        let counts: [(_, Counts); 3] = [
             (rates.total, |kind| kind != IoKind::Other),
             (rates.reads, |kind| kind == IoKind::Read),
             (rates.writes, |kind| matches!(kind, IoKind::Write | IoKind::Discard)),
