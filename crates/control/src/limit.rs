@@ -1,6 +1,6 @@
 //! Limits: IOs and bytes per second that a VM, or the VMs of a tenant on this host, never exceed.
 //!
-//! Each rate r is a [`Bucket`] with a tolerance τ. Its state is the time T up to which the rate has paid for what went:
+//! Each rate r is a bucket with a tolerance τ. Its state is the time T up to which the rate has paid for what went:
 //!
 //! ```text
 //! an IO goes:    T = max(T, now) + cost / r
@@ -10,7 +10,7 @@
 //! So in any time t at most r · (t + τ) go, and the last IO: the generic cell rate algorithm. A burst of `burst` times the rate for
 //! `burst_for` is a second bucket: one with the rate and τ = (burst − 1) · burst_for, one with burst · rate and the least tolerance.
 //!
-//! What a limit holds back is no demand. A [`Limiter`] that is exhausted *shuts* until half of [`TOLERANCE`] is back, and meanwhile its
+//! What a limit holds back is no demand. A limiter that is exhausted *shuts* until half of [`TOLERANCE`] is back, and meanwhile its
 //! IOs wait beside the fair queue: neither slice nor window knows of them. What is in the queue may go as far as limits are concerned.
 
 use alloc::collections::{BinaryHeap, VecDeque};
