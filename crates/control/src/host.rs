@@ -293,6 +293,10 @@ impl Host {
     pub fn remove_vm(&mut self, id: VmId) -> bool {
         let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
         vm.removed = true;
+        // Its last IOs are not to take as long as a limit may say.
+        if let Some(aside) = vm.limited {
+            self.limits.release(aside);
+        }
         self.governor.vms_changed();
         self.changed = true;
         self.bury(id);

@@ -170,13 +170,14 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
-    /// Changes the rates. What went is not forgotten: a bucket of the same kind keeps its state.
-    pub(crate) fn set(&mut self, limit: &Limit) {
+    /// Changes the rates. What went is not forgotten: a bucket of the same kind keeps its debt, in IOs or bytes.
+    fn set(&mut self, now: Instant, limit: &Limit) {
         let before = core::mem::take(&mut self.buckets);
         self.buckets = limit.buckets().collect();
         for (bucket, before) in self.buckets.iter_mut().zip(&before) {
             if (bucket.way, bucket.unit) == (before.way, before.unit) {
-                bucket.paid = before.paid;
+                let debt = before.paid.since(now).secs() / before.each * bucket.each;
+                bucket.paid = now + Span::from_secs(debt);
             }
         }
     }
@@ -286,11 +287,20 @@ impl<T> Limits<T> {
     /// Changes the rates of a limiter.
     pub(crate) fn set(&mut self, now: Instant, limiter: LimiterId, limit: &Limit) {
         let (state, _) = &mut self.limiters[limiter.0];
-        state.set(limit);
+        state.set(now, limit);
         // What the new rates allow goes at once.
         state.shut = [Some(now); 2];
         state.shut_now(now);
         self.opens.push(Reverse((now, limiter)));
+    }
+
+    /// Takes a VM out of its own limiter for good. What that held back goes with the next [`Limits::open`].
+    pub(crate) fn release(&mut self, aside: AsideId) {
+        if let [Some(own), _] = self.asides[aside.0].limiters {
+            let shut = [Some(Instant(0)); 2];
+            self.limiters[own.0].0 = Limiter { buckets: Vec::new(), shut };
+            self.opens.push(Reverse((Instant(0), own)));
+        }
     }
 
     /// Puts a VM under two limiters at most.

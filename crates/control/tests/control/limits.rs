@@ -150,10 +150,10 @@ proptest! {
             .iter()
             .map(|limit| run.host.add_vm(run.now, VmConfig { limit: *limit, ..VmConfig::of(Shares(1000)) }))
             .collect();
-        let mut there = [true; 3];
+        let mut left: [Option<usize>; 3] = [None; 3];
         for step in script {
             match step {
-                Step::Submit { vm, kib, kind, count } if there[vm] => {
+                Step::Submit { vm, kib, kind, count } if left[vm].is_none() => {
                     use IoKind::{Discard, Other, Read, Write};
                     let io = Io { kind: [Read, Write, Discard, Other][kind], bytes: Bytes::kib(kib) };
                     (0..count).for_each(|_| run.submit(vms[vm], io));
@@ -166,8 +166,10 @@ proptest! {
                 Step::Wake => run.now = run.host.next_wakeup().unwrap_or(run.now).max(run.now),
                 Step::Tick => _ = run.host.tick(run.now, View::Peers(Totals::default())),
                 Step::Remove { vm } => {
-                    prop_assert_eq!(run.host.remove_vm(vms[vm]), there[vm]);
-                    there[vm] = false;
+                    prop_assert_eq!(run.host.remove_vm(vms[vm]), left[vm].is_none());
+                    // What it has held then goes at once.
+                    let went = run.went.get(&vms[vm]).map_or(0, Vec::len);
+                    left[vm].get_or_insert(went);
                 }
                 _ => {}
             }
@@ -184,9 +186,9 @@ proptest! {
             run.dispatch();
         }
         prop_assert_eq!((run.held.len(), run.out.len()), (0, 0));
-        for (vm, limit) in vms.iter().zip(&limits) {
+        for ((vm, limit), left_at) in vms.iter().zip(&limits).zip(left) {
             let went = run.went.get(vm).map_or(&[][..], Vec::as_slice);
-            prop_assert_eq!(within(went, limit), Ok(()));
+            prop_assert_eq!(within(&went[..left_at.unwrap_or(went.len())], limit), Ok(()));
         }
     }
 }
@@ -285,10 +287,25 @@ fn a_limit_changes_and_goes_at_once() {
     run.now = run.now + Span::from_millis(1);
     run.host.set_vm(run.now, vm, VmConfig { limit: of(Some(10.0)), ..VmConfig::of(Shares(1000)) });
     run.dispatch();
-    assert_eq!(run.out.len(), 1, "a debt is of time");
+    assert_eq!(run.out.len(), 1, "a debt is of IOs: one at ten a second");
+    run.now = run.now + Span::from_millis(100);
+    run.dispatch();
+    assert_eq!(run.out.len(), 2);
     run.host.set_vm(run.now, vm, VmConfig::of(Shares(1000)));
     run.dispatch();
     assert_eq!(run.out.len(), 4, "as the window allows");
+}
+
+#[test]
+fn the_last_ios_of_a_vm_that_is_removed_are_not_limited() {
+    let iops = Rates { total: Some(0.001), ..Rates::default() };
+    let (mut run, vm) = limited(Limit { iops, ..Limit::default() });
+    (0..3).for_each(|_| run.submit(vm, READ));
+    run.dispatch();
+    assert_eq!((run.out.len(), run.host.held()), (1, 2));
+    run.host.remove_vm(vm);
+    run.dispatch();
+    assert_eq!((run.out.len(), run.host.held()), (3, 0));
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn case(seed: u64) -> Case {
     let name = format!("h{}v{}", place.host, place.vm);
     let shares = |scenario: &parda_scenario::Scenario| {
         let vm = &scenario.hosts[place.host].vms[place.vm];
-        (f64::from(vm.shares.0) * factor).round().clamp(1.0, 1e6)
+        (f64::from(vm.settings.shares().0) * factor).round().clamp(1.0, 1e6)
     };
     let shares = shares(&fleet.scenario());
     let scenario = fleet.with_event(&format!("vm = \"{name}\"\nshares = {shares}"));
