@@ -50,17 +50,35 @@ impl LimitSetting {
                 "needs `iops` or `bandwidth`, or one of these with `_reads` or `_writes`".into(),
             );
         }
-        if limit.iops.each().any(|(_, rate)| !(1.0..=MOST_IOPS).contains(&rate)) {
-            return Some("must have IOs per second from 1 to 1000000000".into());
+        let rates = [
+            ("iops", self.iops),
+            ("iops_reads", self.iops_reads),
+            ("iops_writes", self.iops_writes),
+        ];
+        for (key, rate) in rates {
+            if let Some(rate) = rate.filter(|rate| !(1.0..=MOST_IOPS).contains(rate)) {
+                return Some(format!("has {key} = {rate}, which must be from 1 to 1000000000"));
+            }
         }
-        if limit.bandwidth.each().any(|(_, rate)| rate < 1024.0) {
-            return Some("must have a bandwidth of 1KiB or more".into());
+        let sizes = [
+            ("bandwidth", self.bandwidth),
+            ("bandwidth_reads", self.bandwidth_reads),
+            ("bandwidth_writes", self.bandwidth_writes),
+        ];
+        for (key, size) in sizes {
+            if let Some(size) = size.filter(|size| *size < ByteSize::kib(1)) {
+                return Some(format!(
+                    "has {key} = {} bytes, which must be 1KiB or more",
+                    size.as_u64()
+                ));
+            }
         }
         match (self.burst, self.burst_for) {
             (None, None) => None,
             (Some(burst), Some(time)) => {
                 let good = (1.0..=1000.0).contains(&burst) && time <= LONGEST;
-                (!good).then(|| "must have `burst` from 1 to 1000, and `burst_for` up to 1h".into())
+                let has = format!("has burst = {burst} and burst_for = {time:?}");
+                (!good).then(|| format!("{has}, which must be from 1 to 1000, and up to 1h"))
             }
             _ => Some("must have `burst` and `burst_for` together".into()),
         }
@@ -99,12 +117,12 @@ mod tests {
         for (text, part) in [
             ("", "needs `iops`"),
             ("burst = 2\nburst_for = \"1s\"", "needs `iops`"),
-            ("iops = 0", "from 1 to"),
+            ("iops = 0", "iops = 0, which must be from 1"),
             ("iops = nan", "from 1 to"),
             ("iops_reads = -5", "from 1 to"),
-            ("bandwidth = 100", "1KiB or more"),
+            ("bandwidth = 100", "bandwidth = 100 bytes"),
             ("iops = 5\nburst = 2", "together"),
-            ("iops = 5\nburst = 0.5\nburst_for = \"1s\"", "`burst` from 1"),
+            ("iops = 5\nburst = 0.5\nburst_for = \"1s\"", "must be from 1 to 1000"),
             ("iops = 5\nburst = 2\nburst_for = \"2h\"", "up to 1h"),
         ] {
             let fault = fault(text).unwrap_or_default();

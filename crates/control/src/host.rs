@@ -531,6 +531,7 @@ impl Host {
     }
 
     /// Puts an IO into the fair queue.
+    #[inline]
     fn enqueue(&mut self, now: Instant, vm: VmId, mut waiting: Waiting) {
         let cost = waiting.io.cost(self.settings().slot_size);
         let slices = self.has_slices();
@@ -554,7 +555,15 @@ impl Host {
     }
 
     /// Takes out of the fair queue what limits hold back from now on, as it is no demand, and queues what they held back until now.
+    #[inline]
     fn apply_limits(&mut self, now: Instant) {
+        if self.limits.is_due(now) {
+            self.apply_due_limits(now);
+        }
+    }
+
+    #[cold]
+    fn apply_due_limits(&mut self, now: Instant) {
         while let Some((vm, aside, way)) = self.limits.shuts() {
             let of_way = |waiting: &Waiting| limit::way(waiting.io) == Some(way);
             for (cost, waiting) in self.queue.withdraw(FlowId(vm), of_way) {
@@ -571,6 +580,7 @@ impl Host {
     }
 
     /// Some slots of a VM are pending no more.
+    #[inline]
     fn unqueue(&mut self, now: Instant, vm: usize, cost: Cost) {
         let vm_slice = &mut self.vms[vm].slice;
         let (slices, wanted) = (matches!(self.rule, Rule::Slices { .. }), vm_slice.is_short());
@@ -600,7 +610,10 @@ impl Host {
         if let Some(ahead) = self.queue.pop_ahead(now, room) {
             return Some(ahead);
         }
-        if room && let Some((flow, cost, waiting)) = self.next_reserved(now) {
+        if room
+            && !self.reserved.is_empty()
+            && let Some((flow, cost, waiting)) = self.next_reserved(now)
+        {
             return Some((flow, cost, waiting, false));
         }
         let (slices, vms, gate) = (self.has_slices(), &self.vms, &mut self.gate);

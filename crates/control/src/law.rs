@@ -289,13 +289,12 @@ impl Law {
                     Some(lambda) if input.joins && on(Mechanism::Joining) => lambda,
                     Some(lambda) => (1.0 - gamma) * per_share + gamma * lambda,
                 };
-                // A floor: from near zero, p would need many periods to grow again.
                 // Where reservations hold the latency above the threshold, `cluster_min` is left for shares.
                 let left = match input.cluster > 0.0 {
                     true => self.config.cluster_min * self.cluster_unit / input.cluster,
                     false => 0.0,
                 };
-                let lowest = (least / input.all.max(1.0)).max(left).max(PER_SHARE.0);
+                let lowest = left.max(PER_SHARE.0);
                 let per_share = per_share.max(lowest).min(PER_SHARE.1);
                 self.window_per_share = Some(per_share);
                 let acts = self.config.mode == Mode::Parda;

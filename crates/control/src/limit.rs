@@ -26,6 +26,9 @@ use crate::units::{Instant, Span};
 /// Tolerance of a rate without a burst: above the delay of a timer, below what a person notices.
 pub const TOLERANCE: Span = Span::from_millis(10);
 
+/// The longest time for which a limit that was changed holds everything back for what went before.
+const LONGEST_DEBT: Span = Span::from_millis(1000);
+
 /// Rates of one unit per second. `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
@@ -177,7 +180,8 @@ impl Limiter {
         for (bucket, before) in self.buckets.iter_mut().zip(&before) {
             if (bucket.way, bucket.unit) == (before.way, before.unit) {
                 let debt = before.paid.since(now).secs() / before.each * bucket.each;
-                bucket.paid = now + Span::from_secs(debt);
+                // A burst that was had at other rates is not paid back at these, but for a second.
+                bucket.paid = now + Span::from_secs(debt).min(bucket.tolerance + LONGEST_DEBT);
             }
         }
     }
@@ -394,6 +398,12 @@ impl<T> Limits<T> {
                 }
             }
         }
+    }
+
+    /// Whether something has to be held back, or may go that was.
+    #[inline]
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        !self.shuts.is_empty() || self.next().is_some_and(|at| at <= now)
     }
 
     /// When to open next.

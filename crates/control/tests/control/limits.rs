@@ -297,6 +297,27 @@ fn a_limit_changes_and_goes_at_once() {
 }
 
 #[test]
+fn a_lower_limit_after_a_burst_does_not_stop_the_disk() {
+    let of = |rate| {
+        let iops = Rates { total: Some(rate), ..Rates::default() };
+        let limit =
+            Limit { iops, burst: 5.0, burst_for: Span::from_millis(2000), ..Limit::default() };
+        VmConfig { limit, ..VmConfig::of(Shares(1000)) }
+    };
+    let mut run = Run::new(Mode::Parda);
+    run.now = Instant(0) + Span::from_millis(60_000);
+    let vm = run.host.add_vm(run.now, of(200.0));
+    client(&mut run, vm, Span::from_millis(1), &[READ], 8);
+    let lower = VmConfig { limit: Limit { burst: 1.0, ..of(10.0).limit }, ..of(10.0) };
+    run.host.set_vm(run.now, vm, lower);
+    let before = run.now;
+    while run.host.next_dispatch(run.now).is_none() {
+        run.now = run.host.next_wakeup().unwrap();
+    }
+    assert!(run.now.since(before) <= Span::from_millis(1010), "{:?}", run.now.since(before));
+}
+
+#[test]
 fn the_last_ios_of_a_vm_that_is_removed_are_not_limited() {
     let iops = Rates { total: Some(0.001), ..Rates::default() };
     let (mut run, vm) = limited(Limit { iops, ..Limit::default() });
