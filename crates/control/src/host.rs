@@ -439,6 +439,7 @@ impl Host {
             (false, false) => Rule::Window(window),
         };
         (self.pending, self.granted) = (0.0, 0.0);
+        let mut weights = 0.0;
         let (latency, prefer) = (self.governor.latency(), self.governor.config().prefer);
         let threshold = self.governor.own_threshold();
         for (_, vm) in &mut self.vms {
@@ -446,17 +447,14 @@ impl Host {
                 vm.slice.set_floor(reservation.floor(latency, threshold, prefer));
             }
             vm.slice.set(now, bounds);
+            weights += if vm.removed { 0.0 } else { vm.slice.weight() };
             self.pending += vm.slice.pending();
             self.granted += vm.slice.grant();
         }
         let full = match self.rule {
             Rule::Free => f64::INFINITY,
             Rule::Window(window) => window,
-            Rule::Slices { least, most } => {
-                let present = self.vms.iter().filter(|(_, vm)| !vm.removed);
-                let shares = present.fold(0.0, |sum, (_, vm)| sum + vm.slice.weight());
-                (bounds.window_per_share * shares).clamp(least, most)
-            }
+            Rule::Slices { least, most } => (bounds.window_per_share * weights).clamp(least, most),
         };
         self.gate.set_full(now, full, self.governor.threshold());
         self.regrant(now);

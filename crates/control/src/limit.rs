@@ -1,4 +1,4 @@
-//! Limits: IOs and bytes per second that a VM, or the VMs of a tenant on this host, never exceed.
+//! Limits: IOs and bytes per second that a VM never exceeds.
 //!
 //! Each rate r is a bucket with a tolerance τ. Its state is the time T up to which the rate has paid for what went:
 //!
@@ -47,14 +47,9 @@ impl Rates {
         let rates = [self.total, self.reads, self.writes];
         ways.into_iter().zip(rates).filter_map(|(way, rate)| Some((way, rate?)))
     }
-
-    fn times(self, factor: f64) -> Rates {
-        let times = |rate: Option<f64>| rate.map(|rate| rate * factor);
-        Rates { total: times(self.total), reads: times(self.reads), writes: times(self.writes) }
-    }
 }
 
-/// The most that a VM, or a tenant, may do. The default limits nothing.
+/// The most that a VM may do. The default limits nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     /// IOs per second. A flush is no IO, a trim or a write of zeroes is one write.
@@ -83,12 +78,6 @@ impl Limit {
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.iops.each().chain(self.bandwidth.each()).next().is_none()
-    }
-
-    /// A part of all rates, as of a tenant with VMs on several hosts.
-    #[must_use]
-    pub fn part(&self, part: f64) -> Limit {
-        Limit { iops: self.iops.times(part), bandwidth: self.bandwidth.times(part), ..*self }
     }
 
     fn buckets(&self) -> impl Iterator<Item = Bucket> {
