@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use parda_address::{Address, AddressError, ExportName};
 use parda_block::AgentMemory;
-use parda_config::{Document, Error};
+use parda_config::{Document, Error, TenantSettings, wrong_tenants};
 use parda_control::Span;
 use parda_control::law::Mode;
 use parda_exchange::HostName;
+use parda_exchange::slot::MOST_TENANTS;
 
 use crate::file;
 use crate::threshold::Probed;
@@ -305,6 +306,7 @@ fn check_volume(
         )?),
         None => Work::Serve(check_disks(doc, at, &volume.disk, unique)?),
     };
+    check_tenants(&wrong, &volume.tenant, &work)?;
     let limits = match (&volume.limits, &work) {
         (Some(_), Work::Steer(_)) => {
             return Err(wrong("limits", "are only for disks that are served".into()));
@@ -332,9 +334,38 @@ fn check_volume(
         exchange,
         listeners,
         limits,
+        tenants: volume.tenant.clone(),
         work,
         own,
     })
+}
+
+fn check_tenants(
+    wrong: &dyn Fn(&str, String) -> Error,
+    tenants: &[TenantSettings],
+    work: &Work,
+) -> Result<(), Error> {
+    let Work::Serve(disks) = work else {
+        let message = "is only for disks that are served".to_owned();
+        return if tenants.is_empty() { Ok(()) } else { Err(wrong("tenant", message)) };
+    };
+    if let Some((at, key, fault)) = wrong_tenants(tenants) {
+        return Err(wrong(&format!("tenant.{at}.{key}"), fault));
+    }
+    let mut here = BTreeSet::new();
+    for (at, disk) in disks.iter().enumerate() {
+        let Some(tenant) = disk.settings.tenant else { continue };
+        here.insert(tenant);
+        let fault = if !tenants.iter().any(|known| known.name == tenant) {
+            "is no [[volume.tenant]] of this volume".to_owned()
+        } else if here.len() > MOST_TENANTS {
+            format!("is one tenant too many: a host can have disks of {MOST_TENANTS} at a volume")
+        } else {
+            continue;
+        };
+        return Err(wrong(&format!("disk.{at}.tenant"), fault));
+    }
+    Ok(())
 }
 
 /// Target of the idle probe of a volume: its first disk that is a file or a device.

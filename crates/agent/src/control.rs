@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
+use parda_block::Heard;
 use parda_config::Resolved;
 use parda_control::{Governed, Instant, PeriodClock, Report, Span, Totals};
 use parda_exchange::{Exchange, Identity, Liveness, Peers, Publication};
@@ -191,11 +192,13 @@ impl Control {
         let heard = match (&mut self.link, &self.exchange) {
             (Some(link), _) => link.hear(&self.volume, now),
             (None, Some(_)) => None,
-            (None, None) => Some(Totals::default()),
+            (None, None) => Some(Heard::default()),
         };
+        let totals = heard.as_ref().map(|(totals, _)| *totals);
         // The read of the exchange may have taken seconds: `now` has passed. Without a ring there is nothing to
         // govern, and nothing to publish.
-        let Some(report) = self.enforcer.tick(self.now(), heard) else { return };
+        let Some((report, tenants)) = self.enforcer.tick(self.now(), heard) else { return };
+        let heard = totals;
         tracing::debug!(
             volume = self.volume, window = report.window.0, outstanding = report.outstanding,
             active = report.active, source = ?report.source, "tick"
@@ -208,7 +211,7 @@ impl Control {
             let hosts = link.peers.present(now);
             self.clock.set_least(link.exchange.least_period(hosts));
             link.crowd.look(&self.volume, &self.clock, hosts);
-            link.say(&self.volume, &self.clock, report, false);
+            link.say(&self.volume, &self.clock, (report, tenants), false);
         }
         let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
         self.watch_threshold(&report, peers + report.outstanding);
@@ -299,7 +302,7 @@ impl Control {
         }
         let last = self.shown.lock().unwrap_or_else(PoisonError::into_inner).report;
         if let (Some(link), Some(report)) = (&mut self.link, last) {
-            link.say(&self.volume, &self.clock, report, true);
+            link.say(&self.volume, &self.clock, (report, Vec::new()), true);
         }
     }
 
@@ -349,7 +352,7 @@ impl ExchangeState {
 
     /// What the other hosts said last, added up. `None` while nothing can be said of them: the exchange
     /// fails, or shows hosts of which none has yet been seen to live.
-    fn hear(&mut self, volume: &str, now: Instant) -> Option<Totals> {
+    fn hear(&mut self, volume: &str, now: Instant) -> Option<Heard> {
         self.failing = false;
         match self.exchange.collect(now) {
             Ok(heard) => {
@@ -378,12 +381,13 @@ impl ExchangeState {
                 return None;
             }
         }
-        self.peers.totals(now)
+        Some((self.peers.totals(now)?, self.peers.tenants(now)))
     }
 
-    fn say(&mut self, volume: &str, clock: &PeriodClock, report: Report, leaving: bool) {
+    fn say(&mut self, volume: &str, clock: &PeriodClock, said: parda_block::Said, leaving: bool) {
+        let (report, tenants) = said;
         let slowed = slowed::reason(clock).is_some();
-        let publication = Publication { period: clock.period(), slowed, leaving, report };
+        let publication = Publication { period: clock.period(), slowed, leaving, report, tenants };
         let published = self.exchange.publish(&publication);
         self.peers.published(published.is_ok());
         match published {

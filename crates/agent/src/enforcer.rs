@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use parda_block::Drained;
+use parda_block::{Drained, Heard, Said};
+use parda_control::Instant;
 use parda_control::law::Mode;
-use parda_control::{Instant, Report, Totals};
 
 use crate::config::{self, Work};
 use crate::outsider;
@@ -44,10 +44,12 @@ impl Enforcer {
 
     /// Ends a period, at `now`. `heard`: what the other hosts said; `None` if the exchange is silent. `None`
     /// while there is no ring.
-    pub(crate) fn tick(&self, now: Instant, heard: Option<Totals>) -> Option<Report> {
+    pub(crate) fn tick(&self, now: Instant, heard: Option<Heard>) -> Option<Said> {
         match self {
             Enforcer::Ring(served) => served.ring()?.tick(heard).ok(),
-            Enforcer::Kernel(steered) => Some(steered.tick(now, heard)),
+            Enforcer::Kernel(steered) => {
+                Some((steered.tick(now, heard.map(|(totals, _)| totals)), Vec::new()))
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use parda_config::ControlSettings;
+use parda_config::{ControlSettings, TenantSettings};
 use serde::{Deserialize, Serialize};
 
 pub use crate::config::limits::{AgentLimits, VolumeLimits};
@@ -139,6 +139,9 @@ pub struct Volume {
     pub limits: Option<VolumeLimits>,
     /// Where the hosts meet.
     pub exchange: Option<Exchange>,
+    /// Tenants: disks on any number of hosts that have shares, a limit or a reservation together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenant: Vec<TenantSettings>,
     /// The virtual disks that live on it, to be served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disk: Vec<Disk>,

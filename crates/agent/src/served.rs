@@ -82,6 +82,14 @@ impl Served {
                 Some(Err(_)) | None => tracing::info!(volume = name, "control changes later"),
             }
         }
+        if new.tenants != in_force.tenants
+            && let Some(ring) = self.ring()
+        {
+            let tenants = new.tenants.iter().map(|tenant| (tenant.id(), tenant.into()));
+            // A ring that has ended takes them when it is started again.
+            let _ = ring.set_tenants(tenants.collect());
+            tracing::info!(volume = name, event = "tenants_changed", "tenants changed");
+        }
         *in_force = new.clone();
         // A keeper that is gone has stopped.
         let _ = self.orders.send(Order::Want(Box::new(new.clone())));

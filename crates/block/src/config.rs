@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use parda_address::{Address, ExportName};
-use parda_control::{ConfigError, VmConfig};
+use parda_control::{ConfigError, Tenant, TenantId, VmConfig};
 
 use crate::backend::{BackendConfig, OpenError, Region};
 use crate::descriptors::error_help;
@@ -17,6 +17,8 @@ pub struct VolumeConfig {
     pub name: String,
     /// The law and its parameters.
     pub control: parda_control::Config,
+    /// Its tenants.
+    pub tenants: Vec<(TenantId, Tenant)>,
     /// Disks that the volume serves from its start.
     pub disks: Vec<DiskConfig>,
     /// How its listeners are set up. An address of a disk that is not among them is bound with the

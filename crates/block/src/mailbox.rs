@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::time::Duration;
 
 use parda_address::Address;
-use parda_control::{Config, ConfigError, Report, Totals, VmConfig};
+use parda_control::{Config, ConfigError, Report, Tenant, TenantId, TenantPart, Totals, VmConfig};
 use parda_dial::Connected;
 use parda_disk::status::Descriptor;
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,10 +19,18 @@ use crate::listen::Bound;
 use crate::open_disk::OpenDisk;
 use crate::stats::Stats;
 
+/// What the other hosts say: their reports added up, and what each says of its tenants.
+pub type Heard = (Totals, Vec<TenantPart>);
+
+/// What a host publishes.
+pub type Said = (Report, Vec<TenantPart>);
+
 /// Command to a volume's thread.
 pub(crate) enum Command {
     /// End a period; `None` if the exchange is silent.
-    Tick { peers: Option<Box<Totals>>, answer: SyncSender<Report> },
+    Tick { peers: Option<Box<Heard>>, answer: SyncSender<Said> },
+    /// Change the tenants that the volume knows.
+    SetTenants { tenants: Vec<(TenantId, Tenant)>, answer: SyncSender<()> },
     /// Tell what was counted.
     Stats { answer: SyncSender<Stats> },
     /// Change a disk's part; answers with what is in force, `None` if there is no such disk.

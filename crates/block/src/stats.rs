@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use hdrhistogram::Histogram;
 use parda_control::{
     Completed, Estimate, HeldTimes, Instant, IoKind, ObjectiveState, Outcome, Outlook, Price,
-    ReservationState, Settings, Span, VmPart, Window,
+    ReservationState, Settings, Span, TenantState, VmPart, Window,
 };
 use serde::{Deserialize, Serialize};
 
@@ -286,6 +286,8 @@ pub struct Stats {
     /// IOs that went beyond what the host may have outstanding, as their VMs had been held for
     /// `hold_max`.
     pub overdue: u64,
+    /// How its tenants stand.
+    pub tenants: Vec<TenantState>,
     /// Estimate of the threshold, if it is automatic.
     pub estimate: Option<Estimate>,
     /// How late the volume's thread was in the last period, for want of a processor.

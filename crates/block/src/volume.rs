@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parda_address::Address;
-use parda_control::{Config, ConfigError, Host, Instant, Report, Totals, VmConfig};
+use parda_control::{Config, ConfigError, Host, Instant, Tenant, TenantId, VmConfig};
 
 use crate::config::{SpawnError, VolumeConfig};
 use crate::disk_id::DiskId;
@@ -15,7 +15,7 @@ use crate::ended::{Drained, Ended};
 use crate::engine::{Engine, Parts};
 use crate::front::{Budget, FrontParts};
 use crate::listen::{self, Bound, ListenError, ListenerConfig};
-use crate::mailbox::{Command, Mailer, mailbox};
+use crate::mailbox::{Command, Heard, Mailer, Said, mailbox};
 use crate::open_disk::OpenDisk;
 use crate::stats::Stats;
 
@@ -42,9 +42,11 @@ impl Volume {
         config: VolumeConfig,
         ended: impl FnOnce(&Ended) + Send + 'static,
     ) -> Result<Handle, SpawnError> {
-        let VolumeConfig { name, control, disks, listeners, model, limits, memory } = config;
-        let host = Host::new(Instant(0), control)
+        let VolumeConfig { name, control, tenants, disks, listeners, model, limits, memory } =
+            config;
+        let mut host = Host::new(Instant(0), control)
             .map_err(|error| SpawnError::Control { volume: name.clone(), error })?;
+        host.set_tenants(Instant(0), &tenants);
         let budget = Budget::new(&memory, limits.memory, limits.connections)
             .map_err(|error| SpawnError::Memory { volume: name.clone(), error })?;
         let disks: Vec<OpenDisk> =
@@ -162,7 +164,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the volume has ended.
-    pub fn tick(&self, peers: Option<Totals>) -> Result<Report, Stopped> {
+    pub fn tick(&self, peers: Option<Heard>) -> Result<Said, Stopped> {
         self.ask(|answer| Command::Tick { peers: peers.map(Box::new), answer })
     }
 
@@ -172,6 +174,14 @@ impl Handle {
     /// If the volume has ended.
     pub fn stats(&self) -> Result<Stats, Stopped> {
         self.ask(|answer| Command::Stats { answer })
+    }
+
+    /// Changes the tenants that the volume knows: all of them.
+    ///
+    /// # Errors
+    /// If the volume has ended.
+    pub fn set_tenants(&self, tenants: Vec<(TenantId, Tenant)>) -> Result<(), Stopped> {
+        self.ask(|answer| Command::SetTenants { tenants, answer })
     }
 
     /// Changes the part of a disk. Returns what is in force then, `None` if there is no such disk.

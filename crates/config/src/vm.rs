@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use parda_control::{Shares, VmConfig};
+use parda_control::{Shares, TenantId, VmConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::limit::LimitSetting;
+use crate::tenant::wrong_name;
 use crate::threshold::{AT_MOST, MOST};
 
 /// Shares of a VM whose configuration names none.
@@ -95,6 +96,14 @@ macro_rules! with_vm_settings {
                 wrong: wrong_reservation,
                 bounds: "1 to 1000000000",
                 what: "IO/s that it has whenever it asks for them ([guarantees](guarantees.md)).",
+                steered: false,
+            }
+            /// Tenant whose VM it is.
+            tenant: $crate::TenantName {
+                default: None,
+                wrong: wrong_name,
+                bounds: "a name",
+                what: "[Tenant](guarantees.md#tenants) whose disk it is.",
                 steered: false,
             }
             /// The most IOs and bytes per second that the VM does.
@@ -191,13 +200,14 @@ impl VmSettings {
 /// The VM's part in its host.
 impl From<&VmSettings> for VmConfig {
     fn from(settings: &VmSettings) -> VmConfig {
-        let VmSettings { shares: _, burst, latency_target, reservation, limit } = settings;
+        let VmSettings { shares: _, burst, latency_target, reservation, tenant, limit } = settings;
         VmConfig {
             shares: settings.shares(),
             burst: burst.unwrap_or_default(),
             target: latency_target.map(Into::into),
             reservation: reservation.unwrap_or_default(),
             limit: limit.as_ref().map_or_else(Default::default, Into::into),
+            tenant: tenant.map(|tenant| TenantId::of(&tenant)),
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::threshold::{Auto, Estimate, Learner};
 use crate::units::{Bytes, Shares, Span, Window};
 
 pub use self::demand::VmDemand;
-use self::demand::{all_shares, bounded, saturated, slice, used_shares};
+use self::demand::{all_shares, bounded, saturated, used_shares};
 
 /// Rounds in a row that may fail before the others count as silent: a peer is given as many.
 const SILENT: u32 = 2;
@@ -287,7 +287,8 @@ impl Governor {
             View::Peers(peers) if self.config.law.estimation == Estimation::Global => peers,
             _ => Totals::default(),
         };
-        self.shares = Shares(vms.iter().map(|vm| vm.shares.0).fold(0, u32::saturating_add));
+        // Fractions of a share are a share: a host with VMs has one at least.
+        self.shares = Shares((all_shares(vms) + 0.999) as u32);
         if self.source == Source::Cluster && missing.is_some() {
             (self.others, self.asked) = (totals.ballot, totals.governed.asked);
             if self.observes() {
@@ -392,9 +393,8 @@ impl Governor {
                 headroom,
                 load.outstanding,
                 window,
-                vms.iter().map(|vm| {
-                    (there * vm.pending, vm.used.min(slice(vm.shares, self.window_per_share)))
-                }),
+                vms.iter()
+                    .map(|vm| (there * vm.pending, vm.used.min(vm.counts * self.window_per_share))),
             ));
         }
         own

@@ -13,7 +13,7 @@ use core::cmp::Reverse;
 
 use slab::Slab;
 
-use crate::cluster::{Report, View};
+use crate::cluster::{Report, Source, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::Outlook;
 use crate::gate::Gate;
@@ -23,13 +23,14 @@ use crate::integral::Integral;
 use crate::io::{Heard, Io};
 use crate::latency::{Direction, Meter};
 use crate::law::LawConfig;
-use crate::limit::{self, AsideId, Limit, Limits};
+use crate::limit::{self, AsideId, Limit, LimiterId, Limits, Of};
 use crate::mechanism::{Mechanism, on};
 use crate::objective::{Objective, ObjectiveState, Price, Wants, strictest};
 use crate::queue::{Cost, FairQueue, FlowId};
-use crate::reservation::{Reservation, ReservationState};
+use crate::reservation::{Floor, Reservation, ReservationState};
 use crate::settings::Settings;
 use crate::slices::{Slice, SliceBounds};
+use crate::tenant::{Member, Tenant, TenantId, TenantPart, TenantState, Tenants};
 use crate::threshold::Estimate;
 use crate::units::{Bytes, Instant, Shares, Span, Window, larger, smaller};
 
@@ -96,6 +97,8 @@ pub struct VmConfig {
     pub limit: Limit,
     /// IO/s that it has whatever its shares ([`crate::reservation`]); 0 for none.
     pub reservation: f64,
+    /// The tenant whose VM it is ([`crate::tenant`]).
+    pub tenant: Option<TenantId>,
 }
 
 /// What a VM may take now.
@@ -116,7 +119,14 @@ impl VmConfig {
     /// A VM of these shares, without burst, objective, limit and reservation.
     #[must_use]
     pub fn of(shares: Shares) -> VmConfig {
-        VmConfig { shares, burst: 0.0, target: None, limit: Limit::default(), reservation: 0.0 }
+        VmConfig {
+            shares,
+            burst: 0.0,
+            target: None,
+            limit: Limit::default(),
+            reservation: 0.0,
+            tenant: None,
+        }
     }
 }
 
@@ -160,6 +170,9 @@ struct Vm {
     done: f64,
     /// Its place beside the queue, if it has a limit.
     limited: Option<AsideId>,
+    /// Its tenant, and the place of that, if the host knows it.
+    tenant: Option<TenantId>,
+    place: Option<usize>,
 }
 
 impl Vm {
@@ -196,6 +209,9 @@ pub struct Host {
     demands: Vec<VmDemand>,
     queue: FairQueue<Waiting>,
     limits: Limits<Waiting>,
+    tenants: Tenants,
+    /// What the other hosts said of tenants, for the next tick.
+    heard: Option<Vec<TenantPart>>,
     /// VMs with a reservation and waiting IOs, and when their next one is due, or earlier.
     reserved: BinaryHeap<Reverse<(Instant, usize)>>,
     /// What waits is charged by slots of this size.
@@ -243,6 +259,8 @@ impl Host {
             demands: Vec::new(),
             queue,
             limits,
+            tenants: Tenants::default(),
+            heard: None,
             reserved: BinaryHeap::new(),
             unit: governor.settings().slot_size,
             gate: Gate::new(now),
@@ -276,6 +294,8 @@ impl Host {
             reservation: None,
             done: 0.0,
             limited: None,
+            tenant: vm.tenant,
+            place: None,
         });
         self.limit(now, VmId(id), &vm.limit);
         self.reserve(VmId(id), vm.reservation);
@@ -295,7 +315,7 @@ impl Host {
         vm.removed = true;
         // Its last IOs are not to take as long as a limit may say.
         if let Some(aside) = vm.limited {
-            self.limits.release(aside);
+            self.free(aside);
         }
         self.governor.vms_changed();
         self.changed = true;
@@ -323,12 +343,12 @@ impl Host {
     pub fn set_vm(&mut self, now: Instant, id: VmId, config: VmConfig) -> bool {
         let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
         vm.shares = config.shares;
-        vm.slice.set_shares(config.shares, config.burst);
+        vm.slice.set_burst(config.burst);
+        vm.tenant = config.tenant;
         if vm.objective.as_deref().map(Objective::target) != config.target {
             vm.objective = config.target.map(Objective::new).map(Box::new);
         }
         self.changed = true;
-        self.queue.set_shares(FlowId(id.0), config.shares);
         self.queue.set_burst(FlowId(id.0), Cost::slots(config.burst));
         self.limit(now, id, &config.limit);
         self.reserve(id, config.reservation);
@@ -349,28 +369,79 @@ impl Host {
         }
     }
 
-    /// Puts a VM under its limit, or takes it out of one.
+    /// Puts a VM under its own limit and that of its tenant, or takes it out of these.
     fn limit(&mut self, now: Instant, id: VmId, limit: &Limit) {
-        let limited = self.vms[id.0].limited;
-        match (limited, limit.is_none()) {
-            (None, true) => {}
-            (None, false) => {
-                let limiter = self.limits.add();
+        let before = self.vms[id.0].limited;
+        let own = before.and_then(|aside| self.limits.of(aside)[Of::Vm as usize]);
+        let own = match (own, limit.is_none()) {
+            (Some(own), true) => {
+                self.limits.remove(own);
+                None
+            }
+            (own, true) => own,
+            (own, false) => {
+                let limiter = own.unwrap_or_else(|| self.limits.add());
                 self.limits.set(now, limiter, limit);
-                self.vms[id.0].limited = Some(self.limits.enter(id.0, [Some(limiter), None]));
+                Some(limiter)
             }
-            (Some(aside), false) => {
-                if let [Some(own), _] = self.limits.of(aside) {
-                    self.limits.set(now, own, limit);
-                }
-            }
-            (Some(aside), true) => {
-                self.vms[id.0].limited = None;
-                for waiting in self.limits.leave(aside) {
-                    self.enqueue(now, id, waiting);
-                }
+        };
+        self.place(now, id, own);
+    }
+
+    /// Puts a VM under these limiters: its own, and its tenant's.
+    fn place(&mut self, now: Instant, id: VmId, own: Option<LimiterId>) {
+        let vm = &mut self.vms[id.0];
+        vm.place = vm.tenant.and_then(|tenant| self.tenants.place(tenant));
+        let tenant = vm.place.and_then(|place| self.tenants.limiter(place));
+        let aside = match vm.limited {
+            Some(aside) => aside,
+            None if own.is_none() && tenant.is_none() => return,
+            None => *vm.limited.insert(self.limits.enter(id.0)),
+        };
+        self.limits.place(aside, Of::Vm, own);
+        self.limits.place(aside, Of::Tenant, tenant);
+        if own.is_none() && tenant.is_none() {
+            self.vms[id.0].limited = None;
+            for waiting in self.limits.leave(aside) {
+                self.enqueue(now, id, waiting);
             }
         }
+    }
+
+    /// Takes a VM from its limiters. What these held back goes with the next dispatch.
+    fn free(&mut self, aside: AsideId) {
+        if let Some(own) = self.limits.of(aside)[Of::Vm as usize] {
+            self.limits.remove(own);
+        }
+        self.limits.place(aside, Of::Tenant, None);
+    }
+
+    /// Changes the tenants that this host knows, and what they have.
+    pub fn set_tenants(&mut self, now: Instant, tenants: &[(TenantId, Tenant)]) {
+        self.tenants.set(now, tenants, &mut self.limits);
+        self.vms.iter_mut().for_each(|(_, vm)| vm.place = None);
+        let present: Vec<_> = self.vms().collect();
+        for id in present {
+            let aside = self.vms[id.0].limited;
+            let own = aside.and_then(|aside| self.limits.of(aside)[Of::Vm as usize]);
+            self.place(now, id, own);
+        }
+        self.changed = true;
+    }
+
+    /// Takes in what the other hosts say of tenants, `None` while nothing can be said of them: before each [`Host::tick`].
+    pub fn hear_tenants(&mut self, parts: Option<Vec<TenantPart>>) {
+        self.heard = parts;
+    }
+
+    /// What to publish of tenants after a tick.
+    pub fn tenant_parts(&self) -> impl Iterator<Item = TenantPart> {
+        self.tenants.parts()
+    }
+
+    /// How the tenants stand after the last tick.
+    pub fn tenants(&self) -> impl Iterator<Item = TenantState> {
+        self.tenants.states()
     }
 
     /// Takes from a VM the credit that it gathered while idle: its client has just begun, here or after it moved from another
@@ -428,8 +499,19 @@ impl Host {
     /// Computes how many slots each VM, and the host, may have outstanding.
     fn share_out(&mut self, now: Instant) {
         self.changed = false;
-        let present = self.vms.iter().filter(|(_, vm)| !vm.removed);
-        let shares = present.fold(0.0, |sum, (_, vm)| sum + f64::from(vm.shares.0));
+        let latency = self.governor.latency();
+        let (threshold, prefer) = (self.governor.own_threshold(), self.governor.config().prefer);
+        let floor = |of: Floor| of.slots(latency, threshold, prefer);
+        self.tenants.share_out(self.governor.window_per_share(), floor);
+        let mut shares = 0.0;
+        for (id, vm) in self.vms.iter_mut().filter(|(_, vm)| !vm.removed) {
+            let own = f64::from(vm.shares.0);
+            let (counts, awake) =
+                vm.place.map_or((own, own), |place| self.tenants.weigh(place, own));
+            vm.slice.set_shares(counts, awake);
+            self.queue.set_weight(FlowId(id), counts);
+            shares += awake;
+        }
         let bounds = self.governor.slice_bounds(shares);
         let window = self.governor.window().0;
         let (least, most) = self.governor.bounds();
@@ -440,11 +522,9 @@ impl Host {
         };
         (self.pending, self.granted) = (0.0, 0.0);
         let mut weights = 0.0;
-        let (latency, prefer) = (self.governor.latency(), self.governor.config().prefer);
-        let threshold = self.governor.own_threshold();
         for (_, vm) in &mut self.vms {
             if let Some(reservation) = vm.reservation.as_deref().filter(|_| !vm.removed) {
-                vm.slice.set_floor(reservation.floor(latency, threshold, prefer));
+                vm.slice.set_floor(floor(reservation.floor()));
             }
             vm.slice.set(now, bounds);
             weights += if vm.removed { 0.0 } else { vm.slice.weight() };
@@ -523,7 +603,7 @@ impl Host {
             && self.limits.is_shut(aside, way)
         {
             waiting.held_by = HeldBy::Limit;
-            return self.limits.hold(aside, way, waiting);
+            return self.limits.hold(now, aside, way, waiting);
         }
         self.enqueue(now, vm, waiting);
     }
@@ -566,7 +646,7 @@ impl Host {
             let of_way = |waiting: &Waiting| limit::way(waiting.io) == Some(way);
             for (cost, waiting) in self.queue.withdraw(FlowId(vm), of_way) {
                 self.unqueue(now, vm, cost);
-                self.limits.hold(aside, way, Waiting { held_by: HeldBy::Limit, ..waiting });
+                self.limits.hold(now, aside, way, Waiting { held_by: HeldBy::Limit, ..waiting });
             }
             self.regrant(now);
         }
@@ -757,6 +837,9 @@ impl Host {
                 if let Some(reservation) = &mut vm.reservation {
                     reservation.add(device, slots);
                 }
+                if let Some(place) = vm.place {
+                    self.tenants.add(place, device, slots);
+                }
                 if let Some(objective) = &mut vm.objective {
                     objective.add(done.dispatched.since(done.submitted), device);
                 }
@@ -806,17 +889,38 @@ impl Host {
         self.ticked = now;
         let nanos = elapsed.0 as f64;
         self.demands.clear();
+        self.tenants.begin();
+        let window_per_share = self.governor.window_per_share();
         let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
         self.demands.extend(vms.map(|(_, vm)| {
             let wanted = vm.slice.roll(now, nanos);
             let rate = Some(core::mem::take(&mut vm.done) / elapsed.secs().max(1e-9));
             let demand = VmDemand {
-                shares: vm.shares,
+                shares: vm.slice.awake(),
+                counts: vm.slice.shares(),
                 mean_shares: wanted.shares,
                 pending: wanted.pending,
                 used: wanted.used,
                 rate,
             };
+            if let Some(place) = vm.place {
+                let shares = f64::from(vm.shares.0);
+                let held = vm.limited.is_some_and(|aside| self.limits.waiting(aside) > 0);
+                let used = wanted.used / window_per_share;
+                self.tenants.account(
+                    place,
+                    &Member {
+                        shares,
+                        used: if used.is_finite() {
+                            shares * used / vm.slice.shares()
+                        } else {
+                            0.0
+                        },
+                        wants: demand.is_limited(),
+                        active: wanted.pending > 0.0 || held,
+                    },
+                );
+            }
             if let Some(reservation) = &mut vm.reservation {
                 reservation.roll(elapsed.secs(), demand.is_limited());
             }
@@ -829,6 +933,10 @@ impl Host {
             vms: &self.demands,
         };
         let mut report = self.governor.tick(measured, view);
+        // Where most are not heard, what the others said last stays.
+        let heard = self.heard.take().filter(|_| report.source != Source::LastGood);
+        self.tenants.hear(heard.as_deref());
+        self.tenants.end(now, elapsed, &mut self.limits);
         self.meter.learn(self.governor.lines());
         report.wants = self.wants();
         if self.resumed < now {

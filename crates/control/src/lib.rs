@@ -25,6 +25,7 @@
 //! | [`objective`] | a VM's latency objective, and the threshold that follows | |
 //! | [`rate`] | shares of bytes where IOs differ | Little's law |
 //! | [`reservation`] | IOs per second that a VM has whatever its shares | Little's law; mClock |
+//! | [`tenant`] | VMs on any number of hosts with shares, a limit and a reservation together | |
 //! | [`rhythm`] | how often hosts meet in the exchange | |
 //! | [`period`] | the times at which a host reads the exchange, ticks and publishes | |
 //! | [`depth`] | a window for a queue that takes whole numbers only, and the times of its changes | |
@@ -73,6 +74,7 @@ pub mod rhythm;
 pub mod settings;
 pub mod size;
 pub mod slices;
+pub mod tenant;
 pub mod threshold;
 pub mod units;
 
@@ -98,5 +100,6 @@ pub use rate::Throughput;
 pub use reservation::{Prefer, ReservationState};
 pub use rhythm::{Rhythm, Round};
 pub use settings::{Ballot, Proportional, Settings};
+pub use tenant::{Tenant, TenantId, TenantPart, TenantState};
 pub use threshold::{Auto, Estimate};
 pub use units::{Bytes, Instant, Shares, Span, Window};

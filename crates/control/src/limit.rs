@@ -21,10 +21,13 @@ use slab::Slab;
 
 use crate::io::{Io, IoKind};
 use crate::latency::Direction;
-use crate::units::{Instant, Span};
+use crate::units::{Instant, Span, larger, smaller};
 
 /// Tolerance of a rate without a burst: above the delay of a timer, below what a person notices.
 pub const TOLERANCE: Span = Span::from_millis(10);
+
+/// The least part of a limit that a host has.
+const LEAST_PART: f64 = 1e-6;
 
 /// The longest time for which a limit that was changed holds everything back for what went before.
 const LONGEST_DEBT: Span = Span::from_millis(1000);
@@ -89,7 +92,15 @@ impl Limit {
         rates.chain(bytes).flat_map(move |(way, unit, rate)| {
             let bucket = |rate: f64, tolerance| {
                 let tolerance = Span(u64::max(tolerance, TOLERANCE.0));
-                Bucket { way, unit, each: 1e9 / rate, tolerance, paid: Instant(0) }
+                Bucket {
+                    way,
+                    unit,
+                    rate,
+                    each: 1e9 / rate,
+                    taken: 0.0,
+                    tolerance,
+                    paid: Instant(0),
+                }
             };
             [Some(bucket(rate, long.0)), bursts.then(|| bucket(burst * rate, 0))]
                 .into_iter()
@@ -111,8 +122,12 @@ struct Bucket {
     /// The IOs that it counts; `None`: all.
     way: Option<Direction>,
     unit: Unit,
-    /// Nanoseconds that one unit takes at this rate.
+    /// Units per second.
+    rate: f64,
+    /// Nanoseconds that one unit takes, at this host's part of the rate.
     each: f64,
+    /// Units that went since the last look.
+    taken: f64,
     /// τ: how far ahead of its rate a client may be.
     tolerance: Span,
     /// T: the time up to which the rate has paid.
@@ -133,6 +148,14 @@ impl Bucket {
         // A day at most: so long a debt is an error of who set the rate, and must end.
         let span = Span((units * self.each).min(86_400e9) as u64);
         self.paid = self.paid.max(now) + span;
+        self.taken += units;
+    }
+
+    /// Changes the part of the rate that is this host's. What went is not forgotten: the debt is one of units.
+    fn divide(&mut self, now: Instant, part: f64) {
+        let each = 1e9 / (self.rate * part);
+        let debt = (self.paid.since(now).0 as f64 / self.each * each).min(86_400e9);
+        (self.each, self.paid) = (each, now + Span(debt as u64));
     }
 
     /// When it opens again, if it has to shut at `now`.
@@ -159,6 +182,9 @@ pub(crate) struct Limiter {
     buckets: Vec<Bucket>,
     /// When reads and writes open again that are shut.
     shut: [Option<Instant>; 2],
+    /// Since when it holds IOs back, and for how long it did since the last look.
+    holds: Option<Instant>,
+    held: Span,
 }
 
 impl Limiter {
@@ -168,6 +194,7 @@ impl Limiter {
         self.buckets = limit.buckets().collect();
         for (bucket, before) in self.buckets.iter_mut().zip(&before) {
             if (bucket.way, bucket.unit) == (before.way, before.unit) {
+                bucket.taken = before.taken;
                 let debt = before.paid.since(now).secs() / before.each * bucket.each;
                 // A burst that was had at other rates is not paid back at these, but for a second.
                 bucket.paid = now + Span::from_secs(debt).min(bucket.tolerance + LONGEST_DEBT);
@@ -210,7 +237,22 @@ impl Limiter {
         for shut in &mut self.shut {
             opened |= shut.take_if(|at| *at <= now).is_some();
         }
+        if opened && let Some(since) = self.holds.take() {
+            self.held += now.since(since);
+        }
         opened
+    }
+
+    /// Ends a period: the largest part of its rates that went, and the part of the time for which IOs were held back.
+    fn roll(&mut self, now: Instant, elapsed: Span) -> (f64, f64) {
+        if let Some(since) = &mut self.holds {
+            self.held += now.since(core::mem::replace(since, now));
+        }
+        let secs = larger(elapsed.secs(), 1e-9);
+        let taken = self.buckets.iter_mut().fold(0.0, |most, bucket| {
+            larger(most, core::mem::take(&mut bucket.taken) / (bucket.rate * secs))
+        });
+        (taken, smaller(core::mem::take(&mut self.held).secs() / secs, 1.0))
     }
 }
 
@@ -231,6 +273,13 @@ struct Aside<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AsideId(usize);
 
+/// Whose limit it is: the VM's own, or its tenant's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Vm,
+    Tenant,
+}
+
 /// The limiters of a host, and what they hold back.
 #[derive(Debug)]
 pub(crate) struct Limits<T> {
@@ -242,6 +291,8 @@ pub(crate) struct Limits<T> {
     len: usize,
     /// What shut since the last look.
     shuts: Vec<(AsideId, Direction)>,
+    /// VMs of which a limiter opened, or went.
+    freed: Vec<AsideId>,
     /// Nothing is held back.
     idle: bool,
 }
@@ -254,6 +305,7 @@ impl<T> Default for Limits<T> {
             opens: BinaryHeap::new(),
             len: 0,
             shuts: Vec::new(),
+            freed: Vec::new(),
             idle: false,
         }
     }
@@ -287,34 +339,62 @@ impl<T> Limits<T> {
         self.opens.push(Reverse((now, limiter)));
     }
 
-    /// Takes a VM out of its own limiter for good. What that held back goes with the next [`Limits::open`].
-    pub(crate) fn release(&mut self, aside: AsideId) {
-        if let [Some(own), _] = self.asides[aside.0].limiters {
-            let shut = [Some(Instant(0)); 2];
-            self.limiters[own.0].0 = Limiter { buckets: Vec::new(), shut };
-            self.opens.push(Reverse((Instant(0), own)));
-        }
+    /// Changes this host's part of a limit that it shares with others, above 0 and at most 1.
+    pub(crate) fn divide(&mut self, now: Instant, limiter: LimiterId, part: f64) {
+        let (state, _) = &mut self.limiters[limiter.0];
+        let part = larger(part, LEAST_PART);
+        state.buckets.iter_mut().for_each(|bucket| bucket.divide(now, part));
+        state.shut = [Some(now); 2];
+        state.shut_now(now);
+        self.opens.extend(state.opens_at().map(|at| Reverse((at, limiter))));
     }
 
-    /// Puts a VM under two limiters at most.
-    pub(crate) fn enter(&mut self, vm: usize, limiters: [Option<LimiterId>; 2]) -> AsideId {
-        let aside = AsideId(self.asides.insert(Aside { vm, limiters, items: Default::default() }));
-        for limiter in limiters.into_iter().flatten() {
+    /// Ends a period of a limiter: the largest part of its rates that went, and the part of the time for which it held IOs back.
+    pub(crate) fn roll(&mut self, now: Instant, limiter: LimiterId, elapsed: Span) -> (f64, f64) {
+        self.limiters[limiter.0].0.roll(now, elapsed)
+    }
+
+    /// Puts a VM beside the queue, under no limiter yet.
+    pub(crate) fn enter(&mut self, vm: usize) -> AsideId {
+        let (limiters, items) = Default::default();
+        AsideId(self.asides.insert(Aside { vm, limiters, items }))
+    }
+
+    /// Puts a VM under a limiter, or takes it from the one that it has there. What that held back goes with the next [`Limits::open`].
+    pub(crate) fn place(&mut self, aside: AsideId, of: Of, limiter: Option<LimiterId>) {
+        let before = core::mem::replace(&mut self.asides[aside.0].limiters[of as usize], limiter);
+        if before == limiter {
+            return;
+        }
+        if let Some((_, members)) = before.and_then(|before| self.limiters.get_mut(before.0)) {
+            members.retain(|member| *member != aside);
+        }
+        if let Some(limiter) = limiter {
             self.limiters[limiter.0].1.push(aside);
         }
-        aside
+        self.freed.push(aside);
     }
 
-    /// Takes a VM from its limiters, which are gone with the last one. Returns what they held back.
-    pub(crate) fn leave(&mut self, aside: AsideId) -> impl Iterator<Item = T> + use<T> {
-        let Aside { limiters, items, .. } = self.asides.remove(aside.0);
-        for limiter in limiters.into_iter().flatten() {
-            let members = &mut self.limiters[limiter.0].1;
-            members.retain(|member| *member != aside);
-            if members.is_empty() {
-                self.limiters.remove(limiter.0);
+    /// Forgets a limiter. What it held back goes with the next [`Limits::open`].
+    pub(crate) fn remove(&mut self, limiter: LimiterId) {
+        let (_, members) = self.limiters.remove(limiter.0);
+        for member in members {
+            let limiters = self.asides[member.0].limiters;
+            for (of, _) in [Of::Vm, Of::Tenant]
+                .into_iter()
+                .zip(limiters)
+                .filter(|(_, of)| *of == Some(limiter))
+            {
+                self.place(member, of, None);
             }
         }
+    }
+
+    /// Takes a VM from its limiters. Returns what they held back.
+    pub(crate) fn leave(&mut self, aside: AsideId) -> impl Iterator<Item = T> + use<T> {
+        [Of::Vm, Of::Tenant].into_iter().for_each(|of| self.place(aside, of, None));
+        self.freed.retain(|freed| *freed != aside);
+        let Aside { items, .. } = self.asides.remove(aside.0);
         self.len -= items[0].len() + items[1].len();
         items.into_iter().flatten()
     }
@@ -331,9 +411,16 @@ impl<T> Limits<T> {
     }
 
     /// Holds an IO back.
-    pub(crate) fn hold(&mut self, aside: AsideId, way: Direction, item: T) {
-        self.asides[aside.0].items[way as usize].push_back(item);
+    pub(crate) fn hold(&mut self, now: Instant, aside: AsideId, way: Direction, item: T) {
+        let Aside { limiters, items, .. } = &mut self.asides[aside.0];
+        items[way as usize].push_back(item);
         self.len += 1;
+        for limiter in limiters.iter().flatten() {
+            let (limiter, _) = &mut self.limiters[limiter.0];
+            if limiter.is_shut(way) {
+                limiter.holds.get_or_insert(now);
+            }
+        }
     }
 
     /// Counts an IO of a VM that goes. What has to wait by it now, [`Limits::shuts`] says.
@@ -372,19 +459,19 @@ impl<T> Limits<T> {
             let Some((state, members)) = self.limiters.get_mut(limiter.0) else { continue };
             let opened = state.open(now);
             self.opens.extend(state.opens_at().map(|at| Reverse((at, limiter))));
-            if !opened {
-                continue;
+            if opened {
+                self.freed.extend_from_slice(members);
             }
-            for member in members.clone() {
-                for way in WAYS {
-                    if self.is_shut(member, way) {
-                        continue;
-                    }
-                    let Aside { vm, items, .. } = &mut self.asides[member.0];
-                    let items = core::mem::take(&mut items[way as usize]);
-                    self.len -= items.len();
-                    items.into_iter().for_each(|item| goes(*vm, item));
+        }
+        while let Some(member) = self.freed.pop() {
+            for way in WAYS {
+                if self.is_shut(member, way) {
+                    continue;
                 }
+                let Aside { vm, items, .. } = &mut self.asides[member.0];
+                let items = core::mem::take(&mut items[way as usize]);
+                self.len -= items.len();
+                items.into_iter().for_each(|item| goes(*vm, item));
             }
         }
     }
@@ -396,7 +483,11 @@ impl<T> Limits<T> {
     }
 
     /// When to open next.
+    #[inline]
     pub(crate) fn next(&self) -> Option<Instant> {
+        if !self.freed.is_empty() {
+            return Some(Instant(0));
+        }
         self.opens.peek().map(|Reverse((at, _))| *at)
     }
 

@@ -85,6 +85,9 @@ impl Head {
 /// still leave twenty significant bits.
 const TAG_SHIFT: u32 = 30;
 
+/// The fewest shares that tags tell apart.
+const LEAST: f64 = 1e-6;
+
 /// How many IOs a flow that wants all of its part may be behind virtual time when it has nothing waiting. A flow that
 /// cannot use its part, as its IOs take longer than others', would else gather a debt without end.
 const OWED: Tag = 8;
@@ -100,7 +103,6 @@ struct Flow<T> {
     slot: u64,
     /// When it was served last, or became backlogged.
     served: Instant,
-    shares: Shares,
     burst: Cost,
     /// How far the finish tag was behind virtual time when the flow began to want less than its part.
     owed: Tag,
@@ -122,25 +124,18 @@ impl<T> Flow<T> {
         self.finish.max(virtual_time.saturating_sub(credit))
     }
 
+    /// What a cost adds to a tag.
     fn tag_of(&self, cost: Cost) -> Tag {
-        if cost == Cost::ONE { self.slot.into() } else { tag(self.shares, cost) }
+        if cost == Cost::ONE {
+            return self.slot.into();
+        }
+        Tag::from(self.slot) * Tag::from(cost.0) / Tag::from(Cost::UNIT)
     }
 }
 
 /// What one slot adds to a tag.
-fn slot(Shares(shares): Shares) -> u64 {
-    (Cost::UNIT << TAG_SHIFT) / u64::from(shares.max(1))
-}
-
-/// What a cost adds to a tag.
-fn tag(Shares(shares): Shares, cost: Cost) -> Tag {
-    let shares = shares.max(1);
-    // As good as always the quotient of two machine words.
-    if cost.0 >> (u64::BITS - TAG_SHIFT) == 0 {
-        Tag::from((cost.0 << TAG_SHIFT) / u64::from(shares))
-    } else {
-        (Tag::from(cost.0) << TAG_SHIFT) / Tag::from(shares)
-    }
+fn slot(weight: f64) -> u64 {
+    ((Cost::UNIT << TAG_SHIFT) as f64 / weight.clamp(LEAST, f64::MAX)) as u64
 }
 
 /// A fair queue of `T`s. See the module's documentation.
@@ -179,11 +174,11 @@ impl<T> Default for FairQueue<T> {
 impl<T> FairQueue<T> {
     /// Adds a flow. `burst` is how much it may gather while idle and then spend ahead of the
     /// others as one batch (PARDA §3, "burst handling"); [`Cost`] of zero slots for none.
-    pub fn add_flow(&mut self, shares: Shares, burst: Cost) -> FlowId {
+    pub fn add_flow(&mut self, Shares(shares): Shares, burst: Cost) -> FlowId {
         let finish = self.virtual_time;
         let (waiting, served, due) = (VecDeque::new(), Instant(0), None);
-        let (slot, owed) = (slot(shares), 0);
-        let flow = Flow { shares, slot, burst, finish, owed, waiting, served, due };
+        let (slot, owed) = (slot(shares.into()), 0);
+        let flow = Flow { slot, burst, finish, owed, waiting, served, due };
         FlowId(self.flows.insert(flow))
     }
 
@@ -194,10 +189,9 @@ impl<T> FairQueue<T> {
         idle && self.flows.try_remove(flow.0).is_some()
     }
 
-    /// Changes a flow's shares from its next dispatched IO on.
-    pub fn set_shares(&mut self, flow: FlowId, shares: Shares) {
-        let flow = &mut self.flows[flow.0];
-        (flow.shares, flow.slot) = (shares, slot(shares));
+    /// Changes the shares that a flow counts with, from its next dispatched IO on.
+    pub fn set_weight(&mut self, flow: FlowId, weight: f64) {
+        self.flows[flow.0].slot = slot(weight);
     }
 
     /// Changes how much a flow may gather while idle.

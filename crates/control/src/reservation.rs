@@ -27,7 +27,7 @@ const SPARE: f64 = 0.05;
 const BEHIND: Span = Span::from_millis(200);
 
 /// Periods in a row without its reservation after which a VM that asks for it is short.
-const SHORT: u32 = 3;
+pub(crate) const SHORT: u32 = 3;
 
 /// What is held where reservations and threshold cannot both be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +80,38 @@ pub struct ReservationState {
     pub rate: f64,
     /// It asked for its reservation in the last periods, and did not have it.
     pub short: bool,
+}
+
+/// Whether IO/s are short of what is reserved.
+pub(crate) fn is_short(rate: f64, reserved: f64) -> bool {
+    rate < (1.0 - SPARE) * reserved
+}
+
+/// What the floor of a slice follows from: that of a VM, or of a tenant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Floor {
+    /// IO/s that are reserved.
+    pub iops: f64,
+    /// IO/s of the last period.
+    pub rate: f64,
+    /// Slots times seconds that an IO takes at the array. `None`: nothing was done yet.
+    pub slots: Option<f64>,
+}
+
+impl Floor {
+    /// The floor, in slots. `latency`: of the cluster, in seconds. `threshold`: the volume's own.
+    #[must_use]
+    pub fn slots(&self, latency: Option<f64>, threshold: Span, prefer: Prefer) -> f64 {
+        let most = prefer.factor() * threshold.secs();
+        let cluster = latency.unwrap_or(most);
+        let scale = if cluster > most { most / cluster } else { 1.0 };
+        // Where nothing was done yet the cluster's latency is the best guess.
+        let own = self.slots.unwrap_or(cluster.min(most));
+        // Of what the array does beyond it at a latency above the threshold nothing is the reservation's.
+        let enough = (1.0 + SPARE) * self.iops;
+        let beyond = cluster > threshold.secs() && self.rate > enough;
+        enough * own * scale * if beyond { enough / self.rate } else { 1.0 }
+    }
 }
 
 impl Reservation {
@@ -137,7 +169,7 @@ impl Reservation {
         let ios = core::mem::take(&mut self.ios) as f64;
         let (device, cost) = (core::mem::take(&mut self.device), core::mem::take(&mut self.cost));
         self.rate = if secs > 0.0 { ios / secs } else { 0.0 };
-        let short = wants && self.rate < (1.0 - SPARE) * self.iops;
+        let short = wants && is_short(self.rate, self.iops);
         self.short = if short { self.short.saturating_add(1) } else { 0 };
         if ios > 0.0 {
             let now = device / ios;
@@ -147,18 +179,11 @@ impl Reservation {
         }
     }
 
-    /// The floor of the VM's slice, in slots. `latency`: of the cluster, in seconds. `threshold`: the one in force.
+    /// What its floor follows from.
     #[must_use]
-    pub fn floor(&self, latency: Option<f64>, threshold: Span, prefer: Prefer) -> f64 {
-        let most = prefer.factor() * threshold.secs();
-        let cluster = latency.unwrap_or(most);
-        let scale = if cluster > most { most / cluster } else { 1.0 };
-        // Of a VM that did nothing yet the cluster's latency is the best guess.
-        let own = self.latency.unwrap_or(cluster.min(most));
-        // Of what the array does beyond it at a latency above the threshold nothing is the reservation's.
-        let enough = (1.0 + SPARE) * self.iops;
-        let beyond = cluster > threshold.secs() && self.rate > enough;
-        enough * self.slots * own * scale * if beyond { enough / self.rate } else { 1.0 }
+    pub fn floor(&self) -> Floor {
+        let slots = self.latency.map(|latency| self.slots * latency);
+        Floor { iops: self.iops, rate: self.rate, slots }
     }
 
     /// How it stands after the last period.

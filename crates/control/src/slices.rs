@@ -42,7 +42,9 @@ pub struct SliceBounds {
 /// What a VM wants and is granted. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {
+    /// The shares that it counts with, and those while all VMs want theirs.
     shares: f64,
+    awake: f64,
     /// The shares that its slice takes: more than its own where its floor is above p · shares.
     weight: f64,
     /// The least that its slice is, in slots.
@@ -88,6 +90,7 @@ impl Slice {
     pub fn new(now: Instant, shares: Shares, burst: f64, bounds: SliceBounds) -> Slice {
         let mut slice = Slice {
             shares: f64::from(shares.0),
+            awake: f64::from(shares.0),
             weight: f64::from(shares.0),
             floor: 0.0,
             burst,
@@ -203,9 +206,26 @@ impl Slice {
         self.saved = self.saved.min(0.0);
     }
 
-    /// Changes the shares from the next [`set`](Self::set) on, and the burst from now on.
-    pub fn set_shares(&mut self, shares: Shares, burst: f64) {
-        (self.shares, self.burst) = (f64::from(shares.0), burst);
+    /// Changes the burst.
+    pub fn set_burst(&mut self, burst: f64) {
+        self.burst = burst;
+    }
+
+    /// Changes the shares from the next [`set`](Self::set) on: those that it counts with, and those while all VMs want theirs.
+    pub fn set_shares(&mut self, shares: f64, awake: f64) {
+        (self.shares, self.awake) = (shares, awake);
+    }
+
+    /// The shares that it counts with while all VMs want theirs.
+    #[must_use]
+    pub fn awake(&self) -> f64 {
+        self.awake
+    }
+
+    /// The shares that it counts with.
+    #[must_use]
+    pub fn shares(&self) -> f64 {
+        self.shares
     }
 
     /// Changes the floor from the next [`set`](Self::set) on.
@@ -230,7 +250,7 @@ impl Slice {
         self.full = larger(self.shares * bounds.window_per_share, self.floor);
         let floored = self.is_floored(bounds);
         self.weight = if floored { self.floor / bounds.window_per_share } else { self.shares };
-        let seen = (GROWTH * self.seen).max(self.shares * bounds.fair).max(self.floor);
+        let seen = (GROWTH * self.seen).max(self.awake * bounds.fair).max(self.floor);
         let waking = bounds.bind && on(Mechanism::WakeBound);
         self.slice = if waking { self.full.min(seen) } else { self.full };
         if !bounds.bind {

@@ -109,7 +109,13 @@ fn drive(
         let now = Now(u64::try_from(begun.elapsed().as_nanos()).unwrap());
         count.failed += u64::from(host.collect(now).is_err());
         count.slowest = count.slowest.max(read.elapsed());
-        let publication = Publication { period, slowed: false, leaving: false, report: report() };
+        let publication = Publication {
+            period,
+            slowed: false,
+            leaving: false,
+            report: report(),
+            tenants: Vec::new(),
+        };
         let published = host.publish(&publication).is_ok();
         count.failed += u64::from(!published);
         count.writes += u64::from(published);

@@ -146,7 +146,7 @@ impl Exchange for EtcdExchange {
     fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         self.sequence = self.sequence.next();
         let message =
-            Message { from: self.me.clone(), sequence: self.sequence, body: *publication };
+            Message { from: self.me.clone(), sequence: self.sequence, body: publication.clone() };
         let value = value::encode(self.volume, message).map_err(EtcdExchangeError::Report)?;
         let lease = lease(publication.period);
         let write = Write { key: self.key.clone(), value, lease };

@@ -1,11 +1,11 @@
 //! Messages between hosts: a publication with its sender and number.
 
-use parda_control::{Report, Span};
+use parda_control::{Report, Span, TenantPart};
 
 use crate::identity::{Identity, Sequence};
 
 /// A host's report of one period, with the period and the goodbye.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Publication {
     /// Time to the next publication, by the host's own clock. Its silence is measured in these periods.
     pub period: Span,
@@ -15,6 +15,8 @@ pub struct Publication {
     pub leaving: bool,
     /// Results of the law and measurements of the period.
     pub report: Report,
+    /// What it says of the tenants whose VMs it has: the first [`MOST_TENANTS`](crate::slot::MOST_TENANTS) go.
+    pub tenants: Vec<TenantPart>,
 }
 
 /// A publication with its sender and its number, as the other hosts receive it.

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parda_control::{Instant, Part, Span, Totals, Tuning};
+use parda_control::{Instant, Part, Span, TenantPart, Totals, Tuning};
 
 use crate::freshness::{Liveness, STALE_AFTER, Watch};
 use crate::identity::{HostId, Identity, Incarnation, Sequence};
@@ -145,6 +145,13 @@ impl Peers {
     pub fn present(&self, now: Instant) -> usize {
         let away = |peer: &Peer<'_>| matches!(peer.liveness, Liveness::Gone | Liveness::Left);
         1 + self.all(now).filter(|peer| !away(peer)).count()
+    }
+
+    /// What the live hosts say of tenants.
+    #[must_use]
+    pub fn tenants(&self, now: Instant) -> Vec<TenantPart> {
+        let live = self.all(now).filter(|peer| peer.liveness == Liveness::Live);
+        live.flat_map(|peer| &peer.message.body.tenants).copied().collect()
     }
 
     /// Sum of the last reports of all live hosts in the order of their ids, the law's input. `None` while hosts are unproven and

@@ -10,6 +10,10 @@ use crate::identity::{HostName, HostNameError, Identity, Incarnation, Sequence, 
 use crate::message::{Message, Publication};
 use crate::region::{Block, SlotIndex};
 
+mod tenants;
+
+pub use self::tenants::MOST_TENANTS;
+
 /// Bytes of a slot: a sector of a 4Kn drive, so that writing one slot never reads and rewrites
 /// its neighbour.
 pub const SLOT_BYTES: usize = Block::BYTES;
@@ -47,6 +51,7 @@ mod at {
     pub(super) const PROPORTIONAL: usize = 245;
     pub(super) const SLOWED: usize = 246;
     pub(super) const SLOT_SIZE: usize = 256;
+    pub(super) const TENANTS: Range<usize> = 336..336 + super::tenants::BYTES;
     pub(super) const CHECKSUM: usize = 508;
 }
 
@@ -314,6 +319,7 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
     to.put(at::NAME.start, name);
     to.put(at::SLOWED, &[body.slowed.into()]);
     fields(&mut to, &mut body.clone())?;
+    tenants::put(&mut to.0[at::TENANTS], &body.tenants);
     if let Some(settings) = &body.report.settings {
         put_settings(&mut to, settings)?;
     }
@@ -351,7 +357,9 @@ fn record(from: &mut Reader<'_>, slot: SlotIndex) -> Result<Record, SlotFault> {
         return Err(SlotFault::WrongSlot(found));
     }
     let (period, slowed) = (Span::ZERO, from.0[at::SLOWED] == 1);
-    let mut body = Publication { period, slowed, leaving: false, report: Report::default() };
+    let tenants = tenants::get(&from.0[at::TENANTS]);
+    let report = Report::default();
+    let mut body = Publication { period, slowed, leaving: false, report, tenants };
     fields(from, &mut body).map_err(|invalid| SlotFault::Malformed(invalid.field))?;
     body.report.settings = settings(from).map_err(|invalid| SlotFault::Malformed(invalid.field))?;
     let (identity, sequence) = (identity(from)?, Sequence(from.u64(at::SEQUENCE)));

@@ -292,7 +292,11 @@ impl SlotExchange {
         let record = Record {
             volume: self.volume,
             slot,
-            message: Message { from: self.me.clone(), sequence: self.sequence, body: *publication },
+            message: Message {
+                from: self.me.clone(),
+                sequence: self.sequence,
+                body: publication.clone(),
+            },
         };
         Ok(self.region.write(slot, &slot::encode(&record)?)?)
     }

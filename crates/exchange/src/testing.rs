@@ -62,6 +62,7 @@ pub(crate) fn publication(window: f64) -> Publication {
             settings: Some(Settings { slot_size: Some(Bytes::kib(8)), ..Settings::default() }),
             ..Report::default()
         },
+        tenants: Vec::new(),
     }
 }
 

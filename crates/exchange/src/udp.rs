@@ -181,7 +181,7 @@ impl UdpExchange {
         self.open()?;
         self.sequence = self.sequence.next();
         let message =
-            Message { from: self.me.clone(), sequence: self.sequence, body: *publication };
+            Message { from: self.me.clone(), sequence: self.sequence, body: publication.clone() };
         let mut inbox = lock(&self.inbox);
         let echoes = inbox.members.echoes();
         let (bytes, mark) = datagram::seal(&inbox.keys, self.settings.volume, &message, &echoes)

@@ -57,6 +57,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
     };
     let (file, slots) = (Some(exchange), Some(scenario.exchange_slots));
     let volume = Volume {
+        tenant: scenario.tenants.clone(),
         limits: None,
         name: VOLUME.to_owned(),
         pool: None,

@@ -200,6 +200,7 @@ fn serve(options: ArrayOptions, requests: RequestQueue) -> Result<Handle, ArrayE
         Config { law: LawConfig { mode: Mode::Off, ..LawConfig::default() }, ..Config::default() };
     let model = Model::new(Array::new(params)?, luns, requests);
     Ok(Volume::spawn(VolumeConfig {
+        tenants: Vec::new(),
         name: "array".to_owned(),
         control,
         disks,

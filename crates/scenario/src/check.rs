@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use humantime::format_duration;
 use parda_array::ArrayParams;
-use parda_config::{ControlSettings, Document, Error, Fairness};
+use parda_config::{ControlSettings, Document, Error, Fairness, wrong_tenants};
 use parda_control::ModeName;
 use parda_control::{Bytes, Shares, VmConfig};
 use parda_workload::{LoadReader, Traces};
@@ -92,6 +92,9 @@ impl Checker<'_> {
             self.ensure(host.count != Some(0), &path, "must be at least 1")?;
         }
         let most = if self.transport == Transport::File { MAX_SLOTS } else { MAX_HOSTS };
+        if let Some((at, key, fault)) = wrong_tenants(&file.tenant) {
+            return Err(self.error(&format!("tenant.{at}.{key}"), fault));
+        }
         let mut starts = Vec::new();
         let mut hosts = Vec::new();
         for (place, host) in many::each(&file.host) {
@@ -126,6 +129,7 @@ impl Checker<'_> {
             array: file.array.clone(),
             exchange_slots,
             transport: self.transport,
+            tenants: file.tenant.clone(),
             hosts,
             timeline,
             phases,
@@ -260,6 +264,13 @@ impl Checker<'_> {
         for (v, vm) in host.vm.iter().enumerate() {
             let path = format!("{path}.vm.{v}");
             vms.push(self.vm(&path, VmId { host: id, index: v }, vm, host.outside, starts)?);
+            if let Some(tenant) = &vm.tenant
+                && !file.tenant.iter().any(|known| known.name == *tenant)
+            {
+                return Err(
+                    self.error(&format!("{path}.tenant"), "must be the name of a [[tenant]]")
+                );
+            }
         }
         let present = match self.present {
             Present::All => true,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use parda_config::{Amount, ControlSettings};
+use parda_config::{Amount, ControlSettings, TenantSettings};
 use parda_workload::keys::WorkloadKeys;
 use serde::Deserialize;
 use toml::Table;
@@ -28,6 +28,8 @@ pub(crate) struct File {
     pub control: ControlSettings,
     #[serde(default)]
     pub exchange: ExchangeSettings,
+    #[serde(default)]
+    pub tenant: Vec<TenantSettings>,
     #[serde(default)]
     pub host: Vec<Host>,
     #[serde(default)]

@@ -59,6 +59,8 @@ enum Subject {
     Vms,
     Host(String),
     Vm(String),
+    /// A tenant, with the names of its VMs once they are known.
+    Tenant(String, Vec<String>),
 }
 
 /// Names that paths may use, by phase.
@@ -76,6 +78,8 @@ pub struct PhaseNames {
     pub hosts: Vec<String>,
     /// Names of the VMs in the phase.
     pub vms: Vec<String>,
+    /// Tenants, each with its VMs.
+    pub tenants: Vec<(String, Vec<String>)>,
 }
 
 /// Reason why a path names no metric.
@@ -84,6 +88,7 @@ pub enum MetricError {
     /// The path does not have the required parts.
     #[error(
         "is not a path such as `PHASE/total/iops`, `PHASE/host/NAME/iops`, `PHASE/vm/NAME/iops`, \
+         `PHASE/tenant/NAME/iops`, \
          `PHASE/hosts/max_share_error` or `PHASE/vms/max_share_error`"
     )]
     Shape,
@@ -210,6 +215,10 @@ impl Subject {
                 let (name, quantity) = named()?;
                 (Subject::Vm(name.to_owned()), quantity)
             }
+            "tenant" => {
+                let (name, quantity) = named()?;
+                (Subject::Tenant(name.to_owned(), Vec::new()), quantity)
+            }
             _ => return Err(MetricError::Shape),
         };
         Ok((subject, quantity.to_owned()))
@@ -227,6 +236,7 @@ impl Subject {
                 let errors = own(SHARE_ERROR).chain(own(SLOTS_ERROR));
                 names(HOST).chain(errors).chain(statistics(DEVICE_LATENCY)).collect()
             }
+            Subject::Tenant(..) => names(VM).collect(),
             Subject::Vm(_) => names(VM)
                 .chain(own(SHARE_ERROR))
                 .chain(own(SLOTS_ERROR))
@@ -280,12 +290,19 @@ impl Metric {
                 known: list(all),
             });
         }
-        let (subject, quantity) = subject?;
+        let (mut subject, quantity) = subject?;
         // Not every phase of an extreme needs to have the subject.
         let among = |pick: fn(&PhaseNames) -> &Vec<String>| -> Vec<&str> {
             phases.iter().flat_map(|p| pick(p)).map(String::as_str).collect()
         };
-        match &subject {
+        match &mut subject {
+            Subject::Tenant(name, vms) => {
+                let tenants: Vec<_> = phases.iter().flat_map(|p| &p.tenants).collect();
+                let all: Vec<_> = tenants.iter().map(|(name, _)| name.as_str()).collect();
+                known("tenant", name, &all)?;
+                let own = tenants.iter().find(|(other, _)| other == name);
+                vms.extend(own.into_iter().flat_map(|(_, vms)| vms.iter().cloned()));
+            }
             Subject::Host(name) => known("host", name, &among(|p| &p.hosts))?,
             Subject::Vm(name) => known("VM", name, &among(|p| &p.vms))?,
             _ => {}
@@ -371,6 +388,11 @@ impl Metric {
                     distribution(quantity, DEVICE_LATENCY, host.device_latency_ms.as_ref())
                 })
             }
+            Subject::Tenant(_, names) => {
+                let vms = phase.hosts.iter().flat_map(|h| &h.vms);
+                let own = vms.filter(|vm| names.contains(&vm.name));
+                Some(own.filter_map(|vm| get(VM, quantity, vm)).sum())
+            }
             Subject::Vm(name) => {
                 let mut vms = phase.hosts.iter().flat_map(|h| &h.vms);
                 let vm = vms.find(|v| v.name == *name)?;
@@ -452,6 +474,7 @@ impl fmt::Display for Metric {
             Subject::Vms => write!(f, "{phase}/vms/{quantity}"),
             Subject::Host(name) => write!(f, "{phase}/host/{name}/{quantity}"),
             Subject::Vm(name) => write!(f, "{phase}/vm/{name}/{quantity}"),
+            Subject::Tenant(name, _) => write!(f, "{phase}/tenant/{name}/{quantity}"),
         }
     }
 }

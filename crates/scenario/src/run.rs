@@ -1,7 +1,7 @@
 //! A run of a study, and the names that it has for paths of metrics.
 
 use crate::metric::{Names, PhaseNames};
-use crate::scenario::{Phase, Scenario};
+use crate::scenario::{Phase, Scenario, Vm};
 use crate::variant_name::phase_name;
 
 /// One run of a study.
@@ -62,11 +62,21 @@ pub(crate) fn names(runs: &[Run]) -> Names {
         let Run { variant, scenario, .. } = run;
         let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
         let (hosts, vms) = (owned(run.host_names()), owned(run.vm_names()));
+        let tenants: Vec<_> = scenario
+            .tenants
+            .iter()
+            .map(|tenant| {
+                let of = |vm: &&Vm| vm.settings.tenant == Some(tenant.name);
+                let vms = scenario.hosts.iter().flat_map(|host| &host.vms).filter(of);
+                (tenant.name.to_string(), vms.map(|vm| vm.name.clone()).collect())
+            })
+            .collect();
         let phase = |phase: &Phase| PhaseNames {
             name: phase_name(variant.as_deref(), &phase.name),
             own: phase.name.clone(),
             hosts: hosts.clone(),
             vms: vms.clone(),
+            tenants: tenants.clone(),
         };
         scenario.phases.iter().map(phase).collect::<Vec<_>>()
     };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parda_array::ArrayParams;
-use parda_config::{ControlSettings, VmSettings};
+use parda_config::{ControlSettings, TenantSettings, VmSettings};
 use parda_control::{Bytes, Shares};
 use parda_workload::ClientLoad;
 
@@ -35,6 +35,8 @@ pub struct Scenario {
     pub exchange_slots: u32,
     /// How the hosts meet.
     pub transport: Transport,
+    /// Tenants, whose settings all hosts have.
+    pub tenants: Vec<TenantSettings>,
     /// Hosts, in the order of the file.
     pub hosts: Vec<Host>,
     /// Events in time order. Events of one time keep the order of the file, after the `start` and

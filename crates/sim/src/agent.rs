@@ -3,8 +3,8 @@
 use parda_array::ArrayIo;
 use parda_control::outsider::Finding;
 use parda_control::{
-    Bytes, Completed, Config, Host, Instant, Io, IoId, IoKind, Report, Shares, Span, Totals, View,
-    VmConfig, VmId,
+    Bytes, Completed, Config, Host, Instant, Io, IoId, IoKind, Report, Shares, Span, Tenant,
+    TenantId, TenantPart, Totals, View, VmConfig, VmId,
 };
 use parda_exchange::HostName;
 use parda_scenario::HostKind;
@@ -60,6 +60,7 @@ impl Agent {
         life: Life,
         host: &parda_scenario::Host,
         state: &HostState,
+        tenants: &[(TenantId, Tenant)],
     ) -> Result<Agent, SimError> {
         let settings = |error| SimError::Control { host: host.name.clone(), error };
         let resolved = state.control.resolve().map_err(settings)?;
@@ -74,6 +75,7 @@ impl Agent {
         let enforcer = match &host.kind {
             HostKind::Process => {
                 let mut control = Host::new(now, resolved.control).map_err(settings)?;
+                control.set_tenants(now, tenants);
                 for vm in &shares {
                     control.add_vm(now, *vm);
                 }
@@ -191,11 +193,17 @@ impl Agent {
     }
 
     /// Lets the law tick with what the exchange shows.
-    pub(crate) fn tick(&mut self, now: Instant, heard: Option<Totals>) -> Report {
-        let report = self.enforcer.tick(now, heard.map_or(View::Silent, View::Peers));
+    pub(crate) fn tick(
+        &mut self,
+        now: Instant,
+        heard: Option<Totals>,
+        tenants: Option<Vec<TenantPart>>,
+    ) -> (Report, Vec<TenantPart>) {
+        let (report, own) =
+            self.enforcer.tick(now, heard.map_or(View::Silent, View::Peers), tenants);
         self.beta = report.beta;
         self.finding = report.finding;
-        report
+        (report, own)
     }
 
     /// The window in force; `None` without control.

@@ -252,7 +252,9 @@ impl<'a> Cluster<'a> {
         self.lives += 1;
         let life = Life(self.lives);
         let host = self.scenario.host(id);
-        let agent = Agent::new(self.now, life, host, self.state.host(id))?;
+        let tenants = self.scenario.tenants.iter().map(|tenant| (tenant.id(), tenant.into()));
+        let tenants: Vec<_> = tenants.collect();
+        let agent = Agent::new(self.now, life, host, self.state.host(id), &tenants)?;
         if !host.outside {
             self.events.plan(agent.rounds.next(), Event::Tick(id, life));
         }
@@ -440,9 +442,10 @@ impl<'a> Cluster<'a> {
         let mut arrives = || !is_udp || (reaches && (loss <= 0.0 || random.f64() >= loss));
         let heard = read.filter(|_| is_udp || reaches).and_then(|since| {
             let shown = self.slots.shown(then, on_side).filter(|_| arrives());
-            agent.rounds.hear(since, shown)
+            Some((agent.rounds.hear(since, shown)?, agent.rounds.tenants(since)))
         });
-        let report = agent.tick(self.now, heard);
+        let (heard, others) = heard.unzip();
+        let (report, tenants) = agent.tick(self.now, heard, others);
         let transport = self.scenario.transport;
         agent.rounds.settle(self.now, transport, heard.as_ref(), &report);
         if self.write_fails(id) {
@@ -451,7 +454,7 @@ impl<'a> Cluster<'a> {
             }
             self.rest(id);
         } else if let Some(agent) = &mut self.nodes[id.0].agent {
-            let (life, visit) = (agent.life, agent.rounds.write(report));
+            let (life, visit) = (agent.life, agent.rounds.write(report, tenants));
             self.visit(id, life, visit, self.slots.write(id))?;
         }
         self.dispatch(id)

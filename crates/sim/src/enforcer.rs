@@ -2,8 +2,8 @@
 
 use parda_control::queue::Cost;
 use parda_control::{
-    Completed, Config, ConfigError, Dispatch, Host, Instant, Io, IoId, Outcome, Report, Span, View,
-    VmConfig, VmId, Window,
+    Completed, Config, ConfigError, Dispatch, Host, Instant, Io, IoId, Outcome, Report, Span,
+    TenantPart, View, VmConfig, VmId, Window,
 };
 
 use crate::kernel::Kernel;
@@ -84,10 +84,19 @@ impl Enforcer {
         }
     }
 
-    pub(crate) fn tick(&mut self, now: Instant, view: View) -> Report {
+    /// `tenants`: what the others say of them. Answers what this host says.
+    pub(crate) fn tick(
+        &mut self,
+        now: Instant,
+        view: View,
+        tenants: Option<Vec<TenantPart>>,
+    ) -> (Report, Vec<TenantPart>) {
         match self {
-            Enforcer::Host(host) => host.tick(now, view),
-            Enforcer::Kernel(kernel) => kernel.tick(now, view),
+            Enforcer::Host(host) => {
+                host.hear_tenants(tenants);
+                (host.tick(now, view), host.tenant_parts().collect())
+            }
+            Enforcer::Kernel(kernel) => (kernel.tick(now, view), Vec::new()),
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
-use parda_control::{Instant, PeriodClock, Report, Span, Totals};
+use parda_control::{Instant, PeriodClock, Report, Span, TenantPart, Totals};
 use parda_exchange::{
     HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, etcd, reach,
 };
@@ -177,10 +177,15 @@ impl Rounds {
     }
 
     /// Begins to write what came of it.
-    pub(crate) fn write(&mut self, report: Report) -> Visit {
+    pub(crate) fn write(&mut self, report: Report, tenants: Vec<TenantPart>) -> Visit {
         self.sequence = self.sequence.next();
-        let body =
-            Publication { period: self.clock.period(), slowed: false, leaving: false, report };
+        let body = Publication {
+            period: self.clock.period(),
+            slowed: false,
+            leaving: false,
+            report,
+            tenants,
+        };
         let message = Message { from: self.me.clone(), sequence: self.sequence, body };
         self.step = Step::Writes(Arc::new(message));
         self.begin()
@@ -229,6 +234,11 @@ impl Rounds {
         let others = shown.filter(|message| message.from.incarnation != self.me.incarnation);
         self.peers.observe(since, others);
         self.peers.totals(since)
+    }
+
+    /// What the others say of tenants.
+    pub(crate) fn tenants(&self, since: Instant) -> Vec<TenantPart> {
+        self.peers.tenants(since)
     }
 
     /// The round is over with all that was to be done.

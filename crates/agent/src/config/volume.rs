@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parda_address::{Address, ExportName};
 use parda_block::{Limits, NbdOptions};
-use parda_config::{ControlSettings, Resolved, VmSettings};
+use parda_config::{ControlSettings, Resolved, TenantSettings, VmSettings};
 use parda_control::VmConfig;
 
 use super::exchange::Exchange;
@@ -38,6 +38,8 @@ pub struct Volume {
     pub listeners: Vec<Listener>,
     /// Limits for the clients of the volume.
     pub limits: Limits,
+    /// Tenants that its disks may belong to.
+    pub tenants: Vec<TenantSettings>,
     /// Mode of this host: to serve disks, or to steer a device.
     pub work: Work,
     /// Files and sockets of the agent, which no disk may be.

@@ -16,13 +16,19 @@ impl Engine {
         // An answer that nobody waits for any more is no error.
         match command {
             Command::Tick { peers, answer } => {
-                let view = peers.map_or(View::Silent, |peers| View::Peers(*peers));
-                let _ = answer.send(self.host.tick(now, view));
+                let (peers, tenants) = peers.map(|peers| *peers).unzip();
+                self.host.hear_tenants(tenants);
+                let report = self.host.tick(now, peers.map_or(View::Silent, View::Peers));
+                let _ = answer.send((report, self.host.tenant_parts().collect()));
                 self.delays.end_period(now);
                 self.look_at_files(now);
             }
             Command::Stats { answer } => {
                 let _ = answer.send(self.stats(now));
+            }
+            Command::SetTenants { tenants, answer } => {
+                self.host.set_tenants(now, &tenants);
+                let _ = answer.send(());
             }
             Command::SetVm { disk, vm, answer } => {
                 let _ = answer.send(self.set_vm(now, disk, vm));
@@ -90,6 +96,7 @@ impl Engine {
             connections,
             memory,
             dropped,
+            tenants: self.host.tenants().collect(),
             disks: disks.iter().map(|(_, disk)| disk.id).collect(),
             vms: (disks.iter())
                 .map(|(key, disk)| VmStats {

@@ -13,9 +13,11 @@ const FULL: f64 = 0.98;
 /// What a VM wanted in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VmDemand {
-    /// Shares of the VM.
-    pub shares: Shares,
-    /// Mean over the period of the shares that its slice took: more than its own while a reservation was its floor.
+    /// Shares of the VM while all VMs want theirs.
+    pub shares: f64,
+    /// Shares that it counts with: more while others of its tenant leave theirs.
+    pub counts: f64,
+    /// Mean over the period of the shares that its slice took: more than that while a reservation was its floor.
     pub mean_shares: f64,
     /// Mean number of its pending IOs, held and outstanding, in slots.
     pub pending: f64,
@@ -31,8 +33,9 @@ impl VmDemand {
     /// [`Governor::window_per_share`](super::Governor::window_per_share).
     #[must_use]
     pub fn of_mean(shares: Shares, pending: f64, window_per_share: f64) -> VmDemand {
-        let used = pending.min(slice(shares, window_per_share));
-        VmDemand { shares, mean_shares: f64::from(shares.0), pending, used, rate: None }
+        let shares = f64::from(shares.0);
+        let used = pending.min(window_per_share * shares);
+        VmDemand { shares, counts: shares, mean_shares: shares, pending, used, rate: None }
     }
 
     /// Whether it could use more than its slice.
@@ -41,15 +44,10 @@ impl VmDemand {
     }
 }
 
-/// A VM's slice of the window, in slots.
-pub(super) fn slice(shares: Shares, window_per_share: f64) -> f64 {
-    window_per_share * f64::from(shares.0)
-}
-
 /// Sum of the VMs' shares.
 pub(super) fn all_shares(vms: &[VmDemand]) -> f64 {
     // Not `sum()`: of no numbers that is -0.0, and the window per share would be minus infinity.
-    vms.iter().fold(0.0, |sum, vm| sum + f64::from(vm.shares.0))
+    vms.iter().fold(0.0, |sum, vm| sum + vm.shares)
 }
 
 /// A host's shares, as its VMs use them.
@@ -66,7 +64,7 @@ pub(super) struct Used {
 pub(super) fn used_shares(vms: &[VmDemand], weight: f64, window_per_share: f64) -> Used {
     let mut all = Used { active: 0.0, wanted: 0.0, at_slice: false };
     for vm in vms {
-        let shares = weight * f64::from(vm.shares.0);
+        let shares = weight * vm.shares;
         all.active += (vm.used / window_per_share).min(weight * vm.mean_shares);
         // A client that comes and goes needs, when it is there, the window for what it brings.
         let pending = vm.pending / window_per_share;
@@ -93,7 +91,7 @@ pub(super) fn bounded(vms: &[VmDemand], window_max: f64) -> Bounded {
 /// than `mean`, whatever they want: it is not theirs to keep.
 pub(super) fn saturated(vms: &[VmDemand], slices: bool, mean: f64) -> Throughput {
     vms.iter().fold(Throughput::default(), |sum, vm| {
-        let (Some(rate), shares) = (vm.rate, f64::from(vm.shares.0)) else { return sum };
+        let (Some(rate), shares) = (vm.rate, vm.counts) else { return sum };
         if (slices && vm.is_limited()) || rate > mean * shares {
             return sum.plus(Throughput { rate, shares });
         }

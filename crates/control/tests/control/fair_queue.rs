@@ -155,7 +155,7 @@ proptest! {
                 }
                 Step::Reweigh { flow, shares } => {
                     let flow = flow % config.len();
-                    queue.set_shares(FlowId(flow), Shares(shares));
+                    queue.set_weight(FlowId(flow), f64::from(shares));
                     oracle.flows[flow].shares = shares;
                 }
             }

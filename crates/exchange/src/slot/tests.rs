@@ -10,7 +10,7 @@ use crate::testing::{example, identity, page, page_fields};
 use parda_control::latency::Interval;
 use parda_control::outsider::Finding;
 use parda_control::size::Moments;
-use parda_control::{Shares, Throughput, Wants, Window};
+use parda_control::{Shares, TenantId, TenantPart, Throughput, Wants, Window};
 
 fn arb_count() -> impl Strategy<Value = u64> {
     prop_oneof![0..=MOST, Just(0), Just(MOST)]
@@ -97,6 +97,19 @@ prop_compose! {
     }
 }
 
+/// Tenants whose numbers are powers of two, which are read as they were written.
+fn arb_tenants() -> impl Strategy<Value = Vec<TenantPart>> {
+    let number = || prop_oneof![Just(0.0), (-20..43i32).prop_map(|power| f64::from(power).exp2())];
+    let numbers = (number(), number(), number(), number(), number(), number());
+    let tenant = (1u32.., any::<bool>(), numbers).prop_map(
+        |(id, wants, (shares, used, rate, outstanding, wish, active))| {
+            let id = TenantId(id);
+            TenantPart { id, shares, used, wants, rate, outstanding, wish, active }
+        },
+    );
+    prop::collection::vec(tenant.boxed(), 0..=MOST_TENANTS)
+}
+
 prop_compose! {
     fn arb_record()(
         volume: u64,
@@ -109,8 +122,9 @@ prop_compose! {
         slowed: bool,
         leaving: bool,
         report in arb_report(),
+        tenants in arb_tenants(),
     ) -> Record {
-        let body = Publication { period: Span(period), slowed, leaving, report };
+        let body = Publication { period: Span(period), slowed, leaving, report, tenants };
         Record {
             volume: VolumeId(volume),
             slot: SlotIndex(slot),
@@ -328,6 +342,10 @@ fn what_cannot_be_written_is_refused_by_name() {
     assert_eq!(field(|r| r.interval.writes.ios = MOST + 1), "IO count");
 }
 
+fn example_tenant() -> TenantPart {
+    TenantPart { id: TenantId::of("gold"), shares: 1000.0, wants: true, ..TenantPart::default() }
+}
+
 /// The rows of the page's byte table of a slot: field and where it lies.
 fn documented_fields() -> BTreeMap<String, Range<usize>> {
     page_fields("one slot").into_iter().collect()
@@ -351,7 +369,7 @@ fn every_field_lies_where_the_page_says() {
     fn settings(record: &mut Record) -> &mut Settings {
         record.message.body.report.settings.get_or_insert_default()
     }
-    let edits: [(&str, Edit); 40] = [
+    let edits: [(&str, Edit); 41] = [
         ("slot", |r| r.slot.0 = 0x0101_0101),
         ("volume", |r| r.volume.0 = !r.volume.0),
         ("incarnation", |r| r.message.from.incarnation.0 ^= u64::MAX),
@@ -397,6 +415,9 @@ fn every_field_lies_where_the_page_says() {
         }),
         ("writes: sum of size times latency", |r| {
             r.message.body.report.interval.writes.moments.products += 7.0
+        }),
+        ("tenants", |r| {
+            r.message.body.tenants.resize(MOST_TENANTS, example_tenant());
         }),
         ("name", |r| r.message.from = identity("kvm-02", r.message.from.incarnation.0)),
         ("name length", |r| r.message.from = identity("kvm-0", r.message.from.incarnation.0)),

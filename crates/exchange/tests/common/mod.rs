@@ -47,5 +47,11 @@ pub(crate) fn publication(window: f64) -> Publication {
         tuning: Tuning::Pinned,
         ..Report::default()
     };
-    Publication { period: Span::from_millis(1_000), slowed: false, leaving: false, report }
+    Publication {
+        period: Span::from_millis(1_000),
+        slowed: false,
+        leaving: false,
+        report,
+        tenants: Vec::new(),
+    }
 }

@@ -81,6 +81,7 @@ mod tests {
             own: "p".to_owned(),
             hosts: Vec::new(),
             vms: Vec::new(),
+            tenants: Vec::new(),
         }]);
         let metric = Metric::parse("p/total/iops", &names).expect("there is such a number");
         let points = places.iter().map(|at| ((*at).to_owned(), metric.clone())).collect();

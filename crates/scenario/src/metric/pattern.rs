@@ -68,7 +68,9 @@ impl Pattern {
         match &self.subject {
             PatternSubject::EachHost => " of each host".to_owned(),
             PatternSubject::EachVm => " of each vm".to_owned(),
-            PatternSubject::One(Subject::Host(name) | Subject::Vm(name)) => format!(" of {name}"),
+            PatternSubject::One(
+                Subject::Host(name) | Subject::Vm(name) | Subject::Tenant(name, _),
+            ) => format!(" of {name}"),
             PatternSubject::One(_) => String::new(),
         }
     }

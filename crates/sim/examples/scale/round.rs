@@ -79,8 +79,13 @@ fn time<T>(work: impl FnOnce() -> T) -> Duration {
 
 fn message(host: &HostName, sequence: u64, report: Report) -> Arc<Message> {
     let from = Identity { host: host.clone(), incarnation: Incarnation(1) };
-    let body =
-        Publication { period: Span::from_millis(1000), slowed: false, leaving: false, report };
+    let body = Publication {
+        period: Span::from_millis(1000),
+        slowed: false,
+        leaving: false,
+        report,
+        tenants: Vec::new(),
+    };
     Arc::new(Message { from, sequence: Sequence(sequence), body })
 }
 

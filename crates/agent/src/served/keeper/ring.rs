@@ -25,6 +25,7 @@ pub(super) fn spawn(
     let volume = VolumeConfig {
         name: config.name.clone(),
         control: config.law.control.clone(),
+        tenants: config.tenants.iter().map(|tenant| (tenant.id(), tenant.into())).collect(),
         disks: Vec::new(),
         listeners: Vec::new(),
         model: None,

@@ -45,6 +45,7 @@ pub(crate) fn config(disks: Vec<DiskConfig>) -> VolumeConfig {
     let mut control = parda_control::Config::default();
     control.law.mode = Mode::Static;
     VolumeConfig {
+        tenants: Vec::new(),
         name: "test".into(),
         control,
         disks,

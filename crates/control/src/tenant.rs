@@ -1,0 +1,395 @@
+//! Tenants: VMs on any number of hosts that have shares, a limit and a reservation together.
+//!
+//! A tenant is one more level of the law. Its slice is λ · S_t, however many VMs it has and wherever they run, and its VMs divide that by
+//! their shares. As λ follows from what all hosts use, so does the factor of a tenant:
+//!
+//! ```text
+//! f_t = max(S_t, R_t · d_t / p) / Σ n_k        n_k = g_k / (p · f_t): a VM's shares, as far as it used its slice
+//! ```
+//!
+//! A VM of the tenant then counts with f_t · s_k shares. What one leaves of its part goes to the others of its tenant first. The
+//! reservation R_t is a floor by Little's law, d_t being the time of the tenant's IOs at the array
+//! ([`reservation`](crate::reservation)).
+//!
+//! The limit is divided among hosts by water-filling: each host says what part of the limit it could use, and has its part of the whole
+//! ([`part`]). A part rises only after all other hosts have heard of that, and falls at once.
+
+use alloc::vec::Vec;
+
+use crate::limit::{Limit, LimiterId, Limits};
+use crate::reservation::{Floor, SHORT, is_short};
+use crate::units::{Instant, Shares, Span, larger, smaller};
+
+/// Weight of the last period in means.
+const NEW: f64 = 0.5;
+
+/// Part of a limit that is kept for VMs that do nothing now.
+const IDLE: f64 = 0.02;
+
+/// Rounds after which all hosts have heard what a host said, and its own round.
+const HEARD: usize = 3;
+
+/// Part of the time for which a limit held IOs of a host from which on the host could use the whole limit.
+const HELD: f64 = 0.9;
+
+/// A host's part of a limit before it has heard what others do.
+const UNHEARD: f64 = 0.1;
+
+/// Rounds after which a host that has heard nobody since its start is taken to be alone.
+const ALONE: u32 = 5;
+
+/// Factor on what a host does of a limit: it may do more in the next period.
+const MORE: f64 = 1.1;
+
+/// A tenant, by a hash of its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId(pub u32);
+
+impl TenantId {
+    /// The tenant of this name: FNV-1a. Never 0.
+    #[must_use]
+    pub fn of(name: &str) -> TenantId {
+        let hash = name.bytes().fold(0x811c_9dc5, |hash: u32, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
+        TenantId(hash.max(1))
+    }
+}
+
+/// What a tenant has, on all hosts together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tenant {
+    /// Its shares. `None`: each of its VMs counts with its own.
+    pub shares: Option<Shares>,
+    /// The most that it does.
+    pub limit: Limit,
+    /// IO/s that it has whatever its shares; 0 for none.
+    pub reservation: f64,
+}
+
+/// What a host says of a tenant whose VMs it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TenantPart {
+    /// The tenant.
+    pub id: TenantId,
+    /// Σ of the VMs' shares.
+    pub shares: f64,
+    /// Σ of the VMs' shares, as far as they used their slices.
+    pub used: f64,
+    /// Whether a VM could use more than its slice.
+    pub wants: bool,
+    /// IO/s.
+    pub rate: f64,
+    /// Mean outstanding IOs, in slots.
+    pub outstanding: f64,
+    /// Part of the tenant's limit that the host could use, up to 1.
+    pub wish: f64,
+    /// Σ of the shares of the VMs that did IO.
+    pub active: f64,
+}
+
+impl TenantPart {
+    fn plus(self, other: &TenantPart) -> TenantPart {
+        TenantPart {
+            id: self.id,
+            shares: self.shares + other.shares,
+            used: self.used + other.used,
+            wants: self.wants || other.wants,
+            rate: self.rate + other.rate,
+            outstanding: self.outstanding + other.outstanding,
+            wish: self.wish + other.wish,
+            active: self.active + other.active,
+        }
+    }
+}
+
+/// A tenant for people to see.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TenantState {
+    /// The tenant.
+    pub id: TenantId,
+    /// What it has.
+    pub tenant: Tenant,
+    /// What it does on this host.
+    pub own: TenantPart,
+    /// What it does on all hosts that are heard.
+    pub all: TenantPart,
+    /// This host's part of the limit.
+    pub part: f64,
+    /// It asked for its reservation in the last periods, and did not have it.
+    pub short: bool,
+}
+
+/// What a VM of a tenant did in a period.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    /// Its own shares, and these as far as it used its slice.
+    pub(crate) shares: f64,
+    pub(crate) used: f64,
+    /// Whether it could use more than its slice, and whether it did IO.
+    pub(crate) wants: bool,
+    pub(crate) active: bool,
+}
+
+/// A tenant on this host.
+#[derive(Debug)]
+struct State {
+    id: TenantId,
+    tenant: Tenant,
+    limiter: Option<LimiterId>,
+    /// IOs of this period, and Σ slots · time at the array, in seconds.
+    ios: u64,
+    load: f64,
+    own: TenantPart,
+    all: TenantPart,
+    /// What the others said last.
+    others: Vec<TenantPart>,
+    /// Mean slots · time of its IOs.
+    latency: Option<f64>,
+    /// Shares that it counts with; for each share of the VMs that want theirs; and for each while all want theirs. `None`: each VM
+    /// has its own.
+    counts: f64,
+    weight: f64,
+    awake: Option<f64>,
+    /// This host's part of the limit by the last rounds.
+    parts: [f64; HEARD],
+    short: u32,
+}
+
+impl State {
+    fn new(id: TenantId) -> State {
+        State {
+            id,
+            tenant: Tenant::default(),
+            limiter: None,
+            ios: 0,
+            load: 0.0,
+            own: TenantPart { id, ..TenantPart::default() },
+            all: TenantPart { id, ..TenantPart::default() },
+            others: Vec::new(),
+            latency: None,
+            counts: 0.0,
+            weight: 1.0,
+            awake: None,
+            parts: [UNHEARD; HEARD],
+            short: 0,
+        }
+    }
+
+    /// This host's part of the limit.
+    fn part(&self) -> f64 {
+        self.parts.into_iter().fold(1.0, smaller)
+    }
+
+    /// Takes in what a host said, and what it does to this host's part of the limit.
+    fn divide(&mut self, silent: Option<u32>) {
+        match silent {
+            // It does nothing that anybody would have to hear of.
+            None if self.others.is_empty() => self.parts = [1.0; HEARD],
+            None => {
+                self.parts.rotate_right(1);
+                self.parts[0] = part(&self.own, &self.others);
+            }
+            // No limit is divided by what nobody hears. Who never heard anybody is taken to be alone.
+            Some(rounds) if rounds == ALONE => self.parts = [1.0; HEARD],
+            Some(_) => {}
+        }
+    }
+
+    fn shown(&self) -> TenantState {
+        TenantState {
+            id: self.id,
+            tenant: self.tenant,
+            own: self.own,
+            all: self.all,
+            part: self.part(),
+            short: self.short >= SHORT,
+        }
+    }
+}
+
+/// A host's part of a limit that it shares with others, from 0 to 1: water-filling of what each could use, by the shares of the VMs that
+/// do IO. What nobody uses is divided by the same shares.
+#[must_use]
+pub fn part(own: &TenantPart, others: &[TenantPart]) -> f64 {
+    let hosts = || core::iter::once(own).chain(others);
+    let all = hosts().map(|host| host.shares).fold(0.0, |sum, shares| sum + shares);
+    // VMs that do nothing now keep a little, to begin with.
+    let wish = |host: &TenantPart| larger(host.wish.min(1.0), IDLE * host.shares / all);
+    let weight = |host: &TenantPart| larger(host.active, IDLE * host.shares);
+    let sum = |of: &dyn Fn(&TenantPart) -> f64| hosts().fold(0.0, |sum, host| sum + of(host));
+    let (wishes, weights) = (sum(&wish), sum(&weight));
+    if all <= 0.0 || weights <= 0.0 {
+        return 1.0;
+    }
+    if wishes <= 1.0 {
+        return wish(own) + (1.0 - wishes) * weight(own) / weights;
+    }
+    let mut level = 1.0 / weights;
+    // Each round finds a host at least that has what it wants.
+    for _ in 0..=others.len() {
+        let has = |host: &TenantPart| wish(host) < level * weight(host);
+        let left = 1.0 - sum(&|host| if has(host) { wish(host) } else { 0.0 });
+        let wanting = sum(&|host| if has(host) { 0.0 } else { weight(host) });
+        let next = left / wanting;
+        if wanting <= 0.0 || next <= level {
+            break;
+        }
+        level = next;
+    }
+    smaller(wish(own), level * weight(own))
+}
+
+/// The tenants of a host.
+#[derive(Debug, Default)]
+pub(crate) struct Tenants {
+    states: Vec<State>,
+    /// Rounds without hearing anybody, since the start; more than [`ALONE`] if somebody was heard before. `None` while others are heard.
+    silent: Option<u32>,
+}
+
+impl Tenants {
+    /// Changes which tenants there are, and what they have. What is known of those that stay is kept.
+    pub(crate) fn set<T>(
+        &mut self,
+        now: Instant,
+        tenants: &[(TenantId, Tenant)],
+        limits: &mut Limits<T>,
+    ) {
+        let mut before = core::mem::take(&mut self.states);
+        for (id, tenant) in tenants {
+            let kept = before.iter().position(|state| state.id == *id);
+            let mut state = kept.map_or_else(|| State::new(*id), |at| before.swap_remove(at));
+            if tenant.limit.is_none() {
+                state.limiter.take().into_iter().for_each(|gone| limits.remove(gone));
+            } else {
+                let limiter = *state.limiter.get_or_insert_with(|| limits.add());
+                limits.set(now, limiter, &tenant.limit);
+                limits.divide(now, limiter, state.part());
+            }
+            state.tenant = *tenant;
+            self.states.push(state);
+        }
+        let gone = before.into_iter().filter_map(|state| state.limiter);
+        gone.for_each(|limiter| limits.remove(limiter));
+    }
+
+    /// The place of a tenant.
+    pub(crate) fn place(&self, id: TenantId) -> Option<usize> {
+        self.states.iter().position(|state| state.id == id)
+    }
+
+    pub(crate) fn limiter(&self, place: usize) -> Option<LimiterId> {
+        self.states[place].limiter
+    }
+
+    /// The shares that a VM counts with: now, and while all VMs want theirs.
+    pub(crate) fn weigh(&self, place: usize, shares: f64) -> (f64, f64) {
+        let state = &self.states[place];
+        let Some(awake) = state.awake else { return (shares, shares) };
+        let least = shares * awake;
+        // No VM counts with more than its tenant does.
+        (larger(smaller(shares * state.weight, state.counts), least), least)
+    }
+
+    /// An IO of a VM is done.
+    pub(crate) fn add(&mut self, place: usize, device: Span, slots: f64) {
+        self.states[place].ios += 1;
+        self.states[place].load += device.secs() * slots;
+    }
+
+    /// Takes in what the other hosts say of their tenants; `None` while they are silent.
+    pub(crate) fn hear(&mut self, parts: Option<&[TenantPart]>) {
+        self.silent = match (parts, self.silent) {
+            (Some(_), _) => None,
+            (None, Some(rounds)) => Some(rounds.saturating_add(1)),
+            // Those that were heard once are not forgotten.
+            (None, None) => Some(ALONE + 1),
+        };
+        let Some(parts) = parts else { return };
+        for state in &mut self.states {
+            state.others.clear();
+            state.others.extend(parts.iter().filter(|part| part.id == state.id));
+        }
+    }
+
+    /// Begins the account of a period.
+    pub(crate) fn begin(&mut self) {
+        for state in &mut self.states {
+            state.own = TenantPart { id: state.id, wish: state.own.wish, ..TenantPart::default() };
+        }
+    }
+
+    /// Adds a VM to it.
+    pub(crate) fn account(&mut self, place: usize, vm: &Member) {
+        let own = &mut self.states[place].own;
+        own.shares += vm.shares;
+        own.active += if vm.active { vm.shares } else { 0.0 };
+        own.used += vm.used;
+        own.wants |= vm.wants;
+    }
+
+    /// Ends the account of a period.
+    pub(crate) fn end<T>(&mut self, now: Instant, elapsed: Span, limits: &mut Limits<T>) {
+        let secs = larger(elapsed.secs(), 1e-9);
+        for state in &mut self.states {
+            state.own.rate = core::mem::take(&mut state.ios) as f64 / secs;
+            state.own.outstanding = core::mem::take(&mut state.load) / secs;
+            if let Some(limiter) = state.limiter {
+                let (done, held) = limits.roll(now, limiter, elapsed);
+                state.own.wish = match held > HELD {
+                    true => 1.0,
+                    false => {
+                        let wish = smaller(MORE * done / (1.0 - held), 1.0);
+                        state.own.wish + NEW * (wish - state.own.wish)
+                    }
+                };
+                state.divide(self.silent);
+                limits.divide(now, limiter, state.part());
+            }
+            state.all = state.others.iter().fold(state.own, TenantPart::plus);
+            let all = &state.all;
+            if all.rate > 0.0 {
+                let latency = all.outstanding / all.rate;
+                let mean = state.latency.map_or(latency, |mean| mean + NEW * (latency - mean));
+                state.latency = Some(mean);
+            }
+            let short = all.wants && is_short(all.rate, state.tenant.reservation);
+            state.short = if short { state.short.saturating_add(1) } else { 0 };
+        }
+    }
+
+    /// Finds what each tenant counts with. `floor`: the least that it has outstanding in all, in slots.
+    pub(crate) fn share_out(&mut self, window_per_share: f64, floor: impl Fn(Floor) -> f64) {
+        for state in &mut self.states {
+            let Tenant { shares, reservation, .. } = state.tenant;
+            let (all, shares) = (&state.all, shares.map(|Shares(shares)| f64::from(shares)));
+            let reserves = reservation > 0.0 && window_per_share.is_finite();
+            let least = match reserves && window_per_share > 0.0 {
+                true => {
+                    let own = Floor { iops: reservation, rate: all.rate, slots: state.latency };
+                    floor(own) / window_per_share
+                }
+                false => 0.0,
+            };
+            state.counts = larger(shares.unwrap_or(all.used), least);
+            // Of a tenant that does nothing a VM that wakes up has all.
+            state.weight = if all.used > 0.0 { state.counts / all.used } else { f64::INFINITY };
+            state.awake = match shares {
+                Some(shares) if all.shares > 0.0 => Some(shares / all.shares),
+                None if reservation > 0.0 => Some(1.0),
+                _ => None,
+            };
+        }
+    }
+
+    /// What to publish of the tenants whose VMs this host has.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = TenantPart> {
+        self.states.iter().map(|state| state.own).filter(|own| own.shares > 0.0)
+    }
+
+    /// How they stand after the last period.
+    pub(crate) fn states(&self) -> impl Iterator<Item = TenantState> {
+        self.states.iter().map(State::shown)
+    }
+}

@@ -1,0 +1,82 @@
+//! Tenants in a record: up to [`MOST_TENANTS`] entries, each number as a power of two.
+
+use parda_control::{TenantId, TenantPart};
+
+/// Most tenants that a record has room for.
+pub const MOST_TENANTS: usize = 10;
+
+/// Bytes of an entry.
+const ENTRY: usize = 16;
+
+/// Bytes of all entries.
+pub(super) const BYTES: usize = MOST_TENANTS * ENTRY;
+
+/// Steps of a number to its double: 0.14 %.
+const STEPS: f64 = 512.0;
+
+/// The least number but 0 is 2^-20.
+const LEAST: f64 = -20.0;
+
+/// The bit that says whether the tenant wants more.
+const WANTS: u16 = 1 << 15;
+
+/// A number as 15 bits: 0, or 1 + 512 · (log2 x + 20).
+fn code(value: f64) -> u16 {
+    if value > 0.0 {
+        (1.0 + (value.log2() - LEAST) * STEPS).round().clamp(1.0, f64::from(WANTS - 1)) as u16
+    } else {
+        0
+    }
+}
+
+fn value(code: u16) -> f64 {
+    match code & !WANTS {
+        0 => 0.0,
+        code => ((f64::from(code) - 1.0) / STEPS + LEAST).exp2(),
+    }
+}
+
+/// Writes entries. Those beyond [`MOST_TENANTS`] are left out.
+pub(super) fn put(to: &mut [u8], tenants: &[TenantPart]) {
+    for (entry, tenant) in to.chunks_exact_mut(ENTRY).zip(tenants) {
+        let TenantPart { id, shares, used, wants, rate, outstanding, wish, active } = *tenant;
+        let wants = if wants { WANTS } else { 0 };
+        let numbers = [shares, used, rate, outstanding, wish, active].map(code);
+        let (name, rest) = entry.split_at_mut(4);
+        name.copy_from_slice(&id.0.to_le_bytes());
+        for (i, (to, number)) in rest.chunks_exact_mut(2).zip(numbers).enumerate() {
+            let number = if i == 1 { number | wants } else { number };
+            to.copy_from_slice(&number.to_le_bytes());
+        }
+    }
+}
+
+/// Reads entries, up to the first without a tenant.
+pub(super) fn get(from: &[u8]) -> Vec<TenantPart> {
+    let entries = from.chunks_exact(ENTRY).map(|entry| {
+        let (name, rest) = entry.split_at(4);
+        let codes = rest.chunks_exact(2).map(|code| u16::from_le_bytes([code[0], code[1]]));
+        let mut numbers = [0; 6];
+        numbers.iter_mut().zip(codes).for_each(|(to, code)| *to = code);
+        let [shares, used, rate, outstanding, wish, active] = numbers.map(value);
+        let wants = numbers[1] & WANTS != 0;
+        let id = TenantId(u32::from_le_bytes(std::array::from_fn(|i| name[i])));
+        TenantPart { id, shares, used, wants, rate, outstanding, wish, active }
+    });
+    entries.take_while(|entry| entry.id.0 != 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_read_as_it_was_written_within_a_thousandth() {
+        for x in [1e-6, 0.02, 1.0, 1000.0, 123_456.0, 4e12] {
+            assert!((value(code(x)) / x - 1.0).abs() < 1e-3, "{x}");
+        }
+        assert_eq!(value(code(0.0)), 0.0);
+        assert!(value(code(1e-9)) > 0.0);
+        assert!(value(code(f64::INFINITY)).is_finite());
+    }
+}
