@@ -58,6 +58,7 @@ pub const KINDS: &[(&str, &str)] = &[
         "live_change",
         "A setting was changed while the agent ran: by whom, from where, before and now",
     ),
+    ("tenants_changed", "Tenants of a volume, or what they have, have changed"),
     ("change_left_out", "A live change conflicts with the configuration, and is left out"),
     (
         "state_unreadable",
@@ -101,7 +102,7 @@ pub const KINDS: &[(&str, &str)] = &[
         "A disk's latency objective is in force in place of the volume's threshold",
     ),
     ("objective_over", "No latency objective is in force any more"),
-    ("reservation_short", "A disk asks for its reservation and has less"),
+    ("reservation_short", "A disk or a tenant asks for its reservation and has less"),
     ("objective_missed", "A disk misses its latency objective for want of shares"),
     ("threshold_missed", "The windows are at their least and the latency is above the threshold"),
     ("array_slower", "The array became slower, or an outsider uses it: by how much"),

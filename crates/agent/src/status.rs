@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use parda_api::HttpPlace;
-use parda_api::{Host, Limit, Outsider, Requests, ValueFrom, is_full};
+use parda_api::{Host, Limit, Outsider, Requests, Tenant, ValueFrom, is_full};
 pub use parda_block::{Count as Counter, Dropped, MemoryStats};
 use parda_block::{Latencies, VmStats};
 use parda_config::VmSettings;
@@ -120,6 +120,9 @@ pub struct VolumeStatus {
     pub own: Option<Host>,
     /// The exchange, if there is one.
     pub exchange: Option<ExchangeStatus>,
+    /// Its tenants, in the order of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<Tenant>,
     /// Its disks, where they are served.
     pub disks: Vec<DiskStatus>,
     /// Where clients of its disks connect.

@@ -25,6 +25,7 @@ mod outsider;
 mod policy;
 mod settings;
 mod state;
+mod tenant;
 
 pub use change::{Changed, ChangedSetting, DiskChange, Keep, VolumeChange};
 pub use disks::{DiskDone, Drain, Drained, DrainedDisk, NewDisk};
@@ -37,6 +38,7 @@ pub use state::{
     Disk, DiskLimits, DiskRates, Exchange, Host, HttpPlace, Role, State, Steer, SteeredVm,
     Threshold, ValueFrom, Volume,
 };
+pub use tenant::Tenant;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

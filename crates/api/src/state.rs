@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use crate::limit::Limit;
 use crate::outsider::Outsider;
 use crate::policy::Policy;
+use crate::tenant::Tenant;
 
 /// State of the agent. Rates and means of disks and volumes are of the last whole second. Values of hosts, windows and latencies of
 /// the law are of the last control period.
@@ -110,6 +111,9 @@ pub struct Volume {
     pub exchange: Option<Exchange>,
     /// Hosts on the volume, this one first.
     pub hosts: Vec<Host>,
+    /// Tenants of the volume, in the order of the configuration.
+    #[serde(default)]
+    pub tenants: Vec<Tenant>,
     /// Disks of the volume, also those that are not served now.
     pub disks: Vec<Disk>,
     /// Device that is steered; `null` where disks are served.

@@ -17,7 +17,7 @@ pub struct VolumeConfig {
     pub name: String,
     /// The law and its parameters.
     pub control: parda_control::Config,
-    /// Its tenants.
+    /// The tenants of its disks.
     pub tenants: Vec<(TenantId, Tenant)>,
     /// Disks that the volume serves from its start.
     pub disks: Vec<DiskConfig>,

@@ -19,6 +19,7 @@ use parda_agent::status::{
     DiskState, DiskStatus, HttpPlace, MemoryStats, ObjectiveStatus, VolumeStatus,
 };
 use parda_agent::threshold::ThresholdStatus;
+use parda_api::Tenant;
 use parda_control::Proportional;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -293,6 +294,20 @@ fn reservations(disks: &[DiskStatus]) -> String {
     text
 }
 
+/// Line on a tenant.
+fn line_of(tenant: &Tenant) -> String {
+    let Tenant { name, settings, iops, own_iops, limit_part, short } = tenant;
+    let set = settings.iter().map(|(key, value)| format!("{key} {value}"));
+    let part = limit_part.map(|part| format!("this host has {:.0} % of the limit", 100.0 * part));
+    let short =
+        short.then(|| "SHORT of its reservation: more is reserved than the array does".into());
+    let said: Vec<String> = set.chain(part).chain(short).collect();
+    format!(
+        "  tenant {name}: {iops:.0} IO/s on all hosts, {own_iops:.0} here; {}\n",
+        said.join("; ")
+    )
+}
+
 /// Lines on settings in which hosts differ, and on disks that were held for too long.
 fn agreed(volume: &VolumeStatus) -> String {
     let mut text = String::new();
@@ -307,6 +322,7 @@ fn agreed(volume: &VolumeStatus) -> String {
     }
     text += &targets(&volume.disks);
     text += &reservations(&volume.disks);
+    volume.tenants.iter().for_each(|tenant| text += &line_of(tenant));
     for difference in volume.settings.iter().flat_map(|settings| &settings.differ) {
         text += &format!("  DIFFERENT SETTINGS: {difference}\n");
     }

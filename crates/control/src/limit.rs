@@ -122,7 +122,7 @@ struct Bucket {
     /// The IOs that it counts; `None`: all.
     way: Option<Direction>,
     unit: Unit,
-    /// Units per second.
+    /// IOs or bytes per second.
     rate: f64,
     /// Nanoseconds that one unit takes, at this host's part of the rate.
     each: f64,

@@ -206,7 +206,7 @@ impl Slice {
         self.saved = self.saved.min(0.0);
     }
 
-    /// Changes the burst.
+    /// Changes how much it may save up.
     pub fn set_burst(&mut self, burst: f64) {
         self.burst = burst;
     }

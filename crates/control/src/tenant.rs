@@ -70,7 +70,7 @@ pub struct Tenant {
 /// What a host says of a tenant whose VMs it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TenantPart {
-    /// The tenant.
+    /// Whose part it is.
     pub id: TenantId,
     /// Σ of the VMs' shares.
     pub shares: f64,
@@ -78,7 +78,7 @@ pub struct TenantPart {
     pub used: f64,
     /// Whether a VM could use more than its slice.
     pub wants: bool,
-    /// IO/s.
+    /// IO/s that the VMs did.
     pub rate: f64,
     /// Mean outstanding IOs, in slots.
     pub outstanding: f64,
@@ -106,9 +106,9 @@ impl TenantPart {
 /// A tenant for people to see.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TenantState {
-    /// The tenant.
+    /// Which tenant it is.
     pub id: TenantId,
-    /// What it has.
+    /// Shares, limit and reservation.
     pub tenant: Tenant,
     /// What it does on this host.
     pub own: TenantPart,

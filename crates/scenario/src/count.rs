@@ -54,10 +54,14 @@ impl HostCount {
         let vms: Vec<VmAnswer> = (host.vms.iter().zip(&self.vms).enumerate())
             .map(|(index, (vm, count))| {
                 let vm_id = VmId { host: id, index };
-                // A host outside control has no shares to be judged by. Without a window no IO is held,
+                // A host outside control has no shares to be judged by, and those of a VM with a guarantee do not say what it
+                // has. Without a window no IO is held,
                 // and only a closed loop is known to be saturated.
                 let endless = vm.load.outstanding().is_some();
-                let ran = !host.outside && scenario.runs_throughout(vm_id, phase, at_start);
+                let own = vm.settings.limit.is_none()
+                    && vm.settings.reservation.is_none()
+                    && vm.settings.tenant.is_none();
+                let ran = !host.outside && own && scenario.runs_throughout(vm_id, phase, at_start);
                 let judged = ran && (endless || self.window.is_some());
                 let (latency, held) = (count.latency_ms.as_ref(), count.held_ms.as_ref());
                 let saturated = match latency {

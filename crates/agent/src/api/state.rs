@@ -68,6 +68,7 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
         iops: short(recent.all.map(|rates| rates.iops)),
         bytes_per_s: short(recent.all.map(|rates| rates.bytes)),
         hosts,
+        tenants: status.tenants,
         steer: status.steer.map(|steer| steered(steer, recent)),
         exchange: status.exchange.map(|exchange| Exchange {
             place: exchange.place,

@@ -17,6 +17,8 @@ pub(super) struct Watch {
     hosts: HashMap<String, Liveness>,
     objective: Option<String>,
     disks: HashMap<String, Seen>,
+    /// Tenants that are short of their reservation.
+    short: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +52,18 @@ impl Watch {
             _ => {}
         }
         self.objective = objective;
+        let short = volume.tenants.iter().filter(|tenant| tenant.short);
+        for tenant in short.clone().filter(|tenant| !self.short.contains(&tenant.name)) {
+            tracing::warn!(
+                volume = name,
+                tenant = tenant.name,
+                iops = tenant.iops,
+                event = "reservation_short",
+                "tenant {} does not have its reservation: more is reserved than the array does",
+                tenant.name
+            );
+        }
+        self.short = short.map(|tenant| tenant.name.clone()).collect();
         let mut before = std::mem::take(&mut self.disks);
         self.disks.reserve(keys.len());
         for (key, disk) in keys.iter().zip(&volume.disks) {

@@ -1,10 +1,10 @@
 //! Families of a volume. Label: `volume`.
 
-use parda_api::Limit;
+use parda_api::{Limit, Tenant};
 use parda_control::Source;
 
 use super::table::{
-    Family, Value, bytes, count, counter, counts, gauge, gauges, maybe, ms, one, seconds,
+    Family, Labels, Value, bytes, count, counter, counts, gauge, gauges, maybe, ms, one, seconds,
 };
 use crate::status::VolumeStatus;
 
@@ -12,6 +12,7 @@ pub(super) fn families() -> Vec<Family<VolumeStatus>> {
     let mut all = state();
     all.extend(latency());
     all.extend(law());
+    all.extend(tenants());
     all.extend(others());
     all.extend(clients());
     all
@@ -105,6 +106,31 @@ fn law() -> Vec<Family<VolumeStatus>> {
         }),
         gauge("volume_settings_differing", "Settings in which live hosts differ", |v| {
             maybe(v.settings.as_ref().map(|settings| settings.differ.len() as f64))
+        }),
+    ]
+}
+
+/// A number of each tenant.
+fn of_tenants(volume: &VolumeStatus, of: impl Fn(&Tenant) -> Option<f64>) -> Vec<(Labels, Value)> {
+    let sample =
+        |tenant: &Tenant| Some((vec![("tenant", tenant.name.clone())], Value::Gauge(of(tenant)?)));
+    volume.tenants.iter().filter_map(sample).collect()
+}
+
+fn tenants() -> Vec<Family<VolumeStatus>> {
+    vec![
+        gauge("tenant_iops", "IO/s of the tenant on all hosts that are heard", |v| {
+            of_tenants(v, |tenant| Some(tenant.iops))
+        }),
+        gauge("tenant_own_iops", "IO/s of the tenant on this host", |v| {
+            of_tenants(v, |tenant| Some(tenant.own_iops))
+        }),
+        gauge("tenant_limit_ratio", "This host's part of the tenant's limit", |v| {
+            of_tenants(v, |tenant| tenant.limit_part)
+        }),
+        gauge("tenant_short", "1 if the tenant asks for its reservation and has less", |v| {
+            let short = |tenant: &Tenant| f64::from(u8::from(tenant.short));
+            of_tenants(v, |tenant| tenant.settings.get("reservation").map(|_| short(tenant)))
         }),
     ]
 }

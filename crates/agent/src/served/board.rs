@@ -4,10 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use parda_api::Tenant;
 use parda_block::{DiskId, Handle, VmStats};
-use parda_config::VmSettings;
+use parda_config::{TenantSettings, VmSettings};
+use parda_control::TenantState;
 
 use crate::config;
+use crate::history::rounded;
 use crate::locked::locked;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
@@ -116,6 +119,8 @@ impl Board {
             status.connections = stats.connections as u64;
             status.memory = Some(stats.memory);
             status.dropped = stats.dropped;
+            let tenants = config.tenants.iter().zip(&stats.tenants);
+            status.tenants = tenants.map(|(settings, state)| tenant(settings, state)).collect();
         }
         let cost = stats.as_ref().and_then(|stats| stats.objective_price);
         let mut counted: HashMap<_, _> =
@@ -150,4 +155,21 @@ fn fault(disk: &VmStats) -> Option<String> {
         (disk.lost > 0)
             .then(|| format!("it has shrunk by {} bytes: IOs behind its end fail", disk.lost))
     })
+}
+
+/// A tenant as people see it.
+fn tenant(settings: &TenantSettings, state: &TenantState) -> Tenant {
+    let mut set = serde_json::to_value(settings)
+        .ok()
+        .and_then(|value| value.as_object().cloned())
+        .unwrap_or_default();
+    set.remove("name");
+    Tenant {
+        name: settings.name.to_string(),
+        settings: set,
+        iops: rounded(state.all.rate),
+        own_iops: rounded(state.own.rate),
+        limit_part: settings.limit.is_some().then(|| rounded(state.part)),
+        short: state.short,
+    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Client, disk, read, spawn, spawn_timed, write};
 use parda_block::{BackendConfig, Handle, Timed, TimedId};
 use parda_control::law::Mode;
-use parda_control::{Bytes, Instant, IoKind, Shares, Span, Totals, VmConfig, Window};
+use parda_control::{Bytes, Instant, IoKind, Shares, Span, VmConfig, Window};
 use parda_disk::{Extent, Op};
 
 fn memory() -> BackendConfig {
@@ -111,7 +111,7 @@ fn a_flush_takes_its_turn_but_is_no_latency() {
     let volume = spawn(vec![disk("vm1", memory(), &socket)]);
     let mut client = Client::connect(&socket, "vm1");
     assert_eq!(client.call(Op::Flush, &[]), Ok(vec![]));
-    let report = volume.tick(Some(Heard::default())).unwrap().0;
+    let report = volume.tick(Some(parda_block::Heard::default())).unwrap().0;
     assert_eq!(report.interval, parda_control::latency::Interval::default());
     assert_eq!(client.call(write(0, 4096), &[1; 4096]), Ok(vec![]));
     let report = volume.tick(None).unwrap().0;
