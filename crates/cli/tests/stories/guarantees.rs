@@ -80,3 +80,86 @@ fn agent_works(agent: &Agent) -> bool {
     let volume = agent.volume();
     volume.ticks > 20 && volume.disks.iter().all(|disk| disk.reads.ios > 50)
 }
+
+/// An agent with one disk of the tenant `gold`.
+fn of_gold(host: &str, tenant: &str) -> String {
+    let law = "period = \"100ms\"\nlatency_threshold = \"100ms\"";
+    config(host, law, &[("disk", "nbd+unix:///?socket=array")])
+        .replace("[[volume.disk]]", &format!("{tenant}[[volume.disk]]"))
+        .replace("name = \"disk\"", "name = \"disk\"\nread_only = true\ntenant = \"gold\"")
+        + "[volume.exchange]\nfile = \"exchange\"\n"
+}
+
+fn gold(iops: u32) -> String {
+    format!("[[volume.tenant]]\nname = \"gold\"\nlimit = {{ iops = {iops} }}\n")
+}
+
+#[test]
+fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
+    let stage = Stage::new();
+    // The array does 2,000 IO/s.
+    let delays = Delays { io: Duration::from_micros(500), flush: Duration::ZERO };
+    Array::start(&stage.path("array"), 4096, delays);
+    stage.exchange("exchange", 64);
+    let hosts = ["a", "b", "c"];
+    let agents = hosts.map(|host| stage.agent(host, &of_gold(host, &gold(300))));
+    until("the hosts hear each other", || {
+        agents.iter().all(|agent| {
+            let exchange = agent.volume().exchange;
+            let peers = exchange.map(|exchange| exchange.peers).unwrap_or_default();
+            peers.iter().filter(|peer| peer.liveness == parda_exchange::Liveness::Live).count() == 2
+        })
+    });
+    let load = |host: &str| {
+        let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=16"];
+        stage.load(&format!("fio-{host}"), &uri(host, "disk"), &options)
+    };
+    // Sums over 3 s, and how many hosts took part.
+    let ios = || agents.each_ref().map(|agent| agent.volume().disks[0].reads.ios);
+    let rates = || {
+        let (begin, before) = (std::time::Instant::now(), ios());
+        std::thread::sleep(Duration::from_secs(3));
+        let (seconds, after) = (begin.elapsed().as_secs_f64(), ios());
+        [0, 1, 2].map(|i| (after[i] - before[i]) as f64 / seconds)
+    };
+    let settled = |parts: [f64; 3]| {
+        until("each host has its part of the limit", || {
+            agents.iter().zip(parts).all(|(agent, part)| {
+                let tenants = agent.volume().tenants;
+                tenants[0].limit_part.is_some_and(|now| (now - part).abs() < 0.1)
+            })
+        });
+    };
+    let one = load("a");
+    settled([1.0, 0.0, 0.0]);
+    let alone = rates();
+    assert!((270.0..312.0).contains(&alone[0]), "{alone:?} for a limit of 300, on one host");
+
+    let (two, three) = (load("b"), load("c"));
+    settled([0.33; 3]);
+    let three_hosts = rates();
+    let sum: f64 = three_hosts.iter().sum();
+    assert!((270.0..315.0).contains(&sum), "{three_hosts:?} for a limit of 300, on three hosts");
+    assert!(three_hosts.iter().all(|rate| (75.0..125.0).contains(rate)), "{three_hosts:?}");
+    let said = stage.parda(&["status", "b.status"]).out;
+    assert!(said.contains("tenant gold: ") && said.contains("% of the limit"), "{said}");
+
+    one.finish();
+    two.finish();
+    settled([0.0, 0.0, 1.0]);
+    let moved = rates();
+    assert!((270.0..312.0).contains(&moved[2]), "{moved:?} for a limit of 300, on the third host");
+
+    // A reload changes it, and the client goes on.
+    for (host, agent) in hosts.iter().zip(&agents) {
+        stage.write(&format!("{host}.toml"), of_gold(host, &gold(600)));
+        agent.process.signal(rustix::process::Signal::HUP);
+    }
+    until("the new limit is in force", || {
+        agents[2].volume().tenants[0].settings["limit"]["iops"] == 600.0
+    });
+    let more = rates();
+    assert!((500.0..624.0).contains(&more[2]), "{more:?} for a limit of 600");
+    three.finish();
+    agents.into_iter().for_each(Agent::stop);
+}
