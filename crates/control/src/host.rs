@@ -6,6 +6,8 @@
 //! publishes the report that it gets. When nothing else happens, [`Host::next_wakeup`] says when
 //! to ask again.
 
+mod guarantees;
+
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -13,6 +15,7 @@ use core::cmp::Reverse;
 
 use slab::Slab;
 
+use self::guarantees::Guarantees;
 use crate::cluster::{Report, Source, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::Outlook;
@@ -23,14 +26,14 @@ use crate::integral::Integral;
 use crate::io::{Heard, Io};
 use crate::latency::{Direction, Meter};
 use crate::law::LawConfig;
-use crate::limit::{self, AsideId, Limit, LimiterId, Limits, Of};
+use crate::limit::{self, Limit, Limits};
 use crate::mechanism::{Mechanism, on};
-use crate::objective::{Objective, ObjectiveState, Price, Wants, strictest};
+use crate::objective::Price;
 use crate::queue::{Cost, FairQueue, FlowId};
-use crate::reservation::{Floor, Reservation, ReservationState};
+use crate::reservation::Floor;
 use crate::settings::Settings;
 use crate::slices::{Slice, SliceBounds};
-use crate::tenant::{Member, Tenant, TenantId, TenantPart, TenantState, Tenants};
+use crate::tenant::{Member, TenantId, TenantPart, Tenants};
 use crate::threshold::Estimate;
 use crate::units::{Bytes, Instant, Shares, Span, Window, larger, smaller};
 
@@ -163,16 +166,10 @@ struct Vm {
     removed: bool,
     /// What it may have outstanding.
     slice: Slice,
-    /// Apart, as few VMs have one.
-    objective: Option<Box<Objective>>,
-    reservation: Option<Box<Reservation>>,
+    /// What it has beside its shares, if anything.
+    guarantees: Option<Box<Guarantees>>,
     /// Slots that it completed in this period.
     done: f64,
-    /// Its place beside the queue, if it has a limit.
-    limited: Option<AsideId>,
-    /// Its tenant, and the place of that, if the host knows it.
-    tenant: Option<TenantId>,
-    place: Option<usize>,
 }
 
 impl Vm {
@@ -290,15 +287,10 @@ impl Host {
             at_array: 0.0,
             removed: false,
             slice,
-            objective: vm.target.map(Objective::new).map(Box::new),
-            reservation: None,
+            guarantees: None,
             done: 0.0,
-            limited: None,
-            tenant: vm.tenant,
-            place: None,
         });
-        self.limit(now, VmId(id), &vm.limit);
-        self.reserve(VmId(id), vm.reservation);
+        self.guarantee(now, VmId(id), &vm);
         // Both are added and removed together, so that both ids are the same.
         debug_assert_eq!(id, flow);
         self.governor.vms_changed();
@@ -314,9 +306,7 @@ impl Host {
         let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
         vm.removed = true;
         // Its last IOs are not to take as long as a limit may say.
-        if let Some(aside) = vm.limited {
-            self.free(aside);
-        }
+        self.free(id);
         self.governor.vms_changed();
         self.changed = true;
         self.bury(id);
@@ -326,7 +316,7 @@ impl Host {
     /// Forgets a VM that was removed, once nothing of it is left.
     fn bury(&mut self, id: VmId) {
         if let Some(vm) = self.vms.get(id.0).filter(|vm| vm.removed && vm.ios == 0) {
-            if let Some(aside) = vm.limited {
+            if let Some(aside) = vm.guarantees.as_ref().and_then(|own| own.aside) {
                 self.limits.leave(aside).for_each(drop);
             }
             self.vms.remove(id.0);
@@ -344,104 +334,10 @@ impl Host {
         let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
         vm.shares = config.shares;
         vm.slice.set_burst(config.burst);
-        vm.tenant = config.tenant;
-        if vm.objective.as_deref().map(Objective::target) != config.target {
-            vm.objective = config.target.map(Objective::new).map(Box::new);
-        }
         self.changed = true;
         self.queue.set_burst(FlowId(id.0), Cost::slots(config.burst));
-        self.limit(now, id, &config.limit);
-        self.reserve(id, config.reservation);
+        self.guarantee(now, id, &config);
         true
-    }
-
-    /// Changes the reservation of a VM.
-    fn reserve(&mut self, id: VmId, iops: f64) {
-        let vm = &mut self.vms[id.0];
-        match &mut vm.reservation {
-            Some(reservation) if iops > 0.0 => reservation.set(iops),
-            reservation => {
-                *reservation = (iops > 0.0).then(|| Box::new(Reservation::new(iops)));
-                vm.slice.set_floor(0.0);
-                self.reserved.retain(|Reverse((_, vm))| *vm != id.0);
-                self.watch(id.0);
-            }
-        }
-    }
-
-    /// Puts a VM under its own limit and that of its tenant, or takes it out of these.
-    fn limit(&mut self, now: Instant, id: VmId, limit: &Limit) {
-        let before = self.vms[id.0].limited;
-        let own = before.and_then(|aside| self.limits.of(aside)[Of::Vm as usize]);
-        let own = match (own, limit.is_none()) {
-            (Some(own), true) => {
-                self.limits.remove(own);
-                None
-            }
-            (own, true) => own,
-            (own, false) => {
-                let limiter = own.unwrap_or_else(|| self.limits.add());
-                self.limits.set(now, limiter, limit);
-                Some(limiter)
-            }
-        };
-        self.place(now, id, own);
-    }
-
-    /// Puts a VM under these limiters: its own, and its tenant's.
-    fn place(&mut self, now: Instant, id: VmId, own: Option<LimiterId>) {
-        let vm = &mut self.vms[id.0];
-        vm.place = vm.tenant.and_then(|tenant| self.tenants.place(tenant));
-        let tenant = vm.place.and_then(|place| self.tenants.limiter(place));
-        let aside = match vm.limited {
-            Some(aside) => aside,
-            None if own.is_none() && tenant.is_none() => return,
-            None => *vm.limited.insert(self.limits.enter(id.0)),
-        };
-        self.limits.place(aside, Of::Vm, own);
-        self.limits.place(aside, Of::Tenant, tenant);
-        if own.is_none() && tenant.is_none() {
-            self.vms[id.0].limited = None;
-            for waiting in self.limits.leave(aside) {
-                self.enqueue(now, id, waiting);
-            }
-        }
-    }
-
-    /// Takes a VM from its limiters. What these held back goes with the next dispatch.
-    fn free(&mut self, aside: AsideId) {
-        if let Some(own) = self.limits.of(aside)[Of::Vm as usize] {
-            self.limits.remove(own);
-        }
-        self.limits.place(aside, Of::Tenant, None);
-    }
-
-    /// Changes the tenants that this host knows, and what they have.
-    pub fn set_tenants(&mut self, now: Instant, tenants: &[(TenantId, Tenant)]) {
-        self.tenants.set(now, tenants, &mut self.limits);
-        self.vms.iter_mut().for_each(|(_, vm)| vm.place = None);
-        let present: Vec<_> = self.vms().collect();
-        for id in present {
-            let aside = self.vms[id.0].limited;
-            let own = aside.and_then(|aside| self.limits.of(aside)[Of::Vm as usize]);
-            self.place(now, id, own);
-        }
-        self.changed = true;
-    }
-
-    /// Takes in what the other hosts say of tenants, `None` while nothing can be said of them: before each [`Host::tick`].
-    pub fn hear_tenants(&mut self, parts: Option<Vec<TenantPart>>) {
-        self.heard = parts;
-    }
-
-    /// What to publish of tenants after a tick.
-    pub fn tenant_parts(&self) -> impl Iterator<Item = TenantPart> {
-        self.tenants.parts()
-    }
-
-    /// How the tenants stand after the last tick.
-    pub fn tenants(&self) -> impl Iterator<Item = TenantState> {
-        self.tenants.states()
     }
 
     /// Takes from a VM the credit that it gathered while idle: its client has just begun, here or after it moved from another
@@ -458,8 +354,7 @@ impl Host {
     pub fn part(&self, id: VmId) -> Option<VmPart> {
         let vm = self.vms.get(id.0).filter(|vm| !vm.removed)?;
         let slice = matches!(self.rule, Rule::Slices { .. }).then(|| vm.slice.slice());
-        let aside = vm.limited.map_or(0, |aside| self.limits.waiting(aside));
-        let held = self.queue.waiting(FlowId(id.0)) + aside;
+        let held = self.queue.waiting(FlowId(id.0)) + self.waits_aside(id);
         Some(VmPart { shares: vm.shares, slice, held })
     }
 
@@ -506,8 +401,8 @@ impl Host {
         let mut shares = 0.0;
         for (id, vm) in self.vms.iter_mut().filter(|(_, vm)| !vm.removed) {
             let own = f64::from(vm.shares.0);
-            let (counts, awake) =
-                vm.place.map_or((own, own), |place| self.tenants.weigh(place, own));
+            let place = vm.guarantees.as_ref().and_then(|own| own.place);
+            let (counts, awake) = place.map_or((own, own), |place| self.tenants.weigh(place, own));
             vm.slice.set_shares(counts, awake);
             self.queue.set_weight(FlowId(id), counts);
             shares += awake;
@@ -523,7 +418,9 @@ impl Host {
         (self.pending, self.granted) = (0.0, 0.0);
         let mut weights = 0.0;
         for (_, vm) in &mut self.vms {
-            if let Some(reservation) = vm.reservation.as_deref().filter(|_| !vm.removed) {
+            if let Some(own) = vm.guarantees.as_ref().filter(|_| !vm.removed)
+                && let Some(reservation) = &own.reservation
+            {
                 vm.slice.set_floor(floor(reservation.floor()));
             }
             vm.slice.set(now, bounds);
@@ -599,7 +496,8 @@ impl Host {
         let state = &mut self.vms[vm.0];
         state.ios += 1;
         let mut waiting = Waiting { token, io, submitted: now, held_by: HeldBy::Turn };
-        if let (Some(aside), Some(way)) = (state.limited, limit::way(io))
+        if let Some(own) = &state.guarantees
+            && let (Some(aside), Some(way)) = (own.aside, limit::way(io))
             && self.limits.is_shut(aside, way)
         {
             waiting.held_by = HeldBy::Limit;
@@ -629,31 +527,6 @@ impl Host {
         } else {
             self.watch(vm.0);
             self.queue.push(now, flow, cost, wants, waiting);
-        }
-    }
-
-    /// Takes out of the fair queue what limits hold back from now on, as it is no demand, and queues what they held back until now.
-    #[inline]
-    fn apply_limits(&mut self, now: Instant) {
-        if self.limits.is_due(now) {
-            self.apply_due_limits(now);
-        }
-    }
-
-    #[cold]
-    fn apply_due_limits(&mut self, now: Instant) {
-        while let Some((vm, aside, way)) = self.limits.shuts() {
-            let of_way = |waiting: &Waiting| limit::way(waiting.io) == Some(way);
-            for (cost, waiting) in self.queue.withdraw(FlowId(vm), of_way) {
-                self.unqueue(now, vm, cost);
-                self.limits.hold(now, aside, way, Waiting { held_by: HeldBy::Limit, ..waiting });
-            }
-            self.regrant(now);
-        }
-        if self.limits.next().is_some_and(|at| at <= now) {
-            let mut limits = core::mem::take(&mut self.limits);
-            limits.open(now, |vm, waiting| self.enqueue(now, VmId(vm), waiting));
-            self.limits = limits;
         }
     }
 
@@ -708,41 +581,6 @@ impl Host {
         Some((flow, cost, waiting, true))
     }
 
-    /// Looks for the time at which the next IO of a VM is due by its reservation, if it has one.
-    fn watch(&mut self, vm: usize) {
-        if let Some(reservation) = &mut self.vms[vm].reservation
-            && !core::mem::replace(&mut reservation.watched, true)
-        {
-            self.reserved.push(Reverse((reservation.due(), vm)));
-        }
-    }
-
-    /// Takes the IO out of the queue that is due by its VM's reservation, if one is.
-    fn next_reserved(&mut self, now: Instant) -> Option<(FlowId, Cost, Waiting)> {
-        while let Some(&Reverse((at, vm))) = self.reserved.peek()
-            && at <= now
-        {
-            self.reserved.pop();
-            let flow = FlowId(vm);
-            let Some(reservation) = self.vms.get_mut(vm).and_then(|vm| vm.reservation.as_mut())
-            else {
-                continue;
-            };
-            let due = reservation.due();
-            reservation.watched = self.queue.waits(flow);
-            if !reservation.watched {
-                continue;
-            }
-            let next = if due <= now { self.queue.pop_of(now, flow) } else { None };
-            // Another IO of it waits, or else the next look ends this.
-            self.reserved.push(Reverse((if next.is_some() { now + Span(1) } else { due }, vm)));
-            if let Some((cost, waiting)) = next {
-                return Some((flow, cost, waiting));
-            }
-        }
-        None
-    }
-
     /// Whether slices bound what may be outstanding.
     fn has_slices(&self) -> bool {
         matches!(self.rule, Rule::Slices { .. })
@@ -783,11 +621,9 @@ impl Host {
         self.vms[vm.0].at_array += cost.as_slots();
         let entry = Outstanding { vm, token, io, cost, submitted, held_by, dispatched: now };
         let id = IoId(self.outstanding.insert(entry));
-        if let Some(reservation) = &mut self.vms[vm.0].reservation {
-            reservation.take(now);
-        }
-        if let Some(aside) = self.vms[vm.0].limited {
-            self.limits.take(now, aside, io);
+        if let Some(own) = &mut self.vms[vm.0].guarantees {
+            own.reservation.iter_mut().for_each(|reservation| reservation.take(now));
+            own.aside.iter().for_each(|aside| self.limits.take(now, *aside, io));
         }
         Dispatch { id, vm, token, overdue }
     }
@@ -834,14 +670,11 @@ impl Host {
         match heard {
             Some(Heard::Data(direction)) => {
                 self.meter.add(direction, done.io.bytes, device);
-                if let Some(reservation) = &mut vm.reservation {
-                    reservation.add(device, slots);
-                }
-                if let Some(place) = vm.place {
-                    self.tenants.add(place, device, slots);
-                }
-                if let Some(objective) = &mut vm.objective {
-                    objective.add(done.dispatched.since(done.submitted), device);
+                if let Some(own) = &mut vm.guarantees {
+                    let held = done.dispatched.since(done.submitted);
+                    own.reservation.iter_mut().for_each(|it| it.add(device, slots));
+                    own.objective.iter_mut().for_each(|it| it.add(held, device));
+                    own.place.iter().for_each(|place| self.tenants.add(*place, device, slots));
                 }
             }
             Some(Heard::Discard(size, latency)) => {
@@ -898,14 +731,15 @@ impl Host {
             let demand = VmDemand {
                 shares: vm.slice.awake(),
                 counts: vm.slice.shares(),
-                mean_shares: wanted.shares,
+                taken: wanted.shares,
                 pending: wanted.pending,
                 used: wanted.used,
                 rate,
             };
-            if let Some(place) = vm.place {
+            let Some(own) = &mut vm.guarantees else { return demand };
+            if let Some(place) = own.place {
                 let shares = f64::from(vm.shares.0);
-                let held = vm.limited.is_some_and(|aside| self.limits.waiting(aside) > 0);
+                let held = own.aside.is_some_and(|aside| self.limits.waiting(aside) > 0);
                 let used = wanted.used / window_per_share;
                 self.tenants.account(
                     place,
@@ -921,7 +755,7 @@ impl Host {
                     },
                 );
             }
-            if let Some(reservation) = &mut vm.reservation {
+            if let Some(reservation) = &mut own.reservation {
                 reservation.roll(elapsed.secs(), demand.is_limited());
             }
             demand
@@ -945,35 +779,6 @@ impl Host {
         self.charge_anew(now);
         self.share_out(now);
         report
-    }
-
-    /// Ends the period of each objective. Answers the lowest threshold that is asked for, and the IOs of
-    /// the VMs that have objectives.
-    fn wants(&mut self) -> Wants {
-        let (latency, least) = (self.governor.latency(), self.config().law.min_ios);
-        let (own, in_force) = (self.governor.own_threshold(), self.governor.threshold());
-        let mut wants = Wants::default();
-        let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
-        for objective in vms.filter_map(|(_, vm)| vm.objective.as_deref_mut()) {
-            let Some(ios) = objective.roll(latency, least, own, in_force) else { continue };
-            wants.ios += ios;
-            let asks = objective.asks(own);
-            wants.asks = strictest(wants.asks, asks);
-        }
-        self.governor.want(wants)
-    }
-
-    /// How a VM's latency objective stands, if it has one.
-    #[must_use]
-    pub fn standing(&self, vm: VmId) -> Option<ObjectiveState> {
-        let objective = self.vms.get(vm.0)?.objective.as_ref()?;
-        Some(objective.standing(self.governor.own_threshold()))
-    }
-
-    /// How a VM's reservation stands, if it has one.
-    #[must_use]
-    pub fn reservation(&self, vm: VmId) -> Option<ReservationState> {
-        Some(self.vms.get(vm.0)?.reservation.as_ref()?.standing())
     }
 
     /// What the objective costs that is in force, if one is.

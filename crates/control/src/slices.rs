@@ -62,10 +62,9 @@ pub struct Slice {
     /// ∫ (slice − grant) dt, of which a few IOs' time at the array count, or a burst's. Minus infinity
     /// where nothing is saved.
     saved: f64,
-    /// ∫ pending dt, ∫ grant dt and ∫ weight dt over this period.
+    /// ∫ pending dt and ∫ grant dt over this period.
     pending_sum: f64,
     grant_sum: f64,
-    shares_sum: f64,
     /// The most that was granted in this period.
     most: f64,
     /// The most that was granted in earlier periods, fading.
@@ -76,7 +75,7 @@ pub struct Slice {
 /// What a VM wanted over a period, in slots.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
-    /// Mean of the shares that the VM's slice took.
+    /// Shares that the VM's slice took at the end.
     pub shares: f64,
     /// Mean pending slots of the VM.
     pub pending: f64,
@@ -102,7 +101,6 @@ impl Slice {
             saved: 0.0,
             pending_sum: 0.0,
             grant_sum: 0.0,
-            shares_sum: 0.0,
             most: 0.0,
             seen: 0.0,
             since: now,
@@ -178,7 +176,6 @@ impl Slice {
         self.since = now;
         self.pending_sum += self.pending * dt;
         self.grant_sum += self.grant * dt;
-        self.shares_sum += self.weight * dt;
         self.saved += (self.slice - self.grant) * dt;
     }
 
@@ -191,13 +188,12 @@ impl Slice {
         };
         let pending = mean(&mut self.pending_sum);
         let granted = mean(&mut self.grant_sum);
-        let shares = mean(&mut self.shares_sum);
         // A VM that has just woken up counts with what it would use of p · shares.
         let unseen = 0.0 < self.slice && self.slice < self.full;
         let used = if unseen { pending.min(granted * self.full / self.slice) } else { granted };
         self.seen = self.most.max(REMEMBERED * self.seen);
         self.most = self.grant;
-        Wanted { shares, pending, used }
+        Wanted { shares: self.weight, pending, used }
     }
 
     /// Sets the savings of a VM to 0. A debt stays.

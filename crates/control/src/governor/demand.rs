@@ -17,8 +17,8 @@ pub struct VmDemand {
     pub shares: f64,
     /// Shares that it counts with: more while others of its tenant leave theirs.
     pub counts: f64,
-    /// Mean over the period of the shares that its slice took: more than that while a reservation was its floor.
-    pub mean_shares: f64,
+    /// Shares that its slice took: more than that while a reservation was its floor.
+    pub taken: f64,
     /// Mean number of its pending IOs, held and outstanding, in slots.
     pub pending: f64,
     /// Mean of the pending IOs up to the VM's slice of the window, in slots. What is pending beyond the slice does not use the array.
@@ -35,7 +35,7 @@ impl VmDemand {
     pub fn of_mean(shares: Shares, pending: f64, window_per_share: f64) -> VmDemand {
         let shares = f64::from(shares.0);
         let used = pending.min(window_per_share * shares);
-        VmDemand { shares, counts: shares, mean_shares: shares, pending, used, rate: None }
+        VmDemand { shares, counts: shares, taken: shares, pending, used, rate: None }
     }
 
     /// Whether it could use more than its slice.
@@ -65,10 +65,10 @@ pub(super) fn used_shares(vms: &[VmDemand], weight: f64, window_per_share: f64) 
     let mut all = Used { active: 0.0, wanted: 0.0, at_slice: false };
     for vm in vms {
         let shares = weight * vm.shares;
-        all.active += (vm.used / window_per_share).min(weight * vm.mean_shares);
+        all.active += (vm.used / window_per_share).min(weight * vm.taken);
         // A client that comes and goes needs, when it is there, the window for what it brings.
         let pending = vm.pending / window_per_share;
-        let slice = shares.max(weight * vm.mean_shares);
+        let slice = shares.max(weight * vm.taken);
         all.wanted += pending.min(slice);
         all.at_slice |= pending >= slice;
     }

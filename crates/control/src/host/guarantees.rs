@@ -1,0 +1,248 @@
+//! What some VMs of a host have beside their shares: an objective, a limit, a reservation, a tenant.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use super::{Host, VmConfig, VmId, Waiting};
+use crate::held::HeldBy;
+use crate::limit::{self, AsideId, Limit, LimiterId, Of};
+use crate::objective::{Objective, ObjectiveState, Wants, strictest};
+use crate::queue::{Cost, FlowId};
+use crate::reservation::{Reservation, ReservationState};
+use crate::tenant::{Tenant, TenantId, TenantPart, TenantState};
+use crate::units::{Instant, Span};
+
+/// What a VM has beside its shares. Apart from the VM, as few have it.
+#[derive(Debug, Default)]
+pub(super) struct Guarantees {
+    pub(super) objective: Option<Objective>,
+    pub(super) reservation: Option<Reservation>,
+    /// Its place beside the queue, if it has a limit or its tenant has one.
+    pub(super) aside: Option<AsideId>,
+    /// Its tenant, and the place of that, if the host knows it.
+    tenant: Option<TenantId>,
+    pub(super) place: Option<usize>,
+}
+
+impl Host {
+    /// Changes what a VM has beside its shares.
+    pub(super) fn guarantee(&mut self, now: Instant, id: VmId, config: &VmConfig) {
+        let VmConfig { shares: _, burst: _, target, limit, reservation, tenant } = config;
+        let has = target.is_some() || !limit.is_none() || *reservation > 0.0 || tenant.is_some();
+        let vm = &mut self.vms[id.0];
+        if !has && vm.guarantees.is_none() {
+            return;
+        }
+        let own = vm.guarantees.get_or_insert_default();
+        if own.objective.as_ref().map(Objective::target) != *target {
+            own.objective = target.map(Objective::new);
+        }
+        own.tenant = *tenant;
+        self.reserve(id, *reservation);
+        self.limit(now, id, limit);
+        if !has {
+            self.vms[id.0].guarantees = None;
+        }
+    }
+
+    fn own(&mut self, id: VmId) -> &mut Guarantees {
+        self.vms[id.0].guarantees.get_or_insert_default()
+    }
+
+    /// Changes the reservation of a VM.
+    fn reserve(&mut self, id: VmId, iops: f64) {
+        match &mut self.own(id).reservation {
+            Some(reservation) if iops > 0.0 => reservation.set(iops),
+            reservation => {
+                *reservation = (iops > 0.0).then(|| Reservation::new(iops));
+                self.vms[id.0].slice.set_floor(0.0);
+                self.reserved.retain(|Reverse((_, vm))| *vm != id.0);
+                self.watch(id.0);
+            }
+        }
+    }
+
+    /// Puts a VM under its own limit and that of its tenant, or takes it out of these.
+    fn limit(&mut self, now: Instant, id: VmId, limit: &Limit) {
+        let own = match (self.own_limiter(id), limit.is_none()) {
+            (own, true) => {
+                own.into_iter().for_each(|own| self.limits.remove(own));
+                None
+            }
+            (own, false) => {
+                let limiter = own.unwrap_or_else(|| self.limits.add());
+                self.limits.set(now, limiter, limit);
+                Some(limiter)
+            }
+        };
+        self.place(now, id, own);
+    }
+
+    fn own_limiter(&mut self, id: VmId) -> Option<LimiterId> {
+        let aside = self.own(id).aside?;
+        self.limits.of(aside)[Of::Vm as usize]
+    }
+
+    /// Puts a VM under these limiters: its own, and its tenant's.
+    fn place(&mut self, now: Instant, id: VmId, own: Option<LimiterId>) {
+        let place = self.own(id).tenant.and_then(|tenant| self.tenants.place(tenant));
+        let tenant = place.and_then(|place| self.tenants.limiter(place));
+        self.own(id).place = place;
+        let aside = match self.own(id).aside {
+            Some(aside) => aside,
+            None if own.is_none() && tenant.is_none() => return,
+            None => {
+                let aside = self.limits.enter(id.0);
+                *self.own(id).aside.insert(aside)
+            }
+        };
+        self.limits.place(aside, Of::Vm, own);
+        self.limits.place(aside, Of::Tenant, tenant);
+        if own.is_none() && tenant.is_none() {
+            self.own(id).aside = None;
+            for waiting in self.limits.leave(aside) {
+                self.enqueue(now, id, waiting);
+            }
+        }
+    }
+
+    /// Takes a VM from its limiters. What these held back goes with the next dispatch.
+    pub(super) fn free(&mut self, id: VmId) {
+        let guarantees = self.vms[id.0].guarantees.as_ref();
+        let Some(aside) = guarantees.and_then(|own| own.aside) else { return };
+        if let Some(own) = self.limits.of(aside)[Of::Vm as usize] {
+            self.limits.remove(own);
+        }
+        self.limits.place(aside, Of::Tenant, None);
+    }
+
+    /// Changes the tenants that this host knows, and what they have.
+    pub fn set_tenants(&mut self, now: Instant, tenants: &[(TenantId, Tenant)]) {
+        self.tenants.set(now, tenants, &mut self.limits);
+        let members = self.vms.iter_mut().filter_map(|(id, vm)| {
+            vm.guarantees.as_mut()?.place = None;
+            (!vm.removed).then_some(VmId(id))
+        });
+        let members: Vec<_> = members.collect();
+        for id in members {
+            let own = self.own_limiter(id);
+            self.place(now, id, own);
+        }
+        self.changed = true;
+    }
+
+    /// Takes in what the other hosts say of tenants, `None` while nothing can be said of them: before each [`Host::tick`].
+    pub fn hear_tenants(&mut self, parts: Option<Vec<TenantPart>>) {
+        self.heard = parts;
+    }
+
+    /// What to publish of tenants after a tick.
+    pub fn tenant_parts(&self) -> impl Iterator<Item = TenantPart> {
+        self.tenants.parts()
+    }
+
+    /// How the tenants stand after the last tick.
+    pub fn tenants(&self) -> impl Iterator<Item = TenantState> {
+        self.tenants.states()
+    }
+
+    /// Takes out of the fair queue what limits hold back from now on, as it is no demand, and queues what they held back until now.
+    #[inline]
+    pub(super) fn apply_limits(&mut self, now: Instant) {
+        if self.limits.is_due(now) {
+            self.apply_due_limits(now);
+        }
+    }
+
+    #[cold]
+    fn apply_due_limits(&mut self, now: Instant) {
+        while let Some((vm, aside, way)) = self.limits.shuts() {
+            let of_way = |waiting: &Waiting| limit::way(waiting.io) == Some(way);
+            for (cost, waiting) in self.queue.withdraw(FlowId(vm), of_way) {
+                self.unqueue(now, vm, cost);
+                self.limits.hold(now, aside, way, Waiting { held_by: HeldBy::Limit, ..waiting });
+            }
+            self.regrant(now);
+        }
+        if self.limits.next().is_some_and(|at| at <= now) {
+            let mut limits = core::mem::take(&mut self.limits);
+            limits.open(now, |vm, waiting| self.enqueue(now, VmId(vm), waiting));
+            self.limits = limits;
+        }
+    }
+
+    /// Looks for the time at which the next IO of a VM is due by its reservation, if it has one.
+    #[inline]
+    pub(super) fn watch(&mut self, vm: usize) {
+        let Some(own) = &mut self.vms[vm].guarantees else { return };
+        if let Some(reservation) = &mut own.reservation
+            && !core::mem::replace(&mut reservation.watched, true)
+        {
+            self.reserved.push(Reverse((reservation.due(), vm)));
+        }
+    }
+
+    /// Takes the IO out of the queue that is due by its VM's reservation, if one is.
+    pub(super) fn next_reserved(&mut self, now: Instant) -> Option<(FlowId, Cost, Waiting)> {
+        while let Some(&Reverse((at, vm))) = self.reserved.peek()
+            && at <= now
+        {
+            self.reserved.pop();
+            let flow = FlowId(vm);
+            let own = self.vms.get_mut(vm).and_then(|vm| vm.guarantees.as_mut());
+            let Some(reservation) = own.and_then(|own| own.reservation.as_mut()) else { continue };
+            let due = reservation.due();
+            reservation.watched = self.queue.waits(flow);
+            if !reservation.watched {
+                continue;
+            }
+            let next = if due <= now { self.queue.pop_of(now, flow) } else { None };
+            // Another IO of it waits, or else the next look ends this.
+            self.reserved.push(Reverse((if next.is_some() { now + Span(1) } else { due }, vm)));
+            if let Some((cost, waiting)) = next {
+                return Some((flow, cost, waiting));
+            }
+        }
+        None
+    }
+
+    /// Ends the period of each objective. Answers the lowest threshold that is asked for, and the IOs of
+    /// the VMs that have objectives.
+    pub(super) fn wants(&mut self) -> Wants {
+        let (latency, least) = (self.governor.latency(), self.config().law.min_ios);
+        let (own, in_force) = (self.governor.own_threshold(), self.governor.threshold());
+        let mut wants = Wants::default();
+        let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
+        let objectives = vms.filter_map(|(_, vm)| vm.guarantees.as_mut()?.objective.as_mut());
+        for objective in objectives {
+            let Some(ios) = objective.roll(latency, least, own, in_force) else { continue };
+            wants.ios += ios;
+            let asks = objective.asks(own);
+            wants.asks = strictest(wants.asks, asks);
+        }
+        self.governor.want(wants)
+    }
+
+    fn guarantees(&self, vm: VmId) -> Option<&Guarantees> {
+        self.vms.get(vm.0)?.guarantees.as_deref()
+    }
+
+    /// IOs of a VM that its limits hold back.
+    pub(super) fn waits_aside(&self, vm: VmId) -> usize {
+        let aside = self.guarantees(vm).and_then(|own| own.aside);
+        aside.map_or(0, |aside| self.limits.waiting(aside))
+    }
+
+    /// How a VM's reservation stands, if it has one.
+    #[must_use]
+    pub fn reservation(&self, vm: VmId) -> Option<ReservationState> {
+        Some(self.guarantees(vm)?.reservation.as_ref()?.standing())
+    }
+
+    /// How a VM's latency objective stands, if it has one.
+    #[must_use]
+    pub fn standing(&self, vm: VmId) -> Option<ObjectiveState> {
+        let objective = self.guarantees(vm)?.objective.as_ref()?;
+        Some(objective.standing(self.governor.own_threshold()))
+    }
+}
