@@ -104,6 +104,9 @@ impl Layers {
         }
         let mut table = self.shaped();
         self.policy.overlay(&table).apply(&mut table);
+        for stored in &self.policy.volumes {
+            Overlay::apply_tenants(&stored.volume, &mut table);
+        }
         self.kept.apply(&mut table);
         self.temporary.apply(&mut table);
         // As text, so that an error shows the line that is wrong.
@@ -229,10 +232,12 @@ impl Layers {
     }
 }
 
-/// Whether a setting may stand in a layer. A disk's other keys, and tables, may name files.
+/// Whether a setting may stand in a layer. A disk's other keys, and tables of the law, may name files.
 fn is_live(target: &Target, setting: &str, value: &toml::Value) -> bool {
-    !matches!(value, toml::Value::Table(_) | toml::Value::Array(_))
-        && (target.disk.is_none() || DiskSetting::find(setting).is_some())
+    match target.disk {
+        Some(_) => DiskSetting::find(setting).is_some(),
+        None => !matches!(value, toml::Value::Table(_) | toml::Value::Array(_)),
+    }
 }
 
 /// Layers without conflicts, built by adding one change after the other.

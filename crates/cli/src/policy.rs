@@ -88,6 +88,9 @@ pub(crate) struct Set {
     /// Name of a VM
     #[arg(long, value_name = "NAME")]
     vm: Option<String>,
+    /// Name of a tenant
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["vm", "group"])]
+    tenant: Option<String>,
     /// Remove a setting from the policy
     #[arg(long, value_name = "KEY")]
     unset: Vec<String>,
@@ -205,7 +208,7 @@ impl Set {
         let of = match (&self.group, &self.vm) {
             (Some(group), _) => Scope::Group(group.clone()),
             (None, Some(vm)) => Scope::Vm(vm.clone()),
-            (None, None) => Scope::Control,
+            (None, None) => self.tenant.clone().map_or(Scope::Control, Scope::Tenant),
         };
         let mut store = self.cluster.store()?;
         let read = store.read_all().map_err(failed)?;

@@ -28,6 +28,9 @@ pub struct TenantSettings {
 }
 
 impl TenantSettings {
+    /// Keys beside the name.
+    pub const KEYS: [&str; 3] = ["shares", "limit", "reservation"];
+
     /// The first setting that is out of bounds: its key and its fault.
     #[must_use]
     pub fn fault(&self) -> Option<(&'static str, String)> {

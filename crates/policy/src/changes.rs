@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use crate::document::{Group, Policy, Vm, Volume};
+use crate::document::{Group, Policy, Tenant, Vm, Volume};
 
 /// The part of a volume that a setting belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -14,6 +14,8 @@ use crate::document::{Group, Policy, Vm, Volume};
 pub enum Scope {
     /// The law of the volume.
     Control,
+    /// A tenant, by its name.
+    Tenant(String),
     /// A group of VMs, by its name.
     Group(String),
     /// One VM, by its name.
@@ -24,6 +26,7 @@ impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Scope::Control => f.write_str("control"),
+            Scope::Tenant(name) => write!(f, "tenant {name}"),
             Scope::Group(name) => write!(f, "group {name}"),
             Scope::Vm(name) => write!(f, "vm {name}"),
         }
@@ -78,6 +81,9 @@ fn settings(policy: &Policy, other: &Policy) -> Settings {
         };
         add(Scope::Control, &volume.control);
         add(Scope::Control, &volume.other);
+        for tenant in &volume.tenant {
+            add(Scope::Tenant(tenant.name.clone()), &tenant.settings);
+        }
         let others = other.of(&volume.name).map_or(&[][..], |other| &other.group);
         let known = |group: &Group| others.iter().any(|other| other.name == group.name);
         for (index, group) in volume.group.iter().enumerate() {
@@ -143,6 +149,10 @@ pub fn set(policy: &mut Policy, volume: &str, of: &Scope, setting: &str, value: 
     );
     let table = match of {
         Scope::Control => &mut volume.control,
+        Scope::Tenant(name) => {
+            let new = || Tenant { name: name.clone(), ..Tenant::default() };
+            &mut entry(&mut volume.tenant, |tenant| tenant.name == *name, new).settings
+        }
         Scope::Group(name) => {
             let new = || Group { name: name.clone(), ..Group::default() };
             let group = entry(&mut volume.group, |group| group.name == *name, new);
@@ -162,6 +172,7 @@ pub fn set(policy: &mut Policy, volume: &str, of: &Scope, setting: &str, value: 
         Some(value) => drop(table.insert(setting.to_owned(), value)),
         None => drop(table.remove(setting)),
     }
+    volume.tenant.retain(|tenant| !tenant.settings.is_empty());
     volume.vm.retain(|vm| !vm.settings.is_empty());
     volume.group.retain(|group| !group.settings.is_empty() || !group.vms.is_empty());
     let is_empty =

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use parda_config::{ControlSettings, Document, Error, UNITS, VmSettings, short, with_vm_settings};
+use parda_config::{
+    ControlSettings, Document, Error, TenantSettings, UNITS, VmSettings, short, with_vm_settings,
+    wrong_tenants,
+};
 use serde::Deserialize;
 
 use crate::document::{Policy, Volume};
@@ -23,6 +26,8 @@ struct VolumeFile {
     name: String,
     #[serde(default)]
     control: ControlSettings,
+    #[serde(default)]
+    tenant: Vec<TenantSettings>,
     #[serde(default)]
     group: Vec<GroupFile>,
     #[serde(default)]
@@ -69,6 +74,9 @@ pub fn check(doc: &Document) -> Result<Policy, Error> {
         let wrong = |key: &str, message: &str| doc.error(&format!("volume.{i}.{key}"), message);
         check_name(&wrong, "name", &volume.name, &mut names)?;
         check_control(&wrong, &volume.control, written)?;
+        if let Some((at, key, fault)) = wrong_tenants(&volume.tenant) {
+            return Err(wrong(&format!("tenant.{at}.{key}"), &fault));
+        }
         check_vms(&wrong, volume)?;
     }
     // A file with inline tables is shorter than the same policy in etcd.
@@ -203,6 +211,14 @@ mod tests {
             (
                 "[volume.control]\nlatency_threshold = 2026-11-23",
                 "must not be the date 2026-11-23: write a text in quotes, or a table",
+            ),
+            (
+                "[[volume.tenant]]\nname = \"t\"\nshares = 0",
+                "shares = 0: must be from 1 to 1000000",
+            ),
+            (
+                "[[volume.tenant]]\nname = \"t\"\n[[volume.tenant]]\nname = \"t\"",
+                "is the name of another",
             ),
             ("[[volume.group]]\nname = \"g\"\nvms = []", "must be names of VMs"),
             ("[[volume.group]]\nname = \"g\"\nshares = 1", "missing field `vms`"),

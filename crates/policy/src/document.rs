@@ -1,6 +1,6 @@
 //! A policy, and which of its settings a VM has.
 
-use parda_config::{DiskSetting, TUNABLES};
+use parda_config::{DiskSetting, TUNABLES, TenantSettings};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 use wildmatch::WildMatch;
@@ -21,6 +21,9 @@ pub struct Volume {
     /// Settings of the law, as in `[volume.control]`.
     #[serde(default, skip_serializing_if = "Table::is_empty")]
     pub control: Table,
+    /// Tenants, as in `[[volume.tenant]]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenant: Vec<Tenant>,
     /// Groups of VMs; of two that have a VM and a setting, the later one counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<Group>,
@@ -30,6 +33,16 @@ pub struct Volume {
     /// Keys that this version does not know, with their values.
     #[serde(flatten, skip_serializing_if = "Table::is_empty")]
     pub other: Table,
+}
+
+/// A tenant of a volume, over that of `parda.toml` if there is one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tenant {
+    /// Name of the tenant.
+    pub name: String,
+    /// Shares, limit and reservation.
+    #[serde(flatten)]
+    pub settings: Table,
 }
 
 /// VMs with settings in common.
@@ -102,6 +115,10 @@ impl Volume {
             });
         };
         keep(&mut self.control, "control", &|key| TUNABLES.iter().any(|known| known.key == key));
+        for tenant in &mut self.tenant {
+            let known = |key: &str| TenantSettings::KEYS.contains(&key);
+            keep(&mut tenant.settings, &format!("tenant {}", tenant.name), &known);
+        }
         let of_vms = |key: &str| DiskSetting::find(key).is_some_and(|setting| setting.of_vm);
         for group in &mut self.group {
             keep(&mut group.settings, &format!("group {}", group.name), &of_vms);

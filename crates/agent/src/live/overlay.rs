@@ -80,6 +80,27 @@ impl Overlay {
         overlay
     }
 
+    /// Writes the tenants of a policy over those of a file. A steered volume has none.
+    pub(super) fn apply_tenants(policy: &parda_policy::Volume, file: &mut Table) {
+        let Some(volume) = volume_of(file, &policy.name).filter(|volume| !is_steered(volume))
+        else {
+            return;
+        };
+        for tenant in &policy.tenant {
+            let list = volume.entry("tenant").or_insert_with(|| Value::Array(Vec::new()));
+            let Some(list) = list.as_array_mut() else { return };
+            let mut known = list.iter_mut().filter_map(Value::as_table_mut);
+            match known.find(|known| has_name(known, &tenant.name)) {
+                Some(known) => known.extend(tenant.settings.clone()),
+                None => {
+                    let mut new = tenant.settings.clone();
+                    new.insert("name".to_owned(), tenant.name.clone().into());
+                    list.push(Value::Table(new));
+                }
+            }
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.volume.is_empty()
     }

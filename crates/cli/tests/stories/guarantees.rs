@@ -163,3 +163,21 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
     three.finish();
     agents.into_iter().for_each(Agent::stop);
 }
+
+#[test]
+fn a_limit_that_was_set_stays_over_a_restart() {
+    let stage = Stage::new();
+    stage.sparse("data", 16 << 20);
+    let a = stage.agent(
+        "a",
+        &format!("state = \"a.state\"\n{}", config("a", "period = \"100ms\"", &[("db", "data")])),
+    );
+    let set = stage.parda(&["set", "db", "-c", "a.toml", "limit={ iops = 50 }"]);
+    assert!(set.status.success(), "{}", set.err);
+    let limit = |agent: &Agent| agent.volume().disks[0].settings.limit.and_then(|limit| limit.iops);
+    until("it is in force", || limit(&a) == Some(50.0));
+    a.stop();
+    let a = stage.restart(&[], "a");
+    until("it is in force after the restart", || limit(&a) == Some(50.0));
+    a.stop();
+}

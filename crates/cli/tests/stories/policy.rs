@@ -398,3 +398,42 @@ fn a_policy_that_is_taken_away_during_a_call_says_nothing_more() {
     assert_eq!(unreachable(), before, "{}", agent.process.log());
     agent.stop();
 }
+
+#[test]
+fn a_tenant_comes_with_a_policy_to_all_hosts() {
+    let site = Site::start();
+    let tenants = |agent: usize| {
+        let volume = site.agents[agent].volume();
+        volume.tenants.into_iter().map(|tenant| (tenant.name, tenant.settings)).collect::<Vec<_>>()
+    };
+    let set = |more: &[&str]| site.policy(&[&["set", "--volume", "array"], more].concat());
+    let (code, said) = site.refused(&["set", "--volume", "array", "--tenant", "gold", "shares=0"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("shares = 0: must be from 1 to 1000000"), "{said}");
+
+    // Disks of a tenant that no host knows: the policy is refused, and says why.
+    set(&["--group", "all", "vms=vm*", "tenant=gold"]);
+    until("both hosts refuse it", || {
+        site.policy(&["get"]).matches("is no [[volume.tenant]] of this volume").count() == 2
+    });
+    let said =
+        set(&["--tenant", "gold", "shares=3000", "limit={ iops = 100, bandwidth = \"1MiB\" }"]);
+    assert!(said.contains("tenant gold: shares = 3000"), "{said}");
+    until("both hosts have it", || {
+        [0, 1].into_iter().all(|agent| {
+            let disks = site.agents[agent].volume().disks;
+            let of = |disk: &parda_agent::status::DiskStatus| disk.settings.tenant;
+            disks.iter().all(|disk| of(disk).is_some_and(|tenant| &*tenant == "gold"))
+                && tenants(agent).iter().any(|(name, set)| {
+                    name == "gold" && set["shares"] == 3000 && set["limit"]["iops"] == 100.0
+                })
+        })
+    });
+    set(&["--tenant", "gold", "--unset", "limit"]);
+    until("the limit is gone", || {
+        [0, 1].into_iter().all(|agent| {
+            tenants(agent).iter().all(|(_, set)| set.len() == 1 && set["shares"] == 3000)
+        })
+    });
+    site.agents.into_iter().for_each(Agent::stop);
+}

@@ -7,6 +7,7 @@ mod common;
 mod events;
 mod guests;
 mod scenarios;
+mod tenants;
 mod traces;
 mod variants;
 mod workloads;
