@@ -195,6 +195,10 @@ impl Limiter {
         for (bucket, before) in self.buckets.iter_mut().zip(&before) {
             if (bucket.way, bucket.unit) == (before.way, before.unit) {
                 bucket.taken = before.taken;
+                if bucket.rate == before.rate {
+                    (bucket.each, bucket.paid) = (before.each, before.paid);
+                    continue;
+                }
                 let debt = before.paid.since(now).secs() / before.each * bucket.each;
                 // A burst that was had at other rates is not paid back at these, but for a second.
                 bucket.paid = now + Span::from_secs(debt).min(bucket.tolerance + LONGEST_DEBT);
@@ -331,12 +335,19 @@ impl<T> Limits<T> {
 
     /// Changes the rates of a limiter.
     pub(crate) fn set(&mut self, now: Instant, limiter: LimiterId, limit: &Limit) {
-        let (state, _) = &mut self.limiters[limiter.0];
-        state.set(now, limit);
-        // What the new rates allow goes at once.
+        self.limiters[limiter.0].0.set(now, limit);
+        self.look(now, limiter);
+    }
+
+    /// Shuts and opens a limiter whose rates are others now. What they allow goes at once.
+    fn look(&mut self, now: Instant, limiter: LimiterId) {
+        let (state, members) = &mut self.limiters[limiter.0];
         state.shut = [Some(now); 2];
         state.shut_now(now);
-        self.opens.push(Reverse((now, limiter)));
+        for way in WAYS.into_iter().filter(|way| state.shut[*way as usize] > Some(now)) {
+            self.shuts.extend(members.iter().map(|member| (*member, way)));
+        }
+        self.opens.extend(state.opens_at().map(|at| Reverse((at, limiter))));
     }
 
     /// Changes this host's part of a limit that it shares with others, above 0 and at most 1.
@@ -344,9 +355,7 @@ impl<T> Limits<T> {
         let (state, _) = &mut self.limiters[limiter.0];
         let part = larger(part, LEAST_PART);
         state.buckets.iter_mut().for_each(|bucket| bucket.divide(now, part));
-        state.shut = [Some(now); 2];
-        state.shut_now(now);
-        self.opens.extend(state.opens_at().map(|at| Reverse((at, limiter))));
+        self.look(now, limiter);
     }
 
     /// Ends a period of a limiter: the largest part of its rates that went, and the part of the time for which it held IOs back.

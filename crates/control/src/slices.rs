@@ -62,9 +62,12 @@ pub struct Slice {
     /// ∫ (slice − grant) dt, of which a few IOs' time at the array count, or a burst's. Minus infinity
     /// where nothing is saved.
     saved: f64,
-    /// ∫ pending dt and ∫ grant dt over this period.
+    /// ∫ pending dt, ∫ grant dt and ∫ weight dt over this period.
     pending_sum: f64,
     grant_sum: f64,
+    weight_sum: f64,
+    /// When the weight changed last, or the period began.
+    weighed: Instant,
     /// The most that was granted in this period.
     most: f64,
     /// The most that was granted in earlier periods, fading.
@@ -75,7 +78,7 @@ pub struct Slice {
 /// What a VM wanted over a period, in slots.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
-    /// Shares that the VM's slice took at the end.
+    /// Mean of the shares that the VM's slice took.
     pub shares: f64,
     /// Mean pending slots of the VM.
     pub pending: f64,
@@ -101,6 +104,8 @@ impl Slice {
             saved: 0.0,
             pending_sum: 0.0,
             grant_sum: 0.0,
+            weight_sum: 0.0,
+            weighed: now,
             most: 0.0,
             seen: 0.0,
             since: now,
@@ -179,21 +184,29 @@ impl Slice {
         self.saved += (self.slice - self.grant) * dt;
     }
 
+    /// Adds up the shares that the slice took. They change in few places, so not with each IO.
+    fn weigh(&mut self, now: Instant) {
+        self.weight_sum += self.weight * now.since(self.weighed).nanos();
+        self.weighed = now;
+    }
+
     /// Ends a period of `elapsed` nanoseconds.
     pub fn roll(&mut self, now: Instant, elapsed: f64) -> Wanted {
         self.account(now);
+        self.weigh(now);
         let mean = |sum: &mut f64| {
             let sum = core::mem::take(sum);
             if elapsed > 0.0 { sum / elapsed } else { 0.0 }
         };
         let pending = mean(&mut self.pending_sum);
         let granted = mean(&mut self.grant_sum);
+        let shares = mean(&mut self.weight_sum);
         // A VM that has just woken up counts with what it would use of p · shares.
         let unseen = 0.0 < self.slice && self.slice < self.full;
         let used = if unseen { pending.min(granted * self.full / self.slice) } else { granted };
         self.seen = self.most.max(REMEMBERED * self.seen);
         self.most = self.grant;
-        Wanted { shares: self.weight, pending, used }
+        Wanted { shares, pending, used }
     }
 
     /// Sets the savings of a VM to 0. A debt stays.
@@ -243,6 +256,7 @@ impl Slice {
     /// The slice that follows from these bounds.
     pub fn set(&mut self, now: Instant, bounds: SliceBounds) {
         self.account(now);
+        self.weigh(now);
         self.full = larger(self.shares * bounds.window_per_share, self.floor);
         let floored = self.is_floored(bounds);
         self.weight = if floored { self.floor / bounds.window_per_share } else { self.shares };

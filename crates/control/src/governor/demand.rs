@@ -17,7 +17,7 @@ pub struct VmDemand {
     pub shares: f64,
     /// Shares that it counts with: more while others of its tenant leave theirs.
     pub counts: f64,
-    /// Shares that its slice took: more than that while a reservation was its floor.
+    /// Mean of the shares that its slice took: more than that while a reservation was its floor.
     pub taken: f64,
     /// Mean number of its pending IOs, held and outstanding, in slots.
     pub pending: f64,

@@ -6,7 +6,7 @@ use parda_control::law::{LawConfig, Mode};
 use parda_control::limit::TOLERANCE;
 use parda_control::{
     Bytes, Config, HeldBy, Host, Instant, Io, IoId, IoKind, Limit, Outcome, Rates, Shares, Span,
-    Totals, View, VmConfig, VmId,
+    Tenant, TenantId, Totals, View, VmConfig, VmId,
 };
 use proptest::prelude::*;
 
@@ -80,12 +80,27 @@ fn limit() -> impl Strategy<Value = Limit> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Submit { vm: usize, kib: u64, kind: usize, count: usize },
-    Complete { which: usize },
-    Pass { micros: u64 },
+    Submit {
+        vm: usize,
+        kib: u64,
+        kind: usize,
+        count: usize,
+    },
+    Complete {
+        which: usize,
+    },
+    Pass {
+        micros: u64,
+    },
     Wake,
     Tick,
-    Remove { vm: usize },
+    Remove {
+        vm: usize,
+    },
+    /// The same limits once more.
+    Same {
+        vm: usize,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -97,6 +112,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Wake),
         1 => Just(Step::Tick),
         1 => (0..3usize).prop_map(|vm| Step::Remove { vm }),
+        1 => (0..3usize).prop_map(|vm| Step::Same { vm }),
     ]
 }
 
@@ -107,7 +123,8 @@ struct Run {
     token: u64,
     held: BTreeMap<u64, Io>,
     out: Vec<IoId>,
-    went: BTreeMap<VmId, Vec<Went>>,
+    /// What went, in its order.
+    went: Vec<(VmId, Went)>,
 }
 
 impl Run {
@@ -127,7 +144,7 @@ impl Run {
     fn dispatch(&mut self) {
         while let Some(d) = self.host.next_dispatch(self.now) {
             let io = self.held.remove(&d.token).expect("held once");
-            self.went.entry(d.vm).or_default().push((self.now, io));
+            self.went.push((d.vm, (self.now, io)));
             self.out.push(d.id);
         }
         let wakes = self.host.next_wakeup();
@@ -142,14 +159,21 @@ proptest! {
     #[test]
     fn limits_hold_in_each_window_of_time(
         limits in prop::collection::vec(limit(), 3),
+        shared in limit(),
         mode in prop_oneof![Just(Mode::Parda), Just(Mode::Off), Just(Mode::Static)],
         script in prop::collection::vec(step(), 1..300),
     ) {
         let mut run = Run::new(mode);
-        let vms: Vec<VmId> = limits
-            .iter()
-            .map(|limit| run.host.add_vm(run.now, VmConfig { limit: *limit, ..VmConfig::of(Shares(1000)) }))
-            .collect();
+        // The first two VMs are of one tenant.
+        let tenant = TenantId::of("gold");
+        let tenants = [(tenant, Tenant { limit: shared, ..Tenant::default() })];
+        run.host.set_tenants(run.now, &tenants);
+        let part = |vm: usize| VmConfig {
+            limit: limits[vm],
+            tenant: (vm < 2).then_some(tenant),
+            ..VmConfig::of(Shares(1000))
+        };
+        let vms: Vec<VmId> = (0..3).map(|vm| run.host.add_vm(run.now, part(vm))).collect();
         let mut left: [Option<usize>; 3] = [None; 3];
         for step in script {
             match step {
@@ -164,12 +188,18 @@ proptest! {
                 }
                 Step::Pass { micros } => run.now = run.now + Span::from_micros(micros),
                 Step::Wake => run.now = run.host.next_wakeup().unwrap_or(run.now).max(run.now),
-                Step::Tick => _ = run.host.tick(run.now, View::Peers(Totals::default())),
+                Step::Tick => {
+                    run.host.hear_tenants(Some(Vec::new()));
+                    run.host.tick(run.now, View::Peers(Totals::default()));
+                }
+                Step::Same { vm } => {
+                    run.host.set_vm(run.now, vms[vm], part(vm));
+                    run.host.set_tenants(run.now, &tenants);
+                }
                 Step::Remove { vm } => {
                     prop_assert_eq!(run.host.remove_vm(vms[vm]), left[vm].is_none());
                     // What it has held then goes at once.
-                    let went = run.went.get(&vms[vm]).map_or(0, Vec::len);
-                    left[vm].get_or_insert(went);
+                    left[vm].get_or_insert(run.went.len());
                 }
                 _ => {}
             }
@@ -186,10 +216,17 @@ proptest! {
             run.dispatch();
         }
         prop_assert_eq!((run.held.len(), run.out.len()), (0, 0));
-        for ((vm, limit), left_at) in vms.iter().zip(&limits).zip(left) {
-            let went = run.went.get(vm).map_or(&[][..], Vec::as_slice);
-            prop_assert_eq!(within(&went[..left_at.unwrap_or(went.len())], limit), Ok(()));
+        // What a VM sends that was removed is not limited.
+        let of = |of: &[usize]| {
+            let counts = |(at, (vm, _)): &(usize, &(VmId, Went))| {
+                of.iter().any(|i| vms[*i] == *vm && left[*i].is_none_or(|left| *at < left))
+            };
+            run.went.iter().enumerate().filter(counts).map(|(_, (_, went))| *went).collect::<Vec<_>>()
+        };
+        for (vm, limit) in limits.iter().enumerate() {
+            prop_assert_eq!(within(&of(&[vm]), limit), Ok(()));
         }
+        prop_assert_eq!(within(&of(&[0, 1]), &shared), Ok(()), "of the tenant");
     }
 }
 
@@ -315,6 +352,26 @@ fn a_lower_limit_after_a_burst_does_not_stop_the_disk() {
         run.now = run.host.next_wakeup().unwrap();
     }
     assert!(run.now.since(before) <= Span::from_millis(1010), "{:?}", run.now.since(before));
+}
+
+#[test]
+fn what_waits_for_its_turn_is_held_by_a_limit_that_is_lowered() {
+    let of = |rate| {
+        let iops = Rates { total: Some(rate), ..Rates::default() };
+        VmConfig { limit: Limit { iops, ..Limit::default() }, ..VmConfig::of(Shares(1000)) }
+    };
+    let mut run = Run::new(Mode::Parda);
+    let vm = run.host.add_vm(run.now, of(1000.0));
+    (0..100).for_each(|_| run.submit(vm, READ));
+    run.dispatch();
+    assert_eq!(run.out.len(), 4, "the first window, and within the limit");
+    run.host.set_vm(run.now, vm, of(10.0));
+    while run.now < Instant(0) + Span::from_millis(1000) {
+        run.out.drain(..).for_each(|id| _ = run.host.complete(run.now, id, Outcome::Done));
+        run.dispatch();
+        run.now = run.now + Span::from_millis(1);
+    }
+    assert!(run.went.len() <= 4 + 10, "{} IOs in a second", run.went.len());
 }
 
 #[test]

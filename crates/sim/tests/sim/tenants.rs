@@ -1,6 +1,8 @@
 //! Tenants in random clusters whose demand moves between hosts: limits of tenants in each window of ten seconds.
 //!
-//! Each cluster follows from one seed, which is printed when it fails. `PARDA_SEED=N` begins with that one, `PARDA_TENANTS=N` tries so many.
+//! Each cluster follows from one seed, which is printed when it fails. `PARDA_SEED=N` begins with that one, `PARDA_TENANTS=N` tries so many, `PARDA_SHOW` prints them.
+
+#![allow(clippy::print_stdout, reason = "it shows a cluster that failed")]
 
 use std::fmt::Write as _;
 
@@ -72,6 +74,9 @@ fn cluster(seed: u64) -> (String, f64) {
 /// The largest part of its limit that the tenant had in a window, with that window.
 fn most(seed: u64) -> (f64, String) {
     let (text, limit) = cluster(seed);
+    if std::env::var_os("PARDA_SHOW").is_some() {
+        println!("{text}");
+    }
     let scenario = parse(&text);
     let members: Vec<&str> = scenario
         .hosts
