@@ -44,6 +44,8 @@ pub struct Report {
     pub wants: Wants,
     /// What its VMs do that take part where throughput is balanced ([`crate::rate`]).
     pub saturated: Throughput,
+    /// What its VMs with a reservation would have outstanding if nothing were short, in slots.
+    pub reserved: f64,
     /// What it finds of load that is not under control. It is not published: every host finds it by itself.
     pub finding: Finding,
 }
@@ -260,6 +262,8 @@ pub struct Load {
     pub asked: Asked,
     /// What their VMs do that could use more than their slices.
     pub saturated: Throughput,
+    /// Σ of what their VMs with a reservation would have outstanding if nothing were short, in slots.
+    pub reserved: f64,
 }
 
 /// What hosts ask for on behalf of VMs with a latency objective.
@@ -382,6 +386,7 @@ impl Part {
                 unheard: report.settings.is_none(),
             },
             saturated: report.saturated,
+            reserved: report.reserved,
         };
         Part {
             flows,
@@ -430,6 +435,7 @@ impl Load {
         self.windows += other.windows;
         self.asked = self.asked.plus(other.asked);
         self.saturated = self.saturated.plus(other.saturated);
+        self.reserved += other.reserved;
     }
 
     /// λ, the window per share at which the cluster would meet its threshold: outstanding IOs, times

@@ -8,7 +8,7 @@ mod demand;
 mod threshold;
 
 use crate::absent::Absent;
-use crate::cluster::{Asked, Bounded, Governed, Report, Source, Totals, Tuning, View};
+use crate::cluster::{Asked, Bounded, Governed, Load, Report, Source, Totals, Tuning, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
 use crate::io::LEAST;
@@ -17,6 +17,7 @@ use crate::law::{Estimation, Input, Law, Mode};
 use crate::objective::{Effect, Wants};
 use crate::outsider::{Detector, Finding, Seen};
 use crate::rate::Weight;
+use crate::reservation::Room;
 use crate::settings::{Ballot, Proportional, Settings};
 use crate::size::{Fit, Line, SizeModel};
 use crate::slices::SliceBounds;
@@ -43,6 +44,8 @@ pub struct Measured<'a> {
     pub outstanding: f64,
     /// Demand of each of the host's VMs.
     pub vms: &'a [VmDemand],
+    /// What VMs with a reservation would have outstanding if nothing were short, in slots.
+    pub reserved: f64,
 }
 
 /// The law of one host at one volume, with what it remembers from period to period.
@@ -84,6 +87,8 @@ pub struct Governor {
     /// What the whole cluster may have outstanding over all of its shares, as of the last period in
     /// which somebody could have used more.
     fair: Option<f64>,
+    /// Part of all reservations that the cluster can do.
+    reserves: f64,
     /// Slots that an IO takes, on average over some periods.
     unit: f64,
     outlook: Outlook,
@@ -119,6 +124,7 @@ impl Governor {
             heard: false,
             joined: false,
             fair: None,
+            reserves: 1.0,
             unit: 1.0,
             outlook: Outlook::default(),
             settings: config.settings(),
@@ -203,6 +209,13 @@ impl Governor {
         self.law.config().threshold
     }
 
+    /// What the cluster can do for reservations.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        let (scale, latency) = (self.reserves, self.latency());
+        Room { scale, latency, threshold: self.own_threshold() }
+    }
+
     /// State of the search for the threshold, if it is found while working.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
@@ -277,7 +290,7 @@ impl Governor {
     /// publish.
     #[allow(clippy::too_many_lines, reason = "one period in the order of its steps")]
     pub fn tick(&mut self, measured: Measured<'_>, view: View) -> Report {
-        let Measured { elapsed, interval, outstanding, vms } = measured;
+        let Measured { elapsed, interval, outstanding, vms, reserved } = measured;
         let view = self.last_heard(view);
         let missing = match &view {
             View::Peers(peers) => Some(peers.missing),
@@ -325,6 +338,7 @@ impl Governor {
             settings: Some(self.config.settings()),
             wants: self.wants,
             saturated: saturated(vms, bounded == Bounded::Slices, mean),
+            reserved,
             finding: Finding::default(),
         };
         let signal = self.settings.signal;
@@ -361,6 +375,10 @@ impl Governor {
         }
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load));
         self.absent.follow(headroom);
+        if let (true, Some(latency)) = (all, latency) {
+            let (prefer, Load { outstanding, reserved, .. }) = (self.config.prefer, load);
+            self.reserves = Room::scale(latency, self.own, prefer, outstanding, reserved);
+        }
         let towards = match all {
             true if self.balances() => headroom,
             true => load.rise(headroom),

@@ -30,7 +30,6 @@ use crate::limit::{self, Limit, Limits};
 use crate::mechanism::{Mechanism, on};
 use crate::objective::Price;
 use crate::queue::{Cost, FairQueue, FlowId};
-use crate::reservation::Floor;
 use crate::settings::Settings;
 use crate::slices::{Slice, SliceBounds};
 use crate::tenant::{Member, TenantId, TenantPart, Tenants};
@@ -394,10 +393,8 @@ impl Host {
     /// Computes how many slots each VM, and the host, may have outstanding.
     fn share_out(&mut self, now: Instant) {
         self.changed = false;
-        let latency = self.governor.latency();
-        let (threshold, prefer) = (self.governor.own_threshold(), self.governor.config().prefer);
-        let floor = |of: Floor| of.slots(latency, threshold, prefer);
-        self.tenants.share_out(self.governor.window_per_share(), floor);
+        let room = self.governor.room();
+        self.tenants.share_out(self.governor.window_per_share(), &room);
         let mut shares = 0.0;
         for (id, vm) in self.vms.iter_mut().filter(|(_, vm)| !vm.removed) {
             let own = f64::from(vm.shares.0);
@@ -418,10 +415,11 @@ impl Host {
         (self.pending, self.granted) = (0.0, 0.0);
         let mut weights = 0.0;
         for (_, vm) in &mut self.vms {
-            if let Some(own) = vm.guarantees.as_ref().filter(|_| !vm.removed)
-                && let Some(reservation) = &own.reservation
+            if let Some(own) = vm.guarantees.as_mut().filter(|_| !vm.removed)
+                && let Some(reservation) = &mut own.reservation
             {
-                vm.slice.set_floor(floor(reservation.floor()));
+                reservation.scale(room.scale);
+                vm.slice.set_floor(reservation.floor().slots(&room));
             }
             vm.slice.set(now, bounds);
             weights += if vm.removed { 0.0 } else { vm.slice.weight() };
@@ -724,6 +722,7 @@ impl Host {
         self.demands.clear();
         self.tenants.begin();
         let window_per_share = self.governor.window_per_share();
+        let (room, mut reserved) = (self.governor.room(), 0.0);
         let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
         self.demands.extend(vms.map(|(_, vm)| {
             let wanted = vm.slice.roll(now, nanos);
@@ -757,6 +756,7 @@ impl Host {
             }
             if let Some(reservation) = &mut own.reservation {
                 reservation.roll(elapsed.secs(), demand.is_limited());
+                reserved += reservation.floor().asks(&room, demand.used, demand.is_limited());
             }
             demand
         }));
@@ -765,6 +765,7 @@ impl Host {
             interval: self.meter.roll(),
             outstanding: self.at_array.mean(now, elapsed),
             vms: &self.demands,
+            reserved: reserved + self.tenants.reserved(&room),
         };
         let mut report = self.governor.tick(measured, view);
         // Where most are not heard, what the others said last stays.

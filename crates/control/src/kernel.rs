@@ -72,7 +72,9 @@ impl KernelHost {
     pub fn tick(&mut self, means: QueueMeans<'_>, view: View) -> Report {
         let QueueMeans { elapsed, outstanding, vms } = means;
         let interval = self.meter.roll();
-        let report = self.governor.tick(Measured { elapsed, interval, outstanding, vms }, view);
+        let report = self
+            .governor
+            .tick(Measured { elapsed, interval, outstanding, vms, reserved: 0.0 }, view);
         self.meter.learn(self.governor.lines());
         self.in_use = outstanding > 0.0;
         report

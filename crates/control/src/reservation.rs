@@ -4,18 +4,18 @@
 //! slice:
 //!
 //! ```text
-//! a_k = max(p · s_k, r_k · d_k · min(1, k · L_threshold / L))
+//! a_k = max(p · s_k, σ · r_k · d_k),      σ = min(1, k · L_threshold / L · Σ outstanding / Σ r · d)
 //! ```
 //!
 //! That is what the host may have outstanding for it. Within the host the VM's IOs go first while it has had less than r_k: each has a
-//! tag, 1 / r_k after that of the one before it, and goes before any turn once its tag is past (mClock's reservation tags). IOs that
+//! tag, 1 / (σ · r_k) after that of the one before it, and goes before any turn once its tag is past (mClock's reservation tags). IOs that
 //! went in their turn count.
 //!
-//! Where reservations alone take latency above k times the threshold, all of them are short alike, as L is the cluster's: latency
-//! then settles where Σ r · k · L_threshold is outstanding, however much is reserved. k is 1 where the threshold comes first.
+//! Where reservations alone would take latency above k times the threshold, all of them are short by the same factor σ, as the sums are
+//! the cluster's: of what the cluster may have outstanding at that latency they have all. k is 1 where the threshold comes first.
 //! A VM at its floor counts with the shares that its slice would take, floor / p: then λ is right for the others.
 
-use crate::units::{Instant, Span};
+use crate::units::{Instant, Span, larger, smaller};
 
 /// Weight of the last period in a VM's device latency.
 const NEW: f64 = 0.5;
@@ -25,6 +25,9 @@ const SPARE: f64 = 0.05;
 
 /// Time by which a VM may be behind its reservation and make up for it.
 const BEHIND: Span = Span::from_millis(200);
+
+/// The least σ.
+const LEAST: f64 = 1e-6;
 
 /// Periods in a row without its reservation after which a VM that asks for it is short.
 pub(crate) const SHORT: u32 = 3;
@@ -55,6 +58,8 @@ impl Prefer {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
     iops: f64,
+    /// IO/s that the cluster can do of it now.
+    scaled: f64,
     /// When its next IO is due.
     due: Instant,
     /// The host looks for its next IO.
@@ -98,19 +103,51 @@ pub struct Floor {
     pub slots: Option<f64>,
 }
 
-impl Floor {
-    /// The floor, in slots. `latency`: of the cluster, in seconds. `threshold`: the volume's own.
+/// What the cluster can do for reservations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Room {
+    /// σ: part of all reservations that the cluster can do, above 0 and at most 1.
+    pub scale: f64,
+    /// L of the cluster, in seconds.
+    pub latency: Option<f64>,
+    /// The volume's own threshold.
+    pub threshold: Span,
+}
+
+impl Room {
+    /// σ, from what hosts have outstanding and what they would have for reservations.
     #[must_use]
-    pub fn slots(&self, latency: Option<f64>, threshold: Span, prefer: Prefer) -> f64 {
-        let most = prefer.factor() * threshold.secs();
-        let cluster = latency.unwrap_or(most);
-        let scale = if cluster > most { most / cluster } else { 1.0 };
+    pub(crate) fn scale(
+        latency: f64,
+        threshold: Span,
+        prefer: Prefer,
+        outstanding: f64,
+        reserved: f64,
+    ) -> f64 {
+        let most = prefer.factor() * threshold.secs() / latency * outstanding;
+        if reserved > most { larger(most / reserved, LEAST) } else { 1.0 }
+    }
+}
+
+impl Floor {
+    /// The floor, in slots.
+    #[must_use]
+    pub fn slots(&self, room: &Room) -> f64 {
+        let cluster = room.latency.unwrap_or(room.threshold.secs());
         // Where nothing was done yet the cluster's latency is the best guess.
-        let own = self.slots.unwrap_or(cluster.min(most));
+        let own = self.slots.unwrap_or(cluster);
         // Of what the array does beyond it at a latency above the threshold nothing is the reservation's.
         let enough = (1.0 + SPARE) * self.iops;
-        let beyond = cluster > threshold.secs() && self.rate > enough;
-        enough * own * scale * if beyond { enough / self.rate } else { 1.0 }
+        let beyond = cluster > room.threshold.secs() && self.rate > room.scale * enough;
+        let floor = room.scale * enough * own;
+        if beyond { floor * room.scale * enough / self.rate } else { floor }
+    }
+
+    /// What it would have outstanding if nothing were short, in slots. `used`: what it had up to its slice; `wants`: it could use more.
+    #[must_use]
+    pub(crate) fn asks(&self, room: &Room, used: f64, wants: bool) -> f64 {
+        let all = Floor { rate: 0.0, ..*self }.slots(&Room { scale: 1.0, ..*room });
+        if wants { all } else { smaller(all, used) }
     }
 }
 
@@ -121,6 +158,7 @@ impl Reservation {
         let (latency, slots) = (None, 1.0);
         Reservation {
             iops,
+            scaled: iops,
             due: Instant(0),
             watched: false,
             latency,
@@ -141,7 +179,12 @@ impl Reservation {
 
     /// Changes what is reserved.
     pub fn set(&mut self, iops: f64) {
-        self.iops = iops;
+        (self.iops, self.scaled) = (iops, iops);
+    }
+
+    /// Takes in what part of all reservations the cluster can do.
+    pub(crate) fn scale(&mut self, scale: f64) {
+        self.scaled = scale * self.iops;
     }
 
     /// When its next IO is due.
@@ -154,7 +197,7 @@ impl Reservation {
     pub fn take(&mut self, now: Instant) {
         let behind = Instant(now.0.saturating_sub(BEHIND.0));
         // What it does beyond its reservation is its share's, and no debt.
-        self.due = self.due.clamp(behind, now) + Span((1e9 / self.iops) as u64);
+        self.due = self.due.clamp(behind, now) + Span((1e9 / self.scaled) as u64);
     }
 
     /// One of its IOs is done, which took so many slots.

@@ -17,7 +17,7 @@
 use alloc::vec::Vec;
 
 use crate::limit::{Limit, LimiterId, Limits};
-use crate::reservation::{Floor, SHORT, is_short};
+use crate::reservation::{Floor, Room, SHORT, is_short};
 use crate::units::{Instant, Shares, Span, larger, smaller};
 
 /// Weight of the last period in means.
@@ -196,6 +196,12 @@ impl State {
         }
     }
 
+    /// What the floor of its slices together follows from.
+    fn floor(&self) -> Floor {
+        let Tenant { reservation: iops, .. } = self.tenant;
+        Floor { iops, rate: self.all.rate, slots: self.latency }
+    }
+
     fn shown(&self) -> TenantState {
         TenantState {
             id: self.id,
@@ -359,17 +365,23 @@ impl Tenants {
         }
     }
 
-    /// Finds what each tenant counts with. `floor`: the least that it has outstanding in all, in slots.
-    pub(crate) fn share_out(&mut self, window_per_share: f64, floor: impl Fn(Floor) -> f64) {
+    /// This host's part of what tenants would have outstanding if no reservation were short, in slots.
+    pub(crate) fn reserved(&self, room: &Room) -> f64 {
+        self.states.iter().fold(0.0, |sum, state| {
+            let (own, all) = (state.own.used, state.all.used);
+            let asks = state.floor().asks(room, state.all.outstanding, state.all.wants);
+            if own > 0.0 { sum + asks * own / all } else { sum }
+        })
+    }
+
+    /// Finds what each tenant counts with.
+    pub(crate) fn share_out(&mut self, window_per_share: f64, room: &Room) {
         for state in &mut self.states {
             let Tenant { shares, reservation, .. } = state.tenant;
             let (all, shares) = (&state.all, shares.map(|Shares(shares)| f64::from(shares)));
             let reserves = reservation > 0.0 && window_per_share.is_finite();
             let least = match reserves && window_per_share > 0.0 {
-                true => {
-                    let own = Floor { iops: reservation, rate: all.rate, slots: state.latency };
-                    floor(own) / window_per_share
-                }
+                true => state.floor().slots(room) / window_per_share,
                 false => 0.0,
             };
             state.counts = larger(shares.unwrap_or(all.used), least);

@@ -9,7 +9,7 @@ fn measured(outstanding: f64, vms: &[VmDemand]) -> Measured<'_> {
     let reads =
         Sample { ios, bytes: Bytes(4096 * ios), latency, scaled: latency, ..Sample::default() };
     let interval = Interval { reads, ..Interval::default() };
-    Measured { elapsed: Span::from_millis(1000), interval, outstanding, vms }
+    Measured { elapsed: Span::from_millis(1000), interval, outstanding, vms, reserved: 0.0 }
 }
 
 #[test]
@@ -52,7 +52,8 @@ fn bounds_are_in_ios_where_shares_are_of_bytes() {
         let shares = Shares(1000);
         let vms = [VmDemand { used: window, ..VmDemand::of_mean(shares, 1e5, 1.0) }];
         let elapsed = Span::from_millis(1000);
-        let measured = Measured { elapsed, interval, outstanding: window, vms: &vms };
+        let measured =
+            Measured { elapsed, interval, outstanding: window, vms: &vms, reserved: 0.0 };
         governor.tick(measured, View::Peers(Totals::default()));
     }
     // 256 IOs of 128 slots each.

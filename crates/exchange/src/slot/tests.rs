@@ -75,6 +75,7 @@ prop_compose! {
         asks in prop::option::of((1..=MOST).prop_map(Span)),
         counts in (arb_count(), arb_count()).boxed(),
         saturated in (arb_measure(), arb_measure()).boxed(),
+        reserved in arb_measure(),
     ) -> Report {
         Report {
             elapsed: Span(elapsed),
@@ -92,6 +93,7 @@ prop_compose! {
             settings,
             wants: Wants { asks, floor: Span(counts.0), ios: counts.1 },
             saturated: Throughput { rate: saturated.0, shares: saturated.1 },
+            reserved,
             finding: Finding::default(),
         }
     }
@@ -369,7 +371,7 @@ fn every_field_lies_where_the_page_says() {
     fn settings(record: &mut Record) -> &mut Settings {
         record.message.body.report.settings.get_or_insert_default()
     }
-    let edits: [(&str, Edit); 41] = [
+    let edits: [(&str, Edit); 42] = [
         ("slot", |r| r.slot.0 = 0x0101_0101),
         ("volume", |r| r.volume.0 = !r.volume.0),
         ("incarnation", |r| r.message.from.incarnation.0 ^= u64::MAX),
@@ -416,6 +418,7 @@ fn every_field_lies_where_the_page_says() {
         ("writes: sum of size times latency", |r| {
             r.message.body.report.interval.writes.moments.products += 7.0
         }),
+        ("reserved IOs", |r| r.message.body.report.reserved += 7.0),
         ("tenants", |r| {
             r.message.body.tenants.resize(MOST_TENANTS, example_tenant());
         }),
