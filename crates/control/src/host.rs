@@ -755,8 +755,8 @@ impl Host {
                 );
             }
             if let Some(reservation) = &mut own.reservation {
-                reservation.roll(elapsed.secs(), demand.is_limited());
-                reserved += reservation.floor().asks(&room, demand.used, demand.is_limited());
+                reservation.roll(elapsed.secs(), demand.pending, demand.is_limited());
+                reserved += reservation.floor().asks(&room);
             }
             demand
         }));

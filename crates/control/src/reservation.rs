@@ -71,8 +71,9 @@ pub struct Reservation {
     ios: u64,
     device: f64,
     cost: f64,
-    /// IO/s of the last period, and the periods in a row that it was short.
+    /// IO/s and pending slots of the last period, and the periods in a row that it was short.
     rate: f64,
+    pending: f64,
     short: u32,
 }
 
@@ -101,6 +102,8 @@ pub struct Floor {
     pub rate: f64,
     /// Slots times seconds that an IO takes at the array. `None`: nothing was done yet.
     pub slots: Option<f64>,
+    /// Slots that are pending, in the mean: no more can be used.
+    pub pending: f64,
 }
 
 /// What the cluster can do for reservations.
@@ -138,16 +141,15 @@ impl Floor {
         let own = self.slots.unwrap_or(cluster);
         // Of what the array does beyond it at a latency above the threshold nothing is the reservation's.
         let enough = (1.0 + SPARE) * self.iops;
-        let beyond = cluster > room.threshold.secs() && self.rate > room.scale * enough;
-        let floor = room.scale * enough * own;
-        if beyond { floor * room.scale * enough / self.rate } else { floor }
+        let beyond = cluster > room.threshold.secs() && self.rate > enough;
+        let floor = enough * own * if beyond { enough / self.rate } else { 1.0 };
+        if room.scale < 1.0 { room.scale * smaller(floor, self.pending) } else { floor }
     }
 
-    /// What it would have outstanding if nothing were short, in slots. `used`: what it had up to its slice; `wants`: it could use more.
+    /// What it would have outstanding if nothing were short, in slots.
     #[must_use]
-    pub(crate) fn asks(&self, room: &Room, used: f64, wants: bool) -> f64 {
-        let all = Floor { rate: 0.0, ..*self }.slots(&Room { scale: 1.0, ..*room });
-        if wants { all } else { smaller(all, used) }
+    pub(crate) fn asks(&self, room: &Room) -> f64 {
+        smaller(self.slots(&Room { scale: 1.0, ..*room }), self.pending)
     }
 }
 
@@ -167,6 +169,7 @@ impl Reservation {
             device: 0.0,
             cost: 0.0,
             rate: 0.0,
+            pending: 0.0,
             short: 0,
         }
     }
@@ -207,8 +210,9 @@ impl Reservation {
         self.cost += slots;
     }
 
-    /// Ends a period of `secs` seconds. `wants`: the VM could have used more than its slice.
-    pub fn roll(&mut self, secs: f64, wants: bool) {
+    /// Ends a period of `secs` seconds. `pending`: slots, in the mean. `wants`: the VM could have used more than its slice.
+    pub fn roll(&mut self, secs: f64, pending: f64, wants: bool) {
+        self.pending = pending;
         let ios = core::mem::take(&mut self.ios) as f64;
         let (device, cost) = (core::mem::take(&mut self.device), core::mem::take(&mut self.cost));
         self.rate = if secs > 0.0 { ios / secs } else { 0.0 };
@@ -226,7 +230,7 @@ impl Reservation {
     #[must_use]
     pub fn floor(&self) -> Floor {
         let slots = self.latency.map(|latency| self.slots * latency);
-        Floor { iops: self.iops, rate: self.rate, slots }
+        Floor { iops: self.iops, rate: self.rate, slots, pending: self.pending }
     }
 
     /// How it stands after the last period.

@@ -199,7 +199,9 @@ impl State {
     /// What the floor of its slices together follows from.
     fn floor(&self) -> Floor {
         let Tenant { reservation: iops, .. } = self.tenant;
-        Floor { iops, rate: self.all.rate, slots: self.latency }
+        // What is pending on other hosts is not known.
+        let pending = if self.all.wants { f64::INFINITY } else { self.all.outstanding };
+        Floor { iops, rate: self.all.rate, slots: self.latency, pending }
     }
 
     fn shown(&self) -> TenantState {
@@ -369,8 +371,7 @@ impl Tenants {
     pub(crate) fn reserved(&self, room: &Room) -> f64 {
         self.states.iter().fold(0.0, |sum, state| {
             let (own, all) = (state.own.used, state.all.used);
-            let asks = state.floor().asks(room, state.all.outstanding, state.all.wants);
-            if own > 0.0 { sum + asks * own / all } else { sum }
+            if own > 0.0 { sum + state.floor().asks(room) * own / all } else { sum }
         })
     }
 
