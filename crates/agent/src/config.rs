@@ -210,8 +210,29 @@ impl Config {
     pub fn warnings(&self) -> Vec<String> {
         let listeners = self.volumes.iter().flat_map(listener::warnings);
         let objectives = self.volumes.iter().flat_map(objective_warnings);
-        listeners.chain(objectives).chain(etcd_data::warnings(&self.volumes)).collect()
+        let guarantees = self.volumes.iter().flat_map(guarantee_warnings);
+        listeners
+            .chain(objectives)
+            .chain(guarantees)
+            .chain(etcd_data::warnings(&self.volumes))
+            .collect()
     }
+}
+
+/// Warnings about reservations and tenants that have no effect, or cannot be met.
+fn guarantee_warnings(volume: &Volume) -> impl Iterator<Item = String> {
+    let acts = volume.law.control.law.mode == Mode::Parda;
+    let reserves = move |reservation: Option<f64>| reservation.is_some() && !acts;
+    let disks = volume.disks().iter().filter(move |disk| reserves(disk.settings.reservation));
+    let disks = disks.map(|disk| format!("{}: reservation needs mode = \"parda\"", disk.name));
+    let tenants = volume
+        .tenants
+        .iter()
+        .filter(move |tenant| reserves(tenant.reservation) || (tenant.shares.is_some() && !acts));
+    let tenants = tenants.map(|tenant| {
+        format!("tenant {}: shares and reservation need mode = \"parda\"", tenant.name)
+    });
+    disks.chain(tenants).chain(volume.over_reserved().filter(|_| acts))
 }
 
 /// Warnings about latency objectives that cannot be met, or that have no effect.

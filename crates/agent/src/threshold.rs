@@ -69,6 +69,8 @@ pub struct Probed {
     pub file: PathBuf,
     /// Threshold that it recommends; `None` if there is no such file yet.
     pub threshold: Option<Duration>,
+    /// IO/s of all hosts together at that threshold, if the probe says so.
+    pub iops: Option<f64>,
 }
 
 impl Probed {
@@ -77,11 +79,11 @@ impl Probed {
     /// # Errors
     /// It cannot be read, is no probe, or recommends nothing.
     pub(crate) fn read(file: &Path) -> Result<Probed, String> {
-        let probed = |threshold| Probed { file: file.to_owned(), threshold };
+        let probed = |threshold, iops| Probed { file: file.to_owned(), threshold, iops };
         let document = match ProbeDocument::read(file) {
             Ok(document) => document,
             Err(DocumentError::Read { error, .. }) if error.kind() == ErrorKind::NotFound => {
-                return Ok(probed(None));
+                return Ok(probed(None, None));
             }
             Err(error) => return Err(error.to_string()),
         };
@@ -92,8 +94,11 @@ impl Probed {
             ));
         };
         let ms = advice.latency_threshold_ms;
+        // By Little's law.
+        let chosen = advice.choices.iter().find(|choice| choice.latency_threshold_ms == ms);
+        let iops = chosen.map(|choice| choice.outstanding / ms * 1e3);
         Duration::try_from_secs_f64(ms / 1e3)
-            .map(|threshold| probed(Some(threshold)))
+            .map(|threshold| probed(Some(threshold), iops))
             .map_err(|error| format!("{file}: recommends {ms} ms: {error}"))
     }
 }
@@ -122,7 +127,7 @@ pub(crate) fn concern(finds: bool, others: &Totals) -> Option<&'static str> {
 mod tests {
     use super::*;
     use parda_control::Thresholds;
-    use parda_probe::{Advice, End, FORMAT, Findings, Kind, TargetInfo};
+    use parda_probe::{Advice, Choice, End, FORMAT, Findings, Kind, TargetInfo};
 
     fn stored(text: &str) -> Result<Probed, String> {
         let dir = tempfile::tempdir().unwrap();
@@ -156,10 +161,16 @@ mod tests {
             window_max: 64.0,
             throughput_fraction: 0.96,
             why: Vec::new(),
-            choices: Vec::new(),
+            choices: vec![Choice {
+                latency_threshold_ms: 12.5,
+                outstanding: 50.0,
+                throughput_fraction: 0.96,
+                one_at_a_time_iops: 80.0,
+            }],
         });
         let read = stored(&serde_json::to_string(&probe).unwrap()).unwrap();
         assert_eq!(read.threshold, Some(Duration::from_micros(12_500)));
+        assert_eq!(read.iops, Some(4000.0), "50 IOs outstanding of 12.5 ms each");
         probe.format += 1;
         assert!(stored(&serde_json::to_string(&probe).unwrap()).unwrap_err().contains("format 3"));
     }

@@ -62,6 +62,23 @@ impl Volume {
         if changes.is_empty() { "by the stored probe".to_owned() } else { changes }
     }
 
+    /// IO/s that disks of this host and tenants have reserved together, where a probe found that all hosts together do less.
+    pub(crate) fn over_reserved(&self) -> Option<String> {
+        let probed = self.probed.as_ref()?;
+        let iops = probed.iops?;
+        let disks = self.disks().iter().filter_map(|disk| disk.settings.reservation);
+        let tenants = self.tenants.iter().filter_map(|tenant| tenant.reservation);
+        let reserved: f64 = disks.chain(tenants).sum();
+        (reserved > iops).then(|| {
+            format!(
+                "volume {}: {reserved:.0} IO/s are reserved here, and {} found {iops:.0} IO/s of all hosts at its threshold: not all \
+                 can be met",
+                self.name,
+                probed.file.display()
+            )
+        })
+    }
+
     /// Name under which its hosts meet: the pool's, if it has one.
     #[must_use]
     pub fn meets_as(&self) -> &str {

@@ -830,3 +830,26 @@ fn etcd_on_a_volume_under_control_is_warned_of() {
     assert_eq!(with(std::path::Path::new("/proc")), Vec::<String>::new());
     assert_eq!(with(std::path::Path::new("/nonexistent")), Vec::<String>::new());
 }
+
+#[test]
+fn reservations_and_tenants_without_effect_are_warned_about() {
+    let tenant = "[[volume.tenant]]\nname = \"gold\"\nshares = 5\n\n[[volume.disk]]";
+    let text = GOOD.replacen("[[volume.disk]]", tenant, 1).replacen(
+        "name = \"vm1\"",
+        "name = \"vm1\"\ntenant = \"gold\"\nreservation = 100",
+        1,
+    );
+    assert_eq!(check(&text).unwrap().warnings(), Vec::<String>::new(), "{text}");
+    let off = text.replacen("window_max", "mode = \"static\"\nwindow_max", 1);
+    let warnings = check(&off).unwrap().warnings().join("\n");
+    for said in ["reservation needs mode", "tenant gold: shares and reservation need mode"] {
+        assert!(warnings.contains(said), "{warnings}");
+    }
+    let unknown = text.replacen("tenant = \"gold\"", "tenant = \"silver\"", 1);
+    assert!(
+        check(&unknown)
+            .unwrap_err()
+            .to_string()
+            .contains("tenant = \"silver\": is no [[volume.tenant]]")
+    );
+}
