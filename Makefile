@@ -50,7 +50,7 @@ demo: ## Shows it: no control, then control, side by side
 	@$(PARDA) lab scenarios/demo.toml
 	@echo; echo 'Live in a browser, with a dashboard for each host: make demo-live'
 
-demo-postgres: ## PostgreSQL beside a noisy neighbour: alone, without control, with it (as root; five minutes)
+demo-postgres: ## PostgreSQL beside a noisy neighbour: alone, without control, with it (as root; six minutes)
 	@tools/deps.sh $(DEMO_DEPS) pgbench=postgresql nbdfuse=libnbd-bin nbdinfo=libnbd-bin mke2fs=e2fsprogs
 	@$(MAKE) --no-print-directory build
 	@mkdir -p $(TARGET)/postgres
@@ -143,6 +143,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	PARDA_CRASH_ROUNDS=500 PARDA_SOAK_SECONDS=1800 $(CARGO) test $(TESTS) --test stories -- durability soak --nocapture
 	PARDA_CONFIG_RUNS=10000000 $(CARGO) test $(TESTS) --test agent -- mutated
 	PARDA_FLEETS=2000 $(CARGO) test --release --locked --workspace --test random -- thousands_of_fleets --ignored --nocapture
+	PARDA_GUARANTEED=1000 $(CARGO) test --release --locked --workspace --test random -- a_thousand_fleets --ignored --nocapture
 	PARDA_EXPLAINED=200 $(CARGO) test --release --locked --workspace --test random -- predictions_of_many --ignored --nocapture
 	$(CARGO) test --release --locked --workspace --test corpus -- ablation --ignored
 	tools/schemathesis.sh --max-examples 1000
