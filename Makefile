@@ -50,7 +50,7 @@ demo: ## Shows it: no control, then control, side by side
 	@$(PARDA) lab scenarios/demo.toml
 	@echo; echo 'Live in a browser, with a dashboard for each host: make demo-live'
 
-demo-postgres: ## PostgreSQL beside a noisy neighbour: alone, without control, with it (as root; six minutes)
+demo-postgres: ## PostgreSQL beside a noisy neighbour: alone, without control, with it (as root; five minutes)
 	@tools/deps.sh $(DEMO_DEPS) pgbench=postgresql nbdfuse=libnbd-bin nbdinfo=libnbd-bin mke2fs=e2fsprogs
 	@$(MAKE) --no-print-directory build
 	@mkdir -p $(TARGET)/postgres
