@@ -55,7 +55,8 @@ Examples:
   parda libvirt toml --below /mnt/array-a --listen unix:/run/parda/array-a.sock >> /etc/parda.toml
   parda check /etc/parda.toml
 
-The tables belong below the [[volume]] that they are for, at the end of the file or before the next [[volume]].")]
+The tables belong below the [[volume]] that they are for, at the end of the file or before the next [[volume]].
+A disk's <iotune> is its limit. QEMU holds the guest to it as well, until it is taken out of the definition.")]
 pub(crate) struct Toml {
     #[command(flatten)]
     which: Which,
@@ -164,6 +165,9 @@ impl Toml {
         if disk.read_only {
             table.insert("read_only".to_owned(), true.into());
         }
-        Some(format!("# {head}\n[[volume.disk]]\n{table}\n"))
+        // A value is an inline table.
+        let limit = disk.limit.and_then(|limit| toml::Value::try_from(limit).ok());
+        let limit = limit.map(|limit| format!("limit = {limit}\n")).unwrap_or_default();
+        Some(format!("# {head}\n[[volume.disk]]\n{table}{limit}\n"))
     }
 }

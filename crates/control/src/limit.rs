@@ -146,7 +146,8 @@ impl Bucket {
             (Unit::Bytes, _) => io.bytes.0 as f64,
         };
         // A day at most: so long a debt is an error of who set the rate, and must end.
-        let span = Span((units * self.each).min(86_400e9) as u64);
+        // Rounded up, so that no number of IOs is early.
+        let span = Span((units * self.each).min(86_400e9) as u64 + 1);
         self.paid = self.paid.max(now) + span;
         self.taken += units;
     }

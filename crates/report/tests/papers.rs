@@ -29,6 +29,8 @@ const NUMBERS: &[(&str, &[f64])] = &[
     ("FAST'09 fig. 9", &[1.2, 1.5, 20.0]),
     ("FAST'09 §4, fig. 3", &[780.0, 910.0, 920.0, 800.0, 40.0, 34.5, 35.0, 39.5]),
     ("FAST'09 §4, fig. 4", &[790.0, 39.0, 30.0]),
+    // Definitions: no number of the paper was at hand.
+    ("OSDI'10", &[]),
 ];
 
 #[test]

@@ -19,6 +19,7 @@ use crate::error::SimError;
 use crate::events::Life;
 use crate::exchange::Rounds;
 use crate::kernel::Kernel;
+use crate::limited::Limited;
 
 /// An IO of a VM that is not done.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ pub(crate) struct Agent {
     enforcer: Enforcer,
     /// For each VM, the last run of its client.
     runs: Vec<Run>,
+    /// For each VM, what it sent against its limit.
+    limited: Vec<Limited>,
     ios: Slab<Pending>,
     /// Slots at the array, by our own books.
     at_array: f64,
@@ -91,6 +94,7 @@ impl Agent {
             rounds: Rounds::new(now, name, life, period),
             enforcer,
             runs: host.vms.iter().map(|_| Run::default()).collect(),
+            limited: shares.iter().map(|vm| Limited::new(&vm.limit)).collect(),
             ios: Slab::new(),
             at_array: 0.0,
             wakes: Vec::new(),
@@ -152,16 +156,23 @@ impl Agent {
     pub(crate) fn dispatch(
         &mut self,
         now: Instant,
-        name: &str,
+        host: &parda_scenario::Host,
     ) -> Result<Option<(IoId, ArrayIo)>, Violation> {
         let Some(dispatch) = self.enforcer.next_dispatch(now) else { return Ok(None) };
         let pending = &mut self.ios[dispatch.token as usize];
         // What waits is charged by the slots in force.
         pending.cost = self.enforcer.cost(io_of(&pending.io)).as_slots();
         if !dispatch.overdue {
-            check::window(name, self.at_array, pending.cost, self.enforcer.bound())?;
+            check::window(&host.name, self.at_array, pending.cost, self.enforcer.bound())?;
         }
         self.at_array += pending.cost;
+        let limited = &mut self.limited[pending.vm.0];
+        if self.enforcer.observes() {
+            limited.restart();
+        } else if let Some(early) = limited.take(now, io_of(&pending.io)) {
+            let vm = host.vms[pending.vm.0].name.clone();
+            return Err(Violation::Limit { vm, early });
+        }
         Ok(Some((dispatch.id, pending.io)))
     }
 
@@ -219,6 +230,11 @@ impl Agent {
     /// What it finds of load that is not under control.
     pub(crate) fn finding(&self) -> &Finding {
         &self.finding
+    }
+
+    /// VMs, by their places, that ask for their reservations and have less.
+    pub(crate) fn short(&self) -> Vec<usize> {
+        (0..self.runs.len()).filter(|vm| self.enforcer.is_short(VmId(*vm))).collect()
     }
 
     /// β as last used.

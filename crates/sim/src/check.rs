@@ -1,6 +1,6 @@
 //! What must hold after every event, whatever happens to the cluster.
 
-use parda_control::{Instant, Window};
+use parda_control::{Instant, Span, Window};
 
 /// Something that must never happen.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -19,6 +19,14 @@ pub enum Violation {
         cost: f64,
         /// Window of the host, in slots.
         window: f64,
+    },
+    /// A VM sent an IO to the array that its limit does not allow yet.
+    #[error("VM {vm} sent an IO {} ms before its limit allows it", early.secs() * 1e3)]
+    Limit {
+        /// Name of the VM.
+        vm: String,
+        /// Time for which it should have waited.
+        early: Span,
     },
     /// IOs are lost, or have come back twice.
     #[error("{whose}: {are} IOs are under way in its own books, {should} in those of {by}")]

@@ -10,7 +10,7 @@ use parda_scenario::exchange::Transport;
 use parda_scenario::{Action, HostId, Scenario, State};
 use slab::Slab;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, part};
 use crate::check::{self, Violation};
 use crate::client::Client;
 use crate::demand::ClientRun;
@@ -22,7 +22,6 @@ use crate::meter::Meters;
 /// A host, with an agent while it lives.
 #[derive(Debug)]
 pub(crate) struct Node {
-    name: String,
     clients: Vec<Client>,
     pub(crate) agent: Option<Agent>,
     /// What has come for its agent while that hangs, in its order.
@@ -40,6 +39,8 @@ enum Delivery {
     Tick,
     /// Its gate opens, as it was to do then.
     Wake(Instant),
+    /// A VM's shares change.
+    Shares(VmId),
 }
 
 /// An IO at the array.
@@ -75,7 +76,7 @@ impl<'a> Cluster<'a> {
         let mut nodes = Vec::with_capacity(scenario.hosts.len());
         for host in &scenario.hosts {
             let clients = host.vms.iter().map(|vm| Client::new(vm, random.fork())).collect();
-            nodes.push(Node { name: host.name.clone(), clients, agent: None, missed: Vec::new() });
+            nodes.push(Node { clients, agent: None, missed: Vec::new() });
         }
         let state = State::new(&scenario.hosts);
         let mut cluster = Cluster {
@@ -148,7 +149,12 @@ impl<'a> Cluster<'a> {
                     agent.stop(VmId(id.index));
                 }
             }
-            Action::SetShares(id, _) => self.set_shares(id),
+            Action::SetShares(id, _) => {
+                let agent = self.nodes[id.host.0].agent.as_ref();
+                if let Some(life) = agent.map(|agent| agent.life) {
+                    self.deliver(id.host, life, Delivery::Shares(VmId(id.index)))?;
+                }
+            }
             // What it has at the array is done for nobody; what it was writing to the exchange
             // was never acknowledged, so that it may be lost.
             Action::KillHost(id) => {
@@ -207,6 +213,14 @@ impl<'a> Cluster<'a> {
                 }
                 self.dispatch(id)
             }
+            Delivery::Shares(vm) => {
+                let vm_id = parda_scenario::VmId { host: id, index: vm.0 };
+                let shares = self.state.vm(vm_id).shares;
+                if let Some(agent) = &mut self.nodes[id.0].agent {
+                    agent.set_shares(self.now, vm, part(self.scenario.vm(vm_id), shares));
+                }
+                Ok(())
+            }
         }
     }
 
@@ -220,7 +234,6 @@ impl<'a> Cluster<'a> {
             self.deliver(id, life, what)?;
         }
         for index in 0..self.scenario.host(id).vms.len() {
-            self.set_shares(parda_scenario::VmId { host: id, index });
             self.submit(id, VmId(index));
         }
         self.set_control(id)
@@ -232,15 +245,6 @@ impl<'a> Cluster<'a> {
         let Node { agent, clients, .. } = &mut self.nodes[id.0];
         if let Some(agent) = agent.as_mut().filter(|_| !hangs) {
             agent.submit(self.now, vm, &mut clients[vm.0]);
-        }
-    }
-
-    /// An agent takes up a VM's shares, unless it hangs.
-    fn set_shares(&mut self, id: parda_scenario::VmId) {
-        let part = crate::agent::part(self.scenario.vm(id), self.state.vm(id).shares);
-        let hangs = self.state.host(id.host).hangs;
-        if let Some(agent) = self.nodes[id.host.0].agent.as_mut().filter(|_| !hangs) {
-            agent.set_shares(self.now, VmId(id.index), part);
         }
     }
 
@@ -336,16 +340,17 @@ impl<'a> Cluster<'a> {
     /// Sends to the array what may go, unless the agent hangs, and sees that all is well with it.
     fn dispatch(&mut self, id: HostId) -> Result<(), Violation> {
         let hangs = self.state.host(id).hangs;
-        let Node { agent, name, .. } = &mut self.nodes[id.0];
-        let Some(agent) = agent.as_mut().filter(|_| !hangs) else { return Ok(()) };
-        while let Some((io, on_array)) = agent.dispatch(self.now, name)? {
+        let host = self.scenario.host(id);
+        let agent = self.nodes[id.0].agent.as_mut().filter(|_| !hangs);
+        let Some(agent) = agent else { return Ok(()) };
+        while let Some((io, on_array)) = agent.dispatch(self.now, host)? {
             let flight = Flight::Vm { host: id, life: agent.life, io };
             submit(&mut self.array, &mut self.flights, self.now, flight, on_array)?;
         }
         if let Some(at) = agent.wake() {
             self.events.plan(at, Event::Wake(id, agent.life));
         }
-        agent.check(name)
+        agent.check(&host.name)
     }
 
     fn io_done(&mut self, id: HostId, io: IoId) -> Result<(), Violation> {

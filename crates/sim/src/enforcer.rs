@@ -116,6 +116,22 @@ impl Enforcer {
         }
     }
 
+    /// Whether it only says what it would do, and holds nothing back.
+    pub(crate) fn observes(&self) -> bool {
+        match self {
+            Enforcer::Host(host) => host.outlook().is_some(),
+            Enforcer::Kernel(_) => false,
+        }
+    }
+
+    /// Whether a VM asks for its reservation and has less.
+    pub(crate) fn is_short(&self, vm: VmId) -> bool {
+        match self {
+            Enforcer::Host(host) => host.reservation(vm).is_some_and(|state| state.short),
+            Enforcer::Kernel(_) => false,
+        }
+    }
+
     /// What bounds an IO that goes to the array now.
     pub(crate) fn bound(&self) -> Window {
         match self {

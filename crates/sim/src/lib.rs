@@ -17,6 +17,7 @@
 //! | `exchange` | the slots, and a host's visits to them |
 //! | `events` | what happens next |
 //! | `check` | what must hold after every event |
+//! | `limited` | what a VM sent against its limit |
 //! | `meter` | what is counted in a phase |
 //! | `latencies` | latencies, counted by size |
 //! | `error` | why a run has no answer |
@@ -35,6 +36,7 @@ mod events;
 mod exchange;
 mod kernel;
 mod latencies;
+mod limited;
 mod meter;
 mod run;
 mod series;

@@ -38,6 +38,9 @@ pub struct HostSeries {
     /// Load on the array that is not under control, as the host found it then. `None` while it is dead.
     #[serde(default)]
     pub outsider: Vec<Option<OutsiderSample>>,
+    /// VMs that asked for their reservations and had less, by their places.
+    #[serde(default)]
+    pub short: Vec<Vec<usize>>,
 }
 
 /// What a host found of load that is not under control.
@@ -97,6 +100,7 @@ impl Series {
             host.iops.push(tally.ios as f64);
             host.bytes_per_s.push(tally.bytes as f64);
             host.outsider.push(agent.map(|agent| OutsiderSample::of(agent.finding())));
+            host.short.push(agent.map(Agent::short).unwrap_or_default());
         }
     }
 }
@@ -117,6 +121,7 @@ mod tests {
             iops: vec![1.0, 0.0],
             bytes_per_s: vec![4096.0, 0.0],
             outsider: vec![None, None],
+            short: vec![Vec::new(), Vec::new()],
         };
         for quantity in parda_scenario::plot::OVER_TIME {
             assert_eq!(host.get(quantity).len(), 2, "{quantity}");

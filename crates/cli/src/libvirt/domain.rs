@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use bytesize::ByteSize;
 use parda_address::Address;
+use parda_config::LimitSetting;
 use roxmltree::{Document, Node};
 
 /// The definition of a domain.
@@ -22,6 +25,8 @@ pub(super) struct Disk {
     pub(super) target: String,
     pub(super) source: Source,
     pub(super) read_only: bool,
+    /// What `<iotune>` says, as the agent's limit.
+    pub(super) limit: Option<LimitSetting>,
     /// Reason why it cannot be served as it is.
     pub(super) refused: Option<String>,
     element: Range<usize>,
@@ -67,6 +72,7 @@ impl Disk {
             target: target.unwrap_or("?").to_owned(),
             source,
             read_only: child(disk, "readonly").is_some(),
+            limit: child(disk, "iotune").map(limit).filter(|limit| limit.fault().is_none()),
             refused,
             element: disk.range(),
             kind,
@@ -165,8 +171,45 @@ fn elements<'a, 'i>(of: Node<'a, 'i>, name: &'static str) -> impl Iterator<Item 
     of.children().filter(move |node| node.is_element() && node.tag_name().name() == name)
 }
 
-fn child<'a, 'i>(of: Node<'a, 'i>, name: &'static str) -> Option<Node<'a, 'i>> {
-    elements(of, name).next()
+fn child<'a, 'i>(of: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
+    of.children().find(|node| node.is_element() && node.tag_name().name() == name)
+}
+
+/// The limit that an `<iotune>` sets, with its burst if that is the same for all its rates. 0 stands for no limit.
+fn limit(iotune: Node<'_, '_>) -> LimitSetting {
+    let number = |name: &str| {
+        let value = child(iotune, name)?.text()?.trim().parse::<u64>().ok()?;
+        (value > 0).then_some(value)
+    };
+    let mut bursts = Vec::new();
+    let mut rate = |name: &str| {
+        let rate = number(name)?;
+        let most = number(&format!("{name}_max"));
+        let secs = number(&format!("{name}_max_length")).unwrap_or(1);
+        bursts.push(most.map(|most| (most as f64 / rate as f64, secs)));
+        Some(rate)
+    };
+    let [total, reads, writes] = ["total", "read", "write"];
+    let mut iops = |of: &str| rate(&format!("{of}_iops_sec")).map(|rate| rate as f64);
+    let [iops, iops_reads, iops_writes] = [total, reads, writes].map(&mut iops);
+    let mut bytes = |of: &str| rate(&format!("{of}_bytes_sec")).map(ByteSize);
+    let [bandwidth, bandwidth_reads, bandwidth_writes] = [total, reads, writes].map(&mut bytes);
+    let limit = LimitSetting {
+        iops,
+        iops_reads,
+        iops_writes,
+        bandwidth,
+        bandwidth_reads,
+        bandwidth_writes,
+        ..LimitSetting::default()
+    };
+    match bursts.first() {
+        Some(Some((factor, secs))) if bursts.iter().all(|other| *other == bursts[0]) => {
+            let burst_for = Some(Duration::from_secs(*secs));
+            LimitSetting { burst: Some(*factor), burst_for, ..limit }
+        }
+        _ => limit,
+    }
 }
 
 fn source(kind: &str, element: Option<Node<'_, '_>>) -> Source {
@@ -294,6 +337,30 @@ mod tests {
         let changed = second.with(XML, &tcp, 0).unwrap();
         assert_eq!(Domain::parse(&changed).unwrap().disks[1].source, tcp);
         assert!(changed.contains("<disk type=\"network\">"), "{changed}");
+    }
+
+    #[test]
+    fn an_iotune_is_a_limit_with_the_burst_that_all_its_rates_have() {
+        let limit = |iotune: &str| {
+            let disk = format!("<readonly/><iotune>{iotune}</iotune>");
+            let xml = XML.replacen("<readonly/>", &disk, 1);
+            Domain::parse(&xml).unwrap().disks[1].limit
+        };
+        let rates = "<read_iops_sec>400</read_iops_sec><total_bytes_sec>1048576</total_bytes_sec>";
+        let expected = LimitSetting {
+            iops_reads: Some(400.0),
+            bandwidth: Some(ByteSize::mib(1)),
+            ..LimitSetting::default()
+        };
+        let zero = "<write_iops_sec>0</write_iops_sec>";
+        assert_eq!(limit(&format!("{rates}{zero}")), Some(expected));
+        let one = "<read_iops_sec_max>800</read_iops_sec_max>";
+        assert_eq!(limit(&format!("{rates}{one}")), Some(expected), "a burst of one rate only");
+        let other = "<total_bytes_sec_max>2097152</total_bytes_sec_max>";
+        let (burst, burst_for) = (Some(2.0), Some(Duration::from_secs(1)));
+        let bursts = LimitSetting { burst, burst_for, ..expected };
+        assert_eq!(limit(&format!("{rates}{one}{other}")), Some(bursts));
+        assert_eq!(limit(zero), None);
     }
 
     #[test]

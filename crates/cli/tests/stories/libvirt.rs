@@ -19,7 +19,8 @@ const NODE: &str = "<node>
 </domain>
 <domain type='test'>
   <name>on</name><uuid>37db1ae7-af5f-4422-a1e4-8bc02ded1ddf</uuid><memory>65536</memory><os><type>hvm</type></os>
-  <devices><disk type='file'><source file='DIR/vm2.img'/><target dev='vda' bus='virtio'/></disk></devices>
+  <devices><disk type='file'><source file='DIR/vm2.img'/><target dev='vda' bus='virtio'/>
+    <iotune><total_iops_sec>500</total_iops_sec></iotune></disk></devices>
 </domain>
 </node>
 ";
@@ -41,6 +42,7 @@ fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
     let socket = format!("unix:{dir}/a");
     let tables = libvirt(&["toml", "--below", &dir, "--listen", &socket]).out;
     assert!(tables.contains("# domain off, vdb ") && tables.contains("is not served"), "{tables}");
+    assert!(tables.contains("limit = { iops = 500"), "{tables}");
     let head = config("a", "mode = \"off\"", &[]);
     stage.write("a.toml", format!("{head}{tables}"));
     let good = stage.ok(&[PARDA, "check", "a.toml"]);

@@ -34,7 +34,8 @@ macro_rules! papers {
 /// File names and contents of `scenarios/papers`, sorted by name.
 const BUILT_IN: &[(&str, &str)] = papers!(
     "elling12" "fast09-fig3" "fast09-fig4" "fast09-fig6" "fast09-fig7" "fast09-fig9"
-    "fast09-table2" "fast09-table4" "speed08-fig2" "speed08-fig3ab" "speed08-fig3cd"
+    "fast09-table2" "fast09-table4" "osdi10-come-and-go" "osdi10-fig1" "osdi10-tiers" "speed08-fig2"
+    "speed08-fig3ab" "speed08-fig3cd"
 );
 
 /// Reason why no scenarios can be run.

@@ -3,7 +3,6 @@
 //! hosts what the exchange shows.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fastrand::Rng;
 use parda_api::Limit;
@@ -223,22 +222,10 @@ fn attributed(fleet: &Fleet, before: &PhaseAnswer, view: &View, of: usize) {
 
 /// Runs fleets on all cores.
 fn cases(first: u64, count: u64) -> Vec<Case> {
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = std::env::var("PARDA_JOBS").map_or(jobs, |jobs| jobs.parse().unwrap());
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed) as u64;
-                    if i >= count {
-                        break;
-                    }
-                    let case = case(first + i);
-                    done.lock().unwrap().push(case);
-                }
-            });
-        }
+    let done = Mutex::new(Vec::new());
+    crate::each(first, count, |seed| {
+        let case = case(seed);
+        done.lock().unwrap().push(case);
     });
     let mut cases = done.into_inner().unwrap();
     cases.sort_by(|a, b| a.error().total_cmp(&b.error()));

@@ -9,11 +9,11 @@ use parda_scenario::Scenario;
 use crate::common::parse;
 
 /// Times in periods. Bad things happen from here on…
-const TROUBLE: f64 = 15.0;
+pub(crate) const TROUBLE: f64 = 15.0;
 /// Time at which these end, in periods.
-const HEALED: f64 = 40.0;
+pub(crate) const HEALED: f64 = 40.0;
 /// All must be well so many of the longest periods later.
-const RECOVERY: f64 = 10.0;
+pub(crate) const RECOVERY: f64 = 10.0;
 /// How long that is looked at.
 const LOOKED: f64 = 60.0;
 /// From the start, and from a change of shares, until a fleet has settled, in the longest of its periods.

@@ -12,14 +12,18 @@
 mod common;
 mod explained;
 mod fleet;
+mod guarantees;
 mod judge;
 
 use std::fmt::Write as _;
 use std::slice;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::parse;
 use fastrand::Rng;
 use fleet::Fleet;
+use guarantees::Guaranteed;
 use judge::{Tally, judge};
 use parda_report::table;
 use parda_scenario::shares::{host_errors, vm_errors};
@@ -361,31 +365,55 @@ fn without_a_law_nothing_is_well() {
 const FLEETS: u64 = 20;
 /// Fleets of each commit's own.
 const FRESH_FLEETS: u64 = 6;
+/// Fleets with limits and reservations.
+const GUARANTEED: u64 = 24;
+/// Part of the windows of five seconds in which a reservation may be missed, and missed without a word: latency has just changed, or a VM
+/// is at 0.95 of its reservation.
+const MISSED: f64 = 0.03;
+const UNSAID: f64 = 0.01;
 
-/// Judges so many fleets from a seed on, on all cores.
-fn fleets(first: u64, count: u64) -> Tally {
+/// Does something for so many seeds from a first one on, on all cores.
+fn each(first: u64, count: u64, work: impl Fn(u64) + Sync) {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = std::env::var("PARDA_JOBS").map_or(jobs, |jobs| jobs.parse().unwrap());
-    let next = std::sync::atomic::AtomicU64::new(0);
-    let tally = std::sync::Mutex::new(Tally::default());
+    let jobs = seed_of("PARDA_JOBS").map_or(jobs, |jobs| jobs as usize);
+    let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
                 loop {
-                    let i = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let i = next.fetch_add(1, Ordering::Relaxed);
                     if i >= count {
                         break;
                     }
-                    let fleet = Fleet::new(first + i);
-                    let (_, judged) = judge(&fleet);
-                    let mut tally = tally.lock().unwrap();
-                    tally.add(first + i, &fleet, &judged);
-                    if (i + 1).is_multiple_of(100) {
-                        println!("{} fleets\n{}\n{:#?}", i + 1, tally.table(), tally.missed);
-                    }
+                    work(first + i);
                 }
             });
         }
+    });
+}
+
+/// Judges so many fleets from a seed on.
+fn fleets(first: u64, count: u64) -> Tally {
+    let tally = Mutex::new(Tally::default());
+    each(first, count, |seed| {
+        let fleet = Fleet::new(seed);
+        let (_, judged) = judge(&fleet);
+        let mut tally = tally.lock().unwrap();
+        tally.add(seed, &fleet, &judged);
+        if (seed - first + 1).is_multiple_of(100) {
+            println!("{} fleets\n{}\n{:#?}", seed - first + 1, tally.table(), tally.missed);
+        }
+    });
+    tally.into_inner().unwrap()
+}
+
+/// Judges so many fleets with limits and reservations from a seed on.
+fn guaranteed(first: u64, count: u64) -> guarantees::Tally {
+    let tally = Mutex::new(guarantees::Tally::default());
+    each(first, count, |seed| {
+        let fleet = Guaranteed::new(seed);
+        let outcome = fleet.run();
+        tally.lock().unwrap().add(seed, &fleet, &outcome);
     });
     tally.into_inner().unwrap()
 }
@@ -415,6 +443,31 @@ fn thousands_of_fleets_keep_what_is_promised() {
     println!("{}\n{:#?}", tally.table(), tally.missed);
     let most = count / 20;
     assert!(tally.missed.len() as u64 <= most, "{} of {count} missed", tally.missed.len());
+}
+
+/// Judges fleets with limits and reservations: no limit is exceeded, and of the windows in which a reservation is due few miss it, and
+/// fewer without a word.
+fn judge_guarantees(count: u64) {
+    let tally = guaranteed(first_seed(), count);
+    println!("{}\n{:#?}", tally.table(), tally.missed);
+    assert!(tally.never.is_empty(), "{:#?}", tally.never);
+    let [missed, unsaid] = tally.parts();
+    assert!(
+        missed < MISSED && unsaid < UNSAID,
+        "{missed} of all windows missed, {unsaid} without a word"
+    );
+}
+
+#[test]
+fn limits_and_reservations_hold_whatever_happens() {
+    judge_guarantees(GUARANTEED);
+}
+
+/// `PARDA_GUARANTEED=1000 cargo test --release --test random thousand_fleets -- --ignored --nocapture`
+#[test]
+#[ignore = "takes minutes of a core: `make nightly` runs it, with PARDA_GUARANTEED of them"]
+fn a_thousand_fleets_keep_limits_and_reservations() {
+    judge_guarantees(seed_of("PARDA_GUARANTEED").unwrap_or(1000));
 }
 
 /// `PARDA_FLEET=7 cargo test --test random one_fleet -- --ignored --nocapture` shows a fleet.

@@ -41,6 +41,11 @@ fn an_outsider_comes_and_goes() {
     holds("lab/outsider.toml");
 }
 
+#[test]
+fn a_reservation_and_a_limit_on_three_hosts() {
+    holds("lab/guarantees.toml");
+}
+
 /// What kernels do in the laboratory, by the model of one: all that is there.
 #[test]
 fn guests() {

@@ -1,0 +1,122 @@
+//! What a VM sent to the array against its limit, in every interval of time: kept without the code that holds the limit.
+
+use parda_control::limit::{Limit, TOLERANCE};
+use parda_control::{Instant, Io, IoKind, Span};
+
+/// One rate of a limit. In any time t at most rate · (t + tolerance) may go, and the last IO.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    /// The IOs that it counts; `None`: reads and writes.
+    write: Option<bool>,
+    bytes: bool,
+    /// IOs or bytes a nanosecond.
+    rate: f64,
+    /// Time by which IOs may be early, in nanoseconds.
+    tolerance: f64,
+    /// What went since the beginning, in nanoseconds at the rate.
+    went: f64,
+    /// The least of `went` − time when an IO went: an interval that begins there has the least room.
+    least: f64,
+}
+
+impl Rate {
+    /// Counts an IO. Returns the time by which it is early; 0 or less: it may go.
+    fn take(&mut self, now: Instant, io: Io) -> f64 {
+        let write = io.kind != IoKind::Read;
+        if self.write.is_some_and(|mine| mine != write) {
+            return 0.0;
+        }
+        let now = now.0 as f64;
+        self.least = self.least.min(self.went - now);
+        let early = self.went - now - self.least - self.tolerance;
+        let units = match (self.bytes, io.kind) {
+            (false, _) => 1.0,
+            (true, IoKind::Discard) => 0.0,
+            (true, _) => io.bytes.0 as f64,
+        };
+        self.went += units / self.rate;
+        early
+    }
+}
+
+/// What a VM sent against each rate of its limit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Limited(Vec<Rate>);
+
+impl Limited {
+    /// A VM that has sent nothing yet.
+    pub(crate) fn new(limit: &Limit) -> Limited {
+        let least = TOLERANCE.0 as f64;
+        let more = (limit.burst - 1.0) * limit.burst_for.0 as f64;
+        let kinds = [(&limit.iops, false), (&limit.bandwidth, true)];
+        let rates = kinds.into_iter().flat_map(|(rates, bytes)| {
+            [(None, rates.total), (Some(false), rates.reads), (Some(true), rates.writes)]
+                .map(|(write, rate)| (write, bytes, rate))
+        });
+        let rates = rates.filter_map(|(write, bytes, rate)| {
+            let of = |rate: f64, tolerance: f64| {
+                let rate = rate / 1e9;
+                Rate { write, bytes, rate, tolerance, went: 0.0, least: 0.0 }
+            };
+            let rate = rate?;
+            Some([of(rate, more.max(least)), of(rate * limit.burst, least)])
+        });
+        Limited(rates.flatten().collect())
+    }
+
+    /// Counts an IO that goes to the array. Returns the time by which it goes too early, if it does.
+    pub(crate) fn take(&mut self, now: Instant, io: Io) -> Option<Span> {
+        let early = self.0.iter_mut().map(|rate| rate.take(now, io)).fold(0.0, f64::max);
+        (early >= 1.0).then_some(Span(early as u64))
+    }
+
+    /// Begins anew: nothing was held back until now.
+    pub(crate) fn restart(&mut self) {
+        for rate in &mut self.0 {
+            (rate.went, rate.least) = (0.0, 0.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parda_control::Bytes;
+    use parda_control::limit::Rates;
+
+    fn reads(limited: &mut Limited, at_ms: u64, count: u32) -> Option<Span> {
+        let io = Io { kind: IoKind::Read, bytes: Bytes(4096) };
+        let now = Instant(0) + Span::from_millis(at_ms);
+        (0..count).filter_map(|_| limited.take(now, io)).last()
+    }
+
+    #[test]
+    fn an_interval_has_its_rate_its_tolerance_and_one_io() {
+        let iops = Rates { total: Some(1000.0), ..Rates::default() };
+        let limit = Limit { iops, ..Limit::default() };
+        let mut limited = Limited::new(&limit);
+        assert_eq!(reads(&mut limited, 500, 11), None, "nothing went before");
+        assert!(reads(&mut limited, 500, 1).is_some());
+        let mut limited = Limited::new(&limit);
+        let steady = (0..1000).all(|ms| reads(&mut limited, ms, 1).is_none());
+        assert!(
+            steady && reads(&mut limited, 1000, 11).is_none(),
+            "time since the start is no credit"
+        );
+        assert!(reads(&mut limited, 1000, 1).is_some());
+    }
+
+    #[test]
+    fn a_burst_has_its_own_rate_and_ends() {
+        let iops = Rates { reads: Some(100.0), ..Rates::default() };
+        let limit =
+            Limit { iops, burst: 3.0, burst_for: Span::from_millis(1000), ..Limit::default() };
+        let mut limited = Limited::new(&limit);
+        // 300 a second for a second, 100 a second afterwards.
+        let burst = (0..100).all(|i| reads(&mut limited, 10 * i, 3).is_none());
+        assert!(burst);
+        assert!((0..10).any(|i| reads(&mut limited, 1000 + 10 * i, 3).is_some()));
+        let at_once = reads(&mut Limited::new(&limit), 0, 5);
+        assert!(at_once.is_some(), "also in a burst 300 a second");
+    }
+}
