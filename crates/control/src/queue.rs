@@ -374,11 +374,12 @@ impl<T> FairQueue<T> {
         due.map_or(ahead, |due| Some(ahead.map_or(due, |ahead| due.min(ahead))))
     }
 
-    /// Takes a flow's oldest item, whatever its turn. It is charged for it as for any other.
+    /// Takes a flow's oldest item, whatever its turn. It is charged for it as if it had gone at virtual time: what a flow has beyond its
+    /// turns, by a reservation or as it waited for too long, is no debt.
     pub fn pop_of(&mut self, now: Instant, id: FlowId) -> Option<(Cost, T)> {
         let flow = self.flows.get_mut(id.0)?;
         let (cost, item) = flow.waiting.pop_front()?;
-        flow.finish += flow.tag_of(cost);
+        flow.finish = flow.finish.min(self.virtual_time) + flow.tag_of(cost);
         flow.served = now;
         // The entry of the head that is gone stays where it is, and says nothing any more.
         self.stale += 1;

@@ -21,10 +21,16 @@ use crate::units::{Instant, Span, larger, smaller};
 const NEW: f64 = 0.5;
 
 /// Part of a reservation beyond it that is granted, as a VM has gaps between its IOs.
-const SPARE: f64 = 0.05;
+const SPARE: f64 = 0.12;
+
+/// Part of a reservation by which a VM may have less and not be short.
+const NEARLY: f64 = 0.05;
 
 /// Time by which a VM may be behind its reservation and make up for it.
 const BEHIND: Span = Span::from_millis(200);
+
+/// Time by which its turns may be ahead of its reservation: gaps between them are no need.
+const AHEAD: Span = Span::from_millis(50);
 
 /// The least σ.
 const LEAST: f64 = 1e-6;
@@ -90,7 +96,7 @@ pub struct ReservationState {
 
 /// Whether IO/s are short of what is reserved.
 pub(crate) fn is_short(rate: f64, reserved: f64) -> bool {
-    rate < (1.0 - SPARE) * reserved
+    rate < (1.0 - NEARLY) * reserved
 }
 
 /// What the floor of a slice follows from: that of a VM, or of a tenant.
@@ -199,8 +205,8 @@ impl Reservation {
     /// One of its IOs goes.
     pub fn take(&mut self, now: Instant) {
         let behind = Instant(now.0.saturating_sub(BEHIND.0));
-        // What it does beyond its reservation is its share's, and no debt.
-        self.due = self.due.clamp(behind, now) + Span((1e9 / self.scaled) as u64);
+        // What it does far beyond its reservation is its share's, and no debt.
+        self.due = self.due.clamp(behind, now + AHEAD) + Span((1e9 / self.scaled) as u64);
     }
 
     /// One of its IOs is done, which took so many slots.
