@@ -72,6 +72,16 @@ export interface Outsider {
   factor: number;
 }
 
+export interface Tenant {
+  name: string;
+  settings: { shares?: number; limit?: Record<string, number | string>; reservation?: number };
+  /** On all hosts that are heard. */
+  iops: number;
+  own_iops: number;
+  limit_part: number | null;
+  short: boolean;
+}
+
 export interface Volume {
   name: string;
   pool: string | null;
@@ -91,6 +101,8 @@ export interface Volume {
   bytes_per_s: number | null;
   exchange: Exchange | null;
   hosts: Host[];
+  /** Of an older agent none. */
+  tenants?: Tenant[];
   disks: Disk[];
   steer: { device: string; fault: string | null; depth: number | null; vms: SteeredVm[] } | null;
 }

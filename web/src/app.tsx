@@ -7,6 +7,7 @@ import { DiskDialog, VolumeDialog } from "./change";
 import { Charts } from "./charts";
 import { Cluster } from "./cluster";
 import { Disks } from "./disks";
+import { Tenants } from "./tenants";
 import { Events } from "./events";
 import { duration } from "./format";
 import { Hosts } from "./hosts";
@@ -91,6 +92,7 @@ export function App() {
           <>
             <Now volume={volume} live={live} change={() => setChanging(true)} open={open} />
             <Charts volume={volume} live={live} theme={theme} seconds={seconds} />
+            <Tenants volume={volume} />
             <Disks volume={volume} open={open} />
             <section class="panel">
               <h2>Hosts</h2>

@@ -48,6 +48,9 @@ const phases = {
     assert.equal(await page.getByRole("link", { name: "b", exact: true }).getAttribute("href"), "http://b:9843/");
     assert.equal(await page.getByRole("link", { name: "a", exact: true }).count(), 0, "this host's own page");
 
+    const tenant = page.getByRole("region", { name: "Tenants" }).getByRole("row").filter({ hasText: /^gold/ });
+    await tenant.filter({ hasText: /iops 100000/ }).waitFor();
+
     await page.getByRole("button", { name: "batch" }).first().click();
     const dialog = page.getByRole("dialog", { name: "batch" });
     await dialog.getByText(/Share-bound: it wants \d+\.\d IOs at a time/).waitFor();

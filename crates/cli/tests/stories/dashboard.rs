@@ -114,7 +114,12 @@ fn one_glance_tells_who_is_held_and_why_and_a_fault_says_what_it_costs() {
             "[http]\naddress = \"tcp:127.0.0.1:{port}\"\npages = \"http://{{host}}:9843/\"\n[[volume]]"
         );
         let law = "period = \"200ms\"\nlatency_threshold = \"60ms\"\n[volume.exchange]\nfile = \"exchange\"";
-        let text = config(host, law, disks).replacen("[[volume]]", &http, 1);
+        let tenant =
+            "[[volume.tenant]]\nname = \"gold\"\nlimit = { iops = 100000 }\n[[volume.disk]]";
+        let text = config(host, law, disks)
+            .replacen("[[volume]]", &http, 1)
+            .replacen("[[volume.disk]]", tenant, 1)
+            .replace("name = \"db\"", "name = \"db\"\ntenant = \"gold\"");
         (stage.agent(host, &text), port)
     };
     let (a, page) = agent("a", &[("db", &lun(0)), ("batch", &lun(1))]);

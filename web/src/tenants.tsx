@@ -1,0 +1,57 @@
+// The tenants of a volume: what their VMs do together, on all hosts.
+
+import type { Tenant, Volume } from "./api";
+import { number } from "./format";
+import { type ColumnOf, Table } from "./table";
+
+/** A limit as its keys and values. */
+const limit = (t: Tenant) =>
+  Object.entries(t.settings.limit ?? {})
+    .map(([key, value]) => `${key} ${value}`)
+    .join(", ");
+
+const COLUMNS: ColumnOf<Tenant>[] = [
+  { key: "name", title: "Tenant", help: "Name of the tenant, the same on all hosts", value: (t) => t.name, cell: (t) => t.name },
+  {
+    key: "shares",
+    title: "Shares",
+    help: "Shares of all of its VMs together",
+    value: (t) => t.settings.shares ?? null,
+    cell: (t) => t.settings.shares?.toLocaleString("en") ?? <span class="soft">its VMs'</span>,
+    numeric: true,
+  },
+  { key: "iops", title: "IO/s", help: "IOs completed a second, on all hosts that are heard", value: (t) => t.iops, cell: (t) => number(t.iops), numeric: true },
+  { key: "own", title: "Here", help: "IOs completed a second, on this host", value: (t) => t.own_iops, cell: (t) => number(t.own_iops), numeric: true },
+  { key: "limit", title: "Limit", help: "The most that its VMs do together", value: (t) => limit(t), cell: (t) => limit(t), wide: true },
+  {
+    key: "part",
+    title: "Part here, %",
+    help: "This host's part of the limit",
+    value: (t) => t.limit_part,
+    cell: (t) => (t.limit_part == null ? "" : number(100 * t.limit_part)),
+    numeric: true,
+    wide: true,
+  },
+  {
+    key: "reservation",
+    title: "Reserved, IO/s",
+    help: "IOs a second that its VMs have whenever they ask for them",
+    value: (t) => t.settings.reservation ?? null,
+    cell: (t) => (
+      <>
+        {number(t.settings.reservation ?? null)} {t.short && <span class="bad">short</span>}
+      </>
+    ),
+    numeric: true,
+  },
+];
+
+export function Tenants({ volume }: { volume: Volume }) {
+  if (!volume.tenants?.length) return null;
+  return (
+    <section class="panel">
+      <h2>Tenants</h2>
+      <Table label="Tenants" columns={COLUMNS} rows={volume.tenants} id={(t) => t.name} first={{ key: "iops", descending: true }} none="" />
+    </section>
+  );
+}
