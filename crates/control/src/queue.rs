@@ -85,8 +85,8 @@ impl Head {
 /// still leave twenty significant bits.
 const TAG_SHIFT: u32 = 30;
 
-/// The fewest shares that tags tell apart.
-const LEAST: f64 = 1e-6;
+/// The fewest and the most shares that tags tell apart: no IO is charged with nothing.
+const SHARES: (f64, f64) = (1e-6, 1e12);
 
 /// How many IOs a flow that wants all of its part may be behind virtual time when it has nothing waiting. A flow that
 /// cannot use its part, as its IOs take longer than others', would else gather a debt without end.
@@ -135,7 +135,7 @@ impl<T> Flow<T> {
 
 /// What one slot adds to a tag.
 fn slot(weight: f64) -> u64 {
-    ((Cost::UNIT << TAG_SHIFT) as f64 / weight.clamp(LEAST, f64::MAX)) as u64
+    ((Cost::UNIT << TAG_SHIFT) as f64 / weight.clamp(SHARES.0, SHARES.1)) as u64
 }
 
 /// A fair queue of `T`s. See the module's documentation.
