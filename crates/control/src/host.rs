@@ -249,7 +249,7 @@ impl Host {
         queue.set_patience(patience(&config.law));
         let governor = Governor::new(config)?;
         let mut limits = Limits::default();
-        limits.act(now, !governor.observes());
+        limits.act(!governor.observes());
         Ok(Host {
             vms: Slab::new(),
             demands: Vec::new(),
@@ -305,7 +305,7 @@ impl Host {
         let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
         vm.removed = true;
         // Its last IOs are not to take as long as a limit may say.
-        self.free(id);
+        self.free(self.called, id);
         self.governor.vms_changed();
         self.changed = true;
         self.bury(id);
@@ -316,7 +316,7 @@ impl Host {
     fn bury(&mut self, id: VmId) {
         if let Some(vm) = self.vms.get(id.0).filter(|vm| vm.removed && vm.ios == 0) {
             if let Some(aside) = vm.guarantees.as_ref().and_then(|own| own.aside) {
-                self.limits.leave(aside).for_each(drop);
+                self.limits.leave(self.called, aside).for_each(drop);
             }
             self.vms.remove(id.0);
             self.queue.remove_flow(FlowId(id.0));
@@ -367,7 +367,7 @@ impl Host {
         self.meter.scale(size_model, reference_size);
         let patience = patience(&self.config().law);
         self.queue.set_patience(patience);
-        self.limits.act(now, !self.governor.observes());
+        self.limits.act(!self.governor.observes());
         self.charge_anew(now);
         self.share_out(now);
         Ok(())
@@ -496,10 +496,10 @@ impl Host {
         let mut waiting = Waiting { token, io, submitted: now, held_by: HeldBy::Turn };
         if let Some(own) = &state.guarantees
             && let (Some(aside), Some(way)) = (own.aside, limit::way(io))
-            && self.limits.is_shut(aside, way)
+            && !self.limits.admit(now, aside, io, way)
         {
             waiting.held_by = HeldBy::Limit;
-            return self.limits.hold(now, aside, way, waiting);
+            return self.limits.hold(now, aside, io, way, waiting);
         }
         self.enqueue(now, vm, waiting);
     }

@@ -10,8 +10,10 @@
 //! So in any time t at most r · (t + τ) go, and the last IO: the generic cell rate algorithm. A burst of `burst` times the rate for
 //! `burst_for` is a second bucket: one with the rate and τ = (burst − 1) · burst_for, one with burst · rate and the least tolerance.
 //!
-//! What a limit holds back is no demand. A limiter that is exhausted *shuts* until half of [`TOLERANCE`] is back, and meanwhile its
-//! IOs wait beside the fair queue: neither slice nor window knows of them. What is in the queue may go as far as limits are concerned.
+//! What a limit holds back is no demand: its IOs wait beside the fair queue, and neither slice nor window knows of them. A limit lets go
+//! what it has room for, and counts it when it goes to the array; until then what was let go keeps its room. Limits are looked at when
+//! half of [`TOLERANCE`] is back, so that IOs go in groups. The VMs of one tenant take turns at its limit by their shares, as
+//! in start-time fair queuing, where an IO costs the part of the limit that it takes.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -100,6 +102,7 @@ impl Limit {
                     taken: 0.0,
                     tolerance,
                     paid: Instant(0),
+                    promised: 0.0,
                 }
             };
             [Some(bucket(rate, long.0)), bursts.then(|| bucket(burst * rate, 0))]
@@ -132,6 +135,8 @@ struct Bucket {
     tolerance: Span,
     /// T: the time up to which the rate has paid.
     paid: Instant,
+    /// Units that were let go and have not gone yet.
+    promised: f64,
 }
 
 impl Bucket {
@@ -139,17 +144,30 @@ impl Bucket {
         self.way.is_none_or(|mine| mine == way)
     }
 
-    fn take(&mut self, now: Instant, io: Io) {
-        let units = match (self.unit, io.kind) {
+    /// Units of an IO.
+    fn units(&self, io: Io) -> f64 {
+        match (self.unit, io.kind) {
             (Unit::Ios, _) => 1.0,
             (Unit::Bytes, IoKind::Discard) => 0.0,
             (Unit::Bytes, _) => io.bytes.0 as f64,
-        };
-        // A day at most: so long a debt is an error of who set the rate, and must end.
-        // Rounded up, so that no number of IOs is early.
-        let span = Span((units * self.each).min(86_400e9) as u64 + 1);
-        self.paid = self.paid.max(now) + span;
+        }
+    }
+
+    fn take(&mut self, now: Instant, units: f64) {
+        self.paid = self.paid.max(now) + self.span(units);
         self.taken += units;
+    }
+
+    /// Time that so many units take. A day at most: so long a debt is an error of who set the rate, and must end.
+    fn span(&self, units: f64) -> Span {
+        // Rounded up, so that no number of IOs is early.
+        Span((units * self.each).min(86_400e9) as u64 + 1)
+    }
+
+    /// How far the rate is ahead with all that was let go.
+    fn ahead(&self, now: Instant) -> Span {
+        let promised = if self.promised > 0.0 { self.span(self.promised) } else { Span::ZERO };
+        Span(self.paid.since(now).0.saturating_add(promised.0))
     }
 
     /// Changes the part of the rate that is this host's. What went is not forgotten: the debt is one of units.
@@ -159,10 +177,17 @@ impl Bucket {
         (self.each, self.paid) = (each, now + Span(debt as u64));
     }
 
-    /// When it opens again, if it has to shut at `now`.
+    /// Whether it has room for an IO.
+    fn has_room(&self, now: Instant) -> bool {
+        self.ahead(now) <= self.tolerance
+    }
+
+    /// When to look at it again, if it has no room at `now`. `None` also where what was let go has to go first.
     fn opens(&self, now: Instant) -> Option<Instant> {
-        (self.paid.since(now) > self.tolerance)
-            .then(|| Instant(self.paid.0 - self.tolerance.0 + TOLERANCE.0 / 2))
+        let (ahead, debt) = (self.ahead(now), self.paid.since(now));
+        let passes = ahead.0 - debt.0 <= self.tolerance.0;
+        let wait = Span(ahead.0.saturating_sub(self.tolerance.0) + TOLERANCE.0 / 2);
+        (ahead > self.tolerance && passes).then(|| now + wait)
     }
 }
 
@@ -177,15 +202,22 @@ pub(crate) fn way(io: Io) -> Option<Direction> {
     }
 }
 
+/// What was let go and has not gone yet, by unit and direction.
+type Promised = [[f64; 2]; 2];
+
 /// A limit in force.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Limiter {
+struct Limiter {
     buckets: Vec<Bucket>,
-    /// When reads and writes open again that are shut.
-    shut: [Option<Instant>; 2],
-    /// Since when it holds IOs back, and for how long it did since the last look.
+    members: Vec<AsideId>,
+    /// When it is looked at next.
+    planned: Option<Instant>,
+    /// IOs that it holds back, since when it does, and for how long it did since the last look.
+    waiting: usize,
     holds: Option<Instant>,
     held: Span,
+    /// Start tag of the IO that was let go last, in nanoseconds of the limit for each share.
+    virtual_time: f64,
 }
 
 impl Limiter {
@@ -207,45 +239,32 @@ impl Limiter {
         }
     }
 
-    /// Counts an IO that goes. Says whether its direction, or the other one, shuts by it.
-    pub(crate) fn take(&mut self, now: Instant, io: Io) -> bool {
-        let Some(way) = way(io) else { return false };
-        let counting = self.buckets.iter_mut().filter(|bucket| bucket.counts(way));
-        counting.for_each(|bucket| bucket.take(now, io));
-        self.shut_now(now)
+    fn counting(&mut self, way: Direction) -> impl Iterator<Item = &mut Bucket> {
+        self.buckets.iter_mut().filter(move |bucket| bucket.counts(way))
     }
 
-    fn shut_now(&mut self, now: Instant) -> bool {
-        let mut shuts = false;
-        for (way, shut) in WAYS.into_iter().zip(&mut self.shut) {
-            let counting = self.buckets.iter().filter(|bucket| bucket.counts(way));
-            let opens = counting.filter_map(|bucket| bucket.opens(now)).max();
-            shuts |= shut.is_none() && opens.is_some();
-            *shut = opens.or(*shut);
+    fn has_room(&self, now: Instant, way: Direction) -> bool {
+        self.buckets.iter().all(|bucket| !bucket.counts(way) || bucket.has_room(now))
+    }
+
+    /// When to look at it again, if a bucket has no room.
+    fn opens(&self, now: Instant) -> Option<Instant> {
+        self.buckets.iter().filter_map(|bucket| bucket.opens(now)).min()
+    }
+
+    /// Time of the limit that an IO takes, in nanoseconds.
+    fn cost(&self, io: Io, way: Direction) -> f64 {
+        let counting = self.buckets.iter().filter(|bucket| bucket.counts(way));
+        counting.fold(0.0, |most, bucket| larger(most, bucket.units(io) * 1e9 / bucket.rate))
+    }
+
+    fn promise(&mut self, promised: &Promised, sign: f64) {
+        for bucket in &mut self.buckets {
+            let of_unit = promised[bucket.unit as usize];
+            let ways = WAYS.into_iter().filter(|way| bucket.counts(*way));
+            let units = ways.fold(0.0, |sum, way| sum + of_unit[way as usize]);
+            bucket.promised = larger(bucket.promised + sign * units, 0.0);
         }
-        shuts
-    }
-
-    /// Whether IOs of a direction wait.
-    pub(crate) fn is_shut(&self, way: Direction) -> bool {
-        self.shut[way as usize].is_some()
-    }
-
-    /// When a direction opens next that is shut.
-    pub(crate) fn opens_at(&self) -> Option<Instant> {
-        self.shut.into_iter().flatten().min()
-    }
-
-    /// Opens what is due. Says whether something opened.
-    pub(crate) fn open(&mut self, now: Instant) -> bool {
-        let mut opened = false;
-        for shut in &mut self.shut {
-            opened |= shut.take_if(|at| *at <= now).is_some();
-        }
-        if opened && let Some(since) = self.holds.take() {
-            self.held += now.since(since);
-        }
-        opened
     }
 
     /// Ends a period: the largest part of its rates that went, and the part of the time for which IOs were held back.
@@ -259,6 +278,18 @@ impl Limiter {
         });
         (taken, smaller(core::mem::take(&mut self.held).secs() / secs, 1.0))
     }
+
+    /// One IO more is held back, or one less.
+    fn hold(&mut self, now: Instant, more: bool) {
+        self.waiting = if more { self.waiting + 1 } else { self.waiting.saturating_sub(1) };
+        if more {
+            self.holds.get_or_insert(now);
+        } else if self.waiting == 0
+            && let Some(since) = self.holds.take()
+        {
+            self.held += now.since(since);
+        }
+    }
 }
 
 /// A limiter of a host.
@@ -269,9 +300,13 @@ pub(crate) struct LimiterId(usize);
 #[derive(Debug)]
 struct Aside<T> {
     vm: usize,
+    shares: f64,
     /// Its own limiter, and that of its tenant.
     limiters: [Option<LimiterId>; 2],
-    items: [VecDeque<T>; 2],
+    items: [VecDeque<(Io, T)>; 2],
+    promised: Promised,
+    /// Finish tag at its tenant's limit.
+    finish: f64,
 }
 
 /// A VM with a limit.
@@ -288,16 +323,13 @@ pub(crate) enum Of {
 /// The limiters of a host, and what they hold back.
 #[derive(Debug)]
 pub(crate) struct Limits<T> {
-    /// Each with the VMs that it limits.
-    limiters: Slab<(Limiter, Vec<AsideId>)>,
+    limiters: Slab<Limiter>,
     asides: Slab<Aside<T>>,
-    /// When a limiter opens, or earlier.
+    /// When to look at a limiter again, or earlier.
     opens: BinaryHeap<Reverse<(Instant, LimiterId)>>,
-    len: usize,
-    /// What shut since the last look.
-    shuts: Vec<(AsideId, Direction)>,
-    /// VMs of which a limiter opened, or went.
+    /// VMs to look at, as their limits are others now.
     freed: Vec<AsideId>,
+    len: usize,
     /// Nothing is held back.
     idle: bool,
 }
@@ -308,105 +340,129 @@ impl<T> Default for Limits<T> {
             limiters: Slab::new(),
             asides: Slab::new(),
             opens: BinaryHeap::new(),
-            len: 0,
-            shuts: Vec::new(),
             freed: Vec::new(),
+            len: 0,
             idle: false,
         }
     }
 }
 
+/// Units of an IO, by unit and direction.
+fn units(io: Io, way: Direction) -> Promised {
+    let mut units = Promised::default();
+    units[Unit::Ios as usize][way as usize] = 1.0;
+    let bytes = if io.kind == IoKind::Discard { 0.0 } else { io.bytes.0 as f64 };
+    units[Unit::Bytes as usize][way as usize] = bytes;
+    units
+}
+
 impl<T> Limits<T> {
     /// Says whether limits hold anything back. What they held back goes with the next [`Limits::open`], if they do not.
-    pub(crate) fn act(&mut self, now: Instant, act: bool) {
-        if self.idle != act {
-            return;
-        }
+    pub(crate) fn act(&mut self, act: bool) {
         self.idle = !act;
-        for (id, (state, _)) in &mut self.limiters {
-            state.shut = state.shut.map(|shut| shut.and(Some(now)));
-            self.opens.push(Reverse((now, LimiterId(id))));
-        }
+        self.freed.extend(self.asides.iter().map(|(aside, _)| AsideId(aside)));
     }
 
     /// Adds a limiter that limits nothing yet.
     pub(crate) fn add(&mut self) -> LimiterId {
-        LimiterId(self.limiters.insert(Default::default()))
+        LimiterId(self.limiters.insert(Limiter::default()))
     }
 
-    /// Changes the rates of a limiter.
+    /// Changes the rates of a limiter. What they allow goes with the next [`Limits::open`].
     pub(crate) fn set(&mut self, now: Instant, limiter: LimiterId, limit: &Limit) {
-        self.limiters[limiter.0].0.set(now, limit);
-        self.look(now, limiter);
+        self.limiters[limiter.0].set(now, limit);
+        let mut promised = Promised::default();
+        for member in &self.limiters[limiter.0].members {
+            let own = self.asides[member.0].promised.as_flattened().iter();
+            promised.as_flattened_mut().iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+        }
+        self.limiters[limiter.0].promise(&promised, 1.0);
+        self.look(limiter);
     }
 
-    /// Shuts and opens a limiter whose rates are others now. What they allow goes at once.
-    fn look(&mut self, now: Instant, limiter: LimiterId) {
-        let (state, members) = &mut self.limiters[limiter.0];
-        state.shut = [Some(now); 2];
-        state.shut_now(now);
-        for way in WAYS.into_iter().filter(|way| state.shut[*way as usize] > Some(now)) {
-            self.shuts.extend(members.iter().map(|member| (*member, way)));
-        }
-        self.opens.extend(state.opens_at().map(|at| Reverse((at, limiter))));
+    fn look(&mut self, limiter: LimiterId) {
+        self.freed.extend_from_slice(&self.limiters[limiter.0].members);
     }
 
     /// Changes this host's part of a limit that it shares with others, above 0 and at most 1.
     pub(crate) fn divide(&mut self, now: Instant, limiter: LimiterId, part: f64) {
-        let (state, _) = &mut self.limiters[limiter.0];
         let part = larger(part, LEAST_PART);
-        state.buckets.iter_mut().for_each(|bucket| bucket.divide(now, part));
-        self.look(now, limiter);
+        let buckets = &mut self.limiters[limiter.0].buckets;
+        buckets.iter_mut().for_each(|bucket| bucket.divide(now, part));
+        self.look(limiter);
     }
 
     /// Ends a period of a limiter: the largest part of its rates that went, and the part of the time for which it held IOs back.
     pub(crate) fn roll(&mut self, now: Instant, limiter: LimiterId, elapsed: Span) -> (f64, f64) {
-        self.limiters[limiter.0].0.roll(now, elapsed)
+        self.limiters[limiter.0].roll(now, elapsed)
     }
 
     /// Puts a VM beside the queue, under no limiter yet.
     pub(crate) fn enter(&mut self, vm: usize) -> AsideId {
-        let (limiters, items) = Default::default();
-        AsideId(self.asides.insert(Aside { vm, limiters, items }))
+        let (limiters, items, promised) = Default::default();
+        AsideId(self.asides.insert(Aside {
+            vm,
+            shares: 1.0,
+            limiters,
+            items,
+            promised,
+            finish: 0.0,
+        }))
+    }
+
+    /// Changes the shares of a VM, by which it takes turns at its tenant's limit.
+    pub(crate) fn set_shares(&mut self, aside: AsideId, shares: f64) {
+        self.asides[aside.0].shares = larger(shares, LEAST_PART);
     }
 
     /// Puts a VM under a limiter, or takes it from the one that it has there. What that held back goes with the next [`Limits::open`].
-    pub(crate) fn place(&mut self, aside: AsideId, of: Of, limiter: Option<LimiterId>) {
-        let before = core::mem::replace(&mut self.asides[aside.0].limiters[of as usize], limiter);
+    pub(crate) fn place(&mut self, now: Instant, id: AsideId, of: Of, limiter: Option<LimiterId>) {
+        let aside = &mut self.asides[id.0];
+        let before = core::mem::replace(&mut aside.limiters[of as usize], limiter);
         if before == limiter {
             return;
         }
-        if let Some((_, members)) = before.and_then(|before| self.limiters.get_mut(before.0)) {
-            members.retain(|member| *member != aside);
+        let waiting = aside.items.iter().map(VecDeque::len).sum::<usize>();
+        if let Some(before) = before.and_then(|before| self.limiters.get_mut(before.0)) {
+            before.members.retain(|member| *member != id);
+            before.promise(&aside.promised, -1.0);
+            (0..waiting).for_each(|_| before.hold(now, false));
         }
-        if let Some(limiter) = limiter {
-            self.limiters[limiter.0].1.push(aside);
+        if let Some(after) = limiter.map(|limiter| &mut self.limiters[limiter.0]) {
+            after.members.push(id);
+            after.promise(&aside.promised, 1.0);
+            (0..waiting).for_each(|_| after.hold(now, true));
+            if of == Of::Tenant {
+                aside.finish = after.virtual_time;
+            }
         }
-        self.freed.push(aside);
+        self.freed.push(id);
     }
 
     /// Forgets a limiter. What it held back goes with the next [`Limits::open`].
-    pub(crate) fn remove(&mut self, limiter: LimiterId) {
-        let (_, members) = self.limiters.remove(limiter.0);
+    pub(crate) fn remove(&mut self, now: Instant, limiter: LimiterId) {
+        let members = core::mem::take(&mut self.limiters[limiter.0].members);
         for member in members {
-            let limiters = self.asides[member.0].limiters;
-            for (of, _) in [Of::Vm, Of::Tenant]
-                .into_iter()
-                .zip(limiters)
-                .filter(|(_, of)| *of == Some(limiter))
-            {
-                self.place(member, of, None);
+            for of in [Of::Vm, Of::Tenant] {
+                if self.asides[member.0].limiters[of as usize] == Some(limiter) {
+                    self.place(now, member, of, None);
+                }
             }
         }
+        self.limiters.remove(limiter.0);
     }
 
     /// Takes a VM from its limiters. Returns what they held back.
-    pub(crate) fn leave(&mut self, aside: AsideId) -> impl Iterator<Item = T> + use<T> {
-        [Of::Vm, Of::Tenant].into_iter().for_each(|of| self.place(aside, of, None));
+    pub(crate) fn leave(
+        &mut self,
+        now: Instant,
+        aside: AsideId,
+    ) -> impl Iterator<Item = T> + use<T> {
+        [Of::Vm, Of::Tenant].into_iter().for_each(|of| self.place(now, aside, of, None));
         self.freed.retain(|freed| *freed != aside);
         let Aside { items, .. } = self.asides.remove(aside.0);
         self.len -= items[0].len() + items[1].len();
-        items.into_iter().flatten()
+        items.into_iter().flatten().map(|(_, item)| item)
     }
 
     /// The limiters of a VM.
@@ -414,82 +470,176 @@ impl<T> Limits<T> {
         self.asides[aside.0].limiters
     }
 
-    /// Whether a VM's IOs of this direction wait.
-    pub(crate) fn is_shut(&self, aside: AsideId, way: Direction) -> bool {
+    /// Lets an IO of a VM go at once, if nothing waits that comes before it and its limits have room.
+    pub(crate) fn admit(&mut self, now: Instant, aside: AsideId, io: Io, way: Direction) -> bool {
+        if self.idle {
+            return true;
+        }
+        let Aside { limiters, items, .. } = &self.asides[aside.0];
+        let first = items[way as usize].is_empty()
+            && limiters[Of::Tenant as usize].is_none_or(|of| self.limiters[of.0].waiting == 0);
+        let goes = first && self.has_room(now, aside, way);
+        if goes {
+            self.promise(aside, io, way);
+        }
+        goes
+    }
+
+    fn has_room(&self, now: Instant, aside: AsideId, way: Direction) -> bool {
         let mut limiters = self.asides[aside.0].limiters.into_iter().flatten();
-        limiters.any(|limiter| self.limiters[limiter.0].0.is_shut(way))
+        limiters.all(|limiter| self.limiters[limiter.0].has_room(now, way))
+    }
+
+    /// Lets an IO go: its limits keep room for it until it has gone.
+    fn promise(&mut self, id: AsideId, io: Io, way: Direction) {
+        let (units, aside) = (units(io, way), &mut self.asides[id.0]);
+        let own = aside.promised.as_flattened_mut().iter_mut();
+        own.zip(units.as_flattened()).for_each(|(sum, more)| *sum += more);
+        for limiter in aside.limiters.into_iter().flatten() {
+            self.limiters[limiter.0].promise(&units, 1.0);
+        }
+        if let Some(tenant) = aside.limiters[Of::Tenant as usize] {
+            let tenant = &mut self.limiters[tenant.0];
+            let start = larger(aside.finish, tenant.virtual_time);
+            aside.finish = start + tenant.cost(io, way) / aside.shares;
+        }
     }
 
     /// Holds an IO back.
-    pub(crate) fn hold(&mut self, now: Instant, aside: AsideId, way: Direction, item: T) {
-        let Aside { limiters, items, .. } = &mut self.asides[aside.0];
-        items[way as usize].push_back(item);
+    pub(crate) fn hold(&mut self, now: Instant, id: AsideId, io: Io, way: Direction, item: T) {
+        let aside = &mut self.asides[id.0];
+        aside.items[way as usize].push_back((io, item));
         self.len += 1;
-        for limiter in limiters.iter().flatten() {
-            let (limiter, _) = &mut self.limiters[limiter.0];
-            if limiter.is_shut(way) {
-                limiter.holds.get_or_insert(now);
-            }
+        for limiter in aside.limiters.into_iter().flatten() {
+            self.limiters[limiter.0].hold(now, true);
+            self.plan(now, limiter);
         }
     }
 
-    /// Counts an IO of a VM that goes. What has to wait by it now, [`Limits::shuts`] says.
-    pub(crate) fn take(&mut self, now: Instant, aside: AsideId, io: Io) {
-        for limiter in self.asides[aside.0].limiters.into_iter().flatten() {
-            let (state, members) = &mut self.limiters[limiter.0];
-            let before = WAYS.map(|way| state.is_shut(way));
-            if self.idle || !state.take(now, io) {
+    /// Plans the next look at a limiter that has no room.
+    fn plan(&mut self, now: Instant, limiter: LimiterId) {
+        let state = &mut self.limiters[limiter.0];
+        let Some(at) = state.opens(now) else { return };
+        if state.planned.is_none_or(|planned| at < planned) {
+            state.planned = Some(at);
+            self.opens.push(Reverse((at, limiter)));
+        }
+    }
+
+    /// Counts an IO of a VM that goes.
+    pub(crate) fn take(&mut self, now: Instant, id: AsideId, io: Io) {
+        let Some(way) = way(io) else { return };
+        let (units, aside) = (units(io, way), &mut self.asides[id.0]);
+        let promised = aside.promised[Unit::Ios as usize][way as usize] > 0.0;
+        if promised {
+            let own = aside.promised.as_flattened_mut().iter_mut();
+            own.zip(units.as_flattened()).for_each(|(sum, less)| *sum = larger(*sum - less, 0.0));
+        }
+        for limiter in aside.limiters.into_iter().flatten() {
+            let state = &mut self.limiters[limiter.0];
+            if promised {
+                state.promise(&units, -1.0);
+            }
+            if self.idle {
                 continue;
             }
-            self.opens.extend(state.opens_at().map(|at| Reverse((at, limiter))));
-            for way in WAYS.into_iter().filter(|way| state.is_shut(*way) && !before[*way as usize])
-            {
-                self.shuts.extend(members.iter().map(|member| (*member, way)));
+            state.counting(way).for_each(|bucket| bucket.take(now, bucket.units(io)));
+            if state.waiting > 0 {
+                self.plan(now, limiter);
             }
         }
     }
 
-    /// A VM and a direction that have to wait from now on, with the VM's place: what of that the fair queue has is to be held back.
-    pub(crate) fn shuts(&mut self) -> Option<(usize, AsideId, Direction)> {
-        while let Some((aside, way)) = self.shuts.pop() {
-            // The VM may have left meanwhile.
-            if let Some(Aside { vm, .. }) = self.asides.get(aside.0) {
-                return Some((*vm, aside, way));
-            }
-        }
-        None
-    }
-
-    /// Opens what is due, and hands over each IO that may go now, with its VM.
+    /// Hands over each IO that may go now, with its VM.
     pub(crate) fn open(&mut self, now: Instant, mut goes: impl FnMut(usize, T)) {
         while let Some(&Reverse((at, limiter))) = self.opens.peek()
             && at <= now
         {
             self.opens.pop();
-            let Some((state, members)) = self.limiters.get_mut(limiter.0) else { continue };
-            let opened = state.open(now);
-            self.opens.extend(state.opens_at().map(|at| Reverse((at, limiter))));
-            if opened {
-                self.freed.extend_from_slice(members);
+            if let Some(state) = self.limiters.get_mut(limiter.0) {
+                state.planned = None;
+                self.look(limiter);
             }
         }
-        while let Some(member) = self.freed.pop() {
-            for way in WAYS {
-                if self.is_shut(member, way) {
-                    continue;
-                }
-                let Aside { vm, items, .. } = &mut self.asides[member.0];
-                let items = core::mem::take(&mut items[way as usize]);
-                self.len -= items.len();
-                items.into_iter().for_each(|item| goes(*vm, item));
+        while let Some(id) = self.freed.pop() {
+            let Some(aside) = self.asides.get(id.0) else { continue };
+            match aside.limiters[Of::Tenant as usize].filter(|_| !self.idle) {
+                Some(tenant) => self.release_by_turns(now, tenant, &mut goes),
+                None => self.release(now, id, &mut goes),
             }
         }
     }
 
-    /// Whether something has to be held back, or may go that was.
+    /// Lets go what a VM may send that has no tenant.
+    fn release(&mut self, now: Instant, id: AsideId, goes: &mut impl FnMut(usize, T)) {
+        for way in WAYS {
+            while !self.asides[id.0].items[way as usize].is_empty()
+                && (self.idle || self.has_room(now, id, way))
+            {
+                self.let_go(now, id, way, goes);
+            }
+        }
+        self.plan_again(now, id);
+    }
+
+    /// Lets go what the VMs of a tenant may send, by their turns.
+    fn release_by_turns(&mut self, now: Instant, of: LimiterId, goes: &mut impl FnMut(usize, T)) {
+        loop {
+            let mut next: Option<(f64, AsideId, Direction)> = None;
+            for member in &self.limiters[of.0].members {
+                let aside = &self.asides[member.0];
+                let start = larger(aside.finish, self.limiters[of.0].virtual_time);
+                if next.is_some_and(|(first, ..)| first <= start) {
+                    continue;
+                }
+                let may = |way: &Direction| {
+                    !aside.items[*way as usize].is_empty() && self.has_room(now, *member, *way)
+                };
+                if let Some(way) = WAYS.into_iter().find(may) {
+                    next = Some((start, *member, way));
+                }
+            }
+            let Some((start, id, way)) = next else { break };
+            self.limiters[of.0].virtual_time = start;
+            self.let_go(now, id, way, goes);
+        }
+        let members = self.limiters[of.0].members.clone();
+        self.freed.retain(|freed| !members.contains(freed));
+        members.into_iter().for_each(|member| self.plan_again(now, member));
+    }
+
+    fn let_go(
+        &mut self,
+        now: Instant,
+        id: AsideId,
+        way: Direction,
+        goes: &mut impl FnMut(usize, T),
+    ) {
+        let aside = &mut self.asides[id.0];
+        let Some((io, item)) = aside.items[way as usize].pop_front() else { return };
+        let (vm, limiters) = (aside.vm, aside.limiters);
+        self.len -= 1;
+        limiters.into_iter().flatten().for_each(|of| self.limiters[of.0].hold(now, false));
+        if !self.idle {
+            self.promise(id, io, way);
+        }
+        goes(vm, item);
+    }
+
+    /// Plans the next look at the limiters of a VM whose IOs wait.
+    fn plan_again(&mut self, now: Instant, id: AsideId) {
+        let Aside { limiters, items, .. } = &self.asides[id.0];
+        if items.iter().any(|items| !items.is_empty()) {
+            limiters.iter().flatten().copied().collect::<Vec<_>>().into_iter().for_each(|of| {
+                self.plan(now, of);
+            });
+        }
+    }
+
+    /// Whether something may go that was held back.
     #[inline]
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        !self.shuts.is_empty() || self.next().is_some_and(|at| at <= now)
+        self.next().is_some_and(|at| at <= now)
     }
 
     /// When to open next.

@@ -269,7 +269,7 @@ impl Tenants {
             let kept = before.iter().position(|state| state.id == *id);
             let mut state = kept.map_or_else(|| State::new(*id), |at| before.swap_remove(at));
             if tenant.limit.is_none() {
-                state.limiter.take().into_iter().for_each(|gone| limits.remove(gone));
+                state.limiter.take().into_iter().for_each(|gone| limits.remove(now, gone));
             } else {
                 let limiter = *state.limiter.get_or_insert_with(|| limits.add());
                 limits.set(now, limiter, &tenant.limit);
@@ -279,7 +279,7 @@ impl Tenants {
             self.states.push(state);
         }
         let gone = before.into_iter().filter_map(|state| state.limiter);
-        gone.for_each(|limiter| limits.remove(limiter));
+        gone.for_each(|limiter| limits.remove(now, limiter));
     }
 
     /// The place of a tenant.

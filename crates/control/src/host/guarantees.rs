@@ -4,8 +4,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::{Host, VmConfig, VmId, Waiting};
-use crate::held::HeldBy;
-use crate::limit::{self, AsideId, Limit, LimiterId, Of};
+use crate::limit::{AsideId, Limit, LimiterId, Of};
 use crate::objective::{Objective, ObjectiveState, Wants, strictest};
 use crate::queue::{Cost, FlowId};
 use crate::reservation::{Reservation, ReservationState};
@@ -66,7 +65,7 @@ impl Host {
     fn limit(&mut self, now: Instant, id: VmId, limit: &Limit) {
         let own = match (self.own_limiter(id), limit.is_none()) {
             (own, true) => {
-                own.into_iter().for_each(|own| self.limits.remove(own));
+                own.into_iter().for_each(|own| self.limits.remove(now, own));
                 None
             }
             (own, false) => {
@@ -96,24 +95,25 @@ impl Host {
                 *self.own(id).aside.insert(aside)
             }
         };
-        self.limits.place(aside, Of::Vm, own);
-        self.limits.place(aside, Of::Tenant, tenant);
+        self.limits.set_shares(aside, f64::from(self.vms[id.0].shares.0));
+        self.limits.place(now, aside, Of::Vm, own);
+        self.limits.place(now, aside, Of::Tenant, tenant);
         if own.is_none() && tenant.is_none() {
             self.own(id).aside = None;
-            for waiting in self.limits.leave(aside) {
+            for waiting in self.limits.leave(now, aside) {
                 self.enqueue(now, id, waiting);
             }
         }
     }
 
     /// Takes a VM from its limiters. What these held back goes with the next dispatch.
-    pub(super) fn free(&mut self, id: VmId) {
+    pub(super) fn free(&mut self, now: Instant, id: VmId) {
         let guarantees = self.vms[id.0].guarantees.as_ref();
         let Some(aside) = guarantees.and_then(|own| own.aside) else { return };
         if let Some(own) = self.limits.of(aside)[Of::Vm as usize] {
-            self.limits.remove(own);
+            self.limits.remove(now, own);
         }
-        self.limits.place(aside, Of::Tenant, None);
+        self.limits.place(now, aside, Of::Tenant, None);
     }
 
     /// Changes the tenants that this host knows, and what they have.
@@ -146,7 +146,7 @@ impl Host {
         self.tenants.states()
     }
 
-    /// Takes out of the fair queue what limits hold back from now on, as it is no demand, and queues what they held back until now.
+    /// Queues what limits held back until now.
     #[inline]
     pub(super) fn apply_limits(&mut self, now: Instant) {
         if self.limits.is_due(now) {
@@ -156,19 +156,9 @@ impl Host {
 
     #[cold]
     fn apply_due_limits(&mut self, now: Instant) {
-        while let Some((vm, aside, way)) = self.limits.shuts() {
-            let of_way = |waiting: &Waiting| limit::way(waiting.io) == Some(way);
-            for (cost, waiting) in self.queue.withdraw(FlowId(vm), of_way) {
-                self.unqueue(now, vm, cost);
-                self.limits.hold(now, aside, way, Waiting { held_by: HeldBy::Limit, ..waiting });
-            }
-            self.regrant(now);
-        }
-        if self.limits.next().is_some_and(|at| at <= now) {
-            let mut limits = core::mem::take(&mut self.limits);
-            limits.open(now, |vm, waiting| self.enqueue(now, VmId(vm), waiting));
-            self.limits = limits;
-        }
+        let mut limits = core::mem::take(&mut self.limits);
+        limits.open(now, |vm, waiting| self.enqueue(now, VmId(vm), waiting));
+        self.limits = limits;
     }
 
     /// Looks for the time at which the next IO of a VM is due by its reservation, if it has one.
