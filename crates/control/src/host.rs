@@ -744,11 +744,7 @@ impl Host {
                     place,
                     &Member {
                         shares,
-                        used: if used.is_finite() {
-                            shares * used / vm.slice.shares()
-                        } else {
-                            0.0
-                        },
+                        used: if used.is_finite() { used } else { 0.0 },
                         wants: demand.is_limited(),
                         active: wanted.pending > 0.0 || held,
                     },

@@ -427,6 +427,8 @@ impl<T> Limits<T> {
             before.members.retain(|member| *member != id);
             before.promise(&aside.promised, -1.0);
             (0..waiting).for_each(|_| before.hold(now, false));
+            // What it kept room for is none of theirs any more.
+            self.freed.extend_from_slice(&before.members);
         }
         if let Some(after) = limiter.map(|limiter| &mut self.limiters[limiter.0]) {
             after.members.push(id);

@@ -391,34 +391,6 @@ impl<T> FairQueue<T> {
         Some((cost, item))
     }
 
-    /// Takes the items of a flow out of the queue that are not to go now, oldest first. O(items of the flow, and items that need no
-    /// turn).
-    pub fn withdraw(&mut self, id: FlowId, goes: impl Fn(&T) -> bool) -> Vec<(Cost, T)> {
-        let mut withdrawn = Vec::new();
-        if self.ahead.iter().any(|(_, of, _, item)| *of == id && goes(item)) {
-            for (since, of, cost, item) in core::mem::take(&mut self.ahead) {
-                match of == id && goes(&item) {
-                    true => withdrawn.push((cost, item)),
-                    false => self.ahead.push_back((since, of, cost, item)),
-                }
-            }
-        }
-        let flow = &mut self.flows[id.0];
-        if flow.waiting.iter().any(|(_, item)| goes(item)) {
-            for (cost, item) in core::mem::take(&mut flow.waiting) {
-                match goes(&item) {
-                    true => withdrawn.push((cost, item)),
-                    false => flow.waiting.push_back((cost, item)),
-                }
-            }
-            // The head that remains has the tag of the one before it, and that one's entry.
-            self.stale += usize::from(flow.waiting.is_empty());
-        }
-        self.len -= withdrawn.len();
-        self.forget_stale();
-        withdrawn
-    }
-
     /// Removes entries from the top of `heads` that stand for no head.
     fn forget_stale(&mut self) {
         while self.stale > 0

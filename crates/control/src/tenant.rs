@@ -7,7 +7,7 @@
 //! f_t = max(S_t, R_t · d_t / p) / Σ n_k        n_k = g_k / (p · f_t): a VM's shares, as far as it used its slice
 //! ```
 //!
-//! A VM of the tenant then counts with f_t · s_k shares. What one leaves of its part goes to the others of its tenant first. The
+//! A VM of the tenant then counts with f_t · s_k shares, and at most with all of the tenant's. What one leaves of its part goes to the others of its tenant first. The
 //! reservation R_t is a floor by Little's law, d_t being the time of the tenant's IOs at the array
 //! ([`reservation`](crate::reservation)).
 //!
@@ -123,7 +123,7 @@ pub struct TenantState {
 /// What a VM of a tenant did in a period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
-    /// Its own shares, and these as far as it used its slice.
+    /// Its own shares, and those of the volume that it used.
     pub(crate) shares: f64,
     pub(crate) used: f64,
     /// Whether it could use more than its slice, and whether it did IO.
@@ -142,6 +142,8 @@ struct State {
     load: f64,
     own: TenantPart,
     all: TenantPart,
+    /// Shares that were used here, as they were published last.
+    said: f64,
     /// What the others said last.
     others: Vec<TenantPart>,
     /// Mean slots · time of its IOs.
@@ -166,6 +168,7 @@ impl State {
             load: 0.0,
             own: TenantPart { id, ..TenantPart::default() },
             all: TenantPart { id, ..TenantPart::default() },
+            said: 0.0,
             others: Vec::new(),
             latency: None,
             counts: 0.0,
@@ -249,11 +252,17 @@ pub fn part(own: &TenantPart, others: &[TenantPart]) -> f64 {
 }
 
 /// The tenants of a host.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tenants {
     states: Vec<State>,
     /// Rounds without hearing anybody, since the start; more than [`ALONE`] if somebody was heard before. `None` while others are heard.
     silent: Option<u32>,
+}
+
+impl Default for Tenants {
+    fn default() -> Tenants {
+        Tenants { states: Vec::new(), silent: Some(0) }
+    }
 }
 
 impl Tenants {
@@ -296,7 +305,7 @@ impl Tenants {
         let state = &self.states[place];
         let Some(awake) = state.awake else { return (shares, shares) };
         let least = shares * awake;
-        // No VM counts with more than its tenant does.
+        // No VM counts with more than its tenant does, or than its own.
         (larger(smaller(shares * state.weight, state.counts), least), least)
     }
 
@@ -355,6 +364,9 @@ impl Tenants {
                 state.divide(self.silent);
                 limits.divide(now, limiter, state.part());
             }
+            // What they took, in shares of the volume, over what one of their own was worth.
+            state.own.used /= state.weight;
+            state.said = state.own.used;
             state.all = state.others.iter().fold(state.own, TenantPart::plus);
             let all = &state.all;
             if all.rate > 0.0 {
@@ -370,7 +382,8 @@ impl Tenants {
     /// This host's part of what tenants would have outstanding if no reservation were short, in slots.
     pub(crate) fn reserved(&self, room: &Room) -> f64 {
         self.states.iter().fold(0.0, |sum, state| {
-            let (own, all) = (state.own.used, state.all.used);
+            // Of the last period, as all of them are.
+            let (own, all) = (state.said, state.all.used);
             if own > 0.0 { sum + state.floor().asks(room) * own / all } else { sum }
         })
     }
@@ -385,9 +398,11 @@ impl Tenants {
                 true => state.floor().slots(room) / window_per_share,
                 false => 0.0,
             };
-            state.counts = larger(shares.unwrap_or(all.used), least);
-            // Of a tenant that does nothing a VM that wakes up has all.
-            state.weight = if all.used > 0.0 { state.counts / all.used } else { f64::INFINITY };
+            state.counts = larger(shares.unwrap_or(0.0), least);
+            // One that uses less than it has is not worth more without end: no VM has less than one share.
+            let most = larger(state.counts, 1.0);
+            let weight = if all.used > 0.0 { smaller(state.counts / all.used, most) } else { most };
+            state.weight = if shares.is_some() { weight } else { larger(weight, 1.0) };
             state.awake = match shares {
                 Some(shares) if all.shares > 0.0 => Some(shares / all.shares),
                 None if reservation > 0.0 => Some(1.0),
