@@ -44,7 +44,7 @@ impl Spin {
     }
 
     /// Waits for the next event: a moment awake, if it is likely to come soon, and then asleep.
-    pub(crate) fn wait<T>(
+    pub(crate) fn wait<T: Copy>(
         &mut self,
         ring: &mut Ring<T>,
         timeout: Option<Duration>,
