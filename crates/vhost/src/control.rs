@@ -29,6 +29,7 @@ use virtio_queue::{Queue, QueueT};
 use vm_memory::GuestAddress;
 
 use crate::blk::{CONFIG, config, features};
+use crate::inflight::{self, Log};
 use crate::{MAX_QUEUE_SIZE, MAX_QUEUES, Memory, Region, Vring};
 
 /// Order of a front end to whoever has the queues.
@@ -119,6 +120,7 @@ pub fn serve(
         event_idx: false,
         enabled: true,
         memory: None,
+        log: None,
         queues: Vec::new(),
     };
     let handler = Arc::new(Mutex::new(handler));
@@ -175,6 +177,7 @@ struct Handler<O, K> {
     /// Queues begin enabled: the front end knows nothing of protocol features.
     enabled: bool,
     memory: Option<Arc<Memory>>,
+    log: Option<Log>,
     queues: Vec<Setup>,
 }
 
@@ -334,7 +337,11 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         queue.try_set_used_ring_address(GuestAddress(setup.used)).map_err(wrong)?;
         queue.set_event_idx(event_idx);
         queue.set_next_avail(setup.base);
-        let vring = Box::new(Vring::new(queue));
+        let log = self.log.as_ref().map(|log| log.of_queue(index.into(), setup.size));
+        if let Some(None) = log {
+            return refuse("the log of unanswered requests has no room for this queue");
+        }
+        let vring = Box::new(Vring::new(queue, log.flatten()));
         self.order(Order::Start { queue: index.into(), vring, kick })?;
         if enabled {
             self.order(Order::Enable { queue: index.into(), on: true })?;
@@ -400,12 +407,21 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         refuse("GET_SHARED_OBJECT was not offered")
     }
 
-    fn get_inflight_fd(&mut self, _: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
-        refuse("GET_INFLIGHT_FD was not offered")
+    fn get_inflight_fd(&mut self, of: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        let Some(bytes) = inflight::bytes(of.num_queues, of.queue_size) else {
+            return refuse("a log of unanswered requests for too many queues, or for none");
+        };
+        let file = inflight::create(bytes).map_err(Error::ReqHandlerError)?;
+        Ok((VhostUserInflight::new(bytes, 0, of.num_queues, of.queue_size), file))
     }
 
-    fn set_inflight_fd(&mut self, _: &VhostUserInflight, _: File) -> Result<()> {
-        refuse("SET_INFLIGHT_FD was not offered")
+    fn set_inflight_fd(&mut self, of: &VhostUserInflight, file: File) -> Result<()> {
+        if !(self.keep)(file.as_fd()) {
+            return Err(Error::SocketError(Errno::MFILE.into()));
+        }
+        let log = Log::map(file, of.mmap_offset, of.num_queues, of.queue_size);
+        self.log = Some(log.map_err(|e| Error::ReqHandlerError(io::Error::other(e)))?);
+        Ok(())
     }
 
     fn get_max_mem_slots(&mut self) -> Result<u64> {
@@ -450,5 +466,5 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
 /// Protocol features of ours. The library adds REPLY_ACK.
 fn offered() -> VhostUserProtocolFeatures {
     use VhostUserProtocolFeatures as P;
-    P::MQ | P::CONFIG | P::BACKEND_REQ | P::REPLY_ACK
+    P::MQ | P::CONFIG | P::BACKEND_REQ | P::REPLY_ACK | P::INFLIGHT_SHMFD
 }

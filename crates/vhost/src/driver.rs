@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserHeaderFlag};
+use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserHeaderFlag, VhostUserInflight};
 use vhost::vhost_user::{
     Frontend, VhostUserFrontend, VhostUserProtocolFeatures, VhostUserVirtioFeatures,
 };
@@ -123,6 +123,9 @@ pub struct Driver {
     lines: Vec<Line>,
     channel: Option<OwnedFd>,
     features: u64,
+    /// The device logs unanswered requests, in this file.
+    logs: bool,
+    log: Option<(VhostUserInflight, File)>,
 }
 
 fn other(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
@@ -174,8 +177,17 @@ impl Driver {
                 call: EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)?,
             });
         }
-        let mut driver =
-            Driver { frontend, shape, memory, file, lines, channel: None, features: 0 };
+        let mut driver = Driver {
+            frontend,
+            shape,
+            memory,
+            file,
+            lines,
+            channel: None,
+            features: 0,
+            logs: false,
+            log: None,
+        };
         driver.negotiate().map_err(other)?;
         driver.start().map_err(other)?;
         Ok(driver)
@@ -196,7 +208,9 @@ impl Driver {
         wanted |= self.features & 0xff_ffff;
         let offered = self.frontend.get_protocol_features()?;
         type P = VhostUserProtocolFeatures;
-        let used = offered & (P::MQ | P::CONFIG | P::REPLY_ACK | P::BACKEND_REQ);
+        let used =
+            offered & (P::MQ | P::CONFIG | P::REPLY_ACK | P::BACKEND_REQ | P::INFLIGHT_SHMFD);
+        self.logs = used.contains(P::INFLIGHT_SHMFD);
         self.frontend.set_protocol_features(used)?;
         self.frontend.set_features(wanted & self.features)?;
         if used.contains(P::REPLY_ACK) {
@@ -221,10 +235,31 @@ impl Driver {
             mmap_handle: self.file.as_raw_fd(),
         });
         self.frontend.set_mem_table(&regions.collect::<Vec<_>>())?;
+        if self.logs && self.log.is_none() {
+            let size = self.lines.first().map_or(0, |line| line.size);
+            let shape = VhostUserInflight::new(0, 0, self.shape.queues, size);
+            self.log = Some(self.frontend.get_inflight_fd(&shape)?);
+        }
+        if let Some((shape, file)) = &self.log {
+            self.frontend.set_inflight_fd(shape, file.as_raw_fd())?;
+        }
         for queue in 0..self.lines.len() {
             self.start_queue(queue)?;
         }
         Ok(())
+    }
+
+    /// Connects again, to a device that has begun anew. It gets the log of the requests that are unanswered.
+    ///
+    /// # Errors
+    /// The socket, or what the device answers.
+    pub fn reconnect(&mut self, path: &Path) -> io::Result<()> {
+        // The former connection ends first.
+        self.frontend = Frontend::from_stream(UnixStream::pair()?.0, 0);
+        let socket = UnixStream::connect(path)?;
+        self.frontend = Frontend::from_stream(socket, self.shape.queues.into());
+        self.negotiate().map_err(other)?;
+        self.start().map_err(other)
     }
 
     /// Where this process has guest memory.
@@ -244,7 +279,10 @@ impl Driver {
             log_addr: None,
         };
         self.frontend.set_vring_num(queue, line.size)?;
-        self.frontend.set_vring_base(queue, line.seen.0)?;
+        // As QEMU does where a device has gone without a word.
+        let used = self.memory.load::<u16>(GuestAddress(line.used + 2), Ordering::Acquire);
+        let used = used.map_or(0, u16::from_le);
+        self.frontend.set_vring_base(queue, used)?;
         self.frontend.set_vring_addr(queue, &place)?;
         self.frontend.set_vring_call(queue, &line.call)?;
         self.frontend.set_vring_kick(queue, &line.kick)?;

@@ -15,6 +15,7 @@
 pub mod blk;
 pub mod control;
 pub mod driver;
+mod inflight;
 mod memory;
 mod sigbus;
 mod vring;

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use virtio_queue::desc::split::Descriptor;
 use virtio_queue::{Error, Queue, QueueOwnedT, QueueT};
+use vm_memory::{Address, Bytes, GuestAddress};
 
 use crate::blk::{HEADER, Request, Scratch};
-use crate::memory::{Memory, skip, take_last};
+use crate::inflight::Inflight;
+use crate::memory::{Memory, Segments, skip, take_last};
 
 /// Queues that a device can have.
 pub const MAX_QUEUES: u16 = 256;
@@ -16,6 +19,9 @@ pub const MAX_QUEUE_SIZE: u16 = 1024;
 
 /// Descriptors of one request at most: Linux takes no more pieces of memory in one IO (UIO_MAXIOV).
 const MAX_CHAIN: usize = 1024;
+
+/// Bytes of a descriptor.
+const DESCRIPTOR: u32 = 16;
 
 /// Violation of virtio by a guest, or of vhost-user by its hypervisor. The guest's disk stops until it is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +49,9 @@ pub enum Broken {
     /// The index of available chains jumps.
     #[error("more requests are announced than the queue has descriptors")]
     Index,
+    /// The log of unanswered requests is not one of this queue.
+    #[error("the log of unanswered requests that the front end has kept is not of this queue")]
+    Log,
     /// The queue itself is not in memory.
     #[error("a queue is not in the guest's memory")]
     Queue,
@@ -65,11 +74,14 @@ impl From<Error> for Broken {
 pub struct Vring {
     queue: Queue,
     in_flight: u16,
+    inflight: Option<Inflight>,
+    /// Requests that another process had taken and not answered, the next one last.
+    again: Vec<u16>,
 }
 
 impl Vring {
-    pub(crate) fn new(queue: Queue) -> Vring {
-        Vring { queue, in_flight: 0 }
+    pub(crate) fn new(queue: Queue, inflight: Option<Inflight>) -> Vring {
+        Vring { queue, in_flight: 0, inflight, again: Vec::new() }
     }
 
     /// Checks the queue's place, and takes over how far the guest's queue had come. To be called once, before any other
@@ -82,9 +94,15 @@ impl Vring {
         if !self.queue.is_valid(memory.map_ref()) {
             return Err(Broken::Queue);
         }
-        let used = self.queue.used_idx(memory.map_ref(), Ordering::Acquire)?;
-        self.queue.set_next_used(used.0);
-        Ok(())
+        let used = self.queue.used_idx(memory.map_ref(), Ordering::Acquire)?.0;
+        self.queue.set_next_used(used);
+        if let Some(inflight) = &mut self.inflight {
+            self.again = inflight.begin(self.queue.size(), used)?;
+            self.again.reverse();
+            // All that was taken is either answered or logged.
+            self.queue.set_next_avail(used.wrapping_add(self.again.len() as u16));
+        }
+        intact(memory)
     }
 
     /// Requests that were taken and not answered.
@@ -114,31 +132,25 @@ impl Vring {
         memory: &'a Arc<Memory>,
         scratch: &'a mut Scratch,
     ) -> Result<Option<Request<'a>>, Broken> {
-        let Some(mut chain) = self.queue.iter(memory.map_ref())?.next() else { return Ok(None) };
-        let head = chain.head_index();
+        let again = self.again.pop();
+        let head = match again {
+            Some(head) => head,
+            None => match self.queue.iter(memory.map_ref())?.next() {
+                Some(chain) => chain.head_index(),
+                None => return Ok(None),
+            },
+        };
         scratch.clear();
+        walk(memory, GuestAddress(self.queue.desc_table()), self.queue.size(), head, scratch)?;
         let Scratch { readable, writable } = scratch;
-        let (mut count, mut goes_on) = (0, true);
-        for descriptor in &mut chain {
-            count += 1;
-            if count > MAX_CHAIN {
-                return Err(Broken::Long);
-            }
-            goes_on = descriptor.has_next();
-            if !descriptor.is_write_only() && !writable.is_empty() {
-                return Err(Broken::Order);
-            }
-            let parts = if descriptor.is_write_only() { &mut *writable } else { &mut *readable };
-            memory.places(descriptor.addr(), descriptor.len(), parts)?;
-        }
-        if goes_on {
-            return Err(Broken::Endless);
-        }
         let mut header = [0; HEADER];
-        let read = crate::Segments::new(memory, readable).read(&mut header);
+        let read = Segments::new(memory, readable).read(&mut header);
         let status = take_last(writable).filter(|_| read == HEADER).ok_or(Broken::Short)?;
         skip(readable, HEADER as u32);
         intact(memory)?;
+        if let (Some(inflight), None) = (&mut self.inflight, again) {
+            inflight.taken(head)?;
+        }
         self.in_flight += 1;
         Ok(Some(Request::new(head, header, status, memory, scratch)))
     }
@@ -149,11 +161,18 @@ impl Vring {
     /// The queue is not in memory.
     pub fn answer(&mut self, memory: &Memory, head: u16, written: u32) -> Result<(), Broken> {
         self.in_flight -= 1;
+        if let Some(inflight) = &mut self.inflight {
+            inflight.answering(head)?;
+        }
         self.queue.add_used(memory.map_ref(), head, written)?;
+        if let Some(inflight) = &mut self.inflight {
+            inflight.answered(head, self.queue.next_used())?;
+            inflight.intact()?;
+        }
         intact(memory)
     }
 
-    /// Forgets a request without an answer.
+    /// Forgets a request without an answer. In the log it stays.
     pub fn give_up(&mut self) {
         self.in_flight -= 1;
     }
@@ -171,11 +190,57 @@ impl Vring {
     /// # Errors
     /// The queue is not in memory.
     pub fn ask_for_kick(&mut self, memory: &Memory) -> Result<bool, Broken> {
-        Ok(self.queue.enable_notification(memory.map_ref())?)
+        Ok(self.queue.enable_notification(memory.map_ref())? || !self.again.is_empty())
     }
 }
 
 /// Zeroes that took the place of lost memory are not believed.
 fn intact(memory: &Memory) -> Result<(), Broken> {
     if memory.is_intact() { Ok(()) } else { Err(Broken::Memory) }
+}
+
+/// Follows a chain of descriptors, and notes the places that they are about.
+fn walk(
+    memory: &Memory,
+    table: GuestAddress,
+    size: u16,
+    head: u16,
+    scratch: &mut Scratch,
+) -> Result<(), Broken> {
+    let Scratch { readable, writable } = scratch;
+    let (mut table, mut size, mut index, mut indirect) =
+        (table, u32::from(size), u32::from(head), false);
+    let (mut steps, mut all) = (0, 0);
+    loop {
+        (steps, all) = (steps + 1, all + 1);
+        if index >= size || steps > size {
+            return Err(Broken::Endless);
+        }
+        if all > MAX_CHAIN {
+            return Err(Broken::Long);
+        }
+        let outside = Broken::Outside { address: table.0, len: size * DESCRIPTOR };
+        let place = table.checked_add(u64::from(index * DESCRIPTOR)).ok_or(outside)?;
+        let descriptor: Descriptor = memory.map_ref().read_obj(place).map_err(|_| outside)?;
+        if descriptor.refers_to_indirect_table() {
+            if indirect || !descriptor.len().is_multiple_of(DESCRIPTOR) {
+                return Err(Broken::Endless);
+            }
+            (table, size) = (descriptor.addr(), descriptor.len() / DESCRIPTOR);
+            (index, steps, indirect) = (0, 0, true);
+            // Larger ones are no chains of ours.
+            size = size.min(MAX_CHAIN as u32 + 1);
+            continue;
+        }
+        let writes = descriptor.is_write_only();
+        if !writes && !writable.is_empty() {
+            return Err(Broken::Order);
+        }
+        let parts = if writes { &mut *writable } else { &mut *readable };
+        memory.places(descriptor.addr(), descriptor.len(), parts)?;
+        if !descriptor.has_next() {
+            return Ok(());
+        }
+        index = descriptor.next().into();
+    }
 }
