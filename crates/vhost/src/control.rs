@@ -25,8 +25,6 @@ use vhost::vhost_user::{
     BackendReqHandler, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut,
 };
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
-use virtio_queue::{Queue, QueueT};
-use vm_memory::GuestAddress;
 
 use crate::blk::{CONFIG, config, features};
 use crate::inflight::{self, Log};
@@ -329,19 +327,14 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         if setup.size == 0 || setup.descriptors == setup.available {
             return refuse("a queue is started before its size and place are known");
         }
-        let wrong = |_| Error::InvalidOperation("the place of a queue is not aligned");
-        let mut queue = Queue::new(MAX_QUEUE_SIZE).map_err(wrong)?;
-        queue.set_size(setup.size);
-        queue.try_set_desc_table_address(GuestAddress(setup.descriptors)).map_err(wrong)?;
-        queue.try_set_avail_ring_address(GuestAddress(setup.available)).map_err(wrong)?;
-        queue.try_set_used_ring_address(GuestAddress(setup.used)).map_err(wrong)?;
-        queue.set_event_idx(event_idx);
-        queue.set_next_avail(setup.base);
         let log = self.log.as_ref().map(|log| log.of_queue(index.into(), setup.size));
         if let Some(None) = log {
             return refuse("the log of unanswered requests has no room for this queue");
         }
-        let vring = Box::new(Vring::new(queue, log.flatten()));
+        let places = [setup.descriptors, setup.available, setup.used];
+        let vring = Vring::at(setup.size, places, event_idx)
+            .map_err(|_| Error::InvalidOperation("the place of a queue is not aligned"))?;
+        let vring = Box::new(vring.beginning(setup.base, log.flatten()));
         self.order(Order::Start { queue: index.into(), vring, kick })?;
         if enabled {
             self.order(Order::Enable { queue: index.into(), on: true })?;

@@ -1,5 +1,6 @@
 //! A queue of a guest: descriptor chains in, used elements out.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,8 +9,8 @@ use virtio_queue::{Error, Queue, QueueOwnedT, QueueT};
 use vm_memory::{Address, Bytes, GuestAddress};
 
 use crate::blk::{HEADER, Request, Scratch};
-use crate::inflight::Inflight;
-use crate::memory::{Memory, Segments, skip, take_last};
+use crate::inflight::{self, Inflight, Log};
+use crate::memory::{Memory, MemoryError, Segments, skip, take_last};
 
 /// Queues that a device can have.
 pub const MAX_QUEUES: u16 = 256;
@@ -80,8 +81,46 @@ pub struct Vring {
 }
 
 impl Vring {
-    pub(crate) fn new(queue: Queue, inflight: Option<Inflight>) -> Vring {
-        Vring { queue, in_flight: 0, inflight, again: Vec::new() }
+    /// A queue of `size` descriptors at these guest addresses: descriptors, available ring, used ring.
+    ///
+    /// # Errors
+    /// The size is no power of two up to [`MAX_QUEUE_SIZE`], or a place is not aligned.
+    pub fn at(
+        size: u16,
+        [descriptors, available, used]: [u64; 3],
+        event_idx: bool,
+    ) -> Result<Vring, Error> {
+        let mut queue = Queue::new(MAX_QUEUE_SIZE)?;
+        queue.try_set_size(size)?;
+        queue.try_set_desc_table_address(GuestAddress(descriptors))?;
+        queue.try_set_avail_ring_address(GuestAddress(available))?;
+        queue.try_set_used_ring_address(GuestAddress(used))?;
+        queue.set_event_idx(event_idx);
+        Ok(Vring { queue, in_flight: 0, inflight: None, again: Vec::new() })
+    }
+
+    /// The file of a new log, for queues of a size.
+    ///
+    /// # Errors
+    /// The kernel has no memory, or there are too many queues.
+    pub fn new_log(queues: u16, size: u16) -> std::io::Result<File> {
+        let bytes = inflight::bytes(queues, size).ok_or(std::io::ErrorKind::InvalidInput)?;
+        inflight::create(bytes)
+    }
+
+    /// The same queue, as the first of those in a log.
+    ///
+    /// # Errors
+    /// The log cannot be mapped.
+    pub fn logged(self, log: File) -> Result<Vring, MemoryError> {
+        let log = Log::map(log, 0, 1, self.queue.size())?;
+        Ok(Vring { inflight: log.of_queue(0, self.queue.size()), ..self })
+    }
+
+    /// Begins at the request of this number, with its part of a log.
+    pub(crate) fn beginning(mut self, next: u16, inflight: Option<Inflight>) -> Vring {
+        self.queue.set_next_avail(next);
+        Vring { inflight, ..self }
     }
 
     /// Checks the queue's place, and takes over how far the guest's queue had come. To be called once, before any other
