@@ -120,9 +120,9 @@ impl Scratch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Outcome {
-    /// It was done.
+    /// The request was done.
     Ok = VIRTIO_BLK_S_OK as u8,
-    /// It failed.
+    /// The request has failed.
     Failed = VIRTIO_BLK_S_IOERR as u8,
     /// The device has no such request.
     Unsupported = VIRTIO_BLK_S_UNSUPP as u8,

@@ -41,7 +41,7 @@ pub enum Order {
         queue: u16,
         /// The queue; [`Vring::begin`] comes next.
         vring: Box<Vring>,
-        /// An eventfd.
+        /// An eventfd of the front end.
         kick: OwnedFd,
     },
     /// How the guest is told that requests of a queue are done: by an eventfd.
@@ -73,7 +73,7 @@ pub enum Order {
 /// Answer to an order.
 #[derive(Clone, Copy, Debug)]
 pub enum Done {
-    /// It was done.
+    /// The order was done.
     Done,
     /// The queue is stopped; its next request would be this one ([`Vring::position`]).
     Stopped(u16),

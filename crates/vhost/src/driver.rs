@@ -41,7 +41,7 @@ use crate::blk::HEADER;
 /// Shape of a driver.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Number of queues.
+    /// Queues that the driver has.
     pub queues: u16,
     /// Requests that each queue can have at a time, up to 128.
     pub slots: u16,
@@ -58,34 +58,34 @@ pub struct Shape {
 pub enum Command {
     /// Read so many bytes into the slot.
     Read {
-        /// First sector.
+        /// Where it begins, in sectors.
         sector: u64,
-        /// Bytes.
+        /// Its length in bytes.
         len: u32,
     },
     /// Write so many bytes of the slot.
     Write {
-        /// First sector.
+        /// Where it begins, in sectors.
         sector: u64,
-        /// Bytes.
+        /// Its length in bytes.
         len: u32,
     },
     /// Make all that was written durable.
     Flush,
     /// Read the serial number into the slot.
     Serial,
-    /// Give up sectors.
+    /// Give up the contents of sectors.
     Discard {
-        /// First sector.
+        /// Where it begins, in sectors.
         sector: u64,
-        /// Sectors.
+        /// Its length in sectors.
         count: u32,
     },
-    /// Zero sectors.
+    /// Have sectors read as zeroes.
     WriteZeroes {
-        /// First sector.
+        /// Where it begins, in sectors.
         sector: u64,
-        /// Sectors.
+        /// Its length in sectors.
         count: u32,
         /// They may become holes.
         unmap: bool,

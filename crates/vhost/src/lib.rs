@@ -13,6 +13,8 @@
 //! `driver.rs`.
 
 pub mod blk;
+mod bounds;
+mod broken;
 pub mod control;
 pub mod driver;
 mod inflight;
@@ -20,5 +22,7 @@ mod memory;
 mod sigbus;
 mod vring;
 
+pub use bounds::{MAX_QUEUE_SIZE, MAX_QUEUES};
+pub use broken::Broken;
 pub use memory::{Memory, MemoryError, Region, Segments};
-pub use vring::{Broken, MAX_QUEUE_SIZE, MAX_QUEUES, Vring};
+pub use vring::Vring;

@@ -24,7 +24,7 @@ const REQUESTS_PER_TURN: usize = 128;
 /// Bytes of requests that a guest may bring in one turn, rounded up to a whole request.
 const BYTES_PER_TURN: u64 = 4 << 20;
 
-/// A queue.
+/// A queue of the guest, and how it is woken.
 #[derive(Default)]
 struct Lane {
     vring: Option<Vring>,
@@ -43,7 +43,7 @@ struct Lane {
     answered: bool,
 }
 
-/// An unanswered request.
+/// A request of the guest that is not answered yet.
 struct Pending {
     queue: usize,
     head: u16,
@@ -333,7 +333,7 @@ impl Guest {
         true
     }
 
-    /// Answers a request.
+    /// Answers a request that was handed over.
     pub(super) fn reply(
         &mut self,
         reply: ReplyHandle,
