@@ -531,7 +531,9 @@ impl<T: Copy> Ring<T> {
     ///
     /// Between two looks others may have the processor: the client that is waited for may be on
     /// the same one.
-    pub(crate) fn look(&mut self, time: Duration) -> io::Result<bool> {
+    ///
+    /// `news`: something else that is looked for.
+    pub(crate) fn look(&mut self, time: Duration, news: impl Fn() -> bool) -> io::Result<bool> {
         self.hand_over()?;
         let rest = self.uring.submission().len();
         if rest > 0 {
@@ -544,6 +546,9 @@ impl<T: Copy> Ring<T> {
             }
             if !self.uring.completion().is_empty() || self.has_written() || !self.done.is_empty() {
                 self.collect();
+                return Ok(true);
+            }
+            if news() {
                 return Ok(true);
             }
             if begun.elapsed() >= time {
@@ -569,7 +574,7 @@ impl<T: Copy> Ring<T> {
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         if timeout == Some(Duration::ZERO) {
             // To sleep for no time takes the kernel a timer, and 50 µs or more.
-            return self.look(Duration::ZERO).map(drop);
+            return self.look(Duration::ZERO, || false).map(drop);
         }
         self.hand_over()?;
         let mut sleeps = self.backlog.is_empty() && self.done.is_empty();

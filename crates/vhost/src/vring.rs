@@ -171,6 +171,23 @@ impl Vring {
         Ok(self.queue.needs_notification(memory.map_ref())?)
     }
 
+    /// Whether there is a request. One who looks again and again need not be told: [`Vring::hush`].
+    #[must_use]
+    pub fn has_news(&self, memory: &Memory) -> bool {
+        let next = self.queue.avail_idx(memory.map_ref(), Ordering::Relaxed);
+        // What is wrong with it is found when the request is taken.
+        !self.again.is_empty() || next.map_or(true, |next| next.0 != self.queue.next_avail())
+    }
+
+    /// Asks not to be told of requests, until [`Vring::ask_for_kick`]. Where kicks are asked for by index, that is so
+    /// after each.
+    ///
+    /// # Errors
+    /// The queue is not in memory.
+    pub fn hush(&mut self, memory: &Memory) -> Result<(), Broken> {
+        Ok(self.queue.disable_notification(memory.map_ref())?)
+    }
+
     /// Asks to be told of the next request. Whether there is one already.
     ///
     /// # Errors

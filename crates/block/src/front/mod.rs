@@ -33,6 +33,7 @@ use crate::listen::Bound;
 use crate::mailbox::Mailer;
 use crate::reactor::Reactor;
 use crate::ring::End;
+use crate::spin::Polled;
 use crate::stats::{Dropped, MemoryStats};
 
 /// Parts with which the front ends of a volume are started, on its thread.
@@ -85,6 +86,21 @@ macro_rules! any {
 }
 
 pub(crate) use {any, each, of};
+
+/// Guests put requests into memory: while the thread is awake, they need not tell of them.
+impl Polled for Fronts {
+    fn is_awake(&self) -> bool {
+        self.vhost.is_awake()
+    }
+
+    fn has_news(&self) -> bool {
+        self.vhost.has_news()
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.vhost.ask_for_kicks()
+    }
+}
 
 impl Fronts {
     pub(crate) fn new(volume: &str, parts: FrontParts) -> Self {

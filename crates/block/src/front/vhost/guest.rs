@@ -37,10 +37,17 @@ struct Lane {
     call: Option<Arc<OwnedFd>>,
     /// The front end waits for it to be stopped.
     stopping: Option<SyncSender<Done>>,
-    /// It may have requests that were not taken.
+    /// It is looked at in each turn, as it was not asked to kick.
     stirred: bool,
     /// There are answers of which the guest was not told.
     answered: bool,
+}
+
+impl Lane {
+    /// Whether its requests are taken.
+    fn takes(&self) -> bool {
+        self.stirred && self.enabled && self.stopping.is_none()
+    }
 }
 
 /// A request of the guest that is not answered yet.
@@ -94,6 +101,8 @@ pub(super) struct Guest {
     pub(super) begun: bool,
     /// It is on the list of guests that have something to do.
     pub(super) listed: bool,
+    /// It is on the list of guests that are looked at in each turn.
+    pub(super) watched: bool,
     /// What it has brought in the turn of this number.
     turn: u64,
     requests: usize,
@@ -127,6 +136,7 @@ impl Guest {
             witness: None,
             begun: false,
             listed: false,
+            watched: false,
             turn: 0,
             requests: 0,
             bytes: 0,
@@ -209,6 +219,10 @@ impl Guest {
     pub(super) fn kicked(&mut self, io: &mut Reactor, queue: u16, over: bool) {
         let Some(lane) = self.lanes.get_mut(usize::from(queue)) else { return };
         lane.stirred = true;
+        if let (Some(memory), Some(vring), false) = (&self.memory, &mut lane.vring, self.broken) {
+            // What is wrong with it is found when a request is taken.
+            let _ = vring.hush(memory);
+        }
         if over {
             (lane.watch, lane.watched) = (None, false);
             self.watch(io, queue);
@@ -273,7 +287,7 @@ impl Guest {
         scratch: &mut Scratch,
     ) -> Result<Option<Option<(usize, Arrival)>>, Broken> {
         let (disk, lane) = (&self.offered.geometry, &mut self.lanes[queue]);
-        let takes = lane.stirred && lane.enabled && lane.stopping.is_none();
+        let takes = lane.takes();
         let vring = lane.vring.as_mut().filter(|vring| takes && !vring.is_full());
         let Some(vring) = vring else { return Ok(None) };
         let Some(request) = vring.take(memory, scratch)? else { return Ok(None) };
@@ -363,27 +377,47 @@ impl Guest {
         outcome
     }
 
-    /// Tells the guest what was answered, and asks to be told of more. Whether there is more already.
-    pub(super) fn notify(&mut self, io: &mut Reactor) -> Result<bool, Broken> {
-        let Some(memory) = self.memory.as_ref().filter(|_| !self.is_gone()) else {
-            return Ok(false);
-        };
-        let mut more = false;
-        for lane in &mut self.lanes {
-            let Some(vring) = &mut lane.vring else { continue };
-            if std::mem::take(&mut lane.answered)
+    /// Tells the guest what was answered.
+    pub(super) fn notify(&mut self, io: &mut Reactor) -> Result<(), Broken> {
+        let Some(memory) = self.memory.as_ref().filter(|_| !self.is_gone()) else { return Ok(()) };
+        for lane in self.lanes.iter_mut().filter(|lane| lane.answered) {
+            lane.answered = false;
+            if let (Some(vring), Some(call)) = (&mut lane.vring, &lane.call)
                 && vring.wants_call(memory)?
-                && let Some(call) = &lane.call
             {
                 io.ring.signal(call);
             }
-            let asks = lane.stirred && lane.enabled && lane.stopping.is_none();
-            if asks && self.state == State::Open && self.waiting.is_none() && !vring.is_full() {
-                lane.stirred = vring.ask_for_kick(memory)?;
-                more |= lane.stirred;
-            }
         }
-        Ok(more)
+        Ok(())
+    }
+
+    /// Whether a queue has a request that can be taken.
+    pub(super) fn has_news(&self) -> bool {
+        let Some(memory) = self.memory.as_ref().filter(|_| self.takes()) else { return false };
+        let mut vrings = self.lanes.iter().filter(|lane| lane.takes());
+        vrings.any(|lane| lane.vring.as_ref().is_some_and(|v| !v.is_full() && v.has_news(memory)))
+    }
+
+    /// Asks to be kicked for the next requests. `false` if there is one already.
+    pub(super) fn ask_for_kick(&mut self) -> Result<bool, Broken> {
+        let mut news = false;
+        let Some(memory) = self.memory.as_ref().filter(|_| self.takes()) else { return Ok(true) };
+        for lane in self.lanes.iter_mut().filter(|lane| lane.takes()) {
+            let vring = lane.vring.as_mut().filter(|vring| !vring.is_full());
+            // A full one is looked at when a request of it is answered.
+            let Some(vring) = vring else { continue };
+            lane.stirred = vring.ask_for_kick(memory)?;
+            if lane.stirred {
+                vring.hush(memory)?;
+            }
+            news |= lane.stirred;
+        }
+        Ok(!news)
+    }
+
+    /// Whether requests are taken from it.
+    fn takes(&self) -> bool {
+        self.state == State::Open && !self.broken && self.waiting.is_none()
     }
 
     /// Tells the front end of another size.

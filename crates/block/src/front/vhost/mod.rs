@@ -56,8 +56,8 @@ pub(crate) struct Vhost {
     turn: u64,
     /// Guests that have something to do this turn.
     listed: Vec<usize>,
-    /// Guests that have more to do than one turn gives them.
-    unfinished: Vec<usize>,
+    /// Guests that are looked at in each turn, until they are asked to kick because the thread sleeps.
+    watched: Vec<usize>,
     /// A timer will look at those that wait for memory.
     timed: bool,
     /// Guests that have broken the protocol.
@@ -85,7 +85,7 @@ impl Vhost {
             scratch: Scratch::default(),
             turn: 0,
             listed: Vec::new(),
-            unfinished: Vec::new(),
+            watched: Vec::new(),
             timed: false,
             broken: 0,
             stopped: false,
@@ -253,6 +253,36 @@ impl Vhost {
         self.list_all(Guest::waits_for_memory);
     }
 
+    /// Whether there are guests that were not asked to kick.
+    pub(crate) fn is_awake(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    /// Whether guests have requests of which the ring does not tell.
+    pub(crate) fn has_news(&self) -> bool {
+        self.watched.iter().any(|key| self.guests[*key].has_news())
+    }
+
+    /// Asks all guests to kick for their next requests, as the thread is about to sleep. `false` if there is one already.
+    pub(crate) fn ask_for_kicks(&mut self) -> bool {
+        let mut sleeps = true;
+        for key in std::mem::take(&mut self.watched) {
+            let guest = &mut self.guests[key];
+            match guest.ask_for_kick() {
+                Ok(true) => guest.watched = false,
+                Ok(false) => {
+                    self.watched.push(key);
+                    sleeps = false;
+                }
+                Err(broken) => {
+                    guest.watched = false;
+                    self.stop_guest(key, broken);
+                }
+            }
+        }
+        sleeps
+    }
+
     fn list(&mut self, key: usize) {
         let guest = &mut self.guests[key];
         if !guest.listed {
@@ -278,10 +308,8 @@ impl FrontEnd for Vhost {
     fn turn(&mut self, now: Instant) {
         self.now = now;
         self.turn += 1;
-        for key in std::mem::take(&mut self.unfinished) {
-            if self.guests.contains(key) {
-                self.list(key);
-            }
+        for at in 0..self.watched.len() {
+            self.list(self.watched[at]);
         }
     }
 
@@ -313,10 +341,11 @@ impl FrontEnd for Vhost {
         for key in std::mem::take(&mut self.listed) {
             let guest = &mut self.guests[key];
             guest.listed = false;
-            match guest.notify(io) {
-                Ok(true) => self.unfinished.push(key),
-                Ok(false) => {}
-                Err(broken) => self.stop_guest(key, broken),
+            if !std::mem::replace(&mut guest.watched, true) {
+                self.watched.push(key);
+            }
+            if let Err(broken) = guest.notify(io) {
+                self.stop_guest(key, broken);
             }
             let guest = &mut self.guests[key];
             if guest.is_drained() {
@@ -324,6 +353,7 @@ impl FrontEnd for Vhost {
             }
             if guest.is_idle() {
                 let guest = self.guests.remove(key);
+                self.watched.retain(|other| *other != key);
                 left.extend(guest.witness);
                 if let Some(next) = guest.next {
                     self.admit(io, guest.listener, next);
@@ -333,7 +363,7 @@ impl FrontEnd for Vhost {
     }
 
     fn has_more(&self) -> bool {
-        !self.unfinished.is_empty()
+        self.has_news()
     }
 
     fn is_gone(&self, client: usize) -> bool {
