@@ -132,7 +132,9 @@ pub fn serve(
         }
         if let Some(channel) = channel {
             let mut handler = handler.lock().map_err(|_| Error::BackendInternalError)?;
-            handler.order(Order::Channel(channel))?;
+            if (handler.keep)(channel.as_fd()) {
+                handler.order(Order::Channel(channel))?;
+            }
         }
     }
 }

@@ -1,15 +1,17 @@
 //! Guests by vhost-user: their data, what they may ask for, and what they must not be able to do.
 use crate::common;
 
+use std::collections::VecDeque;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{disk, file, file_as, spawn};
+use crate::members::Slow;
+use common::{disk, file, file_as, spawn, spawn_timed};
 use parda_address::Address;
 use parda_block::{BackendConfig, Direct, DiskConfig, Handle, Lock, NbdOptions};
-use parda_control::Bytes;
+use parda_control::{Bytes, Span};
 use parda_vhost::driver::{Command, Driver, Shape};
 
 const SIZE: u64 = 4 << 20;
@@ -232,6 +234,38 @@ fn a_disk_has_one_front_end_at_a_time_and_the_next_goes_on_where_it_was() {
         next.peek(next.data(0, 0), &mut bytes).unwrap();
         bytes == [5; 4096]
     });
+    volume.shutdown(SOON).unwrap();
+}
+
+#[test]
+fn requests_at_the_array_when_the_front_end_goes_are_answered_to_the_next_one_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let memory = BackendConfig::Memory { size: Bytes(SIZE) };
+    let slow = Slow(Span::from_millis(300), VecDeque::new());
+    let volume = spawn_timed(vec![guest_disk("d", memory, &socket)], 64.0, slow);
+    let mut driver = Driver::connect(&socket, SHAPE).unwrap();
+    for slot in 0..8u16 {
+        driver.poke(driver.data(0, slot), &[slot as u8 + 1; 4096]).unwrap();
+        driver.submit(0, slot, Command::Write { sector: u64::from(slot) * 8, len: 4096 }).unwrap();
+    }
+    driver.kick(0).unwrap();
+    until("they are not taken", || volume.stats().unwrap().outstanding == 8);
+    driver.reconnect(&socket).unwrap();
+    let mut answered = Vec::new();
+    while answered.len() < 8 {
+        assert!(driver.wait(0, SOON).unwrap(), "no answer to {answered:?} of 8");
+        answered.extend(driver.answered(0).unwrap());
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, (0..8).map(|slot| (slot, OK)).collect::<Vec<_>>());
+    for slot in 0..8 {
+        let read = Command::Read { sector: slot * 8, len: 4096 };
+        assert_eq!(driver.perform(read, SOON).unwrap(), OK);
+        let mut bytes = [0; 4096];
+        driver.peek(driver.data(0, 0), &mut bytes).unwrap();
+        assert_eq!(bytes, [slot as u8 + 1; 4096]);
+    }
     volume.shutdown(SOON).unwrap();
 }
 

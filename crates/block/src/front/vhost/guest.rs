@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use parda_address::Address;
 use parda_disk::{Geometry, Op};
 use parda_vhost::blk::{Asked, Outcome, Scratch, Status};
 use parda_vhost::control::{Done, Order};
@@ -11,7 +12,7 @@ use parda_vhost::{Broken, Memory, Vring};
 use slab::Slab;
 
 use crate::backend::Failure;
-use crate::buffer::Buffer;
+use crate::buffer::{ALIGN, Buffer, allocated};
 use crate::client::{Arrival, Body, Client, Offered, ReplyHandle};
 use crate::front::{AgentMemory, Loan, tag};
 use crate::losses::Witness;
@@ -81,7 +82,6 @@ pub(super) struct Copies<'a> {
 pub(super) struct Guest {
     key: usize,
     pub(super) serial: u64,
-    pub(super) listener: usize,
     pub(super) disk: usize,
     pub(super) offered: Offered,
     socket: OwnedFd,
@@ -108,20 +108,18 @@ pub(super) struct Guest {
     requests: usize,
     bytes: u64,
     /// Its next front end, which waits until nothing is left of this one.
-    pub(super) next: Option<OwnedFd>,
+    pub(super) next: Option<(Address, OwnedFd)>,
 }
 
 impl Guest {
     pub(super) fn new(
         (key, serial): (usize, u64),
-        listener: usize,
         (disk, offered): (usize, Offered),
         socket: OwnedFd,
     ) -> Guest {
         Guest {
             key,
             serial,
-            listener,
             disk,
             offered,
             socket,
@@ -334,7 +332,7 @@ impl Guest {
         };
         if let Some(buffer) = arrival.buffer.as_ref().filter(|buffer| !straight(buffer)) {
             // With the rest of blocks of which it has a part.
-            let len = buffer.len() + 2 * crate::buffer::ALIGN;
+            let len = allocated(buffer.len() + 2 * ALIGN);
             let few = self.copied == 0 || self.copied + len <= copies.most;
             let Some(loan) = few.then(|| copies.agent.lend(len)).flatten() else {
                 self.waiting = Some((pending, arrival));

@@ -1,7 +1,7 @@
 //! Guests by vhost-user: their memory and queues are shared, so that data goes between the disk and the guest's memory
 //! without a copy. What is virtio's is in `parda-vhost`.
 //!
-//! Each listener is for one disk and has one front end at a time. A front end that connects while requests of the one
+//! Each address is of one disk, which has one front end at a time. A front end that connects while requests of the one
 //! before it are unanswered waits for them: the guest may bring the same requests again.
 
 mod guest;
@@ -144,7 +144,10 @@ impl Vhost {
             return self.bury_listener(index);
         }
         match (end.kept, end.result) {
-            (OpData::Accepted(fd), _) => self.connect(io, index, fd),
+            (OpData::Accepted(fd), _) => {
+                let address = listener.address.clone();
+                self.connect(io, address, fd);
+            }
             (_, Err(errno)) => {
                 let error = std::io::Error::from_raw_os_error(errno);
                 tracing::warn!(volume = self.volume, %error, "cannot accept a connection");
@@ -164,28 +167,28 @@ impl Vhost {
     }
 
     /// Takes a new front end, has it wait for the end of the one before it, or turns it away.
-    fn connect(&mut self, io: &mut Reactor, listener: usize, fd: OwnedFd) {
-        let (volume, address) = (&self.volume, &self.listeners[listener].address);
+    fn connect(&mut self, io: &mut Reactor, address: Address, fd: OwnedFd) {
+        let volume = &self.volume;
         if descriptors::is_reserved(&fd) {
             tracing::warn!(volume, %address, "no descriptor is left for a front end: raise LimitNOFILE=");
             return;
         }
-        let before = self.guests.iter_mut().find(|(_, guest)| guest.listener == listener);
-        match before {
-            Some((_, guest)) if guest.state == State::Gone => guest.next = Some(fd),
+        // A disk that is not open yet, or not any more, has nobody for it.
+        let Some((disk, _)) = self.offers.get(&address) else { return };
+        match self.guests.iter_mut().find(|(_, guest)| guest.disk == *disk) {
+            Some((_, guest)) if guest.state == State::Gone => guest.next = Some((address, fd)),
             Some(_) => tracing::warn!(
                 volume,
                 %address,
                 "turned a front end away: this disk has one already"
             ),
-            None => self.admit(io, listener, fd),
+            None => self.admit(io, &address, fd),
         }
     }
 
-    fn admit(&mut self, io: &mut Reactor, listener: usize, fd: OwnedFd) {
-        let Some(at) = self.listeners.get(listener).filter(|_| !self.stopped) else { return };
-        // A disk that is not open yet, or not any more.
-        let Some((disk, offered)) = self.offers.get(&at.address).cloned() else { return };
+    fn admit(&mut self, io: &mut Reactor, address: &Address, fd: OwnedFd) {
+        let offer = self.offers.get(address).filter(|_| !self.stopped);
+        let Some((disk, offered)) = offer.cloned() else { return };
         let name = (self.guests.vacant_key(), self.next_serial);
         self.next_serial += 1;
         let served = fd
@@ -195,7 +198,7 @@ impl Vhost {
             tracing::warn!(volume = self.volume, %error, "cannot serve a front end");
             return;
         }
-        let key = self.guests.insert(Guest::new(name, listener, (disk, offered), fd));
+        let key = self.guests.insert(Guest::new(name, (disk, offered), fd));
         assert_eq!(key, name.0);
         // The ring may have been idle.
         let _ = io.ring.reap();
@@ -355,8 +358,8 @@ impl FrontEnd for Vhost {
                 let guest = self.guests.remove(key);
                 self.watched.retain(|other| *other != key);
                 left.extend(guest.witness);
-                if let Some(next) = guest.next {
-                    self.admit(io, guest.listener, next);
+                if let Some((address, next)) = guest.next {
+                    self.admit(io, &address, next);
                 }
             }
         }
