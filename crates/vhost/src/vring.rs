@@ -22,6 +22,8 @@ const DESCRIPTOR: u32 = 16;
 pub struct Vring {
     queue: Queue,
     in_flight: u16,
+    /// The guest was told once. Answers of a process before this one, of which it was not told, would have it wait for ever.
+    told: bool,
     inflight: Option<Inflight>,
     /// Requests that another process had taken and not answered, the next one last.
     again: Vec<u16>,
@@ -43,7 +45,7 @@ impl Vring {
         queue.try_set_avail_ring_address(GuestAddress(available))?;
         queue.try_set_used_ring_address(GuestAddress(used))?;
         queue.set_event_idx(event_idx);
-        Ok(Vring { queue, in_flight: 0, inflight: None, again: Vec::new() })
+        Ok(Vring { queue, in_flight: 0, told: false, inflight: None, again: Vec::new() })
     }
 
     /// The file of a new log, for queues of a size.
@@ -163,12 +165,13 @@ impl Vring {
         self.in_flight -= 1;
     }
 
-    /// Whether the guest is to be told of the answers since the last call.
+    /// Whether the guest is to be told of the answers since the last call; the first time it is in any case.
     ///
     /// # Errors
     /// The queue is not in memory.
     pub fn wants_call(&mut self, memory: &Memory) -> Result<bool, Broken> {
-        Ok(self.queue.needs_notification(memory.map_ref())?)
+        let first = !std::mem::replace(&mut self.told, true);
+        Ok(self.queue.needs_notification(memory.map_ref())? || first)
     }
 
     /// Whether there is a request. One who looks again and again need not be told: [`Vring::hush`].

@@ -106,6 +106,9 @@ fn verified(guest: &Guest, disk: &str, load: &Job) {
     let report: serde_json::Value =
         serde_json::from_str(&output[output.find('{').unwrap()..]).unwrap();
     assert_eq!(report["jobs"][0]["error"], 0, "{output}");
+    // The longest pause, as the guest has it.
+    let longest = ["read", "write"].map(|kind| &report["jobs"][0][kind]["lat_ns"]["max"]);
+    println!("{disk}: longest read and write {longest:?} ns");
     let device = guest.device(disk).unwrap();
     let errors = format!("dmesg | grep -c 'error.*dev {}' || true", &device["/dev/".len()..]);
     assert_eq!(guest.ok(&errors, SOON).unwrap(), "0", "errors in the guest's log");

@@ -73,6 +73,25 @@ fn what_was_not_answered_is_taken_again_in_its_order_and_what_was_is_not() {
     assert_eq!(take(&mut vring, &memory), None);
 }
 
+/// The process before may have answered without a call, and ended.
+#[test]
+fn a_guest_is_called_when_its_queue_begins_whatever_it_was_told_before() {
+    let memory = guest(&[1, 0]);
+    let log = Vring::new_log(1, SIZE).unwrap();
+    let begin = || {
+        let vring = Vring::at(SIZE, PLACES, true).unwrap();
+        let mut vring = vring.logged(log.try_clone().unwrap()).unwrap();
+        vring.begin(&memory).unwrap();
+        vring
+    };
+    let mut vring = begin();
+    take(&mut vring, &memory).unwrap();
+    vring.answer(&memory, 1, 1).unwrap();
+    let mut vring = begin();
+    assert!(vring.wants_call(&memory).unwrap());
+    assert!(!vring.wants_call(&memory).unwrap(), "nothing was answered since");
+}
+
 #[test]
 fn an_answer_that_the_guest_has_is_not_given_twice() {
     let memory = guest(&[1, 0]);

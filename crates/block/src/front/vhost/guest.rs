@@ -181,9 +181,17 @@ impl Guest {
                 }
                 lane.watch.take().into_iter().for_each(|watch| io.ring.cancel(watch));
                 (lane.vring, lane.kick, lane.stirred) = (Some(*vring), Some(Arc::new(kick)), true);
+                lane.answered = true;
                 self.watch(io, queue);
             }
-            Order::Call { queue, call } => lane(&mut self.lanes, queue).call = call.map(Arc::new),
+            Order::Call { queue, call } => {
+                let lane = lane(&mut self.lanes, queue);
+                lane.call = call.map(Arc::new);
+                // What was answered before may have been told to nobody.
+                if let (Some(call), Some(_)) = (&lane.call, &lane.vring) {
+                    io.ring.signal(call);
+                }
+            }
             Order::Enable { queue, on } => {
                 let lane = lane(&mut self.lanes, queue);
                 (lane.enabled, lane.stirred) = (on, true);
