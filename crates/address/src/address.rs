@@ -17,6 +17,8 @@ pub enum Address {
     },
     /// The path of a unix socket.
     Unix(PathBuf),
+    /// The path of a unix socket whose clients speak vhost-user.
+    Vhost(PathBuf),
 }
 
 impl fmt::Display for Address {
@@ -25,6 +27,7 @@ impl fmt::Display for Address {
             Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
             Self::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Vhost(path) => write!(f, "vhost-user:{}", path.display()),
         }
     }
 }
@@ -32,8 +35,8 @@ impl fmt::Display for Address {
 /// A string that is no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It begins with neither `unix:` nor `tcp:`.
-    #[error("must be unix:PATH or tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809")]
+    /// It begins with none of `unix:`, `tcp:` and `vhost-user:`.
+    #[error("must be unix:PATH, tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809, or vhost-user:PATH")]
     Shape,
     /// More than the kernel takes.
     #[error("is too long for a socket: at most {max} bytes", max = Address::MAX_UNIX_PATH)]
@@ -49,7 +52,7 @@ impl Address {
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
-            Self::Unix(_) => true,
+            Self::Unix(_) | Self::Vhost(_) => true,
             Self::Tcp { host, .. } => match host.parse::<IpAddr>() {
                 Ok(ip) => ip.to_canonical().is_loopback(),
                 Err(_) => host == "localhost",
@@ -63,12 +66,14 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        if let Some(path) = text.strip_prefix("unix:") {
+        let unix = text.strip_prefix("unix:").map(|path| (path, Self::Unix as fn(PathBuf) -> Self));
+        let vhost = || text.strip_prefix("vhost-user:").map(|path| (path, Self::Vhost as _));
+        if let Some((path, address)) = unix.or_else(vhost) {
             return match path.len() {
                 0 => Err(AddressError::Shape),
                 // The kernel's paths end there.
                 _ if path.contains('\0') => Err(AddressError::Shape),
-                1..=Self::MAX_UNIX_PATH => Ok(Self::Unix(PathBuf::from(path))),
+                1..=Self::MAX_UNIX_PATH => Ok(address(PathBuf::from(path))),
                 _ => Err(AddressError::TooLong),
             };
         }

@@ -113,7 +113,7 @@ impl FromStr for Uri {
 fn host(address: &Address) -> &str {
     match address {
         Address::Tcp { host, .. } => host,
-        Address::Unix(_) => "localhost",
+        Address::Unix(_) | Address::Vhost(_) => "localhost",
     }
 }
 

@@ -111,7 +111,9 @@ fn take(fds: &mut ListenFd, index: usize) -> std::io::Result<(BoundAddress, Owne
 impl BoundAddress {
     fn is(&self, address: &Address) -> bool {
         match (self, address) {
-            (BoundAddress::Unix(ours), Address::Unix(path)) => *ours == resolved(path),
+            (BoundAddress::Unix(ours), Address::Unix(path) | Address::Vhost(path)) => {
+                *ours == resolved(path)
+            }
             (BoundAddress::Tcp(ours), Address::Tcp { host, port }) => {
                 // A name that cannot be looked up is no address that we were passed.
                 (host.as_str(), *port)

@@ -428,6 +428,10 @@ fn check_disks(
                 let message = "belongs to another volume: each volume needs listeners of its own";
                 return Err(wrong("listen", message.into()));
             }
+            Some(_) if matches!(disk.listen, Address::Vhost(_)) => {
+                let message = "is another disk's already: a socket of vhost-user is for one disk";
+                return Err(wrong("listen", message.into()));
+            }
             Some(_) => {}
             None => {
                 let listener = unique.described.at(&disk.listen).map_err(|e| wrong("listen", e))?;

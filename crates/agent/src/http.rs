@@ -46,14 +46,14 @@ impl HttpServer {
     ) -> Result<HttpServer, HttpError> {
         let Http { address, tls } = place;
         let reach = match (address, tls) {
-            (Address::Unix(_), _) => Reach::Unix,
+            (Address::Unix(_) | Address::Vhost(_), _) => Reach::Unix,
             (Address::Tcp { .. }, _) if address.is_local() => Reach::Loopback,
             (Address::Tcp { .. }, Some(_)) => Reach::Tls,
             (Address::Tcp { .. }, None) => Reach::Plain,
         };
         let tls = tls.clone().map(Acceptor::new).transpose()?.map(Arc::new);
         let (listener, file) = match address {
-            Address::Unix(path) => {
+            Address::Unix(path) | Address::Vhost(path) => {
                 let (listener, file) = bind(path)?;
                 (Listener::Unix(listener), Some(file))
             }

@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! A load generator for NBD servers that costs little itself.
+//! A load generator for NBD servers that costs little itself, and one for servers of vhost-user ([`run_guest`]).
 //!
 //! Every connection keeps a fixed number of requests outstanding. All replies that one receive
 //! brings are taken together, and the requests that follow them leave in one send: at depth 64 an
@@ -21,6 +21,7 @@
 mod buffered_socket;
 mod client;
 mod cpu;
+mod guest;
 mod measured;
 mod outbox;
 mod pattern;
@@ -28,6 +29,7 @@ mod plan;
 mod run;
 
 pub use cpu::ServerCpu;
+pub use guest::{GuestPlan, run_guest};
 pub use measured::{Measured, Summary};
 pub use plan::{Operation, Plan, PlanError};
 pub use run::{BenchError, run};

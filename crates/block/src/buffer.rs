@@ -10,16 +10,18 @@
 //! pages are zero, and a page takes no memory until it is touched. Pieces that are put back are
 //! used again, up to a bound; beyond it their pages return to the kernel.
 //!
-//! A buffer may also be memory of a front end, such as a guest's, in pieces of any size and place
-//! (`Buffer::lent`). It never enters the pool.
+//! A buffer may also be memory of a guest, in pieces of any size and place ([`Buffer::lent`]). It never enters the
+//! pool. The guest changes it at any time, so that nobody here has a reference to it: the kernel, or
+//! `copy_from` and `copy_to`, move its bytes.
 
-use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
+use parda_vhost::{Memory, Segments};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 /// Alignment and smallest size of a piece, in bytes: no logical block of a disk is larger.
@@ -44,14 +46,8 @@ pub(crate) fn allocated(len: usize) -> usize {
     if len > whole { whole + (ALIGN << class_of(len - whole)) } else { whole }
 }
 
-/// Memory of pieces, given back with the last piece of it.
-enum Chunk {
-    /// [`PIECE`] bytes from mmap.
-    Mapped(NonNull<u8>),
-    /// Memory of a front end. NBD has none of its own.
-    #[allow(dead_code, reason = "its owner is kept, and never looked at")]
-    Lent(Box<dyn Any>),
-}
+/// [`PIECE`] bytes from mmap, given back with the last piece of them.
+struct Chunk(NonNull<u8>);
 
 impl Chunk {
     fn map() -> (NonNull<u8>, Rc<Self>) {
@@ -63,44 +59,59 @@ impl Chunk {
         let start = mapped.ok().and_then(|start| NonNull::new(start.cast()));
         let layout = std::alloc::Layout::new::<[u8; PIECE]>();
         let start = start.unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
-        (start, Rc::new(Self::Mapped(start)))
+        (start, Rc::new(Self(start)))
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        if let Self::Mapped(start) = self {
-            // SAFETY: the mapping is ours, and no piece of it is left. An error would leave it mapped.
-            let _ = unsafe { mm::munmap(start.as_ptr().cast(), PIECE) };
-        }
+        // SAFETY: the mapping is ours, and no piece of it is left. An error would leave it mapped.
+        let _ = unsafe { mm::munmap(self.0.as_ptr().cast(), PIECE) };
     }
 }
 
-/// A part of a chunk. It is the only piece with these bytes.
+/// What keeps the memory of a piece, and is kept by it.
+enum Owner {
+    /// It is the only piece with these bytes.
+    Chunk {
+        size_class: u8,
+        chunk: Rc<Chunk>,
+    },
+    Guest {
+        _memory: Arc<Memory>,
+    },
+}
+
+/// A part of a chunk, or of a guest's memory.
 struct Piece {
     start: NonNull<u8>,
     len: u32,
-    /// Its size class; none of memory that is lent.
-    class: Option<u8>,
-    chunk: Rc<Chunk>,
+    owner: Owner,
 }
 
 impl Piece {
     fn new(start: NonNull<u8>, class: usize, chunk: Rc<Chunk>) -> Self {
-        Self { start, len: (ALIGN << class) as u32, class: Some(class as u8), chunk }
+        let owner = Owner::Chunk { size_class: class as u8, chunk };
+        Self { start, len: (ALIGN << class) as u32, owner }
     }
 
     fn len(&self) -> usize {
         self.len as usize
     }
 
+    fn is_lent(&self) -> bool {
+        matches!(self.owner, Owner::Guest { .. })
+    }
+
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the bytes are a part of memory that `chunk` keeps, and initialised, as
-        // mapped memory is, and as `Buffer::lent` asks for. Only this piece has them, and it is borrowed.
+        assert!(!self.is_lent(), "a guest changes its memory while we look at it");
+        // SAFETY: the bytes are a part of a chunk, which is kept, and initialised, as mapped memory is. Only this
+        // piece has them, and it is borrowed.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len()) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
+        assert!(!self.is_lent(), "a guest changes its memory while we look at it");
         // SAFETY: as in `bytes`, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len()) }
     }
@@ -128,13 +139,11 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Memory of a front end, here of a test, from `skip` on.
-    #[cfg(test)]
-    pub(crate) fn lent(bytes: Vec<u8>, skip: usize) -> Self {
-        let mut bytes = bytes.into_boxed_slice();
-        let (start, len) = (NonNull::from(&mut bytes[skip..]).cast(), (bytes.len() - skip) as u32);
-        let chunk = Rc::new(Chunk::Lent(Box::new(bytes)));
-        Self { first: Some(Piece { start, len, class: None, chunk }), rest: Vec::new() }
+    /// Memory of a guest.
+    pub(crate) fn lent(segments: Segments<'_>) -> Self {
+        let owner = || Owner::Guest { _memory: Arc::clone(segments.memory()) };
+        let mut pieces = segments.places().map(|(start, len)| Piece { start, len, owner: owner() });
+        Self { first: pieces.next(), rest: pieces.collect() }
     }
 
     /// The bytes that there is room for.
@@ -142,9 +151,9 @@ impl Buffer {
         self.first.iter().chain(&self.rest).map(Piece::len).sum()
     }
 
-    /// Whether it is memory of a front end.
+    /// Whether it is memory of a guest.
     pub(crate) fn is_lent(&self) -> bool {
-        self.first.as_ref().is_some_and(|first| first.class.is_none())
+        self.first.as_ref().is_some_and(Piece::is_lent)
     }
 
     /// Whether all of its pieces begin and end at multiples of `align`.
@@ -153,7 +162,16 @@ impl Buffer {
         all.all(|p| (p.start.as_ptr() as usize | p.len()).is_multiple_of(align as usize))
     }
 
-    /// The bytes of a range, piece by piece.
+    /// Place and length of each piece of a range, for the kernel.
+    pub(crate) fn places(&self, range: Range<usize>) -> impl Iterator<Item = (*mut u8, usize)> {
+        let (pieces, mut at) = (self.first.iter().chain(&self.rest), 0);
+        pieces.filter_map(move |piece| {
+            let part = within(&range, &mut at, piece.len())?;
+            Some((piece.start.as_ptr().wrapping_add(part.start), part.len()))
+        })
+    }
+
+    /// The bytes of a range, piece by piece. Not of a guest's memory.
     pub(crate) fn slices(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let (pieces, mut at) = (self.first.iter().chain(&self.rest), 0);
         pieces.filter_map(move |piece| Some(&piece.bytes()[within(&range, &mut at, piece.len())?]))
@@ -169,19 +187,36 @@ impl Buffer {
     }
 
     /// Copies the bytes from `at` on.
-    pub(crate) fn copy_to(&self, at: usize, mut to: &mut [u8]) {
-        for part in self.slices(at..at + to.len()) {
-            let (head, rest) = to.split_at_mut(part.len());
-            head.copy_from_slice(part);
-            to = rest;
+    pub(crate) fn copy_to(&self, at: usize, to: &mut [u8]) {
+        let mut done = 0;
+        for (from, len) in self.places(at..at + to.len()) {
+            // SAFETY: `places` are mapped while `self` is borrowed, no piece is a part of `to`, which is borrowed
+            // mutably, and `len` bytes are left there. What a guest changes meanwhile may be torn.
+            unsafe { ptr::copy_nonoverlapping(from, to[done..done + len].as_mut_ptr(), len) };
+            done += len;
         }
     }
 
-    /// Overwrites its first `len` bytes with those of another from `at` on.
-    pub(crate) fn copy_from(&mut self, other: &Buffer, mut at: usize, len: usize) {
-        for part in self.slices_mut(0..len) {
-            other.copy_to(at, part);
-            at += part.len();
+    /// Overwrites its first `len` bytes with those of another from `at` on. One of both is not lent.
+    pub(crate) fn copy_from(&mut self, other: &Buffer, at: usize, len: usize) {
+        assert!(!(self.is_lent() && other.is_lent()), "memory of two guests, or of one twice");
+        if !self.is_lent() {
+            let mut at = at;
+            for part in self.slices_mut(0..len) {
+                other.copy_to(at, part);
+                at += part.len();
+            }
+            return;
+        }
+        let mut done = at;
+        for part in other.slices(at..at + len) {
+            let (mut from, start) = (part, done - at);
+            for (to, n) in self.places(start..start + part.len()) {
+                // SAFETY: as in `copy_to`: the place is mapped, and of no Rust reference, and `from` has `n` bytes.
+                unsafe { ptr::copy_nonoverlapping(from[..n].as_ptr(), to, n) };
+                from = &from[n..];
+            }
+            done += part.len();
         }
     }
 
@@ -208,7 +243,7 @@ pub(crate) struct Lent {
     home: ThreadId,
 }
 
-// SAFETY: on another thread only `slices` can be called, which reads bytes that nobody changes
+// SAFETY: on another thread only `places` can be called, for bytes that nobody of ours changes
 // while the buffer is in here. The reference counts of the chunks are not atomic, but they are
 // touched only by `back`, which checks the thread; dropping this does nothing.
 unsafe impl Send for Lent {}
@@ -218,9 +253,9 @@ impl Lent {
         Self { buffer: ManuallyDrop::new(buffer), home: thread::current().id() }
     }
 
-    /// The bytes of a range, piece by piece.
-    pub(crate) fn slices(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
-        self.buffer.slices(range)
+    /// Place and length of each piece of a range, for the kernel.
+    pub(crate) fn places(&self, range: Range<usize>) -> impl Iterator<Item = (*mut u8, usize)> {
+        self.buffer.places(range)
     }
 
     /// The buffer; `None` on any thread but the one that it came from.
@@ -309,12 +344,14 @@ impl Pool {
     /// Takes a buffer back.
     pub(crate) fn put(&mut self, buffer: Buffer) {
         for piece in buffer.first.into_iter().chain(buffer.rest) {
-            let (len, Some(class)) = (piece.len(), piece.class) else { continue };
+            let (len, &Owner::Chunk { size_class, .. }) = (piece.len(), &piece.owner) else {
+                continue;
+            };
             assert!(len <= self.used, "a buffer goes back to the pool that it came from");
             self.used -= len;
             if self.idle + len <= MAX_IDLE && self.used + self.idle + len <= self.limit {
                 self.idle += len;
-                self.warm[usize::from(class)].push(piece);
+                self.warm[usize::from(size_class)].push(piece);
             } else {
                 self.chill(piece);
             }
@@ -370,7 +407,8 @@ impl Pool {
             piece.discard();
             self.cold[class].push(piece);
         } else {
-            debug_assert_eq!(Rc::strong_count(&piece.chunk), 1, "the chunk has no other piece");
+            let Owner::Chunk { chunk, .. } = &piece.owner else { return };
+            debug_assert_eq!(Rc::strong_count(chunk), 1, "the chunk has no other piece");
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::buffer::Buffer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Client {
     Nbd(usize),
+    Vhost(usize),
     #[cfg(test)]
     Local(usize),
 }
@@ -53,4 +54,7 @@ pub(crate) struct Offered {
     pub(crate) name: ExportName,
     pub(crate) description: String,
     pub(crate) geometry: Geometry,
+    /// Alignment in bytes of memory and ranges with which the backend moves data of a guest's memory. `None`: it does
+    /// not, and data is copied.
+    pub(crate) direct: Option<u32>,
 }

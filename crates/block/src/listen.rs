@@ -127,7 +127,7 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
                 shared: false,
             })
         }
-        Address::Unix(path) => {
+        Address::Unix(path) | Address::Vhost(path) => {
             let (fd, file) = match SocketFile::bind(path, access) {
                 Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
                     remove_stale(path)?;

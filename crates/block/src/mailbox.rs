@@ -15,6 +15,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::backend::Failure;
 use crate::backend::disk_file::Look;
 use crate::disk_id::DiskId;
+use crate::front::GuestMail;
 use crate::listen::Bound;
 use crate::open_disk::OpenDisk;
 use crate::stats::Stats;
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     Mapped { key: usize, extents: Result<Vec<Descriptor>, Failure> },
     /// State of the files behind these disks, as far as it is to be had, and the number of the look.
     Looked { number: u64, looks: Vec<(DiskId, Option<Look>)> },
+    /// Something of the control socket of a guest.
+    Guest(GuestMail),
     /// Answer what is in flight, then end, at the latest after this long.
     Shutdown { within: Duration },
 }

@@ -37,6 +37,14 @@ pub struct OpenDisk {
 }
 
 impl Opened {
+    /// Alignment with which data moves straight between the backend and a guest's memory.
+    pub(crate) fn direct(&self) -> Option<u32> {
+        match self {
+            Self::File(file) => Some(file.align),
+            Self::Memory(_) | Self::Remote(_) => None,
+        }
+    }
+
     /// Whether its IOs go through the page cache.
     pub(crate) fn is_cached(&self) -> bool {
         matches!(self, Self::File(file) if file.is_cached())

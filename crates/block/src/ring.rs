@@ -13,7 +13,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use slab::Slab;
 
 use crate::batch::Batch;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Lent};
 use crate::writer::{Writer, Writers};
 
 /// Buffer or descriptor that an operation was handed, or brings.
@@ -83,12 +83,25 @@ fn vector(start: *const u8, len: usize) -> libc::iovec {
     libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len }
 }
 
+/// Writes that part of a buffer to a file at an offset, and waits for it. Returns the number of bytes, or the negative
+/// `errno`, as io_uring has it.
+pub(crate) fn write_now(fd: &OwnedFd, data: &Lent, range: Range<usize>, at: u64) -> i32 {
+    let vectors: Vec<_> = data.places(range).map(|(start, len)| vector(start, len)).collect();
+    let count = vectors.len() as libc::c_int;
+    // SAFETY: the vectors are places of `data`, which is borrowed, and the kernel only reads them.
+    let written = unsafe { libc::pwritev(fd.as_raw_fd(), vectors.as_ptr(), count, at as i64) };
+    if written < 0 {
+        return -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+    }
+    i32::try_from(written).unwrap_or(i32::MAX)
+}
+
 /// End of an operation.
 pub(crate) struct End {
     pub(crate) kept: OpData,
     /// The number of bytes, or the `errno`.
     pub(crate) result: Result<usize, i32>,
-    /// More bytes wait on the socket than this receive took.
+    /// More bytes wait on the socket than this receive took. Of a watch: it goes on.
     pub(crate) more: bool,
     /// How long the kernel, or a writer, had it.
     pub(crate) took: Duration,
@@ -159,6 +172,8 @@ pub(crate) struct Ring<T> {
     /// The names of the entries in the submission queue, in their order.
     queued: VecDeque<u64>,
     done: VecDeque<Ended>,
+    /// Descriptors that the kernel may not have taken note of yet.
+    signalled: Vec<Arc<OwnedFd>>,
     /// Created with the first writer.
     writers: Option<Writers>,
     /// Writes that writers have and have not ended.
@@ -190,7 +205,7 @@ static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 /// How many zeroes are written at once, in bytes.
 pub(crate) const ZEROES_AT_ONCE: u64 = 1 << 20;
 
-impl<T> Ring<T> {
+impl<T: Copy> Ring<T> {
     /// A ring with the cheapest completion mode that this kernel has.
     pub(crate) fn new() -> io::Result<Self> {
         // Deferring task work to our own waits (Linux 6.1) and not being interrupted by it (5.19)
@@ -210,6 +225,7 @@ impl<T> Ring<T> {
             backlog: VecDeque::new(),
             queued: VecDeque::new(),
             done: VecDeque::new(),
+            signalled: Vec::new(),
             writers: None,
             writing: 0,
         })
@@ -281,19 +297,36 @@ impl<T> Ring<T> {
         self.push(fd, entry, tag, OpData::Nothing);
     }
 
+    /// Waits for `fd` to have something to read, again and again, until it is cancelled: the end without
+    /// [`End::more`] is the last. What is there need not be read.
+    pub(crate) fn watch(&mut self, fd: &Arc<OwnedFd>, tag: T) -> OpKey {
+        let entry =
+            opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), libc::POLLIN as u32).multi(true);
+        self.push_op(fd, entry.build(), tag, OpData::Nothing, false, Vec::new())
+    }
+
+    /// Adds one to an eventfd. Nobody is told of the end.
+    pub(crate) fn signal(&mut self, fd: &Arc<OwnedFd>) {
+        static ONE: [u8; 8] = 1u64.to_ne_bytes();
+        let entry = opcode::Write::new(types::Fd(fd.as_raw_fd()), ONE.as_ptr(), ONE.len() as u32);
+        let entry = entry.build().flags(squeue::Flags::SKIP_SUCCESS);
+        self.backlog.push_back(entry.user_data(NOBODY));
+        self.signalled.push(Arc::clone(fd));
+        self.fill();
+    }
+
     /// Receives into that part of the buffer, up to the end of a piece; zero bytes mean that the
     /// peer has closed.
     pub(crate) fn recv(
         &mut self,
         fd: &Arc<OwnedFd>,
-        mut buffer: Buffer,
+        buffer: Buffer,
         range: Range<usize>,
         how: Recv,
         tag: T,
     ) {
-        let part = buffer.slices_mut(range).next().unwrap_or_default();
-        let mut entry =
-            opcode::Recv::new(types::Fd(fd.as_raw_fd()), part.as_mut_ptr(), part.len() as u32);
+        let (start, len) = buffer.places(range).next().unwrap_or((std::ptr::null_mut(), 0));
+        let mut entry = opcode::Recv::new(types::Fd(fd.as_raw_fd()), start, len as u32);
         if how == Recv::All {
             entry = entry.flags(libc::MSG_WAITALL);
         }
@@ -321,18 +354,17 @@ impl<T> Ring<T> {
     fn transfer(
         &mut self,
         fd: &Arc<OwnedFd>,
-        (mut buffer, range): (Buffer, Range<usize>),
+        (buffer, range): (Buffer, Range<usize>),
         tag: T,
         one: impl FnOnce(*mut u8, u32) -> squeue::Entry,
         many: impl FnOnce(*const libc::iovec, u32) -> squeue::Entry,
     ) {
-        let first = buffer.slices_mut(range.clone()).next().unwrap_or_default();
-        if first.len() == range.len() {
-            let entry = one(first.as_mut_ptr(), first.len() as u32);
+        let (start, len) = buffer.places(range.clone()).next().unwrap_or((std::ptr::null_mut(), 0));
+        if len == range.len() {
+            let entry = one(start, len as u32);
             return self.push(fd, entry, tag, OpData::Buffer(buffer));
         }
-        let parts = buffer.slices_mut(range).map(|part| vector(part.as_mut_ptr(), part.len()));
-        let vectors: Vec<_> = parts.collect();
+        let vectors: Vec<_> = buffer.places(range).map(|(start, len)| vector(start, len)).collect();
         let entry = many(vectors.as_ptr(), vectors.len() as u32);
         self.push_op(fd, entry, tag, OpData::Buffer(buffer), false, vectors);
     }
@@ -499,7 +531,9 @@ impl<T> Ring<T> {
     ///
     /// Between two looks others may have the processor: the client that is waited for may be on
     /// the same one.
-    pub(crate) fn look(&mut self, time: Duration) -> io::Result<bool> {
+    ///
+    /// `news`: something else that is looked for.
+    pub(crate) fn look(&mut self, time: Duration, news: impl Fn() -> bool) -> io::Result<bool> {
         self.hand_over()?;
         let rest = self.uring.submission().len();
         if rest > 0 {
@@ -512,6 +546,9 @@ impl<T> Ring<T> {
             }
             if !self.uring.completion().is_empty() || self.has_written() || !self.done.is_empty() {
                 self.collect();
+                return Ok(true);
+            }
+            if news() {
                 return Ok(true);
             }
             if begun.elapsed() >= time {
@@ -537,7 +574,7 @@ impl<T> Ring<T> {
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         if timeout == Some(Duration::ZERO) {
             // To sleep for no time takes the kernel a timer, and 50 µs or more.
-            return self.look(Duration::ZERO).map(drop);
+            return self.look(Duration::ZERO, || false).map(drop);
         }
         self.hand_over()?;
         let mut sleeps = self.backlog.is_empty() && self.done.is_empty();
@@ -572,6 +609,9 @@ impl<T> Ring<T> {
     }
 
     fn collect(&mut self) {
+        if self.backlog.is_empty() && self.uring.submission().is_empty() {
+            self.signalled.clear();
+        }
         let (mut deaf, now) = (false, Instant::now());
         for entry in self.uring.completion() {
             match entry.user_data() {
@@ -604,6 +644,11 @@ impl<T> Ring<T> {
     /// The next operation that is done, and its end.
     pub(crate) fn next(&mut self) -> Option<(T, End)> {
         let Ended { key, result, flags, took } = self.done.pop_front()?;
+        if cqueue::more(flags) {
+            let tag = self.ops.get(key as usize)?.tag;
+            let result = usize::try_from(result).map_err(|_| -result);
+            return Some((tag, End { kept: OpData::Nothing, result, more: true, took }));
+        }
         let Op { tag, mut kept, accepts, .. } = self.ops.try_remove(key as usize)?;
         if accepts && result >= 0 {
             // SAFETY: a successful accept returns a descriptor that is nobody's yet.

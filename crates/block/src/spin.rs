@@ -29,6 +29,18 @@ pub(crate) enum Awaited {
     Devices,
 }
 
+/// Whatever has news without the ring.
+pub(crate) trait Polled {
+    /// Whether somebody need not wake the thread now.
+    fn is_awake(&self) -> bool;
+
+    /// Whether there is something to do.
+    fn has_news(&self) -> bool;
+
+    /// The thread is about to sleep, and has to be woken by the ring from now on. `false` if there is something to do.
+    fn may_sleep(&mut self) -> bool;
+}
+
 /// How the volume's thread waits.
 #[derive(Debug)]
 pub(crate) struct Spin {
@@ -44,32 +56,50 @@ impl Spin {
     }
 
     /// Waits for the next event: a moment awake, if it is likely to come soon, and then asleep.
-    pub(crate) fn wait<T>(
+    pub(crate) fn wait<T: Copy>(
         &mut self,
         ring: &mut Ring<T>,
         timeout: Option<Duration>,
         awaited: Awaited,
+        polled: &mut impl Polled,
     ) -> io::Result<()> {
         let (credit, longest) = match awaited {
             Awaited::Devices => {
                 let begun = Instant::now();
-                ring.wait(timeout)?;
+                sleep(ring, timeout, polled)?;
                 self.slow = begun.elapsed() > LONGEST;
                 return Ok(());
             }
             Awaited::Writers => (&mut self.writers, FOR_WRITERS),
-            Awaited::Clients if std::mem::take(&mut self.slow) => return ring.wait(timeout),
+            Awaited::Clients if std::mem::take(&mut self.slow) => {
+                return sleep(ring, timeout, polled);
+            }
             Awaited::Clients => (&mut self.clients, LONGEST),
         };
         if timeout.is_none_or(|timeout| timeout > longest) && credit.is_enough() {
             let begun = Instant::now();
-            let found = ring.look(longest)?;
+            let found = ring.look(longest, || polled.has_news())?;
             // Somebody who had the processor for long would have lost it to us if we had slept.
             credit.looked(found && begun.elapsed() < 4 * longest);
             if found {
                 return Ok(());
             }
         }
-        ring.wait(timeout)
+        sleep(ring, timeout, polled)
     }
+}
+
+/// Waits asleep, unless there is something already.
+fn sleep<T: Copy>(
+    ring: &mut Ring<T>,
+    timeout: Option<Duration>,
+    polled: &mut impl Polled,
+) -> io::Result<()> {
+    if timeout != Some(Duration::ZERO) && polled.is_awake() {
+        // What a page cache has is done in the call that submits it, and nobody needs to be asked to wake us.
+        if ring.look(Duration::ZERO, || polled.has_news())? || !polled.may_sleep() {
+            return Ok(());
+        }
+    }
+    ring.wait(timeout)
 }

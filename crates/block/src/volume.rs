@@ -61,7 +61,7 @@ impl Volume {
             host,
             model,
             memory: budget.capacity(),
-            front: FrontParts { limits, budget },
+            front: FrontParts { limits, budget, memory, mailer: mailer.clone() },
             mailbox,
             mailer: mailer.clone(),
         };

@@ -6,16 +6,15 @@
 //! thread and is told of every single end. A [`Writer`] is handed all writes of a turn at once, and
 //! tells of many ends at once.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::ReadWriteFlags;
 
 use crate::buffer::{Buffer, Lent};
 use crate::credit::{Credit, FOR_WRITERS};
@@ -60,17 +59,8 @@ impl Job {
     fn perform(self) -> CompletedWrite {
         let Self { key, file, data, range, at } = self;
         let began = Instant::now();
-        let result = write(&*file, data.slices(range), at);
+        let result = crate::ring::write_now(&file, &data, range, at);
         CompletedWrite { key, data, result, took: began.elapsed(), _file: file }
-    }
-}
-
-/// Writes to a file at an offset. Returns the number of bytes, or the negative `errno`.
-fn write<'a>(file: impl AsFd, data: impl Iterator<Item = &'a [u8]>, at: u64) -> i32 {
-    let slices: Vec<IoSlice<'_>> = data.map(IoSlice::new).collect();
-    match rustix::io::pwritev2(file, &slices, at, ReadWriteFlags::empty()) {
-        Ok(n) => i32::try_from(n).unwrap_or(i32::MAX),
-        Err(errno) => -errno.raw_os_error(),
     }
 }
 

@@ -43,7 +43,7 @@ impl Agent {
         let places = configuration(config)?.http_places();
         let unix = places.iter().find(|place| matches!(place.address, Address::Unix(_)));
         match unix.or(places.first()).map(|place| (&place.address, &place.tls)) {
-            Some((Address::Unix(path), _)) => Ok(Server::Unix(path.clone())),
+            Some((Address::Unix(path) | Address::Vhost(path), _)) => Ok(Server::Unix(path.clone())),
             Some((Address::Tcp { host, port }, None)) => {
                 Ok(Server::Tcp(match host.contains(':') {
                     true => format!("[{host}]:{port}"),

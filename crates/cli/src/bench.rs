@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use clap::{Args, Subcommand, ValueEnum};
 use parda_address::Uri;
-use parda_bench::{BenchError, Operation, Plan, Summary};
+use parda_bench::{BenchError, GuestPlan, Operation, Plan, Summary};
 use parda_config::quantity::exact_size;
 use parda_probe_tools::{TargetError, Writes, writable_export};
 use serde::Serialize;
@@ -19,12 +19,15 @@ use crate::{Failure, output, quantity};
 pub(crate) enum Bench {
     /// Load NBD exports with a client that takes little CPU time itself
     Nbd(Nbd),
+    /// Load a server of vhost-user-blk with the reads of a guest
+    VhostUser(VhostUser),
 }
 
 impl Bench {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         match self {
             Self::Nbd(nbd) => nbd.run(),
+            Self::VhostUser(guest) => guest.run(),
         }
     }
 }
@@ -103,6 +106,98 @@ pub(crate) struct Nbd {
     /// Write the answer as JSON to a file, - for standard output in place of the table
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
+}
+
+const GUEST_EXAMPLES: &str = "\
+The client is front end and guest in one: it shares memory of its own with the server, and has one queue of it with --depth
+requests. It only reads. It sleeps when it has nothing to do, and is woken as a guest is.
+
+Exit status: 1 if the server failed.
+
+Examples:
+  parda bench vhost-user /run/parda/vm1.vhost --depth 16
+  parda bench vhost-user /run/parda/vm1.vhost --depth 64 --server-pid \"$(pidof parda)\" --json -";
+
+#[derive(Args)]
+#[command(after_help = GUEST_EXAMPLES)]
+pub(crate) struct VhostUser {
+    /// The socket of the server, which has no front end yet
+    socket: PathBuf,
+    /// What the requests do
+    #[arg(long, value_enum, default_value = "randread")]
+    op: GuestOp,
+    /// Bytes of a request, a multiple of 512
+    #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = sectors)]
+    bs: u32,
+    /// Requests outstanding
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=128))]
+    depth: u16,
+    /// How long to measure
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    time: Duration,
+    /// How long to load the server before the measurement begins
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = quantity::duration)]
+    warmup: Duration,
+    /// How long a server may be silent before the run fails
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    patience: Duration,
+    /// The seed that offsets follow from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Measure the CPU time of this process as well, if the server runs here; may be given more than once
+    #[arg(long, value_name = "PID")]
+    server_pid: Vec<u32>,
+    /// Write the answer as JSON to a file, - for standard output in place of the table
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum GuestOp {
+    /// Reads, one after the other
+    Read,
+    /// Reads at random offsets
+    Randread,
+}
+
+/// Bytes of a guest's request.
+fn sectors(text: &str) -> Result<u32, String> {
+    block(text)
+        .ok()
+        .filter(|bytes| bytes.is_multiple_of(512))
+        .ok_or_else(|| "must be a multiple of 512 bytes up to 32m, such as 4k".to_owned())
+}
+
+impl VhostUser {
+    fn run(&self) -> Result<(), Failure> {
+        output::check([&self.json])?;
+        let plan = GuestPlan {
+            socket: self.socket.clone(),
+            random: self.op == GuestOp::Randread,
+            block: self.bs,
+            depth: self.depth,
+            warmup: self.warmup,
+            time: self.time,
+            seed: self.seed,
+            patience: self.patience,
+            server: self.server_pid.clone(),
+        };
+        let failed = |error| Failure::new(format!("{}: {error}", self.socket.display()));
+        let measured = parda_bench::run_guest(&plan).map_err(failed)?;
+        let answer = Answer {
+            uris: &[format!("vhost-user:{}", self.socket.display())],
+            op: self.op.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned()),
+            bs: self.bs,
+            depth: self.depth.into(),
+            connections: 1,
+            threads: 1,
+            summary: measured.summary(),
+        };
+        match &self.json {
+            Some(out) => output::json(out, &answer),
+            None => output::print(&table(&answer)),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

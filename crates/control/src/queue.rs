@@ -19,7 +19,6 @@
 
 use alloc::collections::binary_heap::PeekMut;
 use alloc::collections::{BinaryHeap, VecDeque};
-use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use slab::Slab;

@@ -139,6 +139,11 @@ impl Dialler {
                 rustix::net::connect(&fd, &address).map_err(too_slow)?;
                 Ok(fd)
             }
+            // A URI names none.
+            Address::Vhost(_) => {
+                let why = "the address is of a server that speaks vhost-user";
+                Err(io::Error::new(io::ErrorKind::Unsupported, why))
+            }
             Address::Tcp { host, port } => {
                 let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
                 for candidate in (host.as_str(), *port).to_socket_addrs()? {

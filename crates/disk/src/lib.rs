@@ -4,12 +4,14 @@
 //! A front end turns requests of its protocol into [`Op`]s, a backend performs them.
 #![forbid(unsafe_code)]
 
+mod check;
 mod errno;
 mod extent;
 mod geometry;
 mod op;
 pub mod status;
 
+pub use check::Fault;
 pub use errno::Errno;
 pub use extent::Extent;
 pub use geometry::{BlockSizeError, BlockSizes, Geometry, MAX_PAYLOAD};

@@ -3,7 +3,7 @@
 use crate::extent::Extent;
 
 /// Operation on a disk. Its range is within the disk and aligned: whoever reads requests off a
-/// wire has checked that.
+/// wire has checked that ([`Geometry::check`](crate::Geometry::check)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Read the data of a range.

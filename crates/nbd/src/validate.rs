@@ -1,6 +1,7 @@
-//! The one validator: is this request one that this export can take?
+//! Whether a request is one that this export can take: command and flags here, permission and range by
+//! [`Geometry::check`].
 
-use parda_disk::{Errno, Geometry, Op};
+use parda_disk::{Errno, Fault, Geometry, Op};
 
 use crate::wire::{Framing, RequestHeader, command, command_flag};
 
@@ -35,19 +36,18 @@ fn refuse(errno: Errno, reason: &'static str) -> Result<Op, Refusal> {
 /// The refusal to answer with, chosen as the spec says under "Error values" and "Request types".
 pub fn check(header: &RequestHeader, disk: &Geometry, terms: Terms) -> Result<Op, Refusal> {
     let extent = header.extent;
-    let (known_flags, writes) = match header.command {
-        command::READ => (if terms.framing.has_chunks() { command_flag::DF } else { 0 }, false),
+    let known_flags = match header.command {
+        command::READ if terms.framing.has_chunks() => command_flag::DF,
         // Said of the layout, and nothing of what is to be done.
-        command::WRITE if terms.framing == Framing::Extended => (command_flag::PAYLOAD_LEN, true),
-        command::WRITE => (0, true),
-        command::FLUSH => (0, false),
-        command::TRIM if disk.trim => (0, true),
+        command::WRITE if terms.framing == Framing::Extended => command_flag::PAYLOAD_LEN,
+        command::READ | command::WRITE | command::FLUSH => 0,
+        command::TRIM if disk.trim => 0,
         command::WRITE_ZEROES if disk.write_zeroes => {
             let fast = if disk.fast_zero { command_flag::FAST_ZERO } else { 0 };
-            (command_flag::NO_HOLE | fast, true)
+            command_flag::NO_HOLE | fast
         }
-        command::CACHE if disk.cache => (0, false),
-        command::BLOCK_STATUS if terms.allocation => (command_flag::REQ_ONE, false),
+        command::CACHE if disk.cache => 0,
+        command::BLOCK_STATUS if terms.allocation => command_flag::REQ_ONE,
         command::BLOCK_STATUS => {
             return refuse(Errno::Inval, "no metadata context was chosen for this export");
         }
@@ -62,17 +62,11 @@ pub fn check(header: &RequestHeader, disk: &Geometry, terms: Terms) -> Result<Op
     }
     let flag = |flag| header.flags & flag != 0;
     let fua = flag(command_flag::FUA);
-    if writes && disk.read_only {
-        return refuse(Errno::Perm, "the export is read-only");
-    }
-    if header.command == command::FLUSH {
-        // Offset and length are reserved. Clients send them as zero; others do no harm.
-        return Ok(Op::Flush);
-    }
-    check_extent(header, disk)?;
-    Ok(match header.command {
+    let op = match header.command {
         command::READ => Op::Read(extent),
         command::WRITE => Op::Write { extent, fua },
+        // Offset and length are reserved. Clients send them as zero; others do no harm.
+        command::FLUSH => Op::Flush,
         command::TRIM => Op::Trim { extent, fua },
         command::CACHE => Op::Cache(extent),
         command::BLOCK_STATUS => Op::BlockStatus { extent, one: flag(command_flag::REQ_ONE) },
@@ -80,31 +74,22 @@ pub fn check(header: &RequestHeader, disk: &Geometry, terms: Terms) -> Result<Op
             let (no_hole, fast) = (flag(command_flag::NO_HOLE), flag(command_flag::FAST_ZERO));
             Op::WriteZeroes { extent, fua, no_hole, fast }
         }
-    })
+    };
+    disk.check(op).map_err(|fault| refusal(fault, header))?;
+    Ok(op)
 }
 
-fn check_extent(header: &RequestHeader, disk: &Geometry) -> Result<(), Refusal> {
-    let refuse = |errno, reason| Err(Refusal { errno, reason });
-    let extent = header.extent;
-    if extent.len == 0 {
-        return refuse(Errno::Inval, "a length of zero");
-    }
-    let carries_payload = matches!(header.command, command::READ | command::WRITE);
-    if carries_payload && extent.len > u64::from(disk.blocks.max()) {
+/// The answer to a request that the disk cannot take.
+fn refusal(fault: Fault, header: &RequestHeader) -> Refusal {
+    let errno = match fault {
+        Fault::ReadOnly => Errno::Perm,
         // The spec keeps EOVERFLOW for reads that must not be fragmented.
-        let df = header.flags & command_flag::DF != 0;
-        let errno = if df { Errno::Overflow } else { Errno::Inval };
-        return refuse(errno, "longer than the maximum block size");
-    }
-    if extent.end().is_none_or(|end| end > disk.size) {
+        Fault::TooLong if header.flags & command_flag::DF != 0 => Errno::Overflow,
         // "ENOSPC if it receives a write request including sectors beyond the size of the device"
-        let fills = matches!(header.command, command::WRITE | command::WRITE_ZEROES);
-        let errno = if fills { Errno::NoSpc } else { Errno::Inval };
-        return refuse(errno, "beyond the end of the export");
-    }
-    let mask = u64::from(disk.blocks.min() - 1);
-    if (extent.offset | extent.len) & mask != 0 {
-        return refuse(Errno::Inval, "not aligned to the minimum block size");
-    }
-    Ok(())
+        Fault::BeyondEnd if matches!(header.command, command::WRITE | command::WRITE_ZEROES) => {
+            Errno::NoSpc
+        }
+        Fault::Empty | Fault::TooLong | Fault::BeyondEnd | Fault::Unaligned => Errno::Inval,
+    };
+    Refusal { errno, reason: fault.reason() }
 }

@@ -23,6 +23,9 @@ pub struct Http {
 pub(super) fn check(doc: &Document, http: &file::Http) -> Result<Http, Error> {
     let address: Address =
         http.address.parse().map_err(|e: AddressError| doc.error("http.address", e.to_string()))?;
+    if matches!(address, Address::Vhost(_)) {
+        return Err(doc.error("http.address", "is for disks: vhost-user is not HTTP"));
+    }
     if http.plain && matches!(address, Address::Unix(_)) {
         return Err(doc.error("http.plain", "is for TCP: no other host reaches a unix socket"));
     }

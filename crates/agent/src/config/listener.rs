@@ -102,6 +102,9 @@ fn check(wrong: &dyn Fn(&str, String) -> Error, file: &file::Listener) -> Result
     } else if file.plain {
         return Err(wrong("plain", "is for TCP: no other host reaches a unix socket".into()));
     }
+    if matches!(address, Address::Vhost(_)) && file.tls.is_some() {
+        return Err(wrong("tls", "is for NBD: a guest's memory is shared on this host".into()));
+    }
     let tls = file.tls.as_ref().map(|tls| Tls { files: files(tls), required: tls.required });
     let required = tls.as_ref().is_some_and(|tls| tls.required);
     if required && file.plain {

@@ -237,7 +237,9 @@ impl<T> Stretches<T> {
 fn server(address: &Address) -> Server {
     match address {
         Address::Tcp { host, port } => Server::Tcp { host: host.to_lowercase(), port: *port },
-        Address::Unix(path) => Server::Path(path.canonicalize().unwrap_or_else(|_| named(path))),
+        Address::Unix(path) | Address::Vhost(path) => {
+            Server::Path(path.canonicalize().unwrap_or_else(|_| named(path)))
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use slab::Slab;
 
 use super::failure::Failure;
 use super::file;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Pool};
 use crate::client::{Arrival, Client, ReplyHandle};
 use crate::losses::SyncId;
 use crate::reactor::Reactor;
@@ -44,7 +44,8 @@ pub(crate) struct Request {
     pub(crate) step: file::Step,
     /// Range of the step, where that is not the request's.
     pub(crate) part: Extent,
-    /// The payload of a write while the blocks at its edges are read and written.
+    /// The payload of a write while the blocks at its edges are read and written; a guest's memory while the data of
+    /// its read goes elsewhere.
     pub(crate) aside: Option<Buffer>,
     /// The request as a change of its file, while other changes of the same blocks have to wait for it.
     pub(crate) change: Option<file::unaligned::ChangeId>,
@@ -91,6 +92,29 @@ impl Request {
             begun_late: Span::ZERO,
             attempts: 0,
             took: Span::ZERO,
+        }
+    }
+
+    /// Gives it memory of the pool in place of a guest's, for a backend that cannot use that.
+    pub(crate) fn move_to_pool(&mut self, pool: &mut Pool) {
+        let Some(lent) = self.buffer.take_if(|buffer| buffer.is_lent()) else { return };
+        if matches!(self.op, Op::Read(_)) {
+            self.aside = Some(lent);
+            return;
+        }
+        let len = self.extent().len as usize;
+        let mut copy = pool.take(len);
+        copy.copy_from(&lent, 0, len);
+        self.buffer = Some(copy);
+    }
+
+    /// Moves what was read, from byte `from` of its buffer on, to the guest's memory that was taken away.
+    pub(crate) fn move_from_pool(&mut self, pool: &mut Pool, from: usize) {
+        if let (Op::Read(extent), Some(buffer)) = (self.op, &mut self.buffer)
+            && let Some(mut lent) = self.aside.take()
+        {
+            lent.copy_from(buffer, from, extent.len as usize);
+            pool.put(std::mem::replace(buffer, lent));
         }
     }
 

@@ -68,6 +68,7 @@ impl Engine {
                 self.data_done(now, key, outcome);
             }
             Command::Looked { number, looks } => self.looked(now, number, looks),
+            Command::Guest(mail) => self.fronts.vhost.mail(&mut self.work.io, mail),
             Command::Shutdown { within } => self.stop(now, within),
         }
     }

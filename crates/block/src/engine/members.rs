@@ -48,7 +48,12 @@ impl Engine {
         let owner = Owner { volume, name, disk: id, mailer: self.mailer.clone() };
         let key = self.disks.add(Disk {
             id,
-            offered: Offered { name: config.export, description: config.description, geometry },
+            offered: Offered {
+                name: config.export,
+                description: config.description,
+                geometry,
+                direct: opened.direct(),
+            },
             place,
             mapper: Mapper::new(self.mailer.clone()),
             sizing,

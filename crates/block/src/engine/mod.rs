@@ -265,11 +265,13 @@ impl Engine {
                     }
                 }
                 Backend::Memory(memory) => {
+                    request.move_to_pool(&mut self.work.io.pool);
                     let outcome = memory.perform(&mut self.work.io.pool, request);
                     self.work.finished.push((key, outcome));
                 }
                 Backend::Remote(up) => {
                     let disk = request.disk;
+                    request.move_to_pool(&mut self.work.io.pool);
                     up.begin(now, &mut self.work, key);
                     self.disks.stir(disk);
                 }
@@ -293,8 +295,11 @@ impl Engine {
             self.pieces.push(key);
             return;
         }
-        let request = self.work.requests.remove(key);
+        let mut request = self.work.requests.remove(key);
         let device = self.device_time(now, &request);
+        if matches!(request.outcome, Some(Ok(()))) {
+            request.move_from_pool(&mut self.work.io.pool, 0);
+        }
         let Request { asked: op, reply, client, disk, delayed, sync, buffer, status, .. } = request;
         let outcome = request.outcome.unwrap_or(Ok(()));
         if let Some(id) = request.id {

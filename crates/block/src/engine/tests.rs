@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parda_address::ExportName;
 use parda_control::{Bytes, Shares, Span, VmConfig};
+use parda_vhost::{Memory, blk::Scratch};
 
 use super::*;
 use crate::backend::file::Step;
@@ -26,7 +28,8 @@ fn engine(backend: BackendConfig) -> Engine {
     let mut control = parda_control::Config::default();
     control.law.mode = parda_control::law::Mode::Static;
     let host = Host::new(Instant(0), control).unwrap();
-    let (front, name) = (FrontParts { limits, budget }, "test".to_owned());
+    let (front, name) =
+        (FrontParts { limits, budget, memory, mailer: mailer.clone() }, "test".to_owned());
     let memory = limits.memory;
     let mut engine =
         Engine::new(Parts { name, host, model: None, front, memory, mailbox, mailer }).unwrap();
@@ -61,16 +64,34 @@ fn settle(engine: &mut Engine) {
     }
 }
 
+/// Memory of a guest, in several pieces, that begins `skip` bytes behind a page.
+fn guest(value: u8, len: usize, skip: usize) -> Buffer {
+    let memory = Arc::new(Memory::anonymous(len + skip).unwrap());
+    let half = len as u64 / 2 / BLOCK * BLOCK;
+    let places = [(skip as u64, half as u32), (skip as u64 + half, (len as u64 - half) as u32)];
+    let mut scratch = Scratch::default();
+    let segments = scratch.segments(&memory, &places).unwrap();
+    segments.write(&vec![value; len]);
+    Buffer::lent(segments)
+}
+
+fn bytes(buffer: &Buffer) -> Vec<u8> {
+    let mut bytes = vec![0; buffer.len()];
+    buffer.copy_to(0, &mut bytes);
+    bytes
+}
+
 /// What a client reads into memory of its own.
 fn read(engine: &mut Engine, client: usize, extent: Extent, skip: usize) -> Vec<u8> {
-    let buffer = Buffer::lent(vec![0xee; extent.len as usize + skip], skip);
-    let start = buffer.front().as_ptr();
+    let buffer = guest(0xee, extent.len as usize, skip);
+    let start = buffer.places(0..1).next().unwrap().0;
     engine.fronts.local.ask(client, 7, Op::Read(extent), Some(buffer));
     settle(engine);
     match engine.fronts.local.replies(client).pop() {
         Some((7, Ok(Body::Data(buffer)))) => {
-            assert_eq!(buffer.front().as_ptr(), start, "the client's memory, and no other");
-            buffer.front().to_vec()
+            let place = buffer.places(0..1).next().unwrap().0;
+            assert_eq!(place, start, "the client's memory, and no other");
+            bytes(&buffer)
         }
         _ => panic!("{extent:?} was not read"),
     }
@@ -92,7 +113,7 @@ fn a_client_has_its_data_in_its_own_memory_wherever_that_begins() {
         for (n, skip) in [0, 512, 1, 4095].into_iter().enumerate() {
             for (offset, len) in [(0, BLOCK), (3 * BLOCK, 16 * BLOCK), (700, 9000), (5, 6)] {
                 let value = 1 + n as u8;
-                let payload = Buffer::lent(vec![value; len as usize + skip], skip);
+                let payload = guest(value, len as usize, skip);
                 let op = Op::Write { extent: at(offset, len), fua: false };
                 engine.fronts.local.ask(client, 1, op, Some(payload));
                 settle(&mut engine);
@@ -289,7 +310,7 @@ impl Guest {
                 known.busy = true;
                 faulty.values.get_mut(&(self.first + block)).unwrap().push(value);
                 let fua = faulty.random.u32(..6) == 0;
-                let payload = Buffer::lent(vec![value; BLOCK as usize], 0);
+                let payload = guest(value, BLOCK as usize, 0);
                 let op = Op::Write { extent, fua };
                 (op, Some(payload), Waits::Write { block, value, fua })
             }
@@ -305,9 +326,10 @@ impl Guest {
                     let known = &mut self.blocks[block as usize];
                     known.busy = false;
                     if let Ok(Body::Data(buffer)) = result {
-                        let value = buffer.front()[0];
+                        let bytes = bytes(&buffer);
+                        let value = bytes[0];
                         assert!(known.may_read(value), "seed {seed}: {value} in block {block}");
-                        assert!(buffer.front()[..BLOCK as usize].iter().all(|b| *b == value));
+                        assert!(bytes.iter().all(|b| *b == value));
                         engine.work.io.pool.put(buffer);
                     }
                 }

@@ -41,7 +41,7 @@ impl Engine {
         };
         // The kernel gets now what this turn has begun.
         let waits = self.now();
-        self.spin.wait(&mut self.work.io.ring, timeout, awaited)?;
+        self.spin.wait(&mut self.work.io.ring, timeout, awaited, &mut self.fronts)?;
         let now = self.now();
         self.delays.turn(now, waits, waits.since(began), &mut self.work.requests);
         Ok(now)

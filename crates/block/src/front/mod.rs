@@ -6,10 +6,12 @@
 //! [`crate::client::Client`].
 
 pub(crate) mod front_end;
+mod listener;
 mod nbd;
 pub(crate) mod tag;
 #[cfg(test)]
 pub(crate) mod tests;
+mod vhost;
 
 use std::sync::mpsc::SyncSender;
 
@@ -18,36 +20,44 @@ use parda_control::Instant;
 
 use self::nbd::Nbd;
 pub(crate) use self::nbd::budget::Budget;
+use self::nbd::budget::Loan;
 pub use self::nbd::budget::{AgentMemory, TooLittleMemory};
 pub(crate) use self::nbd::progress::LEAST;
 pub use self::nbd::tls::ListenerTls;
 use self::tag::{Tag, Timer};
+use self::vhost::Vhost;
+pub(crate) use self::vhost::mail::GuestMail;
 use crate::buffer::Pool;
 use crate::config::Limits;
 use crate::listen::Bound;
+use crate::mailbox::Mailer;
 use crate::reactor::Reactor;
 use crate::ring::End;
+use crate::spin::Polled;
 use crate::stats::{Dropped, MemoryStats};
 
 /// Parts with which the front ends of a volume are started, on its thread.
 pub(crate) struct FrontParts {
     pub(crate) limits: Limits,
     pub(crate) budget: Budget,
+    pub(crate) memory: AgentMemory,
+    pub(crate) mailer: Mailer,
 }
 
 /// All front ends of a volume.
 pub(crate) struct Fronts {
     pub(crate) nbd: Nbd,
+    pub(crate) vhost: Vhost,
     #[cfg(test)]
     pub(crate) local: tests::Local,
 }
 
-/// Calls a method of the front end that a client is of. No table of methods: which one that is, is
-/// known when this is compiled, as long as there is one.
+/// Calls a method of the front end that a client is of.
 macro_rules! of {
     ($fronts:expr, $client:expr, $method:ident($($arg:expr),*)) => {
         match $client {
             $crate::client::Client::Nbd(key) => $fronts.nbd.$method(key $(, $arg)*),
+            $crate::client::Client::Vhost(key) => $fronts.vhost.$method(key $(, $arg)*),
             #[cfg(test)]
             $crate::client::Client::Local(key) => $fronts.local.$method(key $(, $arg)*),
         }
@@ -58,6 +68,7 @@ macro_rules! of {
 macro_rules! each {
     ($fronts:expr, $method:ident($($arg:expr),*)) => {{
         $fronts.nbd.$method($($arg),*);
+        $fronts.vhost.$method($($arg),*);
         #[cfg(test)]
         $fronts.local.$method($($arg),*);
     }};
@@ -67,6 +78,7 @@ macro_rules! each {
 macro_rules! any {
     ($fronts:expr, $method:ident($($arg:expr),*)) => {{
         let any = $fronts.nbd.$method($($arg),*);
+        let any = any | $fronts.vhost.$method($($arg),*);
         #[cfg(test)]
         let any = any | $fronts.local.$method($($arg),*);
         any
@@ -75,10 +87,27 @@ macro_rules! any {
 
 pub(crate) use {any, each, of};
 
+/// Guests put requests into memory: while the thread is awake, they need not tell of them.
+impl Polled for Fronts {
+    fn is_awake(&self) -> bool {
+        self.vhost.is_awake()
+    }
+
+    fn has_news(&self) -> bool {
+        self.vhost.has_news()
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        self.vhost.ask_for_kicks()
+    }
+}
+
 impl Fronts {
     pub(crate) fn new(volume: &str, parts: FrontParts) -> Self {
+        let FrontParts { limits, budget, memory, mailer } = parts;
         Self {
-            nbd: Nbd::new(volume.to_owned(), parts.limits, parts.budget),
+            nbd: Nbd::new(volume.to_owned(), limits, budget),
+            vhost: Vhost::new(volume.to_owned(), limits, memory, mailer),
             #[cfg(test)]
             local: tests::Local::default(),
         }
@@ -89,17 +118,26 @@ impl Fronts {
         match tag {
             Tag::NbdAccept(listener) => self.nbd.accepted(now, io, listener, end),
             Tag::NbdConn(conn, wire) => self.nbd.conn_done(io, conn, wire, end),
+            Tag::VhostAccept(listener) => self.vhost.accepted(now, io, listener, end),
+            Tag::VhostKick(guest, queue) => self.vhost.kicked(io, guest, queue, &end),
         }
     }
 
     /// A timer is due.
     pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: Timer) {
-        self.nbd.timer(now, io, timer);
+        match timer {
+            Timer::VhostAccept(listener) => self.vhost.rested(io, listener),
+            Timer::VhostWaiting => self.vhost.try_again(),
+            timer => self.nbd.timer(now, io, timer),
+        }
     }
 
     /// Accepts connections at one more address.
     pub(crate) fn add_listener(&mut self, io: &mut Reactor, address: Address, bound: Bound) {
-        self.nbd.add_listener(io, address, bound);
+        match address {
+            Address::Vhost(_) => self.vhost.add_listener(io, address, bound),
+            _ => self.nbd.add_listener(io, address, bound),
+        }
     }
 
     /// Closes a listener; `gone` hears when that is done.
@@ -109,11 +147,16 @@ impl Fronts {
         address: &Address,
         gone: SyncSender<()>,
     ) {
-        self.nbd.remove_listener(io, address, gone);
+        match address {
+            Address::Vhost(_) => self.vhost.remove_listener(io, address, gone),
+            _ => self.nbd.remove_listener(io, address, gone),
+        }
     }
 
     /// Open connections, their memory, and those that were given up or turned away.
     pub(crate) fn stats(&self, pool: &Pool) -> (usize, MemoryStats, Dropped) {
-        (self.nbd.connections(), self.nbd.memory(pool), self.nbd.dropped())
+        let mut dropped = self.nbd.dropped();
+        dropped.protocol += self.vhost.broken();
+        (self.nbd.connections() + self.vhost.guests(), self.nbd.memory(pool), dropped)
     }
 }

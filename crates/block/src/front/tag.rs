@@ -9,11 +9,14 @@ pub(crate) enum Tag {
     NbdAccept(usize),
     /// A connection of the NBD server.
     NbdConn(usize, Wire),
+    /// A listener for guests.
+    VhostAccept(usize),
+    /// Kicks of a queue of a guest.
+    VhostKick(usize, u16),
 }
 
-/// Subject of a timer. Those of the NBD server are:
+/// Subject of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(clippy::enum_variant_names, reason = "there is one front end as yet")]
 pub(crate) enum Timer {
     /// A connection and its serial number, as the place is used again.
     NbdConn(usize, u64),
@@ -27,4 +30,8 @@ pub(crate) enum Timer {
     NbdAnswers,
     /// Memory that nobody needs any more.
     NbdTidy,
+    /// A listener for guests that rests.
+    VhostAccept(usize),
+    /// Guests that wait for memory.
+    VhostWaiting,
 }

@@ -42,7 +42,7 @@ fn a_flood_has_its_rate_and_another_peer_and_who_is_served_do_not_wait_for_it() 
     let volume = Volume::spawn(config).unwrap();
     let port = volume.addresses().iter().find_map(|address| match address {
         Address::Tcp { port, .. } => Some(*port),
-        Address::Unix(_) => None,
+        Address::Unix(_) | Address::Vhost(_) => None,
     });
     let port = port.unwrap();
     let mut served = Client::connect(&socket, "vm1");

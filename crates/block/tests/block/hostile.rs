@@ -129,7 +129,7 @@ fn delay_by_stalled_writers(patience: Duration, tcp: bool) -> [Duration; 2] {
     let alone = largest_ios(&mut Client::connect(&socket, "vm1"));
     let port = volume.addresses().iter().find_map(|address| match address {
         Address::Tcp { port, .. } => Some(*port),
-        Address::Unix(_) => None,
+        Address::Unix(_) | Address::Vhost(_) => None,
     });
     let mut bytes = Vec::new();
     put_request(&mut bytes, Cookie(1), write(0, LARGEST));

@@ -9,6 +9,7 @@ mod extended;
 mod extents;
 mod faults;
 mod floods;
+mod guests;
 mod hostile;
 mod hostile_server;
 mod lost_writes;

@@ -23,7 +23,7 @@ fn open(config: DiskConfig) -> OpenDisk {
 }
 
 /// Every IO takes that long.
-struct Slow(Span, VecDeque<(Instant, TimedId)>);
+pub(crate) struct Slow(pub(crate) Span, pub(crate) VecDeque<(Instant, TimedId)>);
 
 impl Timed for Slow {
     fn submit(&mut self, now: Instant, id: TimedId, _: IoKind, _: Extent) {

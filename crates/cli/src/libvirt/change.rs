@@ -126,6 +126,8 @@ impl Attach {
 const TLS: &str = "its listener takes TLS alone, which libvirt has to be told of by hand";
 const DRAINED: &str = "it has drain = true, and takes no new client";
 const RELATIVE: &str = "its listen is a relative path, and nothing says where the agent was started: write the whole path";
+const VHOST: &str =
+    "its listen is vhost-user, which no <disk> of a domain has yet: see docs/vhost-user.md";
 const READ_ONLY: &str = "the agent serves it with read_only, and the domain writes to it: take read_only out, or give the domain's disk <readonly/>";
 
 /// Checks that no second disk, of any domain, writes to what the agent serves: QEMU's lock keeps two writers of an image apart, and an
@@ -313,6 +315,7 @@ fn served(config: &Config) -> Vec<Served> {
                 (listener.is_some_and(with_tls), TLS),
                 (disk.drain, DRAINED),
                 (relative, RELATIVE),
+                (matches!(disk.listen, Address::Vhost(_)), VHOST),
             ];
             Some(Served {
                 path: path.clone(),

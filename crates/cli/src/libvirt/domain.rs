@@ -98,6 +98,8 @@ impl Disk {
                     Address::Unix(path) => {
                         format!("transport='unix' socket='{}'", escaped(path.to_str()?))
                     }
+                    // `served` refuses it.
+                    Address::Vhost(_) => return None,
                     Address::Tcp { host, port } => {
                         format!("name='{}' port='{port}'", escaped(host))
                     }

@@ -24,14 +24,18 @@ struct Agent(Child);
 
 impl Agent {
     /// Starts it on the configuration in `dir`, and waits until clients can connect.
-    fn start(dir: &Path) -> Agent {
+    fn start(dir: &Path, sockets: &[&str]) -> Agent {
         let mut serve = Command::new(PARDA);
         serve.args(["serve", "-c", "parda.toml"]).current_dir(dir).stdin(Stdio::null());
         let log = std::fs::File::options().create(true).append(true).open(dir.join("log")).unwrap();
         let agent = Agent(serve.stderr(log).spawn().unwrap());
         let end = Instant::now() + SOON;
-        let serves = |socket: &&str| UnixStream::connect(dir.join(socket)).is_ok();
-        while !["socket", "status"].iter().all(serves) {
+        // QEMU connects to a socket of vhost-user by itself, which takes one front end.
+        let serves = |socket: &&str| match *socket {
+            "vhost" => dir.join(socket).exists(),
+            socket => UnixStream::connect(dir.join(socket)).is_ok(),
+        };
+        while !sockets.iter().all(serves) {
             let log = || std::fs::read_to_string(dir.join("log")).unwrap();
             assert!(Instant::now() < end, "the agent does not serve: {}", log());
             std::thread::sleep(Duration::from_millis(10));
@@ -95,6 +99,21 @@ fn write_and_verify(dir: &Path, guest: &Guest, load: &Job) {
     }
 }
 
+/// Ends a load that has verified what it wrote, without an error of it or of the guest's kernel.
+fn verified(guest: &Guest, disk: &str, load: &Job) {
+    guest.signal(load, "INT").unwrap();
+    let output = guest.look(load, SOON).unwrap().expect("it ends").text();
+    let report: serde_json::Value =
+        serde_json::from_str(&output[output.find('{').unwrap()..]).unwrap();
+    assert_eq!(report["jobs"][0]["error"], 0, "{output}");
+    // The longest pause, as the guest has it.
+    let longest = ["read", "write"].map(|kind| &report["jobs"][0][kind]["lat_ns"]["max"]);
+    println!("{disk}: longest read and write {longest:?} ns");
+    let device = guest.device(disk).unwrap();
+    let errors = format!("dmesg | grep -c 'error.*dev {}' || true", &device["/dev/".len()..]);
+    assert_eq!(guest.ok(&errors, SOON).unwrap(), "0", "errors in the guest's log");
+}
+
 fn has_failed(guest: &Guest, load: &Job) -> bool {
     guest.look(load, SOON).unwrap().is_some_and(|output| !output.success())
 }
@@ -114,7 +133,7 @@ fn a_guest_rides_out_an_agent_that_is_killed_and_one_that_is_replaced() {
         );
     }
     std::fs::write(dir.path().join("parda.toml"), config).unwrap();
-    let mut agent = Agent::start(dir.path());
+    let mut agent = Agent::start(dir.path(), &["socket", "status"]);
     let disk = |name: &str, reconnect| {
         let (socket, export) = (dir.path().join("socket"), name.to_owned());
         Source::Nbd { socket, export, reconnect }
@@ -129,20 +148,60 @@ fn a_guest_rides_out_an_agent_that_is_killed_and_one_that_is_replaced() {
     for round in 0..restarts {
         agent.end(Signal::KILL);
         std::thread::sleep(AWAY);
-        agent = Agent::start(dir.path());
+        agent = Agent::start(dir.path(), &["socket", "status"]);
         assert!(round > 0 || has_failed(&guest, &hasty), "the kill costs an error without a delay");
         write_and_verify(dir.path(), &guest, &patient);
         // An upgrade: the next agent is another process.
         agent.end(Signal::TERM);
-        agent = Agent::start(dir.path());
+        agent = Agent::start(dir.path(), &["socket", "status"]);
         write_and_verify(dir.path(), &guest, &patient);
     }
-    guest.signal(&patient, "INT").unwrap();
-    let output = guest.look(&patient, SOON).unwrap().expect("it ends").text();
-    let report: serde_json::Value =
-        serde_json::from_str(&output[output.find('{').unwrap()..]).unwrap();
-    assert_eq!(report["jobs"][0]["error"], 0, "{output}");
+    verified(&guest, "patient", &patient);
+}
+
+#[test]
+fn a_guest_by_vhost_user_sees_nothing_of_an_agent_that_is_killed_and_one_that_is_replaced() {
+    let Some(_turn) = turn() else { return };
+    let restarts = if std::env::var_os("PARDA_LONG").is_some() { 200 } else { 2 };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    std::fs::File::create(&path).unwrap().set_len(SIZE).unwrap();
+    let config = "host = \"host\"\nstatus = \"unix:status\"\n\
+                  [[volume]]\nname = \"array\"\n[volume.control]\nmode = \"off\"\n\
+                  [[volume.disk]]\nname = \"patient\"\npath = \"disk\"\nlisten = \"vhost-user:vhost\"\n";
+    std::fs::write(dir.path().join("parda.toml"), config).unwrap();
+    let sockets = ["vhost", "status"];
+    let mut agent = Agent::start(dir.path(), &sockets);
+    let socket = dir.path().join("vhost");
+    let config = guest("one").disk("patient", Bus::Virtio, Source::Vhost { socket });
+    let guest = Guest::boot(config).unwrap();
+    let load = verify(&guest, "patient");
+    write_and_verify(dir.path(), &guest, &load);
+    for _ in 0..restarts {
+        agent.end(Signal::KILL);
+        agent = Agent::start(dir.path(), &sockets);
+        write_and_verify(dir.path(), &guest, &load);
+        agent.end(Signal::TERM);
+        agent = Agent::start(dir.path(), &sockets);
+        write_and_verify(dir.path(), &guest, &load);
+    }
+    verified(&guest, "patient", &load);
+
+    // Discards are done, and a size that has changed is seen while the guest runs.
     let device = guest.device("patient").unwrap();
-    let errors = format!("dmesg | grep -c 'error.*dev {}' || true", &device["/dev/".len()..]);
-    assert_eq!(guest.ok(&errors, SOON).unwrap(), "0", "errors in the guest's log");
+    guest.ok(&format!("blkdiscard -o 0 -l 65536 {device} && sync"), SOON).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(2 * SIZE).unwrap();
+    let sectors = format!("cat /sys/block/{}/size", &device["/dev/".len()..]);
+    let end = Instant::now() + SOON;
+    while guest.ok(&sectors, SOON).unwrap() != (2 * SIZE / 512).to_string() {
+        assert!(Instant::now() < end, "the guest does not see the disk grow");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mark =
+        format!("yes parda | dd of={device} bs=4096 seek=300 count=2 iflag=fullblock conv=fsync");
+    guest.ok(&mark, SOON).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(bytes[..65536].iter().all(|byte| *byte == 0), "what was discarded");
+    assert!(bytes[300 * 4096..].starts_with(b"parda\nparda\n"), "what was written");
+    drop(guest);
 }

@@ -56,6 +56,7 @@
 //! | `policy` | settings that live in etcd for all hosts |
 //! | `probe` | devices measured by `parda probe`: what it tells, and how it ends |
 //! | `tutorial` | docs/tutorial.md, run as it stands |
+//! | `vhost_user` | guests by vhost-user, whose agent is killed under their load |
 //! | `watching` | what a device does, shown by `parda steer watch` |
 //! | `workloads` | workloads to and from fio, and a trace from its file to an answer |
 //!
@@ -127,6 +128,7 @@ mod steering;
 mod tls;
 mod tls_backends;
 mod tutorial;
+mod vhost_user;
 mod watching;
 mod wire;
 mod workloads;

@@ -22,6 +22,8 @@ pub struct GuestConfig {
     pub memory: u32,
     /// Number of virtual processors.
     pub cpus: u32,
+    /// Its memory is a file that servers of disks can map.
+    pub shared: bool,
     /// Disks, in the order in which the kernel finds those of each bus.
     pub disks: Vec<Disk>,
     /// Disks that the guest connects to itself, over its network.
@@ -38,6 +40,7 @@ impl GuestConfig {
             name: name.to_owned(),
             memory: 256,
             cpus: 1,
+            shared: false,
             disks: Vec::new(),
             remotes: Vec::new(),
             program: None,
@@ -47,6 +50,7 @@ impl GuestConfig {
     /// Adds a disk that the emulator provides.
     #[must_use]
     pub fn disk(mut self, name: &str, bus: Bus, source: Source) -> GuestConfig {
+        self.shared |= matches!(source, Source::Vhost { .. });
         self.disks.push(Disk { name: name.to_owned(), bus, source, wwn: None });
         self
     }
@@ -129,6 +133,11 @@ pub enum Source {
         /// fail at once.
         reconnect: u32,
     },
+    /// A disk by vhost-user: its server has the guest's memory (virtio only). The serial number is the server's.
+    Vhost {
+        /// Path of the server's socket.
+        socket: PathBuf,
+    },
     /// A raw file opened with O_DIRECT, such as an [`ExportFile`](super::ExportFile). Several guests
     /// may share one.
     File(PathBuf),
@@ -158,6 +167,8 @@ impl Source {
                 "driver": "nbd", "export": export, "reconnect-delay": reconnect,
                 "server": { "type": "unix", "path": socket },
             }),
+            // It has no node; see `vhost`.
+            Source::Vhost { .. } => json!({}),
             Source::File(path) => json!({
                 "driver": "raw",
                 // With native AIO, writes to one file run side by side, on FUSE as well.
@@ -187,6 +198,8 @@ impl Source {
 pub(super) struct Base {
     memory: u32,
     cpus: u32,
+    /// The memory is a file that others can map.
+    shared: bool,
 }
 
 /// Number of virtio-scsi controllers of every base. Together with their modules, they take a second
@@ -196,7 +209,8 @@ const CONTROLLERS: u8 = 2;
 impl Base {
     /// Name of this kind of machine.
     pub(super) fn name(self) -> String {
-        format!("up-{}m-{}", self.memory, self.cpus)
+        let shared = if self.shared { "-shared" } else { "" };
+        format!("up-{}m-{}{shared}", self.memory, self.cpus)
     }
 
     /// Command that boots the machine, or restores a saved state. `port` and `monitor` are listening
@@ -214,7 +228,13 @@ impl Base {
             qemu.arg(format!("-{key}")).arg(value);
         };
         set("accel", "tcg,thread=multi".to_owned());
-        set("machine", "pc".to_owned());
+        if self.shared {
+            let memory = format!("memory-backend-memfd,id=ram,share=on,size={}M", self.memory);
+            set("object", memory);
+            set("machine", "pc,memory-backend=ram".to_owned());
+        } else {
+            set("machine", "pc".to_owned());
+        }
         // Emulating a processor with few features costs half as much as one with all.
         set("cpu", "Nehalem".to_owned());
         set("smp", self.cpus.to_string());
@@ -253,9 +273,22 @@ fn read_only(node: &str, image: &Path) -> Value {
     })
 }
 
+/// Commands that connect a disk to its server, and again when that is gone.
+fn vhost(i: usize, source: &Source) -> Vec<(&'static str, Value)> {
+    let Source::Vhost { socket } = source else { return Vec::new() };
+    let (server, address) = (format!("server{i}"), json!({ "path": socket }));
+    let data = json!({
+        "addr": { "type": "unix", "data": address }, "server": false, "reconnect": 1,
+    });
+    let chardev = json!({ "id": server, "backend": { "type": "socket", "data": data } });
+    let device =
+        json!({ "driver": "vhost-user-blk-pci", "id": format!("v{i}"), "chardev": server });
+    vec![("chardev-add", chardev), ("device_add", device)]
+}
+
 impl GuestConfig {
     pub(super) fn base(&self) -> Base {
-        Base { memory: self.memory, cpus: self.cpus }
+        Base { memory: self.memory, cpus: self.cpus, shared: self.shared }
     }
 
     /// Commands for QEMU's monitor, with arguments, that turn the base into this machine.
@@ -274,7 +307,12 @@ impl GuestConfig {
                 json!({ "driver": "virtio-blk-pci", "serial": "parda" }),
             );
         }
-        for (i, disk) in self.disks.iter().enumerate() {
+        let (ours, nodes): (Vec<_>, Vec<_>) = self
+            .disks
+            .iter()
+            .enumerate()
+            .partition(|(_, disk)| matches!(disk.source, Source::Vhost { .. }));
+        for (i, disk) in nodes {
             let name = &disk.name;
             let mut device = match disk.bus {
                 Bus::Scsi(controller) => json!({
@@ -290,6 +328,9 @@ impl GuestConfig {
                 device["wwn"] = json!(wwn);
             }
             add(disk.source.blockdev(&format!("disk{i}")), device);
+        }
+        for (i, disk) in ours {
+            asked.extend(vhost(i, &disk.source));
         }
         if self.has_network() {
             let card = json!({

@@ -153,8 +153,9 @@ impl Guest {
 
     /// Boots a machine of the same base and saves its state.
     fn boot_to(&self, state: &Path) -> Result<(), GuestError> {
-        let GuestConfig { name, memory, cpus, .. } = &self.config;
-        let config = GuestConfig { memory: *memory, cpus: *cpus, ..GuestConfig::new(name) };
+        let GuestConfig { name, memory, cpus, shared, .. } = &self.config;
+        let config =
+            GuestConfig { memory: *memory, cpus: *cpus, shared: *shared, ..GuestConfig::new(name) };
         let guest = Guest::new(config, &self.kit)?;
         let mut starting = guest.power_on(None)?;
         let mut running = guest.meet(&mut starting)?;

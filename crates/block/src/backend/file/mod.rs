@@ -373,15 +373,8 @@ impl File {
         let mut edged = false;
         // Around the page cache memory has to be aligned, and whole blocks need more of it than there is.
         let fits = |b: &Buffer| Self::is_aligned(extent, self.align) && b.is_aligned(self.align);
-        if let Some(lent) = request.buffer.take_if(|b| b.is_lent() && !fits(b)) {
-            if matches!(request.op, Op::Read(_)) {
-                request.aside = Some(lent);
-            } else {
-                let len = extent.len as usize;
-                let mut copy = io.pool.take(len);
-                copy.copy_from(&lent, 0, len);
-                request.buffer = Some(copy);
-            }
+        if request.buffer.as_ref().is_some_and(|b| b.is_lent() && !fits(b)) {
+            request.move_to_pool(&mut io.pool);
         }
         match request.op {
             Op::Read(_) if !Self::is_aligned(extent, self.align) => {
@@ -487,20 +480,17 @@ impl File {
         if let Some(change) = request.change.take() {
             self.exclusion.leave(change);
         }
-        let aside = request.aside.take();
-        if let (Op::Read(extent), Some(buffer)) = (request.op, &mut request.buffer) {
+        if let Op::Read(extent) = request.op {
             let from = (extent.offset - request.part.offset) as usize;
-            match aside {
-                Some(mut lent) if outcome.is_ok() => {
-                    lent.copy_from(buffer, from, extent.len as usize);
-                    io.pool.put(std::mem::replace(buffer, lent));
-                }
+            match &mut request.buffer {
+                _ if outcome.is_err() => request.aside = None,
+                _ if request.aside.is_some() => request.move_from_pool(&mut io.pool, from),
                 // The client's bytes to the front.
-                None if from > 0 && outcome.is_ok() => shift(buffer, from, extent.len as usize),
+                Some(buffer) if from > 0 => shift(buffer, from, extent.len as usize),
                 _ => {}
             }
         } else {
-            aside.into_iter().for_each(|buffer| io.pool.put(buffer));
+            request.aside.take().into_iter().for_each(|buffer| io.pool.put(buffer));
         }
         Some(outcome)
     }

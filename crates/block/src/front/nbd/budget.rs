@@ -97,6 +97,13 @@ impl AgentMemory {
         Ok(own / REQUEST * REQUEST)
     }
 
+    /// Takes `bytes` until the loan is dropped. `None` if there are fewer.
+    pub(crate) fn lend(&self, bytes: usize) -> Option<Loan> {
+        let taken = self.take(bytes);
+        let loan = Loan { agent: self.clone(), bytes: taken };
+        (taken == bytes).then_some(loan)
+    }
+
     /// Takes up to `bytes`, and returns how many.
     fn take(&self, bytes: usize) -> usize {
         let some = |free: usize| Some(free - free.min(bytes));
@@ -110,6 +117,19 @@ impl AgentMemory {
 
     fn free(&self) -> usize {
         self.free.load(Ordering::Acquire)
+    }
+}
+
+/// Memory of the agent that somebody has until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Loan {
+    agent: AgentMemory,
+    pub(crate) bytes: usize,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.agent.give(self.bytes);
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Offer {
 impl Offer {
     /// Adds a disk.
     pub(crate) fn add(&mut self, disk: usize, offered: &Offered) {
-        let Offered { name, description, geometry } = offered.clone();
+        let Offered { name, description, geometry, .. } = offered.clone();
         // All connections go through the one backend of the disk, and none has a cache.
         self.exports.push(Export { name, description, geometry, multi_conn: true });
         self.disks.push(disk);

@@ -8,7 +8,7 @@ use parda_address::Address;
 use parda_control::{Instant, Span};
 
 use super::Nbd;
-use super::listener::Listener;
+use crate::front::listener::Listener;
 use crate::front::tag;
 use crate::listen::Bound;
 use crate::reactor::{Reactor, Timer};
@@ -21,7 +21,7 @@ impl Nbd {
     /// Accepts connections at one more address.
     pub(crate) fn add_listener(&mut self, io: &mut Reactor, address: Address, bound: Bound) {
         let key = self.listeners.insert(Listener::new(address, bound));
-        self.listeners[key].accept(&mut io.ring, key);
+        self.listeners[key].accept(&mut io.ring, tag::Tag::NbdAccept(key));
     }
 
     /// Closes a listener. Who is still in his handshake loses his connection, who is done with it
@@ -79,7 +79,7 @@ impl Nbd {
             _ => {}
         }
         match self.pace.accepted(now) {
-            None => self.listeners[index].accept(&mut io.ring, index),
+            None => self.listeners[index].accept(&mut io.ring, tag::Tag::NbdAccept(index)),
             Some(at) => self.rest(io, index, at),
         }
     }
@@ -94,7 +94,7 @@ impl Nbd {
     pub(super) fn rested(&mut self, now: Instant, io: &mut Reactor, index: usize) {
         let Some(listener) = self.listeners.get_mut(index) else { return };
         if listener.retry_at.take_if(|at| now >= *at).is_some() {
-            listener.accept(&mut io.ring, index);
+            listener.accept(&mut io.ring, tag::Tag::NbdAccept(index));
         }
     }
 }

@@ -4,7 +4,6 @@ mod answers;
 pub(crate) mod budget;
 mod conn;
 mod door;
-mod listener;
 mod listeners;
 mod newcomer;
 mod now;
@@ -29,7 +28,6 @@ use self::answers::Answers;
 use self::budget::Budget;
 use self::conn::{Conn, ConnError};
 use self::door::Door;
-use self::listener::Listener;
 use self::newcomer::{Newcomer, Watch};
 use self::offers::Offers;
 use self::pace::Pace;
@@ -38,6 +36,7 @@ use crate::backend::Failure;
 use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::front::front_end::FrontEnd;
+use crate::front::listener::Listener;
 use crate::front::tag;
 use crate::losses::Witness;
 use crate::peer::Peer;
@@ -153,6 +152,9 @@ impl Nbd {
             tag::Timer::NbdWaiting => self.serve_waiting(now, io),
             tag::Timer::NbdAnswers => self.watch.answers = false,
             tag::Timer::NbdTidy => self.tidy(now, io),
+            tag::Timer::VhostAccept(_) | tag::Timer::VhostWaiting => {
+                unreachable!("timers of another front end are not given to this one")
+            }
         }
     }
 

@@ -92,7 +92,7 @@ impl Conn {
 
     /// Looks after some time whether a large inbox is still of use. One that the kernel waits with
     /// is called back. Returns whether the connection has a large inbox.
-    pub(crate) fn tidy<T>(&mut self, ring: &mut Ring<T>, budget: &Budget) -> bool {
+    pub(crate) fn tidy<T: Copy>(&mut self, ring: &mut Ring<T>, budget: &Budget) -> bool {
         if !budget.has_spare(self.key) {
             return false;
         }

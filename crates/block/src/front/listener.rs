@@ -11,35 +11,34 @@ use crate::reactor;
 use crate::ring::{OpKey, Ring};
 
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(crate) struct Listener {
     /// As it was asked for: with port 0, if so.
-    pub(super) address: Address,
-    pub(super) bound: Bound,
+    pub(crate) address: Address,
+    pub(crate) bound: Bound,
     /// The accept that is under way.
-    pub(super) accepting: Option<OpKey>,
+    pub(crate) accepting: Option<OpKey>,
     /// When to accept again after the system could not.
-    pub(super) retry_at: Option<Instant>,
+    pub(crate) retry_at: Option<Instant>,
     /// It is being removed; who waits for that.
-    pub(super) leaving: Option<SyncSender<()>>,
+    pub(crate) leaving: Option<SyncSender<()>>,
 }
 
 impl Listener {
-    pub(super) fn new(address: Address, bound: Bound) -> Self {
+    pub(crate) fn new(address: Address, bound: Bound) -> Self {
         Self { address, bound, accepting: None, retry_at: None, leaving: None }
     }
 
-    pub(super) fn accept(&mut self, ring: &mut Ring<reactor::Tag>, index: usize) {
-        let tag = reactor::Tag::Client(Tag::NbdAccept(index));
-        self.accepting = Some(ring.accept(&self.bound.fd, tag));
+    pub(crate) fn accept(&mut self, ring: &mut Ring<reactor::Tag>, tag: Tag) {
+        self.accepting = Some(ring.accept(&self.bound.fd, reactor::Tag::Client(tag)));
     }
 
-    pub(super) fn is_tcp(&self) -> bool {
+    pub(crate) fn is_tcp(&self) -> bool {
         matches!(self.bound.address, Address::Tcp { .. })
     }
 
     /// Ends the accept that is under way. What waits to be accepted on a shared socket is left to
     /// whoever accepts there next; otherwise it is refused.
-    pub(super) fn stop(&mut self, ring: &mut Ring<reactor::Tag>) {
+    pub(crate) fn stop(&mut self, ring: &mut Ring<reactor::Tag>) {
         match self.accepting {
             Some(key) if self.bound.shared => ring.cancel(key),
             Some(_) => {

@@ -1,0 +1,455 @@
+//! Guests by vhost-user: their memory and queues are shared, so that data goes between the disk and the guest's memory
+//! without a copy. What is virtio's is in `parda-vhost`.
+//!
+//! Each address is of one disk, which has one front end at a time. A front end that connects while requests of the one
+//! before it are unanswered waits for them: the guest may bring the same requests again.
+
+mod guest;
+pub(crate) mod mail;
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::SyncSender;
+
+use parda_address::Address;
+use parda_control::{Instant, Span};
+use parda_disk::Op;
+use parda_vhost::Broken;
+use parda_vhost::blk::Scratch;
+use slab::Slab;
+
+use self::guest::{Copies, Guest, State};
+use self::mail::{GuestMail, GuestNews};
+use super::AgentMemory;
+use crate::backend::Failure;
+use crate::client::{Arrivals, Body, Offered, ReplyHandle};
+use crate::config::Limits;
+use crate::descriptors;
+use crate::front::front_end::FrontEnd;
+use crate::front::listener::Listener;
+use crate::front::tag;
+use crate::listen::Bound;
+use crate::losses::Witness;
+use crate::mailbox::Mailer;
+use crate::peer::Peer;
+use crate::reactor::{Reactor, Timer};
+use crate::ring::{End, OpData};
+
+/// How long a listener rests after each connection, so that one who connects over and over costs little.
+const ACCEPT_PAUSE: Span = Span::from_millis(20);
+
+/// How soon memory is asked for again.
+const MEMORY_PAUSE: Span = Span::from_millis(5);
+
+/// The guests of a volume.
+pub(crate) struct Vhost {
+    volume: String,
+    limits: Limits,
+    memory: AgentMemory,
+    mailer: Mailer,
+    listeners: Slab<Listener>,
+    /// The disk at each address.
+    offers: HashMap<Address, (usize, Offered)>,
+    guests: Slab<Guest>,
+    next_serial: u64,
+    scratch: Scratch,
+    turn: u64,
+    /// Guests that have something to do this turn.
+    listed: Vec<usize>,
+    /// Guests that are looked at in each turn, until they are asked to kick because the thread sleeps.
+    watched: Vec<usize>,
+    /// A timer will look at those that wait for memory.
+    timed: bool,
+    /// Guests that have broken the protocol.
+    broken: u64,
+    stopped: bool,
+    now: Instant,
+}
+
+impl Vhost {
+    pub(crate) fn new(
+        volume: String,
+        limits: Limits,
+        memory: AgentMemory,
+        mailer: Mailer,
+    ) -> Vhost {
+        Vhost {
+            volume,
+            limits,
+            memory,
+            mailer,
+            listeners: Slab::new(),
+            offers: HashMap::new(),
+            guests: Slab::new(),
+            next_serial: 0,
+            scratch: Scratch::default(),
+            turn: 0,
+            listed: Vec::new(),
+            watched: Vec::new(),
+            timed: false,
+            broken: 0,
+            stopped: false,
+            now: Instant::default(),
+        }
+    }
+
+    /// Number of connected guests.
+    pub(crate) fn guests(&self) -> usize {
+        self.guests.len()
+    }
+
+    /// Guests that have broken the protocol.
+    pub(crate) fn broken(&self) -> u64 {
+        self.broken
+    }
+
+    /// Accepts connections at one more address.
+    pub(crate) fn add_listener(&mut self, io: &mut Reactor, address: Address, bound: Bound) {
+        let key = self.listeners.insert(Listener::new(address, bound));
+        self.listeners[key].accept(&mut io.ring, tag::Tag::VhostAccept(key));
+    }
+
+    /// Closes a listener. Its guest stays.
+    pub(crate) fn remove_listener(
+        &mut self,
+        io: &mut Reactor,
+        address: &Address,
+        gone: SyncSender<()>,
+    ) {
+        let wanted = |(_, l): &(usize, &Listener)| l.address == *address && l.leaving.is_none();
+        let Some((key, _)) = self.listeners.iter().find(wanted) else { return };
+        let listener = &mut self.listeners[key];
+        listener.leaving = Some(gone);
+        listener.stop(&mut io.ring);
+        self.bury_listener(key);
+    }
+
+    /// Drops a listener that is being removed, once the ring has nothing of it.
+    fn bury_listener(&mut self, key: usize) {
+        let listener = &self.listeners[key];
+        if listener.leaving.is_none() || listener.accepting.is_some() {
+            return;
+        }
+        // Closes the socket before anybody hears of it.
+        if let Some(gone) = self.listeners.remove(key).leaving.take() {
+            let _ = gone.send(());
+        }
+    }
+
+    /// An accept is done.
+    pub(crate) fn accepted(&mut self, now: Instant, io: &mut Reactor, index: usize, end: End) {
+        let listener = &mut self.listeners[index];
+        listener.accepting = None;
+        if self.stopped || listener.leaving.is_some() {
+            return self.bury_listener(index);
+        }
+        match (end.kept, end.result) {
+            (OpData::Accepted(fd), _) => {
+                let address = listener.address.clone();
+                self.connect(io, address, fd);
+            }
+            (_, Err(errno)) => {
+                let error = std::io::Error::from_raw_os_error(errno);
+                tracing::warn!(volume = self.volume, %error, "cannot accept a connection");
+            }
+            _ => {}
+        }
+        io.timers.add(now + ACCEPT_PAUSE, Timer::Client(tag::Timer::VhostAccept(index)));
+        self.listeners[index].retry_at = Some(now + ACCEPT_PAUSE);
+    }
+
+    /// The rest of a listener is over.
+    pub(crate) fn rested(&mut self, io: &mut Reactor, index: usize) {
+        let Some(listener) = self.listeners.get_mut(index) else { return };
+        if listener.retry_at.take_if(|at| self.now >= *at).is_some() {
+            listener.accept(&mut io.ring, tag::Tag::VhostAccept(index));
+        }
+    }
+
+    /// Takes a new front end, has it wait for the end of the one before it, or turns it away.
+    fn connect(&mut self, io: &mut Reactor, address: Address, fd: OwnedFd) {
+        let volume = &self.volume;
+        if descriptors::is_reserved(&fd) {
+            tracing::warn!(volume, %address, "no descriptor is left for a front end: raise LimitNOFILE=");
+            return;
+        }
+        // A disk that is not open yet, or not any more, has nobody for it.
+        let Some((disk, _)) = self.offers.get(&address) else { return };
+        match self.guests.iter_mut().find(|(_, guest)| guest.disk == *disk) {
+            Some((_, guest)) if guest.state == State::Gone => guest.next = Some((address, fd)),
+            Some(_) => tracing::warn!(
+                volume,
+                %address,
+                "turned a front end away: this disk has one already"
+            ),
+            None => self.admit(io, &address, fd),
+        }
+    }
+
+    fn admit(&mut self, io: &mut Reactor, address: &Address, fd: OwnedFd) {
+        let offer = self.offers.get(address).filter(|_| !self.stopped);
+        let Some((disk, offered)) = offer.cloned() else { return };
+        let name = (self.guests.vacant_key(), self.next_serial);
+        self.next_serial += 1;
+        let served = fd
+            .try_clone()
+            .and_then(|socket| mail::serve(socket, offered.geometry, name, self.mailer.clone()));
+        if let Err(error) = served {
+            tracing::warn!(volume = self.volume, %error, "cannot serve a front end");
+            return;
+        }
+        let key = self.guests.insert(Guest::new(name, (disk, offered), fd));
+        assert_eq!(key, name.0);
+        // The ring may have been idle.
+        let _ = io.ring.reap();
+    }
+
+    /// Mail of a control socket.
+    pub(crate) fn mail(&mut self, io: &mut Reactor, mail: GuestMail) {
+        let GuestMail { guest: key, serial, what } = mail;
+        let Some(guest) = self.guests.get_mut(key).filter(|guest| guest.serial == serial) else {
+            return;
+        };
+        match what {
+            GuestNews::Order(..) if guest.state == State::Gone => {}
+            GuestNews::Order(order, done) => {
+                if let Err(broken) = guest.order(io, order, done) {
+                    self.stop_guest(key, broken);
+                }
+            }
+            GuestNews::Gone(why) => {
+                if let Some(why) = why.filter(|_| guest.state == State::Open) {
+                    let (volume, disk) = (&self.volume, guest.offered.name.as_str());
+                    tracing::warn!(volume, disk, why, "gave up the connection of a front end");
+                    self.broken += 1;
+                }
+                guest.kill(io);
+            }
+        }
+        self.list(key);
+    }
+
+    /// A guest broke the rules: nothing more is taken from it, or written to its queues, until it is reset.
+    fn stop_guest(&mut self, key: usize, why: Broken) {
+        let guest = &mut self.guests[key];
+        if !std::mem::replace(&mut guest.broken, true) {
+            self.broken += 1;
+            let (volume, disk) = (&self.volume, guest.offered.name.as_str());
+            tracing::warn!(
+                volume,
+                disk,
+                why = %why,
+                "the guest broke the rules of virtio: its disk stops until the guest is reset"
+            );
+        }
+    }
+
+    /// A queue of a guest was kicked, or is not watched any more.
+    pub(crate) fn kicked(&mut self, io: &mut Reactor, key: usize, queue: u16, end: &End) {
+        self.guests[key].kicked(io, queue, !end.more);
+        self.list(key);
+    }
+
+    /// Guests that wait for memory ask again.
+    pub(crate) fn try_again(&mut self) {
+        self.timed = false;
+        self.list_all(Guest::waits_for_memory);
+    }
+
+    /// Whether there are guests that were not asked to kick.
+    pub(crate) fn is_awake(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    /// Whether guests have requests of which the ring does not tell.
+    pub(crate) fn has_news(&self) -> bool {
+        self.watched.iter().any(|key| self.guests[*key].has_news())
+    }
+
+    /// Asks all guests to kick for their next requests, as the thread is about to sleep. `false` if there is one already.
+    pub(crate) fn ask_for_kicks(&mut self) -> bool {
+        let mut sleeps = true;
+        for key in std::mem::take(&mut self.watched) {
+            let guest = &mut self.guests[key];
+            match guest.ask_for_kick() {
+                Ok(true) => guest.watched = false,
+                Ok(false) => {
+                    self.watched.push(key);
+                    sleeps = false;
+                }
+                Err(broken) => {
+                    guest.watched = false;
+                    self.stop_guest(key, broken);
+                }
+            }
+        }
+        sleeps
+    }
+
+    fn list(&mut self, key: usize) {
+        let guest = &mut self.guests[key];
+        if !guest.listed {
+            guest.listed = true;
+            self.listed.push(key);
+        }
+    }
+
+    fn list_all(&mut self, which: impl Fn(&Guest) -> bool) {
+        let keys = self.guests.iter().filter(|(_, guest)| which(guest)).map(|(key, _)| key);
+        keys.collect::<Vec<_>>().into_iter().for_each(|key| self.list(key));
+    }
+
+    fn finish_all(&mut self, which: impl Fn(&Guest) -> bool) {
+        for (_, guest) in self.guests.iter_mut().filter(|(_, guest)| which(guest)) {
+            guest.finish();
+        }
+        self.list_all(which);
+    }
+}
+
+impl FrontEnd for Vhost {
+    fn turn(&mut self, now: Instant) {
+        self.now = now;
+        self.turn += 1;
+        for at in 0..self.watched.len() {
+            self.list(self.watched[at]);
+        }
+    }
+
+    fn take(&mut self, i: usize, io: &mut Reactor, arrivals: &mut Arrivals) -> bool {
+        let Some(&key) = self.listed.get(i) else { return false };
+        // An error is the next wait's as well.
+        let _ = io.ring.reap();
+        let guest = &mut self.guests[key];
+        let copies = Copies { agent: &self.memory, most: self.limits.memory_per_connection };
+        let before = arrivals.requests.len();
+        let taken = guest.take(self.turn, &copies, &mut self.scratch, &mut arrivals.requests);
+        if arrivals.requests.len() > before && !std::mem::replace(&mut guest.begun, true) {
+            arrivals.begun.push(guest.disk);
+        }
+        if guest.waits_for_memory() && !std::mem::replace(&mut self.timed, true) {
+            io.timers.add(self.now + MEMORY_PAUSE, Timer::Client(tag::Timer::VhostWaiting));
+        }
+        if let Err(broken) = taken {
+            self.stop_guest(key, broken);
+        }
+        true
+    }
+
+    fn go_on(&mut self) -> bool {
+        false
+    }
+
+    fn pump(&mut self, _: Instant, io: &mut Reactor, left: &mut Vec<Witness>) {
+        for key in std::mem::take(&mut self.listed) {
+            let guest = &mut self.guests[key];
+            guest.listed = false;
+            if !std::mem::replace(&mut guest.watched, true) {
+                self.watched.push(key);
+            }
+            if let Err(broken) = guest.notify(io) {
+                self.stop_guest(key, broken);
+            }
+            let guest = &mut self.guests[key];
+            if guest.is_drained() {
+                guest.kill(io);
+            }
+            if guest.is_idle() {
+                let guest = self.guests.remove(key);
+                self.watched.retain(|other| *other != key);
+                left.extend(guest.witness);
+                if let Some((address, next)) = guest.next {
+                    self.admit(io, &address, next);
+                }
+            }
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        self.has_news()
+    }
+
+    fn is_gone(&self, client: usize) -> bool {
+        self.guests[client].is_gone()
+    }
+
+    fn peer(&self, _: usize) -> Peer {
+        Peer::Unknown
+    }
+
+    fn witness(&mut self, client: usize) -> &mut Option<Witness> {
+        &mut self.guests[client].witness
+    }
+
+    fn reply(
+        &mut self,
+        client: usize,
+        io: &mut Reactor,
+        reply: ReplyHandle,
+        _: Op,
+        result: Result<Body, Failure>,
+    ) {
+        if let Err(broken) = self.guests[client].reply(reply, &result) {
+            self.stop_guest(client, broken);
+        }
+        if let Ok(Body::Data(buffer)) = result {
+            io.pool.put(buffer);
+        }
+        self.list(client);
+    }
+
+    fn offer(&mut self, disk: usize, offered: &Offered, listen: &[Address]) {
+        for address in listen.iter().filter(|address| matches!(address, Address::Vhost(_))) {
+            self.offers.insert(address.clone(), (disk, offered.clone()));
+        }
+    }
+
+    fn withdraw(&mut self, disk: usize, _: &Offered, listen: &[Address]) {
+        for address in listen {
+            if self.offers.get(address).is_some_and(|(other, _)| *other == disk) {
+                self.offers.remove(address);
+            }
+        }
+    }
+
+    fn resized(&mut self, disk: usize, size: u64) {
+        let guests = self.guests.iter_mut().filter(|(_, guest)| guest.disk == disk);
+        guests.for_each(|(_, guest)| guest.resized(size));
+    }
+
+    fn count(&self, clients: &mut HashMap<usize, usize>) {
+        for (_, guest) in self.guests.iter().filter(|(_, guest)| guest.state != State::Gone) {
+            *clients.entry(guest.disk).or_insert(0) += 1;
+        }
+    }
+
+    fn serves(&self, disk: usize) -> bool {
+        self.guests.iter().any(|(_, guest)| guest.disk == disk)
+    }
+
+    fn finish(&mut self, disk: usize) {
+        self.finish_all(|guest| guest.disk == disk);
+    }
+
+    fn kill(&mut self, io: &mut Reactor, disk: usize) {
+        for (_, guest) in self.guests.iter_mut().filter(|(_, guest)| guest.disk == disk) {
+            guest.kill(io);
+        }
+        self.list_all(|guest| guest.disk == disk);
+    }
+
+    fn stop(&mut self, io: &mut Reactor) {
+        self.stopped = true;
+        self.listeners.iter_mut().for_each(|(_, listener)| listener.stop(&mut io.ring));
+        self.finish_all(|_| true);
+    }
+
+    fn close(&mut self, io: &mut Reactor) {
+        self.listeners.iter_mut().for_each(|(_, listener)| listener.stop(&mut io.ring));
+        self.guests.iter_mut().for_each(|(_, guest)| guest.shut_down(io));
+    }
+
+    fn has_clients(&self) -> bool {
+        !self.guests.is_empty()
+    }
+}

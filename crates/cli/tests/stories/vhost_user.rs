@@ -1,0 +1,175 @@
+//! Guests by vhost-user: an agent that is killed under their load, what the status and the configuration say of them.
+
+use std::time::Duration;
+
+use parda_vhost::driver::{Command, Driver, Shape};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::stage::{Done, PARDA, Stage, noise, until};
+
+const SIZE: u64 = 8 << 20;
+const BLOCK: u32 = 4096;
+const SLOTS: u16 = 16;
+const SOON: Duration = Duration::from_secs(60);
+
+fn config(direct: &str) -> String {
+    format!(
+        "host = \"h\"\nstatus = \"unix:h.status\"\n[[volume]]\nname = \"a\"\n[volume.control]\n\
+         mode = \"off\"\n[[volume.disk]]\nname = \"vm1\"\npath = \"disk\"\ndirect = \"{direct}\"\n\
+         listen = \"vhost-user:vm1.vhost\"\n"
+    )
+}
+
+/// Writes and reads of blocks, of which each has the number of its last write in all of its bytes.
+struct Load {
+    driver: Driver,
+    random: fastrand::Rng,
+    blocks: Vec<u8>,
+    /// The block of each slot that is under way, and whether it is written.
+    busy: Vec<Option<(usize, bool)>>,
+    answered: u64,
+}
+
+impl Load {
+    fn submit(&mut self) {
+        for slot in 0..SLOTS {
+            let block = self.random.usize(..self.blocks.len());
+            // Two requests of one block at a time have no order.
+            if self.busy[usize::from(slot)].is_some()
+                || self.busy.iter().flatten().any(|(other, _)| *other == block)
+            {
+                continue;
+            }
+            let (sector, len) = (block as u64 * u64::from(BLOCK) / 512, BLOCK);
+            let write = self.random.bool();
+            let command = if write {
+                self.blocks[block] = self.blocks[block].wrapping_add(1);
+                let bytes = [self.blocks[block]; BLOCK as usize];
+                self.driver.poke(self.driver.data(0, slot), &bytes).unwrap();
+                Command::Write { sector, len }
+            } else {
+                Command::Read { sector, len }
+            };
+            self.driver.submit(0, slot, command).unwrap();
+            self.busy[usize::from(slot)] = Some((block, write));
+        }
+        self.driver.kick(0).unwrap();
+    }
+
+    /// Takes the answers that there are.
+    fn take(&mut self) {
+        while let Some((slot, status)) = self.driver.answered(0).unwrap() {
+            assert_eq!(status, 0, "an IO failed");
+            let (block, write) =
+                self.busy[usize::from(slot)].take().expect("a request is answered once");
+            if !write {
+                let mut bytes = [0; BLOCK as usize];
+                self.driver.peek(self.driver.data(0, slot), &mut bytes).unwrap();
+                assert!(bytes.iter().all(|byte| *byte == self.blocks[block]), "block {block}");
+            }
+            self.answered += 1;
+        }
+    }
+
+    fn run(&mut self, more: u64) {
+        let until = self.answered + more;
+        while self.answered < until {
+            self.submit();
+            assert!(self.driver.wait(0, SOON).unwrap(), "no answer");
+            self.take();
+        }
+    }
+}
+
+#[test]
+fn a_guest_goes_on_when_its_agent_is_killed_under_load() {
+    let kills = if std::env::var_os("PARDA_LONG").is_some() { 200 } else { 6 };
+    for direct in ["auto", "off"] {
+        let stage = Stage::new();
+        stage.sparse("disk", SIZE);
+        let mut agent = stage.agent("h", &config(direct));
+        let shape = Shape { queues: 1, slots: SLOTS, data: BLOCK, indirect: true, event_idx: true };
+        let driver = Driver::connect(&stage.path("vm1.vhost"), shape).unwrap();
+        let mut load = Load {
+            driver,
+            random: fastrand::Rng::with_seed(3),
+            blocks: vec![0; SIZE as usize / BLOCK as usize],
+            busy: vec![None; SLOTS.into()],
+            answered: 0,
+        };
+        load.run(500);
+        for kill in 0..kills {
+            load.submit();
+            if kill % 2 == 0 {
+                agent.process.kill();
+            } else {
+                // A service manager's restart: what is in flight is answered first.
+                agent.process.signal(Signal::TERM);
+                assert!(agent.process.wait().success());
+            }
+            agent = stage.restart(&[], "h");
+            load.driver.reconnect(&stage.path("vm1.vhost")).unwrap();
+            load.run(300);
+        }
+        while load.busy.iter().any(Option::is_some) {
+            assert!(load.driver.wait(0, SOON).unwrap(), "requests were lost");
+            load.take();
+        }
+        assert_eq!(load.driver.perform(Command::Flush, SOON).unwrap(), 0);
+        agent.stop();
+        let bytes = stage.read("disk");
+        for (block, value) in load.blocks.iter().enumerate() {
+            let at = block * BLOCK as usize;
+            let block = &bytes[at..at + BLOCK as usize];
+            assert!(block.iter().all(|byte| byte == value), "block at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_guest_is_a_client_in_the_status_and_its_reads_can_be_measured() {
+    let stage = Stage::new();
+    let before = noise(SIZE as usize);
+    stage.write("disk", &before);
+    let agent = stage.agent("h", &config("auto"));
+    let clients = || agent.volume().disks[0].clients;
+    assert_eq!(clients(), 0);
+    let pid = agent.process.pid().to_string();
+    let line = ["bench", "vhost-user", "vm1.vhost", "--depth", "16", "--time", "1s", "--json", "-"];
+    let bench = stage.start("bench", &[&[PARDA], &line[..], &["--server-pid", &pid]].concat());
+    until("the client is seen", || clients() == 1);
+    let mut bench = bench;
+    let status = bench.wait();
+    let Done { status, out, err } = bench.done(status);
+    assert!(status.success(), "{err}");
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    let number = |key: &str| answer[key].as_f64().unwrap_or_else(|| panic!("{key} in {out}"));
+    assert!(number("reads") > 100.0 && number("p50_us") <= number("p99_us"), "{out}");
+    until("the client has gone", || clients() == 0);
+    assert!(agent.volume().disks[0].reads.ios as f64 >= number("reads"));
+    assert_eq!(stage.read("disk"), before);
+}
+
+#[test]
+fn a_socket_of_vhost_user_is_for_one_disk() {
+    let stage = Stage::new();
+    stage.sparse("disk", SIZE);
+    stage.sparse("other", SIZE);
+    let two =
+        "[[volume.disk]]\nname = \"vm2\"\npath = \"other\"\nlisten = \"vhost-user:vm1.vhost\"\n";
+    stage.write("h.toml", config("auto") + two);
+    let Done { status, err, .. } = stage.parda(&["check", "h.toml"]);
+    assert_eq!(status.code(), Some(2), "{err}");
+    assert!(
+        err.contains("h.toml:15:10: listen = \"vhost-user:vm1.vhost\": is another disk's"),
+        "{err}"
+    );
+    // Its memory is shared on this host: nothing of it is encrypted.
+    let tls = "[[listener]]\naddress = \"vhost-user:vm1.vhost\"\n[listener.tls]\n\
+               certificate = \"c\"\nkey = \"k\"\n";
+    stage.write("h.toml", config("auto") + tls);
+    let Done { status, err, .. } = stage.parda(&["check", "h.toml"]);
+    assert_eq!(status.code(), Some(2), "{err}");
+    assert!(err.contains("tls") && err.contains("is for NBD"), "{err}");
+}

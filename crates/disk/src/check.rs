@@ -1,0 +1,64 @@
+//! Whether a disk can take a request, whatever the protocol by which it came.
+
+use crate::geometry::Geometry;
+use crate::op::Op;
+
+/// Reason why a disk cannot take a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It would change a read-only disk.
+    ReadOnly,
+    /// The range has no bytes.
+    Empty,
+    /// Its data is longer than the largest payload.
+    TooLong,
+    /// The range ends behind the disk.
+    BeyondEnd,
+    /// Offset or length are no multiples of the minimum block size.
+    Unaligned,
+}
+
+impl Fault {
+    /// The reason, for people.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "the export is read-only",
+            Self::Empty => "a length of zero",
+            Self::TooLong => "longer than the maximum block size",
+            Self::BeyondEnd => "beyond the end of the export",
+            Self::Unaligned => "not aligned to the minimum block size",
+        }
+    }
+}
+
+impl Geometry {
+    /// Judges a request: permission, then range.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn check(&self, op: Op) -> Result<(), Fault> {
+        let changes = matches!(op, Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. });
+        if changes && self.read_only {
+            return Err(Fault::ReadOnly);
+        }
+        if op == Op::Flush {
+            return Ok(());
+        }
+        let extent = op.extent();
+        if extent.len == 0 {
+            return Err(Fault::Empty);
+        }
+        let carries_payload = matches!(op, Op::Read(_) | Op::Write { .. });
+        if carries_payload && extent.len > u64::from(self.blocks.max()) {
+            return Err(Fault::TooLong);
+        }
+        if extent.end().is_none_or(|end| end > self.size) {
+            return Err(Fault::BeyondEnd);
+        }
+        if (extent.offset | extent.len) & u64::from(self.blocks.min() - 1) != 0 {
+            return Err(Fault::Unaligned);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! The block device of virtio (virtio 1.2, 5.2): features, configuration space, requests.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use parda_disk::{Extent, Geometry, Op};
+use virtio_bindings::virtio_blk::{
+    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_MQ,
+    VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_TOPOLOGY,
+    VIRTIO_BLK_F_WRITE_ZEROES, VIRTIO_BLK_ID_BYTES, VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_OK,
+    VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID,
+    VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
+    VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP,
+};
+use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
+use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
+use vm_memory::GuestAddress;
+
+use crate::memory::{Memory, Part, Segments};
+use crate::{Broken, MAX_QUEUES};
+
+/// Bytes of a request's header.
+pub(crate) const HEADER: usize = 16;
+
+/// Bytes of the range of a discard or of zeroes.
+const RANGE: usize = 16;
+
+/// Unit of places and sizes, in bytes, whatever the block size.
+pub const SECTOR: u64 = 512;
+
+/// Pieces of memory of one request, and the bytes of one. Together they are the largest payload of a disk.
+const SEG_MAX: u32 = 126;
+const SIZE_MAX: u32 = 256 << 10;
+
+/// What one discard, or zeroes, can be about, in sectors: 1 GiB.
+const MAX_RANGE: u32 = 2 << 20;
+
+/// Bytes of the configuration space that can be read. Those behind the last field are zero.
+pub const CONFIG: usize = 256;
+
+/// Features of a disk, as bits.
+#[must_use]
+pub fn features(disk: &Geometry) -> u64 {
+    let mut bits = vec![
+        VIRTIO_F_VERSION_1,
+        VIRTIO_RING_F_INDIRECT_DESC,
+        VIRTIO_RING_F_EVENT_IDX,
+        VIRTIO_BLK_F_SIZE_MAX,
+        VIRTIO_BLK_F_SEG_MAX,
+        VIRTIO_BLK_F_BLK_SIZE,
+        VIRTIO_BLK_F_TOPOLOGY,
+        VIRTIO_BLK_F_FLUSH,
+        VIRTIO_BLK_F_MQ,
+    ];
+    if disk.read_only {
+        bits.push(VIRTIO_BLK_F_RO);
+    } else {
+        bits.extend(disk.trim.then_some(VIRTIO_BLK_F_DISCARD));
+        bits.extend(disk.write_zeroes.then_some(VIRTIO_BLK_F_WRITE_ZEROES));
+    }
+    bits.into_iter().fold(0, |all, bit| all | 1 << bit)
+}
+
+/// The configuration space of a disk.
+#[must_use]
+pub fn config(disk: &Geometry) -> [u8; CONFIG] {
+    let mut space = [0; CONFIG];
+    let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);
+    let block = disk.blocks.min().max(SECTOR as u32);
+    let preferred = disk.blocks.preferred().max(block);
+    let unit = preferred / SECTOR as u32;
+    // Offsets of `struct virtio_blk_config`.
+    put(0, &(disk.size / SECTOR).to_le_bytes());
+    put(8, &SIZE_MAX.to_le_bytes());
+    put(12, &SEG_MAX.to_le_bytes());
+    put(20, &block.to_le_bytes());
+    // log2 of the logical blocks of a physical one, and the smallest IO that performs well, in blocks.
+    put(24, &[(preferred / block).trailing_zeros() as u8, 0]);
+    put(26, &((preferred / block) as u16).to_le_bytes());
+    put(34, &MAX_QUEUES.to_le_bytes());
+    for (at, value) in [(36, MAX_RANGE), (40, 1), (44, unit), (48, MAX_RANGE), (52, 1)] {
+        put(at, &value.to_le_bytes());
+    }
+    // Zeroes may be holes.
+    put(56, &[1]);
+    space
+}
+
+/// Memory that is used again for each request.
+#[derive(Default)]
+pub struct Scratch {
+    pub(crate) readable: Vec<Part>,
+    pub(crate) writable: Vec<Part>,
+}
+
+impl Scratch {
+    /// These places of a guest, each with its length in bytes: as a request has them.
+    ///
+    /// # Errors
+    /// One of them is not in memory.
+    pub fn segments<'a>(
+        &'a mut self,
+        memory: &'a Arc<Memory>,
+        places: &[(u64, u32)],
+    ) -> Result<Segments<'a>, Broken> {
+        self.clear();
+        for (start, len) in places {
+            memory.places(GuestAddress(*start), *len, &mut self.writable)?;
+        }
+        Ok(Segments::new(memory, &self.writable))
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.readable.clear();
+        self.writable.clear();
+    }
+}
+
+/// Outcome of a request, as the guest is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Outcome {
+    /// The request was done.
+    Ok = VIRTIO_BLK_S_OK as u8,
+    /// The request has failed.
+    Failed = VIRTIO_BLK_S_IOERR as u8,
+    /// The device has no such request.
+    Unsupported = VIRTIO_BLK_S_UNSUPP as u8,
+}
+
+/// The byte of a request into which its outcome goes.
+#[derive(Debug)]
+pub struct Status {
+    place: NonNull<u8>,
+    _memory: Arc<Memory>,
+}
+
+impl Status {
+    /// Tells the outcome. [`crate::Vring::answer`] comes next.
+    pub fn tell(&self, outcome: Outcome) {
+        // SAFETY: the byte is in memory that is mapped as long as `_memory` is kept. Nobody in this process has a
+        // reference to it.
+        unsafe { self.place.as_ptr().write_volatile(outcome as u8) };
+    }
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// An operation, whose range is not checked yet. Data of a read or write is in [`Request::data`].
+    Op(Op),
+    /// The serial number, to be written to [`Request::data`].
+    Serial,
+    /// Nothing that can be done: the answer.
+    Nothing(Outcome),
+}
+
+/// Request of a guest.
+pub struct Request<'a> {
+    /// Number by which it is answered.
+    pub head: u16,
+    /// What it asks for.
+    pub asked: Asked,
+    /// Memory of the data: of a read to be written, of a write to be read.
+    pub data: Segments<'a>,
+    status: NonNull<u8>,
+}
+
+impl<'a> Request<'a> {
+    /// `scratch` has the places behind the header, and those before the status.
+    pub(crate) fn new(
+        head: u16,
+        header: [u8; HEADER],
+        status: NonNull<u8>,
+        memory: &'a Arc<Memory>,
+        scratch: &'a Scratch,
+    ) -> Request<'a> {
+        let [k0, k1, k2, k3, _, _, _, _, s0, s1, s2, s3, s4, s5, s6, s7] = header;
+        let (kind, sector) = (
+            u32::from_le_bytes([k0, k1, k2, k3]),
+            u64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]),
+        );
+        let from_guest = Segments::new(memory, &scratch.readable);
+        let to_guest = Segments::new(memory, &scratch.writable);
+        let (asked, data) = match kind {
+            VIRTIO_BLK_T_IN => (transfer(sector, to_guest.len(), Op::Read), to_guest),
+            VIRTIO_BLK_T_OUT => {
+                let write = |extent| Op::Write { extent, fua: false };
+                (transfer(sector, from_guest.len(), write), from_guest)
+            }
+            VIRTIO_BLK_T_FLUSH => (Asked::Op(Op::Flush), to_guest),
+            VIRTIO_BLK_T_GET_ID => (Asked::Serial, to_guest),
+            VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => {
+                (range(kind, from_guest), from_guest)
+            }
+            _ => (Asked::Nothing(Outcome::Unsupported), to_guest),
+        };
+        Request { head, asked, data, status }
+    }
+
+    /// Where its outcome goes.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status { place: self.status, _memory: Arc::clone(self.data.memory()) }
+    }
+}
+
+/// A read or write of so many bytes.
+fn transfer(sector: u64, len: u64, op: impl FnOnce(Extent) -> Op) -> Asked {
+    match sector.checked_mul(SECTOR) {
+        Some(offset) if len.is_multiple_of(SECTOR) => Asked::Op(op(Extent { offset, len })),
+        _ => Asked::Nothing(Outcome::Failed),
+    }
+}
+
+/// A discard, or zeroes.
+fn range(kind: u32, data: Segments<'_>) -> Asked {
+    let mut bytes = [0; RANGE];
+    if data.len() != RANGE as u64 || data.read(&mut bytes) != RANGE {
+        return Asked::Nothing(Outcome::Failed);
+    }
+    let [s0, s1, s2, s3, s4, s5, s6, s7, n0, n1, n2, n3, f0, f1, f2, f3] = bytes;
+    let sector = u64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
+    let (count, flags) =
+        (u32::from_le_bytes([n0, n1, n2, n3]), u32::from_le_bytes([f0, f1, f2, f3]));
+    let unmap = flags & VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP != 0;
+    let known = if kind == VIRTIO_BLK_T_DISCARD { 0 } else { VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP };
+    if flags & !known != 0 {
+        return Asked::Nothing(Outcome::Unsupported);
+    }
+    transfer(sector, u64::from(count) * SECTOR, |extent| match kind {
+        VIRTIO_BLK_T_DISCARD => Op::Trim { extent, fua: false },
+        _ => Op::WriteZeroes { extent, fua: false, no_hole: !unmap, fast: false },
+    })
+}
+
+/// The serial number of a disk: its name, as far as there is room.
+#[must_use]
+pub fn serial(name: &str) -> [u8; VIRTIO_BLK_ID_BYTES as usize] {
+    let mut serial = [0; VIRTIO_BLK_ID_BYTES as usize];
+    let n = name.len().min(serial.len());
+    serial[..n].copy_from_slice(&name.as_bytes()[..n]);
+    serial
+}

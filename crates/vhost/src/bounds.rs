@@ -1,0 +1,7 @@
+//! Sizes that guests and front ends must keep within.
+
+/// Queues that a device can have.
+pub const MAX_QUEUES: u16 = 256;
+
+/// Descriptors that a queue can have, and unanswered requests.
+pub const MAX_QUEUE_SIZE: u16 = 1024;

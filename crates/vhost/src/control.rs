@@ -1,0 +1,465 @@
+//! The control socket of one front end.
+//!
+//! A message may be half there, or its sender may never read the answer: [`serve`] blocks, and is for a thread of its own.
+//! What concerns queues goes to whoever has them as an [`Order`], and is done when the front end gets its answer.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+
+use parda_disk::Geometry;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recv, recvmsg,
+    send,
+};
+use vhost::vhost_user::message::{
+    FrontendReq, VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags,
+    VhostUserInflight, VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures,
+    VhostUserShMemConfig, VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVirtioFeatures,
+    VhostUserVringAddrFlags, VhostUserVringState,
+};
+use vhost::vhost_user::{
+    BackendReqHandler, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut,
+};
+use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
+
+use crate::blk::{CONFIG, config, features};
+use crate::inflight::{self, Log};
+use crate::{MAX_QUEUE_SIZE, MAX_QUEUES, Memory, Region, Vring};
+
+/// Order of a front end to whoever has the queues.
+#[derive(Debug)]
+pub enum Order {
+    /// The guest has this memory now. The old one is needed until what uses it is done.
+    Memory(Arc<Memory>),
+    /// A queue is set up, and its requests are taken as soon as it is enabled. `kick` is readable when there are some.
+    Start {
+        /// Number of the queue.
+        queue: u16,
+        /// The queue; [`Vring::begin`] comes next.
+        vring: Box<Vring>,
+        /// An eventfd of the front end.
+        kick: OwnedFd,
+    },
+    /// How the guest is told that requests of a queue are done: by an eventfd.
+    Call {
+        /// Number of the queue.
+        queue: u16,
+        /// `None` if the guest looks by itself.
+        call: Option<OwnedFd>,
+    },
+    /// A queue is enabled or not.
+    Enable {
+        /// Number of the queue.
+        queue: u16,
+        /// Whether its requests are taken.
+        on: bool,
+    },
+    /// No more requests are taken of a queue, and those that were taken are answered before the order is:
+    /// by [`Done::Stopped`].
+    Stop {
+        /// Number of the queue.
+        queue: u16,
+    },
+    /// Where the front end is told of changes: [`tell_of_new_size`].
+    Channel(OwnedFd),
+    /// The geometry of now is asked for: [`Done::Geometry`].
+    Geometry,
+}
+
+/// Answer to an order.
+#[derive(Clone, Copy, Debug)]
+pub enum Done {
+    /// The order was done.
+    Done,
+    /// The queue is stopped; its next request would be this one ([`Vring::position`]).
+    Stopped(u16),
+    /// The disk as it is now.
+    Geometry(Geometry),
+}
+
+/// Number of the message to a front end that the configuration space has changed.
+const CONFIG_CHANGE: u32 = 2;
+
+/// Version 1 of the protocol, in the flags of a message.
+const VERSION: u32 = 1;
+
+/// Tells a front end that the disk has another size. Does not block; a front end that does not listen is not told.
+///
+/// # Errors
+/// It does not listen.
+pub fn tell_of_new_size(channel: impl AsFd) -> io::Result<()> {
+    let mut message = [0; 12];
+    message[..4].copy_from_slice(&CONFIG_CHANGE.to_ne_bytes());
+    message[4..8].copy_from_slice(&VERSION.to_ne_bytes());
+    send(channel, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Serves a front end until it goes. `disk` is the disk at the start, whose abilities stay. `order` has an order done; it
+/// answers `None` when nobody has the queues any more. `keep` says whether a descriptor may be kept.
+///
+/// # Errors
+/// Why the connection ended, unless the front end closed it.
+pub fn serve(
+    socket: UnixStream,
+    disk: Geometry,
+    order: impl FnMut(Order) -> Option<Done>,
+    keep: impl Fn(BorrowedFd<'_>) -> bool,
+) -> Result<()> {
+    let spare = socket.try_clone().map_err(Error::SocketError)?;
+    let handler = Handler {
+        disk,
+        order,
+        keep,
+        event_idx: false,
+        enabled: true,
+        memory: None,
+        log: None,
+        queues: Vec::new(),
+    };
+    let handler = Arc::new(Mutex::new(handler));
+    let mut requests = BackendReqHandler::from_stream(socket, Arc::clone(&handler));
+    loop {
+        let channel = channel(&spare);
+        match requests.handle_request() {
+            Ok(()) => {}
+            Err(Error::Disconnected) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        if let Some(channel) = channel {
+            let mut handler = handler.lock().map_err(|_| Error::BackendInternalError)?;
+            if (handler.keep)(channel.as_fd()) {
+                handler.order(Order::Channel(channel))?;
+            }
+        }
+    }
+}
+
+/// The descriptor of the next message, if that is SET_BACKEND_REQ_FD. It is looked at before the message is taken: the
+/// library keeps the descriptor to itself, and has no call for the one message that we send there.
+fn channel(socket: &UnixStream) -> Option<OwnedFd> {
+    let mut header = [0; 4];
+    let (_, n) = recv(socket, &mut header, RecvFlags::PEEK).ok()?;
+    if n < 4 || u32::from_ne_bytes(header) != FrontendReq::SET_BACKEND_REQ_FD as u32 {
+        return None;
+    }
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [io::IoSliceMut::new(&mut header)];
+    let flags = RecvFlags::PEEK | RecvFlags::CMSG_CLOEXEC;
+    let message = recvmsg(socket, &mut bytes, &mut ancillary, flags).ok()?;
+    let all = !message.flags.contains(ReturnFlags::CTRUNC);
+    ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next().filter(|_| all),
+        _ => None,
+    })
+}
+
+/// A queue as far as it was set up.
+#[derive(Clone, Copy, Default)]
+struct Setup {
+    size: u16,
+    base: u16,
+    descriptors: u64,
+    available: u64,
+    used: u64,
+}
+
+struct Handler<O, K> {
+    disk: Geometry,
+    order: O,
+    keep: K,
+    event_idx: bool,
+    /// Queues begin enabled: the front end knows nothing of protocol features.
+    enabled: bool,
+    memory: Option<Arc<Memory>>,
+    log: Option<Log>,
+    queues: Vec<Setup>,
+}
+
+fn refuse<T>(why: &'static str) -> Result<T> {
+    Err(Error::InvalidOperation(why))
+}
+
+/// Checks that a descriptor is an eventfd. To wait for another file, or to write to it, could block.
+fn eventfd(file: File) -> Result<OwnedFd> {
+    let fd = OwnedFd::from(file);
+    let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    match std::fs::read_link(name) {
+        Ok(kind) if kind.as_os_str() == "anon_inode:[eventfd]" => Ok(fd),
+        _ => refuse("a queue's descriptor is not an eventfd"),
+    }
+}
+
+impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> Handler<O, K> {
+    fn order(&mut self, order: Order) -> Result<Done> {
+        (self.order)(order).ok_or(Error::Disconnected)
+    }
+
+    fn queue(&mut self, index: u32) -> Result<&mut Setup> {
+        let index = index as usize;
+        if index >= usize::from(MAX_QUEUES) {
+            return refuse("the disk has no queue of this number");
+        }
+        if index >= self.queues.len() {
+            self.queues.resize(index + 1, Setup::default());
+        }
+        Ok(&mut self.queues[index])
+    }
+
+    fn kept(&self, file: File) -> Result<OwnedFd> {
+        let fd = eventfd(file)?;
+        if !(self.keep)(fd.as_fd()) {
+            return Err(Error::SocketError(Errno::MFILE.into()));
+        }
+        Ok(fd)
+    }
+}
+
+impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBackendReqHandlerMut
+    for Handler<O, K>
+{
+    fn set_owner(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset_owner(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset_device(&mut self) -> Result<()> {
+        refuse("RESET_DEVICE was not offered")
+    }
+
+    fn get_features(&mut self) -> Result<u64> {
+        Ok(features(&self.disk) | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits())
+    }
+
+    fn set_features(&mut self, wanted: u64) -> Result<()> {
+        if wanted & !self.get_features()? != 0 {
+            return refuse("a feature was not offered");
+        }
+        self.event_idx = wanted & (1 << VIRTIO_RING_F_EVENT_IDX) != 0;
+        self.enabled = wanted & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0;
+        Ok(())
+    }
+
+    fn set_mem_table(
+        &mut self,
+        regions: &[VhostUserMemoryRegion],
+        files: Vec<File>,
+        _postcopy: Option<bool>,
+    ) -> Result<Option<Vec<u64>>> {
+        let regions = regions.iter().zip(files).map(|(region, file)| Region {
+            guest: region.guest_phys_addr,
+            size: region.memory_size,
+            user: region.user_addr,
+            offset: region.mmap_offset,
+            file,
+        });
+        let regions: Vec<Region> = regions.collect();
+        if !regions.iter().all(|region| (self.keep)(region.file.as_fd())) {
+            return Err(Error::SocketError(Errno::MFILE.into()));
+        }
+        let memory =
+            Memory::map(regions).map_err(|e| Error::ReqHandlerError(io::Error::other(e)))?;
+        let memory = Arc::new(memory);
+        self.order(Order::Memory(Arc::clone(&memory)))?;
+        self.memory = Some(memory);
+        Ok(None)
+    }
+
+    fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
+        let size = u16::try_from(num).unwrap_or(0);
+        if !size.is_power_of_two() || size > MAX_QUEUE_SIZE {
+            return refuse("the size of a queue must be a power of two up to 1024");
+        }
+        self.queue(index)?.size = size;
+        Ok(())
+    }
+
+    fn set_vring_addr(
+        &mut self,
+        index: u32,
+        _flags: VhostUserVringAddrFlags,
+        descriptors: u64,
+        used: u64,
+        available: u64,
+        _log: u64,
+    ) -> Result<()> {
+        let Some(memory) = self.memory.clone() else {
+            return refuse("a queue comes before memory");
+        };
+        let place = |user| match memory.guest_address(user) {
+            Some(address) => Ok(address.0),
+            None => refuse("a queue is not in the guest's memory"),
+        };
+        let places = (place(descriptors)?, place(available)?, place(used)?);
+        let queue = self.queue(index)?;
+        (queue.descriptors, queue.available, queue.used) = places;
+        Ok(())
+    }
+
+    fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
+        self.queue(index)?.base = base as u16;
+        Ok(())
+    }
+
+    fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
+        let setup = self.queue(index)?;
+        let before = setup.base;
+        let base = match self.order(Order::Stop { queue: index as u16 })? {
+            Done::Stopped(base) => base,
+            // It was never started.
+            Done::Done | Done::Geometry(_) => before,
+        };
+        self.queue(index)?.base = base;
+        Ok(VhostUserVringState::new(index, base.into()))
+    }
+
+    fn set_vring_kick(&mut self, index: u8, fd: Option<File>) -> Result<()> {
+        let Some(file) = fd else { return refuse("a queue needs a descriptor for kicks") };
+        let kick = self.kept(file)?;
+        let (event_idx, enabled) = (self.event_idx, self.enabled);
+        let setup = *self.queue(index.into())?;
+        if setup.size == 0 || setup.descriptors == setup.available {
+            return refuse("a queue is started before its size and place are known");
+        }
+        let log = self.log.as_ref().map(|log| log.of_queue(index.into(), setup.size));
+        if let Some(None) = log {
+            return refuse("the log of unanswered requests has no room for this queue");
+        }
+        let places = [setup.descriptors, setup.available, setup.used];
+        let vring = Vring::at(setup.size, places, event_idx)
+            .map_err(|_| Error::InvalidOperation("the place of a queue is not aligned"))?;
+        let vring = Box::new(vring.beginning(setup.base, log.flatten()));
+        self.order(Order::Start { queue: index.into(), vring, kick })?;
+        if enabled {
+            self.order(Order::Enable { queue: index.into(), on: true })?;
+        }
+        Ok(())
+    }
+
+    fn set_vring_call(&mut self, index: u8, fd: Option<File>) -> Result<()> {
+        self.queue(index.into())?;
+        let call = fd.map(|file| self.kept(file)).transpose()?;
+        self.order(Order::Call { queue: index.into(), call }).map(drop)
+    }
+
+    fn set_vring_err(&mut self, _index: u8, _fd: Option<File>) -> Result<()> {
+        Ok(())
+    }
+
+    fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
+        Ok(offered())
+    }
+
+    fn set_protocol_features(&mut self, wanted: u64) -> Result<()> {
+        if wanted & !offered().bits() != 0 {
+            return refuse("a protocol feature was not offered");
+        }
+        Ok(())
+    }
+
+    fn get_queue_num(&mut self) -> Result<u64> {
+        Ok(MAX_QUEUES.into())
+    }
+
+    fn set_vring_enable(&mut self, index: u32, on: bool) -> Result<()> {
+        self.queue(index)?;
+        self.order(Order::Enable { queue: index as u16, on }).map(drop)
+    }
+
+    fn get_config(
+        &mut self,
+        offset: u32,
+        size: u32,
+        _flags: VhostUserConfigFlags,
+    ) -> Result<Vec<u8>> {
+        if let Done::Geometry(now) = self.order(Order::Geometry)? {
+            self.disk.size = now.size;
+        }
+        let range = offset as usize..(offset as usize).saturating_add(size as usize);
+        match config(&self.disk)[..CONFIG].get(range) {
+            Some(bytes) => Ok(bytes.to_vec()),
+            None => refuse("the configuration space has 256 bytes"),
+        }
+    }
+
+    fn set_config(&mut self, _: u32, _: &[u8], _: VhostUserConfigFlags) -> Result<()> {
+        refuse("nothing of the configuration space can be written")
+    }
+
+    fn set_gpu_socket(&mut self, _: GpuBackend) -> Result<()> {
+        refuse("GPU_SET_SOCKET was not offered")
+    }
+
+    fn get_shared_object(&mut self, _: VhostUserSharedMsg) -> Result<File> {
+        refuse("GET_SHARED_OBJECT was not offered")
+    }
+
+    fn get_inflight_fd(&mut self, of: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        let Some(bytes) = inflight::bytes(of.num_queues, of.queue_size) else {
+            return refuse("a log of unanswered requests for too many queues, or for none");
+        };
+        let file = inflight::create(bytes).map_err(Error::ReqHandlerError)?;
+        Ok((VhostUserInflight::new(bytes, 0, of.num_queues, of.queue_size), file))
+    }
+
+    fn set_inflight_fd(&mut self, of: &VhostUserInflight, file: File) -> Result<()> {
+        if !(self.keep)(file.as_fd()) {
+            return Err(Error::SocketError(Errno::MFILE.into()));
+        }
+        let log = Log::map(file, of.mmap_offset, of.num_queues, of.queue_size);
+        self.log = Some(log.map_err(|e| Error::ReqHandlerError(io::Error::other(e)))?);
+        Ok(())
+    }
+
+    fn get_max_mem_slots(&mut self) -> Result<u64> {
+        refuse("GET_MAX_MEM_SLOTS was not offered")
+    }
+
+    fn add_mem_region(
+        &mut self,
+        _: &VhostUserSingleMemoryRegion,
+        _: File,
+        _: Option<bool>,
+    ) -> Result<Option<u64>> {
+        refuse("ADD_MEM_REG was not offered")
+    }
+
+    fn remove_mem_region(&mut self, _: &VhostUserSingleMemoryRegion) -> Result<()> {
+        refuse("REM_MEM_REG was not offered")
+    }
+
+    fn set_device_state_fd(
+        &mut self,
+        _: VhostTransferStateDirection,
+        _: VhostTransferStatePhase,
+        _: File,
+    ) -> Result<Option<File>> {
+        refuse("SET_DEVICE_STATE_FD was not offered")
+    }
+
+    fn check_device_state(&mut self) -> Result<()> {
+        refuse("CHECK_DEVICE_STATE was not offered")
+    }
+
+    fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
+        refuse("GET_SHMEM_CONFIG was not offered")
+    }
+
+    fn set_log_base(&mut self, _: &VhostUserLog, _: File) -> Result<()> {
+        refuse("SET_LOG_BASE was not offered")
+    }
+}
+
+/// Protocol features of ours. The library adds REPLY_ACK.
+fn offered() -> VhostUserProtocolFeatures {
+    use VhostUserProtocolFeatures as P;
+    P::MQ | P::CONFIG | P::BACKEND_REQ | P::REPLY_ACK | P::INFLIGHT_SHMFD
+}

@@ -1,0 +1,28 @@
+//! vhost-user-blk, the side of the device: a hypervisor shares its guest's memory and queues over a unix socket, and
+//! the guest's requests are taken from there.
+//!
+//! - [`control`] serves the socket: messages of the front end become [`control::Order`]s to whoever has the queues.
+//! - [`Memory`] is the guest's memory, [`Vring`] a queue in it.
+//! - [`driver`] is the other side, for measurements and tests.
+//! - [`blk`] has what the device says of itself, and turns descriptor chains into operations on a disk.
+//!
+//! Nothing that a guest or a front end says is trusted. What breaks the rules of virtio is a [`Broken`], and ends that
+//! guest's disk; what a disk cannot do is answered with an error.
+//!
+//! `unsafe` is found in `memory.rs`, `sigbus.rs` where a status byte is written (`blk.rs`), and once in
+//! `driver.rs`.
+
+pub mod blk;
+mod bounds;
+mod broken;
+pub mod control;
+pub mod driver;
+mod inflight;
+mod memory;
+mod sigbus;
+mod vring;
+
+pub use bounds::{MAX_QUEUE_SIZE, MAX_QUEUES};
+pub use broken::Broken;
+pub use memory::{Memory, MemoryError, Region, Segments};
+pub use vring::Vring;

@@ -1,0 +1,240 @@
+//! Guest memory: files that the front end passes, mapped here.
+//!
+//! The guest changes its memory whenever it likes, so nothing here makes a reference to it: bytes go by raw
+//! pointers, or the kernel copies them. A page of it may have no memory behind it any more (the file was truncated,
+//! or huge pages ran out); see [`crate::sigbus`].
+
+use std::fs::File;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustix::fs::{FsWord, fstatfs};
+use vm_memory::mmap::MmapRegionError;
+use vm_memory::{
+    FileOffset, GuestAddress, GuestMemory, GuestMemoryMmap, GuestRegionMmap, MmapRegion,
+    Permissions,
+};
+
+use crate::Broken;
+use crate::sigbus::Guard;
+
+/// A part of guest memory, as the front end describes it.
+#[derive(Debug)]
+pub struct Region {
+    /// Where the guest sees it.
+    pub guest: u64,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Where the front end sees it, which is how it names the places of queues.
+    pub user: u64,
+    /// Where it begins in `file`, in bytes.
+    pub offset: u64,
+    /// A memfd, or a file of tmpfs or hugetlbfs.
+    pub file: File,
+}
+
+/// Reason why guest memory cannot be mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// Another kind of file: an access could wait for a disk or for another process.
+    #[error("guest memory must be a memfd, or a file of tmpfs or hugetlbfs")]
+    Kind,
+    /// The kernel does not map it, or the file ends before the region does.
+    #[error("guest memory cannot be mapped: {0}")]
+    Map(#[from] MmapRegionError),
+    /// Regions overlap or leave the address space.
+    #[error("the regions of guest memory contradict each other")]
+    Regions,
+    /// More regions than this process can guard.
+    #[error("too many regions of guest memory in this process")]
+    Many,
+}
+
+const HUGETLBFS: FsWord = 0x9584_58f6;
+const TMPFS: FsWord = 0x0102_1994;
+
+/// Memory of one guest, mapped until this is dropped.
+#[derive(Debug)]
+pub struct Memory {
+    /// Goes before the mappings that it guards.
+    guards: Vec<Guard>,
+    map: GuestMemoryMmap,
+    /// Start and length where the front end sees a region, and where the guest does.
+    user: Vec<(u64, u64, u64)>,
+}
+
+impl Memory {
+    /// Maps all regions of a guest.
+    ///
+    /// # Errors
+    /// One of them cannot be mapped; none is then.
+    pub fn map(regions: Vec<Region>) -> Result<Memory, MemoryError> {
+        let user = regions.iter().map(|r| (r.user, r.size, r.guest)).collect();
+        let mut mapped = Vec::new();
+        for Region { guest, size, offset, file, .. } in regions {
+            let kind = fstatfs(&file).map_err(|_| MemoryError::Kind)?.f_type;
+            if kind != TMPFS && kind != HUGETLBFS {
+                return Err(MemoryError::Kind);
+            }
+            let size = usize::try_from(size).map_err(|_| MemoryError::Regions)?;
+            let region = MmapRegion::from_file(FileOffset::new(file, offset), size)?;
+            mapped.push(
+                GuestRegionMmap::new(region, GuestAddress(guest)).ok_or(MemoryError::Regions)?,
+            );
+        }
+        Memory::of(mapped, user)
+    }
+
+    /// So many bytes of this process from guest address 0 on: memory of tests.
+    ///
+    /// # Errors
+    /// The kernel has no memory.
+    pub fn anonymous(size: usize) -> Result<Memory, MemoryError> {
+        let region = GuestRegionMmap::new(MmapRegion::new(size)?, GuestAddress(0));
+        Memory::of(vec![region.ok_or(MemoryError::Regions)?], vec![(0, size as u64, 0)])
+    }
+
+    fn of(
+        mut mapped: Vec<GuestRegionMmap>,
+        user: Vec<(u64, u64, u64)>,
+    ) -> Result<Memory, MemoryError> {
+        use vm_memory::GuestMemoryRegion;
+        mapped.sort_by_key(GuestMemoryRegion::start_addr);
+        let guards =
+            mapped.iter().map(|region| Guard::new(region.as_ptr() as usize, region.size()));
+        let guards = guards.collect::<Option<Vec<_>>>().ok_or(MemoryError::Many)?;
+        let map = GuestMemoryMmap::from_regions(mapped).map_err(|_| MemoryError::Regions)?;
+        Ok(Memory { guards, map, user })
+    }
+
+    /// Memory as crates of rust-vmm see it.
+    pub fn map_ref(&self) -> &GuestMemoryMmap {
+        &self.map
+    }
+
+    /// Where the guest sees an address of the front end. `None` if it is in no region.
+    pub(crate) fn guest_address(&self, user: u64) -> Option<GuestAddress> {
+        let inside = |&&(start, len, _): &&(u64, u64, u64)| user >= start && user - start < len;
+        let (start, _, guest) = self.user.iter().find(inside)?;
+        guest.checked_add(user - start).map(GuestAddress)
+    }
+
+    /// Whether all of it still has memory behind it. If not, what was read of it since may be zeroes.
+    pub fn is_intact(&self) -> bool {
+        !self.guards.iter().any(Guard::is_lost)
+    }
+
+    /// Appends the places of `len` bytes of the guest, which may cross regions.
+    pub(crate) fn places(
+        &self,
+        start: GuestAddress,
+        len: u32,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), Broken> {
+        let outside = |_| Broken::Outside { address: start.0, len };
+        let slices = self.map.get_slices(start, len as usize, Permissions::ReadWrite);
+        for slice in slices.map_err(outside)? {
+            let slice = slice.map_err(outside)?;
+            let place = slice.ptr_guard_mut().as_ptr();
+            if let Some(start) = NonNull::new(place).filter(|_| !slice.is_empty()) {
+                parts.push(Part { start, len: slice.len() as u32 });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A piece of guest memory in this process. It is mapped as long as the [`Memory`] that it is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) start: NonNull<u8>,
+    pub(crate) len: u32,
+}
+
+/// Pieces of guest memory, in their order.
+#[derive(Clone, Copy, Debug)]
+pub struct Segments<'a> {
+    memory: &'a Arc<Memory>,
+    parts: &'a [Part],
+}
+
+impl<'a> Segments<'a> {
+    /// `parts` are places of `memory`.
+    pub(crate) fn new(memory: &'a Arc<Memory>, parts: &'a [Part]) -> Self {
+        Self { memory, parts }
+    }
+
+    /// The memory, which is mapped as long as somebody has a clone of this.
+    #[must_use]
+    pub fn memory(&self) -> &'a Arc<Memory> {
+        self.memory
+    }
+
+    /// Start and length of each piece. The guest, and other processes, change the bytes at any time.
+    pub fn places(&self) -> impl Iterator<Item = (NonNull<u8>, u32)> + use<'a> {
+        self.parts.iter().map(|part| (part.start, part.len))
+    }
+
+    /// All of their bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.parts.iter().map(|part| u64::from(part.len)).sum()
+    }
+
+    /// Whether there is no byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Copies bytes to their start, as many as there is room for.
+    pub fn write(&self, mut bytes: &[u8]) {
+        for (start, len) in self.places() {
+            let n = bytes.len().min(len as usize);
+            // SAFETY: the place is mapped, as `memory` is borrowed, and has `n` bytes; nobody in this process has a
+            // reference to it.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), n) };
+            bytes = &bytes[n..];
+        }
+    }
+
+    /// Copies bytes from their start; returns how many there were.
+    pub fn read(&self, bytes: &mut [u8]) -> usize {
+        let mut done = 0;
+        for (start, len) in self.places() {
+            let n = (bytes.len() - done).min(len as usize);
+            // SAFETY: as in `write`. What is copied may be torn, and any bytes are valid.
+            unsafe { std::ptr::copy_nonoverlapping(start.as_ptr(), bytes[done..].as_mut_ptr(), n) };
+            done += n;
+        }
+        done
+    }
+}
+
+/// Takes the first `n` bytes off; `false` if there are fewer.
+pub(crate) fn skip(parts: &mut Vec<Part>, mut n: u32) -> bool {
+    while n > 0 {
+        let Some(first) = parts.first_mut() else { return false };
+        if first.len > n {
+            // SAFETY: within the piece.
+            first.start = unsafe { first.start.add(n as usize) };
+            first.len -= n;
+            return true;
+        }
+        n -= first.len;
+        parts.remove(0);
+    }
+    true
+}
+
+/// Takes the last byte off.
+pub(crate) fn take_last(parts: &mut Vec<Part>) -> Option<NonNull<u8>> {
+    let last = parts.last_mut()?;
+    last.len -= 1;
+    // SAFETY: within the piece, which had a byte.
+    let place = unsafe { last.start.add(last.len as usize) };
+    if last.len == 0 {
+        parts.pop();
+    }
+    Some(place)
+}
