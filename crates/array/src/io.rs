@@ -45,9 +45,9 @@ pub enum SubmitError {
     OutOfRange {
         /// The LUN asked for.
         lun: LunId,
-        /// The first byte.
+        /// First byte of the range of the IO.
         offset: Bytes,
-        /// The length.
+        /// Length of the range of the IO.
         len: Bytes,
         /// The LUN's size.
         size: Bytes,
