@@ -516,6 +516,10 @@ impl<T> Limits<T> {
             self.limiters[limiter.0].hold(now, true);
             self.plan(now, limiter);
         }
+        // It waits for its turn alone, and may be the next.
+        if self.has_room(now, id, way) {
+            self.freed.push(id);
+        }
     }
 
     /// Plans the next look at a limiter that has no room.

@@ -402,3 +402,52 @@ fn who_observes_holds_nothing() {
     run.dispatch();
     assert_eq!(run.out.len(), 50);
 }
+
+#[test]
+fn a_vm_at_its_own_limit_keeps_nobody_of_its_tenant_waiting() {
+    let tenant = TenantId::of("gold");
+    let rate =
+        |rate| Limit { iops: Rates { total: Some(rate), ..Rates::default() }, ..Limit::default() };
+    let mut run = Run::new(Mode::Off);
+    run.host.set_tenants(run.now, &[(tenant, Tenant { limit: rate(1e6), ..Tenant::default() })]);
+    let part = VmConfig { tenant: Some(tenant), ..VmConfig::of(Shares(1000)) };
+    let slow = run.host.add_vm(run.now, VmConfig { limit: rate(1.0), ..part });
+    let quick = run.host.add_vm(run.now, part);
+    (0..10).for_each(|_| run.submit(slow, READ));
+    run.dispatch();
+    assert_eq!(run.went.len(), 1, "the rest waits for its own limit");
+    (0..5).for_each(|_| run.submit(quick, READ));
+    run.dispatch();
+    assert_eq!(run.went.len(), 6);
+}
+
+#[test]
+fn vms_of_a_tenant_divide_its_limit_by_their_shares() {
+    let tenant = TenantId::of("gold");
+    let iops = Rates { total: Some(600.0), ..Rates::default() };
+    let limit = Limit { iops, ..Limit::default() };
+    let mut run = Run::new(Mode::Parda);
+    run.host.set_tenants(run.now, &[(tenant, Tenant { limit, ..Tenant::default() })]);
+    let vm = |shares| VmConfig { tenant: Some(tenant), ..VmConfig::of(Shares(shares)) };
+    let vms = [1000, 2000, 3000].map(|shares| run.host.add_vm(run.now, vm(shares)));
+    // Whoever comes first, and however deep its queue is.
+    let depths = [64, 4, 16];
+    let mut pending = [0; 3];
+    while run.now < Instant(0) + Span::from_millis(10_000) {
+        for (i, vm) in vms.into_iter().enumerate() {
+            (pending[i]..depths[i]).for_each(|_| run.submit(vm, READ));
+            pending[i] = depths[i];
+        }
+        run.dispatch();
+        for id in run.out.drain(..) {
+            let done = run.host.complete(run.now, id, Outcome::Done).unwrap();
+            pending[vms.iter().position(|vm| *vm == done.vm).unwrap()] -= 1;
+        }
+        run.now = run.now + Span::from_millis(1);
+    }
+    let went = vms.map(|vm| run.went.iter().filter(|(of, _)| *of == vm).count() as f64);
+    let sum: f64 = went.iter().sum();
+    for (went, part) in went.iter().zip([1.0, 2.0, 3.0]) {
+        assert!((went / sum * 6.0 / part - 1.0).abs() < 0.03, "{went} of {sum}");
+    }
+}
