@@ -727,9 +727,12 @@ impl Host {
         self.demands.extend(vms.map(|(_, vm)| {
             let wanted = vm.slice.roll(now, nanos);
             let rate = Some(core::mem::take(&mut vm.done) / elapsed.secs().max(1e-9));
+            // Of a tenant's VM, as of the last period.
+            let own = f64::from(vm.shares.0);
+            let of_tenant = vm.guarantees.as_ref().is_some_and(|own| own.place.is_some());
             let demand = VmDemand {
-                shares: vm.slice.awake(),
-                counts: vm.slice.shares(),
+                shares: if of_tenant { vm.slice.awake() } else { own },
+                counts: if of_tenant { vm.slice.shares() } else { own },
                 taken: wanted.shares,
                 pending: wanted.pending,
                 used: wanted.used,

@@ -181,7 +181,7 @@ fn fields(f: &mut impl Fields, body: &mut Publication) -> Result<(), InvalidRepo
     f.count(280, "IO count of those that ask", &mut report.wants.ios)?;
     f.measure(288, "saturated throughput", &mut report.saturated.rate)?;
     f.measure(296, "saturated shares", &mut report.saturated.shares)?;
-    f.measure(496, "reserved IOs", &mut report.reserved)
+    f.measure(496, "IOs of reservations", &mut report.reserved)
 }
 
 fn sample(

@@ -418,7 +418,7 @@ fn every_field_lies_where_the_page_says() {
         ("writes: sum of size times latency", |r| {
             r.message.body.report.interval.writes.moments.products += 7.0
         }),
-        ("reserved IOs", |r| r.message.body.report.reserved += 7.0),
+        ("IOs of reservations", |r| r.message.body.report.reserved += 7.0),
         ("tenants", |r| {
             r.message.body.tenants.resize(MOST_TENANTS, example_tenant());
         }),
