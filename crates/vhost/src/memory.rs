@@ -53,6 +53,12 @@ pub enum MemoryError {
 const HUGETLBFS: FsWord = 0x9584_58f6;
 const TMPFS: FsWord = 0x0102_1994;
 
+/// Whether a file is memory, so that no access to it waits for a disk. A device node is none, though it lies on a tmpfs.
+pub(crate) fn is_memory(file: &File) -> bool {
+    let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    regular && fstatfs(file).is_ok_and(|fs| fs.f_type == TMPFS || fs.f_type == HUGETLBFS)
+}
+
 /// Memory of one guest, mapped until this is dropped.
 #[derive(Debug)]
 pub struct Memory {
@@ -72,8 +78,7 @@ impl Memory {
         let user = regions.iter().map(|r| (r.user, r.size, r.guest)).collect();
         let mut mapped = Vec::new();
         for Region { guest, size, offset, file, .. } in regions {
-            let kind = fstatfs(&file).map_err(|_| MemoryError::Kind)?.f_type;
-            if kind != TMPFS && kind != HUGETLBFS {
+            if !is_memory(&file) {
                 return Err(MemoryError::Kind);
             }
             let size = usize::try_from(size).map_err(|_| MemoryError::Regions)?;
@@ -237,4 +242,16 @@ pub(crate) fn take_last(parts: &mut Vec<Part>) -> Option<NonNull<u8>> {
         parts.pop();
     }
     Some(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_no_memory_though_its_node_lies_on_a_tmpfs() {
+        let file = File::options().read(true).write(true).open("/dev/zero").unwrap();
+        let region = Region { guest: 0, size: 4096, user: 0, offset: 0, file };
+        assert!(matches!(Memory::map(vec![region]), Err(MemoryError::Kind)));
+    }
 }
