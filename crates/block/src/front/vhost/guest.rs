@@ -9,7 +9,6 @@ use parda_disk::{Geometry, Op};
 use parda_vhost::blk::{Asked, Outcome, Scratch, Status};
 use parda_vhost::control::{Done, Order};
 use parda_vhost::{Broken, Memory, Vring};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slab::Slab;
 
 use crate::backend::Failure;
@@ -113,15 +112,6 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    /// Whether its front end has gone, which the thread of its socket may not have said yet.
-    pub(super) fn has_hung_up(&self) -> bool {
-        let mut polled = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        let now = Timespec::default();
-        self.state == State::Gone
-            || poll(&mut polled, Some(&now)).is_ok()
-                && polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP)
-    }
-
     pub(super) fn new(
         (key, serial): (usize, u64),
         (disk, offered): (usize, Offered),

@@ -176,7 +176,7 @@ impl Vhost {
         // A disk that is not open yet, or not any more, has nobody for it.
         let Some((disk, _)) = self.offers.get(&address) else { return };
         match self.guests.iter_mut().find(|(_, guest)| guest.disk == *disk) {
-            Some((_, guest)) if guest.has_hung_up() => guest.next = Some((address, fd)),
+            Some((_, guest)) if guest.state == State::Gone => guest.next = Some((address, fd)),
             Some(_) => tracing::warn!(
                 volume,
                 %address,
