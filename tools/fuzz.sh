@@ -33,7 +33,7 @@ else
   bound=-max_total_time=$seconds
 fi
 # The longest input: what a target looks at, with some room.
-declare -A longest=([exchange_slot]=4096 [exchange_datagram]=1280 [nbd_client]=10240 [nbd_server]=8192)
+declare -A longest=([exchange_slot]=4096 [exchange_datagram]=1280 [nbd_client]=10240 [nbd_server]=8192 [vhost_queue]=4096)
 total=0
 for target in "${targets[@]}"; do
   # What is found goes to the corpus, which is not kept; what is kept are the seeds.
