@@ -1,9 +1,11 @@
 //! A socket that clients connect to, as the ring has it.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::mpsc::SyncSender;
 
 use parda_address::Address;
 use parda_control::Instant;
+use slab::Slab;
 
 use crate::front::tag::Tag;
 use crate::listen::Bound;
@@ -49,5 +51,60 @@ impl Listener {
         }
         self.bound.file = None;
         self.retry_at = None;
+    }
+}
+
+/// The listeners of a front end.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners(Slab<Listener>);
+
+impl Deref for Listeners {
+    type Target = Slab<Listener>;
+
+    fn deref(&self) -> &Slab<Listener> {
+        &self.0
+    }
+}
+
+impl DerefMut for Listeners {
+    fn deref_mut(&mut self) -> &mut Slab<Listener> {
+        &mut self.0
+    }
+}
+
+impl Listeners {
+    /// Begins to remove the listener of an address, and returns its key: it accepts nothing any more, and is there until it is
+    /// [buried](Self::bury). `gone` is used then.
+    pub(crate) fn leave(
+        &mut self,
+        ring: &mut Ring<reactor::Tag>,
+        address: &Address,
+        gone: SyncSender<()>,
+    ) -> Option<usize> {
+        let wanted = |(_, l): &(usize, &Listener)| l.address == *address && l.leaving.is_none();
+        let (key, _) = self.iter().find(wanted)?;
+        let listener = &mut self[key];
+        listener.leaving = Some(gone);
+        listener.stop(ring);
+        Some(key)
+    }
+
+    /// Drops a listener that is being removed, once the ring has nothing of it.
+    pub(crate) fn bury(&mut self, key: usize) {
+        if self[key].leaving.is_none() || self[key].accepting.is_some() {
+            return;
+        }
+        let mut listener = self.remove(key);
+        let leaving = listener.leaving.take();
+        // Closes the socket before anybody hears of it.
+        drop(listener);
+        if let Some(gone) = leaving {
+            let _ = gone.send(());
+        }
+    }
+
+    /// Stops all of them.
+    pub(crate) fn stop(&mut self, ring: &mut Ring<reactor::Tag>) {
+        self.iter_mut().for_each(|(_, listener)| listener.stop(ring));
     }
 }

@@ -32,32 +32,13 @@ impl Nbd {
         address: &Address,
         gone: SyncSender<()>,
     ) {
-        let wanted = |(_, l): &(usize, &Listener)| l.address == *address && l.leaving.is_none();
-        let Some((key, _)) = self.listeners.iter().find(wanted) else { return };
-        let listener = &mut self.listeners[key];
-        listener.leaving = Some(gone);
-        listener.stop(&mut io.ring);
+        let Some(key) = self.listeners.leave(&mut io.ring, address, gone) else { return };
         for client in self.keys(|conn| conn.listener == key && conn.disk().is_none()) {
             self.conns[client].kill(&mut self.shared.with(io));
             self.list(client);
         }
         self.pace.retain(|newcomer| newcomer.listener != key);
-        self.bury_listener(key);
-    }
-
-    /// Drops a listener that is being removed, once the ring has nothing of it.
-    fn bury_listener(&mut self, key: usize) {
-        let listener = &self.listeners[key];
-        if listener.leaving.is_none() || listener.accepting.is_some() {
-            return;
-        }
-        let mut listener = self.listeners.remove(key);
-        let leaving = listener.leaving.take();
-        // Closes the socket before anybody hears of it.
-        drop(listener);
-        if let Some(gone) = leaving {
-            let _ = gone.send(());
-        }
+        self.listeners.bury(key);
     }
 
     /// An accept is done.
@@ -65,7 +46,7 @@ impl Nbd {
         let listener = &mut self.listeners[index];
         listener.accepting = None;
         if self.stopped || listener.leaving.is_some() {
-            self.bury_listener(index);
+            self.listeners.bury(index);
             return;
         }
         match (end.kept, end.result) {

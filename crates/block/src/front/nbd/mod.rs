@@ -36,7 +36,7 @@ use crate::backend::Failure;
 use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::front::front_end::FrontEnd;
-use crate::front::listener::Listener;
+use crate::front::listener::Listeners;
 use crate::front::tag;
 use crate::losses::Witness;
 use crate::peer::Peer;
@@ -48,7 +48,7 @@ use crate::stats::Dropped;
 pub(crate) struct Nbd {
     volume: String,
     limits: Limits,
-    listeners: Slab<Listener>,
+    listeners: Listeners,
     offers: Offers,
     pace: Pace<Newcomer>,
     door: Door,
@@ -72,7 +72,7 @@ impl Nbd {
         Self {
             volume,
             limits,
-            listeners: Slab::new(),
+            listeners: Listeners::default(),
             offers: Offers::default(),
             pace: Pace::new(&limits),
             door: Door::new(&limits),
@@ -330,13 +330,13 @@ impl FrontEnd for Nbd {
 
     fn stop(&mut self, io: &mut Reactor) {
         self.stopped = true;
-        self.listeners.iter_mut().for_each(|(_, listener)| listener.stop(&mut io.ring));
+        self.listeners.stop(&mut io.ring);
         self.pace.retain(|_| false);
         self.finish_all(|_| true);
     }
 
     fn close(&mut self, io: &mut Reactor) {
-        self.listeners.iter_mut().for_each(|(_, listener)| listener.stop(&mut io.ring));
+        self.listeners.stop(&mut io.ring);
         // After a panic nothing is known of budget and pool, which are dropped with the engine.
         self.conns.iter().for_each(|(_, conn)| conn.shut_down());
     }

@@ -26,7 +26,7 @@ use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::descriptors;
 use crate::front::front_end::FrontEnd;
-use crate::front::listener::Listener;
+use crate::front::listener::{Listener, Listeners};
 use crate::front::tag;
 use crate::listen::Bound;
 use crate::losses::Witness;
@@ -47,7 +47,7 @@ pub(crate) struct Vhost {
     limits: Limits,
     memory: AgentMemory,
     mailer: Mailer,
-    listeners: Slab<Listener>,
+    listeners: Listeners,
     /// The disk at each address.
     offers: HashMap<Address, (usize, Offered)>,
     guests: Slab<Guest>,
@@ -78,7 +78,7 @@ impl Vhost {
             limits,
             memory,
             mailer,
-            listeners: Slab::new(),
+            listeners: Listeners::default(),
             offers: HashMap::new(),
             guests: Slab::new(),
             next_serial: 0,
@@ -116,23 +116,8 @@ impl Vhost {
         address: &Address,
         gone: SyncSender<()>,
     ) {
-        let wanted = |(_, l): &(usize, &Listener)| l.address == *address && l.leaving.is_none();
-        let Some((key, _)) = self.listeners.iter().find(wanted) else { return };
-        let listener = &mut self.listeners[key];
-        listener.leaving = Some(gone);
-        listener.stop(&mut io.ring);
-        self.bury_listener(key);
-    }
-
-    /// Drops a listener that is being removed, once the ring has nothing of it.
-    fn bury_listener(&mut self, key: usize) {
-        let listener = &self.listeners[key];
-        if listener.leaving.is_none() || listener.accepting.is_some() {
-            return;
-        }
-        // Closes the socket before anybody hears of it.
-        if let Some(gone) = self.listeners.remove(key).leaving.take() {
-            let _ = gone.send(());
+        if let Some(key) = self.listeners.leave(&mut io.ring, address, gone) {
+            self.listeners.bury(key);
         }
     }
 
@@ -141,7 +126,7 @@ impl Vhost {
         let listener = &mut self.listeners[index];
         listener.accepting = None;
         if self.stopped || listener.leaving.is_some() {
-            return self.bury_listener(index);
+            return self.listeners.bury(index);
         }
         match (end.kept, end.result) {
             (OpData::Accepted(fd), _) => {
@@ -440,12 +425,12 @@ impl FrontEnd for Vhost {
 
     fn stop(&mut self, io: &mut Reactor) {
         self.stopped = true;
-        self.listeners.iter_mut().for_each(|(_, listener)| listener.stop(&mut io.ring));
+        self.listeners.stop(&mut io.ring);
         self.finish_all(|_| true);
     }
 
     fn close(&mut self, io: &mut Reactor) {
-        self.listeners.iter_mut().for_each(|(_, listener)| listener.stop(&mut io.ring));
+        self.listeners.stop(&mut io.ring);
         self.guests.iter_mut().for_each(|(_, guest)| guest.shut_down(io));
     }
 
