@@ -720,27 +720,29 @@ impl Host {
         self.ticked = now;
         let nanos = elapsed.0 as f64;
         self.demands.clear();
-        self.tenants.begin();
         let window_per_share = self.governor.window_per_share();
-        let (room, mut reserved) = (self.governor.room(), 0.0);
+        let room = self.governor.room();
+        let mut reserved = self.tenants.reserved(&room);
+        self.tenants.begin();
         let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
         self.demands.extend(vms.map(|(_, vm)| {
             let wanted = vm.slice.roll(now, nanos);
             let rate = Some(core::mem::take(&mut vm.done) / elapsed.secs().max(1e-9));
-            // Of a tenant's VM, as of the last period.
-            let own = f64::from(vm.shares.0);
-            let of_tenant = vm.guarantees.as_ref().is_some_and(|own| own.place.is_some());
+            let shares = f64::from(vm.shares.0);
+            let tenant = vm.guarantees.as_ref().and_then(|own| own.place);
+            // What a tenant's VM counts with is found once a period.
+            let (awake, counts) =
+                tenant.map_or((shares, shares), |_| (vm.slice.awake(), vm.slice.shares()));
             let demand = VmDemand {
-                shares: if of_tenant { vm.slice.awake() } else { own },
-                counts: if of_tenant { vm.slice.shares() } else { own },
+                shares: awake,
+                counts,
                 taken: wanted.shares,
                 pending: wanted.pending,
                 used: wanted.used,
                 rate,
             };
             let Some(own) = &mut vm.guarantees else { return demand };
-            if let Some(place) = own.place {
-                let shares = f64::from(vm.shares.0);
+            if let Some(place) = tenant {
                 let held = own.aside.is_some_and(|aside| self.limits.waiting(aside) > 0);
                 let used = wanted.used / window_per_share;
                 self.tenants.account(
@@ -764,7 +766,7 @@ impl Host {
             interval: self.meter.roll(),
             outstanding: self.at_array.mean(now, elapsed),
             vms: &self.demands,
-            reserved: reserved + self.tenants.reserved(&room),
+            reserved,
         };
         let mut report = self.governor.tick(measured, view);
         // Where most are not heard, what the others said last stays.

@@ -119,6 +119,17 @@ enum Unit {
     Bytes,
 }
 
+impl Unit {
+    /// What it counts of an IO.
+    fn of(self, io: Io) -> f64 {
+        match (self, io.kind) {
+            (Unit::Ios, _) => 1.0,
+            (Unit::Bytes, IoKind::Discard) => 0.0,
+            (Unit::Bytes, _) => io.bytes.0 as f64,
+        }
+    }
+}
+
 /// One rate. See the module's documentation.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
@@ -142,15 +153,6 @@ struct Bucket {
 impl Bucket {
     fn counts(&self, way: Direction) -> bool {
         self.way.is_none_or(|mine| mine == way)
-    }
-
-    /// Units of an IO.
-    fn units(&self, io: Io) -> f64 {
-        match (self.unit, io.kind) {
-            (Unit::Ios, _) => 1.0,
-            (Unit::Bytes, IoKind::Discard) => 0.0,
-            (Unit::Bytes, _) => io.bytes.0 as f64,
-        }
     }
 
     fn take(&mut self, now: Instant, units: f64) {
@@ -214,7 +216,7 @@ struct Limiter {
     planned: Option<Instant>,
     /// IOs that it holds back, since when it does, and for how long it did since the last look.
     waiting: usize,
-    holds: Option<Instant>,
+    since: Option<Instant>,
     held: Span,
     /// Start tag of the IO that was let go last, in nanoseconds of the limit for each share.
     virtual_time: f64,
@@ -255,7 +257,7 @@ impl Limiter {
     /// Time of the limit that an IO takes, in nanoseconds.
     fn cost(&self, io: Io, way: Direction) -> f64 {
         let counting = self.buckets.iter().filter(|bucket| bucket.counts(way));
-        counting.fold(0.0, |most, bucket| larger(most, bucket.units(io) * 1e9 / bucket.rate))
+        counting.fold(0.0, |most, bucket| larger(most, bucket.unit.of(io) * 1e9 / bucket.rate))
     }
 
     fn promise(&mut self, promised: &Promised, sign: f64) {
@@ -269,7 +271,7 @@ impl Limiter {
 
     /// Ends a period: the largest part of its rates that went, and the part of the time for which IOs were held back.
     fn roll(&mut self, now: Instant, elapsed: Span) -> (f64, f64) {
-        if let Some(since) = &mut self.holds {
+        if let Some(since) = &mut self.since {
             self.held += now.since(core::mem::replace(since, now));
         }
         let secs = larger(elapsed.secs(), 1e-9);
@@ -279,14 +281,12 @@ impl Limiter {
         (taken, smaller(core::mem::take(&mut self.held).secs() / secs, 1.0))
     }
 
-    /// One IO more is held back, or one less.
-    fn hold(&mut self, now: Instant, more: bool) {
-        self.waiting = if more { self.waiting + 1 } else { self.waiting.saturating_sub(1) };
-        if more {
-            self.holds.get_or_insert(now);
-        } else if self.waiting == 0
-            && let Some(since) = self.holds.take()
-        {
+    /// So many IOs are held back from now on.
+    fn holds(&mut self, now: Instant, waiting: usize) {
+        self.waiting = waiting;
+        if waiting > 0 {
+            self.since.get_or_insert(now);
+        } else if let Some(since) = self.since.take() {
             self.held += now.since(since);
         }
     }
@@ -350,9 +350,9 @@ impl<T> Default for Limits<T> {
 /// Units of an IO, by unit and direction.
 fn units(io: Io, way: Direction) -> Promised {
     let mut units = Promised::default();
-    units[Unit::Ios as usize][way as usize] = 1.0;
-    let bytes = if io.kind == IoKind::Discard { 0.0 } else { io.bytes.0 as f64 };
-    units[Unit::Bytes as usize][way as usize] = bytes;
+    for unit in [Unit::Ios, Unit::Bytes] {
+        units[unit as usize][way as usize] = unit.of(io);
+    }
     units
 }
 
@@ -426,14 +426,14 @@ impl<T> Limits<T> {
         if let Some(before) = before.and_then(|before| self.limiters.get_mut(before.0)) {
             before.members.retain(|member| *member != id);
             before.promise(&aside.promised, -1.0);
-            (0..waiting).for_each(|_| before.hold(now, false));
+            before.holds(now, before.waiting - waiting);
             // What it kept room for is none of theirs any more.
             self.freed.extend_from_slice(&before.members);
         }
         if let Some(after) = limiter.map(|limiter| &mut self.limiters[limiter.0]) {
             after.members.push(id);
             after.promise(&aside.promised, 1.0);
-            (0..waiting).for_each(|_| after.hold(now, true));
+            after.holds(now, after.waiting + waiting);
             if of == Of::Tenant {
                 aside.finish = after.virtual_time;
             }
@@ -513,7 +513,8 @@ impl<T> Limits<T> {
         aside.items[way as usize].push_back((io, item));
         self.len += 1;
         for limiter in aside.limiters.into_iter().flatten() {
-            self.limiters[limiter.0].hold(now, true);
+            let state = &mut self.limiters[limiter.0];
+            state.holds(now, state.waiting + 1);
             self.plan(now, limiter);
         }
         // It waits for its turn alone, and may be the next.
@@ -549,7 +550,7 @@ impl<T> Limits<T> {
             if self.idle {
                 continue;
             }
-            state.counting(way).for_each(|bucket| bucket.take(now, bucket.units(io)));
+            state.counting(way).for_each(|bucket| bucket.take(now, bucket.unit.of(io)));
             if state.waiting > 0 {
                 self.plan(now, limiter);
             }
@@ -625,7 +626,10 @@ impl<T> Limits<T> {
         let Some((io, item)) = aside.items[way as usize].pop_front() else { return };
         let (vm, limiters) = (aside.vm, aside.limiters);
         self.len -= 1;
-        limiters.into_iter().flatten().for_each(|of| self.limiters[of.0].hold(now, false));
+        for limiter in limiters.into_iter().flatten() {
+            let state = &mut self.limiters[limiter.0];
+            state.holds(now, state.waiting - 1);
+        }
         if !self.idle {
             self.promise(id, io, way);
         }
@@ -634,11 +638,8 @@ impl<T> Limits<T> {
 
     /// Plans the next look at the limiters of a VM whose IOs wait.
     fn plan_again(&mut self, now: Instant, id: AsideId) {
-        let Aside { limiters, items, .. } = &self.asides[id.0];
-        if items.iter().any(|items| !items.is_empty()) {
-            limiters.iter().flatten().copied().collect::<Vec<_>>().into_iter().for_each(|of| {
-                self.plan(now, of);
-            });
+        if self.waiting(id) > 0 {
+            self.asides[id.0].limiters.into_iter().flatten().for_each(|of| self.plan(now, of));
         }
     }
 

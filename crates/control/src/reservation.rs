@@ -32,7 +32,7 @@ const BEHIND: Span = Span::from_millis(200);
 /// Time by which its turns may be ahead of its reservation: gaps between them are no need.
 const AHEAD: Span = Span::from_millis(50);
 
-/// The least σ.
+/// The least part σ of reservations that a cluster does.
 const LEAST: f64 = 1e-6;
 
 /// Periods in a row without its reservation after which a VM that asks for it is short.

@@ -142,8 +142,6 @@ struct State {
     load: f64,
     own: TenantPart,
     all: TenantPart,
-    /// Shares that were used here, as they were published last.
-    said: f64,
     /// What the others said last.
     others: Vec<TenantPart>,
     /// Mean slots · time of its IOs.
@@ -168,7 +166,6 @@ impl State {
             load: 0.0,
             own: TenantPart { id, ..TenantPart::default() },
             all: TenantPart { id, ..TenantPart::default() },
-            said: 0.0,
             others: Vec::new(),
             latency: None,
             counts: 0.0,
@@ -184,7 +181,7 @@ impl State {
         self.parts.into_iter().fold(1.0, smaller)
     }
 
-    /// Takes in what a host said, and what it does to this host's part of the limit.
+    /// Finds this host's part of the limit after a round. `silent`: see [`Tenants`].
     fn divide(&mut self, silent: Option<u32>) {
         match silent {
             // It does nothing that anybody would have to hear of.
@@ -226,13 +223,13 @@ pub fn part(own: &TenantPart, others: &[TenantPart]) -> f64 {
     let hosts = || core::iter::once(own).chain(others);
     let all = hosts().map(|host| host.shares).fold(0.0, |sum, shares| sum + shares);
     // VMs that do nothing now keep a little, to begin with.
+    if all <= 0.0 {
+        return 1.0;
+    }
     let wish = |host: &TenantPart| larger(host.wish.min(1.0), IDLE * host.shares / all);
     let weight = |host: &TenantPart| larger(host.active, IDLE * host.shares);
     let sum = |of: &dyn Fn(&TenantPart) -> f64| hosts().fold(0.0, |sum, host| sum + of(host));
     let (wishes, weights) = (sum(&wish), sum(&weight));
-    if all <= 0.0 || weights <= 0.0 {
-        return 1.0;
-    }
     if wishes <= 1.0 {
         return wish(own) + (1.0 - wishes) * weight(own) / weights;
     }
@@ -366,7 +363,6 @@ impl Tenants {
             }
             // What they took, in shares of the volume, over what one of their own was worth.
             state.own.used /= state.weight;
-            state.said = state.own.used;
             state.all = state.others.iter().fold(state.own, TenantPart::plus);
             let all = &state.all;
             if all.rate > 0.0 {
@@ -379,11 +375,11 @@ impl Tenants {
         }
     }
 
-    /// This host's part of what tenants would have outstanding if no reservation were short, in slots.
+    /// This host's part of what tenants would have outstanding if no reservation were short, in slots: of the last period, before the
+    /// account of the next one begins.
     pub(crate) fn reserved(&self, room: &Room) -> f64 {
         self.states.iter().fold(0.0, |sum, state| {
-            // Of the last period, as all of them are.
-            let (own, all) = (state.said, state.all.used);
+            let (own, all) = (state.own.used, state.all.used);
             if own > 0.0 { sum + state.floor().asks(room) * own / all } else { sum }
         })
     }
@@ -393,8 +389,8 @@ impl Tenants {
         for state in &mut self.states {
             let Tenant { shares, reservation, .. } = state.tenant;
             let (all, shares) = (&state.all, shares.map(|Shares(shares)| f64::from(shares)));
-            let reserves = reservation > 0.0 && window_per_share.is_finite();
-            let least = match reserves && window_per_share > 0.0 {
+            let has_window = window_per_share.is_finite() && window_per_share > 0.0;
+            let least = match reservation > 0.0 && has_window {
                 true => state.floor().slots(room) / window_per_share,
                 false => 0.0,
             };
