@@ -4,7 +4,7 @@ mod audit;
 mod change;
 mod disks;
 mod state;
-mod values;
+pub(crate) mod values;
 mod wait;
 
 use std::path::Path;

@@ -16,6 +16,7 @@ use parda_address::Address;
 use parda_block::{
     BackendConfig, Direct, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls, Lock, Region,
 };
+use parda_config::tenants;
 use parda_control::Bytes;
 use parda_tls::Acceptor;
 
@@ -85,9 +86,8 @@ impl Served {
         if new.tenants != in_force.tenants
             && let Some(ring) = self.ring()
         {
-            let tenants = new.tenants.iter().map(|tenant| (tenant.id(), tenant.into()));
             // A ring that has ended takes them when it is started again.
-            let _ = ring.set_tenants(tenants.collect());
+            let _ = ring.set_tenants(tenants(&new.tenants));
             tracing::info!(volume = name, event = "tenants_changed", "tenants changed");
         }
         *in_force = new.clone();

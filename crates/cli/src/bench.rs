@@ -55,6 +55,26 @@ Examples:
   parda bench nbd nbd://array/lun0 --op read --bs 1m --depth 4 --offset 10g --range 1g
   parda bench nbd nbd://localhost/vm1 --depth 16 --server-pid \"$(pidof parda)\" --json - | jq .server_cpu_us_per_io";
 
+/// How a server is measured, by whatever protocol.
+#[derive(Args)]
+struct Run {
+    /// How long to measure
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    time: Duration,
+    /// How long to load the server before the measurement begins
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = quantity::duration)]
+    warmup: Duration,
+    /// How long a server may be silent before the run fails
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    patience: Duration,
+    /// The seed that offsets follow from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Measure the CPU time of this process as well, if the server runs here; may be given more than once
+    #[arg(long, value_name = "PID")]
+    server_pid: Vec<u32>,
+}
+
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Nbd {
@@ -79,27 +99,14 @@ pub(crate) struct Nbd {
     /// Threads that drive the connections
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
-    /// How long to measure
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
-    time: Duration,
-    /// How long to load the server before the measurement begins
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = quantity::duration)]
-    warmup: Duration,
+    #[command(flatten)]
+    run: Run,
     /// Offset of the range that requests touch
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     offset: Option<u64>,
     /// Length of that range; to the end of the export if not given
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     range: Option<u64>,
-    /// How long a server may be silent before the run fails
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
-    patience: Duration,
-    /// The seed that offsets follow from
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Measure the CPU time of this process as well, if the server runs here; may be given more than once
-    #[arg(long, value_name = "PID")]
-    server_pid: Vec<u32>,
     /// Allow writes to this export, given by its URI once more, if nothing known is on it
     #[arg(long, value_name = "URI", require_equals = true)]
     allow_writes: Vec<String>,
@@ -132,21 +139,8 @@ pub(crate) struct VhostUser {
     /// Requests outstanding
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=128))]
     depth: u16,
-    /// How long to measure
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
-    time: Duration,
-    /// How long to load the server before the measurement begins
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = quantity::duration)]
-    warmup: Duration,
-    /// How long a server may be silent before the run fails
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
-    patience: Duration,
-    /// The seed that offsets follow from
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Measure the CPU time of this process as well, if the server runs here; may be given more than once
-    #[arg(long, value_name = "PID")]
-    server_pid: Vec<u32>,
+    #[command(flatten)]
+    run: Run,
     /// Write the answer as JSON to a file, - for standard output in place of the table
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
@@ -176,11 +170,11 @@ impl VhostUser {
             random: self.op == GuestOp::Randread,
             block: self.bs,
             depth: self.depth,
-            warmup: self.warmup,
-            time: self.time,
-            seed: self.seed,
-            patience: self.patience,
-            server: self.server_pid.clone(),
+            warmup: self.run.warmup,
+            time: self.run.time,
+            seed: self.run.seed,
+            patience: self.run.patience,
+            server: self.run.server_pid.clone(),
         };
         let failed = |error| Failure::new(format!("{}: {error}", self.socket.display()));
         let measured = parda_bench::run_guest(&plan).map_err(failed)?;
@@ -300,12 +294,12 @@ impl Nbd {
             depth: self.depth,
             connections: self.connections,
             threads: self.threads,
-            warmup: self.warmup,
-            time: self.time,
+            warmup: self.run.warmup,
+            time: self.run.time,
             range: Some(range),
-            seed: self.seed,
-            patience: self.patience,
-            server: self.server_pid.clone(),
+            seed: self.run.seed,
+            patience: self.run.patience,
+            server: self.run.server_pid.clone(),
         })
     }
 

@@ -23,7 +23,7 @@ pub use control::{Resolved, UNITS};
 pub use document::{Document, Error};
 pub use limit::LimitSetting;
 pub use short::short;
-pub use tenant::{TenantName, TenantSettings, wrong_tenants};
+pub use tenant::{TenantName, TenantSettings, tenants, wrong_tenants};
 pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};
 pub use tunables::{ControlSettings, TUNABLES, Tunable};
 pub use values::{Fairness, LineSetting, NamedSizeModel, OutsiderSetting, SizeModelSetting};

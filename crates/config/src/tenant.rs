@@ -66,6 +66,12 @@ impl From<&TenantSettings> for Tenant {
     }
 }
 
+/// The tenants of a volume as the law takes them.
+#[must_use]
+pub fn tenants(settings: &[TenantSettings]) -> Vec<(TenantId, Tenant)> {
+    settings.iter().map(|tenant| (tenant.id(), tenant.into())).collect()
+}
+
 /// The first fault among the tenants of a volume: its place, its key and what is wrong.
 #[must_use]
 pub fn wrong_tenants(tenants: &[TenantSettings]) -> Option<(usize, &'static str, String)> {

@@ -36,7 +36,7 @@ impl Geometry {
     /// Judges a request: permission, then range.
     ///
     /// # Errors
-    /// The first fault.
+    /// What is wrong with it: the permission, or else the range.
     pub fn check(&self, op: Op) -> Result<(), Fault> {
         let changes = matches!(op, Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. });
         if changes && self.read_only {

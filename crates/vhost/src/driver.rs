@@ -357,7 +357,7 @@ impl Driver {
         [line.descriptors, line.available, line.used]
     }
 
-    /// Writes guest memory.
+    /// Writes bytes at an address of the guest.
     ///
     /// # Errors
     /// It is outside of that.
@@ -483,7 +483,7 @@ impl Driver {
     /// Wakes the device, whether there is something new or not.
     ///
     /// # Errors
-    /// The descriptor.
+    /// The kick descriptor cannot be written.
     pub fn wake(&self, queue: u16) -> io::Result<()> {
         self.lines[usize::from(queue)].kick.write(1)
     }
@@ -506,7 +506,7 @@ impl Driver {
     /// The next slot that was answered, and its status.
     ///
     /// # Errors
-    /// The memory.
+    /// The used ring is outside of the memory.
     pub fn answered(&mut self, queue: u16) -> io::Result<Option<(u16, u8)>> {
         let line = &mut self.lines[usize::from(queue)];
         let place = GuestAddress(line.used + 2);

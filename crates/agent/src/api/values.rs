@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 use crate::config::Volume;
 
 /// Settings that are set, by key.
-pub(super) type Settings = Map<String, Value>;
+pub(crate) type Settings = Map<String, Value>;
 
 /// Settings of a volume's law.
 pub(super) fn of_law(volume: &Volume) -> Settings {
-    settings(&volume.control)
+    of(&volume.control)
 }
 
 /// Settings of a disk that can be changed live.
 pub(super) fn of_disk(vm: &VmSettings, drain: bool) -> Settings {
-    let mut set = settings(vm);
+    let mut set = of(vm);
     set.insert(DRAIN.to_owned(), drain.into());
     set
 }
@@ -26,8 +26,9 @@ pub(super) fn of_keys(keys: &[&str], set: &Settings) -> Vec<Value> {
     keys.iter().map(|key| set.get(*key).cloned().unwrap_or(Value::Null)).collect()
 }
 
-fn settings(of: &impl Serialize) -> Settings {
-    match serde_json::to_value(of) {
+/// Settings of a table by key, without those that are not set.
+pub(crate) fn of(table: &impl Serialize) -> Settings {
+    match serde_json::to_value(table) {
         Ok(Value::Object(mut settings)) => {
             settings.retain(|_, value| !value.is_null());
             settings

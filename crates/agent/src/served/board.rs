@@ -9,6 +9,7 @@ use parda_block::{DiskId, Handle, VmStats};
 use parda_config::{TenantSettings, VmSettings};
 use parda_control::TenantState;
 
+use crate::api::values::of;
 use crate::config;
 use crate::history::rounded;
 use crate::locked::locked;
@@ -159,10 +160,7 @@ fn fault(disk: &VmStats) -> Option<String> {
 
 /// A tenant as people see it.
 fn tenant(settings: &TenantSettings, state: &TenantState) -> Tenant {
-    let mut set = serde_json::to_value(settings)
-        .ok()
-        .and_then(|value| value.as_object().cloned())
-        .unwrap_or_default();
+    let mut set = of(settings);
     set.remove("name");
     Tenant {
         name: settings.name.to_string(),

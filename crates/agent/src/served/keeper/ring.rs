@@ -5,6 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use parda_block::{AgentMemory, Drained, Ended, Handle, SpawnError, VolumeConfig};
+use parda_config::tenants;
 
 use super::member::State;
 use super::{Keeper, Order, Owner};
@@ -25,7 +26,7 @@ pub(super) fn spawn(
     let volume = VolumeConfig {
         name: config.name.clone(),
         control: config.law.control.clone(),
-        tenants: config.tenants.iter().map(|tenant| (tenant.id(), tenant.into())).collect(),
+        tenants: tenants(&config.tenants),
         disks: Vec::new(),
         listeners: Vec::new(),
         model: None,
