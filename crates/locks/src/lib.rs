@@ -8,8 +8,9 @@
 //! outlive a process that was killed for as long as the kernel has IO of it under way. Whoever
 //! looks at the locks first can never be overwritten by a predecessor.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use nix::fcntl::{FcntlArg, fcntl};
 
@@ -34,6 +35,8 @@ const DENIES: i64 = 200;
 /// Locked by every agent, and not by QEMU: who finds a conflict and this byte locked may wait for
 /// what an agent that was killed has left under way.
 const PARDA: i64 = 400;
+/// Locked by every agent that shares a disk, by an open file that no IO uses: the lock ends with the agent.
+const ALIVE: i64 = 401;
 
 impl Locks {
     /// Locks that a disk needs. `shared`: others may write at the same time.
@@ -144,6 +147,25 @@ pub fn release_all(fd: impl AsFd) -> io::Result<()> {
 /// The file system has no locks.
 pub fn an_agent_has_it(fd: impl AsFd) -> io::Result<bool> {
     is_locked(fd, PARDA)
+}
+
+/// Says that an agent has this file and lives, for as long as the returned open file of the same inode is kept. Only for disks that are
+/// shared: beside an agent that lives nobody has to wait for what a killed one has left under way.
+///
+/// # Errors
+/// The file cannot be opened once more, or its file system has no locks.
+pub fn say_alive(fd: impl AsFd) -> io::Result<File> {
+    let again = File::open(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))?;
+    set(&again, ALIVE, libc::F_RDLCK)?;
+    Ok(again)
+}
+
+/// Whether an agent that shares this file lives. Not for one that has said so itself.
+///
+/// # Errors
+/// The file system has no locks.
+pub fn a_live_agent_shares_it(fd: impl AsFd) -> io::Result<bool> {
+    is_locked(fd, ALIVE)
 }
 
 fn lock(byte: i64, kind: i32) -> libc::flock {

@@ -116,6 +116,33 @@ fn what_a_killed_agent_left_under_way_is_waited_for() {
 }
 
 #[test]
+fn beside_an_agent_that_lives_and_shares_a_disk_nobody_waits_for_a_killed_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("img");
+    std::fs::write(&path, [0; 4096]).unwrap();
+    let theirs = foreign(&path, false, true, true);
+    let lives = locks::say_alive(&theirs).unwrap();
+    let fd = open(&path);
+    let patience = Duration::from_secs(60);
+    let began = Instant::now();
+    let ours = claim(&fd, &all("vm1", false, Lock::Shared), patience).unwrap();
+    assert!(began.elapsed() < patience / 2);
+    assert_eq!(ours.descriptors(), 2);
+    drop((ours, fd));
+    // It is killed, and the kernel has its IO.
+    drop(lives);
+    let freed = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(theirs);
+        Instant::now()
+    });
+    let fd = open(&path);
+    let _ours = claim(&fd, &all("vm1", false, Lock::Shared), patience).unwrap();
+    assert!(Instant::now() >= freed.join().unwrap());
+    assert!(locks::a_live_agent_shares_it(open(&path)).unwrap());
+}
+
+#[test]
 fn a_file_whose_locks_hang_keeps_nobody_from_another_file() {
     let dir = tempfile::tempdir().unwrap();
     let [hangs, other] = ["hangs", "other"].map(|name| dir.path().join(name));
