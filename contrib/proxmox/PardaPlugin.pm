@@ -26,6 +26,9 @@ use constant RECONNECT_DELAY => 60;
 # Seconds that a command of parda may take. It waits for a disk up to 30 s, and for its clients up to 10 s.
 use constant TIMEOUT => 60;
 
+# Seconds for which a disk is waited for that the agent is about to open.
+use constant OPENS_WITHIN => 15;
+
 # Tests set these.
 our $PARDA = 'parda';
 our $PVE = '/etc/pve';
@@ -292,16 +295,26 @@ sub activate_volume {
     push @disk, 'lock=shared', 'direct=on' if $scfg->{shared};
 
     my $disk = $served->($scfg, $name);
-    if ($disk && !$disk->{clients}) {
-        # The file was freed and allocated anew on another node, or a setting has gone that cannot be unset live.
-        my $gone = grep { defined($disk->{settings}->{$_}) && !$settings{$_} } qw(tenant reservation limit);
-        if ($gone || $disk->{replaced} || $disk->{state} ne 'serving') {
+    # An agent that has just started opens it, and tries again what it cannot open.
+    for (my $seconds = 0; $disk && $disk->{state} ne 'serving'; $seconds++) {
+        die "disk '$name': is $disk->{state}: " . ($disk->{fault} // 'its file system does not answer') . "\n"
+            if $seconds >= OPENS_WITHIN;
+        sleep(1);
+        $disk = $served->($scfg, $name);
+    }
+    if ($disk) {
+        # Settings that cannot be unset live.
+        my @gone = grep { defined($disk->{settings}->{$_}) && !$settings{$_} } qw(tenant reservation limit);
+        if (!$disk->{clients} && (@gone || $disk->{replaced})) {
             $remove->($scfg, $name);
             $disk = undef;
+        } elsif ($disk->{replaced}) {
+            die "disk '$name': its VM has a file that was replaced: '$path' is another one\n";
+        } elsif (@gone) {
+            warn "disk '$name': keeps its @gone until its VM has stopped\n";
         }
     }
     if ($disk) {
-        die "disk '$name': is $disk->{state}: " . ($disk->{fault} // 'without a fault') . "\n" if $disk->{state} ne 'serving';
         eval { $parda->($scfg, 'set', $name, 'drain=false', @settings, @volume) };
         warn "disk '$name': its settings stay as they were: $@" if $@;
         return;

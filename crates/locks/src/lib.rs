@@ -150,7 +150,8 @@ pub fn an_agent_has_it(fd: impl AsFd) -> io::Result<bool> {
 }
 
 /// Says that an agent has this file and lives, for as long as the returned open file of the same inode is kept. Only for disks that are
-/// shared: beside an agent that lives nobody has to wait for what a killed one has left under way.
+/// shared: beside an agent that lives nobody has to wait for what a killed one has left under way. A killed agent lives on while one of
+/// its threads hangs in the kernel.
 ///
 /// # Errors
 /// The file cannot be opened once more, or its file system has no locks.

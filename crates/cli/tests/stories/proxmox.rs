@@ -11,7 +11,7 @@ use parda_lab::guest::Monitor;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::{Agent, Done, PARDA, Process, Stage, config, until, uri, wait_for};
+use crate::stage::{Agent, Done, PARDA, Process, Stage, until, uri, wait_for};
 
 const BEFORE: &str = r##"host = "pve1"
 [[volume]]
@@ -45,6 +45,9 @@ fn hook(stage: &Stage, phase: &str) -> Done {
 const VOLUME: &str = "san:100/vm-100-disk-0.raw";
 const DISK: &str = "san/vm-100-disk-0";
 
+/// The page that says how it is set up: agents and storages of the tests are those of the page.
+const PAGE: &str = include_str!("../../../../docs/proxmox.md");
+
 /// Nodes of Proxmox with an agent each, and a storage `san` that they share.
 struct Nodes {
     stage: Stage,
@@ -58,26 +61,35 @@ impl Nodes {
         let dir = stage.path("").canonicalize().unwrap().display().to_string();
         let dir = dir.trim_end_matches('/').to_owned();
         std::fs::create_dir(stage.path("store")).unwrap();
-        // An agent does not start without a disk.
-        stage.sparse("placeholder", 1 << 20);
+        stage.ok(&[PARDA, "exchange", "init", "store/parda.exchange", "--volume", "san"]);
+        stage.sparse("store/parda.placeholder", 1 << 20);
+        let line = PAGE.lines().find_map(|line| line.trim().strip_prefix("pvesm add parda san --"));
+        let options = line.unwrap().replace("/mnt/pve/nfs", &format!("{dir}/store"));
         for node in ["a", "b"] {
             std::fs::create_dir_all(stage.path(&format!("pve/nodes/{node}/qemu-server"))).unwrap();
-            let storage = format!(
-                "parda: san\n\tpath {dir}/store\n\tshared 1\n\tparda-volume array\n\
-                 \tparda-listen {dir}/{node}\n\tparda-config {node}.toml\n"
-            );
-            stage.write(&format!("{node}.cfg"), storage);
+            let options: String =
+                options.split(" --").map(|option| format!("\t{option}\n")).collect();
+            let own = format!("\tparda-listen {dir}/{node}\n\tparda-config {node}.toml\n");
+            stage.write(&format!("{node}.cfg"), format!("parda: san\n{options}{own}"));
         }
         Nodes { stage, dir }
     }
 
     fn agent(&self, node: &str) -> Agent {
-        let disks = config(node, "mode = \"off\"", &[("placeholder", "placeholder")]);
-        let listen = format!("listen = \"unix:{}/{node}\"\nread_only = true", self.dir);
-        let disks = disks.replace(&format!("listen = \"unix:{node}\""), &listen);
-        let tenant = "\n[[volume.tenant]]\nname = \"gold\"\n[[volume.disk]]";
-        let disks = disks.replacen("[[volume.disk]]", tenant, 1);
-        self.stage.agent(node, &format!("state = \"{node}.state\"\n{disks}"))
+        let text = PAGE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+        let (dir, mut text) = (&self.dir, text.unwrap().to_owned());
+        for (from, to) in [
+            ("pve1", node),
+            ("/run/parda/status.sock", &format!("{node}.status")),
+            ("/run/parda/state.toml", &format!("{node}.state")),
+            ("/run/parda/san.sock", &format!("{dir}/{node}")),
+            ("/mnt/pve/nfs/", "store/"),
+            ("[[volume.disk]]", "[[volume.tenant]]\nname = \"gold\"\n[[volume.disk]]"),
+        ] {
+            assert!(text.contains(from), "{from}: {text}");
+            text = text.replace(from, to);
+        }
+        self.stage.agent(node, &text)
     }
 
     /// Writes the configuration of the VM.
@@ -179,7 +191,8 @@ fn a_volume_of_proxmox_is_served_while_it_is_active_with_what_its_vm_is_to_have(
     let before = reads();
     until("it loads", || reads() > before + 100);
     nodes.vm("a", "tags: parda-shares-300\nscsi0: san:100/vm-100-disk-0.raw,size=4M\n");
-    nodes.ok("a", &["activate", VOLUME]);
+    let kept = "keeps its tenant reservation limit until its VM has stopped";
+    nodes.warned("a", &["activate", VOLUME], kept);
     assert_eq!(disk(&agent).unwrap().shares, 300);
     // What has clients is neither taken away nor freed.
     for what in ["deactivate", "free"] {
@@ -295,6 +308,18 @@ fn what_proxmox_asks_for_in_vain_is_refused_and_a_wrong_tag_keeps_no_vm_from_sta
     assert_eq!(nodes.stage.ok(&["nbdinfo", "--size", &uri("a", DISK)]).trim(), "8388608");
     nodes.ok("a", &["deactivate", VOLUME]);
 
+    // What a new agent cannot open yet is waited for.
+    nodes.ok("a", &["activate", VOLUME]);
+    agent.stop();
+    let (image, away) = (nodes.stage.path("store/images/100"), nodes.stage.path("away"));
+    std::fs::rename(&image, &away).unwrap();
+    let agent = nodes.stage.restart(&[], "a");
+    until("it looks in vain", || disk(&agent).unwrap().fault.is_some());
+    std::fs::rename(&away, &image).unwrap();
+    nodes.ok("a", &["activate", VOLUME]);
+    nodes.stage.ok(&["nbdinfo", &uri("a", DISK)]);
+    nodes.ok("a", &["deactivate", VOLUME]);
+
     // A name that parda.toml has.
     nodes.stage.sparse("data", 1 << 20);
     let taken = format!(
@@ -312,9 +337,9 @@ fn what_proxmox_asks_for_in_vain_is_refused_and_a_wrong_tag_keeps_no_vm_from_sta
     // A storage that is wrong.
     let storage = String::from_utf8(nodes.stage.read("a.cfg")).unwrap();
     for (from, to, why) in [
-        ("parda-volume array", "parda-volume other", "the agent has no volume 'other'"),
-        ("parda-volume array", "parda-volume ../x", "does not match"),
-        ("\tparda-volume array\n", "", "missing value for required option 'parda-volume'"),
+        ("parda-volume san", "parda-volume other", "the agent has no volume 'other'"),
+        ("parda-volume san", "parda-volume ../x", "does not match"),
+        ("\tparda-volume san\n", "", "missing value for required option 'parda-volume'"),
         ("/store", "/nowhere", "does not exist or is unreachable"),
     ] {
         nodes.stage.write("a.cfg", storage.replace(from, to));
@@ -447,9 +472,13 @@ fn a_guest_of_proxmox_moves_while_it_writes_and_loses_nothing() {
     let b = nodes.stage.restart(&[], "b");
     counts(sector(8) + 100);
     nodes.fails("b", &["deactivate", VOLUME], "is served on");
+    // The guest does look.
+    until("it notices what it did not write", || {
+        nodes.stage.ok(&["qemu-io", "-f", "raw", "-c", "write 4k 512", &uri("b", DISK)]);
+        sector(9) == u32::MAX
+    });
     target.ask("quit", json!({})).unwrap();
     nodes.ok("b", &["deactivate", VOLUME]);
-    assert_eq!(sector(9), 0);
     a.stop();
     b.stop();
 }
