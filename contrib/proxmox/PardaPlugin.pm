@@ -9,6 +9,7 @@ package PVE::Storage::Custom::PardaPlugin;
 use strict;
 use warnings;
 
+use Errno;
 use File::Glob qw(bsd_glob);
 use JSON::PP qw(decode_json);
 
@@ -273,6 +274,23 @@ sub check_connection {
     my ($class, $storeid, $scfg) = @_;
     $status->($scfg);
     return 1;
+}
+
+# Each node asks for it every few seconds. A disk whose file was freed on another node is removed: its agent would keep the space.
+sub status {
+    my ($class, $storeid, $scfg, $cache) = @_;
+    my @answer = $class->SUPER::status($storeid, $scfg, $cache);
+    return @answer if !$answer[3];
+    eval {
+        for my $disk ($status->($scfg)->{disks}->@*) {
+            my ($name, $vmid) = $disk->{name} =~ m!^\Q$storeid\E/(vm-([0-9]+)-.*)\z! or next;
+            next if $disk->{clients} || $disk->{from} eq 'configuration';
+            my $path = $class->filesystem_path($scfg, "$vmid/$name.raw");
+            $remove->($scfg, "$storeid/$name") if !-e $path && $!{ENOENT};
+        }
+    };
+    warn $@ if $@;
+    return @answer;
 }
 
 # Volumes

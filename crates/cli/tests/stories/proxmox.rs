@@ -349,6 +349,27 @@ fn what_proxmox_asks_for_in_vain_is_refused_and_a_wrong_tag_keeps_no_vm_from_sta
 }
 
 #[test]
+fn a_file_that_one_node_frees_is_kept_by_no_other_node() {
+    let nodes = Nodes::new();
+    let (a, b) = (nodes.agent("a"), nodes.agent("b"));
+    nodes.ok("a", &["alloc", "san", "100", "", "4096"]);
+    // Proxmox does not deactivate a clone on the node that made it.
+    for node in ["a", "b"] {
+        nodes.ok(node, &["activate", VOLUME]);
+    }
+    let status = json!([4u64 << 30, 3u64 << 30, 1 << 30, 1]);
+    assert_eq!(nodes.ok("a", &["status", "san"]), status);
+    assert!(disk(&a).is_some());
+    nodes.ok("b", &["free", VOLUME]);
+    assert!(disk(&a).is_some() && disk(&b).is_none());
+    assert_eq!(nodes.ok("a", &["status", "san"]), status);
+    assert!(disk(&a).is_none());
+    assert_eq!(a.volume().disks.len(), 1, "the placeholder stays");
+    a.stop();
+    b.stop();
+}
+
+#[test]
 fn the_plugin_names_a_version_that_each_proxmox_takes() {
     let nodes = Nodes::new();
     let agent = nodes.agent("a");

@@ -64,6 +64,9 @@ sub activate_storage {
     make_path($class->get_subdir($scfg, 'images'));
 }
 
+# Bytes in all, free and used, and whether the storage is active.
+sub status { return (4 << 30, 3 << 30, 1 << 30, 1) }
+
 sub find_free_diskname {
     my ($class, $storeid, $scfg, $vmid, $fmt) = @_;
     my %taken = map { $_->{volid} => 1 } $class->list_images($storeid, $scfg, $vmid)->@*;
@@ -169,6 +172,7 @@ my %commands = (
         my $format = ($class->parse_volname($volname))[6];
         $class->free_image($storeid, $scfg, $volname, undef, $format);
     },
+    status => sub { activate_storage(); [$class->status($storeid, $scfg, {})] },
     list => sub { activate_storage(); $class->list_images($storeid, $scfg, $_[1]) },
     size => sub { scalar $class->volume_size_info($scfg, $storeid, $volname) },
     activate => sub { activate_storage(); $class->activate_volume($storeid, $scfg, $volname, undef, {}, {}) },
