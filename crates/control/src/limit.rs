@@ -269,6 +269,24 @@ impl Limiter {
         }
     }
 
+    /// Keeps room for an IO.
+    fn keep(&mut self, io: Io, way: Direction) {
+        self.counting(way).for_each(|bucket| bucket.promised += bucket.unit.of(io));
+    }
+
+    /// Counts an IO that goes. `promised`: it has the room that was kept for it.
+    fn take(&mut self, now: Instant, io: Io, way: Direction, promised: bool, idle: bool) {
+        for bucket in self.counting(way) {
+            let units = bucket.unit.of(io);
+            if promised {
+                bucket.promised = larger(bucket.promised - units, 0.0);
+            }
+            if !idle {
+                bucket.take(now, units);
+            }
+        }
+    }
+
     /// Ends a period: the largest part of its rates that went, and the part of the time for which IOs were held back.
     fn roll(&mut self, now: Instant, elapsed: Span) -> (f64, f64) {
         if let Some(since) = &mut self.since {
@@ -345,15 +363,6 @@ impl<T> Default for Limits<T> {
             idle: false,
         }
     }
-}
-
-/// Units of an IO, by unit and direction.
-fn units(io: Io, way: Direction) -> Promised {
-    let mut units = Promised::default();
-    for unit in [Unit::Ios, Unit::Bytes] {
-        units[unit as usize][way as usize] = unit.of(io);
-    }
-    units
 }
 
 impl<T> Limits<T> {
@@ -494,11 +503,12 @@ impl<T> Limits<T> {
 
     /// Lets an IO go: its limits keep room for it until it has gone.
     fn promise(&mut self, id: AsideId, io: Io, way: Direction) {
-        let (units, aside) = (units(io, way), &mut self.asides[id.0]);
-        let own = aside.promised.as_flattened_mut().iter_mut();
-        own.zip(units.as_flattened()).for_each(|(sum, more)| *sum += more);
+        let aside = &mut self.asides[id.0];
+        for unit in [Unit::Ios, Unit::Bytes] {
+            aside.promised[unit as usize][way as usize] += unit.of(io);
+        }
         for limiter in aside.limiters.into_iter().flatten() {
-            self.limiters[limiter.0].promise(&units, 1.0);
+            self.limiters[limiter.0].keep(io, way);
         }
         if let Some(tenant) = aside.limiters[Of::Tenant as usize] {
             let tenant = &mut self.limiters[tenant.0];
@@ -536,22 +546,18 @@ impl<T> Limits<T> {
     /// Counts an IO of a VM that goes.
     pub(crate) fn take(&mut self, now: Instant, id: AsideId, io: Io) {
         let Some(way) = way(io) else { return };
-        let (units, aside) = (units(io, way), &mut self.asides[id.0]);
+        let aside = &mut self.asides[id.0];
         let promised = aside.promised[Unit::Ios as usize][way as usize] > 0.0;
         if promised {
-            let own = aside.promised.as_flattened_mut().iter_mut();
-            own.zip(units.as_flattened()).for_each(|(sum, less)| *sum = larger(*sum - less, 0.0));
+            for unit in [Unit::Ios, Unit::Bytes] {
+                let own = &mut aside.promised[unit as usize][way as usize];
+                *own = larger(*own - unit.of(io), 0.0);
+            }
         }
         for limiter in aside.limiters.into_iter().flatten() {
             let state = &mut self.limiters[limiter.0];
-            if promised {
-                state.promise(&units, -1.0);
-            }
-            if self.idle {
-                continue;
-            }
-            state.counting(way).for_each(|bucket| bucket.take(now, bucket.unit.of(io)));
-            if state.waiting > 0 {
+            state.take(now, io, way, promised, self.idle);
+            if state.waiting > 0 && !self.idle {
                 self.plan(now, limiter);
             }
         }
