@@ -23,6 +23,7 @@ BUDGETS = {
     ("docs/control.md",): 4_000,
     ("docs/performance.md",): 2_000,
     ("docs/studies.md",): 2_500,
+    ("docs/qemu.md",): 600,
     ("docs/configuration.md",): 3_500,
     ("docs/reproduction.md",): 3_000,
     ("docs/proxmox.md",): 700,

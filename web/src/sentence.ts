@@ -91,7 +91,7 @@ export function faults({ fault, steer, disks, exchange, hosts, source }: Volume)
     const costs = steer ? "Its VMs go on without control." : "This host serves none of its VMs until it runs again. Other hosts go on.";
     found.push({ what: "The volume does not run.", costs, says: fault });
   }
-  if (steer?.fault) found.push({ what: "The device is not steered.", costs: "Its VMs go on, and are not held to their shares.", says: steer.fault });
+  if (steer?.fault) found.push({ what: "Not all is steered.", costs: "VMs go on, and some are not held to their shares.", says: steer.fault });
   const broken = disks.filter((disk) => disk.fault);
   const ofDisks = (those: Disk[], what: string, costs: string) => {
     const says = some(those.map((disk) => `${disk.name}: ${disk.fault}`));

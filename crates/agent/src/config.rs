@@ -35,6 +35,7 @@ mod place;
 mod places;
 mod policy;
 mod pool;
+mod qemu;
 mod server_tls;
 mod steer;
 mod udp;
@@ -50,6 +51,7 @@ pub use own::api_beside;
 pub use place::Place;
 pub use policy::{Policy, named_cluster};
 pub use pool::Pool;
+pub use qemu::{Qemu, Rules};
 pub use steer::{Steer, Vms};
 pub use udp::Udp;
 pub use volume::{Disk, Volume, Work};
@@ -159,7 +161,7 @@ impl Config {
             return Err(doc.error("volume", "is missing: at least one [[volume]] is needed"));
         }
         let listeners = Listeners::check(doc, &file.listener)?;
-        let served = file.volume.iter().filter(|volume| volume.steer.is_none()).count();
+        let served = file.volume.iter().filter(|volume| volume.is_served()).count();
         let memory = limits::check_agent(doc, &file.limits, served)?;
         let mut unique = Unique::new(listeners, AgentMemory::new(memory, served));
         let mut volumes = file
@@ -312,24 +314,33 @@ fn check_volume(
     let meets_as = pool.as_ref().map_or(&volume.name, |pool| &pool.name);
     let exchange = volume.exchange.as_ref().map(|e| exchange::check(&wrong, meets_as, e));
     let exchange = exchange.transpose()?;
-    let work = match &volume.steer {
-        Some(_) if !volume.disk.is_empty() => {
-            let message = "a volume is either steered or served, and this one has disks";
-            return Err(wrong("steer", message.into()));
+    if !volume.is_served() {
+        let key = if volume.steer.is_some() { "steer" } else { "qemu" };
+        if !volume.disk.is_empty() || (volume.steer.is_some() && volume.qemu.is_some()) {
+            let message = "a volume is either steered or served, and this one has disks, or [volume.qemu] as well";
+            return Err(wrong(key, message.into()));
         }
-        Some(_) if law.control.slot_size.is_some() => {
-            let message = "cannot be \"bytes\" on a steered volume: the kernel's queue counts IOs";
+        if law.control.slot_size.is_some() {
+            let message =
+                "cannot be \"bytes\" on a steered volume: a queue or a throttle counts IOs";
             return Err(wrong("control.fairness", message.into()));
         }
-        Some(steer) => Work::Steer(steer::check(
+    }
+    let work = match (&volume.steer, &volume.qemu) {
+        (Some(steer), _) => Work::Steer(steer::check(
             &|key, message| wrong(&format!("steer.{key}"), message),
             steer,
         )?),
-        None => Work::Serve(check_disks(doc, at, &volume.disk, unique)?),
+        (None, Some(qemu)) => Work::Qemu(qemu::check(
+            &|key, message| wrong(&format!("qemu.{key}"), message),
+            qemu,
+            law.control.law.mode,
+        )?),
+        (None, None) => Work::Serve(check_disks(doc, at, &volume.disk, unique)?),
     };
     check_tenants(&wrong, &volume.tenant, &work)?;
     let limits = match (&volume.limits, &work) {
-        (Some(_), Work::Steer(_)) => {
+        (Some(_), Work::Steer(_) | Work::Qemu(_)) => {
             return Err(wrong("limits", "are only for disks that are served".into()));
         }
         (written, _) => {

@@ -30,7 +30,7 @@ impl From<SteerError> for Fault {
 fn faults(volumes: &[Volume]) -> Vec<(usize, &Steer, Fault)> {
     let steered = volumes.iter().enumerate().filter_map(|(i, volume)| match &volume.work {
         Work::Steer(steer) => Some((i, volume, steer)),
-        Work::Serve(_) => None,
+        Work::Serve(_) | Work::Qemu(_) => None,
     });
     let steered: Vec<_> = steered.collect();
     let questions = steered.iter().map(|(_, volume, steer)| {

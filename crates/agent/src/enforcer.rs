@@ -1,4 +1,4 @@
-//! Enforcement of a volume's window: in our own ring, or in the kernel's queue.
+//! Enforcement of a volume's window: in our own ring, in the kernel's queue, or by QEMU's throttles.
 
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::start_error::StartError;
 use crate::status::exchange::compare;
 use crate::status::{Detail, VolumeStatus};
 use crate::steered::Steered;
+use crate::throttled::Throttled;
 
 /// A volume's enforcer. The control thread ticks it; the main thread changes it; the status thread
 /// asks it.
@@ -23,6 +24,8 @@ pub(crate) enum Enforcer {
     Ring(Served),
     /// A device that VMs open directly.
     Kernel(Box<Steered>),
+    /// Disks that QEMUs open themselves.
+    Qemu(Box<Throttled>),
 }
 
 impl Enforcer {
@@ -39,6 +42,11 @@ impl Enforcer {
                 settled();
                 Enforcer::Kernel(Box::new(steered))
             }
+            Work::Qemu(qemu) => {
+                let throttled = Throttled::start(config, qemu)?;
+                settled();
+                Enforcer::Qemu(Box::new(throttled))
+            }
         })
     }
 
@@ -50,13 +58,16 @@ impl Enforcer {
             Enforcer::Kernel(steered) => {
                 Some((steered.tick(now, heard.map(|(totals, _)| totals)), Vec::new()))
             }
+            Enforcer::Qemu(throttled) => {
+                Some((throttled.tick(heard.map(|(totals, _)| totals)), Vec::new()))
+            }
         }
     }
 
     /// Does what is due between two ticks. Returns when something is due again before the next tick, if anything is.
     pub(crate) fn between_ticks(&self, now: Instant) -> Option<Instant> {
         match self {
-            Enforcer::Ring(_) => None,
+            Enforcer::Ring(_) | Enforcer::Qemu(_) => None,
             Enforcer::Kernel(steered) => steered.between_ticks(now),
         }
     }
@@ -66,6 +77,7 @@ impl Enforcer {
         match self {
             Enforcer::Ring(served) => served.reload(in_force, new),
             Enforcer::Kernel(steered) => steered.reload(in_force, new),
+            Enforcer::Qemu(throttled) => throttled.reload(in_force, new),
         }
     }
 
@@ -80,6 +92,7 @@ impl Enforcer {
         match self {
             Enforcer::Ring(served) => served.describe(&mut status, config, detail),
             Enforcer::Kernel(steered) => steered.describe(&mut status, config),
+            Enforcer::Qemu(throttled) => throttled.describe(&mut status, config),
         }
         status
     }
@@ -93,7 +106,7 @@ impl Enforcer {
                 let done = total.reads.ios + total.writes.ios + total.others.ios + total.errors;
                 Some(done + (stats.outstanding + stats.held) as u64)
             }
-            Enforcer::Kernel(_) => None,
+            Enforcer::Kernel(_) | Enforcer::Qemu(_) => None,
         }
     }
 
@@ -102,6 +115,7 @@ impl Enforcer {
         match self {
             Enforcer::Ring(served) => served.stop(within),
             Enforcer::Kernel(steered) => steered.stop(),
+            Enforcer::Qemu(throttled) => throttled.stop(),
         }
     }
 }

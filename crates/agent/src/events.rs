@@ -112,8 +112,8 @@ pub const KINDS: &[(&str, &str)] = &[
     ("held_too_long", "IOs went out of turn, as their disk had been held for hold_max"),
     ("device_lost", "A device cannot be steered"),
     ("device_back", "A device that was lost is steered again"),
-    ("vm_came", "A VM's cgroup came"),
-    ("vm_went", "A VM's cgroup went"),
+    ("vm_came", "A VM's cgroup or QEMU came"),
+    ("vm_went", "A VM's cgroup or QEMU went"),
 ];
 
 /// A layer that remembers events, and tells them.

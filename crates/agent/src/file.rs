@@ -147,6 +147,41 @@ pub struct Volume {
     pub disk: Vec<Disk>,
     /// The block device that it is on this host, to be steered in place of serving disks.
     pub steer: Option<Steer>,
+    /// The QEMUs of this host that open it themselves, to be throttled in place of serving disks.
+    pub qemu: Option<Qemu>,
+}
+
+impl Volume {
+    /// Whether its disks are served, not steered nor throttled.
+    pub(crate) fn is_served(&self) -> bool {
+        self.steer.is_none() && self.qemu.is_none()
+    }
+}
+
+/// `[volume.qemu]`: VMs whose disks QEMU opens itself, and whose throttles are held to the window.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Qemu {
+    /// Their QMP sockets: a path whose last name may contain `*` and `?`.
+    pub sockets: PathBuf,
+    /// Which of their disks are on the volume: patterns of their names, nodes or files.
+    pub disks: Vec<String>,
+    /// A file, a device or an NBD URI on the array that is read to measure it.
+    pub probe: Option<String>,
+    /// Shares of VMs by their names. The first that matches counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vm: Vec<QemuVm>,
+}
+
+/// `[[volume.qemu.vm]]`: shares of VMs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QemuVm {
+    /// Name of the VM, or a pattern: as its QEMU was given it, or the name of its socket's file without the ending.
+    pub name: String,
+    /// The weight of each against all other VMs and disks of the volume, on any host.
+    #[serde(default = "default_shares")]
+    pub shares: u32,
 }
 
 /// `[volume.steer]`: a block device that VMs open directly, and whose queue is held to the window.

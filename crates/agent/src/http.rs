@@ -118,8 +118,13 @@ pub(crate) fn lacking(status: &Status) -> String {
                 say(&format!("volume {}: {}", volume.name, listener.address), Some(fault));
             }
         }
-        if let Some(fault) = volume.steer.as_ref().and_then(|steer| steer.fault.as_deref()) {
-            say(&format!("volume {}: its device is not steered", volume.name), Some(fault));
+        if let Some(steer) = volume.steer.as_ref().filter(|steer| steer.fault.is_some()) {
+            let what = if steer.qemu.is_some() {
+                "a VM is not throttled"
+            } else {
+                "its device is not steered"
+            };
+            say(&format!("volume {}: {what}", volume.name), steer.fault.as_deref());
         }
     }
     text

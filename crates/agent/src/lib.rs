@@ -24,6 +24,7 @@
 //! | `enforcer` | what holds a volume's IOs to its window |
 //! | `served` | a volume whose disks are served: its ring |
 //! | `steered` | a volume whose device is steered: the kernel's queue |
+//! | `throttled` | a volume that QEMUs open themselves: their throttles |
 //! | [`devices`] | devices that a configuration steers, looked at |
 //! | [`servers`] | NBD servers with TLS that a configuration names, tried |
 //! | [`server`] | a socket at which something is asked |
@@ -85,6 +86,7 @@ mod start_error;
 pub mod status;
 mod steered;
 pub mod threshold;
+mod throttled;
 mod tokens;
 mod views;
 mod volume;

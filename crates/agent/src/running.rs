@@ -571,7 +571,7 @@ impl Agent {
         for volume in &self.config.volumes {
             match &volume.work {
                 config::Work::Serve(served) => disks += served.len(),
-                config::Work::Steer(_) => devices += 1,
+                config::Work::Steer(_) | config::Work::Qemu(_) => devices += 1,
             }
         }
         let volumes = self.config.volumes.len();

@@ -14,6 +14,9 @@ pub enum StartError {
     /// Its device, or the way to steer it.
     #[error(transparent)]
     Steer(#[from] SteerError),
+    /// The law's parameters cannot work.
+    #[error(transparent)]
+    Control(#[from] parda_control::ConfigError),
     /// A thread of the volume does not start.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),

@@ -211,7 +211,7 @@ impl LateStatus {
 }
 
 /// The state of a device that is steered.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SteerStatus {
     /// The device of the configuration.
     pub device: String,
@@ -253,6 +253,20 @@ pub struct SteerStatus {
     pub vms_share_by: Option<Means>,
     /// Its VMs, where they are told apart.
     pub vms: Vec<SteeredVmStatus>,
+    /// What QEMUs have there, if their throttles are what is set.
+    #[serde(default)]
+    pub qemu: Option<QemuStatus>,
+}
+
+/// QEMUs that open a volume themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QemuStatus {
+    /// Sockets that do not answer as QMP does.
+    pub silent: usize,
+    /// Disks of the volume.
+    pub disks: usize,
+    /// Disks that a throttle of parda holds now.
+    pub held: usize,
 }
 
 /// How the latency of a steered device is measured.
@@ -263,6 +277,8 @@ pub enum MeasuredBy {
     Ebpf,
     /// Little's law on sampled in-flight counts: an estimate.
     Little,
+    /// QEMU's counters, and reads of the agent where its throttles are in them.
+    Qemu,
 }
 
 impl std::fmt::Display for MeasuredBy {

@@ -3,7 +3,7 @@
 //! depths set here.
 
 mod attached;
-mod describe;
+pub(crate) mod describe;
 mod done;
 mod vms;
 
@@ -11,9 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant as Clock;
 
 use parda_block::Drained;
-use parda_control::{
-    Bytes, Config, ConfigError, Instant, KernelHost, QueueMeans, Report, Span, Totals, View,
-};
+use parda_control::{Bytes, Config, Instant, KernelHost, QueueMeans, Report, Span, Totals, View};
 use parda_steer::cgroup::Allowance;
 use parda_steer::measure::Reading;
 
@@ -29,6 +27,30 @@ pub use attached::SteerError;
 pub(crate) fn examine(control: Config, period: Span, asked: &Steer) -> Result<(), SteerError> {
     let sets = KernelHost::new(control, period)?.sets_depths();
     attached::examine(asked, sets)
+}
+
+/// Takes over another law while it runs.
+pub(crate) fn reload_law(
+    host: &mut KernelHost,
+    in_force: &mut config::Volume,
+    new: &config::Volume,
+) {
+    if new.law == in_force.law {
+        return;
+    }
+    match host.set_config(new.law.control.clone(), new.law.period.into()) {
+        Ok(()) => {
+            let changes = new.law_changes(in_force);
+            tracing::info!(
+                volume = in_force.name,
+                event = "control_changed",
+                "control changed: {changes}"
+            );
+            (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
+            in_force.probed = new.probed.clone();
+        }
+        Err(error) => tracing::error!(volume = in_force.name, "control not changed: {error}"),
+    }
 }
 
 /// A volume whose device's queue depth is set by the law.
@@ -83,23 +105,7 @@ impl Steered {
     pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
         let mut state = self.state();
         let Work::Steer(wanted) = &new.work else { return };
-        if new.law != in_force.law {
-            match state.set_control(new) {
-                Ok(()) => {
-                    let changes = new.law_changes(in_force);
-                    tracing::info!(
-                        volume = in_force.name,
-                        event = "control_changed",
-                        "control changed: {changes}"
-                    );
-                    (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
-                    in_force.probed = new.probed.clone();
-                }
-                Err(error) => {
-                    tracing::error!(volume = in_force.name, "control not changed: {error}");
-                }
-            }
-        }
+        reload_law(&mut state.host, in_force, new);
         let Work::Steer(steer) = &mut in_force.work else { return };
         if wanted.vms != steer.vms {
             tracing::info!(
@@ -128,10 +134,6 @@ impl Steered {
 }
 
 impl State {
-    fn set_control(&mut self, new: &config::Volume) -> Result<(), ConfigError> {
-        self.host.set_config(new.law.control.clone(), new.law.period.into())
-    }
-
     fn tick(&mut self, now: Instant, view: View) -> Report {
         let before = std::mem::replace(&mut self.ticked, Clock::now());
         if self.device.is_none() {

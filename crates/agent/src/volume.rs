@@ -66,6 +66,9 @@ impl Volume {
             (Work::Steer(old), Work::Steer(new)) => {
                 config::Steer { vms: new.vms.clone(), ..old.clone() } != *new
             }
+            (Work::Qemu(old), Work::Qemu(new)) => {
+                config::Qemu { vms: new.vms.clone(), ..old.clone() } != *new
+            }
             _ => true,
         }
     }

@@ -75,6 +75,14 @@ impl Check {
             text += &match &volume.work {
                 Work::Serve(disks) => served(&volume.name, disks, &exchange),
                 Work::Steer(steer) => steered(&volume.name, steer, &exchange),
+                Work::Qemu(qemu) => {
+                    let (name, sockets) = (&volume.name, qemu.sockets.display());
+                    let name = output::line(name);
+                    format!(
+                        "\n  volume {name}: throttles QEMUs at {sockets}, shares of {}, {exchange}",
+                        qemu.vms
+                    )
+                }
             };
         }
         let descriptors = Descriptors::of(&config);

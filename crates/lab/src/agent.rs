@@ -65,6 +65,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
         exchange: Some(Exchange { file, slots, ..Exchange::default() }),
         disk,
         steer,
+        qemu: None,
     };
     File {
         limits: AgentLimits::default(),

@@ -22,6 +22,7 @@ pub mod vms;
 
 pub use demand::{Demand, Demands, Whole};
 pub use files::{ChangedSetting, ShareError};
-pub use pattern::{Pattern, PatternError};
+pub use level::{Want, level};
+pub use pattern::{Pattern, PatternError, glob};
 pub use sharing::{Allowance, Means, Sharing};
 pub use vms::{Change, NoVms, Vm, VmKey, VmPattern, Vms};

@@ -1,7 +1,8 @@
 //! Journal of original settings, written to disk before a setting is changed, so that it can be
 //! restored on exit, at the next start after a crash, or by `parda steer restore`.
 //!
-//! Each steered device has one file, and so have other things such as the weights of its cgroups.
+//! Each steered device has one file, and so have other things such as the weights of its cgroups and
+//! each QEMU that is throttled.
 //! The directory is emptied by a reboot, which resets the settings as well. A lock beside each file
 //! says that a live process holds it.
 
@@ -14,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::nr_requests;
+use crate::qemu::{Disk, DiskId, Limits, QmpError, SocketId, throttle};
 use crate::sysfs::{self, SysError};
 
 /// Longest time for which a process that only looks at a journal holds its lock. A process that
@@ -27,10 +29,10 @@ pub struct Journal {
     dir: PathBuf,
 }
 
-/// Original value of one file of the kernel, and how to restore it.
+/// Original value of one file of the kernel, or limits of one disk of QEMU, and how to restore it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Original {
-    /// Path of the file. A file that no longer exists is skipped: its setting went with it.
+    /// Path of the file, or of a QMP socket. A file that no longer exists is skipped: its setting went with it.
     pub file: PathBuf,
     /// Value that restores the setting.
     pub value: String,
@@ -66,6 +68,15 @@ pub enum How {
         /// Whether the value may have been set under `none`, which shrinks the driver's tags for good.
         tags: bool,
     },
+    /// Sets limits of a disk of QEMU, over the QMP socket that the file is.
+    Throttle {
+        /// Disk whose limits they are.
+        disk: DiskId,
+        /// Socket at which the QEMU listened: limits of another QEMU are its own.
+        socket: SocketId,
+        /// Limits that were in force.
+        limits: Limits,
+    },
 }
 
 impl Original {
@@ -87,11 +98,55 @@ impl Original {
             How::NrRequests { scheduler, tags } => {
                 nr_requests::put_back(&self.file, &self.value, scheduler, *tags)
             }
+            How::Throttle { disk, socket, limits } => {
+                if SocketId::of(&self.file).ok() != Some(*socket) {
+                    return Ok(false);
+                }
+                return self.unthrottle(disk, limits).map_err(|error| SysError::Qemu {
+                    socket: self.file.clone(),
+                    value: self.value.clone(),
+                    error,
+                });
+            }
         };
         match done {
             Err(error) if error.gone() => Ok(false),
             done => done.map(|()| true),
         }
+    }
+}
+
+impl Original {
+    /// Limits that a disk has before parda sets others.
+    #[must_use]
+    pub fn of_disk(socket: (&Path, SocketId), disk: &Disk) -> Original {
+        let limits = disk.limits.clone();
+        Original {
+            file: socket.0.to_owned(),
+            value: format!("{} {}", disk.name, serde_json::Value::from(limits.arguments())),
+            only_if: None,
+            how: How::Throttle { disk: disk.id.clone(), socket: socket.1, limits },
+        }
+    }
+
+    /// Sets limits again. `false` if the disk is gone, or others than parda's are set meanwhile.
+    fn unthrottle(&self, disk: &DiskId, limits: &Limits) -> Result<bool, QmpError> {
+        match throttle(&self.file, &[(disk, limits)], |_, now| now.is_ours()) {
+            Err(error) if error.gone() => Ok(false),
+            is_set => Ok(is_set?.contains(&true)),
+        }
+    }
+
+    /// Whether both are of one setting. Disks of a QEMU have one file, its socket.
+    #[must_use]
+    pub fn same_setting(&self, other: &Original) -> bool {
+        let apart = match (&self.how, &other.how) {
+            (How::Throttle { disk, socket, .. }, How::Throttle { disk: of, socket: at, .. }) => {
+                (disk, socket) != (of, at)
+            }
+            _ => false,
+        };
+        self.file == other.file && !apart
     }
 }
 
@@ -259,7 +314,7 @@ impl LockedJournal {
     pub fn note(&mut self, originals: &[Original]) -> Result<(), JournalError> {
         let known = self.originals.len();
         for original in originals {
-            if self.originals.iter().all(|o| o.file != original.file) {
+            if !self.originals.iter().any(|o| o.same_setting(original)) {
                 self.originals.push(original.clone());
             }
         }
@@ -268,7 +323,7 @@ impl LockedJournal {
 
     /// Replaces the noted value of a file.
     pub fn correct(&mut self, original: Original) -> Result<(), JournalError> {
-        self.originals.retain(|o| o.file != original.file);
+        self.originals.retain(|o| !o.same_setting(&original));
         self.originals.push(original);
         self.save()
     }

@@ -1,8 +1,8 @@
 // `measure::layout` alone has unsafe code: `aya::Pod` for the structures of the eBPF maps.
 #![deny(unsafe_code)]
 //! The kernel's own queues as the window gate, for hosts whose VMs open a shared device directly:
-//! devices, their latency, their bound on outstanding IOs, and the VMs that IOs come from. Nothing
-//! here decides: the law (`parda-control`) does, and the agent connects the two.
+//! devices, their latency, their bound on outstanding IOs, and the VMs that IOs come from; and QEMU's
+//! throttles, for disks that no queue of the kernel carries. Nothing here decides: the law (`parda-control`) does, and the agent connects the two.
 //!
 //! | module | subject |
 //! | --- | --- |
@@ -13,6 +13,7 @@
 //! | [`knob`] | the number that bounds one queue |
 //! | [`multipath`] | which paths carry IOs |
 //! | [`cgroup`] | the VMs of the host as cgroups, and their shares |
+//! | [`qemu`] | disks that QEMU opens itself, and their throttles |
 //! | [`journal`] | original settings, on disk before any is changed |
 //! | [`measure`] | device latency, outstanding IOs, demand of each cgroup |
 
@@ -25,6 +26,7 @@ pub mod measure;
 pub mod multipath;
 mod nr_requests;
 pub mod number;
+pub mod qemu;
 pub mod refusal;
 pub mod show;
 pub mod steering;

@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::qemu::QmpError;
+
 /// Reason why a file of the kernel could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SysError {
@@ -32,6 +34,16 @@ pub enum SysError {
         value: String,
         /// Error of the kernel.
         source: io::Error,
+    },
+    /// Limits of a disk of QEMU cannot be set.
+    #[error("{}: limits cannot be set again ({value}): {error}", socket.display())]
+    Qemu {
+        /// Path of the QMP socket.
+        socket: PathBuf,
+        /// The disk and its limits.
+        value: String,
+        /// Error of the conversation.
+        error: QmpError,
     },
 }
 

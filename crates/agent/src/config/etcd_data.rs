@@ -45,6 +45,7 @@ pub(super) fn warnings(volumes: &[Volume]) -> Vec<String> {
 fn place_at(volume: &Volume, device: u64) -> Option<String> {
     let paths: Vec<&Path> = match &volume.work {
         Work::Steer(steer) => vec![&steer.device],
+        Work::Qemu(_) => Vec::new(),
         Work::Serve(disks) => disks
             .iter()
             .filter_map(|disk| match &disk.place {

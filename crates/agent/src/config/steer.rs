@@ -107,7 +107,7 @@ fn check_vms(
     Ok(patterns)
 }
 
-fn check_shares(
+pub(super) fn check_shares(
     wrong: &dyn Fn(&str, String) -> Error,
     key: &str,
     shares: u32,

@@ -13,6 +13,7 @@ use super::listener::Listener;
 use super::own::Own;
 use super::place::Place;
 use super::pool::Pool;
+use super::qemu::Qemu;
 use super::steer::Steer;
 use crate::file;
 use crate::threshold::Probed;
@@ -40,7 +41,7 @@ pub struct Volume {
     pub limits: Limits,
     /// Tenants that its disks may belong to.
     pub tenants: Vec<TenantSettings>,
-    /// Mode of this host: to serve disks, or to steer a device.
+    /// Mode of this host: to serve disks, to steer a device, or to throttle QEMUs.
     pub work: Work,
     /// Files and sockets of the agent, which no disk may be.
     pub own: Arc<Own>,
@@ -53,6 +54,8 @@ pub enum Work {
     Serve(Vec<Disk>),
     /// It steers the device that its VMs open.
     Steer(Steer),
+    /// It throttles the QEMUs that open it.
+    Qemu(Qemu),
 }
 
 impl Volume {
@@ -85,12 +88,12 @@ impl Volume {
         self.pool.as_ref().map_or(&self.name, |pool| &pool.name)
     }
 
-    /// The disks that are served: none of a steered volume.
+    /// The disks that are served: none of a volume that is not served.
     #[must_use]
     pub fn disks(&self) -> &[Disk] {
         match &self.work {
             Work::Serve(disks) => disks,
-            Work::Steer(_) => &[],
+            Work::Steer(_) | Work::Qemu(_) => &[],
         }
     }
 }

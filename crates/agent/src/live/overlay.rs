@@ -336,13 +336,18 @@ fn volumes(file: &Table) -> impl Iterator<Item = &Table> {
 }
 
 fn is_steered(volume: &Table) -> bool {
-    volume.contains_key("steer")
+    steered_by(volume).is_some()
 }
 
-/// The VMs of a volume: its disks, or the VMs of its device. A disk's listener names it where two have its name.
+/// Table of a volume that is not served, which has its VMs.
+fn steered_by(volume: &Table) -> Option<&'static str> {
+    ["steer", "qemu"].into_iter().find(|key| volume.contains_key(*key))
+}
+
+/// The VMs of a volume: its disks, the VMs of its device, or the rules for its QEMUs. A disk's listener names it where two have its name.
 fn vms(volume: &Table) -> Vec<(Target, &Table)> {
-    let list = match volume.get("steer") {
-        Some(steer) => steer.get("vm"),
+    let list = match steered_by(volume) {
+        Some(key) => volume[key].get("vm"),
         None => volume.get("disk"),
     };
     let tables: Vec<_> =
@@ -384,9 +389,9 @@ fn table_of<'a>(file: &'a mut Table, target: &Target) -> Option<&'a mut Table> {
         let control = volume.entry("control").or_insert_with(|| Value::Table(Table::new()));
         return control.as_table_mut();
     };
-    let list = match is_steered(volume) {
-        true => volume.get_mut("steer")?.get_mut("vm")?,
-        false => volume.get_mut("disk")?,
+    let list = match steered_by(volume) {
+        Some(key) => volume.get_mut(key)?.get_mut("vm")?,
+        None => volume.get_mut("disk")?,
     };
     let vms = list.as_array_mut()?.iter_mut().filter_map(Value::as_table_mut);
     vms.into_iter().find(|table| disk.is(table))

@@ -299,15 +299,28 @@ fn a_refused_policy_stays_refused_whatever_the_file_says_below_the_one_in_force(
 
 #[test]
 fn a_steered_vm_takes_its_shares_and_nothing_else() {
-    let dir = tempfile::tempdir().unwrap();
-    let text = "host = \"a\"\n[[volume]]\nname = \"array\"\n[volume.steer]\ndevice = \"/dev/sdz\"\n\
-                [[volume.steer.vm]]\nname = \"vm\"\ncgroup = \"libvirt:vm\"\n";
-    let (live, _) = start(dir.path(), text);
-    let policy = policies(1, "[[group]]\nname = \"all\"\nvms = [\"*\"]\nshares = 700\nburst = 3\n");
-    let (in_force, config) = with_policy(&live, policy, &Policies::default());
-    assert_eq!(in_force.refused, Refused::new());
-    let crate::config::Work::Steer(steer) = &config.volumes[0].work else { panic!() };
-    assert_eq!(steer.vms.to_string(), "vm: 700");
+    use crate::config::Work;
+    for (table, vm) in [
+        ("[volume.steer]\ndevice = \"/dev/sdz\"\n[[volume.steer.vm]]", "cgroup = \"libvirt:vm\""),
+        (
+            "control = { mode = \"observe\" }\n[volume.qemu]\nsockets = \"/run/*.qmp\"\ndisks = [\"*\"]\n[[volume.qemu.vm]]",
+            "",
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let text =
+            format!("host = \"a\"\n[[volume]]\nname = \"array\"\n{table}\nname = \"vm\"\n{vm}\n");
+        let (live, _) = start(dir.path(), &text);
+        let group = "[[group]]\nname = \"all\"\nvms = [\"*\"]\nshares = 700\nburst = 3\n";
+        let (in_force, config) = with_policy(&live, policies(1, group), &Policies::default());
+        assert_eq!(in_force.refused, Refused::new());
+        let said = match &config.volumes[0].work {
+            Work::Steer(steer) => steer.vms.to_string(),
+            Work::Qemu(qemu) => qemu.vms.to_string().replace(", others: 1000", ""),
+            Work::Serve(_) => panic!("{table}"),
+        };
+        assert_eq!(said, "vm: 700");
+    }
 }
 
 const KEPT: &str = "[policy]\netcd = [\"http://127.0.0.1:2379\"]\n[[volume]]";

@@ -1,5 +1,6 @@
 //! Status of a steered volume.
 
+use parda_control::Governor;
 use parda_steer::measure::Method;
 
 use super::State;
@@ -16,19 +17,8 @@ impl State {
         let bounds = device.and_then(|d| d.bounds());
         let in_force = device.and_then(|d| d.in_force());
         let window = governor.window();
-        status.cluster_latency_ms = governor.latency().map(|l| l * 1e3);
-        status.window = Some(window.0).filter(|w| w.is_finite());
-        status.outlook = governor.outlook().and_then(|o| OutlookStatus::new(o, &self.vms.names()));
-        status.threshold =
-            governor.estimate().map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
+        law(status, config, governor, &self.vms.names());
         status.shares = self.vms.shares().0;
-        status.latency_threshold_ms = governor.threshold().secs() * 1e3;
-        let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
-        let cost = governor.objective_price();
-        status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &[], peers));
-        let settings = governor.settings();
-        status.settings =
-            status.settings.take().map(|shown| SettingsStatus::new(settings, shown.differ));
         status.held = (self.done.pending - status.outstanding).max(0.0) as u64;
         status.steer = Some(SteerStatus {
             device: self.steer.device.display().to_string(),
@@ -58,8 +48,30 @@ impl State {
             read_latency: self.done.read_latency.clone(),
             write_latency: self.done.write_latency.clone(),
             vms: self.vms.status(),
+            ..SteerStatus::default()
         });
     }
+}
+
+/// Part of the status that the law has.
+pub(crate) fn law(
+    status: &mut VolumeStatus,
+    config: &config::Volume,
+    governor: &Governor,
+    names: &[(String, u32)],
+) {
+    status.cluster_latency_ms = governor.latency().map(|l| l * 1e3);
+    status.window = Some(governor.window().0).filter(|w| w.is_finite());
+    status.outlook = governor.outlook().and_then(|o| OutlookStatus::new(o, names));
+    status.threshold =
+        governor.estimate().map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
+    status.latency_threshold_ms = governor.threshold().secs() * 1e3;
+    let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
+    let cost = governor.objective_price();
+    status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &[], peers));
+    let settings = governor.settings();
+    status.settings =
+        status.settings.take().map(|shown| SettingsStatus::new(settings, shown.differ));
 }
 
 fn path(path: &parda_steer::steering::PathInForce) -> PathStatus {

@@ -507,6 +507,79 @@ fn a_volume_may_be_steered_in_place_of_served() {
     check(&STEERED.replace("queue_depth", "auto").replace("little", "auto")).unwrap();
 }
 
+const QEMU: &str = r#"host = "kvm-01"
+
+[[volume]]
+name = "ceph"
+
+[volume.control]
+window_max = 32
+
+[volume.qemu]
+sockets = "/run/parda/qmp/*.sock"
+disks = ["rbd:*"]
+probe = "/dev/rbd0"
+
+[[volume.qemu.vm]]
+name = "db-?"
+shares = 2000
+
+[[volume.qemu.vm]]
+name = "web*"
+"#;
+
+#[test]
+fn vms_of_qemu_have_shares_by_their_names() {
+    let page = include_str!("../../../../docs/qemu.md");
+    let of_page = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let of_page = of_page.replace("\"observe\"", "\"parda\"");
+    let Work::Qemu(qemu) = &check(&of_page).unwrap().volumes[0].work else { panic!() };
+    assert_eq!((qemu.vms.shares(&["db-1"]).0, qemu.disks[0].as_str()), (2000, "*rbd*"));
+
+    let config = check(QEMU).unwrap();
+    let Work::Qemu(qemu) = &config.volumes[0].work else { panic!("not QEMU's") };
+    let shares = |names: &[&str]| qemu.vms.shares(names).0;
+    assert_eq!((shares(&["db-1"]), shares(&["x", "db-1"])), (2000, 2000));
+    assert_eq!((shares(&["web"]), shares(&["db-10"])), (1000, 1000));
+    let observes = QEMU.replace("window_max = 32", "mode = \"observe\"");
+    check(&observes.replace("probe = \"/dev/rbd0\"", "")).unwrap();
+}
+
+#[test]
+fn everything_wrong_with_qemu_is_pointed_at() {
+    for (from, to, error) in [
+        (
+            "/run/parda/qmp/*",
+            "qmp/*",
+            "parda.toml:10:11: sockets = \"qmp/*.sock\": must be an absolute path",
+        ),
+        (
+            "parda/qmp/*",
+            "*/qmp",
+            "parda.toml:10:11: sockets = \"/run/*/qmp.sock\": has a pattern in its directory",
+        ),
+        ("[\"rbd:*\"]", "[]", "parda.toml:11:9: disks: must name the disks"),
+        ("/dev/rbd0", "nbd://", "parda.toml:12:9: probe = \"nbd://\": "),
+        ("probe = \"/dev/rbd0\"", "", "parda.toml:9:1: probe: is missing: QEMU counts the wait"),
+        ("shares = 2000", "shares = 0", "parda.toml:16:10: shares = 0: must be from 1 to 1000000"),
+        ("web*", "db-?", "parda.toml:19:8: name = \"db-?\": is also the name of another VM"),
+        ("db-?", "", "parda.toml:15:8: name = \"\": must not be empty"),
+        (
+            "window_max = 32",
+            "fairness = \"bytes\"",
+            "parda.toml:7:12: fairness = \"bytes\": cannot",
+        ),
+        (
+            "[volume.qemu]",
+            "[volume.steer]\ndevice = \"/dev/sdx\"\n[volume.qemu]",
+            "a volume is either steered",
+        ),
+    ] {
+        let message = check(&QEMU.replace(from, to)).unwrap_err();
+        assert!(message.contains(error), "{to}: {message}");
+    }
+}
+
 #[test]
 fn everything_wrong_with_steering_is_pointed_at() {
     for (from, to, error) in [

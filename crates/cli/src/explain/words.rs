@@ -317,10 +317,14 @@ pub(super) fn steered(
         });
         return output::json("-".as_ref(), &answer);
     }
+    let (by, what) = match steer.qemu {
+        Some(_) => ("QEMU's throttle holds", "latency of the array"),
+        None => ("The kernel's queue holds", "latency and depth of the device"),
+    };
     output::print(&format!(
         "VM {name} of volume {}, whose device {} is steered\n  {} shares, {:.1} IOs pending in the last period\n\n\
-         The kernel's queue holds its IOs: how long each was held and at the array is not known for a VM, nor what limits \
-         it, so nothing is predicted. `parda status` has the latency and depth of the device.",
+         {by} its IOs: how long each was held and at the array is not known for a VM, nor what limits \
+         it, so nothing is predicted. `parda status` has the {what}.",
         volume.name, steer.device, vm.shares, vm.pending
     ))
 }

@@ -1,12 +1,24 @@
 //! Lines of `parda status` on a steered device.
 
-use parda_agent::status::SteerStatus;
+use parda_agent::status::{QemuStatus, SteerStatus};
 
 use super::recent::Recent;
 use crate::output::{align, count, plain};
 
+/// Line on the QEMUs of a volume.
+fn qemu(steer: &SteerStatus) -> String {
+    let QemuStatus { silent, disks, held } = steer.qemu.unwrap_or_default();
+    let silent = match silent {
+        0 => String::new(),
+        n => format!("; SILENT: {}", count(n as u64, "socket")),
+    };
+    let (vms, disks) = (count(steer.vms.len() as u64, "VM"), count(disks as u64, "disk"));
+    format!("QEMU {}: {vms}, {disks}, throttled: {held}{silent}", steer.device)
+}
+
 pub(super) fn lines(recent: &Recent, steer: &SteerStatus) -> String {
     let mut text = match (&steer.steered, steer.depth) {
+        (Some(_), _) if steer.qemu.is_some() => qemu(steer),
         (None, _) => format!("device {}: gone", steer.device),
         (Some(name), None) => format!("device {} ({name}): nothing is set", steer.device),
         (Some(name), Some(depth)) => {

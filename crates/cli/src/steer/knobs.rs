@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use parda_steer::journal::{JournalError, Original, Restored};
+use parda_steer::qemu::{SocketId, journal_name};
 use parda_steer::{Device, Journal};
 use serde::Serialize;
 
@@ -32,7 +33,7 @@ pub(crate) struct Show {
 A running agent puts back its own settings when it ends; this command is for an agent that was killed,
 and for `parda steer set`. A device that an agent holds is left alone, with a message.")]
 pub(crate) struct Restore {
-    /// One device only: its path, or its name in the kernel if it is gone
+    /// One device or QMP socket only: its path, or a device's name in the kernel if it is gone
     #[arg(value_name = "DEVICE")]
     device: Option<PathBuf>,
     #[command(flatten)]
@@ -175,12 +176,15 @@ fn of_device(
     device: &str,
 ) -> Result<Vec<Result<Restored, JournalError>>, JournalError> {
     let names = journal.names()?.into_iter();
-    let its = names.filter(|name| name.split('.').next() == Some(device));
+    let its = names.filter(|name| name == device || name.split('.').next() == Some(device));
     Ok(its.filter_map(|name| journal.restore(&name).transpose()).collect())
 }
 
-/// Name of a device in the journal; for a device that is gone, the argument itself.
+/// Name of a device, or of a QMP socket, in the journal; for a device that is gone, the argument itself.
 fn name(path: &std::path::Path) -> String {
+    if SocketId::of(path).is_ok() {
+        return journal_name(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    }
     Device::resolve("/".as_ref(), path)
         .map(|device| device.name)
         .unwrap_or_else(|_| path.file_name().unwrap_or_default().to_string_lossy().into_owned())

@@ -42,6 +42,7 @@
 //! | `image` | the container image |
 //! | `libvirt` | domains of libvirt whose disks the agent serves |
 //! | `proxmox` | the storage plugin and the hook script for Proxmox VE |
+//! | `qemu` | disks that QEMU opens itself, held by its throttles |
 //! | `packages` | Debian and RPM packages on a machine of their own |
 //! | `service` | installed, and run by systemd |
 //! | `settings` | hosts that were told different things |
@@ -116,6 +117,7 @@ mod pools;
 mod probe;
 mod prometheus;
 mod proxmox;
+mod qemu;
 mod reload;
 mod restarted_backends;
 mod service;

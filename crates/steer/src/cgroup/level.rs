@@ -2,15 +2,16 @@
 
 /// Demand of one VM.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Want {
+pub struct Want {
     /// Shares of the VM.
-    pub(crate) shares: f64,
+    pub shares: f64,
     /// Rate that the VM would use if it could, per second. Infinite if it is unknown.
-    pub(crate) rate: f64,
+    pub rate: f64,
 }
 
 /// The rate per share at which `rate` is used up. `None` if all VMs get what they want.
-pub(crate) fn level(wants: &[Want], rate: f64) -> Option<f64> {
+#[must_use]
+pub fn level(wants: &[Want], rate: f64) -> Option<f64> {
     if wants.iter().map(|want| want.rate).sum::<f64>() <= rate {
         return None;
     }

@@ -185,7 +185,8 @@ fn matches(parts: &[Part], path: &[String]) -> bool {
 }
 
 /// Matches a name: `*` stands for any characters, `?` for one.
-fn glob(pattern: &str, name: &str) -> bool {
+#[must_use]
+pub fn glob(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
     // After the last `*`: the place to continue in the pattern, and how much of the name `*` matched.

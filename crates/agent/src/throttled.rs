@@ -1,0 +1,246 @@
+//! A volume whose disks QEMU opens itself: the law's window becomes limits of QEMU's own throttles. The law is that of a
+//! steered device ([`KernelHost`]); measurements come over QMP, and limits go there.
+//!
+//! QEMU counts the wait for its throttle as latency. So the array's latency is that of disks which are not held, and that
+//! of the agent's own reads ([`probe`]).
+
+mod describe;
+mod probe;
+mod seat;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant as Clock;
+
+use parda_block::Drained;
+use parda_control::governor::VmDemand;
+use parda_control::latency::Direction;
+use parda_control::{Bytes, KernelHost, QueueMeans, Report, Shares, Span, Totals, View};
+use parda_steer::cgroup::{Want, level};
+use parda_steer::qemu::{Flow, each, sockets};
+
+use crate::config::{self, Qemu, Work};
+use crate::latency::Latency;
+use crate::start_error::StartError;
+use crate::status::{Counter, VolumeStatus};
+use crate::steered::reload_law;
+use probe::{Probe, Reads};
+use seat::{Held, Seat, Target};
+
+/// Weight of a period in the mean latency by which a window becomes a rate.
+const NEW: f64 = 0.3;
+
+/// A volume whose VMs are held by QEMU's throttles.
+pub(crate) struct Throttled(Mutex<State>);
+
+struct State {
+    volume: String,
+    qemu: Qemu,
+    host: KernelHost,
+    /// QEMUs by their sockets.
+    seats: BTreeMap<PathBuf, Seat>,
+    probe: Option<Probe>,
+    /// Mean latency of the array, in seconds.
+    latency: Option<f64>,
+    done: Done,
+    /// Why the sockets cannot be found.
+    fault: Option<String>,
+    ticked: Clock,
+}
+
+/// Counters since the agent started.
+#[derive(Default)]
+struct Done {
+    reads: Counter,
+    writes: Counter,
+    /// Means of each disk over a period: its own, or that of the array while it was held.
+    read_latency: Latency,
+    write_latency: Latency,
+}
+
+impl Throttled {
+    pub(crate) fn start(config: &config::Volume, qemu: &Qemu) -> Result<Throttled, StartError> {
+        let host = KernelHost::new(config.law.control.clone(), config.law.period.into())?;
+        let probe = qemu.probe.clone().map(|place| Probe::start(&config.name, place));
+        Ok(Throttled(Mutex::new(State {
+            volume: config.name.clone(),
+            qemu: qemu.clone(),
+            host,
+            seats: BTreeMap::new(),
+            probe: probe.transpose().map_err(StartError::Thread)?,
+            latency: None,
+            done: Done::default(),
+            fault: None,
+            ticked: Clock::now(),
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a period: asks all QEMUs, ticks the law, sets limits.
+    pub(crate) fn tick(&self, heard: Option<Totals>) -> Report {
+        self.state().tick(heard.map_or(View::Silent, View::Peers))
+    }
+
+    /// The law and the shares may change while it runs.
+    pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
+        let mut state = self.state();
+        let Work::Qemu(wanted) = &new.work else { return };
+        reload_law(&mut state.host, in_force, new);
+        let Work::Qemu(qemu) = &mut in_force.work else { return };
+        if wanted.vms != qemu.vms {
+            let volume = &in_force.name;
+            tracing::info!(volume, vms = %wanted.vms, event = "shares_changed", "shares changed");
+            qemu.vms = wanted.vms.clone();
+            state.qemu.vms = wanted.vms.clone();
+        }
+    }
+
+    pub(crate) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
+        self.state().describe(status, config);
+    }
+
+    /// Puts back what was there before. Nothing is in flight here that would have to be answered.
+    pub(crate) fn stop(self) -> Option<Drained> {
+        let mut state = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.release();
+        Some(Drained { unanswered: 0 })
+    }
+}
+
+impl State {
+    fn tick(&mut self, view: View) -> Report {
+        let before = std::mem::replace(&mut self.ticked, Clock::now());
+        let elapsed: Span = self.ticked.saturating_duration_since(before).into();
+        self.look();
+        let outstanding = self.count(elapsed.secs());
+        let vms = self.demand();
+        let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
+        if let Some(new) = self.host.governor().latency().filter(|latency| *latency > 0.0) {
+            self.latency = Some(self.latency.map_or(new, |old| old + NEW * (new - old)));
+        }
+        if self.host.sets_depths() {
+            self.set(elapsed.secs());
+        } else {
+            self.release();
+        }
+        report
+    }
+
+    /// Asks all QEMUs what their disks did.
+    fn look(&mut self) {
+        match sockets(&self.qemu.sockets) {
+            Ok(found) => {
+                self.fault = None;
+                self.seats.retain(|socket, seat| {
+                    let stays = found.contains(socket);
+                    if !stays {
+                        seat.leave(&self.volume, socket);
+                    }
+                    stays
+                });
+                for socket in found {
+                    self.seats.entry(socket).or_default();
+                }
+            }
+            Err(error) => self.fault = Some(format!("{}: {error}", self.qemu.sockets.display())),
+        }
+        let acts = self.host.sets_depths();
+        let (volume, qemu) = (&self.volume, &self.qemu);
+        each(self.seats.iter_mut().collect(), |(socket, seat)| {
+            seat.look(volume, socket, qemu, acts);
+        });
+    }
+
+    /// Takes the IOs of the period into the law's measurements. Answers with the mean of what was outstanding at the array.
+    fn count(&mut self, seconds: f64) -> f64 {
+        let Reads { ios, bytes, latency } =
+            self.probe.as_ref().map(Probe::take).unwrap_or_default();
+        self.host.record(Direction::Read, ios, Bytes(bytes), latency);
+        let all = self.seats.values().flat_map(Seat::disks);
+        let (free, held): (Vec<_>, Vec<_>) = all.partition(|disk| disk.is_free());
+        let flows = |disks: &[&Held]| disks.iter().flat_map(|disk| disk.did()).collect::<Vec<_>>();
+        let (free, held) = (flows(&free), flows(&held));
+        let measured = free.iter().fold((ios, latency.secs()), |(n, sum), (_, flow)| {
+            (n + flow.ios, sum + Span(flow.time).secs())
+        });
+        let mean = (measured.0 > 0).then(|| measured.1 / measured.0 as f64);
+        // Where nothing was measured now, what was measured before tells how many are outstanding, and is no news.
+        let usual = mean.or(self.latency).unwrap_or(0.0);
+        let estimated = held.iter().map(|(direction, flow)| {
+            (*direction, Flow { time: Span::from_secs(usual * flow.ios as f64).0, ..*flow })
+        });
+        let mut sum = latency.secs();
+        for (direction, flow) in free.iter().copied().chain(estimated) {
+            sum += Span(flow.time).secs();
+            if mean.is_some() {
+                self.host.record(direction, flow.ios, Bytes(flow.bytes), Span(flow.time));
+            }
+            self.done.add(direction, flow);
+        }
+        if let Some(probe) = &self.probe {
+            let (ios, bytes) = held.iter().fold((0, 0), |(n, b), (_, f)| (n + f.ios, b + f.bytes));
+            // While nobody is held, the VMs' own IOs say enough.
+            probe.read(bytes.checked_div(ios));
+        }
+        if seconds > 0.0 { sum / seconds } else { 0.0 }
+    }
+
+    /// Demand of each VM that is known.
+    fn demand(&self) -> Vec<VmDemand> {
+        let per_share = self.host.governor().window_per_share();
+        let latency = self.latency.unwrap_or(0.0);
+        let each = self.seats.values().filter_map(|seat| {
+            let vm = seat.vm()?;
+            Some(VmDemand::of_mean(vm.shares, vm.pending(latency), per_share))
+        });
+        each.collect()
+    }
+
+    /// Splits the window over the VMs and their disks, as limits on their rates (Little's law).
+    fn set(&mut self, period: f64) {
+        let Some(latency) = self.latency else { return };
+        let window = self.host.governor().window().0;
+        let known = || self.seats.values().filter_map(Seat::vm);
+        let wants: Vec<Want> = known()
+            .map(|vm| Want { shares: f64::from(vm.shares.0), rate: vm.pending(latency) / latency })
+            .collect();
+        let level = level(&wants, window / latency);
+        let targets = |seat: &Seat| match (seat.vm(), level) {
+            (Some(vm), Some(level)) => vm.targets(level * f64::from(vm.shares.0), latency, period),
+            (Some(vm), None) => vm.disks.keys().map(|id| (id.clone(), Target::default())).collect(),
+            (None, _) => Vec::new(),
+        };
+        let all = self.seats.iter_mut().map(|(socket, seat)| (socket, targets(seat), seat));
+        let volume = &self.volume;
+        each(all.collect(), |(socket, targets, seat)| seat.set(volume, socket, targets));
+    }
+
+    fn release(&mut self) {
+        let (volume, qemu) = (&self.volume, &self.qemu);
+        each(self.seats.iter_mut().collect(), |(socket, seat)| seat.release(volume, socket, qemu));
+    }
+
+    fn shares(&self) -> Shares {
+        let each = self.seats.values().filter_map(|seat| Some(seat.vm()?.shares.0));
+        Shares(each.fold(0, u32::saturating_add))
+    }
+}
+
+impl Done {
+    fn add(&mut self, direction: Direction, flow: Flow) {
+        let (counter, latency) = match direction {
+            Direction::Read => (&mut self.reads, &mut self.read_latency),
+            Direction::Write => (&mut self.writes, &mut self.write_latency),
+        };
+        counter.ios += flow.ios;
+        counter.bytes += flow.bytes;
+        // In buckets of an eighth.
+        let mean = flow.time.checked_div(flow.ios).unwrap_or(0);
+        let fine = mean.checked_ilog2().unwrap_or(0).saturating_sub(4);
+        *latency = latency.plus(&Latency { buckets: vec![(mean >> fine << fine, flow.ios)] });
+    }
+}

@@ -1,0 +1,420 @@
+//! A QEMU behind its socket: what it says of its disks, and the limits that it is given.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant as Clock;
+
+use parda_control::Shares;
+use parda_control::latency::Direction;
+use parda_steer::Journal;
+use parda_steer::cgroup::{Want, level};
+use parda_steer::journal::{How, JournalError, LockedJournal, Original};
+use parda_steer::qemu::{
+    self, Counters, Disk, DiskId, Flow, Limits, Mix, QmpError, SocketId, journal_name, throttle,
+};
+
+use crate::config::Qemu;
+use crate::safe::escaped;
+
+/// Failures in a row after which a VM counts no more.
+const MISSES: u32 = 3;
+/// Most periods between two questions to a QEMU that does not answer, as a power of two.
+const RAREST: u32 = 6;
+/// Part of its limit up to which a disk is taken not to wait for it.
+const FREE: f64 = 0.5;
+/// Longest that an IO waits for a throttle of parda, in seconds: guests give up after 30.
+const LONGEST_WAIT: f64 = 10.0;
+/// Most IOs that are believed to be pending at a disk.
+const MOST_PENDING: f64 = 65_536.0;
+/// Burst that QEMU allows each time that limits are set: what they allow in this time, in seconds.
+const BURST: f64 = 0.1;
+/// Least relative change of a limit that is set on a disk which it does not hold.
+const SAME: f64 = 0.1;
+
+/// A socket and the QEMU behind it.
+#[derive(Default)]
+pub(super) struct Seat {
+    id: Option<SocketId>,
+    vm: Option<Vm>,
+    /// Held while there may be limits of parda.
+    journal: Option<LockedJournal>,
+    /// Whether limits that an agent has left were looked for.
+    is_clean: bool,
+    /// Whether it answered in this period.
+    has_answered: bool,
+    misses: u32,
+    /// Periods until it is asked again.
+    wait: u32,
+    fault: Option<String>,
+}
+
+/// A VM that answers.
+pub(super) struct Vm {
+    pub(super) name: String,
+    pub(super) shares: Shares,
+    pub(super) disks: BTreeMap<DiskId, Held>,
+    pub(super) ios: u64,
+    pub(super) bytes: u64,
+    looked: Clock,
+}
+
+/// A disk of the volume.
+pub(super) struct Held {
+    disk: Disk,
+    /// Limits that are not parda's.
+    own: Limits,
+    /// Limits of parda, with their rate, while they are set.
+    ours: Option<(Limits, f64)>,
+    /// Whether limits were sent and not acknowledged.
+    is_unsure: bool,
+    /// IOs of the last period, and its length in seconds.
+    did: Counters,
+    seconds: f64,
+    /// Whether its times are those of the array.
+    is_free: bool,
+}
+
+/// Rate of a disk in the next period.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Target {
+    /// IO/s; `None` for no limit of parda.
+    rate: Option<f64>,
+    /// Whether the disk wants more.
+    holds: bool,
+}
+
+/// Failure at a QEMU.
+#[derive(Debug, thiserror::Error)]
+enum SeatError {
+    #[error(transparent)]
+    Qmp(#[from] QmpError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+impl Seat {
+    pub(super) fn vm(&self) -> Option<&Vm> {
+        self.vm.as_ref()
+    }
+
+    /// Disks of a QEMU that answered in this period.
+    pub(super) fn disks(&self) -> impl Iterator<Item = &Held> {
+        let vm = self.vm.iter().filter(|_| self.has_answered);
+        vm.flat_map(|vm| vm.disks.values())
+    }
+
+    pub(super) fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
+    /// Asks what the disks did. `acts`: limits will be set.
+    pub(super) fn look(&mut self, volume: &str, socket: &Path, qemu: &Qemu, acts: bool) {
+        let id = SocketId::of(socket).ok();
+        if self.id != id {
+            // Another QEMU than before.
+            self.leave(volume, socket);
+            *self = Seat { id, ..Seat::default() };
+        }
+        self.has_answered = false;
+        let Some(id) = id else { return };
+        if self.wait > 0 {
+            self.wait -= 1;
+            return;
+        }
+        match self.ask(socket, id, acts) {
+            Ok(vm) => self.take(volume, socket, vm, qemu),
+            Err(error) => self.miss(volume, socket, &error),
+        }
+    }
+
+    fn ask(&mut self, socket: &Path, id: SocketId, acts: bool) -> Result<qemu::Vm, SeatError> {
+        let (journal, name) = (Journal::at(Journal::PLACE), journal_name(socket));
+        if acts && self.journal.is_none() {
+            self.journal = Some(journal.hold(&name)?.0);
+        } else if !self.is_clean && self.journal.is_none() {
+            match journal.restore(&name) {
+                // The other agent acts, and this one only looks.
+                Err(JournalError::Held { .. }) => {}
+                restored => drop(restored?),
+            }
+        }
+        self.is_clean = true;
+        let vm = qemu::look(socket)?;
+        // One that took its place meanwhile.
+        if SocketId::of(socket).map_err(QmpError::from)? != id {
+            return Err(QmpError::Silent.into());
+        }
+        Ok(vm)
+    }
+
+    fn miss(&mut self, volume: &str, socket: &Path, error: &SeatError) {
+        self.misses += 1;
+        self.wait = (1 << self.misses.min(RAREST)) - 2;
+        let gone = matches!(error, SeatError::Qmp(error) if error.gone());
+        if gone || self.misses > MISSES {
+            self.went(volume, socket);
+        }
+        // What a QEMU that has ended left behind is no fault.
+        self.say(volume, (!gone).then(|| format!("{}: {error}", socket.display())));
+    }
+
+    /// Says once what is wrong.
+    fn say(&mut self, volume: &str, fault: Option<String>) {
+        let fault = fault.map(|fault| escaped(&fault, |_| false));
+        if fault != self.fault
+            && let Some(fault) = &fault
+        {
+            tracing::warn!(volume, "{fault}; its VM goes on as it is");
+        }
+        self.fault = fault;
+    }
+
+    fn take(&mut self, volume: &str, socket: &Path, seen: qemu::Vm, qemu: &Qemu) {
+        (self.has_answered, self.misses, self.wait) = (true, 0, 0);
+        self.say(volume, None);
+        let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
+        let name = escaped(seen.name.as_deref().unwrap_or(&stem), |_| false);
+        let shares = qemu.vms.shares(&[&name, &stem]);
+        let now = Clock::now();
+        let vm = self.vm.get_or_insert_with(|| {
+            tracing::info!(volume, vm = name, shares = shares.0, event = "vm_came", "a VM came");
+            let disks = BTreeMap::new();
+            Vm { name: name.clone(), shares, disks, ios: 0, bytes: 0, looked: now }
+        });
+        (vm.name, vm.shares) = (name, shares);
+        let seconds = now.saturating_duration_since(vm.looked).as_secs_f64();
+        vm.looked = now;
+        let is_here = |disk: &Disk| qemu.disks.iter().any(|pattern| disk.matches(pattern));
+        let mut before = std::mem::take(&mut vm.disks);
+        for disk in seen.disks.into_iter().filter(is_here) {
+            let held = match before.remove(&disk.id) {
+                Some(held) => held.next(disk, seconds),
+                None => Held::new(disk, self.journal.as_ref()),
+            };
+            if let (Some(journal), Some(id)) = (&mut self.journal, self.id) {
+                let original = held.original(socket, id);
+                let known = journal.originals();
+                let is_noted = known.iter().any(|noted| noted.same_setting(&original));
+                if is_noted && !known.contains(&original) {
+                    let (vm, disk) = (&vm.name, &held.disk.name);
+                    tracing::info!(volume, vm, disk, "somebody set other limits; they are kept");
+                    if let Err(error) = journal.correct(original) {
+                        tracing::error!(volume, vm, disk, "{error}; they will not be put back");
+                    }
+                }
+            }
+            for (_, flow) in held.did() {
+                vm.ios += flow.ios;
+                vm.bytes += flow.bytes;
+            }
+            vm.disks.insert(held.disk.id.clone(), held);
+        }
+    }
+
+    /// Gives the disks their rates.
+    pub(super) fn set(&mut self, volume: &str, socket: &Path, targets: Vec<(DiskId, Target)>) {
+        if self.has_answered
+            && let Err(error) = self.try_set(socket, targets)
+        {
+            self.miss(volume, socket, &error);
+        }
+    }
+
+    fn try_set(&mut self, socket: &Path, targets: Vec<(DiskId, Target)>) -> Result<(), SeatError> {
+        let (Some(id), Some(vm), Some(journal)) = (self.id, &mut self.vm, &mut self.journal) else {
+            return Ok(());
+        };
+        let mut changes = Vec::new();
+        let mut originals = Vec::new();
+        for (disk, target) in targets {
+            let Some(held) = vm.disks.get_mut(&disk) else { continue };
+            let Some(limits) = held.change(target) else { continue };
+            originals.push(held.original(socket, id));
+            held.is_unsure = true;
+            changes.push((disk, limits, target.rate));
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        journal.note(&originals)?;
+        let list: Vec<_> = changes.iter().map(|(disk, limits, _)| (disk, limits)).collect();
+        let as_seen = |id: &DiskId, now: &Limits| {
+            vm.disks.get(id).is_some_and(|held| held.disk.limits == *now)
+        };
+        let is_set = throttle(socket, &list, as_seen)?;
+        for ((disk, limits, rate), is_set) in changes.into_iter().zip(is_set) {
+            let Some(held) = vm.disks.get_mut(&disk) else { continue };
+            held.is_unsure = false;
+            if is_set {
+                held.disk.limits = limits.clone();
+                held.ours = Some((limits, rate.unwrap_or(f64::INFINITY)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts back what was there before, with what others have set since.
+    pub(super) fn release(&mut self, volume: &str, socket: &Path, qemu: &Qemu) {
+        if self.journal.is_some() && self.misses == 0 {
+            self.look(volume, socket, qemu, true);
+        }
+        self.put_back(volume, socket);
+    }
+
+    fn put_back(&mut self, volume: &str, socket: &Path) {
+        let Some(mut journal) = self.journal.take() else { return };
+        if let Err(error) = journal.put_back() {
+            tracing::error!(
+                volume,
+                socket = %socket.display(),
+                "{error}; parda steer restore puts back what was set before"
+            );
+        }
+        for held in self.vm.iter_mut().flat_map(|vm| vm.disks.values_mut()) {
+            (held.ours, held.is_unsure) = (None, true);
+        }
+    }
+
+    /// The QEMU is gone.
+    pub(super) fn leave(&mut self, volume: &str, socket: &Path) {
+        self.went(volume, socket);
+        self.put_back(volume, socket);
+    }
+
+    fn went(&mut self, volume: &str, socket: &Path) {
+        if let Some(vm) = self.vm.take() {
+            tracing::info!(volume, vm = vm.name, socket = %socket.display(), event = "vm_went", "a VM went");
+        }
+    }
+}
+
+impl Vm {
+    /// IOs that the VM would have outstanding or waiting. What waits for other limits than parda's does not count.
+    /// `latency`: of the array, in seconds.
+    pub(super) fn pending(&self, latency: f64) -> f64 {
+        self.disks.values().map(|disk| disk.pending(latency)).sum()
+    }
+
+    /// Rates of the disks that together do so many IO/s.
+    pub(super) fn targets(&self, rate: f64, latency: f64, period: f64) -> Vec<(DiskId, Target)> {
+        let wants: Vec<_> = self
+            .disks
+            .values()
+            .map(|disk| Want { shares: 1.0, rate: disk.pending(latency) / latency })
+            .collect();
+        let each = level(&wants, rate).unwrap_or(rate);
+        let target = |((id, disk), want): ((&DiskId, &Held), &Want)| {
+            let holds = want.rate > each;
+            // A disk that is held is given its limits anew in each period, and with them a burst.
+            let burst = if holds { period / (period + BURST) } else { 1.0 };
+            let rate = (each * burst).max(disk.pending(latency) / LONGEST_WAIT);
+            (id.clone(), Target { rate: Some(rate), holds })
+        };
+        self.disks.iter().zip(&wants).map(target).collect()
+    }
+}
+
+impl Held {
+    fn new(disk: Disk, journal: Option<&LockedJournal>) -> Held {
+        let noted = journal.into_iter().flat_map(LockedJournal::originals);
+        let mut noted = noted.filter_map(|original| match &original.how {
+            How::Throttle { disk: id, limits, .. } if *id == disk.id => Some(limits.clone()),
+            _ => None,
+        });
+        let own = match disk.limits.is_ours() {
+            // An agent that was killed has left them.
+            true => noted.next().unwrap_or_default(),
+            false => disk.limits.clone(),
+        };
+        let ours = disk.limits.is_ours().then(|| (disk.limits.clone(), 0.0));
+        let did = Counters::default();
+        Held { disk, own, ours, is_unsure: true, did, seconds: 0.0, is_free: false }
+    }
+
+    /// The disk a period later.
+    fn next(self, disk: Disk, seconds: f64) -> Held {
+        let now = disk.counters;
+        let since = |now: Flow, before: Flow| {
+            let believed = |flow: &Flow| {
+                flow.time as f64 * 1e-9 <= MOST_PENDING * seconds.max(1e-3)
+                    && (flow.ios > 0 || flow.bytes == 0)
+            };
+            now.since(before).filter(believed).unwrap_or_default()
+        };
+        let before = self.disk.counters;
+        let did = Counters {
+            reads: since(now.reads, before.reads),
+            writes: since(now.writes, before.writes),
+        };
+        let rate = self.ours.as_ref().map(|(_, rate)| *rate);
+        let set = self.ours.as_ref().map(|(limits, _)| limits);
+        let (own, ours) = if !disk.limits.is_ours() {
+            (disk.limits.clone(), None)
+        } else if self.is_unsure || set == Some(&disk.limits) {
+            (self.own, Some((disk.limits.clone(), rate.unwrap_or(0.0))))
+        } else {
+            // Somebody has set others in the group that parda has made.
+            (disk.limits.beside(&self.own), None)
+        };
+        let mut held = Held { disk, own, ours, is_unsure: false, did, seconds, is_free: false };
+        let ios = (did.reads.ios + did.writes.ios) as f64;
+        let below = |rate: f64| ios <= FREE * rate * seconds;
+        held.is_free =
+            !held.disk.is_filtered && rate.is_none_or(below) && below(held.own.most(held.mix()));
+        held
+    }
+
+    fn original(&self, socket: &Path, id: SocketId) -> Original {
+        let disk = Disk { limits: self.own.clone(), ..self.disk.clone() };
+        Original::of_disk((socket, id), &disk)
+    }
+
+    /// Limits to set for a rate; `None` where those in force do.
+    fn change(&self, target: Target) -> Option<Limits> {
+        let set = self.ours.as_ref().map(|(_, rate)| *rate);
+        let Some(rate) = target.rate else {
+            let held = set.is_some_and(f64::is_finite);
+            return held.then(|| self.own.lifted(&self.disk.name));
+        };
+        let near = |set: f64| (set - rate).abs() <= SAME * rate;
+        let stays = !target.holds && set.is_some_and(near);
+        (!stays).then(|| self.own.and_rate(rate, self.mix(), &self.disk.name))
+    }
+
+    fn mix(&self) -> Mix {
+        let Counters { reads, writes } = self.did;
+        let ios = (reads.ios + writes.ios).max(1) as f64;
+        Mix { reads: reads.ios as f64 / ios, bytes: (reads.bytes + writes.bytes) as f64 / ios }
+    }
+
+    fn pending(&self, latency: f64) -> f64 {
+        if self.seconds <= 0.0 {
+            return 0.0;
+        }
+        let time = self.did().map(|(_, flow)| flow.time as f64 * 1e-9).sum::<f64>();
+        let allowed = self.own.most(self.mix()) * latency;
+        (time / self.seconds).min(if latency > 0.0 { allowed } else { f64::INFINITY })
+    }
+
+    /// IOs of the last period that moved data.
+    pub(super) fn did(&self) -> impl Iterator<Item = (Direction, Flow)> {
+        let both = [(Direction::Read, self.did.reads), (Direction::Write, self.did.writes)];
+        both.into_iter().filter(|(_, flow)| flow.ios > 0)
+    }
+
+    /// Whether its times are those of the array.
+    pub(super) fn is_free(&self) -> bool {
+        self.is_free
+    }
+
+    /// Whether a limit of parda holds it.
+    pub(super) fn is_limited(&self) -> bool {
+        self.ours.as_ref().is_some_and(|(_, rate)| rate.is_finite())
+    }
+
+    /// Whether its throttle lets more through than its share, as no IO is to wait too long.
+    pub(super) fn is_at_least(&self) -> bool {
+        let waits = self.pending(0.0) / LONGEST_WAIT;
+        self.ours.as_ref().is_some_and(|(_, rate)| *rate > 0.0 && *rate <= waits)
+    }
+}
