@@ -226,7 +226,7 @@ const FILES: &str = "i=0; mkdir -p /run/sums; while :; do
 /// Adds rows to a database. `/run/row` has the number of the last one that was committed.
 const ROWS: &str = "i=0; while :; do i=$((i + 1))
     sqlite3 /mnt/db \"pragma synchronous = full; insert into t values ($i, randomblob(4000))\" || exit 1
-    echo $i >/run/row
+    echo $i >/run/row.new && mv /run/row.new /run/row
   done";
 
 /// Files and the database as `FILES` and `ROWS` left them: prints the last row.
