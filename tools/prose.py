@@ -25,6 +25,7 @@ BUDGETS = {
     ("docs/studies.md",): 2_500,
     ("docs/configuration.md",): 3_500,
     ("docs/reproduction.md",): 3_000,
+    ("docs/libvirt.md",): 700,
     ("docs/exchange-format.md", "docs/nbd-protocol.md", "docs/scenarios.md", "docs/api.md"): 11_000,
     ("docs/",): 49_500,
 }
