@@ -12,7 +12,7 @@ use parda_agent::config::{Config, Listener, Place};
 
 use super::domain::{Disk, Domain, Source};
 use super::edit::{forgotten, noted, unlike, with_shared_memory, without_shared_memory};
-use super::place::{same_file, same_server};
+use super::place::{below, same_file, same_server};
 use super::qos::BEFORE;
 use super::virsh::{Listed, Virsh};
 use crate::asked::configuration;
@@ -23,7 +23,8 @@ use crate::{Failure, output};
 Examples:
   parda libvirt attach vm1                   shows what would change
   parda libvirt attach vm1 --apply           changes it, and keeps the definition from before
-  virsh define vm1-1790000000.xml            puts that back
+  parda libvirt attach vm1 --listen unix:/run/parda/array-a.sock --below /mnt/array-a          with libvirt's hook
+  virsh define vm1-1790000000.xml            puts the definition from before back
 
 Disks that /etc/parda.toml serves become NBD disks with a reconnect delay, or vhost-user disks where their `listen` says so; others stay.
 The metadata notes where the data was. For vhost-user the memory of the domain is shared. Nothing else of the definition changes.
@@ -34,6 +35,12 @@ pub(crate) struct Attach {
     /// Seconds that IOs of a guest wait for an agent that is restarted; 0 leaves the setting out. With vhost-user they always wait
     #[arg(long, value_name = "SECONDS", default_value = "60")]
     reconnect_delay: u64,
+    /// Attach disks without a table in parda.toml as well, at this address: libvirt's hook has the agent serve them
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<Address>,
+    /// Only those below this directory; links and .. are followed
+    #[arg(long, value_name = "DIR", requires = "listen")]
+    below: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -109,15 +116,26 @@ struct Changed<'a> {
 impl Attach {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let delay = self.reconnect_delay;
+        match &self.listen {
+            Some(Address::Vhost(_)) => return Err(Failure::usage(format!("--listen: {VHOST}"))),
+            Some(Address::Unix(path)) if path.is_relative() => {
+                return Err(Failure::usage(format!(
+                    "--listen {}: write the whole path",
+                    path.display()
+                )));
+            }
+            _ => {}
+        }
         let virsh = Virsh { uri: &self.change.connect };
         let listed = virsh.domains()?;
         let everybody = virsh.read_all(&listed)?;
-        self.change.run(&listed, |disk, xml, served| {
+        self.change.run(&listed, |domain, disk, xml, served| {
             let Source::Path { path, .. } = &disk.source else { return Ok(None) };
             let found = served.iter().find_map(|served| {
                 same_file(&served.path, path).map(|same| same.then_some(served)).transpose()
             });
-            let Some(found) = found.transpose()? else { return Ok(None) };
+            let (found, own) = (found.transpose()?, self.for_hook(domain, disk, path)?);
+            let Some(found) = found.or(own.as_ref()) else { return Ok(None) };
             let is_vhost = matches!(found.client, Source::Vhost(_));
             let is_unlimited = is_vhost && !found.has_limit && disk.is_limited(xml);
             let reasons =
@@ -138,7 +156,39 @@ impl Attach {
             with_shared_memory(&noted(&changed, &disk.target, &notes)?).map(Some)
         })
     }
+
+    /// A disk that libvirt's hook is to have served, if `--listen` means it.
+    fn for_hook(
+        &self,
+        domain: &Domain,
+        disk: &Disk,
+        path: &Path,
+    ) -> Result<Option<Served>, String> {
+        let Some(listen) = &self.listen else { return Ok(None) };
+        if self.below.as_ref().is_some_and(|directory| !below(path, directory)) {
+            return Ok(None);
+        }
+        if let Some(why) = &disk.refused {
+            let Domain { name, .. } = domain;
+            let stays = format!("domain {name}, disk {}: stays as it is: {why}", disk.target);
+            return output::print(&stays).map(|()| None).map_err(|failure| failure.message);
+        }
+        let client = Source::Nbd {
+            address: listen.clone(),
+            export: format!("{}-{}", domain.name, disk.target),
+        };
+        let read_only = disk.read_only;
+        Ok(Some(Served {
+            path: path.to_owned(),
+            client,
+            read_only,
+            has_limit: false,
+            refused: None,
+        }))
+    }
 }
+
+const VHOST: &str = "a socket of vhost-user needs a table in parda.toml, with its [[listener]]: parda libvirt toml writes both";
 
 const TLS: &str = "its listener takes TLS alone, which libvirt has to be told of by hand";
 const DRAINED: &str = "it has drain = true, and takes no new client";
@@ -173,7 +223,7 @@ fn alone(served: &Served, domains: &[Domain]) -> Result<(), String> {
 impl Detach {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let listed = Virsh { uri: &self.change.connect }.domains()?;
-        self.change.run(&listed, |disk, xml, served| {
+        self.change.run(&listed, |_, disk, xml, served| {
             let note = disk.qos.as_ref().ok();
             let (before, path) = note.map(|qos| (&qos.before, &qos.path)).unwrap_or((&None, &None));
             let found = served.iter().find(|served| served.client == disk.source);
@@ -207,7 +257,7 @@ impl Change {
     fn run(
         &self,
         listed: &[Listed],
-        edit: impl Fn(&Disk, &str, &[Served]) -> Result<Option<String>, String>,
+        edit: impl Fn(&Domain, &Disk, &str, &[Served]) -> Result<Option<String>, String>,
     ) -> Result<(), Failure> {
         let served = served(&configuration(&self.config)?);
         let virsh = Virsh { uri: &self.connect };
@@ -258,7 +308,7 @@ impl Change {
         name: &str,
         before: &str,
         served: &[Served],
-        edit: impl Fn(&Disk, &str, &[Served]) -> Result<Option<String>, String>,
+        edit: impl Fn(&Domain, &Disk, &str, &[Served]) -> Result<Option<String>, String>,
     ) -> Result<String, Failure> {
         let mut xml = before.to_owned();
         let parse = |xml: &str| {
@@ -272,7 +322,7 @@ impl Change {
             let disk = &domain.disks[at];
             let wrong =
                 |why: String| Failure::usage(format!("domain {name}, disk {}: {why}", disk.target));
-            if let Some(new) = edit(disk, &xml, served).map_err(wrong)? {
+            if let Some(new) = edit(&domain, disk, &xml, served).map_err(wrong)? {
                 xml = new;
                 changed += 1;
             }

@@ -114,7 +114,7 @@ impl Disk {
             ));
         }
         let mut edits = Vec::new();
-        match (disk.attribute_node("snapshot"), disk.attributes().last()) {
+        match (disk.attribute_node("snapshot"), disk.attributes().next_back()) {
             (Some(snapshot), _) => edits.push((snapshot.range_value(), "no".to_owned())),
             (None, Some(last)) => {
                 let end = last.range().end;

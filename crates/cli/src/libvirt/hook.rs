@@ -75,12 +75,12 @@ impl Hook {
             return Ok(());
         }
         let domain = Domain::parse(&xml).map_err(|why| failed(&why))?;
-        let clients = |disk: &&Disk| matches!(disk.source, Source::Nbd { .. } | Source::Vhost(_));
-        if !domain.disks.iter().any(|disk| clients(&disk)) {
+        let ours: Vec<_> = domain.disks.iter().filter(|disk| is_of_agent(disk)).collect();
+        if ours.is_empty() {
             return Ok(());
         }
         let state = self.state(patience).map_err(|failure| failed(&failure.message))?;
-        for disk in domain.disks.iter().filter(clients) {
+        for disk in ours {
             let done = match patience.is_zero() {
                 false => self.prepare(disk, &state),
                 true => self.release(disk, &state),
@@ -184,6 +184,12 @@ impl<'a> Wanted<'a> {
         }
         serde_json::to_value(table).map_err(|error| error.to_string())
     }
+}
+
+/// Whether a disk is behind a socket of the agent, by the path that the metadata notes. Other servers have such sockets, too.
+fn is_of_agent(disk: &Disk) -> bool {
+    let noted = disk.qos.as_ref().map_or(true, |qos| qos.path.is_some());
+    noted && matches!(disk.source, Source::Nbd { .. } | Source::Vhost(_))
 }
 
 fn disks(state: &State) -> impl Iterator<Item = (&str, &Served)> {

@@ -353,6 +353,10 @@ fn a_hook_serves_the_disks_of_a_domain_from_its_start_to_its_end() {
     let vhost =
         "<disk type='vhostuser'><source type='unix' path='/none'/><target dev='vdc'/></disk>";
     let vhost = with("<devices>", &format!("<devices>{vhost}"));
+    stage.write("d.xml", &vhost);
+    good("prepare begin");
+    // One that the metadata says to be the agent's.
+    let vhost = vhost.replace("\"vdb\"", "\"vdc\"");
     refused("prepare begin", &vhost, "serves no disk at vhost-user:/none, and QEMU would wait");
     good("release end");
     agent.stop();
@@ -362,6 +366,13 @@ fn a_hook_serves_the_disks_of_a_domain_from_its_start_to_its_end() {
     let text = config("a", "mode = \"off\"", &[("d-vda", &path), ("other", "vm3.img")]);
     let text = text.replace("unix:a\"", &format!("unix:{dir}/a\""));
     stage.write("d.xml", started.replace(" tenant=\"gold\"", ""));
+    let agent = stage.agent("a", &text);
+    refused(
+        "prepare begin",
+        &with(" tenant=\"gold\"", ""),
+        "disk vdb: keep = \"state\": the configuration names no state",
+    );
+    agent.stop();
     let agent = stage.agent("a", &format!("state = \"a.state\"\n{text}"));
     good("prepare begin");
     assert_eq!(agent.volume().disks.len(), 3);
@@ -436,13 +447,14 @@ fn a_domain_starts_with_its_disk_served_and_is_as_before_after_that() {
     let change = |how: &str, name: &str| {
         stage.ok(&[PARDA, "libvirt", how, name, "-c", "a.toml", "--apply", "--connect", &uri])
     };
-    for (name, image) in [("d", "vm1.img"), ("1", "vm2.img"), ("v", "vm3.img")] {
+    stage.sparse("vm4.img", 1 << 20);
+    for (name, image) in [("d", "vm1.img"), ("1", "vm2.img"), ("v", "vm3.img"), ("h", "vm4.img")] {
         let xml = DOMAIN.replace("DIR", &dir).replace("<name>d", &format!("<name>{name}"));
         stage.write("d.xml", xml.replace("vm1.img", image));
         let done = virsh(&["define", "d.xml"]);
         assert!(done.status.success(), "{}", done.err);
     }
-    let before = ["d", "v"].map(definition);
+    let before = ["d", "v", "h"].map(definition);
     let start = |name: &str, at: usize| {
         let done = virsh(&["start", name]);
         assert!(done.status.success(), "{}", done.err);
@@ -465,12 +477,18 @@ fn a_domain_starts_with_its_disk_served_and_is_as_before_after_that() {
     assert!(shared.contains("<access mode='shared'/>"), "{shared}");
     start("v", 2);
 
-    for (name, before) in ["d", "v"].into_iter().zip(before) {
+    // One without a table in parda.toml.
+    let listen = ["--listen", &format!("unix:{dir}/a"), "--below", &dir];
+    let line = [PARDA, "libvirt", "attach", "h", "-c", "a.toml", "--apply", "--connect", &uri];
+    stage.ok(&[&line[..], &listen].concat());
+    start("h", 3);
+
+    for (name, before) in ["d", "v", "h"].into_iter().zip(before) {
         virsh(&["destroy", name]);
         change("detach", name);
         assert_eq!(definition(name), before, "{name}");
     }
-    assert_eq!(disks(&stage, "a").len(), 3, "disks of parda.toml stay");
+    assert_eq!(disks(&stage, "a").len(), 3, "disks of parda.toml stay, and they alone");
     let hooks = String::from_utf8(stage.read("hook-a")).unwrap();
     assert!(hooks.contains("prepare\n") && hooks.contains("release\n"), "{hooks}");
 }
