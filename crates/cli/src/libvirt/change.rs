@@ -13,7 +13,7 @@ use parda_agent::config::{Config, Listener, Place};
 use super::domain::{Disk, Domain, Source};
 use super::edit::{forgotten, noted, unlike, with_shared_memory, without_shared_memory};
 use super::place::{below, same_file, same_server};
-use super::qos::BEFORE;
+use super::qos::{BEFORE, Qos};
 use super::virsh::{Listed, Virsh};
 use crate::asked::configuration;
 use crate::{Failure, output};
@@ -90,8 +90,15 @@ struct Served {
 }
 
 impl Served {
-    /// Whether a domain's disk leads here, by a path or as a client. A client that names no export may be given this one.
+    /// Whether a domain's disk leads here, by a path, that in a note of `attach` too, or as a client. A client that names no export may be
+    /// given this one.
     fn is_of(&self, disk: &Disk) -> Result<bool, String> {
+        let noted = disk.qos.as_ref().ok().and_then(|qos| qos.path.as_deref());
+        if let Some(path) = noted
+            && same_file(&self.path, Path::new(path))?
+        {
+            return Ok(true);
+        }
         match (&disk.source, &self.client) {
             (Source::Path { path, .. }, _) => same_file(&self.path, path),
             (Source::Nbd { address, export }, Source::Nbd { address: listen, export: own })
@@ -224,8 +231,7 @@ impl Detach {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let listed = Virsh { uri: &self.change.connect }.domains()?;
         self.change.run(&listed, |_, disk, xml, served| {
-            let note = disk.qos.as_ref().ok();
-            let (before, path) = note.map(|qos| (&qos.before, &qos.path)).unwrap_or((&None, &None));
+            let Qos { before, path, .. } = disk.qos.as_ref().map_err(Clone::clone)?;
             let found = served.iter().find(|served| served.client == disk.source);
             let place = match (&disk.source, before, path, found) {
                 (Source::Vhost(_), Some(before), ..) => {

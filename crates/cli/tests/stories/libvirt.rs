@@ -133,9 +133,15 @@ fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
         (tcp, client("name='localhost' port='10809'"), one_image),
         (tcp, client("name='::1'"), one_image),
         (tcp, client("name='a..b'"), "the address of a..b is not known"),
+        // By another name, from the image that its metadata notes.
+        (&socket, client("transport='unix' socket='DIR/b'"), one_image),
     ] {
         stage.write("a.toml", format!("{head}{tables}").replace(&socket, listen));
-        stage.write("twins.xml", NODE.replace(vm2, &twin).replace("DIR", &dir));
+        let mut twins = NODE.replace(vm2, &twin);
+        if twin.contains("DIR/b'") {
+            twins = twins.replace("latency_target=", "path='DIR/vm1.img' latency_target=");
+        }
+        stage.write("twins.xml", twins.replace("DIR", &dir));
         let twins = format!("test://{dir}/twins.xml");
         let attach = [PARDA, "libvirt", "attach", "off", "-c", "a.toml", "--connect", &twins];
         let done = stage.run(&attach);
