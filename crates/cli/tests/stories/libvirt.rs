@@ -416,6 +416,24 @@ fn host(stage: &Stage, name: &str, number: &str) -> (Process, String) {
     (process, uri)
 }
 
+/// A boot sector that counts in the sector behind it, for ever, by the BIOS: `inc word [0x8000]`, `int 0x13` with AH = 3, `jmp`.
+const COUNTS: &[u8] = b"\x31\xC0\x8E\xD8\x8E\xC0\x8E\xD0\xBC\x00\x7C\xFF\x06\x00\x80\xB8\x01\x03\xBB\x00\x80\xB9\x02\x00\xBA\x80\x00\xCD\x13\xEB\xEC";
+
+/// An image whose guest counts.
+fn counting(stage: &Stage, image: &str) {
+    let mut data = vec![0; 1 << 20];
+    data[..COUNTS.len()].copy_from_slice(COUNTS);
+    data[510..512].copy_from_slice(&[0x55, 0xAA]);
+    stage.write(image, data);
+}
+
+/// Waits until the guest of an image has counted on.
+fn counts(stage: &Stage, image: &str) {
+    let count = || stage.read(image)[512..514].to_vec();
+    let before = count();
+    until("the guest writes", || count() != before);
+}
+
 /// The disks of a host's agent as (name, clients).
 fn disks(stage: &Stage, host: &str) -> Vec<(String, u64)> {
     let status = stage.ok(&[PARDA, "status", &format!("{host}.status"), "--json", "-"]);
@@ -437,7 +455,7 @@ fn a_domain_starts_with_its_disk_served_and_is_as_before_after_that() {
     let stage = Stage::new();
     let dir = stage.path("").canonicalize().unwrap().display().to_string();
     let disks_of = [("d-vda", "vm1.img"), ("1-vda", "vm2.img"), ("v-vda", "vm3.img")];
-    disks_of.iter().for_each(|(_, image)| stage.sparse(image, 1 << 20));
+    disks_of.iter().for_each(|(_, image)| counting(&stage, image));
     let text =
         config("a", "mode = \"off\"", &disks_of).replace("unix:a\"", &format!("unix:{dir}/a\""));
     let (before, _) = text.rsplit_once("unix:").unwrap();
@@ -453,7 +471,7 @@ fn a_domain_starts_with_its_disk_served_and_is_as_before_after_that() {
     let change = |how: &str, name: &str| {
         stage.ok(&[PARDA, "libvirt", how, name, "-c", "a.toml", "--apply", "--connect", &uri])
     };
-    stage.sparse("vm4.img", 1 << 20);
+    counting(&stage, "vm4.img");
     for (name, image) in [("d", "vm1.img"), ("1", "vm2.img"), ("v", "vm3.img"), ("h", "vm4.img")] {
         let xml = DOMAIN.replace("DIR", &dir).replace("<name>d", &format!("<name>{name}"));
         stage.write("d.xml", xml.replace("vm1.img", image));
@@ -464,7 +482,8 @@ fn a_domain_starts_with_its_disk_served_and_is_as_before_after_that() {
     let start = |name: &str, at: usize| {
         let done = virsh(&["start", name]);
         assert!(done.status.success(), "{}", done.err);
-        until("the guest is connected", || disks(&stage, "a")[at].1 == 1);
+        assert_eq!(disks(&stage, "a")[at].1, 1, "the guest is connected");
+        counts(&stage, &format!("vm{}.img", at + 1));
     };
     change("attach", "d");
     let attached = definition("d");
@@ -504,7 +523,7 @@ fn a_domain_starts_with_its_disk_served_and_is_as_before_after_that() {
 fn a_domain_that_moves_has_its_disk_served_there() {
     let stage = Stage::new();
     let dir = stage.path("").canonicalize().unwrap().display().to_string();
-    stage.sparse("vm1.img", 1 << 20);
+    counting(&stage, "vm1.img");
     let source = "<source protocol='nbd' name='d-vda'><host transport='unix' socket='DIR/socket/s'/></source>";
     // Both hosts are this one, whose locks would keep them apart.
     let metadata = "<metadata><parda:domain xmlns:parda='urn:parda:libvirt'>\
@@ -530,12 +549,14 @@ fn a_domain_that_moves_has_its_disk_served_there() {
     virsh(&["define", "d.xml"]);
     virsh(&["start", "d"]);
     let disk = || vec![("d-vda".to_owned(), 1)];
-    until("the guest runs here", || served() == [disk(), vec![]]);
+    assert_eq!(served(), [disk(), vec![]]);
+    counts(&stage, "vm1.img");
     // A port of this host's that is free now.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let at = format!("tcp://127.0.0.1:{port}");
     virsh(&["migrate", "d", to, "--live", "--persistent", "--undefinesource", "--migrateuri", &at]);
-    until("the guest runs there", || served() == [vec![], disk()]);
+    until("the disk is served there alone", || served() == [vec![], disk()]);
+    counts(&stage, "vm1.img");
     assert_eq!(stage.ok(&["virsh", "-q", "-c", to, "domstate", "d"]).trim(), "running");
     stage.ok(&["virsh", "-q", "-c", to, "destroy", "d"]);
     assert_eq!(served(), [vec![], vec![]]);
