@@ -207,6 +207,7 @@ install-files:
 	install -m 644 contrib/systemd/parda.tmpfiles.conf $(LIB)/tmpfiles.d/parda.conf
 	install -m 644 contrib/systemd/parda.socket contrib/parda.toml contrib/prometheus/parda.rules.yml $(SHARE)/parda
 	install -m 644 contrib/grafana/parda.json $(SHARE)/parda/grafana.json
+	install -m 644 contrib/proxmox/PardaPlugin.pm contrib/proxmox/parda-hook $(SHARE)/parda
 
 uninstall: ## Removes what `make install` installed; configuration, data and user stay
 	rm -f $(SHARE)/man/man1/parda.1 $(SHARE)/man/man1/parda-*.1 $(COMPLETIONS) $(SYSTEMD)

@@ -7,6 +7,9 @@ have the file at a time, and parda's window never binds. CPU is that of all thre
 
   benches/guests.py target/release/parda
   benches/guests.py target/release/parda --cells 16/off --rounds 9
+  benches/guests.py target/release/parda --guests 32 --cells 64/on
+
+With --guests, so many guests, each with its part of the depth at a disk of its own, are compared with one guest of the same volume.
 
 A cell is DEPTH/DIRECT. The machine should do nothing else.
 """
@@ -30,6 +33,7 @@ def main():
     options.add_argument("--dir", default="/var/tmp", help="where the file is: a real disk")
     options.add_argument("--aio", default="io_uring", help="aio of qemu-storage-daemon")
     options.add_argument("--cells", nargs="+", default=["1/off", "16/off", "64/off", "1/on", "16/on", "64/on"])
+    options.add_argument("--guests", type=int, help="compare so many guests of a volume with one")
     options = options.parse_args()
     with tempfile.TemporaryDirectory(dir=options.dir) as dir:
         data = os.path.join(dir, "data")
@@ -37,10 +41,35 @@ def main():
             file.write(os.urandom(SIZE))
             file.flush()
             os.fsync(file.fileno())
-        print("| depth/direct | server | IOPS | µs CPU per IO | p50 µs | p99 µs | IOPS: vhost over it | CPU: vhost over it |")
-        print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
+        if options.guests:
+            print("| depth/direct | IOPS of one guest | IOPS of all | ratio | CPU per IO, ratio |")
+            print("| --- | ---: | ---: | ---: | ---: |", flush=True)
+        else:
+            print("| depth/direct | server | IOPS | µs CPU per IO | p50 µs | p99 µs | IOPS: vhost over it | CPU: vhost over it |")
+            print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
         for cell in options.cells:
-            measure(dir, data, cell, options)
+            (compare if options.guests else measure)(dir, data, cell, options)
+
+
+def compare(dir, data, cell, options):
+    depth, direct = cell.split("/")
+    server = Guest(options, dir, data, direct, disks=options.guests)
+    try:
+        rounds = []
+        for number in range(options.rounds + 1):
+            answers = {}
+            for guests in sorted((1, options.guests), reverse=number % 2 == 1):
+                begun, cpu = time.time(), server.cpu()
+                loads = [server.begin(disk, max(1, int(depth) // guests)) for disk in range(guests)]
+                iops = sum(json.loads(load.communicate()[0])["iops"] for load in loads)
+                answers[guests] = iops, (server.cpu() - cpu) / (time.time() - begun) / iops
+            rounds += [answers] if number else []
+        one, all = ([answers[guests] for answers in rounds] for guests in (1, options.guests))
+        ratio = lambda of: statistics.median(b[of] / a[of] for a, b in zip(one, all))
+        middle = lambda answers: statistics.median(answer[0] for answer in answers)
+        print(f"| {cell} | {middle(one):.0f} | {middle(all):.0f} | {ratio(0):.2f} | {ratio(1):.2f} |", flush=True)
+    finally:
+        server.end()
 
 
 def measure(dir, data, cell, options):
@@ -96,7 +125,16 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait()
 
-    def agent(self, dir, data, direct, listen):
+    def begin(self, disk, depth):
+        command = [self.options.parda, "bench", "vhost-user", f"{self.socket}{disk}", "--depth", str(depth), "--json", "-"]
+        command += ["--time", f"{self.options.seconds}s", "--warmup", "500ms", "--seed", str(disk + 1)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE)
+
+    def cpu(self):
+        with open(f"/proc/{self.process.pid}/stat") as stat:
+            return sum(map(int, stat.read().rsplit(")", 1)[1].split()[11:13]))
+
+    def agent(self, dir, data, direct, listen, disks=1):
         config = os.path.join(dir, self.name + ".toml")
         with open(config, "w") as file:
             file.write(f'''host = "{self.name}"
@@ -107,12 +145,17 @@ name = "v"
 mode = "static"
 window_start = 4096
 window_max = 4096
-[[volume.disk]]
-name = "d"
+''')
+            for disk in range(disks):
+                name = "" if disks == 1 else disk
+                file.write(f'''[[volume.disk]]
+name = "d{name}"
 path = "{data}"
+offset = {disk * SIZE // disks}
+size = {SIZE // disks}
 read_only = true
 direct = "{direct}"
-listen = "{listen}"
+listen = "{listen}{name}"
 ''')
         return [self.options.parda, "serve", "-c", config]
 
@@ -120,9 +163,10 @@ listen = "{listen}"
 class Guest(Server):
     name = "vhost"
 
-    def __init__(self, options, dir, data, direct):
+    def __init__(self, options, dir, data, direct, disks=1):
         self.options, self.socket = options, os.path.join(dir, "guest.sock")
-        self.start(self.agent(dir, data, direct, f"vhost-user:{self.socket}"), self.socket)
+        command = self.agent(dir, data, direct, f"vhost-user:{self.socket}", disks)
+        self.start(command, self.socket if disks == 1 else f"{self.socket}{disks - 1}")
 
     def load(self, depth):
         return self.run("vhost-user", self.socket, depth)

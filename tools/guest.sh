@@ -11,9 +11,9 @@ kit=${1:?usage: tools/guest.sh DIR}
 
 # Taken apart, with the libraries that this machine may lack.
 packages=(open-iscsi libopeniscsiusr libisns0 libkmod2 nbd-client libnl-3-200 libnl-genl-3-200 dmsetup libdevmapper1.02.1
-  lvm2 netcat-openbsd libaio1 libdevmapper-event1.02.1 libedit2 libbsd0 libmd0)
+  lvm2 netcat-openbsd libaio1 libdevmapper-event1.02.1 libedit2 libbsd0 libmd0 sqlite3 libsqlite3-0 libreadline8)
 # What of them, and of this machine, guests have beside busybox.
-programs=(fio nc.openbsd nbd-client iscsistart dmsetup lvm mke2fs)
+programs=(fio nc.openbsd nbd-client iscsistart dmsetup lvm mke2fs e2fsck sqlite3)
 # Kernel directories that no test of block devices needs.
 without=(net/wireless net/bluetooth net/mac80211 drivers/net/ethernet drivers/net/wireless drivers/gpu drivers/infiniband
   drivers/usb drivers/media drivers/hid drivers/iio sound fs/ocfs2 fs/btrfs fs/xfs fs/cifs fs/smb fs/ceph fs/f2fs arch)

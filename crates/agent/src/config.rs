@@ -179,7 +179,7 @@ impl Config {
         let status = status.transpose()?;
         let disks = volumes.iter().flat_map(Volume::disks);
         let places = disks.map(|disk| (&disk.place, &disk.listen));
-        let own = Arc::new(own::Own::new(doc, &file, places));
+        let own = Arc::new(own::Own::new(doc, &file, &host, places));
         volumes.iter_mut().for_each(|volume| volume.own = Arc::clone(&own));
         if file.state.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
             return Err(doc.error("state", "must be a path"));

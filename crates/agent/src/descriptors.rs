@@ -6,6 +6,7 @@ use std::path::Path;
 use parda_block::{OF_CONNECTION, OF_DEVICE, OF_FILE, descriptors_for};
 
 use crate::config::{Config, Disk, Place};
+use crate::file::Lock;
 
 /// How many disks a configuration has, the descriptors that these need with their listeners and one client each, and the hard
 /// limit of this process.
@@ -53,11 +54,15 @@ impl Descriptors {
     }
 }
 
-/// Descriptors of a disk. Devices are told by their names, as their file systems might not answer.
+/// Descriptors of a disk. One that is shared has one more, which says that the agent lives. Devices are told by their names, as
+/// their file systems might not answer.
 fn of_disk(disk: &Disk) -> u64 {
+    let shared = u64::from(disk.lock == Lock::Shared);
     match &disk.place {
-        Place::Path(path) if path.starts_with(Path::new("/dev")) && !disk.read_only => OF_DEVICE,
-        Place::Path(_) => OF_FILE,
+        Place::Path(path) if path.starts_with(Path::new("/dev")) && !disk.read_only => {
+            OF_DEVICE + shared
+        }
+        Place::Path(_) => OF_FILE + shared,
         Place::Nbd(uri) => {
             OF_CONNECTION[usize::from(uri.tls.is_some())] * disk.nbd.connections as u64
         }

@@ -131,7 +131,8 @@ fn listener(
     }
 }
 
-fn disk(disk: &Disk) -> DiskConfig {
+/// `host`: the number of this host.
+fn disk(disk: &Disk, host: u64) -> DiskConfig {
     DiskConfig {
         export: disk.name.clone(),
         description: disk.description.clone(),
@@ -145,7 +146,7 @@ fn disk(disk: &Disk) -> DiskConfig {
                 },
                 lock: match disk.lock {
                     file::Lock::On => Lock::On,
-                    file::Lock::Shared => Lock::Shared,
+                    file::Lock::Shared => Lock::Shared(host),
                     file::Lock::Off => Lock::Off,
                 },
                 raw: disk.raw,

@@ -11,6 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use parda_address::Address;
+use rustix::event::epoll;
 
 use crate::descriptors::{error_help, is_reserved};
 use crate::front::ListenerTls;
@@ -39,17 +40,15 @@ pub enum ListenError {
     },
     /// Somebody answers on the socket.
     #[error(
-        "cannot listen on unix:{path}: another process serves it: `ss -lxp` names it. End that one, or give `listen` \
-         another path",
-        path = .0.display()
+        "cannot listen on {0}: another process serves it: `ss -lxp` names it. End that one, or give `listen` another path"
     )]
-    InUse(PathBuf),
+    InUse(Address),
     /// Others than this host can reach the address.
     #[error("cannot listen on {0}: it is not a loopback address, and TLS is not required there")]
     NotLocal(Address),
     /// There is a file that is no socket.
-    #[error("cannot listen on unix:{}: there is a file that is not a socket", .0.display())]
-    NotASocket(PathBuf),
+    #[error("cannot listen on {0}: there is a file that is not a socket")]
+    NotASocket(Address),
 }
 
 /// How a listener is set up.
@@ -81,6 +80,9 @@ impl ListenerConfig {
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) fd: Arc<OwnedFd>,
+    /// Readable when a front end of vhost-user waits at the socket: an epoll. An operation on the socket itself, as those of
+    /// NBD have one, keeps it open for some time after the process is gone.
+    pub(crate) ready: Option<Arc<OwnedFd>>,
     /// With the port that was given to port 0.
     pub(crate) address: Address,
     pub(crate) file: Option<SocketFile>,
@@ -94,9 +96,8 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
     let ListenerConfig { address, access, tls, local_only, passed } = config;
     let fail = |source| ListenError::Bind { address: address.clone(), source };
     if let Some(fd) = passed {
-        // A socket that does not block would have every accept in the ring return at once.
-        rustix::io::ioctl_fionbio(&fd, false).map_err(|e| fail(e.into()))?;
-        return Ok(Bound { fd: fd.into(), address, file: None, tls, shared: true });
+        let ready = ready(&fd, &address).map_err(fail)?;
+        return Ok(Bound { fd: fd.into(), ready, address, file: None, tls, shared: true });
     }
     match &address {
         Address::Tcp { host, port } => {
@@ -121,6 +122,7 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
             let address = Address::Tcp { host: host.clone(), port };
             Ok(Bound {
                 fd: OwnedFd::from(listener).into(),
+                ready: None,
                 address,
                 file: None,
                 tls,
@@ -130,7 +132,7 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
         Address::Unix(path) | Address::Vhost(path) => {
             let (fd, file) = match SocketFile::bind(path, access) {
                 Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
-                    remove_stale(path)?;
+                    remove_stale(path, &address)?;
                     SocketFile::bind(path, access)
                 }
                 other => other,
@@ -139,16 +141,32 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
             if is_reserved(&fd) {
                 return Err(fail(io::Error::from_raw_os_error(libc::EMFILE)));
             }
-            Ok(Bound { fd: fd.into(), address, file: Some(file), tls, shared: false })
+            let ready = ready(&fd, &address).map_err(fail)?;
+            Ok(Bound { fd: fd.into(), ready, address, file: Some(file), tls, shared: false })
         }
     }
 }
 
+/// Makes accepts as the front end of this address needs them. Those in the ring block: else every one would return at once.
+fn ready(fd: &OwnedFd, address: &Address) -> io::Result<Option<Arc<OwnedFd>>> {
+    let vhost = matches!(address, Address::Vhost(_));
+    rustix::io::ioctl_fionbio(fd, vhost)?;
+    if !vhost {
+        return Ok(None);
+    }
+    let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    if is_reserved(&ready) {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+    }
+    epoll::add(&ready, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    Ok(Some(ready.into()))
+}
+
 /// Removes a socket that a process which is gone has left behind.
-fn remove_stale(path: &PathBuf) -> Result<(), ListenError> {
-    let fail = |source| ListenError::Bind { address: Address::Unix(path.clone()), source };
+fn remove_stale(path: &PathBuf, address: &Address) -> Result<(), ListenError> {
+    let fail = |source| ListenError::Bind { address: address.clone(), source };
     if !std::fs::symlink_metadata(path).map_err(fail)?.file_type().is_socket() {
-        return Err(ListenError::NotASocket(path.clone()));
+        return Err(ListenError::NotASocket(address.clone()));
     }
     let until = Instant::now() + BURIAL;
     loop {
@@ -158,7 +176,7 @@ fn remove_stale(path: &PathBuf) -> Result<(), ListenError> {
             }
             Ok(stream) if !speaks(&stream) && Instant::now() < until => sleep(PAUSE),
             // An answer, or a reason to believe that there is somebody.
-            _ => return Err(ListenError::InUse(path.clone())),
+            _ => return Err(ListenError::InUse(address.clone())),
         }
     }
 }

@@ -292,9 +292,9 @@ impl<T: Copy> Ring<T> {
     }
 
     /// Waits until `fd` has something to read.
-    pub(crate) fn poll(&mut self, fd: &Arc<OwnedFd>, tag: T) {
+    pub(crate) fn poll(&mut self, fd: &Arc<OwnedFd>, tag: T) -> OpKey {
         let entry = opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), libc::POLLIN as u32).build();
-        self.push(fd, entry, tag, OpData::Nothing);
+        self.push_op(fd, entry, tag, OpData::Nothing, false, Vec::new())
     }
 
     /// Waits for `fd` to have something to read, again and again, until it is cancelled: the end without

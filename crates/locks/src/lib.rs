@@ -8,8 +8,10 @@
 //! outlive a process that was killed for as long as the kernel has IO of it under way. Whoever
 //! looks at the locks first can never be overwritten by a predecessor.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd};
 
 use nix::fcntl::{FcntlArg, fcntl};
 
@@ -34,6 +36,12 @@ const DENIES: i64 = 200;
 /// Locked by every agent, and not by QEMU: who finds a conflict and this byte locked may wait for
 /// what an agent that was killed has left under way.
 const PARDA: i64 = 400;
+/// From here on, the byte of its host is locked by an agent that shares a disk: for as long as the kernel has IO of it.
+const HAS: i64 = 1 << 33;
+/// The same, by an open file that no IO uses: for as long as the agent lives.
+const LIVES: i64 = 2 << 33;
+/// Numbers of hosts.
+const HOSTS: i64 = 1 << 32;
 
 impl Locks {
     /// Locks that a disk needs. `shared`: others may write at the same time.
@@ -134,8 +142,9 @@ impl Locks {
 /// # Errors
 /// The file system has no locks.
 pub fn release_all(fd: impl AsFd) -> io::Result<()> {
-    Locks { uses: 0xff, denies: 0xff }.release(&fd)?;
-    set(fd, PARDA, libc::F_UNLCK)
+    // All bytes, to the end.
+    let all = libc::flock { l_len: 0, ..lock(0, libc::F_UNLCK) };
+    Ok(fcntl(fd, FcntlArg::F_OFD_SETLK(&all)).map(drop)?)
 }
 
 /// Whether an agent, alive or killed, has another open file of this inode.
@@ -144,6 +153,41 @@ pub fn release_all(fd: impl AsFd) -> io::Result<()> {
 /// The file system has no locks.
 pub fn an_agent_has_it(fd: impl AsFd) -> io::Result<bool> {
     is_locked(fd, PARDA)
+}
+
+/// Says that the agent of this host has the file: by this open file, and for as long as the returned one is kept. Of the
+/// host's number 32 bits count.
+///
+/// # Errors
+/// The file cannot be opened once more, or its file system has no locks.
+pub fn share(fd: impl AsFd, host: u64) -> io::Result<File> {
+    let (host, fd) = (byte_of(host), fd.as_fd());
+    let again = File::open(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
+    set(&again, LIVES + host, libc::F_RDLCK)?;
+    set(fd, HAS + host, libc::F_RDLCK)?;
+    Ok(again)
+}
+
+/// Whether the kernel may have IO of a killed agent that shared this file: of the one before the agent of this host, or of one
+/// of another host. An agent of which a thread hangs in the kernel is taken for alive.
+///
+/// # Errors
+/// The file system has no locks.
+pub fn a_killed_agent_shared_it(fd: impl AsFd, host: u64) -> io::Result<bool> {
+    let mut ranges = vec![0..HOSTS];
+    while let Some(range) = ranges.pop() {
+        let Some(byte) = locked_in(&fd, HAS + range.start..HAS + range.end)? else { continue };
+        let other = byte - HAS;
+        if other == byte_of(host) || !range.contains(&other) || !is_locked(&fd, LIVES + other)? {
+            return Ok(true);
+        }
+        ranges.extend([range.start..other, other + 1..range.end]);
+    }
+    Ok(false)
+}
+
+fn byte_of(host: u64) -> i64 {
+    (host % HOSTS as u64) as i64
 }
 
 fn lock(byte: i64, kind: i32) -> libc::flock {
@@ -161,7 +205,17 @@ fn set(fd: impl AsFd, byte: i64, kind: i32) -> io::Result<()> {
 }
 
 fn is_locked(fd: impl AsFd, byte: i64) -> io::Result<bool> {
-    let mut found = lock(byte, libc::F_WRLCK);
+    Ok(locked_in(fd, byte..byte + 1)?.is_some())
+}
+
+/// A byte there that another open file has locked.
+fn locked_in(fd: impl AsFd, bytes: Range<i64>) -> io::Result<Option<i64>> {
+    if bytes.is_empty() {
+        // To the kernel a length of zero is one without end.
+        return Ok(None);
+    }
+    let len = bytes.end - bytes.start;
+    let mut found = libc::flock { l_len: len, ..lock(bytes.start, libc::F_WRLCK) };
     fcntl(fd, FcntlArg::F_OFD_GETLK(&mut found))?;
-    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+    Ok((i32::from(found.l_type) != libc::F_UNLCK).then_some(found.l_start))
 }

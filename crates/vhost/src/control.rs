@@ -4,13 +4,14 @@
 //! What concerns queues goes to whoever has them as an [`Order`], and is done when the front end gets its answer.
 
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
 use parda_disk::Geometry;
-use rustix::io::Errno;
+use rustix::io::{Errno, dup2};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recv, recvmsg,
     send,
@@ -122,7 +123,10 @@ pub fn serve(
         queues: Vec::new(),
     };
     let handler = Arc::new(Mutex::new(handler));
-    let mut requests = BackendReqHandler::from_stream(socket, Arc::clone(&handler));
+    let mut requests = match next_message(&spare) {
+        Some(first) if !BEGINNINGS.contains(&first) => resume(&socket, &handler)?,
+        _ => BackendReqHandler::from_stream(socket, Arc::clone(&handler)),
+    };
     loop {
         let channel = channel(&spare);
         match requests.handle_request() {
@@ -139,14 +143,55 @@ pub fn serve(
     }
 }
 
+/// The number of the next message, which is not taken. `None` if there is none any more.
+fn next_message(socket: &UnixStream) -> Option<u32> {
+    let mut number = [0; 4];
+    let (_, n) = recv(socket, &mut number, RecvFlags::PEEK | RecvFlags::WAITALL).ok()?;
+    (n == number.len()).then(|| u32::from_ne_bytes(number))
+}
+
+/// First messages of front ends that begin with a handshake.
+const BEGINNINGS: [u32; 2] = [FrontendReq::GET_FEATURES as u32, FrontendReq::SET_OWNER as u32];
+
+/// Handles the messages of a front end that goes on where it was with a device before this one. QEMU 7.2 does so while its
+/// guest has not started the disk: what it had negotiated then is sent in its place.
+fn resume<O, K>(
+    socket: &UnixStream,
+    handler: &Arc<Mutex<Handler<O, K>>>,
+) -> Result<BackendReqHandler<Mutex<Handler<O, K>>>>
+where
+    O: FnMut(Order) -> Option<Done>,
+    K: Fn(BorrowedFd<'_>) -> bool,
+{
+    let (ours, theirs) = UnixStream::pair().map_err(Error::SocketError)?;
+    let mut requests = BackendReqHandler::from_stream(theirs, Arc::clone(handler));
+    // The features of virtio follow, when the guest starts the disk. Answers are for nobody.
+    let common = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
+    for (message, features) in [
+        (FrontendReq::GET_FEATURES, None),
+        (FrontendReq::SET_FEATURES, Some(common)),
+        (FrontendReq::GET_PROTOCOL_FEATURES, None),
+        (FrontendReq::SET_PROTOCOL_FEATURES, Some(offered().bits())),
+    ] {
+        let body: Vec<u8> = features.map_or_else(Vec::new, |bits| bits.to_ne_bytes().into());
+        let mut bytes = [message as u32, VERSION, body.len() as u32].map(u32::to_ne_bytes).concat();
+        bytes.extend(body);
+        (&ours).write_all(&bytes).map_err(Error::SocketError)?;
+        requests.handle_request()?;
+    }
+    // SAFETY: the descriptor is that of `theirs`, which `requests` owns and keeps open; it is not closed here.
+    let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(requests.as_raw_fd()) });
+    dup2(socket, &mut place).map_err(|error| Error::SocketError(error.into()))?;
+    Ok(requests)
+}
+
 /// The descriptor of the next message, if that is SET_BACKEND_REQ_FD. It is looked at before the message is taken: the
 /// library keeps the descriptor to itself, and has no call for the one message that we send there.
 fn channel(socket: &UnixStream) -> Option<OwnedFd> {
-    let mut header = [0; 4];
-    let (_, n) = recv(socket, &mut header, RecvFlags::PEEK).ok()?;
-    if n < 4 || u32::from_ne_bytes(header) != FrontendReq::SET_BACKEND_REQ_FD as u32 {
+    if next_message(socket)? != FrontendReq::SET_BACKEND_REQ_FD as u32 {
         return None;
     }
+    let mut header = [0; 4];
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [io::IoSliceMut::new(&mut header)];

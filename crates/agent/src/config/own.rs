@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use parda_address::{Address, Certificates, Uri};
 use parda_block::Stretch;
 use parda_config::Document;
+use parda_exchange::HostName;
 use rustix::fs::{FileType, fstat, stat};
 
 use super::place::{Place, stretch};
@@ -17,6 +18,8 @@ use crate::file;
 /// What the agent has for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
+    /// Number of the host.
+    host: u64,
     /// Each with what it is.
     files: Vec<(&'static str, PathBuf)>,
     /// Where its disks are served.
@@ -24,13 +27,19 @@ pub struct Own {
 }
 
 impl Own {
+    /// Number of the host, by which disks that are shared tell its agent from others.
+    pub(crate) fn host(&self) -> u64 {
+        self.host
+    }
+
     /// `disks` are the places of the data of all disks, each with the address where clients find it.
     pub(super) fn new<'a>(
         doc: &Document,
         file: &file::File,
+        host: &HostName,
         disks: impl Iterator<Item = (&'a Place, &'a Address)>,
     ) -> Own {
-        let mut own = Own::default();
+        let mut own = Own { host: host.id().0, ..Own::default() };
         own.add("the configuration", Some(&PathBuf::from(doc.name())));
         own.add("the state file", file.state.as_ref());
         let policy = file.state.as_deref().map(policy_beside);

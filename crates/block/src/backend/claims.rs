@@ -48,7 +48,7 @@ impl Claim {
 
     /// Number of descriptors that the disk has, with those of files behind loop devices.
     pub(crate) fn descriptors(&self) -> u64 {
-        self.held().iter().map(|held| 1 + u64::from(held.is_exclusive())).sum()
+        self.held().iter().map(Held::descriptors).sum()
     }
 
     /// Says how it does, once.

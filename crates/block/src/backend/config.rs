@@ -73,8 +73,9 @@ pub enum Lock {
     /// heed that; a block device that is written is also claimed, as a mount does.
     #[default]
     On,
-    /// Others that say so too may write: guests with a cluster file system.
-    Shared,
+    /// Others that say so too may write: guests with a cluster file system, or a VM that moves. The number is the host's:
+    /// by it an agent knows what it has left under way when it was killed.
+    Shared(u64),
     /// No locks, for file systems that have none. Somebody else sees to it.
     Off,
 }

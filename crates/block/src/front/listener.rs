@@ -31,7 +31,11 @@ impl Listener {
     }
 
     pub(crate) fn accept(&mut self, ring: &mut Ring<reactor::Tag>, tag: Tag) {
-        self.accepting = Some(ring.accept(&self.bound.fd, reactor::Tag::Client(tag)));
+        let tag = reactor::Tag::Client(tag);
+        self.accepting = Some(match &self.bound.ready {
+            Some(ready) => ring.poll(ready, tag),
+            None => ring.accept(&self.bound.fd, tag),
+        });
     }
 
     pub(crate) fn is_tcp(&self) -> bool {

@@ -128,6 +128,7 @@ impl Fronts {
         match timer {
             Timer::VhostAccept(listener) => self.vhost.rested(io, listener),
             Timer::VhostWaiting => self.vhost.try_again(),
+            Timer::VhostNext(guest, serial) => self.vhost.look_at_next(now, io, guest, serial),
             timer => self.nbd.timer(now, io, timer),
         }
     }

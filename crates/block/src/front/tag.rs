@@ -34,4 +34,6 @@ pub(crate) enum Timer {
     VhostAccept(usize),
     /// Guests that wait for memory.
     VhostWaiting,
+    /// A guest and its serial number: how long its next front end has waited.
+    VhostNext(usize, u64),
 }

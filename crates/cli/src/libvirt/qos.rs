@@ -32,7 +32,7 @@ pub(super) const MEMORY: &str = "memory";
 /// How a disk is to be served.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Qos {
-    /// Keys of `[[volume.disk]]`.
+    /// The settings as keys of `[[volume.disk]]`.
     pub(super) settings: Table,
     /// Volume that the metadata names.
     pub(super) volume: Option<String>,

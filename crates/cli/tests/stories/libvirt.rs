@@ -525,9 +525,9 @@ fn a_domain_that_moves_has_its_disk_served_there() {
     let dir = stage.path("").canonicalize().unwrap().display().to_string();
     counting(&stage, "vm1.img");
     let source = "<source protocol='nbd' name='d-vda'><host transport='unix' socket='DIR/socket/s'/></source>";
-    // Both hosts are this one, whose locks would keep them apart.
+    // Both hosts are this one, whose locks keep agents apart that do not share.
     let metadata = "<metadata><parda:domain xmlns:parda='urn:parda:libvirt'>\
-                    <parda:disk target='vda' path='DIR/vm1.img' lock='off' shares='2000'/></parda:domain></metadata>";
+                    <parda:disk target='vda' path='DIR/vm1.img' lock='shared' shares='2000'/></parda:domain></metadata>";
     let xml = DOMAIN.replace("type='file'", "type='network'").replace(" io='native'", "");
     let xml = xml.replace("<source file='DIR/vm1.img'/>", source);
     let xml = xml.replace("<memory", &format!("{metadata}<memory"));

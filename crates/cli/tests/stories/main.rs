@@ -41,7 +41,7 @@
 //! | `exchange_init` | making an exchange |
 //! | `image` | the container image |
 //! | `libvirt` | domains of libvirt whose disks the agent serves |
-//! | `proxmox` | the hook script for Proxmox VE |
+//! | `proxmox` | the storage plugin and the hook script for Proxmox VE |
 //! | `packages` | Debian and RPM packages on a machine of their own |
 //! | `service` | installed, and run by systemd |
 //! | `settings` | hosts that were told different things |

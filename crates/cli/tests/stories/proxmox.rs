@@ -1,8 +1,17 @@
-//! The hook script for Proxmox VE: shares from the tags of VMs. Its VMs are files of a directory here, as of /etc/pve/qemu-server.
+//! Proxmox VE: the storage plugin, whose disks the agents of the nodes serve, and the hook script. Both take shares from the tags of VMs.
+//! VMs are files of a directory here, as of /etc/pve. The plugin is run by Debian's perl on a stand-in for Proxmox' storage layer,
+//! `proxmox_stand_in.pl`.
 
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use crate::stage::{Done, PARDA, Stage};
+use parda_agent::status::DiskStatus;
+use parda_lab::guest::Monitor;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::stage::{Agent, Done, PARDA, Process, Stage, until, uri, wait_for};
 
 const BEFORE: &str = r##"host = "pve1"
 [[volume]]
@@ -30,6 +39,469 @@ fn hook(stage: &Stage, phase: &str) -> Done {
     let done = stage.run(&[&place[..], &[reload, &script, "100", phase]].concat());
     assert!(done.status.success(), "a VM must start whatever happens: {}", done.err);
     done
+}
+
+/// A volume of the tests, and the name of its disk.
+const VOLUME: &str = "san:100/vm-100-disk-0.raw";
+const DISK: &str = "san/vm-100-disk-0";
+
+/// The page that says how it is set up: agents and storages of the tests are those of the page.
+const PAGE: &str = include_str!("../../../../docs/proxmox.md");
+
+/// Nodes of Proxmox with an agent each, and a storage `san` that they share.
+struct Nodes {
+    stage: Stage,
+    dir: String,
+}
+
+impl Nodes {
+    /// Nodes without agents.
+    fn new() -> Nodes {
+        let stage = Stage::new();
+        let dir = stage.path("").canonicalize().unwrap().display().to_string();
+        let dir = dir.trim_end_matches('/').to_owned();
+        std::fs::create_dir(stage.path("store")).unwrap();
+        stage.ok(&[PARDA, "exchange", "init", "store/parda.exchange", "--volume", "san"]);
+        stage.sparse("store/parda.placeholder", 1 << 20);
+        let line = PAGE.lines().find_map(|line| line.trim().strip_prefix("pvesm add parda san --"));
+        let options = line.unwrap().replace("/mnt/pve/nfs", &format!("{dir}/store"));
+        for node in ["a", "b"] {
+            std::fs::create_dir_all(stage.path(&format!("pve/nodes/{node}/qemu-server"))).unwrap();
+            let options: String =
+                options.split(" --").map(|option| format!("\t{option}\n")).collect();
+            let own = format!("\tparda-listen {dir}/{node}\n\tparda-config {node}.toml\n");
+            stage.write(&format!("{node}.cfg"), format!("parda: san\n{options}{own}"));
+        }
+        Nodes { stage, dir }
+    }
+
+    fn agent(&self, node: &str) -> Agent {
+        let text = PAGE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+        let (dir, mut text) = (&self.dir, text.unwrap().to_owned());
+        for (from, to) in [
+            ("pve1", node),
+            ("/run/parda/status.sock", &format!("{node}.status")),
+            ("/run/parda/state.toml", &format!("{node}.state")),
+            ("/run/parda/san.sock", &format!("{dir}/{node}")),
+            ("/mnt/pve/nfs/", "store/"),
+            ("[[volume.disk]]", "[[volume.tenant]]\nname = \"gold\"\n[[volume.disk]]"),
+        ] {
+            assert!(text.contains(from), "{from}: {text}");
+            text = text.replace(from, to);
+        }
+        self.stage.agent(node, &text)
+    }
+
+    /// Writes the configuration of the VM.
+    fn vm(&self, node: &str, config: &str) {
+        self.stage.write(&format!("pve/nodes/{node}/qemu-server/100.conf"), config);
+    }
+
+    /// Has a node do something with its storage, on a version of the storage API.
+    fn at_version(&self, version: u32, node: &str, line: &[&str]) -> Done {
+        let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let stand_in = own.join("tests/stories/proxmox_stand_in.pl").display().to_string();
+        let plugin = own.join("../../contrib/proxmox/PardaPlugin.pm").display().to_string();
+        let version = version.to_string();
+        let perl = ["perl", "-T", "-w", &stand_in, &plugin, PARDA, node, &version];
+        self.stage.run(&[&perl, line].concat())
+    }
+
+    /// What it answers. It must succeed, with these warnings.
+    fn warned(&self, node: &str, line: &[&str], warnings: &str) -> Value {
+        let Done { status, out, err } = self.at_version(15, node, line);
+        assert!(status.success(), "{line:?}: {err}");
+        match warnings {
+            "" => assert_eq!(err, ""),
+            warnings => assert!(err.contains(warnings), "{line:?}: {err}"),
+        }
+        serde_json::from_str(&out).unwrap()
+    }
+
+    fn ok(&self, node: &str, line: &[&str]) -> Value {
+        self.warned(node, line, "")
+    }
+
+    /// What it must fail with.
+    fn fails(&self, node: &str, line: &[&str], why: &str) {
+        let Done { status, out, err } = self.at_version(15, node, line);
+        assert!(!status.success() && err.contains(why), "{line:?}: {why}: {out}{err}");
+    }
+
+    fn path(&self) -> String {
+        self.ok("a", &["path", VOLUME])[0].as_str().unwrap().to_owned()
+    }
+}
+
+/// The volume's disk, if the agent serves it.
+fn disk(agent: &Agent) -> Option<DiskStatus> {
+    agent.volume().disks.into_iter().find(|disk| disk.name == DISK)
+}
+
+#[test]
+fn a_volume_of_proxmox_is_served_while_it_is_active_with_what_its_vm_is_to_have() {
+    let nodes = Nodes::new();
+    let agent = nodes.agent("a");
+    assert_eq!(nodes.ok("a", &["alloc", "san", "100", "", "4097"]), VOLUME);
+    assert_eq!(
+        nodes.ok("a", &["alloc", "san", "100", "vm-100-efi.raw", "528"]),
+        "san:100/vm-100-efi.raw"
+    );
+    let listed = nodes.ok("a", &["list", "san", "100"]);
+    let listed: Vec<_> =
+        listed.as_array().unwrap().iter().map(|v| (&v["volid"], &v["size"])).collect();
+    let size = 4100 << 10;
+    let efi = (&json!("san:100/vm-100-efi.raw"), &json!(528 << 10));
+    assert_eq!(listed, [(&json!(VOLUME), &json!(size)), efi], "a multiple of 4 KiB");
+    let mode = |name: &str| {
+        let metadata = std::fs::metadata(nodes.stage.path(name)).unwrap();
+        metadata.permissions().mode() & 0o777
+    };
+    assert_eq!(mode("store/images/100"), 0o750, "the agent's group finds it");
+    assert_eq!(mode("store/images/100/vm-100-disk-0.raw"), 0o660);
+
+    nodes.vm(
+        "a",
+        "name: db\ntags: prod;parda-shares-2000;parda-reservation-50;parda-tenant-gold\n\
+         scsi0: san:100/vm-100-disk-0.raw,iops_rd=500,iops_rd_max=1000,mbps=1.5,mbps_max=3,size=4M\n\
+         [old]\ntags: parda-shares-5\n",
+    );
+    assert!(disk(&agent).is_none());
+    nodes.ok("a", &["activate", VOLUME]);
+    let settings = disk(&agent).unwrap().settings;
+    let expected = json!({
+        "shares": 2000, "burst": 0.0, "latency_target": null, "reservation": 50.0, "tenant": "gold",
+        "limit": { "iops_reads": 500.0, "bandwidth": "1536KiB", "burst": 2.0, "burst_for": "1s" },
+    });
+    assert_eq!(serde_json::to_value(settings).unwrap(), expected);
+
+    // QEMU's tools find it by the path of -drive, and by the options of -blockdev.
+    let path = nodes.path();
+    assert_eq!(path, format!("nbd:unix:{}/a:exportname={DISK}", nodes.dir));
+    nodes.stage.ok(&["qemu-io", "-f", "raw", &path, "-c", "write -P 7 4k 4k"]);
+    let node = nodes.ok("a", &["blockdev", VOLUME]);
+    assert_eq!(node["reconnect-delay"], 60);
+    let options = format!("json:{}", json!({ "driver": "raw", "file": node }));
+    nodes.stage.ok(&["qemu-io", &options, "-c", "read -P 7 4k 4k"]);
+    assert_eq!(nodes.stage.ok(&["nbdinfo", "--size", &uri("a", DISK)]).trim(), size.to_string());
+
+    // What the VM has changes with the next activation, also while a client is connected. Limits that go wait for it to leave.
+    let load = nodes.stage.load("vm", &uri("a", DISK), &["--rw=randread", "--bs=4k", "--size=1m"]);
+    let reads = || disk(&agent).unwrap().reads.ios;
+    let before = reads();
+    until("it loads", || reads() > before + 100);
+    nodes.vm("a", "tags: parda-shares-300\nscsi0: san:100/vm-100-disk-0.raw,size=4M\n");
+    let kept = "keeps its tenant reservation limit until its VM has stopped";
+    nodes.warned("a", &["activate", VOLUME], kept);
+    assert_eq!(disk(&agent).unwrap().shares, 300);
+    // What has clients is neither taken away nor freed.
+    for what in ["deactivate", "free"] {
+        nodes.fails(
+            "a",
+            &[what, VOLUME],
+            "is served on: clients after 10s: san/vm-100-disk-0 has 1",
+        );
+        let disk = disk(&agent).unwrap();
+        assert!(!disk.drain && disk.clients == 1);
+    }
+    load.finish();
+    until("the client is gone", || disk(&agent).unwrap().clients == 0);
+    nodes.ok("a", &["activate", VOLUME]);
+    let settings = disk(&agent).unwrap().settings;
+    assert!(settings.shares == Some(300) && settings.limit.is_none() && settings.tenant.is_none());
+
+    // The agent of a new version has it again.
+    agent.stop();
+    let agent = nodes.stage.restart(&[], "a");
+    until("it is served again", || nodes.stage.run(&["nbdinfo", &uri("a", DISK)]).status.success());
+
+    nodes.ok("a", &["deactivate", VOLUME]);
+    assert!(disk(&agent).is_none());
+    nodes.ok("a", &["deactivate", VOLUME]);
+    nodes.fails("a", &["resize", VOLUME, "8388608", "1"], "cannot grow while its VM runs");
+    nodes.ok("a", &["activate", VOLUME]);
+    nodes.ok("a", &["resize", VOLUME, "8388000"]);
+    nodes.ok("a", &["activate", VOLUME]);
+    assert_eq!(nodes.stage.ok(&["nbdinfo", "--size", &uri("a", DISK)]).trim(), "8388608");
+    nodes.ok("a", &["free", VOLUME]);
+    assert!(disk(&agent).is_none());
+    nodes.ok("a", &["free", "san:100/vm-100-efi.raw"]);
+    assert_eq!(nodes.ok("a", &["list", "san"]), json!([]));
+    assert!(!nodes.stage.path("store/images/100").exists());
+    agent.stop();
+}
+
+#[test]
+fn what_proxmox_asks_for_in_vain_is_refused_and_a_wrong_tag_keeps_no_vm_from_starting() {
+    let nodes = Nodes::new();
+    nodes.fails("a", &["alloc", "san", "100", "", "4096"], "a.toml");
+    let agent = nodes.agent("a");
+    nodes.ok("a", &["alloc", "san", "100", "", "4096"]);
+    agent.stop();
+    nodes.fails("a", &["activate", VOLUME], "connection check for storage 'san' failed");
+    nodes.fails("a", &["deactivate", VOLUME], "a.status");
+    nodes.fails("a", &["free", VOLUME], "connection check");
+    let agent = nodes.agent("a");
+
+    // Names.
+    for volname in [
+        "100/../100/vm-100-disk-0.raw",
+        "100/vm-101-disk-0.raw",
+        "100/vm-100-disk-0.qcow2",
+        "100/vm-100-/../x.raw",
+    ] {
+        let why = "must be VMID/vm-VMID-NAME.raw";
+        for what in ["activate", "free", "path", "size"] {
+            nodes.fails("a", &[what, &format!("san:{volname}")], why);
+        }
+    }
+    nodes.fails(
+        "a",
+        &["alloc", "san", "100", "../../x.raw", "4096"],
+        "must be VMID/vm-VMID-NAME.raw",
+    );
+    nodes.fails("a", &["alloc", "san", "100", "vm-101-disk-0.raw", "4096"], "must be VMID");
+    nodes.fails("a", &["alloc", "san", "100", "vm-100-disk-1.qcow2", "4096"], "must be raw");
+    nodes.fails("a", &["alloc", "san", "100", "vm-100-disk-0.raw", "4096"], "already exists");
+    nodes.fails("a", &["map", VOLUME], "cannot be mapped");
+    nodes.fails("a", &["snapshot", VOLUME], "no templates, linked clones, snapshots");
+    assert_eq!(nodes.ok("a", &["feature", VOLUME, "copy"]), 1);
+    assert_eq!(nodes.ok("a", &["feature", VOLUME, "snapshot"]), Value::Null);
+
+    // Files.
+    nodes.fails("a", &["activate", "san:100/vm-100-disk-7.raw"], "there is no file");
+    nodes.stage.write("secret", vec![0; 4096]);
+    let link = nodes.stage.path("store/images/100/vm-100-disk-1.raw");
+    std::os::unix::fs::symlink(nodes.stage.path("secret"), link).unwrap();
+    nodes.fails("a", &["activate", "san:100/vm-100-disk-1.raw"], "is no file of this storage");
+    nodes.stage.write("store/images/100/other.raw", "");
+    assert_eq!(nodes.ok("a", &["list", "san"]).as_array().unwrap().len(), 1, "one is the plugin's");
+
+    // Tags that the agent refuses, or nobody knows; bursts that differ.
+    nodes.vm("a", "tags: parda-shares-0\n");
+    nodes.warned(
+        "a",
+        &["activate", VOLUME],
+        "is served with 1000 shares and no more settings: shares = 0",
+    );
+    assert_eq!(disk(&agent).unwrap().shares, 1000);
+    nodes.warned("a", &["activate", VOLUME], "its settings stay as they were: shares = 0");
+    nodes.vm("a", "tags: parda-tenant-tin\n");
+    nodes.ok("a", &["deactivate", VOLUME]);
+    nodes.warned("a", &["activate", VOLUME], "\"tin\": is no [[volume.tenant]]");
+    nodes.vm(
+        "a",
+        "tags: parda-weight-5, parda-shares-many\n\
+         virtio1: san:100/vm-100-disk-0.raw,iops_rd=500,iops_rd_max=1000,iops_wr=500\n",
+    );
+    nodes.warned("a", &["activate", VOLUME], "tag 'parda-weight-5' of VM 100: is none of");
+    nodes.warned("a", &["activate", VOLUME], "tag 'parda-shares-many'");
+    nodes.warned("a", &["activate", VOLUME], "virtio1: its rates have different bursts");
+    assert!(disk(&agent).unwrap().settings.limit.is_none());
+    nodes.vm("a", "");
+
+    // A file that another node freed and made anew is opened anew.
+    std::fs::remove_file(nodes.stage.path("store/images/100/vm-100-disk-0.raw")).unwrap();
+    nodes.stage.sparse("store/images/100/vm-100-disk-0.raw", 8 << 20);
+    until("the agent notices", || disk(&agent).unwrap().replaced);
+    nodes.ok("a", &["activate", VOLUME]);
+    assert_eq!(nodes.stage.ok(&["nbdinfo", "--size", &uri("a", DISK)]).trim(), "8388608");
+    nodes.ok("a", &["deactivate", VOLUME]);
+
+    // What a new agent cannot open yet is waited for.
+    nodes.ok("a", &["activate", VOLUME]);
+    agent.stop();
+    let (image, away) = (nodes.stage.path("store/images/100"), nodes.stage.path("away"));
+    std::fs::rename(&image, &away).unwrap();
+    let agent = nodes.stage.restart(&[], "a");
+    until("it looks in vain", || disk(&agent).unwrap().fault.is_some());
+    std::fs::rename(&away, &image).unwrap();
+    nodes.ok("a", &["activate", VOLUME]);
+    nodes.stage.ok(&["nbdinfo", &uri("a", DISK)]);
+    nodes.ok("a", &["deactivate", VOLUME]);
+
+    // A name that parda.toml has.
+    nodes.stage.sparse("data", 1 << 20);
+    let taken = format!(
+        "\n[[volume.disk]]\nname = \"{DISK}\"\npath = \"data\"\nlisten = \"unix:{}/a\"\n",
+        nodes.dir
+    );
+    let text = String::from_utf8(nodes.stage.read("a.toml")).unwrap();
+    nodes.stage.write("a.toml", text + &taken);
+    agent.process.signal(Signal::HUP);
+    until("it is served", || disk(&agent).is_some());
+    nodes.fails("a", &["activate", VOLUME], "the name is taken");
+    nodes.fails("a", &["free", VOLUME], "the name is taken");
+    assert!(disk(&agent).is_some());
+
+    // A storage that is wrong.
+    let storage = String::from_utf8(nodes.stage.read("a.cfg")).unwrap();
+    for (from, to, why) in [
+        ("parda-volume san", "parda-volume other", "the agent has no volume 'other'"),
+        ("parda-volume san", "parda-volume ../x", "does not match"),
+        ("\tparda-volume san\n", "", "missing value for required option 'parda-volume'"),
+        ("/store", "/nowhere", "does not exist or is unreachable"),
+    ] {
+        nodes.stage.write("a.cfg", storage.replace(from, to));
+        nodes.fails("a", &["list", "san"], why);
+    }
+    agent.stop();
+}
+
+#[test]
+fn a_file_that_one_node_frees_is_kept_by_no_other_node() {
+    let nodes = Nodes::new();
+    let (a, b) = (nodes.agent("a"), nodes.agent("b"));
+    nodes.ok("a", &["alloc", "san", "100", "", "4096"]);
+    // Proxmox does not deactivate a clone on the node that made it.
+    for node in ["a", "b"] {
+        nodes.ok(node, &["activate", VOLUME]);
+    }
+    let status = json!([4u64 << 30, 3u64 << 30, 1 << 30, 1]);
+    assert_eq!(nodes.ok("a", &["status", "san"]), status);
+    assert!(disk(&a).is_some());
+    nodes.ok("b", &["free", VOLUME]);
+    assert!(disk(&a).is_some() && disk(&b).is_none());
+    assert_eq!(nodes.ok("a", &["status", "san"]), status);
+    assert!(disk(&a).is_none());
+    assert_eq!(a.volume().disks.len(), 1, "the placeholder stays");
+    a.stop();
+    b.stop();
+}
+
+#[test]
+fn the_plugin_names_a_version_that_each_proxmox_takes() {
+    let nodes = Nodes::new();
+    let agent = nodes.agent("a");
+    let named = |version| nodes.at_version(version, "a", &["api"]).out.trim().to_owned();
+    assert_eq!([9, 10, 12, 15, 99].map(named), ["10", "10", "12", "15", "15"]);
+    nodes.ok("a", &["alloc", "san", "100", "", "4096"]);
+    let old = nodes.at_version(11, "a", &["activate", VOLUME]);
+    assert!(
+        old.status.success() && old.err.contains("cannot have QEMU connect again"),
+        "{}",
+        old.err
+    );
+    agent.stop();
+}
+
+/// A guest without an operating system. In its disk's sector 8 it counts up: it reads the count, compares it with the one in its memory,
+/// adds 1 and writes it. At a difference or an error it writes all ones into sector 9, and stops.
+///
+/// ```text
+/// start: xorw %ax,%ax; movw %ax,%ds; movw %ax,%ss; movw $0x7c00,%sp; movb %dl,%bl; xorl %ebp,%ebp
+/// again: movb $0x42,%ah; call io; cmpl %ebp,0x8000; jne fail
+///        incl %ebp; movl %ebp,0x8000; movb $0x43,%ah; call io; jmp again
+/// io:    movb $0,%al; movw $dap,%si; movb %bl,%dl; pushl %ebp; pushw %bx; int $0x13; popw %bx; popl %ebp; jc fail; ret
+/// fail:  movb $9,dap+8; movb $0x43,%ah; movb $0,%al; movw $dap,%si; movb %bl,%dl; movl $0xffffffff,0x8000; int $0x13
+/// stop:  hlt; jmp stop
+/// dap:   .byte 16,0; .word 1; .word 0x8000,0; .quad 8
+/// ```
+const COUNTER: [u8; 102] = [
+    0x31, 0xc0, 0x8e, 0xd8, 0x8e, 0xd0, 0xbc, 0x00, 0x7c, 0x88, 0xd3, 0x66, 0x31, 0xed, 0xb4, 0x42,
+    0xe8, 0x15, 0x00, 0x66, 0x39, 0x2e, 0x00, 0x80, 0x75, 0x20, 0x66, 0x45, 0x66, 0x89, 0x2e, 0x00,
+    0x80, 0xb4, 0x43, 0xe8, 0x02, 0x00, 0xeb, 0xe6, 0xb0, 0x00, 0xbe, 0x56, 0x7c, 0x88, 0xda, 0x66,
+    0x55, 0x53, 0xcd, 0x13, 0x5b, 0x66, 0x5d, 0x72, 0x01, 0xc3, 0xc6, 0x06, 0x5e, 0x7c, 0x09, 0xb4,
+    0x43, 0xb0, 0x00, 0xbe, 0x56, 0x7c, 0x88, 0xda, 0x66, 0xc7, 0x06, 0x00, 0x80, 0xff, 0xff, 0xff,
+    0xff, 0xcd, 0x13, 0xf4, 0xeb, 0xfd, 0x10, 0x00, 0x01, 0x00, 0x00, 0x80, 0x00, 0x00, 0x08, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+];
+
+/// Starts QEMU on a node with the disk that the plugin names there.
+fn guest(nodes: &Nodes, node: &str, more: &[&str]) -> (Process, Monitor) {
+    let mut file = nodes.ok(node, &["blockdev", VOLUME]);
+    file["cache"] = json!({ "direct": true });
+    let drive =
+        json!({ "driver": "raw", "node-name": "drive", "cache": { "direct": true }, "file": file });
+    let (drive, qmp) = (drive.to_string(), format!("unix:{node}.qmp,server=on,wait=off"));
+    let line = [
+        "qemu-system-x86_64",
+        "-machine",
+        "pc,accel=tcg",
+        "-m",
+        "32",
+        "-nodefaults",
+        "-display",
+        "none",
+        "-blockdev",
+        &drive,
+        "-device",
+        "virtio-blk-pci,drive=drive,bootindex=0",
+        "-qmp",
+        &qmp,
+    ];
+    let mut qemu = nodes.stage.start(&format!("qemu-{node}"), &[&line, more].concat());
+    let socket = nodes.stage.path(&format!("{node}.qmp"));
+    let stream = wait_for("QEMU answers", || {
+        assert!(qemu.ended().is_none(), "QEMU on {node}: {}", qemu.log());
+        UnixStream::connect(&socket).ok()
+    });
+    (qemu, Monitor::new(stream).unwrap())
+}
+
+#[test]
+fn a_guest_of_proxmox_moves_while_it_writes_and_loses_nothing() {
+    let nodes = Nodes::new();
+    let (a, b) = (nodes.agent("a"), nodes.agent("b"));
+    nodes.ok("a", &["alloc", "san", "100", "", "4096"]);
+    let image = nodes.stage.path("store/images/100/vm-100-disk-0.raw");
+    let mut boot = COUNTER.to_vec();
+    boot.resize(510, 0);
+    boot.extend([0x55, 0xaa]);
+    std::fs::write(&image, boot).unwrap();
+    std::fs::File::options().write(true).open(&image).unwrap().set_len(4 << 20).unwrap();
+    let sector = |at: u64| {
+        let mut bytes = [0; 4];
+        std::fs::File::open(&image).unwrap().read_exact_at(&mut bytes, at * 512).unwrap();
+        u32::from_le_bytes(bytes)
+    };
+    let counts = |to: u32| {
+        until(&format!("it counts to {to}"), || {
+            assert_eq!(sector(9), 0, "the guest read what it did not write, at {}", sector(8));
+            sector(8) >= to
+        })
+    };
+
+    nodes.vm("a", "tags: parda-shares-2000\nscsi0: san:100/vm-100-disk-0.raw\n");
+    nodes.ok("a", &["activate", VOLUME]);
+    let (mut left, mut source) = guest(&nodes, "a", &[]);
+    counts(100);
+
+    // The configuration is the old node's until the VM has moved. Both agents have the image open.
+    nodes.ok("b", &["activate", VOLUME]);
+    assert_eq!(disk(&b).unwrap().shares, 2000);
+    let (_arrived, mut target) = guest(&nodes, "b", &["-incoming", "unix:moves"]);
+    assert_eq!((disk(&a).unwrap().clients, disk(&b).unwrap().clients), (1, 1));
+    source.ask("migrate", json!({ "uri": "unix:moves" })).unwrap();
+    until("it has moved", || {
+        let status = source.ask("query-migrate", json!({})).unwrap()["status"].clone();
+        assert!(status != "failed" && status != "cancelled", "{status}");
+        status == "completed"
+    });
+    until("it runs", || target.ask("query-status", json!({})).unwrap()["status"] == "running");
+    let conf = |node: &str| nodes.stage.path(&format!("pve/nodes/{node}/qemu-server/100.conf"));
+    std::fs::rename(conf("a"), conf("b")).unwrap();
+    source.ask("quit", json!({})).unwrap();
+    left.wait();
+    nodes.ok("a", &["deactivate", VOLUME]);
+    assert!(disk(&a).is_none());
+    counts(sector(8) + 100);
+    assert!(disk(&b).unwrap().writes.ios > 0);
+
+    // QEMU connects again to an agent that is new.
+    b.stop();
+    let b = nodes.stage.restart(&[], "b");
+    counts(sector(8) + 100);
+    nodes.fails("b", &["deactivate", VOLUME], "is served on");
+    // The guest does look.
+    until("it notices what it did not write", || {
+        nodes.stage.ok(&["qemu-io", "-f", "raw", "-c", "write 4k 512", &uri("b", DISK)]);
+        sector(9) == u32::MAX
+    });
+    target.ask("quit", json!({})).unwrap();
+    nodes.ok("b", &["deactivate", VOLUME]);
+    a.stop();
+    b.stop();
 }
 
 fn configuration(stage: &Stage) -> String {

@@ -1,5 +1,7 @@
 //! Guests by vhost-user: an agent that is killed under their load, what the status and the configuration say of them.
 
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use parda_vhost::driver::{Command, Driver, Shape};
@@ -125,6 +127,48 @@ fn a_guest_goes_on_when_its_agent_is_killed_under_load() {
             assert!(block.iter().all(|byte| byte == value), "block at {at}");
         }
     }
+}
+
+/// QEMU that connects to a process which is about to be gone does not come back (7.2): with the process, its socket ends.
+#[test]
+fn nobody_reaches_the_socket_of_an_agent_that_was_killed() {
+    let stage = Stage::new();
+    stage.sparse("disk", SIZE);
+    let mut agent = stage.agent("h", &config("auto"));
+    for _ in 0..20 {
+        agent.process.kill();
+        let error = UnixStream::connect(stage.path("vm1.vhost")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        agent = stage.restart(&[], "h");
+    }
+}
+
+/// QEMU (7.2) connects again without a handshake while its guest has not started the disk.
+#[test]
+fn a_guest_starts_its_disk_after_its_agent_was_replaced() {
+    let stage = Stage::new();
+    stage.sparse("disk", SIZE);
+    let agent = stage.agent("h", &config("auto"));
+    let line = "qemu-system-x86_64 -S -display none -nodefaults -m 64M -qmp unix:qmp,server=on,wait=off \
+                -object memory-backend-memfd,id=ram,size=64M,share=on -machine q35,memory-backend=ram \
+                -chardev socket,id=vm1,path=vm1.vhost,reconnect=1 -device vhost-user-blk-pci,chardev=vm1,bootindex=0";
+    let _qemu = stage.start("qemu", &line.split_whitespace().collect::<Vec<_>>());
+    until("QEMU runs", || stage.path("qmp").exists());
+    let mut qmp = UnixStream::connect(stage.path("qmp")).unwrap();
+    let mut answers = BufReader::new(qmp.try_clone().unwrap()).lines();
+    let mut ask = |command: &str| {
+        qmp.write_all(format!("{{\"execute\": \"{command}\"}}").as_bytes()).unwrap();
+        let answer = answers.find(|line| line.as_ref().unwrap().contains("\"return\""));
+        answer.expect("QEMU ended").unwrap();
+    };
+    ask("qmp_capabilities");
+    // It answers once its devices are there.
+    ask("query-status");
+    agent.process.kill();
+    let agent = stage.restart(&[], "h");
+    until("QEMU is back", || agent.volume().disks[0].clients == 1);
+    ask("cont");
+    until("the firmware reads the disk", || agent.volume().disks[0].reads.ios > 0);
 }
 
 #[test]

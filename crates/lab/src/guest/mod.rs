@@ -46,7 +46,7 @@ pub use export_file::ExportFile;
 pub use iscsi::IscsiTarget;
 use kit::Kit;
 pub use machine::{Bus, Disk, GuestConfig, HOST, Remote, Server, Source};
-use monitor::Monitor;
+pub use monitor::Monitor;
 pub use port::Output;
 use port::{Id, Port, READY, Waited};
 use wait::look_until;

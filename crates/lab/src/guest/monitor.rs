@@ -15,10 +15,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Client of the monitor. Events that QEMU sends unasked are ignored.
 #[derive(Debug)]
-pub(super) struct Monitor(BufReader<UnixStream>);
+pub struct Monitor(BufReader<UnixStream>);
 
 impl Monitor {
-    pub(super) fn new(stream: UnixStream) -> io::Result<Monitor> {
+    /// Client at the other end of a socket, ready for commands.
+    ///
+    /// # Errors
+    ///
+    /// If the other end is no monitor, or is silent for a minute.
+    pub fn new(stream: UnixStream) -> io::Result<Monitor> {
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut monitor = Monitor(BufReader::new(stream));
         // QEMU sends a greeting, and accepts commands after `qmp_capabilities`.
@@ -28,7 +33,11 @@ impl Monitor {
     }
 
     /// Executes a command and returns its answer.
-    pub(super) fn ask(&mut self, command: &str, arguments: Value) -> io::Result<Value> {
+    ///
+    /// # Errors
+    ///
+    /// If QEMU refuses the command, is silent for a minute, or is gone.
+    pub fn ask(&mut self, command: &str, arguments: Value) -> io::Result<Value> {
         let line = json!({ "execute": command, "arguments": arguments }).to_string() + "\n";
         self.0.get_mut().write_all(line.as_bytes())?;
         loop {

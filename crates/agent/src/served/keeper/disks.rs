@@ -138,8 +138,8 @@ impl Keeper {
                     Some(fault) => Err(NotOpened::Own(disk.name.to_string(), fault)),
                     None => {
                         let answered = || ticket.heard.now();
-                        OpenDisk::open_watched(crate::served::disk(&disk), &answered)
-                            .map_err(NotOpened::from)
+                        let config = crate::served::disk(&disk, own.host());
+                        OpenDisk::open_watched(config, &answered).map_err(NotOpened::from)
                     }
                 };
                 // A keeper that has ended takes nothing: it is closed here.

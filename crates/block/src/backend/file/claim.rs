@@ -1,6 +1,7 @@
 //! Who else has a file or device: other programs, which are told by locks ([`parda_locks`]), and the
 //! other disks of this process ([`crate::backend::claims`]).
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -46,12 +47,14 @@ pub(crate) struct Held {
     fd: Arc<OwnedFd>,
     /// Keeps mounts, LVM, RAID and the like from a block device.
     exclusive: Option<Arc<OwnedFd>>,
+    /// Tells agents that share the file that this one lives.
+    alive: Option<File>,
 }
 
 impl Held {
-    /// Whether it keeps others from a block device, by a descriptor of its own or of another disk there.
-    pub(crate) fn is_exclusive(&self) -> bool {
-        self.exclusive.is_some()
+    /// Number of its descriptors. The one that keeps others from a block device may be another disk's.
+    pub(crate) fn descriptors(&self) -> u64 {
+        1 + u64::from(self.exclusive.is_some()) + u64::from(self.alive.is_some())
     }
 }
 
@@ -126,7 +129,7 @@ fn try_claim(
     let claim = claims.add(disk, stretch, read_only);
     drop(claims);
     let attempt = Attempt { others: &others, in_time };
-    let locks = attempt.hold(fd, &medium, wanted)?;
+    let (locks, alive) = attempt.hold(fd, &medium, wanted)?;
     let behind = attempt.hold_behind(fd, &medium, wanted).inspect_err(|_| {
         // The next attempt begins without locks.
         let _ = locks::release_all(fd);
@@ -146,7 +149,7 @@ fn try_claim(
     // In the page cache it is looked at once and not kept: while another open file has a device to
     // itself, Linux refuses to trim or zero what is dirty (EBUSY).
     let exclusive = exclusive.filter(|_| !cached);
-    let held = Held { medium, lock, locks, fd: Arc::clone(fd), exclusive };
+    let held = Held { medium, lock, locks, fd: Arc::clone(fd), exclusive, alive };
     claim.holds([held].into_iter().chain(behind).collect());
     Ok(claim)
 }
@@ -169,23 +172,29 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Takes a disk's locks on an open file.
-    fn hold(&self, fd: &OwnedFd, medium: &Medium, wanted: &Wanted<'_>) -> Result<Locks, Obstacle> {
+    /// Takes a disk's locks on an open file. The second one says that this agent lives.
+    fn hold(
+        &self,
+        fd: &OwnedFd,
+        medium: &Medium,
+        wanted: &Wanted<'_>,
+    ) -> Result<(Locks, Option<File>), Obstacle> {
         let &Wanted { disk, path, read_only, lock, .. } = wanted;
         let others = self.others;
         if let Some((other, _)) = on(medium, others).find(|(_, held)| held.lock != lock) {
             return Err(OpenError::Locks { path: path.into(), other: other.to_owned() }.into());
         }
         if lock == Lock::Off {
-            return Ok(Locks::default());
+            return Ok((Locks::default(), None));
         }
         let ours: Vec<&Held> = on(medium, others).map(|(_, held)| held).collect();
-        let locks = Locks::of(read_only, lock == Lock::Shared);
+        let host = if let Lock::Shared(host) = lock { Some(host) } else { None };
+        let locks = Locks::of(read_only, host.is_some());
         take_locks(fd, locks, &ours, path)?;
-        let agent = lock == Lock::Shared
-            && ours.is_empty()
-            && locks::an_agent_has_it(fd).is_ok_and(|yes| yes);
-        if agent && self.in_time {
+        let Some(host) = host else { return Ok((locks, None)) };
+        let agent = ours.is_empty() && locks::an_agent_has_it(fd).is_ok_and(|yes| yes);
+        let killed = agent && locks::a_killed_agent_shared_it(fd, host).is_ok_and(|yes| yes);
+        if killed && self.in_time {
             let system = |source| OpenError::Open { path: path.into(), source };
             locks::release_all(fd).map_err(system)?;
             return Err(Obstacle::Agent("shares it"));
@@ -193,7 +202,8 @@ impl Attempt<'_> {
         if agent {
             tracing::warn!(disk, path = %path.display(), "another agent shares it");
         }
-        Ok(locks)
+        // An agent that is not told so waits for a killed one in vain.
+        Ok((locks, locks::share(fd, host).ok()))
     }
 
     /// The same on what is behind a loop device, down to the file below all: others may open each by its own name. The
@@ -217,9 +227,14 @@ impl Attempt<'_> {
             };
             let (lock, range) = (wanted.lock, wanted.range.clone());
             match self.hold(&fd, &medium, &Wanted { path: &path, range, ..*wanted }) {
-                Ok(locks) => {
-                    held.push(Held { medium, lock, locks, fd: Arc::new(fd), exclusive: None })
-                }
+                Ok((locks, alive)) => held.push(Held {
+                    medium,
+                    lock,
+                    locks,
+                    fd: Arc::new(fd),
+                    exclusive: None,
+                    alive,
+                }),
                 Err(Obstacle::Error(error @ OpenError::NoLocks { .. })) => {
                     return Ok(untold(wanted, &path, &error, held));
                 }

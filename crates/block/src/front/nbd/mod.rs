@@ -152,7 +152,7 @@ impl Nbd {
             tag::Timer::NbdWaiting => self.serve_waiting(now, io),
             tag::Timer::NbdAnswers => self.watch.answers = false,
             tag::Timer::NbdTidy => self.tidy(now, io),
-            tag::Timer::VhostAccept(_) | tag::Timer::VhostWaiting => {
+            tag::Timer::VhostAccept(_) | tag::Timer::VhostWaiting | tag::Timer::VhostNext(..) => {
                 unreachable!("timers of another front end are not given to this one")
             }
         }

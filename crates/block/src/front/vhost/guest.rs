@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use parda_address::Address;
+use parda_control::Instant;
 use parda_disk::{Geometry, Op};
 use parda_vhost::blk::{Asked, Outcome, Scratch, Status};
 use parda_vhost::control::{Done, Order};
 use parda_vhost::{Broken, Memory, Vring};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slab::Slab;
 
 use crate::backend::Failure;
@@ -79,6 +81,14 @@ pub(super) struct Copies<'a> {
     pub(super) most: usize,
 }
 
+/// A front end that waits for the end of another one.
+pub(super) struct Next {
+    pub(super) address: Address,
+    pub(super) fd: OwnedFd,
+    /// When to look whether that one ends.
+    pub(super) until: Instant,
+}
+
 pub(super) struct Guest {
     key: usize,
     pub(super) serial: u64,
@@ -108,7 +118,7 @@ pub(super) struct Guest {
     requests: usize,
     bytes: u64,
     /// Its next front end, which waits until nothing is left of this one.
-    pub(super) next: Option<(Address, OwnedFd)>,
+    pub(super) next: Option<Next>,
 }
 
 impl Guest {
@@ -152,6 +162,14 @@ impl Guest {
         self.state == State::Gone
             && self.pending.is_empty()
             && self.lanes.iter().all(|lane| !lane.watched)
+    }
+
+    /// Whether its front end is gone. Its control socket may say so later: while it waits for requests of a queue that stops.
+    pub(super) fn is_ending(&self) -> bool {
+        let mut socket = [PollFd::new(&self.socket, PollFlags::empty())];
+        // A hang-up is always among the answers.
+        let hung_up = poll(&mut socket, Some(&Timespec::default())).is_ok_and(|n| n > 0);
+        hung_up || self.state == State::Gone
     }
 
     pub(super) fn waits_for_memory(&self) -> bool {

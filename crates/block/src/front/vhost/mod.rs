@@ -3,6 +3,9 @@
 //!
 //! Each address is of one disk, which has one front end at a time. A front end that connects while requests of the one
 //! before it are unanswered waits for them: the guest may bring the same requests again.
+//!
+//! QEMU 7.2 never comes back from a connection that ends before its handshake is done. So there is none that is accepted and
+//! closed while the front end may be right.
 
 mod guest;
 pub(crate) mod mail;
@@ -16,9 +19,11 @@ use parda_control::{Instant, Span};
 use parda_disk::Op;
 use parda_vhost::Broken;
 use parda_vhost::blk::Scratch;
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
 use slab::Slab;
 
-use self::guest::{Copies, Guest, State};
+use self::guest::{Copies, Guest, Next, State};
 use self::mail::{GuestMail, GuestNews};
 use super::AgentMemory;
 use crate::backend::Failure;
@@ -33,13 +38,18 @@ use crate::losses::Witness;
 use crate::mailbox::Mailer;
 use crate::peer::Peer;
 use crate::reactor::{Reactor, Timer};
-use crate::ring::{End, OpData};
+use crate::ring::End;
 
 /// How long a listener rests after each connection, so that one who connects over and over costs little.
 const ACCEPT_PAUSE: Span = Span::from_millis(20);
 
+/// How long a front end waits for the end of another one which shows no sign of it.
+const PATIENCE: Span = Span::from_millis(5000);
+
 /// How soon memory is asked for again.
 const MEMORY_PAUSE: Span = Span::from_millis(5);
+
+const TURNED_AWAY: &str = "turned a front end away: this disk has another one";
 
 /// The guests of a volume.
 pub(crate) struct Vhost {
@@ -128,16 +138,20 @@ impl Vhost {
         if self.stopped || listener.leaving.is_some() {
             return self.listeners.bury(index);
         }
-        match (end.kept, end.result) {
-            (OpData::Accepted(fd), _) => {
+        let accepted = end
+            .result
+            .map_err(Errno::from_raw_os_error)
+            .and_then(|_| accept_with(&*listener.bound.fd, SocketFlags::CLOEXEC));
+        match accepted {
+            Ok(fd) => {
                 let address = listener.address.clone();
-                self.connect(io, address, fd);
+                self.connect(now, io, address, fd);
             }
-            (_, Err(errno)) => {
-                let error = std::io::Error::from_raw_os_error(errno);
+            // Another process that has the socket was faster.
+            Err(Errno::AGAIN) => {}
+            Err(error) => {
                 tracing::warn!(volume = self.volume, %error, "cannot accept a connection");
             }
-            _ => {}
         }
         io.timers.add(now + ACCEPT_PAUSE, Timer::Client(tag::Timer::VhostAccept(index)));
         self.listeners[index].retry_at = Some(now + ACCEPT_PAUSE);
@@ -151,8 +165,8 @@ impl Vhost {
         }
     }
 
-    /// Takes a new front end, has it wait for the end of the one before it, or turns it away.
-    fn connect(&mut self, io: &mut Reactor, address: Address, fd: OwnedFd) {
+    /// Takes a new front end, or has it wait for the end of the one before it.
+    fn connect(&mut self, now: Instant, io: &mut Reactor, address: Address, fd: OwnedFd) {
         let volume = &self.volume;
         if descriptors::is_reserved(&fd) {
             tracing::warn!(volume, %address, "no descriptor is left for a front end: raise LimitNOFILE=");
@@ -160,14 +174,31 @@ impl Vhost {
         }
         // A disk that is not open yet, or not any more, has nobody for it.
         let Some((disk, _)) = self.offers.get(&address) else { return };
-        match self.guests.iter_mut().find(|(_, guest)| guest.disk == *disk) {
-            Some((_, guest)) if guest.state == State::Gone => guest.next = Some((address, fd)),
-            Some(_) => tracing::warn!(
-                volume,
-                %address,
-                "turned a front end away: this disk has one already"
-            ),
-            None => self.admit(io, &address, fd),
+        let Some((key, guest)) = self.guests.iter_mut().find(|(_, guest)| guest.disk == *disk)
+        else {
+            return self.admit(io, &address, fd);
+        };
+        let until = now + PATIENCE;
+        if guest.next.replace(Next { address, fd, until }).is_some() {
+            tracing::warn!(volume, disk = guest.offered.name.as_str(), TURNED_AWAY);
+        }
+        io.timers.add(until, Timer::Client(tag::Timer::VhostNext(key, guest.serial)));
+    }
+
+    /// A front end has waited for the end of another one. It is turned away if that goes on.
+    pub(crate) fn look_at_next(&mut self, now: Instant, io: &mut Reactor, key: usize, serial: u64) {
+        let Some(guest) = self.guests.get_mut(key).filter(|guest| guest.serial == serial) else {
+            return;
+        };
+        let ends = guest.is_ending();
+        let Some(next) = guest.next.as_mut().filter(|next| now >= next.until) else { return };
+        if ends {
+            next.until = now + PATIENCE;
+            io.timers.add(next.until, Timer::Client(tag::Timer::VhostNext(key, serial)));
+        } else {
+            guest.next = None;
+            let (volume, disk) = (&self.volume, guest.offered.name.as_str());
+            tracing::warn!(volume, disk, TURNED_AWAY);
         }
     }
 
@@ -343,8 +374,8 @@ impl FrontEnd for Vhost {
                 let guest = self.guests.remove(key);
                 self.watched.retain(|other| *other != key);
                 left.extend(guest.witness);
-                if let Some((address, next)) = guest.next {
-                    self.admit(io, &address, next);
+                if let Some(next) = guest.next {
+                    self.admit(io, &next.address, next.fd);
                 }
             }
         }

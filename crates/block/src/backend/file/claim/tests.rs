@@ -84,9 +84,9 @@ fn who_may_be_beside_whom() {
         ((true, true), (false, Lock::On), true),
         ((false, true), (false, Lock::On), false),
         ((false, true), (true, Lock::On), false),
-        ((false, true), (false, Lock::Shared), true),
-        ((false, true), (true, Lock::Shared), true),
-        ((false, false), (true, Lock::Shared), true),
+        ((false, true), (false, Lock::Shared(1)), true),
+        ((false, true), (true, Lock::Shared(1)), true),
+        ((false, false), (true, Lock::Shared(1)), true),
         ((false, false), (false, Lock::Off), true),
     ] {
         for agent in [false, true] {
@@ -116,6 +116,39 @@ fn what_a_killed_agent_left_under_way_is_waited_for() {
 }
 
 #[test]
+fn a_killed_agent_that_shared_a_disk_is_waited_for_and_a_live_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("img");
+    std::fs::write(&path, [0; 4096]).unwrap();
+    let patience = Duration::from_secs(60);
+    let at_once = || {
+        let (fd, began) = (open(&path), Instant::now());
+        let ours = claim(&fd, &all("vm1", false, Lock::Shared(1)), patience).unwrap();
+        assert!(began.elapsed() < patience / 2);
+        assert_eq!(ours.descriptors(), 2);
+    };
+    let others = [2, 7, u64::from(u32::MAX), 0].map(|host| {
+        let theirs = foreign(&path, false, true, true);
+        let lives = locks::share(&theirs, host).unwrap();
+        (theirs, lives)
+    });
+    at_once();
+    // One is killed, and the kernel has its IO: of this host while others live, and of another one.
+    for host in [1, 3] {
+        let left = foreign(&path, false, true, true);
+        drop(locks::share(&left, host).unwrap());
+        let freed = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(left);
+            Instant::now()
+        });
+        at_once();
+        assert!(Instant::now() >= freed.join().unwrap());
+    }
+    drop(others);
+}
+
+#[test]
 fn a_file_whose_locks_hang_keeps_nobody_from_another_file() {
     let dir = tempfile::tempdir().unwrap();
     let [hangs, other] = ["hangs", "other"].map(|name| dir.path().join(name));
@@ -139,7 +172,7 @@ fn disks_of_one_file_must_agree_about_locks() {
     std::fs::write(&path, [0; 8192]).unwrap();
     let (a, b) = (open(&path), open(&path));
     let _one = claim(&a, &wanted("one", 0..4096, false, Lock::On), Duration::ZERO).unwrap();
-    let two = claim(&b, &wanted("two", 4096..8192, false, Lock::Shared), Duration::ZERO);
+    let two = claim(&b, &wanted("two", 4096..8192, false, Lock::Shared(1)), Duration::ZERO);
     assert!(matches!(two.unwrap_err(), OpenError::Locks { .. }));
 }
 
