@@ -174,7 +174,10 @@ impl Config {
             .collect::<Result<Vec<_>, _>>()?;
         apart::addresses(doc, &volumes)?;
         meeting::pools(doc, &volumes)?;
-        unique.described.all_are_used(doc)?;
+        // Disks that are added later may listen there.
+        if !volumes.iter().any(|volume| volume.is_served() && volume.disks().is_empty()) {
+            unique.described.all_are_used(doc)?;
+        }
         let status = status.transpose()?;
         let disks = volumes.iter().flat_map(Volume::disks);
         let places = disks.map(|disk| (&disk.place, &disk.listen));
@@ -420,8 +423,9 @@ fn check_disks(
     files: &[file::Disk],
     unique: &mut Unique,
 ) -> Result<Vec<Disk>, Error> {
-    if files.is_empty() {
-        let message = "is missing: a [[volume.disk]] to serve is needed, or [volume.steer]";
+    // An empty list is written on purpose: its disks are added while the agent runs.
+    if files.is_empty() && !doc.has(&format!("{at}.disk")) {
+        let message = "is missing: a [[volume.disk]] to serve is needed, or [volume.steer]; disk = [] waits for parda disk add";
         return Err(doc.error(&format!("{at}.disk"), message));
     }
     let mut disks: Vec<Disk> = Vec::new();

@@ -119,10 +119,11 @@ impl Layers {
     /// The file, with the disks that were added and without those that were removed.
     fn shaped(&self) -> Table {
         let mut table = self.file.1.clone();
-        let before = overlay::listeners_of_disks(&table);
+        let waits = overlay::waits_for_disks(&table);
+        let before = (!waits).then(|| overlay::listeners_of_disks(&table));
         self.kept.shape(&mut table);
         self.temporary.shape(&mut table);
-        overlay::drop_unused_listeners(&mut table, &before);
+        overlay::drop_unused_listeners(&mut table, before.as_ref());
         table
     }
 

@@ -109,7 +109,7 @@ impl Agent {
         let asks = events.clone();
         let manager = Manager::start(move || drop(asks.send(Wakeup::Asked)))?;
         let me = Identity { host: config.host.clone(), incarnation: Incarnation::starting_now() };
-        let served = config.volumes.iter().filter(|volume| !volume.disks().is_empty()).count();
+        let served = config.volumes.iter().filter(|volume| volume.is_served()).count();
         let memory = AgentMemory::new(config.memory, served);
         let live = Arc::new(live);
         let views = Views::new(config.host.clone(), Arc::clone(&live));
@@ -622,7 +622,7 @@ fn raise_descriptor_limit(config: &Config) {
     if let Some(fault) = descriptors.fault() {
         tracing::warn!("{fault}");
     }
-    let served = config.volumes.iter().filter(|volume| !volume.disks().is_empty());
+    let served = config.volumes.iter().filter(|volume| volume.is_served());
     let configured: usize = served.map(|volume| volume.limits.all_connections()).sum();
     if room < configured as u64 {
         tracing::warn!(

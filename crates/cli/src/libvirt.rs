@@ -2,7 +2,10 @@
 
 mod change;
 mod domain;
+mod edit;
+mod hook;
 mod place;
+mod qos;
 mod virsh;
 
 use clap::{Args, Subcommand};
@@ -14,6 +17,7 @@ use crate::output::{line, plain};
 use crate::{Failure, output};
 use change::{Attach, Detach};
 use domain::{Disk, Domain, Source};
+use hook::Hook;
 use place::below;
 use virsh::Virsh;
 
@@ -27,6 +31,8 @@ pub(crate) enum Libvirt {
     Attach(Attach),
     /// Have domains open their disks by themselves again
     Detach(Detach),
+    /// Serve the disks of a domain while it runs: what libvirt's hook calls
+    Hook(Hook),
 }
 
 /// Domains of a libvirt.
@@ -53,20 +59,25 @@ pub(crate) struct List {
 #[command(after_help = "\
 Examples:
   parda libvirt toml --below /mnt/array-a --listen unix:/run/parda/array-a.sock >> /etc/parda.toml
+  parda libvirt toml --below /mnt/array-a --listen vhost-user:/run/parda >> /etc/parda.toml     /run/parda/vm1-vda.vhost …
   parda check /etc/parda.toml
 
 The tables belong below the [[volume]] that they are for, at the end of the file or before the next [[volume]].
-A disk's <iotune> is its limit. QEMU holds the guest to it as well, until it is taken out of the definition.")]
+A disk's <iotune> is its limit: QEMU holds the guest to it as well, until it is taken out of the definition. Its <blkiotune><weight>,
+from 100 to 1000, is twice as many shares. Elements that are not taken over are named in comments.
+Metadata counts over these, for a domain or for a disk of it:
+  virsh metadata vm1 --config --uri urn:parda:libvirt --key parda --set \
+    '<domain tenant=\"gold\"><disk target=\"vda\" shares=\"2000\" reservation=\"400\" latency_target=\"10ms\"/></domain>'")]
 pub(crate) struct Toml {
     #[command(flatten)]
     which: Which,
     /// Only disks below this directory, such as the volume's mount point; links and .. are followed
     #[arg(long, value_name = "DIR")]
     below: Option<std::path::PathBuf>,
-    /// Address at which the agent shall serve them
+    /// Address at which the agent shall serve them. vhost-user:DIR gives each disk a socket in this directory
     #[arg(long, value_name = "ADDRESS")]
     listen: Address,
-    /// Shares of each disk
+    /// Shares of disks that have neither a weight nor shares in their metadata
     #[arg(long, value_name = "SHARES", default_value = "1000")]
     shares: u32,
 }
@@ -78,6 +89,7 @@ impl Libvirt {
             Libvirt::Toml(toml) => toml.run(),
             Libvirt::Attach(attach) => attach.run(),
             Libvirt::Detach(detach) => detach.run(),
+            Libvirt::Hook(hook) => hook.run(),
         }
     }
 }
@@ -123,6 +135,7 @@ fn words(source: &Source) -> (&str, String) {
         Source::Path { path, block: true } => ("block", path.display().to_string()),
         Source::Path { path, block: false } => ("file", path.display().to_string()),
         Source::Nbd { address, export } => ("nbd", format!("{export} at {address}")),
+        Source::Vhost(socket) => ("vhost-user", socket.display().to_string()),
         Source::Other(kind) => (kind, String::new()),
     }
 }
@@ -150,24 +163,41 @@ impl Toml {
             return None;
         }
         let head = line(&format!("domain {}, {}", domain.name, disk.target));
-        if let Some(why) = &disk.refused {
-            return Some(format!(
-                "# {head} {} is not served: {}\n\n",
-                line(&path.display().to_string()),
-                line(why)
-            ));
-        }
+        let qos = match (&disk.refused, &disk.qos) {
+            (None, Ok(qos)) => qos,
+            (Some(why), _) | (None, Err(why)) => {
+                let path = line(&path.display().to_string());
+                return Some(format!("# {head} {path} is not served: {}\n\n", line(why)));
+            }
+        };
+        let name = format!("{}-{}", domain.name, disk.target);
+        let (listen, listener) = match &self.listen {
+            Address::Vhost(directory) => {
+                let listen = Address::Vhost(directory.join(format!("{name}.vhost")));
+                (listen.clone(), Some(listen))
+            }
+            listen => (listen.clone(), None),
+        };
         let mut table = toml::Table::new();
-        table.insert("name".to_owned(), format!("{}-{}", domain.name, disk.target).into());
+        table.insert("name".to_owned(), name.into());
         table.insert("path".to_owned(), path.to_str()?.into());
-        table.insert("listen".to_owned(), self.listen.to_string().into());
+        table.insert("listen".to_owned(), listen.to_string().into());
         table.insert("shares".to_owned(), i64::from(self.shares).into());
         if disk.read_only {
             table.insert("read_only".to_owned(), true.into());
         }
+        table.extend(qos.settings.clone());
         // A value is an inline table.
-        let limit = disk.limit.and_then(|limit| toml::Value::try_from(limit).ok());
-        let limit = limit.map(|limit| format!("limit = {limit}\n")).unwrap_or_default();
-        Some(format!("# {head}\n[[volume.disk]]\n{table}{limit}\n"))
+        let limit = table.remove("limit").map(|limit| format!("limit = {limit}\n"));
+        let limit = limit.unwrap_or_default();
+        let ignored = qos.ignored.iter().map(|what| format!("# not taken over: {}\n", line(what)));
+        let ignored: String = ignored.collect();
+        // QEMU's user has to reach the socket.
+        let listener = listener.map(|address| {
+            let address = toml::Value::from(address.to_string());
+            format!("[[listener]]\naddress = {address}\ngroup = \"kvm\"\nmode = \"0660\"\n")
+        });
+        let listener = listener.unwrap_or_default();
+        Some(format!("# {head}\n{ignored}[[volume.disk]]\n{table}{limit}{listener}\n"))
     }
 }

@@ -106,7 +106,7 @@ Examples:
   parda libvirt attach vm1 --apply                   the change; the definition from before is kept in a file
   parda libvirt detach vm1 --apply                   back to the file or device
 
-It runs virsh, and nothing is changed without --apply: see docs/installing.md";
+It runs virsh, and nothing is changed without --apply: see docs/libvirt.md";
 
 #[derive(Subcommand)]
 enum Command {

@@ -50,7 +50,7 @@ pub struct Volume {
 /// Mode in which a host uses a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// It serves these disks, at least one.
+    /// It serves these disks: none of a volume that waits for its first.
     Serve(Vec<Disk>),
     /// It steers the device that its VMs open.
     Steer(Steer),
@@ -86,6 +86,11 @@ impl Volume {
     #[must_use]
     pub fn meets_as(&self) -> &str {
         self.pool.as_ref().map_or(&self.name, |pool| &pool.name)
+    }
+
+    /// Whether its disks are served, those too that it does not have yet.
+    pub(crate) fn is_served(&self) -> bool {
+        matches!(&self.work, Work::Serve(_))
     }
 
     /// The disks that are served: none of a volume that is not served.

@@ -314,13 +314,20 @@ pub(super) fn listeners_of_disks(file: &Table) -> BTreeSet<String> {
     disks.flatten().filter_map(listen).collect()
 }
 
-/// Takes those `[[listener]]` tables out of a file that disks used before, and none does now: each must be used by a disk.
-pub(super) fn drop_unused_listeners(file: &mut Table, before: &BTreeSet<String>) {
+/// Whether a file has a volume that waits for its disks: `disk = []`.
+pub(super) fn waits_for_disks(file: &Table) -> bool {
+    let mut disks = volumes(file).filter_map(|volume| volume.get("disk").and_then(Value::as_array));
+    disks.any(Vec::is_empty)
+}
+
+/// Takes those `[[listener]]` tables out of a file that no disk uses now, and that disks used before: each must be used by a disk. `before`:
+/// addresses of those; `None` for all addresses.
+pub(super) fn drop_unused_listeners(file: &mut Table, before: Option<&BTreeSet<String>>) {
     let now = listeners_of_disks(file);
     let Some(listeners) = file.get_mut("listener").and_then(Value::as_array_mut) else { return };
     listeners.retain(|listener| {
         let address = listener.get("address").and_then(Value::as_str).unwrap_or_default();
-        now.contains(address) || !before.contains(address)
+        now.contains(address) || before.is_some_and(|before| !before.contains(address))
     });
 }
 

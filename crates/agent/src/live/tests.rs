@@ -463,8 +463,14 @@ fn disks_are_added_and_removed_over_the_file() {
     assert_eq!(names(&removed), ["vm"]);
     assert!(removed.temporary.forget("array", &name("vm4")));
     assert_eq!(removed.merged().unwrap().volumes[0].listeners.len(), 2);
-    // The last one cannot go.
+    // A volume whose last disk went waits for the next, and so does its listener.
     layers.kept.remove("array", name("vm"));
     layers.kept.remove("array", name("vm2"));
-    assert!(layers.merged().is_err());
+    assert!(names(&layers).is_empty());
+    let waits = "host = \"a\"\n[[volume]]\nname = \"array\"\ndisk = []\n[[listener]]\naddress = \"unix:s\"\n\
+                 mode = \"0660\"\n[[listener]]\naddress = \"unix:t\"\n";
+    let (waits, _) = start(tempfile::tempdir().unwrap().path(), waits);
+    let mut layers = waits.layers();
+    add(&mut layers.temporary, "vm");
+    assert_eq!(layers.merged().unwrap().volumes[0].listeners[0].access.mode, 0o660);
 }

@@ -469,8 +469,12 @@ fn nothing_to_serve_is_an_error() {
     assert_eq!(
         message,
         "parda.toml:2:1: disk: is missing: a [[volume.disk]] to serve is needed, or \
-         [volume.steer]"
+         [volume.steer]; disk = [] waits for parda disk add"
     );
+    let waits = "host = \"a\"\n[[volume]]\nname = \"v\"\ndisk = []\n";
+    assert!(check(waits).unwrap().volumes[0].disks().is_empty());
+    let listener = "[[listener]]\naddress = \"unix:/s\"\nmode = \"0660\"\n";
+    check(&format!("{waits}{listener}")).unwrap();
 }
 
 const STEERED: &str = r#"host = "db-01"

@@ -10,8 +10,10 @@ use clap::Args;
 use parda_address::Address;
 use parda_agent::config::{Config, Listener, Place};
 
-use super::domain::{Disk, Domain, Source, unlike};
-use super::place::{same_file, same_server};
+use super::domain::{Disk, Domain, Source};
+use super::edit::{forgotten, noted, unlike, with_shared_memory, without_shared_memory};
+use super::place::{below, same_file, same_server};
+use super::qos::{BEFORE, Qos};
 use super::virsh::{Listed, Virsh};
 use crate::asked::configuration;
 use crate::{Failure, output};
@@ -21,16 +23,24 @@ use crate::{Failure, output};
 Examples:
   parda libvirt attach vm1                   shows what would change
   parda libvirt attach vm1 --apply           changes it, and keeps the definition from before
-  virsh define vm1-1790000000.xml            puts that back
+  parda libvirt attach vm1 --listen unix:/run/parda/array-a.sock --below /mnt/array-a          with libvirt's hook
+  virsh define vm1-1790000000.xml            puts the definition from before back
 
-Disks that /etc/parda.toml serves become NBD disks with a reconnect delay; others stay. Nothing else of the definition changes.
+Disks that /etc/parda.toml serves become NBD disks with a reconnect delay, or vhost-user disks where their `listen` says so; others stay.
+The metadata notes where the data was. For vhost-user the memory of the domain is shared. Nothing else of the definition changes.
 The domain must be shut off: one that runs has its image open, which the agent does not serve.")]
 pub(crate) struct Attach {
     #[command(flatten)]
     change: Change,
-    /// Seconds that IOs of a guest wait for an agent that is restarted; 0 leaves the setting out
+    /// Seconds that IOs of a guest wait for an agent that is restarted; 0 leaves the setting out. With vhost-user they always wait
     #[arg(long, value_name = "SECONDS", default_value = "60")]
     reconnect_delay: u64,
+    /// Attach disks without a table in parda.toml as well, at this address: libvirt's hook has the agent serve them
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<Address>,
+    /// Only those below this directory; links and .. are followed
+    #[arg(long, value_name = "DIR", requires = "listen")]
+    below: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -39,7 +49,8 @@ Examples:
   parda libvirt detach vm1                   shows what would change
   parda libvirt detach vm1 --apply           changes it, and keeps the definition from before
 
-NBD disks that /etc/parda.toml serves become the files and devices that it names, also where the domain had another path to them.
+Disks become what they were before attach. NBD disks without a note of that in the metadata become the files and devices that
+/etc/parda.toml names for them.
 Take a disk out of parda.toml before its domain starts: QEMU does not open an image that the agent serves.")]
 pub(crate) struct Detach {
     #[command(flatten)]
@@ -71,22 +82,31 @@ struct Change {
 /// A disk of the configuration, as a domain may have it.
 struct Served {
     path: PathBuf,
-    nbd: Source,
+    client: Source,
     read_only: bool,
+    has_limit: bool,
     /// Reason why no domain can be made a client of it.
     refused: Option<&'static str>,
 }
 
 impl Served {
-    /// Whether a domain's disk leads here, by a path or as a client. A client that names no export may be given this one.
+    /// Whether a domain's disk leads here, by a path, that in a note of `attach` too, or as a client. A client that names no export may be
+    /// given this one.
     fn is_of(&self, disk: &Disk) -> Result<bool, String> {
-        match (&disk.source, &self.nbd) {
+        let noted = disk.qos.as_ref().ok().and_then(|qos| qos.path.as_deref());
+        if let Some(path) = noted
+            && same_file(&self.path, Path::new(path))?
+        {
+            return Ok(true);
+        }
+        match (&disk.source, &self.client) {
             (Source::Path { path, .. }, _) => same_file(&self.path, path),
             (Source::Nbd { address, export }, Source::Nbd { address: listen, export: own })
                 if export == own || export.is_empty() =>
             {
                 same_server(listen, address)
             }
+            (Source::Vhost(socket), Source::Vhost(own)) => same_file(own, socket),
             _ => Ok(false),
         }
     }
@@ -103,32 +123,86 @@ struct Changed<'a> {
 impl Attach {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let delay = self.reconnect_delay;
+        match &self.listen {
+            Some(Address::Vhost(_)) => return Err(Failure::usage(format!("--listen: {VHOST}"))),
+            Some(Address::Unix(path)) if path.is_relative() => {
+                return Err(Failure::usage(format!(
+                    "--listen {}: write the whole path",
+                    path.display()
+                )));
+            }
+            _ => {}
+        }
         let virsh = Virsh { uri: &self.change.connect };
         let listed = virsh.domains()?;
         let everybody = virsh.read_all(&listed)?;
-        self.change.run(&listed, delay, |disk, served| {
+        self.change.run(&listed, |domain, disk, xml, served| {
             let Source::Path { path, .. } = &disk.source else { return Ok(None) };
             let found = served.iter().find_map(|served| {
                 same_file(&served.path, path).map(|same| same.then_some(served)).transpose()
             });
-            let Some(found) = found.transpose()? else { return Ok(None) };
-            let read_only = found.read_only && !disk.read_only;
-            let refused =
-                disk.refused.as_deref().or(found.refused).or(read_only.then_some(READ_ONLY));
-            match refused {
-                Some(why) => Err(why.to_owned()),
-                None => alone(found, &everybody).map(|()| Some(found.nbd.clone())),
+            let (found, own) = (found.transpose()?, self.for_hook(domain, disk, path)?);
+            let Some(found) = found.or(own.as_ref()) else { return Ok(None) };
+            let is_vhost = matches!(found.client, Source::Vhost(_));
+            let is_unlimited = is_vhost && !found.has_limit && disk.is_limited(xml);
+            let reasons =
+                [(found.read_only && !disk.read_only, READ_ONLY), (is_unlimited, UNLIMITED)];
+            let refused = reasons.into_iter().find_map(|(is, why)| is.then_some(why));
+            let metadata = disk.qos.as_ref().err().map(String::as_str);
+            if let Some(why) = disk.refused.as_deref().or(metadata).or(found.refused).or(refused) {
+                return Err(why.to_owned());
             }
+            alone(found, &everybody)?;
+            let changed = disk.with(xml, &found.client, delay)?;
+            let place = path.to_str().ok_or("a path of it is no text")?;
+            let mut notes = vec![("path", place)];
+            if !is_vhost {
+                return noted(&changed, &disk.target, &notes).map(Some);
+            }
+            notes.push((BEFORE, disk.text(xml)));
+            with_shared_memory(&noted(&changed, &disk.target, &notes)?).map(Some)
         })
     }
+
+    /// A disk that libvirt's hook is to have served, if `--listen` means it.
+    fn for_hook(
+        &self,
+        domain: &Domain,
+        disk: &Disk,
+        path: &Path,
+    ) -> Result<Option<Served>, String> {
+        let Some(listen) = &self.listen else { return Ok(None) };
+        if self.below.as_ref().is_some_and(|directory| !below(path, directory)) {
+            return Ok(None);
+        }
+        if let Some(why) = &disk.refused {
+            let Domain { name, .. } = domain;
+            let stays = format!("domain {name}, disk {}: stays as it is: {why}", disk.target);
+            return output::print(&stays).map(|()| None).map_err(|failure| failure.message);
+        }
+        let client = Source::Nbd {
+            address: listen.clone(),
+            export: format!("{}-{}", domain.name, disk.target),
+        };
+        let read_only = disk.read_only;
+        Ok(Some(Served {
+            path: path.to_owned(),
+            client,
+            read_only,
+            has_limit: false,
+            refused: None,
+        }))
+    }
 }
+
+const VHOST: &str = "a socket of vhost-user needs a table in parda.toml, with its [[listener]]: parda libvirt toml writes both";
 
 const TLS: &str = "its listener takes TLS alone, which libvirt has to be told of by hand";
 const DRAINED: &str = "it has drain = true, and takes no new client";
 const RELATIVE: &str = "its listen is a relative path, and nothing says where the agent was started: write the whole path";
-const VHOST: &str =
-    "its listen is vhost-user, which no <disk> of a domain has yet: see docs/vhost-user.md";
 const READ_ONLY: &str = "the agent serves it with read_only, and the domain writes to it: take read_only out, or give the domain's disk <readonly/>";
+
+const UNLIMITED: &str = "has an <iotune>, which QEMU cannot hold it to by vhost-user: give the disk a limit in parda.toml (parda libvirt toml writes it)";
 
 /// Checks that no second disk, of any domain, writes to what the agent serves: QEMU's lock keeps two writers of an image apart, and an
 /// export has as many clients as come.
@@ -156,28 +230,40 @@ fn alone(served: &Served, domains: &[Domain]) -> Result<(), String> {
 impl Detach {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let listed = Virsh { uri: &self.change.connect }.domains()?;
-        self.change.run(&listed, 0, |disk, served| {
-            let Some(found) = served.iter().find(|served| served.nbd == disk.source) else {
-                return Ok(None);
+        self.change.run(&listed, |_, disk, xml, served| {
+            let Qos { before, path, .. } = disk.qos.as_ref().map_err(Clone::clone)?;
+            let found = served.iter().find(|served| served.client == disk.source);
+            let place = match (&disk.source, before, path, found) {
+                (Source::Vhost(_), Some(before), ..) => {
+                    let xml = without_shared_memory(&disk.replaced(xml, before))?;
+                    return forgotten(&xml, &disk.target).map(Some);
+                }
+                (Source::Nbd { .. }, _, Some(path), _) => Path::new(path),
+                (Source::Nbd { .. }, _, None, Some(found)) => &found.path,
+                (Source::Vhost(_), None, _, Some(_)) => return Err(UNKNOWN.to_owned()),
+                _ => return Ok(None),
             };
             if let Some(why) = &disk.refused {
                 return Err(why.clone());
             }
-            let about = std::fs::metadata(&found.path)
-                .map_err(|error| format!("{}: {error}", found.path.display()))?;
-            let path = std::path::absolute(&found.path).map_err(|error| error.to_string())?;
-            Ok(Some(Source::Path { path, block: about.file_type().is_block_device() }))
+            let about = std::fs::metadata(place)
+                .map_err(|error| format!("{}: {error}", place.display()))?;
+            let path = std::path::absolute(place).map_err(|error| error.to_string())?;
+            let source = Source::Path { path, block: about.file_type().is_block_device() };
+            forgotten(&disk.with(xml, &source, 0)?, &disk.target).map(Some)
         })
     }
 }
 
+const UNKNOWN: &str = "the metadata of the domain does not say what it was before vhost-user: change it by virsh edit";
+
 impl Change {
-    /// Changes disks of all domains to the source that `other` gives them. All is checked before anything is changed.
+    /// Changes disks of all domains by `edit`, which returns the definition with another disk, or `None` if that stays. All is checked before
+    /// anything is changed.
     fn run(
         &self,
         listed: &[Listed],
-        delay: u64,
-        other: impl Fn(&Disk, &[Served]) -> Result<Option<Source>, String>,
+        edit: impl Fn(&Domain, &Disk, &str, &[Served]) -> Result<Option<String>, String>,
     ) -> Result<(), Failure> {
         let served = served(&configuration(&self.config)?);
         let virsh = Virsh { uri: &self.connect };
@@ -189,7 +275,7 @@ impl Change {
             if all.iter().any(|other| other.uuid == uuid) {
                 return refused("is named twice");
             }
-            let after = self.changed(name, &before, delay, &served, &other)?;
+            let after = self.changed(name, &before, &served, &edit)?;
             if !persistent.contains(&uuid) {
                 return refused("only runs, and has no definition for its next start");
             }
@@ -208,6 +294,9 @@ impl Change {
         for domain in &all {
             let name = domain.name;
             output::print(&difference(name, &domain.before, &domain.after))?;
+            if domain.needs_memory() {
+                output::print(&format!("domain {name}: {VHOST_NEEDS}"))?;
+            }
             if self.apply && domain.before != domain.after {
                 let kept = domain.apply(&virsh, &self.backup)?;
                 output::print(&format!("domain {name}: changed; before: {}", kept.display()))?;
@@ -219,14 +308,13 @@ impl Change {
         Ok(())
     }
 
-    /// The definition with other sources.
+    /// The definition with other disks.
     fn changed(
         &self,
         name: &str,
         before: &str,
-        delay: u64,
         served: &[Served],
-        other: impl Fn(&Disk, &[Served]) -> Result<Option<Source>, String>,
+        edit: impl Fn(&Domain, &Disk, &str, &[Served]) -> Result<Option<String>, String>,
     ) -> Result<String, Failure> {
         let mut xml = before.to_owned();
         let parse = |xml: &str| {
@@ -240,10 +328,8 @@ impl Change {
             let disk = &domain.disks[at];
             let wrong =
                 |why: String| Failure::usage(format!("domain {name}, disk {}: {why}", disk.target));
-            if let Some(source) = other(disk, served).map_err(wrong)? {
-                let with = disk.with(&xml, &source, delay);
-                xml =
-                    with.ok_or_else(|| wrong("its XML is not as libvirt writes it".to_owned()))?;
+            if let Some(new) = edit(&domain, disk, &xml, served).map_err(wrong)? {
+                xml = new;
                 changed += 1;
             }
         }
@@ -257,7 +343,20 @@ impl Change {
     }
 }
 
+/// Consequences of vhost-user for a guest.
+const VHOST_NEEDS: &str = "by vhost-user its memory is a memfd that the agent maps, it cannot be migrated while it runs, and QEMU's \
+    user needs read and write permission on the socket ([[listener]]): docs/libvirt.md";
+
 impl Changed<'_> {
+    /// Whether a disk becomes one of vhost-user.
+    fn needs_memory(&self) -> bool {
+        let count = |xml: &str| {
+            let disks = Domain::parse(xml).map(|domain| domain.disks).unwrap_or_default();
+            disks.iter().filter(|disk| matches!(disk.source, Source::Vhost(_))).count()
+        };
+        count(&self.after) > count(&self.before)
+    }
+
     /// Keeps the definition from before, defines the new one, and looks whether libvirt has it.
     fn apply(&self, virsh: &Virsh<'_>, backup: &Path) -> Result<PathBuf, Failure> {
         let Changed { name, uuid, before, after } = self;
@@ -310,17 +409,20 @@ fn served(config: &Config) -> Vec<Served> {
             let (Place::Path(path), None) = (&disk.place, &disk.region) else { return None };
             let export = disk.name.to_string();
             let listener = volume.listeners.iter().find(|listener| listener.address == disk.listen);
-            let relative = matches!(&disk.listen, Address::Unix(path) if path.is_relative());
+            let relative = matches!(&disk.listen, Address::Unix(path) | Address::Vhost(path) if path.is_relative());
             let reasons = [
                 (listener.is_some_and(with_tls), TLS),
                 (disk.drain, DRAINED),
                 (relative, RELATIVE),
-                (matches!(disk.listen, Address::Vhost(_)), VHOST),
             ];
             Some(Served {
                 path: path.clone(),
-                nbd: Source::Nbd { address: disk.listen.clone(), export },
+                client: match &disk.listen {
+                    Address::Vhost(socket) => Source::Vhost(socket.clone()),
+                    address => Source::Nbd { address: address.clone(), export },
+                },
                 read_only: disk.read_only,
+                has_limit: disk.settings.limit.is_some(),
                 refused: reasons.into_iter().find_map(|(is, why)| is.then_some(why)),
             })
         })
