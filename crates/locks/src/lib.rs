@@ -174,7 +174,7 @@ pub fn share(fd: impl AsFd, host: u64) -> io::Result<File> {
 /// # Errors
 /// The file system has no locks.
 pub fn a_killed_agent_shared_it(fd: impl AsFd, host: u64) -> io::Result<bool> {
-    let mut ranges = Vec::from([0..HOSTS]);
+    let mut ranges: Vec<Range<i64>> = std::iter::once(0..HOSTS).collect();
     while let Some(range) = ranges.pop() {
         let Some(byte) = locked_in(&fd, HAS + range.start..HAS + range.end)? else { continue };
         let other = byte - HAS;
