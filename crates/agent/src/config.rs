@@ -275,15 +275,23 @@ struct Unique {
     listeners: Vec<(Listener, usize)>,
     /// Numbers of their volumes by their addresses.
     volume_at: HashMap<Address, usize>,
+    /// Addresses by the paths of their sockets.
+    sockets: HashMap<PathBuf, Address>,
     /// The `[[listener]]` tables, of which each must be used by a disk.
     described: Listeners,
 }
 
 impl Unique {
+    /// Notes the socket of an address. An address that has it by another name or for another protocol is answered.
+    fn socket(&mut self, address: &Address) -> Option<Address> {
+        let (Address::Unix(path) | Address::Vhost(path)) = address else { return None };
+        self.sockets.insert(std::path::absolute(path).ok()?, address.clone())
+    }
+
     fn new(described: Listeners, memory: AgentMemory) -> Unique {
         let (volumes, exports) = (BTreeSet::new(), BTreeSet::new());
-        let (listeners, volume_at) = (Vec::new(), HashMap::new());
-        Unique { memory, volumes, exports, listeners, volume_at, described }
+        let (listeners, volume_at, sockets) = (Vec::new(), HashMap::new(), HashMap::new());
+        Unique { memory, volumes, exports, listeners, volume_at, sockets, described }
     }
 
     /// The listeners of the volume that was checked last.
@@ -449,6 +457,10 @@ fn check_disks(
             }
             Some(_) => {}
             None => {
+                if let Some(other) = unique.socket(&disk.listen) {
+                    let message = format!("is the socket of {other}: write it the same way");
+                    return Err(wrong("listen", message));
+                }
                 let listener = unique.described.at(&disk.listen).map_err(|e| wrong("listen", e))?;
                 unique.listeners.push((listener, ours));
                 unique.volume_at.insert(disk.listen.clone(), ours);

@@ -209,6 +209,12 @@ fn a_socket_of_vhost_user_is_for_one_disk() {
         err.contains("h.toml:15:10: listen = \"vhost-user:vm1.vhost\": is another disk's"),
         "{err}"
     );
+    for other in ["unix:vm1.vhost", "vhost-user:./vm1.vhost"] {
+        stage.write("h.toml", config("auto") + &two.replace("vhost-user:vm1.vhost", other));
+        let Done { status, err, .. } = stage.parda(&["check", "h.toml"]);
+        assert_eq!(status.code(), Some(2), "{err}");
+        assert!(err.contains("is the socket of vhost-user:vm1.vhost"), "{err}");
+    }
     // Its memory is shared on this host: nothing of it is encrypted.
     let tls = "[[listener]]\naddress = \"vhost-user:vm1.vhost\"\n[listener.tls]\n\
                certificate = \"c\"\nkey = \"k\"\n";
