@@ -50,7 +50,7 @@ pub use own::api_beside;
 pub use place::Place;
 pub use policy::{Policy, named_cluster};
 pub use pool::Pool;
-pub use steer::{Steer, Vms};
+pub use steer::{Steer, SteeredVm, Vms};
 pub use udp::Udp;
 pub use volume::{Disk, Volume, Work};
 

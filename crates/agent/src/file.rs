@@ -168,17 +168,16 @@ pub struct Steer {
     pub vm: Vec<SteeredVm>,
 }
 
-/// `[[volume.steer.vm]]`: VMs of the host, each a cgroup.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SteeredVm {
-    /// Name of the VM. Where several cgroups match, each has its own name after this one.
-    pub name: String,
-    /// Its cgroups: a path below the root of the hierarchy, a pattern, or the name of a platform.
-    pub cgroup: String,
-    /// The weight of each against all other VMs and disks of the volume, on any host.
-    #[serde(default = "default_shares")]
-    pub shares: u32,
+parda_config::with_vm_settings! {
+    /// `[[volume.steer.vm]]`: VMs of the host, each a cgroup.
+    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct SteeredVm {
+        /// Name of the VM. Where several cgroups match, each has its own name after this one.
+        pub name: String,
+        /// Its cgroups: a path below the root of the hierarchy, a pattern, or the name of a platform.
+        pub cgroup: String,
+    }
 }
 
 /// `[volume.exchange]`: where the hosts of a volume tell each other how loaded it looks. One of `file`, `udp` and
@@ -320,10 +319,6 @@ pub struct ServerTls {
     pub key: Option<PathBuf>,
     /// The name or address that the server's certificate must be for, if not the URI's.
     pub name: Option<String>,
-}
-
-fn default_shares() -> u32 {
-    parda_config::DEFAULT_SHARES
 }
 
 /// Whether to bypass the page cache.

@@ -59,7 +59,7 @@ impl Agent for Stub {
     fn set(&self, change: &Change, who: &Who) -> Result<parda_api::Changed, Refusal> {
         Err(Refusal::Conflict(format!(
             "{} {:?} {:?} {}",
-            change.place.volume, change.place.disk, change.keep, who.name
+            change.place.volume, change.place.of, change.keep, who.name
         )))
     }
 
@@ -69,7 +69,7 @@ impl Agent for Stub {
         setting: Option<&str>,
         _: &Who,
     ) -> Result<parda_api::Changed, Refusal> {
-        Err(Refusal::Failed(format!("{} {:?} {setting:?}", place.volume, place.disk)))
+        Err(Refusal::Failed(format!("{} {:?} {setting:?}", place.volume, place.of)))
     }
 
     fn add_disk(
@@ -87,7 +87,7 @@ impl Agent for Stub {
         keep: Option<parda_api::Keep>,
         _: &Who,
     ) -> Result<parda_api::DiskDone, Refusal> {
-        Err(Refusal::Conflict(format!("{} {:?} {keep:?}", place.volume, place.disk)))
+        Err(Refusal::Conflict(format!("{} {:?} {keep:?}", place.volume, place.of)))
     }
 
     fn drain(

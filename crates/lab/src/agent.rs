@@ -93,14 +93,18 @@ fn disks(scenario: &Scenario, id: HostId, state: &HostState, run_dir: &RunDir) -
 }
 
 fn steer(host: &Host, state: &HostState) -> Steer {
-    let vms = host.vms.iter().zip(&state.vms).map(|(vm, state)| SteeredVm {
-        name: vm.name.clone(),
-        cgroup: guest_host::cgroup(&vm.name),
-        shares: state.shares.0,
+    let vms = host.vms.iter().zip(&state.vms).map(|(vm, state)| {
+        let (shares, limit) = (Some(state.shares.0), vm.settings.limit);
+        let (name, cgroup) = (vm.name.clone(), guest_host::cgroup(&vm.name));
+        SteeredVm { name, cgroup, ..SteeredVm::default() }.with(VmSettings {
+            shares,
+            limit,
+            ..VmSettings::default()
+        })
     });
     let vms: Vec<SteeredVm> = vms.collect();
     let (shares, vm) = match vms.as_slice() {
-        [only] => (Some(only.shares), Vec::new()),
+        [only] if only.limit.is_none() => (only.shares, Vec::new()),
         _ => (None, vms),
     };
     let device = guest_host::DISK.into();
@@ -134,7 +138,7 @@ fn volume_follows(status: &VolumeStatus, volume: &Volume) -> bool {
             let vms = status.steer.as_ref().map_or([].as_slice(), |steer| &steer.vms);
             steer.shares.is_none_or(|shares| u64::from(shares) == u64::from(status.shares))
                 && (steer.vm.iter())
-                    .all(|vm| vms.iter().any(|s| s.name == vm.name && s.shares == vm.shares))
+                    .all(|vm| vms.iter().any(|s| s.name == vm.name && Some(s.shares) == vm.shares))
         })
 }
 
