@@ -170,6 +170,17 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
     let more = rates();
     // A timer that is late on a busy machine loses some.
     assert!((400.0..624.0).contains(&more[2]), "{more:?} for a limit of 600");
+    // A change on one host alone is noticed by the others.
+    let differ = || {
+        let said = stage.parda(&["status", "a.status"]).out;
+        said.contains(
+            "DIFFERENT SETTINGS: tenant gold is not the same on all hosts: as here on a, c (",
+        )
+    };
+    assert!(!differ());
+    let set = ["set", "-c", "b.toml", "--tenant", "gold", "limit={ iops = 500 }"];
+    assert!(stage.parda(&set).status.success());
+    until("the difference is named", differ);
     three.finish();
     agents.into_iter().for_each(Agent::stop);
 }
