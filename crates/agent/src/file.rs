@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use parda_config::{ControlSettings, TenantSettings};
+use parda_config::{ControlSettings, LimitSetting, TenantSettings};
 use serde::{Deserialize, Serialize};
 
 pub use crate::config::limits::{AgentLimits, VolumeLimits};
@@ -168,16 +168,18 @@ pub struct Steer {
     pub vm: Vec<SteeredVm>,
 }
 
-parda_config::with_vm_settings! {
-    /// `[[volume.steer.vm]]`: VMs of the host, each a cgroup.
-    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    pub struct SteeredVm {
-        /// Name of the VM. Where several cgroups match, each has its own name after this one.
-        pub name: String,
-        /// Its cgroups: a path below the root of the hierarchy, a pattern, or the name of a platform.
-        pub cgroup: String,
-    }
+/// `[[volume.steer.vm]]`: VMs of the host, each a cgroup.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SteeredVm {
+    /// Name of the VM. Where several cgroups match, each has its own name after this one.
+    pub name: String,
+    /// Its cgroups: a path below the root of the hierarchy, a pattern, or the name of a platform.
+    pub cgroup: String,
+    /// The weight of each against all other VMs and disks of the volume, on any host.
+    pub shares: Option<u32>,
+    /// The most IOs and bytes per second that each does.
+    pub limit: Option<LimitSetting>,
 }
 
 /// `[volume.exchange]`: where the hosts of a volume tell each other how loaded it looks. One of `file`, `udp` and

@@ -190,20 +190,6 @@ impl VmSettings {
         })
     }
 
-    /// The first setting that a VM of a steered device cannot have: its key, and what to do.
-    #[must_use]
-    pub fn fault_steered(&self) -> Option<(&'static str, String)> {
-        let set = toml::Table::try_from(self).unwrap_or_default();
-        let served =
-            DISK_SETTINGS.iter().find(|other| !other.steered && set.contains_key(other.key));
-        let served = served.map(|other| {
-            let fault =
-                "is for disks that are served: a VM of a steered device has `shares` and `limit`";
-            (other.key, fault.to_owned())
-        });
-        self.fault().or(served).or_else(|| Some(("limit", self.limit?.fault_steered()?)))
-    }
-
     /// Shares, with their default.
     #[must_use]
     pub fn shares(&self) -> Shares {

@@ -53,7 +53,7 @@ impl TenantId {
     }
 }
 
-/// FNV-1a.
+/// The FNV-1a hash of some bytes.
 fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -93,14 +93,11 @@ fn disks(scenario: &Scenario, id: HostId, state: &HostState, run_dir: &RunDir) -
 }
 
 fn steer(host: &Host, state: &HostState) -> Steer {
-    let vms = host.vms.iter().zip(&state.vms).map(|(vm, state)| {
-        let (shares, limit) = (Some(state.shares.0), vm.settings.limit);
-        let (name, cgroup) = (vm.name.clone(), guest_host::cgroup(&vm.name));
-        SteeredVm { name, cgroup, ..SteeredVm::default() }.with(VmSettings {
-            shares,
-            limit,
-            ..VmSettings::default()
-        })
+    let vms = host.vms.iter().zip(&state.vms).map(|(vm, state)| SteeredVm {
+        name: vm.name.clone(),
+        cgroup: guest_host::cgroup(&vm.name),
+        shares: Some(state.shares.0),
+        limit: vm.settings.limit,
     });
     let vms: Vec<SteeredVm> = vms.collect();
     let (shares, vm) = match vms.as_slice() {

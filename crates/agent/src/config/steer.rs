@@ -132,8 +132,10 @@ fn check_vms(
         if patterns.iter().any(|other| other.name == vm.name) {
             return Err(wrong("name", "is also the name of another VM: names must differ".into()));
         }
-        let settings = vm.settings();
-        if let Some((key, fault)) = settings.fault_steered() {
+        let shares = Some(vm.shares.unwrap_or(parda_config::DEFAULT_SHARES));
+        let settings = VmSettings { shares, limit: vm.limit, ..VmSettings::default() };
+        let steered = || Some(("limit", vm.limit?.fault_steered()?));
+        if let Some((key, fault)) = settings.fault().or_else(steered) {
             return Err(wrong(key, fault));
         }
         patterns.push(SteeredVm {
@@ -142,7 +144,7 @@ fn check_vms(
                 .cgroup
                 .parse::<Pattern>()
                 .map_err(|e: PatternError| wrong("cgroup", e.to_string()))?,
-            settings: VmSettings { shares: Some(settings.shares().0), ..settings },
+            settings,
         });
     }
     Ok(patterns)

@@ -532,9 +532,9 @@ fn a_steered_vm_has_shares_and_a_limit_that_the_kernel_can_hold() {
         ("limit = { iops = 0 }", "must be from 1 to"),
         (
             "tenant = \"gold\"",
-            "is for disks that are served: a VM of a steered device has `shares`",
+            "unknown field `tenant`, expected one of `name`, `cgroup`, `shares`, `limit`",
         ),
-        ("reservation = 5", "is for disks that are served"),
+        ("reservation = 5", "unknown field `reservation`"),
         ("shares = 0", "must be from 1 to 1000000"),
     ] {
         let message = vm(setting).unwrap_err();
