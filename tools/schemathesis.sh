@@ -24,6 +24,8 @@ http = { address = "tcp:127.0.0.1:$port", tokens = "tokens" }
 [[volume]]
 name = "array"
 control = { period = "200ms" }
+[[volume.tenant]]
+name = "gold"
 [[volume.disk]]
 name = "vm1"
 path = "vm1.img"

@@ -52,7 +52,7 @@ pub use place::Place;
 pub use policy::{Policy, named_cluster};
 pub use pool::Pool;
 pub use qemu::{Qemu, Rules};
-pub use steer::{Steer, Vms};
+pub use steer::{Steer, SteeredVm, Vms};
 pub use udp::Udp;
 pub use volume::{Disk, Volume, Work};
 

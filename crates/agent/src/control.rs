@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
 use parda_block::Heard;
-use parda_config::Resolved;
-use parda_control::{Governed, Instant, PeriodClock, Report, Span, Totals};
+use parda_config::{Resolved, TenantName};
+use parda_control::{Governed, Instant, PeriodClock, Report, Span, TenantPart, Totals};
 use parda_exchange::{Exchange, Identity, Liveness, Peers, Publication};
 
 use crate::config;
@@ -35,6 +35,8 @@ const DUPLICATE: &str = "another live host has this host's name, so neither coun
 pub(crate) enum Order {
     /// Tick by this law from now on.
     Law(Box<Resolved>),
+    /// These are the tenants from now on.
+    Tenants(Vec<TenantName>),
     /// The configuration was read again: an exchange that was replaced is meant to be used.
     Reloaded,
     /// Say goodbye and end.
@@ -56,6 +58,7 @@ pub(crate) struct Control {
     /// Reason why the exchange cannot be used now.
     fault: Option<String>,
     law: Resolved,
+    tenants: Vec<TenantName>,
     /// Last warning about thresholds of other hosts, so that it is logged once.
     concern: Option<&'static str>,
     /// Warnings about settings in which live hosts differ, so that each is logged once.
@@ -110,6 +113,7 @@ impl Control {
             link: None,
             fault: None,
             law: volume.law.clone(),
+            tenants: volume.tenants.iter().map(|tenant| tenant.name).collect(),
             outsiders: outsider::Watch::default(),
             squeezed: 0,
             concern: None,
@@ -164,6 +168,7 @@ impl Control {
                     self.clock.set_period(self.now(), law.period.into());
                     self.law = *law;
                 }
+                Ok(Order::Tenants(names)) => self.tenants = names,
                 Ok(Order::Reloaded) => {
                     if let Some(link) = &mut self.link {
                         link.exchange.reload();
@@ -211,13 +216,13 @@ impl Control {
             let hosts = link.peers.present(now);
             self.clock.set_least(link.exchange.least_period(hosts));
             link.crowd.look(&self.volume, &self.clock, hosts);
-            link.say(&self.volume, &self.clock, (report, tenants), false);
+            link.say(&self.volume, &self.clock, (report, tenants.clone()), false);
         }
         let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
         self.watch_threshold(&report, peers + report.outstanding);
         self.outsiders.look(&self.volume, &report.finding);
         self.compare_thresholds(&report, heard.as_ref());
-        self.compare_settings(&report);
+        self.compare_settings(&report, &tenants);
         if let Some(prober) = &mut self.idle_prober {
             prober.period(&report, heard.as_ref());
         }
@@ -265,21 +270,24 @@ impl Control {
 
     /// Says once in which settings live hosts differ that they must have alike, and once that they do
     /// no more.
-    fn compare_settings(&mut self, report: &Report) {
+    fn compare_settings(&mut self, report: &Report, tenants: &[TenantPart]) {
         let now = self.now();
         // What nobody hears cannot be compared.
         let Some(link) = self.link.as_ref().filter(|link| !link.failing) else { return };
         let period = Some(self.law.period.into());
-        let own = Said { host: self.me.host.as_str(), period, report };
+        let own = Said { host: self.me.host.as_str(), period, report, tenants };
         let peers = link.peers.all(now).filter(|peer| peer.liveness == Liveness::Live);
         let others = peers.map(|peer| {
             let parda_exchange::Message { from, body, .. } = peer.message;
             // A host that meets less often than it was told does not say what that was.
             let period = Some(body.period).filter(|_| !body.slowed);
-            Said { host: from.host.as_str(), period, report: &body.report }
+            let (report, tenants) = (&body.report, body.tenants.as_slice());
+            Said { host: from.host.as_str(), period, report, tenants }
         });
         let hosts: Vec<_> = std::iter::once(own).chain(others).collect();
-        let (new, over) = self.settings.period(settings::compare(&hosts));
+        let tenants = settings::compare_tenants(&hosts, &self.tenants);
+        let differ = settings::compare(&hosts).into_iter().chain(tenants).collect();
+        let (new, over) = self.settings.period(differ);
         for difference in new {
             tracing::warn!(
                 volume = self.volume,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use parda_config::{ControlSettings, TenantSettings};
+use parda_config::{ControlSettings, LimitSetting, TenantSettings};
 use serde::{Deserialize, Serialize};
 
 pub use crate::config::limits::{AgentLimits, VolumeLimits};
@@ -180,8 +180,7 @@ pub struct QemuVm {
     /// Name of the VM, or a pattern: as its QEMU was given it, or the name of its socket's file without the ending.
     pub name: String,
     /// The weight of each against all other VMs and disks of the volume, on any host.
-    #[serde(default = "default_shares")]
-    pub shares: u32,
+    pub shares: Option<u32>,
 }
 
 /// `[volume.steer]`: a block device that VMs open directly, and whose queue is held to the window.
@@ -212,8 +211,9 @@ pub struct SteeredVm {
     /// Its cgroups: a path below the root of the hierarchy, a pattern, or the name of a platform.
     pub cgroup: String,
     /// The weight of each against all other VMs and disks of the volume, on any host.
-    #[serde(default = "default_shares")]
-    pub shares: u32,
+    pub shares: Option<u32>,
+    /// The most IOs and bytes per second that each does.
+    pub limit: Option<LimitSetting>,
 }
 
 /// `[volume.exchange]`: where the hosts of a volume tell each other how loaded it looks. One of `file`, `udp` and
@@ -355,10 +355,6 @@ pub struct ServerTls {
     pub key: Option<PathBuf>,
     /// The name or address that the server's certificate must be for, if not the URI's.
     pub name: Option<String>,
-}
-
-fn default_shares() -> u32 {
-    parda_config::DEFAULT_SHARES
 }
 
 /// Whether to bypass the page cache.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use parda_api::{Keep, ValueFrom};
-use parda_config::{DRAIN, DiskSetting, Document, Error, short};
+use parda_config::{DRAIN, DiskSetting, Document, Error, TenantSettings, short};
 use toml::Table;
 
 use crate::config::Config;
@@ -24,7 +24,7 @@ pub(crate) use origins::Origins;
 pub(crate) use overlay::{Overlay, Shape};
 pub(crate) use policies::{Policies, Refused};
 pub(crate) use state_file::StateFile;
-pub(crate) use target::{DiskName, Setting, Target};
+pub(crate) use target::{DiskName, Of, Setting, Target};
 
 /// The configuration file, the layers over it, and the part of them in force.
 pub(crate) struct Live {
@@ -103,10 +103,10 @@ impl Layers {
             return Config::check(file);
         }
         let mut table = self.shaped();
-        self.policy.overlay(&table).apply(&mut table);
         for stored in &self.policy.volumes {
-            Overlay::apply_tenants(&stored.volume, &mut table);
+            Overlay::add_tenants(&stored.volume, &mut table);
         }
+        self.policy.overlay(&table).apply(&mut table);
         self.kept.apply(&mut table);
         self.temporary.apply(&mut table);
         // As text, so that an error shows the line that is wrong.
@@ -235,9 +235,10 @@ impl Layers {
 
 /// Whether a setting may stand in a layer. A disk's other keys, and tables of the law, may name files.
 fn is_live(target: &Target, setting: &str, value: &toml::Value) -> bool {
-    match target.disk {
-        Some(_) => DiskSetting::find(setting).is_some(),
-        None => !matches!(value, toml::Value::Table(_) | toml::Value::Array(_)),
+    match target.of {
+        Of::Law => !matches!(value, toml::Value::Table(_) | toml::Value::Array(_)),
+        Of::Vm(_) => DiskSetting::find(setting).is_some(),
+        Of::Tenant(_) => TenantSettings::KEYS.contains(&setting),
     }
 }
 
@@ -255,21 +256,21 @@ const NOT_IN_FORCE: &str = "what was changed live and kept there is not in force
 /// A change that conflicts with the configuration.
 #[derive(Clone, PartialEq, Eq)]
 struct LeftOut {
-    volume: String,
-    disk: Option<String>,
+    target: Target,
     why: String,
 }
 
 impl LeftOut {
-    fn new(volume: &str, disk: Option<&str>, change: &str, error: &Error) -> LeftOut {
+    fn new(target: Target, change: &str, error: &Error) -> LeftOut {
         let why = format!(
             "{change}, a live change, conflicts with the configuration and is left out: {error}"
         );
-        LeftOut { volume: volume.to_owned(), disk: disk.map(str::to_owned), why }
+        LeftOut { target, why }
     }
 
     fn say(&self) {
-        let LeftOut { volume, disk, why } = self;
+        let LeftOut { target, why } = self;
+        let (volume, disk) = (&target.volume, target.disk_name());
         tracing::warn!(volume, disk, event = "change_left_out", "{why}");
     }
 }
@@ -286,20 +287,15 @@ pub fn examine(file: Document) -> Result<Vec<String>, Error> {
         return Ok(vec![format!("{error}; {NOT_IN_FORCE}")]);
     }
     let found = layers.find(&Policies::default())?;
-    let place = |volume: &str, disk: Option<&str>| match disk {
-        Some(disk) => format!("{state}: volume {volume}, disk {disk}"),
-        None => format!("{state}: volume {volume}"),
-    };
     let kept = &found.good.kept;
     let shapes = kept.shapes().into_iter();
     let shapes =
-        shapes.map(|(volume, shape)| format!("{}: {shape}", place(&volume, Some(shape.disk()))));
-    let settings = kept.all().into_iter().map(|(target, setting, value)| {
-        format!("{}: {setting} = {value}", place(&target.volume, target.disk_name()))
-    });
+        shapes.map(|(volume, shape)| format!("{state}: {}: {shape}", shape.target(&volume)));
+    let settings = kept.all().into_iter();
+    let settings =
+        settings.map(|(target, setting, value)| format!("{state}: {target}: {setting} = {value}"));
     let left_out = found.left_out.iter();
-    let left_out =
-        left_out.map(|left| format!("{}: {}", place(&left.volume, left.disk.as_deref()), left.why));
+    let left_out = left_out.map(|left| format!("{state}: {}: {}", left.target, left.why));
     Ok(shapes.chain(settings).chain(left_out).collect())
 }
 
@@ -342,8 +338,7 @@ impl Found {
     /// Adds or removes a disk.
     fn shape(&mut self, volume: &str, shape: &Shape, keep: Keep) {
         if let Err(error) = self.edit(|more| more.layer(keep).take(volume, shape.clone())) {
-            let left_out = LeftOut::new(volume, Some(shape.disk()), &shape.to_string(), &error);
-            self.left_out.push(left_out);
+            self.left_out.push(LeftOut::new(shape.target(volume), &shape.to_string(), &error));
         }
     }
 
@@ -380,9 +375,11 @@ impl Found {
             self.refused.insert(target.volume.clone(), why);
             return;
         }
-        let change = format!("{setting} = {value}");
-        let left_out = LeftOut::new(&target.volume, target.disk_name(), &change, &error);
-        self.left_out.push(left_out);
+        let change = match &target.of {
+            Of::Tenant(name) => format!("tenant {name}: {setting} = {value}"),
+            Of::Law | Of::Vm(_) => format!("{setting} = {value}"),
+        };
+        self.left_out.push(LeftOut::new(target.clone(), &change, &error));
     }
 
     /// Gives volumes whose policy is refused their policy from before, if that has no conflict either.

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use parda_config::TenantName;
 use parda_config::quantity::exact_size;
 use parda_control::latency::Signal;
-use parda_control::{Ballot, Bytes, Governed, Proportional, Report, Settings, Span, Tuning};
+use parda_control::{
+    Ballot, Bytes, Governed, Proportional, Report, Settings, Span, TenantId, TenantPart, Tuning,
+};
 use serde::{Deserialize, Serialize};
 
 /// Periods may differ by this factor: what hosts count is divided by their own. Beyond it the slower
@@ -84,6 +87,33 @@ pub(crate) struct Said<'a> {
     /// Period that it was told, if it is known.
     pub(crate) period: Option<Span>,
     pub(crate) report: &'a Report,
+    /// What it says of tenants.
+    pub(crate) tenants: &'a [TenantPart],
+}
+
+/// The tenants of the first host whose settings are others on other hosts, which tell each other a hash of these.
+pub(crate) fn compare_tenants(hosts: &[Said<'_>], names: &[TenantName]) -> Vec<Difference> {
+    let Some(own) = hosts.first() else { return Vec::new() };
+    let differ = |name: &TenantName| {
+        let id = TenantId::of(name);
+        let terms = |said: &Said<'_>| {
+            let mut parts = said.tenants.iter();
+            parts.find(|part| part.id == id).map(|part| part.terms).filter(|terms| *terms > 0)
+        };
+        let here = terms(own)?;
+        let told = [("as here", true), ("otherwise", false)].map(|(value, same)| {
+            let hosts =
+                hosts.iter().filter(|said| terms(said).is_some_and(|it| (it == here) == same));
+            let mut names: Vec<_> = hosts.clone().map(|said| said.host.to_owned()).collect();
+            names.sort();
+            let shares = hosts.map(|said| u64::from(said.report.shares.0)).sum();
+            Told { value: value.to_owned(), hosts: names, shares }
+        });
+        let (setting, own) = (format!("tenant {name}"), "as here".to_owned());
+        let differ = !told[1].hosts.is_empty();
+        differ.then(|| Difference { setting, in_force: None, own, told: told.into() })
+    };
+    names.iter().filter_map(differ).collect()
 }
 
 /// In what the hosts differ. The first is this host.
@@ -209,7 +239,7 @@ mod tests {
     }
 
     fn said<'a>(host: &'a str, report: &'a Report) -> Said<'a> {
-        Said { host, period: Some(Span::from_millis(1000)), report }
+        Said { host, period: Some(Span::from_millis(1000)), report, tenants: &[] }
     }
 
     #[test]
@@ -232,6 +262,30 @@ mod tests {
                 ]
             );
         }
+    }
+
+    #[test]
+    fn a_tenant_that_another_host_has_otherwise_is_named() {
+        let report = report(1000, |_| ());
+        let part = |name: &str, terms| TenantPart {
+            id: TenantId::of(name),
+            terms,
+            ..TenantPart::default()
+        };
+        let (own, same) = ([part("gold", 3), part("old", 3)], [part("gold", 3), part("old", 0)]);
+        let other = [part("gold", 4)];
+        let all = [("a", &own[..]), ("b", &other), ("c", &same), ("d", &[])];
+        let all = all.map(|(host, tenants)| Said { tenants, ..said(host, &report) });
+        let names = ["gold", "old"].map(|name| TenantName::from(name).unwrap());
+        let texts: Vec<_> =
+            compare_tenants(&all, &names).iter().map(Difference::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "tenant gold is not the same on all hosts: as here on a, c (2000 shares); otherwise on b (1000 shares). Each host \
+              keeps its own"
+            ]
+        );
     }
 
     #[test]

@@ -162,6 +162,7 @@ impl VolumeStatus {
             limited_ms: disk.held.summary().mean * disk.time_held_by.part_by_limit(),
             device_ms: disk.device.summary().mean,
             held_now: disk.held_now > 0,
+            limited_now: disk.is_limited_now(),
         };
         Limit::of(&did, self.is_at_window_max())
     }
@@ -310,8 +311,14 @@ pub struct SteeredVmStatus {
     /// Where its settings come from that are set; those that are left out have their defaults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings_from: SettingsFrom,
+    /// Its settings in force, as the configuration writes them.
+    #[serde(default)]
+    pub settings: VmSettings,
     /// Shares of the VM.
     pub shares: u32,
+    /// What held it back in the last period: its slice or its limit. None where neither did, or nothing is set.
+    #[serde(default)]
+    pub limited_by: Option<Limit>,
     /// IOs completed since it was first seen.
     pub ios: u64,
     /// Bytes that these IOs moved.
@@ -379,6 +386,8 @@ pub struct DiskStatus {
     pub slice: Option<f64>,
     /// Its IOs that are held now.
     pub held_now: u64,
+    /// Those of them that its limit or its tenant's holds back.
+    pub limited_now: u64,
     /// Whether clients find it.
     pub state: DiskState,
     /// Seconds since it is so.
@@ -445,6 +454,12 @@ pub(crate) enum Detail {
 }
 
 impl DiskStatus {
+    /// Whether most of its IOs that are held now are held by its limit or its tenant's.
+    #[must_use]
+    pub fn is_limited_now(&self) -> bool {
+        2 * self.limited_now > self.held_now
+    }
+
     /// The state of a disk without shares, as those of an array are, that has done so much.
     #[must_use]
     pub fn without_shares(name: String, stats: &VmStats) -> DiskStatus {
@@ -480,6 +495,7 @@ impl DiskStatus {
             settings,
             slice: stats.part.slice,
             held_now: stats.part.held as u64,
+            limited_now: stats.part.limited as u64,
             clients: stats.clients as u64,
             reads: stats.reads,
             writes: stats.writes,

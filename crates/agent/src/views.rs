@@ -105,7 +105,7 @@ fn add_vm_origins(status: &mut VolumeStatus, origins: &Origins) {
     for (key, disk) in keys.into_iter().zip(&mut status.disks) {
         let listen = (key != disk.name).then(|| disk.listen.clone());
         let name = DiskName { name: disk.name.clone(), listen };
-        let target = Target { volume: volume.clone(), disk: Some(name) };
+        let target = Target::vm(&volume, name);
         disk.settings_from = origins_of(&target, origins);
         disk.from = origins.of_disk(&volume, &disk.name);
     }
@@ -113,8 +113,10 @@ fn add_vm_origins(status: &mut VolumeStatus, origins: &Origins) {
         // Where several cgroups match, each has its own name behind that of the configuration.
         let name = vm.name.split_once('/').map_or(vm.name.as_str(), |(name, _)| name);
         let name = DiskName { name: name.to_owned(), listen: None };
-        let target = Target { volume: volume.clone(), disk: Some(name) };
-        vm.settings_from = origins_of(&target, origins);
+        vm.settings_from = origins_of(&Target::vm(&volume, name), origins);
+    }
+    for tenant in &mut status.tenants {
+        tenant.settings_from = origins_of(&Target::tenant(&volume, &tenant.name), origins);
     }
 }
 

@@ -121,6 +121,10 @@ impl Volume {
             // A control thread that is gone has panicked, which the log has.
             let _ = self.orders.send(Order::Law(Box::new(in_force.law)));
         }
+        if before.tenants != in_force.tenants {
+            let names = in_force.tenants.iter().map(|tenant| tenant.name).collect();
+            let _ = self.orders.send(Order::Tenants(names));
+        }
         if why == Why::Reloaded {
             let _ = self.orders.send(Order::Reloaded);
         }

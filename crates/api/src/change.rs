@@ -36,13 +36,26 @@ pub struct DiskChange {
     pub settings: Map<String, Value>,
 }
 
+/// New values of settings of a tenant: `shares`, `limit` and `reservation`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TenantChange {
+    /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
+    pub keep: Option<Keep>,
+    /// New values by key, as in the configuration.
+    #[serde(flatten, deserialize_with = "crate::settings::read")]
+    pub settings: Map<String, Value>,
+}
+
 /// Result of a change of settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Changed {
     /// Name of the volume.
     pub volume: String,
-    /// Key of the disk; `null` if settings of the volume were changed.
+    /// Key of the disk, or name of the steered VM; `null` if settings of the volume or of a tenant were changed.
     pub disk: Option<String>,
+    /// Name of the tenant; `null` if no settings of a tenant were changed.
+    #[serde(default)]
+    pub tenant: Option<String>,
     /// Each setting of the request.
     pub settings: Vec<ChangedSetting>,
 }

@@ -56,14 +56,17 @@ pub struct Requests {
     pub device_ms: f64,
     /// Whether IOs are held at the end of the interval.
     pub held_now: bool,
+    /// Whether most of these are held by the disk's `limit`.
+    pub limited_now: bool,
 }
 
 impl Limit {
     /// The limit of a disk. `at_window_max`: whether its host is at its largest window ([`is_full`]).
     #[must_use]
     pub fn of(did: &Requests, at_window_max: bool) -> Limit {
-        let Requests { ios, others, held_ms, limited_ms, device_ms, held_now } = *did;
+        let Requests { ios, others, held_ms, limited_ms, device_ms, held_now, limited_now } = *did;
         match ios > 0.0 {
+            false if held_now && limited_now => Limit::Configured,
             false if held_now => Limit::Slice,
             false if others > 0.0 => Limit::Others,
             false => Limit::Nothing,
@@ -94,7 +97,7 @@ mod tests {
     #[test]
     fn a_disk_is_limited_by_what_holds_its_ios() {
         let of = |ios, others, held_ms, device_ms, held_now| {
-            let did = Requests { ios, others, held_ms, limited_ms: 0.0, device_ms, held_now };
+            let did = Requests { ios, others, held_ms, device_ms, held_now, ..Requests::default() };
             [false, true].map(|at_window_max| Limit::of(&did, at_window_max))
         };
         assert_eq!(of(0.0, 0.0, 0.0, 0.0, false), [Limit::Nothing; 2]);
@@ -111,6 +114,8 @@ mod tests {
         let did = Requests { ios: 9.0, held_ms: 30.0, device_ms: 9.0, ..Requests::default() };
         let of = |limited_ms| Limit::of(&Requests { limited_ms, ..did }, true);
         assert_eq!([29.0, 9.0].map(of), [Limit::Configured, Limit::WindowMax]);
+        let none = Requests { held_now: true, limited_now: true, ..Requests::default() };
+        assert_eq!(Limit::of(&none, false), Limit::Configured, "where none of them was done");
     }
 
     #[test]

@@ -338,6 +338,15 @@ pub struct SteeredVm {
     pub shares: u32,
     /// Origin of the shares.
     pub shares_from: ValueFrom,
+    /// Origin of each setting that is set. Settings that are left out have their defaults.
+    #[serde(default)]
+    pub settings_from: BTreeMap<String, ValueFrom>,
+    /// Values in force of its settings, as the configuration writes them.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, Value>)]
+    pub settings: Map<String, Value>,
+    /// What held it back in the last period: `its slice` or `its limit`; `null` where neither did, or nothing is set.
+    pub limited_by: Option<Limit>,
     /// IOs of the VM per second.
     pub iops: Option<f64>,
     /// Bytes of the VM's IOs per second.

@@ -96,20 +96,29 @@ impl Agent {
         &self,
         volume: Option<&str>,
         disk: Option<&str>,
+        tenant: Option<&str>,
     ) -> Result<String, Failure> {
         if let Some(volume) = volume {
             return Ok(volume.to_owned());
         }
         let state: State = self.get("state")?;
         let has = |volume: &&parda_api::Volume| {
-            disk.is_none_or(|disk| volume.disks.iter().any(|d| d.key == disk || d.name == disk))
+            disk.is_none_or(|disk| vms(volume).any(|(key, name)| key == disk || name == disk))
+                && tenant.is_none_or(|it| volume.tenants.iter().any(|tenant| tenant.name == it))
         };
         let volumes: Vec<_> = state.volumes.iter().filter(has).map(|v| v.name.clone()).collect();
-        match (&volumes[..], disk) {
-            ([one], _) => Ok(one.clone()),
-            ([], Some(disk)) => {
-                let all = state.volumes.iter().flat_map(|v| &v.disks).map(|disk| disk.key.as_str());
-                Err(Failure::usage(format!("disk {disk:?}: no volume has one; {}", there_are(all))))
+        let none = |kind: &str, name: &str, all: String| {
+            Err(Failure::usage(format!("{kind} {name:?}: no volume has one; {all}")))
+        };
+        match (&volumes[..], disk, tenant) {
+            ([one], ..) => Ok(one.clone()),
+            ([], Some(disk), _) => {
+                let all = state.volumes.iter().flat_map(vms).map(|(key, _)| key);
+                none("disk", disk, there_are(all))
+            }
+            ([], None, Some(tenant)) => {
+                let all = state.volumes.iter().flat_map(|volume| &volume.tenants);
+                none("tenant", tenant, there_are(all.map(|tenant| tenant.name.as_str())))
             }
             _ => Err(Failure::usage(format!(
                 "--volume: name one of {}",
@@ -143,6 +152,16 @@ impl Agent {
             Failure::new(format!("{server}: the answer is of another version: {error}"))
         })
     }
+}
+
+/// Keys and names of a volume's disks or steered VMs. VMs of one pattern are set together, by its name.
+fn vms(volume: &parda_api::Volume) -> impl Iterator<Item = (&str, &str)> {
+    let disks = volume.disks.iter().map(|disk| (disk.key.as_str(), disk.name.as_str()));
+    let vms = volume.steer.iter().flat_map(|steer| &steer.vms).map(|vm| {
+        let pattern = vm.name.split_once('/').map_or(vm.name.as_str(), |(pattern, _)| pattern);
+        (vm.key.as_str(), pattern)
+    });
+    disks.chain(vms)
 }
 
 /// The first of the names that there are.

@@ -78,7 +78,7 @@ impl Disk {
 impl Add {
     fn run(&self) -> Result<(), Failure> {
         let body = self.body()?;
-        let volume = self.common.agent.volume_of(self.common.volume.as_deref(), None)?;
+        let volume = self.common.agent.volume_of(self.common.volume.as_deref(), None, None)?;
         let path = format!("volumes/{}/disks", segment(&volume));
         let done: DiskDone = self.common.agent.ask("POST", &path, Some(&Value::Object(body)))?;
         let how = match done.from {
@@ -107,7 +107,7 @@ impl Add {
 impl Remove {
     fn run(&self) -> Result<(), Failure> {
         let Common { volume, agent, temporary, .. } = &self.common;
-        let volume = agent.volume_of(volume.as_deref(), Some(&self.disk))?;
+        let volume = agent.volume_of(volume.as_deref(), Some(&self.disk), None)?;
         let keep = if *temporary { "?keep=until_restart" } else { "" };
         let path = format!("volumes/{}/disks/{}{keep}", segment(&volume), segment(&self.disk));
         let done: DiskDone = agent.ask("DELETE", &path, None)?;

@@ -49,7 +49,7 @@ pub(crate) struct Drain {
 
 impl Drain {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let volume = self.agent.volume_of(self.volume.as_deref(), self.disk.as_deref())?;
+        let volume = self.agent.volume_of(self.volume.as_deref(), self.disk.as_deref(), None)?;
         self.change(&volume)?;
         let began = Instant::now();
         let until = self.wait.map(|wait| began + wait);

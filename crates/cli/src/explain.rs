@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use parda_agent::status::{Status, VolumeStatus};
 use parda_api::Outsider;
-use parda_explain::{Capacity, Change, Explanation};
+use parda_explain::{Capacity, Change, Explanation, Vm};
 use parda_probe::{Point, ProbeDocument, Purpose};
 use serde::Serialize;
 
@@ -24,6 +24,7 @@ use look::Looks;
 Examples:
   parda explain db                                   the VM db of the agent of /etc/parda.toml, over the last ten seconds
   parda explain db --shares 2000 --threshold 15ms    predict the effect of these shares, and of this threshold
+  parda explain batch --limit 1000                   predict the effect of this limit
   parda explain db --probe array.json                with the array's throughput as `parda probe --json` measured it
   parda explain db --keep db.jsonl                   keep the predictions in a file
   parda explain db --score db.jsonl                  compare the last one in that file with measurements of now
@@ -45,6 +46,9 @@ pub(crate) struct Explain {
     /// Predict what these shares of the VM would give
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     shares: Option<u32>,
+    /// Predict what this limit of the VM would give, in IO/s
+    #[arg(long, value_name = "IOPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    limit: Option<u32>,
     /// Predict what this latency threshold of all hosts would give
     #[arg(long, value_name = "TIME", value_parser = threshold)]
     threshold: Option<Duration>,
@@ -55,7 +59,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "FILE", conflicts_with = "score")]
     keep: Option<PathBuf>,
     /// Compare the last prediction of a file that --keep wrote with measurements of now
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["shares", "threshold", "probe"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shares", "limit", "threshold", "probe"])]
     score: Option<PathBuf>,
     /// Write JSON to standard output
     #[arg(long)]
@@ -120,8 +124,7 @@ impl Explain {
         }
         let service_ms = looks.service_ms();
         let capacity = probed.unwrap_or(Capacity::Assumed { service_ms });
-        let changes =
-            self.changes(view.vm(&self.vm).map_or(0.0, |vm| vm.shares), view.threshold_ms);
+        let changes = self.changes(view.vm(&self.vm), view.threshold_ms);
         let found = Explanation::of(&view, &self.vm, &changes, &capacity)
             .ok_or_else(|| Failure::new(format!("the disk {} was removed meanwhile", self.vm)))?;
         if let Some(file) = &self.keep {
@@ -178,15 +181,19 @@ impl Explain {
         }
     }
 
-    /// Changes to predict: those that the command line names, and some multiples of shares and threshold.
-    fn changes(&self, shares: f64, threshold_ms: f64) -> Vec<Change> {
+    /// Changes to predict: those that the command line names, and some multiples of shares, limit and threshold.
+    fn changes(&self, vm: Option<&Vm>, threshold_ms: f64) -> Vec<Change> {
         let mut all: Vec<Change> = self.asked();
+        let shares = vm.map_or(0.0, |vm| vm.shares);
+        let limit = vm.and_then(|vm| vm.limit.as_ref()?.iops);
         let factors = |factors: &[f64], of: f64| -> Vec<f64> {
             factors.iter().map(|factor| factor * of).collect()
         };
         let shares = factors(&[0.5, 2.0, 4.0], shares).into_iter();
         let shares = shares.filter(|shares| (1.0..=1e6).contains(shares));
         all.extend(shares.map(|shares| Change::Shares(shares.round())));
+        let limits = limit.map_or_else(Vec::new, |iops| factors(&[0.5, 2.0], iops));
+        all.extend(limits.into_iter().map(|iops| Change::LimitIops(iops.round())));
         let most = MOST.as_secs_f64() * 1e3;
         let thresholds = factors(&[0.5, 2.0], threshold_ms).into_iter().filter(|ms| *ms <= most);
         all.extend(thresholds.map(Change::ThresholdMs));
@@ -201,8 +208,9 @@ impl Explain {
 
     fn asked(&self) -> Vec<Change> {
         let shares = self.shares.map(|shares| Change::Shares(f64::from(shares)));
+        let limit = self.limit.map(|iops| Change::LimitIops(f64::from(iops)));
         let threshold = self.threshold.map(|t| Change::ThresholdMs(t.as_secs_f64() * 1e3));
-        shares.into_iter().chain(threshold).collect()
+        shares.into_iter().chain(limit).chain(threshold).collect()
     }
 }
 

@@ -14,6 +14,7 @@ mod explain;
 mod failure;
 mod lab;
 mod libvirt;
+mod limits;
 mod log;
 mod manual;
 mod output;

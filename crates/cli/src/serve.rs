@@ -129,7 +129,7 @@ fn steered(volume: &str, steer: &Steer, exchange: &str) -> String {
         Vms::Groups(vms) => {
             let mut text = format!("\n  volume {volume}: steers {device}, {exchange}");
             for vm in vms {
-                let shares = output::count(vm.shares.0.into(), "share");
+                let shares = output::count(vm.settings.shares().0.into(), "share");
                 let line =
                     format!("    {} = cgroup {} with {shares}", vm.name, vm.pattern.as_str());
                 text += &format!("\n{}", output::line(&line));

@@ -20,11 +20,12 @@ Examples:
   parda set vm1 --reset-all
   parda set --disk a=b shares=2000                   a disk with = in its name
   parda set --disk a=b --reset-all
+  parda set --tenant gold 'limit={ iops = 3000 }'    a tenant, on this host: do the same on all hosts
 
 The change is checked as the configuration is, and the answer has the values in force. No connection closes.
 Over TCP it takes --url http://ADDRESS:PORT and --token-file with a token of the role write.")]
 pub(crate) struct Set {
-    /// Name of the disk. None: the volume's own settings, as in [volume.control]
+    /// Name of the disk, or of the VM of a steered device. None: the volume's own settings, as in [volume.control]
     #[arg(value_name = "VM")]
     vm: Option<String>,
     /// New values
@@ -33,6 +34,9 @@ pub(crate) struct Set {
     /// Name of the disk, for a name with = in it
     #[arg(long, value_name = "NAME")]
     disk: Option<String>,
+    /// Name of a tenant, whose settings on this host are changed
+    #[arg(long, value_name = "NAME", conflicts_with = "disk")]
+    tenant: Option<String>,
     /// Name of the volume, if there are several
     #[arg(long, value_name = "NAME")]
     volume: Option<String>,
@@ -60,16 +64,24 @@ impl Set {
             (Some(text), None) if text.contains('=') => (None, Some(text.as_str())),
             (vm, None) => (vm.as_deref(), None),
         };
+        if let (Some(disk), Some(tenant)) = (disk, &self.tenant) {
+            return Err(Failure::usage(format!(
+                "{disk}: is no setting of the tenant {tenant}: leave one out"
+            )));
+        }
         let settings = first.into_iter().chain(self.settings.iter().map(String::as_str));
         let mut settings = once(settings)?;
         self.check(first)?;
         if self.temporary && !settings.is_empty() {
             temporarily(&mut settings)?;
         }
-        let volume = self.agent.volume_of(self.volume.as_deref(), disk)?;
+        let volume = self.agent.volume_of(self.volume.as_deref(), disk, self.tenant.as_deref())?;
         let mut path = format!("volumes/{}", segment(&volume));
         if let Some(disk) = disk {
             path += &format!("/disks/{}", segment(disk));
+        }
+        if let Some(tenant) = &self.tenant {
+            path += &format!("/tenants/{}", segment(tenant));
         }
         let changed: Changed = match (&self.reset, self.reset_all) {
             (Some(key), _) => {
@@ -155,9 +167,10 @@ pub(crate) fn inline_table(value: &str) -> Option<toml::Value> {
 
 fn told(changed: &Changed) -> String {
     let mut text = String::new();
-    let of = match &changed.disk {
-        Some(disk) => format!("volume {}, disk {disk}", changed.volume),
-        None => format!("volume {}", changed.volume),
+    let of = match (&changed.disk, &changed.tenant) {
+        (Some(disk), _) => format!("volume {}, disk {disk}", changed.volume),
+        (None, Some(tenant)) => format!("volume {}, tenant {tenant}", changed.volume),
+        (None, None) => format!("volume {}", changed.volume),
     };
     let value = |value: &Value| match value {
         Value::Null => "not set".to_owned(),

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use crate::asked::{AskedFirst, ask, escaped};
 use crate::output::{align, count, plain};
 use crate::quantity::mib;
-use crate::{Failure, output, quantity};
+use crate::{Failure, limits, output, quantity};
 use recent::Recent;
 
 #[derive(Args)]
@@ -163,6 +163,7 @@ fn table(recent: &Recent) -> String {
             None => format!("{}{}", disks::lines(recent, volume), cached(volume)),
             Some(steer) => steered::lines(recent, steer),
         };
+        text += &limits::lines(recent, volume);
         if let Some(memory) = &volume.memory {
             text += &clients(volume, memory);
         }
@@ -296,7 +297,7 @@ fn reservations(disks: &[DiskStatus]) -> String {
 
 /// Line on a tenant.
 fn line_of(tenant: &Tenant) -> String {
-    let Tenant { name, settings, iops, own_iops, limit_part, short } = tenant;
+    let Tenant { name, settings, settings_from: _, iops, own_iops, limit_part, short } = tenant;
     let set = settings.iter().map(|(key, value)| format!("{key} {value}"));
     let part = limit_part.map(|part| format!("this host has {:.0} % of the limit", 100.0 * part));
     let short =

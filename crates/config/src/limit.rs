@@ -85,6 +85,29 @@ impl LimitSetting {
     }
 }
 
+/// The least rate that the kernel's `io.max` takes, a second.
+const LEAST_STEERED: f64 = 2.0;
+
+impl LimitSetting {
+    /// The part of a limit that `io.max` cannot hold on a steered device, and what to write instead.
+    #[must_use]
+    pub fn fault_steered(&self) -> Option<String> {
+        if self.burst.is_some() {
+            let fault = "has a burst, which the kernel's io.max does not know: leave out `burst` and `burst_for` on a steered device";
+            return Some(fault.to_owned());
+        }
+        let rates = [
+            ("iops", self.iops, 2.0 * LEAST_STEERED),
+            ("iops_reads", self.iops_reads, LEAST_STEERED),
+            ("iops_writes", self.iops_writes, LEAST_STEERED),
+        ];
+        rates.into_iter().find_map(|(key, rate, least)| {
+            let rate = rate.filter(|rate| *rate < least)?;
+            Some(format!("has {key} = {rate}, which must be {least} or more on a steered device, as the kernel's io.max takes no less"))
+        })
+    }
+}
+
 impl From<&LimitSetting> for Limit {
     fn from(setting: &LimitSetting) -> Limit {
         let bytes = |size: Option<ByteSize>| size.map(|size| size.as_u64() as f64);

@@ -112,7 +112,7 @@ macro_rules! with_vm_settings {
                 wrong: wrong_limit,
                 bounds: "a table",
                 what: "The most IO/s and bytes/s that it does ([guarantees](guarantees.md)).",
-                steered: false,
+                steered: true,
             }
         }
     };

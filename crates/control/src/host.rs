@@ -110,8 +110,10 @@ pub struct VmPart {
     pub shares: Shares,
     /// Slots that it may have outstanding. `None` where nothing bounds each VM.
     pub slice: Option<f64>,
-    /// Its IOs that wait for their turn.
+    /// Its IOs that are held.
     pub held: usize,
+    /// Those of them that its limit or its tenant's holds back.
+    pub limited: usize,
 }
 
 impl VmConfig {
@@ -353,8 +355,9 @@ impl Host {
     pub fn part(&self, id: VmId) -> Option<VmPart> {
         let vm = self.vms.get(id.0).filter(|vm| !vm.removed)?;
         let slice = matches!(self.rule, Rule::Slices { .. }).then(|| vm.slice.slice());
-        let held = self.queue.waiting(FlowId(id.0)) + self.waits_aside(id);
-        Some(VmPart { shares: vm.shares, slice, held })
+        let limited = self.waits_aside(id);
+        let held = self.queue.waiting(FlowId(id.0)) + limited;
+        Some(VmPart { shares: vm.shares, slice, held, limited })
     }
 
     /// Changes the parameters. What is outstanding stays so.

@@ -16,7 +16,7 @@
 
 use alloc::vec::Vec;
 
-use crate::limit::{Limit, LimiterId, Limits};
+use crate::limit::{Limit, LimiterId, Limits, Rates};
 use crate::reservation::{Floor, Room, SHORT, is_short};
 use crate::units::{Instant, Shares, Span, larger, smaller};
 
@@ -49,11 +49,13 @@ impl TenantId {
     /// The tenant of this name: FNV-1a. Never 0.
     #[must_use]
     pub fn of(name: &str) -> TenantId {
-        let hash = name.bytes().fold(0x811c_9dc5, |hash: u32, byte| {
-            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-        });
-        TenantId(hash.max(1))
+        TenantId(hash(name.bytes()).max(1))
     }
+}
+
+/// The FNV-1a hash of some bytes.
+fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
+    bytes.fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// What a tenant has, on all hosts together.
@@ -65,6 +67,23 @@ pub struct Tenant {
     pub limit: Limit,
     /// IO/s that it has whatever its shares; 0 for none.
     pub reservation: f64,
+}
+
+impl Tenant {
+    /// The largest value of [`Tenant::terms`].
+    const MOST_TERMS: u32 = 31;
+
+    /// A hash of its settings, from 1 to 31: tenants with other settings have another, but for one in 31.
+    #[must_use]
+    pub fn terms(&self) -> u8 {
+        let Tenant { shares, limit, reservation } = *self;
+        let rates = |of: Rates| [of.total, of.reads, of.writes].map(|rate| rate.unwrap_or(0.0));
+        let numbers = rates(limit.iops).into_iter().chain(rates(limit.bandwidth));
+        let numbers = numbers.chain([limit.burst, limit.burst_for.secs(), reservation]);
+        let numbers = numbers.chain([shares.map_or(0.0, |shares| f64::from(shares.0))]);
+        let hash = hash(numbers.flat_map(|number| number.to_bits().to_le_bytes()));
+        1 + (hash % Self::MOST_TERMS) as u8
+    }
 }
 
 /// What a host says of a tenant whose VMs it has.
@@ -86,6 +105,8 @@ pub struct TenantPart {
     pub wish: f64,
     /// Σ of the shares of the VMs that did IO.
     pub active: f64,
+    /// [`Tenant::terms`] of its settings on the host; 0 if the host does not say.
+    pub terms: u8,
 }
 
 impl TenantPart {
@@ -99,6 +120,7 @@ impl TenantPart {
             outstanding: self.outstanding + other.outstanding,
             wish: self.wish + other.wish,
             active: self.active + other.active,
+            terms: self.terms,
         }
     }
 }
@@ -330,7 +352,8 @@ impl Tenants {
     /// Begins the account of a period.
     pub(crate) fn begin(&mut self) {
         for state in &mut self.states {
-            state.own = TenantPart { id: state.id, wish: state.own.wish, ..TenantPart::default() };
+            let (id, wish, terms) = (state.id, state.own.wish, state.tenant.terms());
+            state.own = TenantPart { id, wish, terms, ..TenantPart::default() };
         }
     }
 

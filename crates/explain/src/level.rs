@@ -17,6 +17,8 @@ pub(crate) struct Claim {
     pub(crate) wanted: f64,
     /// Its slice at level 1.
     pub(crate) slice: f64,
+    /// The most that its limit gives it, whatever the level.
+    pub(crate) most: f64,
 }
 
 /// Demand of another host, in slots at level 1.
@@ -47,7 +49,13 @@ impl Cluster {
             // A held VM uses its whole slice, and what it had is measured better than the slice.
             let slice =
                 if held { outstanding } else { vm.slice.unwrap_or(wanted).max(outstanding) };
-            Claim { wanted, slice }
+            let most = match vm.limit.as_ref().and_then(|limit| limit.iops) {
+                // What it had is what its limit gives, and is measured.
+                _ if view.limit_of(vm) == Limit::Configured => outstanding,
+                Some(iops) => vm.slots_of(iops).max(outstanding),
+                None => f64::INFINITY,
+            };
+            Claim { wanted, slice, most }
         });
         let own: Vec<Claim> = own.collect();
         let peers = view.peers.iter().map(PeerDemand::of).collect();
@@ -62,7 +70,8 @@ impl Cluster {
             Holding::Nothing => return self.own.iter().map(|claim| claim.wanted).collect(),
         };
         let at = |level: f64| -> Vec<f64> {
-            self.own.iter().map(|claim| claim.wanted.min(level * claim.slice)).collect()
+            let own = self.own.iter();
+            own.map(|claim| claim.wanted.min(level * claim.slice).min(claim.most)).collect()
         };
         let level = if matches!(self.holding, Holding::Window { .. }) { HIGH } else { level };
         if at(level).iter().sum::<f64>() <= most {

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 //! The explanation of one VM's performance, from one view of its volume: the parts of its latency, its entitlement and what it
-//! had, the other VMs and hosts, its limit, and predictions for other shares or another threshold.
+//! had, the other VMs and hosts, its limit, and predictions for other shares, another limit or another threshold.
 //!
 //! Findings are values with numbers; `parda explain` makes sentences of them. There is no IO and no clock: the
 //! same view gives the same explanation.
@@ -30,4 +30,4 @@ pub use explanation::{Entitled, Explanation, Other, Unknown, Who};
 pub use predict::{Change, Outcome, Prediction, Unmet, Unpredicted, predict};
 pub use score::{Record, Score, score};
 pub use spent::{Cause, Spent};
-pub use view::{HeldBy, Holding, Peer, View, Vm, spread};
+pub use view::{HeldBy, Holding, Peer, View, Vm, VmLimit, spread};

@@ -15,6 +15,7 @@ impl View {
             limited_ms: vm.held_ms * vm.held_by.map_or(0.0, |by| by.limit),
             device_ms: vm.device_ms,
             held_now: vm.held_now > 0.0,
+            limited_now: 2.0 * vm.limited_now > vm.held_now,
         };
         Limit::of(&did, self.at_window_max())
     }

@@ -1,4 +1,4 @@
-//! Predicted IO/s and latency of a VM after a change of its shares or of the threshold.
+//! Predicted IO/s and latency of a VM after a change of its shares, of its limit or of the threshold.
 
 use parda_api::{HELD, Limit};
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,8 @@ use crate::view::{Holding, View};
 pub enum Change {
     /// The VM gets this number of shares.
     Shares(f64),
+    /// The VM gets this limit, in IO/s.
+    LimitIops(f64),
     /// All hosts get this threshold, in milliseconds.
     ThresholdMs(f64),
 }
@@ -65,7 +67,7 @@ pub enum Unmet {
 /// Latency, in thresholds, from which on the threshold is taken not to bound it.
 const FAR: f64 = 2.0;
 
-/// The assumption of a prediction that this view does not meet. Shares have none.
+/// The assumption of a prediction that this view does not meet. Shares and limits have none.
 #[must_use]
 pub(crate) fn unmet(view: &View, change: Change, capacity: &Capacity) -> Option<Unmet> {
     let Change::ThresholdMs(to) = change else { return None };
@@ -89,7 +91,7 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
     let vm = &view.vms[index];
     let did = vm.iops > 0.0 && vm.device_ms > 0.0 && vm.shares > 0.0;
     let follows = match change {
-        Change::Shares(_) => view.holding != Holding::Nothing,
+        Change::Shares(_) | Change::LimitIops(_) => view.holding != Holding::Nothing,
         Change::ThresholdMs(_) => matches!(view.holding, Holding::Slices { .. }),
     };
     if !did || !follows || unmet(view, change, capacity).is_some() {
@@ -100,10 +102,24 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
     let mut step = Step { from_ms: 1.0, to_ms: 1.0 };
     match change {
         Change::Shares(shares) => after.own[index].slice *= shares / vm.shares,
+        Change::LimitIops(iops) => {
+            let tenants = vm.limit.as_ref().is_some_and(|limit| limit.iops.is_none());
+            let most = if tenants { before.own[index].most } else { f64::INFINITY };
+            after.own[index].most = vm.slots_of(iops).min(most);
+        }
         Change::ThresholdMs(ms) => step = Step::between(view, ms),
     }
     let slots = before.all_at(1.0);
-    step = step.within(after.most() / slots, capacity);
+    step = match (change, view.latency_ms) {
+        // Where nobody is held, more load or less is another latency, up to the threshold.
+        (Change::LimitIops(_), Some(ms)) if !view.is_contended() => {
+            let step = Step { from_ms: ms, to_ms: view.threshold_ms.max(ms) };
+            step.under(after.most() / slots, capacity)
+        }
+        _ => step.within(after.most() / slots, capacity),
+    };
+    // A limit is of IOs per second: with another latency it is another number of slots.
+    after.own.iter_mut().for_each(|claim| claim.most *= step.to_ms / step.from_ms);
     let total = |throughput: f64| slots * throughput * step.to_ms / step.from_ms;
     let ratio = capacity.ratio(step.to_ms, step.from_ms);
     let others = |throughput: f64| {
@@ -133,6 +149,7 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
         others: others(ratio),
         range: range.and_then(|(low, high)| Some((others(low)?, others(high)?))),
         limit: match (held, view.limit_of(vm)) {
+            (true, _) if has > (1.0 - 1e-6) * after.own[index].most => Limit::Configured,
             (true, Limit::WindowMax) => Limit::WindowMax,
             (true, _) => Limit::Slice,
             (false, _) => Limit::Depth,
@@ -158,12 +175,20 @@ impl Step {
 
     /// As far up as all VMs bring the latency with what they want and may have: `most` times the slots of now.
     fn within(self, most: f64, capacity: &Capacity) -> Step {
+        if self.to_ms <= self.from_ms {
+            return self;
+        }
+        Step { to_ms: self.under(most, capacity).to_ms.max(self.from_ms), ..self }
+    }
+
+    /// To the latency that `most` times the slots of now bring, up to that of the step.
+    fn under(self, most: f64, capacity: &Capacity) -> Step {
         let has = |to_ms: f64| capacity.ratio(to_ms, self.from_ms) * to_ms / self.from_ms;
-        if self.to_ms <= self.from_ms || has(self.to_ms) <= most {
+        if has(self.to_ms) <= most {
             return self;
         }
         let times = search(|times| has(times * self.from_ms) - most);
-        Step { to_ms: (times * self.from_ms).clamp(self.from_ms, self.to_ms), ..self }
+        Step { to_ms: (times * self.from_ms).min(self.to_ms), ..self }
     }
 
     /// Device latency after the step: the wait at the array changes as it does for all IOs, the service time does not.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
 use crate::predict::{Change, Prediction, predict};
-use crate::view::View;
+use crate::view::{View, Vm};
 
 /// A view and the predictions made from it: one line of a log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,22 +43,26 @@ pub struct Score {
 /// Relative difference up to which two settings count as the same.
 const SAME: f64 = 0.005;
 
-/// Compares the prediction for the shares and the threshold in force now with the measurements of now.
+/// Compares the prediction for the shares, the limit and the threshold in force now with the measurements of now.
 ///
-/// `None` if the VM is gone, did no IO then or now, or if both its shares and the threshold have changed.
+/// `None` if the VM is gone, did no IO then or now, or if more than one of its shares, its limit and the threshold has changed.
 #[must_use]
 pub fn score(then: &Record, now: &View) -> Option<Score> {
     let (before, vm) = (then.view.vm(&then.vm)?, now.vm(&then.vm)?);
     let same = |a: f64, b: f64| (a - b).abs() <= SAME * b.abs();
     let shares = same(vm.shares, before.shares);
-    let change = match (shares, same(now.threshold_ms, then.view.threshold_ms)) {
-        (_, true) => Change::Shares(vm.shares),
-        (true, false) => Change::ThresholdMs(now.threshold_ms),
-        (false, false) => return None,
+    let limit = |vm: &Vm| vm.limit.as_ref().map(|limit| limit.words.clone());
+    let limits = limit(vm) == limit(before);
+    let change = match (shares, limits, same(now.threshold_ms, then.view.threshold_ms)) {
+        (_, true, true) => Change::Shares(vm.shares),
+        (true, true, false) => Change::ThresholdMs(now.threshold_ms),
+        (true, false, true) => Change::LimitIops(vm.limit.as_ref()?.iops?),
+        _ => return None,
     };
     let logged = then.predictions.iter().find(|prediction| match (prediction.change, change) {
         (Change::Shares(a), Change::Shares(b)) => same(a, b),
-        (Change::ThresholdMs(a), Change::ThresholdMs(b)) => same(a, b),
+        (Change::ThresholdMs(a), Change::ThresholdMs(b))
+        | (Change::LimitIops(a), Change::LimitIops(b)) => same(a, b),
         _ => false,
     });
     let made = || predict(&then.view, &then.vm, change, &then.capacity);

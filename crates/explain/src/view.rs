@@ -60,6 +60,12 @@ pub struct Vm {
     /// IOs that were held at the end of the interval.
     #[serde(default)]
     pub held_now: f64,
+    /// Those of them that its limit or its tenant's held back.
+    #[serde(default)]
+    pub limited_now: f64,
+    /// Its limit or its tenant's, if it has one.
+    #[serde(default)]
+    pub limit: Option<VmLimit>,
     /// Mean device latency, in milliseconds.
     pub device_ms: f64,
     /// Mean cost of an IO, in slots of the window.
@@ -68,6 +74,15 @@ pub struct Vm {
     pub slice: Option<f64>,
     /// [`spread`] of its number of pending IOs. `None` if it cannot be computed.
     pub spread: Option<f64>,
+}
+
+/// A limit of a VM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VmLimit {
+    /// The limit in words: `its limit of 500 IO/s`.
+    pub words: String,
+    /// The most IO/s that it allows, with the sizes and directions that the VM's IOs have. `None` for a tenant's, which others use too.
+    pub iops: Option<f64>,
 }
 
 /// Parts of a VM's held time, by cause. They add up to 1.
@@ -111,7 +126,12 @@ impl Vm {
     /// Mean IOs at the array, in slots, by Little's law.
     #[must_use]
     pub fn outstanding(&self) -> f64 {
-        self.iops * self.device_ms / 1e3 * self.slots
+        self.slots_of(self.iops)
+    }
+
+    /// Slots at the array of so many of its IOs per second.
+    pub(crate) fn slots_of(&self, iops: f64) -> f64 {
+        iops * self.device_ms / 1e3 * self.slots
     }
 
     /// Mean IOs pending, held or at the array, in slots: the depth of a closed loop.

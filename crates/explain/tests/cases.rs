@@ -3,7 +3,7 @@
 use parda_api::Limit;
 use parda_explain::{
     Capacity, Cause, Change, Explanation, HeldBy, Holding, Peer, Record, Unknown, Unmet, View, Vm,
-    Who, predict, score,
+    VmLimit, Who, predict, score,
 };
 
 /// A service time of 7.1 ms, as drives have it.
@@ -17,14 +17,12 @@ fn vm(name: &str, shares: f64, pending: f64, outstanding: f64) -> Vm {
         shares,
         iops,
         bytes_per_s: 8192.0 * iops,
-        others_per_s: 0.0,
         held_ms: 1e3 * pending / iops - 30.0,
         device_ms: 30.0,
         slots: 1.0,
         slice: Some(0.054 * shares),
         spread: Some(0.1),
-        held_by: None,
-        held_now: 0.0,
+        ..Vm::default()
     }
 }
 
@@ -173,6 +171,53 @@ fn nothing_is_predicted_where_nothing_is_held_or_done() {
     assert_eq!((found.predictions.len(), found.entitled), (0, None));
     assert!(found.unknown.contains(&Unknown::NoControl));
     assert_eq!(Explanation::of(&view, "nobody", &[], &DRIVES), None);
+}
+
+/// A VM that its limit of 100 IO/s holds: three of its sixteen IOs are at the array.
+fn limited() -> Vm {
+    Vm {
+        limit: Some(VmLimit { words: "its limit of 100 IO/s".to_owned(), iops: Some(100.0) }),
+        held_by: Some(HeldBy { limit: 1.0, ..HeldBy::default() }),
+        ..vm("batch", 1000.0, 16.0, 3.0)
+    }
+}
+
+#[test]
+fn where_others_wait_a_higher_limit_takes_from_them() {
+    let mut view = trial();
+    view.vms = vec![limited(), vm("app", 1000.0, 64.0, 54.0)];
+    let more = predict(&view, "batch", Change::LimitIops(200.0), &DRIVES).unwrap();
+    assert!((more.vm.iops - 200.0).abs() < 2.0, "{more:?}");
+    assert!((more.vm.latency_ms.unwrap() - 80.0).abs() < 1.0, "sixteen IOs at 200 a second");
+    assert_eq!(more.limit, Limit::Configured);
+    let others = more.others.unwrap();
+    assert!((others - 105.0 / 108.0).abs() < 0.01, "three slots of 111 go to it: {others}");
+    let none = predict(&view, "batch", Change::LimitIops(1e6), &DRIVES).unwrap();
+    assert!((none.vm.iops / 533.0 - 1.0).abs() < 0.05 && none.limit == Limit::Depth, "{none:?}");
+    // Shares and thresholds leave it at its limit.
+    let shares = predict(&view, "batch", Change::Shares(4000.0), &DRIVES).unwrap();
+    assert!((shares.vm.iops - 100.0).abs() < 1e-6 && shares.limit == Limit::Configured);
+    let lower = predict(&view, "batch", Change::ThresholdMs(20.0), &DRIVES).unwrap();
+    assert!((lower.vm.iops - 100.0).abs() < 1.0, "{lower:?}");
+}
+
+#[test]
+fn where_nobody_waits_a_higher_limit_is_more_latency_for_all() {
+    let mut view = trial();
+    (view.latency_ms, view.peers) = (Some(10.0), Vec::new());
+    let at = |vm: Vm, ms: f64| {
+        let iops = vm.iops * 3.0;
+        Vm { iops, device_ms: ms, held_ms: vm.pending() / iops * 1e3 - ms, ..vm }
+    };
+    let mut batch = at(limited(), 10.0);
+    batch.limit.as_mut().unwrap().iops = Some(300.0);
+    view.vms = vec![batch, at(vm("db", 1000.0, 3.0, 3.0), 10.0)];
+    let more = predict(&view, "batch", Change::LimitIops(600.0), &DRIVES).unwrap();
+    assert!((more.vm.iops / 600.0 - 1.0).abs() < 0.15, "{more:?}");
+    assert!(more.vm.device_ms > 10.5 && more.vm.device_ms < 14.0, "{more:?}");
+    assert!(more.others.unwrap() < 0.97, "{more:?}");
+    let less = predict(&view, "batch", Change::LimitIops(100.0), &DRIVES).unwrap();
+    assert!((less.vm.iops / 100.0 - 1.0).abs() < 0.15 && less.others.unwrap() > 1.0, "{less:?}");
 }
 
 #[test]

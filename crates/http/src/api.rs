@@ -34,6 +34,9 @@ use crate::who;
         change::set_disk,
         change::reset_disk,
         change::reset_disk_setting,
+        change::set_tenant,
+        change::reset_tenant,
+        change::reset_tenant_setting,
         disks::add,
         disks::remove,
         disks::drain
@@ -45,6 +48,7 @@ struct Description;
 pub(crate) fn router(shared: &Shared) -> Router<Shared> {
     let volume = "/api/v1/volumes/{volume}";
     let disk = "/api/v1/volumes/{volume}/disks/{disk}";
+    let tenant = "/api/v1/volumes/{volume}/tenants/{tenant}";
     let changes = Router::new()
         .route(volume, patch(change::set_volume))
         .route(&format!("{volume}/overrides"), delete(change::reset_volume))
@@ -53,6 +57,9 @@ pub(crate) fn router(shared: &Shared) -> Router<Shared> {
         .route(&format!("{volume}/drain"), post(disks::drain))
         .route(&format!("{disk}/overrides"), delete(change::reset_disk))
         .route(&format!("{disk}/overrides/{{setting}}"), delete(change::reset_disk_setting))
+        .route(tenant, patch(change::set_tenant))
+        .route(&format!("{tenant}/overrides"), delete(change::reset_tenant))
+        .route(&format!("{tenant}/overrides/{{setting}}"), delete(change::reset_tenant_setting))
         .route_layer(from_fn(who::writers_only))
         .route_layer(from_fn(guard::of_one_site));
     let files = Router::new()

@@ -70,19 +70,30 @@ pub trait Agent: Send + Sync + 'static {
     fn drain(&self, volume: &str, drain: &api::Drain, who: &Who) -> Result<api::Drained, Refusal>;
 }
 
-/// The volume or disk that a change is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The part of a volume that a change is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Name of the volume.
     pub volume: String,
-    /// Key of the disk; `None` for the volume itself.
-    pub disk: Option<String>,
+    /// Part of the volume.
+    pub of: Of,
+}
+
+/// A part of a volume that has settings.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// The law, with the settings of `[volume.control]`.
+    Law,
+    /// A disk by its key, or a VM of a steered device by its name in the configuration.
+    Disk(String),
+    /// A tenant, by its name.
+    Tenant(String),
 }
 
 /// New values of settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Volume or disk that has the settings.
+    /// The part of a volume that has the settings.
     pub place: Place,
     /// How long the values last.
     pub keep: Option<api::Keep>,

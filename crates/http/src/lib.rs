@@ -41,7 +41,7 @@ use tokio_rustls::TlsAcceptor;
 
 use connections::{Connections, Origin};
 
-pub use asked::{Agent, Change, Pages, Place, Refusal, Who};
+pub use asked::{Agent, Change, Of, Pages, Place, Refusal, Who};
 pub use axum::body::Bytes;
 use progress::{ObservedStream, Progress, Step};
 pub use shared::FRESH;

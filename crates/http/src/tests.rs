@@ -59,7 +59,7 @@ impl Agent for Stub {
     fn set(&self, change: &Change, who: &Who) -> Result<parda_api::Changed, Refusal> {
         Err(Refusal::Conflict(format!(
             "{} {:?} {:?} {}",
-            change.place.volume, change.place.disk, change.keep, who.name
+            change.place.volume, change.place.of, change.keep, who.name
         )))
     }
 
@@ -69,7 +69,7 @@ impl Agent for Stub {
         setting: Option<&str>,
         _: &Who,
     ) -> Result<parda_api::Changed, Refusal> {
-        Err(Refusal::Failed(format!("{} {:?} {setting:?}", place.volume, place.disk)))
+        Err(Refusal::Failed(format!("{} {:?} {setting:?}", place.volume, place.of)))
     }
 
     fn add_disk(
@@ -87,7 +87,7 @@ impl Agent for Stub {
         keep: Option<parda_api::Keep>,
         _: &Who,
     ) -> Result<parda_api::DiskDone, Refusal> {
-        Err(Refusal::Conflict(format!("{} {:?} {keep:?}", place.volume, place.disk)))
+        Err(Refusal::Conflict(format!("{} {:?} {keep:?}", place.volume, place.of)))
     }
 
     fn drain(
@@ -273,7 +273,7 @@ fn the_description_has_every_path_and_no_loose_end() {
     for path in ["/api/v1/events", "/api/v1/state", "/api/v1/volumes/{volume}/disks/{disk}"] {
         assert!(paths.iter().any(|other| *other == path), "{paths:?}");
     }
-    assert_eq!(paths.len(), 11);
+    assert_eq!(paths.len(), 14);
     let schemas = &doc["components"]["schemas"];
     for reference in text.split("#/components/schemas/").skip(1) {
         let name = reference.split('"').next().unwrap();
@@ -375,7 +375,7 @@ fn a_change_takes_the_role_write() {
         let answer = with(token);
         assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{token}: {answer}");
     }
-    let told = r#"{"error":"a b Some(\"c/d\") Some(UntilRestart) ops"}"#;
+    let told = r#"{"error":"a b Disk(\"c/d\") Some(UntilRestart) ops"}"#;
     assert!(with("authorization: bearer turn\r\n").ends_with(told));
     assert!(patched(Reach::Unix, JSON, body).starts_with("HTTP/1.1 409"));
     let plain = patched(Reach::Plain, &format!("{JSON}authorization: Bearer turn\r\n"), body);
@@ -417,7 +417,7 @@ fn a_disk_is_added_by_who_may_name_files_and_removed_by_who_may_change() {
     let added = ask("POST", "disks", "build", disk);
     assert!(added.starts_with("HTTP/1.1 409") && added.contains("/etc/shadow"), "{added}");
     let removed = ask("DELETE", "disks/d%40unix?keep=state", "turn", "");
-    assert!(removed.ends_with(r#"{"error":"a Some(\"d@unix\") Some(State)"}"#), "{removed}");
+    assert!(removed.ends_with(r#"{"error":"a Disk(\"d@unix\") Some(State)"}"#), "{removed}");
     let drained = ask("POST", "drain", "turn", r#"{"drain": true}"#);
     assert!(drained.ends_with(r#"{"error":"a true None"}"#), "{drained}");
     assert!(ask("POST", "drain", "look", r#"{"drain": true}"#).starts_with("HTTP/1.1 403"));

@@ -97,11 +97,12 @@ fn steer(host: &Host, state: &HostState) -> Steer {
     let vms = host.vms.iter().zip(&state.vms).map(|(vm, state)| SteeredVm {
         name: vm.name.clone(),
         cgroup: guest_host::cgroup(&vm.name),
-        shares: state.shares.0,
+        shares: Some(state.shares.0),
+        limit: vm.settings.limit,
     });
     let vms: Vec<SteeredVm> = vms.collect();
     let (shares, vm) = match vms.as_slice() {
-        [only] => (Some(only.shares), Vec::new()),
+        [only] if only.limit.is_none() => (only.shares, Vec::new()),
         _ => (None, vms),
     };
     let device = guest_host::DISK.into();
@@ -135,7 +136,7 @@ fn volume_follows(status: &VolumeStatus, volume: &Volume) -> bool {
             let vms = status.steer.as_ref().map_or([].as_slice(), |steer| &steer.vms);
             steer.shares.is_none_or(|shares| u64::from(shares) == u64::from(status.shares))
                 && (steer.vm.iter())
-                    .all(|vm| vms.iter().any(|s| s.name == vm.name && s.shares == vm.shares))
+                    .all(|vm| vms.iter().any(|s| s.name == vm.name && Some(s.shares) == vm.shares))
         })
 }
 

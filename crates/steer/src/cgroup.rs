@@ -20,6 +20,7 @@ pub mod pattern;
 pub mod sharing;
 pub mod vms;
 
+pub use caps::HeldBy;
 pub use demand::{Demand, Demands, Whole};
 pub use files::{ChangedSetting, ShareError};
 pub use level::{Want, level};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use parda_api::ChangedSetting;
-use parda_http::Who;
+use parda_http::{Of, Place, Who};
 
 /// Time between two lines on one setting.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -17,13 +17,13 @@ pub(crate) struct Audit(Mutex<Changes>);
 
 #[derive(Default)]
 struct Changes {
-    /// By volume, disk, setting and author.
+    /// By volume and part of it, setting and author.
     last: HashMap<Key, Last>,
     /// Whether a thread is about to log the waiting changes.
     will: bool,
 }
 
-type Key = (String, Option<String>, String, String);
+type Key = (Place, String, String);
 
 struct Last {
     said: Instant,
@@ -34,8 +34,7 @@ struct Last {
 /// A change of a setting.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
-    pub(super) volume: String,
-    pub(super) disk: Option<String>,
+    pub(super) place: Place,
     pub(super) setting: ChangedSetting,
 }
 
@@ -47,8 +46,7 @@ impl Audit {
     /// Logs a change at once, or within a second if its author has just changed the same setting.
     pub(super) fn say(self: &Arc<Self>, mut change: Change, who: &Who) {
         let key = (
-            change.volume.clone(),
-            change.disk.clone(),
+            change.place.clone(),
             change.setting.setting.clone(),
             format!("{} at {}", who.name, who.at),
         );
@@ -104,7 +102,12 @@ impl Audit {
 impl Change {
     /// Logs the change, which is an event too.
     fn say(&self, by: &str, at: &str, count: u64) {
-        let Change { volume, disk, setting } = self;
+        let Change { place: Place { volume, of }, setting } = self;
+        let (disk, tenant) = match of {
+            Of::Law => (None, None),
+            Of::Disk(disk) => (Some(disk), None),
+            Of::Tenant(tenant) => (None, Some(tenant)),
+        };
         let ChangedSetting { setting, before, in_force, from, took_effect, configured: _ } =
             setting;
         let later = if *took_effect { "" } else { ", not in force yet" };
@@ -112,6 +115,7 @@ impl Change {
         tracing::info!(
             volume,
             disk,
+            tenant,
             by,
             at,
             event = "live_change",
@@ -141,8 +145,7 @@ mod tests {
             role: parda_api::Role::Admin,
         };
         let change = |disk: &str, before: u32, now: u32| Change {
-            volume: "array".to_owned(),
-            disk: Some(disk.to_owned()),
+            place: Place { volume: "array".to_owned(), of: Of::Disk(disk.to_owned()) },
             setting: ChangedSetting {
                 setting: "shares".to_owned(),
                 before: before.into(),

@@ -3,17 +3,17 @@
 use std::time::Instant;
 
 use parda_api::{Changed, ChangedSetting, Keep};
-use parda_config::{DISK_SETTINGS, DiskSetting, UNITS};
-use parda_http::{Place, Refusal, Who};
+use parda_config::{DISK_SETTINGS, DiskSetting, TenantSettings, UNITS};
+use parda_http::{Of, Place, Refusal, Who};
 use serde_json::{Map, Value};
 
 use super::Api;
 use super::audit::Change;
-use super::values::{of_disk, of_keys, of_law};
+use super::values::{Settings, of, of_disk, of_keys, of_law};
 use super::wait::{PATIENCE, wait};
-use crate::config::Config;
+use crate::config::{Config, Steer, Volume, Work};
 use crate::history::disk_keys;
-use crate::live::{DiskName, Layers, Setting, Target, plain};
+use crate::live::{self, DiskName, Layers, Setting, Target, plain};
 use crate::status::{Detail, DiskState, VolumeStatus};
 
 impl Api {
@@ -81,23 +81,13 @@ impl Api {
         let _turn = self.live.turn();
         let target = self.target(place)?;
         let keys: Vec<&str> = values.iter().map(|(key, _)| key.as_str()).collect();
-        let fixed = keys.iter().find(|key| DiskSetting::find(key).is_none());
-        if let (Some(_), Some(key)) = (&place.disk, fixed) {
-            let message = format!(
-                "{key}: cannot be changed while the disk is served, as {} can: change the configuration",
-                and(&DISK_SETTINGS.iter().map(|setting| setting.key).collect::<Vec<_>>())
-            );
-            return Err(Refusal::Invalid(message));
-        }
-        if let (None, Some(key)) = (&place.disk, keys.iter().find(|key| UNITS.contains(key))) {
-            let message = format!(
-                "{key}: is the unit that windows are counted in: change the configuration of all hosts"
-            );
+        if let Some(message) = keys.iter().find_map(|key| fixed(place, key)) {
             return Err(Refusal::Invalid(message));
         }
         let was = self.values(place, &keys)?;
         let (layers, config) = self.make(|layers| edit(layers, &target))?;
-        let wanted = in_configuration(&config, &target, &keys);
+        let wanted = config.volumes.iter().find(|volume| volume.name == target.volume);
+        let wanted = wanted.map_or_else(Vec::new, |it| in_configuration(it, &target, &keys));
         let is = self.read_back(place, &keys, &wanted);
         let origins = self.live.origins();
         let settings = keys.iter().enumerate().map(|(at, key)| ChangedSetting {
@@ -108,11 +98,15 @@ impl Api {
             from: origins.from(&target, key),
             took_effect: alike(&is[at], &wanted[at]),
         });
-        let (volume, disk) = (place.volume.clone(), place.disk.clone());
-        let changed = Changed { volume, disk, settings: settings.collect() };
+        let (disk, tenant) = match place.of.clone() {
+            Of::Law => (None, None),
+            Of::Disk(disk) => (Some(disk), None),
+            Of::Tenant(tenant) => (None, Some(tenant)),
+        };
+        let settings = settings.collect();
+        let changed = Changed { volume: place.volume.clone(), disk, tenant, settings };
         for setting in &changed.settings {
-            let (volume, disk) = (changed.volume.clone(), changed.disk.clone());
-            self.audit.say(Change { volume, disk, setting: setting.clone() }, who);
+            self.audit.say(Change { place: place.clone(), setting: setting.clone() }, who);
         }
         Ok(changed)
     }
@@ -150,10 +144,24 @@ impl Api {
         }
     }
 
-    /// The volume or disk of a path.
+    /// The part of a volume that a path names.
     pub(super) fn target(&self, place: &Place) -> Result<Target, Refusal> {
         let volume = self.volume(&place.volume)?;
-        let Some(key) = &place.disk else { return Ok(Target::volume(&place.volume)) };
+        let key = match &place.of {
+            Of::Law => return Ok(Target::volume(&place.volume)),
+            Of::Tenant(name) if volume.tenants.iter().any(|tenant| tenant.name == *name) => {
+                return Ok(Target::tenant(&place.volume, name));
+            }
+            Of::Tenant(name) => {
+                let message = format!("tenant {name:?}: volume {:?} has none", place.volume);
+                return Err(Refusal::NotFound(message));
+            }
+            Of::Disk(key) => key,
+        };
+        if let Some(Work::Steer(steer)) = self.views.config(&place.volume).map(|it| it.work.clone())
+        {
+            return steered(&place.volume, &steer, key);
+        }
         let keys = disk_keys(&volume.disks);
         let Some(at) = keys.iter().position(|other| other == key) else {
             let twins: Vec<_> = keys.iter().filter(|k| k.starts_with(&format!("{key}@"))).collect();
@@ -167,7 +175,7 @@ impl Api {
         let disk = &volume.disks[at];
         let listen = (disk.name != *key).then(|| disk.listen.clone());
         let name = DiskName { name: disk.name.clone(), listen };
-        Ok(Target { volume: place.volume.clone(), disk: Some(name) })
+        Ok(Target::vm(&place.volume, name))
     }
 
     pub(super) fn volume(&self, name: &str) -> Result<VolumeStatus, Refusal> {
@@ -179,9 +187,12 @@ impl Api {
     /// Values in force, read from the running volume.
     fn values(&self, place: &Place, keys: &[&str]) -> Result<Vec<Value>, Refusal> {
         let volume = self.volume(&place.volume)?;
-        let Some(key) = &place.disk else {
-            let config = self.views.config(&place.volume);
-            return Ok(of_keys(keys, &config.map(|config| of_law(&config)).unwrap_or_default()));
+        let Some(config) = self.views.config(&place.volume) else {
+            return Ok(of_keys(keys, &Settings::new()));
+        };
+        let (Of::Disk(key), Work::Serve(_)) = (&place.of, &config.work) else {
+            // The volume has taken these over with its configuration.
+            return Ok(in_configuration(&config, &self.target(place)?, keys));
         };
         let at = disk_keys(&volume.disks).iter().position(|other| other == key);
         // A disk that is not served takes its settings when it opens.
@@ -199,14 +210,55 @@ impl Api {
     }
 }
 
-/// Values of a checked configuration, in the form of [`Api::values`].
-fn in_configuration(config: &Config, target: &Target, keys: &[&str]) -> Vec<Value> {
-    let volume = config.volumes.iter().find(|volume| volume.name == target.volume);
-    let set = volume.and_then(|volume| match &target.disk {
-        None => Some(of_law(volume)),
-        Some(disk) => disk.find(volume).map(|disk| of_disk(&disk.settings, disk.drain)),
-    });
+/// Values of a checked volume, in the form of [`Api::values`].
+fn in_configuration(volume: &Volume, target: &Target, keys: &[&str]) -> Vec<Value> {
+    let set = match (&target.of, &volume.work) {
+        (live::Of::Law, _) => Some(of_law(volume)),
+        (live::Of::Vm(vm), Work::Steer(steer)) => steer.vm(&vm.name).map(|vm| of(&vm.settings)),
+        // Its VMs have rules, not tables of their own.
+        (live::Of::Vm(_), Work::Qemu(_)) => None,
+        (live::Of::Vm(disk), Work::Serve(_)) => {
+            disk.find(volume).map(|disk| of_disk(&disk.settings, disk.drain))
+        }
+        (live::Of::Tenant(name), _) => {
+            volume.tenants.iter().find(|tenant| *tenant.name == **name).map(of)
+        }
+    };
     of_keys(keys, &set.unwrap_or_default())
+}
+
+/// Reason why a setting cannot be changed live.
+fn fixed(place: &Place, key: &str) -> Option<String> {
+    let (keys, of): (Vec<&str>, _) = match &place.of {
+        Of::Law => {
+            return UNITS.contains(&key).then(|| {
+                format!(
+                    "{key}: is the unit that windows are counted in: change the configuration of all hosts"
+                )
+            });
+        }
+        Of::Disk(_) => {
+            (DISK_SETTINGS.iter().map(|setting| setting.key).collect(), "while the disk is served")
+        }
+        Of::Tenant(_) => (TenantSettings::KEYS.to_vec(), "of a tenant"),
+    };
+    (!keys.contains(&key)).then(|| {
+        format!("{key}: cannot be changed {of}, as {} can: change the configuration", and(&keys))
+    })
+}
+
+/// A VM of a steered device. VMs of one pattern have their settings together.
+fn steered(volume: &str, steer: &Steer, key: &str) -> Result<Target, Refusal> {
+    match steer.vm(key) {
+        Some(vm) if vm.name == key => {
+            Ok(Target::vm(volume, DiskName { name: key.to_owned(), listen: None }))
+        }
+        Some(vm) => Err(Refusal::Conflict(format!(
+            "VM {key:?}: is one of those of [[volume.steer.vm]] {:?}, which have their settings together: name that",
+            vm.name
+        ))),
+        None => Err(Refusal::NotFound(format!("VM {key:?}: volume {volume:?} has none"))),
+    }
 }
 
 /// The last two of a list joined by "and", the others by commas.
@@ -248,6 +300,7 @@ fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
         Value::String(text) => Some(toml::Value::String(text.clone())),
         Value::Bool(truth) => Some(toml::Value::Boolean(*truth)),
         Value::Number(value) => number(value),
+        // A tenant's are settings of a disk too.
         Value::Object(table) if DiskSetting::find(key).is_some() => {
             let values = table.iter().map(|(key, value)| Ok((key.clone(), scalar(key, value)?)));
             Some(toml::Value::Table(values.collect::<Result<_, Refusal>>()?))

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk};
 use parda_config::DRAIN;
-use parda_http::{Place, Refusal, Who};
+use parda_http::{Of, Place, Refusal, Who};
 use serde_json::{Map, Value};
 
 use super::Api;
@@ -13,7 +13,7 @@ use super::change::kept_where;
 use super::wait::{PATIENCE, wait};
 use crate::config::{Config, Disk, apart};
 use crate::history::disk_keys;
-use crate::live::{DiskName, Layers, Target, plain};
+use crate::live::{self, DiskName, Layers, Target, plain};
 use crate::status::{DiskState, DiskStatus};
 
 impl Api {
@@ -79,7 +79,7 @@ impl Api {
         who: &Who,
     ) -> Result<DiskDone, Refusal> {
         let _turn = self.live.turn();
-        let Target { volume, disk: Some(name) } = self.target(place)? else {
+        let Target { volume, of: live::Of::Vm(name) } = self.target(place)? else {
             return Err(Refusal::Invalid("disk: is missing".to_owned()));
         };
         let before = self.live.in_force().layers.merged();
@@ -117,7 +117,7 @@ impl Api {
         }
         let targets = disk_keys(&disks)
             .into_iter()
-            .map(|key| self.target(&Place { volume: volume.to_owned(), disk: Some(key) }));
+            .map(|key| self.target(&Place { volume: volume.to_owned(), of: Of::Disk(key) }));
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
         let (_, config) = self.make(|layers| {
             let keep = kept_where(layers, drain.keep)?;

@@ -7,7 +7,7 @@ use parda_api::{
 
 use parda_control::Proportional;
 
-use super::values::of_disk;
+use super::values::{of, of_disk};
 use crate::events::now_ms;
 use crate::history::{Recent, disk_keys, rounded, vm_keys};
 use crate::settings::SettingsStatus;
@@ -156,6 +156,9 @@ fn steered(status: SteerStatus, recent: &Recent) -> Steer {
             cgroup: vm.cgroup,
             shares: vm.shares,
             shares_from: origin(&vm.settings_from, "shares"),
+            settings_from: vm.settings_from,
+            settings: of(&vm.settings),
+            limited_by: vm.limited_by,
             iops: short(rates.map(|rates| rates.iops)),
             bytes_per_s: short(rates.map(|rates| rates.bytes)),
             pending: rounded(vm.pending),

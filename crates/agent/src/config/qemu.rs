@@ -80,7 +80,8 @@ pub(super) fn check(
         if rules.iter().any(|(name, _)| *name == vm.name) {
             return Err(wrong("name", "is also the name of another VM: names must differ".into()));
         }
-        rules.push((vm.name.clone(), check_shares(&wrong, "shares", vm.shares)?));
+        let shares = vm.shares.unwrap_or(parda_config::DEFAULT_SHARES);
+        rules.push((vm.name.clone(), check_shares(&wrong, "shares", shares)?));
     }
     let (sockets, disks) = (qemu.sockets.clone(), qemu.disks.clone());
     Ok(Qemu { sockets, disks, probe, vms: Rules(rules) })

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use parda_config::Error;
+use parda_config::{Error, VmSettings};
 use parda_control::Shares;
 
 use parda_steer::cgroup::{Means, Pattern, PatternError, VmPattern};
@@ -33,7 +33,40 @@ pub enum Vms {
     /// The whole host is one.
     Host(Shares),
     /// Each is a cgroup.
-    Groups(Vec<VmPattern>),
+    Groups(Vec<SteeredVm>),
+}
+
+/// A VM of a steered device, or several alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SteeredVm {
+    /// Name of the VM. Where several cgroups match, each has its own name after this one.
+    pub name: String,
+    /// Cgroups that match: each is one VM.
+    pub pattern: Pattern,
+    /// Its shares and its limit, if it has one.
+    pub settings: VmSettings,
+}
+
+impl SteeredVm {
+    /// The VM as `crates/steer` takes it.
+    pub(crate) fn pattern(&self) -> VmPattern {
+        VmPattern {
+            name: self.name.clone(),
+            pattern: self.pattern.clone(),
+            shares: self.settings.shares(),
+            limit: self.settings.limit.as_ref().map_or_else(Default::default, Into::into),
+        }
+    }
+}
+
+impl Steer {
+    /// The VM of this name, or the pattern that a VM of several is of, whose name is `NAME/OWN`.
+    #[must_use]
+    pub fn vm(&self, name: &str) -> Option<&SteeredVm> {
+        let Vms::Groups(vms) = &self.vms else { return None };
+        let of = name.split_once('/').map_or(name, |(of, _)| of);
+        vms.iter().find(|vm| vm.name == name).or_else(|| vms.iter().find(|vm| vm.name == of))
+    }
 }
 
 impl fmt::Display for Vms {
@@ -41,7 +74,11 @@ impl fmt::Display for Vms {
         match self {
             Vms::Host(shares) => write!(f, "the host: {}", shares.0),
             Vms::Groups(vms) => {
-                let each = vms.iter().map(|vm| format!("{}: {}", vm.name, vm.shares.0));
+                let each = vms.iter().map(|vm| {
+                    let limit = vm.settings.limit.and_then(|it| toml::Value::try_from(it).ok());
+                    let limit = limit.map_or_else(String::new, |limit| format!(" limit = {limit}"));
+                    format!("{}: {}{limit}", vm.name, vm.settings.shares().0)
+                });
                 f.write_str(&each.collect::<Vec<_>>().join(", "))
             }
         }
@@ -85,8 +122,8 @@ pub(super) fn check(
 fn check_vms(
     wrong: &dyn Fn(&str, String) -> Error,
     vms: &[file::SteeredVm],
-) -> Result<Vec<VmPattern>, Error> {
-    let mut patterns: Vec<VmPattern> = Vec::new();
+) -> Result<Vec<SteeredVm>, Error> {
+    let mut patterns: Vec<SteeredVm> = Vec::new();
     for (i, vm) in vms.iter().enumerate() {
         let wrong = |key: &str, message: String| wrong(&format!("vm.{i}.{key}"), message);
         if vm.name.is_empty() {
@@ -95,13 +132,19 @@ fn check_vms(
         if patterns.iter().any(|other| other.name == vm.name) {
             return Err(wrong("name", "is also the name of another VM: names must differ".into()));
         }
-        patterns.push(VmPattern {
+        let shares = Some(vm.shares.unwrap_or(parda_config::DEFAULT_SHARES));
+        let settings = VmSettings { shares, limit: vm.limit, ..VmSettings::default() };
+        let steered = || Some(("limit", vm.limit?.fault_steered()?));
+        if let Some((key, fault)) = settings.fault().or_else(steered) {
+            return Err(wrong(key, fault));
+        }
+        patterns.push(SteeredVm {
             name: vm.name.clone(),
             pattern: vm
                 .cgroup
                 .parse::<Pattern>()
                 .map_err(|e: PatternError| wrong("cgroup", e.to_string()))?,
-            shares: check_shares(&wrong, "shares", vm.shares)?,
+            settings,
         });
     }
     Ok(patterns)

@@ -179,6 +179,7 @@ impl DiskBefore {
             limited_ms: mean(now.limited_s, before.limited_s).unwrap_or(0.0),
             device_ms: device_ms.unwrap_or(0.0),
             held_now: disk.held_now > 0,
+            limited_now: disk.is_limited_now(),
         };
         let short = |number: Option<f64>| number.map(rounded);
         // Little's law, from the mean time that each IO spends in a stage.

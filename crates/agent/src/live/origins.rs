@@ -59,6 +59,8 @@ impl Origins {
 
     /// VMs of a volume that have settings, with their targets.
     pub(crate) fn vms<'a>(&'a self, volume: &'a str) -> impl Iterator<Item = &'a Target> {
-        self.settings.keys().filter(move |target| target.volume == volume && target.disk.is_some())
+        self.settings
+            .keys()
+            .filter(move |target| target.volume == volume && target.disk_name().is_some())
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
-use parda_config::{DISK_SETTINGS, DiskSetting};
+use parda_config::{DISK_SETTINGS, DiskSetting, TenantSettings};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::target::{DiskName, Setting, Target, has_name, text};
+use super::target::{DiskName, Of, Setting, Target, has_name, text};
 
 /// A layer: settings and disks that were changed, in the shape of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,7 +30,9 @@ struct Volume {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     add: Vec<Table>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    disk: Vec<Disk>,
+    disk: Vec<Named>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tenant: Vec<Named>,
 }
 
 /// A change of a layer to the disks that a volume serves.
@@ -42,8 +44,9 @@ pub(crate) enum Shape {
     Add(Table),
 }
 
+/// Settings of a disk or of a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Disk {
+struct Named {
     name: String,
     /// Address of the disk's listener, if two disks of the volume have the name.
     listen: Option<String>,
@@ -51,9 +54,22 @@ struct Disk {
     settings: Table,
 }
 
-impl Disk {
+impl Named {
     fn is(&self, disk: &DiskName) -> bool {
         self.name == disk.name && self.listen == disk.listen
+    }
+}
+
+impl Volume {
+    /// The list that has the settings of a part of the volume, and the part's name there. The law has a table of its own.
+    fn list(&mut self, of: &Of) -> Option<(&mut Vec<Named>, DiskName)> {
+        match of {
+            Of::Law => None,
+            Of::Vm(disk) => Some((&mut self.disk, disk.clone())),
+            Of::Tenant(name) => {
+                Some((&mut self.tenant, DiskName { name: name.clone(), listen: None }))
+            }
+        }
     }
 }
 
@@ -72,31 +88,37 @@ impl Overlay {
             let name = target.disk_name().unwrap_or_default();
             for (key, value) in policy.settings_of(name) {
                 let steered = DiskSetting::find(&key).is_some_and(|setting| setting.steered);
-                if steered || !is_steered(volume) {
+                let takes = match steered_by(volume) {
+                    None => true,
+                    Some("qemu") => key == "shares",
+                    Some(_) => steered,
+                };
+                if takes {
                     overlay.set(&target, &key, value);
                 }
+            }
+        }
+        // A steered volume has none.
+        for tenant in policy.tenant.iter().filter(|_| !is_steered(volume)) {
+            let target = Target::tenant(&policy.name, &tenant.name);
+            for (key, value) in &tenant.settings {
+                overlay.set(&target, key, value.clone());
             }
         }
         overlay
     }
 
-    /// Writes the tenants of a policy over those of a file. A steered volume has none.
-    pub(super) fn apply_tenants(policy: &parda_policy::Volume, file: &mut Table) {
-        let Some(volume) = volume_of(file, &policy.name).filter(|volume| !is_steered(volume))
-        else {
-            return;
-        };
-        for tenant in &policy.tenant {
-            let list = volume.entry("tenant").or_insert_with(|| Value::Array(Vec::new()));
-            let Some(list) = list.as_array_mut() else { return };
-            let mut known = list.iter_mut().filter_map(Value::as_table_mut);
-            match known.find(|known| has_name(known, &tenant.name)) {
-                Some(known) => known.extend(tenant.settings.clone()),
-                None => {
-                    let mut new = tenant.settings.clone();
-                    new.insert("name".to_owned(), tenant.name.clone().into());
-                    list.push(Value::Table(new));
-                }
+    /// Adds the tenants of a policy that a file does not have.
+    pub(super) fn add_tenants(policy: &parda_policy::Volume, file: &mut Table) {
+        let volume = volume_of(file, &policy.name).filter(|volume| !is_steered(volume));
+        let Some(volume) = volume.filter(|_| !policy.tenant.is_empty()) else { return };
+        let list = volume.entry("tenant").or_insert_with(|| Value::Array(Vec::new()));
+        let Some(list) = list.as_array_mut() else { return };
+        for name in policy.tenant.iter().map(|tenant| &tenant.name) {
+            let mut known = list.iter().filter_map(Value::as_table);
+            if !known.any(|known| has_name(known, name)) {
+                let name = ("name".to_owned(), name.clone().into());
+                list.push(Value::Table(Table::from_iter([name])));
             }
         }
     }
@@ -107,10 +129,12 @@ impl Overlay {
 
     fn settings(&self, target: &Target) -> Option<&Table> {
         let volume = self.volume.iter().find(|volume| volume.name == target.volume)?;
-        match &target.disk {
-            None => Some(&volume.control),
-            Some(disk) => Some(&volume.disk.iter().find(|other| other.is(disk))?.settings),
-        }
+        let named = match &target.of {
+            Of::Law => return Some(&volume.control),
+            Of::Vm(disk) => volume.disk.iter().find(|other| other.is(disk))?,
+            Of::Tenant(name) => volume.tenant.iter().find(|other| other.name == *name)?,
+        };
+        Some(&named.settings)
     }
 
     #[cfg(test)]
@@ -125,31 +149,30 @@ impl Overlay {
 
     pub(crate) fn set(&mut self, target: &Target, setting: &str, value: Value) {
         let volume = self.volume(&target.volume);
-        let Some(disk) = &target.disk else {
+        let Some((list, named)) = volume.list(&target.of) else {
             volume.control.insert(setting.to_owned(), value);
             return;
         };
-        let at = volume.disk.iter().position(|other| other.is(disk));
+        let at = list.iter().position(|other| other.is(&named));
         let at = at.unwrap_or_else(|| {
-            let DiskName { name, listen } = disk.clone();
-            volume.disk.push(Disk { name, listen, settings: Table::new() });
-            volume.disk.len() - 1
+            let DiskName { name, listen } = named;
+            list.push(Named { name, listen, settings: Table::new() });
+            list.len() - 1
         });
-        volume.disk[at].settings.insert(setting.to_owned(), value);
+        list[at].settings.insert(setting.to_owned(), value);
     }
 
     /// Takes a setting out.
     pub(crate) fn clear(&mut self, target: &Target, setting: &str) {
         for volume in self.volume.iter_mut().filter(|volume| volume.name == target.volume) {
-            match &target.disk {
-                None => drop(volume.control.remove(setting)),
-                Some(disk) => {
-                    for disk in volume.disk.iter_mut().filter(|other| other.is(disk)) {
-                        disk.settings.remove(setting);
-                    }
-                    volume.disk.retain(|disk| !disk.settings.is_empty());
-                }
+            let Some((list, named)) = volume.list(&target.of) else {
+                drop(volume.control.remove(setting));
+                continue;
+            };
+            for other in list.iter_mut().filter(|other| other.is(&named)) {
+                other.settings.remove(setting);
             }
+            list.retain(|other| !other.settings.is_empty());
         }
         self.tidy();
     }
@@ -215,18 +238,18 @@ impl Overlay {
     pub(crate) fn all(&self) -> Vec<(Target, Setting, Value)> {
         let mut all = Vec::new();
         for volume in &self.volume {
-            let of = |disk: Option<&Disk>| Target {
-                volume: volume.name.clone(),
-                disk: disk.map(|Disk { name, listen, .. }| DiskName {
-                    name: name.clone(),
-                    listen: listen.clone(),
-                }),
-            };
             let mut add = |target: Target, table: &Table| {
                 all.extend(table.iter().map(|(k, v)| (target.clone(), k.clone(), v.clone())));
             };
-            add(of(None), &volume.control);
-            volume.disk.iter().for_each(|disk| add(of(Some(disk)), &disk.settings));
+            let of = &volume.name;
+            add(Target::volume(of), &volume.control);
+            for Named { name, listen, settings } in &volume.disk {
+                let name = DiskName { name: name.clone(), listen: listen.clone() };
+                add(Target::vm(of, name), settings);
+            }
+            for Named { name, settings, .. } in &volume.tenant {
+                add(Target::tenant(of, name), settings);
+            }
         }
         all
     }
@@ -265,8 +288,9 @@ impl Overlay {
     /// Takes out volumes without any change.
     fn tidy(&mut self) {
         self.volume.retain(|volume| {
-            let Volume { name: _, control, remove, add, disk } = volume;
-            !(control.is_empty() && remove.is_empty() && add.is_empty() && disk.is_empty())
+            let Volume { name: _, control, remove, add, disk, tenant } = volume;
+            let named = disk.is_empty() && tenant.is_empty();
+            !(control.is_empty() && remove.is_empty() && add.is_empty() && named)
         });
     }
 }
@@ -278,6 +302,11 @@ impl Shape {
             Shape::Remove(disk) => &disk.name,
             Shape::Add(disk) => text(disk, "name").unwrap_or_default(),
         }
+    }
+
+    /// The disk, in its volume.
+    pub(crate) fn target(&self, volume: &str) -> Target {
+        Target::vm(volume, DiskName { name: self.disk().to_owned(), listen: None })
     }
 }
 
@@ -303,8 +332,7 @@ fn volume_of<'a>(file: &'a mut Table, name: &str) -> Option<&'a mut Table> {
 
 /// Whether a file has a disk.
 pub(super) fn has(file: &mut Table, volume: &str, disk: &DiskName) -> bool {
-    let target = Target { volume: volume.to_owned(), disk: Some(disk.clone()) };
-    table_of(file, &target).is_some()
+    table_of(file, &Target::vm(volume, disk.clone())).is_some()
 }
 
 /// Addresses at which the disks of a file listen.
@@ -368,7 +396,7 @@ fn vms(volume: &Table) -> Vec<(Target, &Table)> {
         let name = text(table, "name")?;
         let listen = text(table, "listen").filter(|_| named[name] > 1).map(str::to_owned);
         let disk = DiskName { name: name.to_owned(), listen };
-        Some((Target { volume: of.to_owned(), disk: Some(disk) }, *table))
+        Some((Target::vm(of, disk), *table))
     });
     each.collect()
 }
@@ -380,10 +408,16 @@ pub(crate) fn all_written(file: &Table) -> Vec<(Target, Setting, Value)> {
         let target = Target::volume(text(volume, "name").unwrap_or_default());
         let control = volume.get("control").and_then(Value::as_table).into_iter().flatten();
         all.extend(control.map(|(key, value)| (target.clone(), key.clone(), value.clone())));
-        for (target, table) in vms(volume) {
-            let keys = DISK_SETTINGS.iter().map(|setting| setting.key);
-            let set = keys.filter_map(|key| Some((key, table.get(key)?)));
+        let mut add = |target: Target, table: &Table, keys: &[&str]| {
+            let set = keys.iter().filter_map(|key| Some((*key, table.get(*key)?)));
             all.extend(set.map(|(key, value)| (target.clone(), key.to_owned(), value.clone())));
+        };
+        let keys: Vec<&str> = DISK_SETTINGS.iter().map(|setting| setting.key).collect();
+        vms(volume).into_iter().for_each(|(target, table)| add(target, table, &keys));
+        let tenants = volume.get("tenant").and_then(Value::as_array).into_iter().flatten();
+        for table in tenants.filter_map(Value::as_table) {
+            let name = text(table, "name").unwrap_or_default();
+            add(Target::tenant(&target.volume, name), table, &TenantSettings::KEYS);
         }
     }
     all
@@ -392,14 +426,21 @@ pub(crate) fn all_written(file: &Table) -> Vec<(Target, Setting, Value)> {
 /// The table of a file with the settings of a target. A missing `[volume.control]` is added.
 fn table_of<'a>(file: &'a mut Table, target: &Target) -> Option<&'a mut Table> {
     let volume = volume_of(file, &target.volume)?;
-    let Some(disk) = &target.disk else {
-        let control = volume.entry("control").or_insert_with(|| Value::Table(Table::new()));
-        return control.as_table_mut();
+    let list = match &target.of {
+        Of::Law => {
+            let control = volume.entry("control").or_insert_with(|| Value::Table(Table::new()));
+            return control.as_table_mut();
+        }
+        Of::Vm(_) => match steered_by(volume) {
+            Some(key) => volume.get_mut(key)?.get_mut("vm")?,
+            None => volume.get_mut("disk")?,
+        },
+        Of::Tenant(_) => volume.get_mut("tenant")?,
     };
-    let list = match steered_by(volume) {
-        Some(key) => volume.get_mut(key)?.get_mut("vm")?,
-        None => volume.get_mut("disk")?,
-    };
-    let vms = list.as_array_mut()?.iter_mut().filter_map(Value::as_table_mut);
-    vms.into_iter().find(|table| disk.is(table))
+    let mut tables = list.as_array_mut()?.iter_mut().filter_map(Value::as_table_mut);
+    tables.find(|table| match &target.of {
+        Of::Law => false,
+        Of::Vm(disk) => disk.is(table),
+        Of::Tenant(name) => has_name(table, name),
+    })
 }

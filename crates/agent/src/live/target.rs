@@ -1,5 +1,7 @@
 //! Names of the volumes and disks that settings belong to.
 
+use std::fmt;
+
 use parda_address::Address;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -17,12 +19,22 @@ pub(crate) struct DiskName {
     pub(crate) listen: Option<String>,
 }
 
-/// The volume or disk that a setting belongs to. A VM of a steered device counts as a disk.
+/// The part of a volume that a setting belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Target {
     pub(crate) volume: String,
-    /// `None` for the volume itself.
-    pub(crate) disk: Option<DiskName>,
+    pub(crate) of: Of,
+}
+
+/// A part of a volume that has settings.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Of {
+    /// The law, with the settings of `[volume.control]`.
+    Law,
+    /// A disk, or a VM of a steered device.
+    Vm(DiskName),
+    /// A tenant, by its name.
+    Tenant(String),
 }
 
 impl DiskName {
@@ -44,11 +56,33 @@ impl DiskName {
 
 impl Target {
     pub(crate) fn volume(name: &str) -> Target {
-        Target { volume: name.to_owned(), disk: None }
+        Target { volume: name.to_owned(), of: Of::Law }
+    }
+
+    pub(crate) fn vm(volume: &str, name: DiskName) -> Target {
+        Target { volume: volume.to_owned(), of: Of::Vm(name) }
+    }
+
+    pub(crate) fn tenant(volume: &str, name: &str) -> Target {
+        Target { volume: volume.to_owned(), of: Of::Tenant(name.to_owned()) }
     }
 
     pub(crate) fn disk_name(&self) -> Option<&str> {
-        self.disk.as_ref().map(|disk| disk.name.as_str())
+        match &self.of {
+            Of::Vm(disk) => Some(disk.name.as_str()),
+            Of::Law | Of::Tenant(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "volume {}", self.volume)?;
+        match &self.of {
+            Of::Law => Ok(()),
+            Of::Vm(disk) => write!(f, ", disk {}", disk.name),
+            Of::Tenant(name) => write!(f, ", tenant {name}"),
+        }
     }
 }
 

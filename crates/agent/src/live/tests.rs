@@ -14,7 +14,7 @@ fn start(dir: &Path, text: &str) -> (Live, Config) {
 
 fn target(disk: &str, listen: Option<&str>) -> Target {
     let disk = DiskName { name: disk.to_owned(), listen: listen.map(str::to_owned) };
-    Target { volume: "array".to_owned(), disk: Some(disk) }
+    Target::vm("array", disk)
 }
 
 fn disk() -> Target {
@@ -321,6 +321,71 @@ fn a_steered_vm_takes_its_shares_and_nothing_else() {
         };
         assert_eq!(said, "vm: 700");
     }
+}
+
+#[test]
+fn a_steered_vm_takes_its_shares_and_its_limit_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "host = \"a\"\n[[volume]]\nname = \"array\"\n[volume.steer]\ndevice = \"/dev/sdz\"\n\
+                [[volume.steer.vm]]\nname = \"vm\"\ncgroup = \"libvirt:vm\"\n";
+    let (live, _) = start(dir.path(), text);
+    let policy = policies(
+        1,
+        "[[group]]\nname = \"all\"\nvms = [\"*\"]\nshares = 700\nburst = 3\nlimit = { iops = 90 }\n",
+    );
+    let (in_force, config) = with_policy(&live, policy, &Policies::default());
+    assert_eq!(in_force.refused, Refused::new());
+    let vms = |config: &Config| match &config.volumes[0].work {
+        crate::config::Work::Steer(steer) => steer.vms.to_string(),
+        _ => panic!(),
+    };
+    assert_eq!(vms(&config), "vm: 700 limit = { iops = 90.0 }");
+    let mut layers = in_force.layers;
+    let limit = |iops: i64| toml::Value::from(Table::from_iter([("iops".to_owned(), iops.into())]));
+    layers.temporary.set(&disk(), "limit", limit(80));
+    assert_eq!(vms(&layers.merged().unwrap()), "vm: 700 limit = { iops = 80.0 }");
+    layers.temporary.set(&disk(), "limit", limit(3));
+    let error = layers.merged().unwrap_err().to_string();
+    assert!(error.contains("which must be 4 or more on a steered device"), "{error}");
+}
+
+#[test]
+fn a_tenant_is_changed_live_over_policy_and_file_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!("{FILE}[[volume.tenant]]\nname = \"gold\"\nshares = 100\nreservation = 5\n");
+    let (live, _) = start(dir.path(), &text);
+    let of = |config: &Config, at: usize| {
+        let tenant = &config.volumes[0].tenants[at];
+        (tenant.name.to_string(), tenant.shares, tenant.reservation)
+    };
+    let gold = |shares, reservation| ("gold".to_owned(), Some(shares), Some(reservation));
+    let mut layers = live.layers();
+    layers.policy = policies(
+        1,
+        "[[tenant]]\nname = \"gold\"\nshares = 200\n[[tenant]]\nname = \"silver\"\nshares = 50\n",
+    );
+    assert_eq!(of(&layers.merged().unwrap(), 0), gold(200, 5.0));
+    let (tenant, silver) = (Target::tenant("array", "gold"), Target::tenant("array", "silver"));
+    layers.kept.set(&tenant, "shares", 300.into());
+    layers.kept.set(&silver, "shares", 60.into());
+    layers.kept.set(&Target::tenant("array", "gone"), "shares", 7.into());
+    layers.write().unwrap();
+    let config = layers.merged().unwrap();
+    assert_eq!(of(&config, 0), gold(300, 5.0));
+    assert_eq!(of(&config, 1), ("silver".to_owned(), Some(60), None), "the policy alone has it");
+    let in_force = layers.clone().into_force(Refused::new(), Vec::new());
+    let from = |target: &Target, key: &str| in_force.origins.from(target, key);
+    assert_eq!(from(&tenant, "shares"), ValueFrom::State);
+    assert_eq!(from(&tenant, "reservation"), ValueFrom::Configuration);
+    assert_eq!(layers.configured(&tenant, "shares"), Some(100.into()));
+    let (live, config) = start(dir.path(), &text);
+    assert_eq!(of(&config, 0), gold(300, 5.0), "after a restart");
+    let mut layers = live.layers();
+    layers.kept.clear(&tenant, "shares");
+    assert_eq!(of(&layers.merged().unwrap(), 0), gold(100, 5.0));
+    layers.kept.set(&tenant, "name", "other".into());
+    let found = layers.find(&Policies::default()).unwrap();
+    assert!(found.left_out[0].why.contains("is no setting that is changed live"));
 }
 
 const KEPT: &str = "[policy]\netcd = [\"http://127.0.0.1:2379\"]\n[[volume]]";

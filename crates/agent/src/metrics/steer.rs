@@ -1,5 +1,7 @@
 //! Families of a steered device (label `volume`), and of its VMs (labels `volume`, `vm`, `cgroup`).
 
+use parda_api::Limit;
+
 use super::table::{Family, Value, count, counter, counts, gauge, histogram, maybe, one, times};
 use crate::status::{SteerStatus, SteeredVmStatus};
 
@@ -37,6 +39,13 @@ pub(super) fn vm_families() -> Vec<Family<SteeredVmStatus>> {
         gauge("steer_vm_shares", "Shares of the VM", |vm| one(vm.shares)),
         counter("steer_vm_ios", "IOs completed since the VM was first seen", |vm| count(vm.ios)),
         counter("steer_vm_transferred_bytes", "Bytes that these IOs moved", |vm| count(vm.bytes)),
+        gauge("steer_vm_at_limit", "1 if its limit held the VM back in the last period", |vm| {
+            maybe(
+                vm.settings
+                    .limit
+                    .map(|_| f64::from(u8::from(vm.limited_by == Some(Limit::Configured)))),
+            )
+        }),
         gauge(
             "steer_vm_pending_ios",
             "Mean IOs submitted and not completed in the last period",

@@ -17,7 +17,7 @@ use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
 use crate::status::{
     Detail, DiskState, DiskStatus, LateStatus, ListenerStatus, ObjectiveStatus, PastFailure,
-    VolumeStatus,
+    SettingsFrom, VolumeStatus,
 };
 use crate::threshold::ThresholdStatus;
 
@@ -165,6 +165,7 @@ fn tenant(settings: &TenantSettings, state: &TenantState) -> Tenant {
     Tenant {
         name: settings.name.to_string(),
         settings: set,
+        settings_from: SettingsFrom::new(),
         iops: rounded(state.all.rate),
         own_iops: rounded(state.own.rate),
         limit_part: settings.limit.is_some().then(|| rounded(state.part)),

@@ -47,7 +47,7 @@ impl State {
             writes: self.done.writes,
             read_latency: self.done.read_latency.clone(),
             write_latency: self.done.write_latency.clone(),
-            vms: self.vms.status(),
+            vms: self.vms.status(&self.steer),
             ..SteerStatus::default()
         });
     }

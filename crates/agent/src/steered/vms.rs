@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use parda_api::Limit;
 use parda_control::governor::VmDemand;
 use parda_control::{Shares, Span};
-use parda_steer::cgroup::{Allowance, Change, Demand, Demands, Means, Sharing, VmKey, Vms, Whole};
+use parda_steer::cgroup::{
+    Allowance, Change, Demand, Demands, HeldBy, Means, Sharing, VmKey, Vms, Whole,
+};
 use parda_steer::measure::{Method, Reading};
 use parda_steer::{Device, Journal};
 
@@ -19,8 +22,8 @@ const UNSEEN: f64 = 2.0;
 
 /// The VMs of this host.
 pub(super) enum HostVms {
-    /// The host is one.
-    One(Shares),
+    /// The host is one, with the reason, if limits are configured for its VMs.
+    One(Shares, Option<String>),
     /// Each is a cgroup.
     Groups(Box<Groups>),
 }
@@ -40,10 +43,11 @@ pub(super) struct Groups {
 impl HostVms {
     pub(super) fn start(volume: &str, vms: &config::Vms) -> HostVms {
         let patterns = match vms {
-            config::Vms::Host(shares) => return HostVms::One(*shares),
-            config::Vms::Groups(patterns) => patterns,
+            config::Vms::Host(shares) => return HostVms::One(*shares, None),
+            config::Vms::Groups(vms) => vms,
         };
-        match Vms::find(Path::new("/"), patterns) {
+        let patterns: Vec<_> = patterns.iter().map(config::SteeredVm::pattern).collect();
+        match Vms::find(Path::new("/"), &patterns) {
             Ok(vms) => {
                 for (key, vm) in vms.iter() {
                     tracing::info!(volume, vm = vm.name, cgroup = %key, shares = vm.shares.0, "VM");
@@ -59,7 +63,11 @@ impl HostVms {
             Err(error) => {
                 let all = patterns.iter().map(|p| p.shares.0).fold(0, u32::saturating_add);
                 tracing::warn!(volume, shares = all, "{error}; it has the shares of all its VMs");
-                HostVms::One(Shares(all))
+                let limited = patterns.iter().any(|p| !p.limit.is_none());
+                HostVms::One(
+                    Shares(all),
+                    limited.then(|| format!("no limit of a VM is in force: {error}")),
+                )
             }
         }
     }
@@ -67,7 +75,7 @@ impl HostVms {
     /// Of all of them together.
     pub(super) fn shares(&self) -> Shares {
         match self {
-            HostVms::One(shares) => *shares,
+            HostVms::One(shares, _) => *shares,
             HostVms::Groups(groups) => {
                 let each = groups.vms.iter().map(|(_, vm)| vm.shares.0);
                 Shares(each.fold(0, u32::saturating_add))
@@ -78,8 +86,9 @@ impl HostVms {
     /// Takes over other shares. Those of cgroups are in force with the next period.
     pub(super) fn change(&mut self, volume: &str, wanted: &config::Vms) {
         match (&mut *self, wanted) {
-            (HostVms::Groups(groups), config::Vms::Groups(patterns)) => {
-                groups.vms.set_patterns(patterns);
+            (HostVms::Groups(groups), config::Vms::Groups(vms)) => {
+                let patterns: Vec<_> = vms.iter().map(config::SteeredVm::pattern).collect();
+                groups.vms.set_patterns(&patterns);
             }
             _ => *self = HostVms::start(volume, wanted),
         }
@@ -94,7 +103,7 @@ impl HostVms {
     ) -> Vec<VmDemand> {
         let reading = look.map(|look| &look.reading);
         let full = look.is_some_and(|look| look.full);
-        let one = matches!(self, HostVms::One(_));
+        let one = matches!(self, HostVms::One(..));
         let of = |shares: Shares, pending: f64| {
             let near = window_per_share * f64::from(shares.0) / UNSEEN;
             let wants_more = full && (one || pending >= near);
@@ -102,7 +111,7 @@ impl HostVms {
             VmDemand::of_mean(shares, pending, window_per_share)
         };
         match self {
-            HostVms::One(shares) => vec![of(*shares, reading.map_or(0.0, |r| r.pending))],
+            HostVms::One(shares, _) => vec![of(*shares, reading.map_or(0.0, |r| r.pending))],
             HostVms::Groups(groups) => {
                 groups.look(volume, reading);
                 let each = groups.vms.iter().map(|(key, vm)| {
@@ -142,7 +151,7 @@ impl HostVms {
     /// Whether VMs are held to less than the queue's least depth by caps of their own.
     pub(super) fn hold_below_least(&self) -> bool {
         match self {
-            HostVms::One(_) => false,
+            HostVms::One(..) => false,
             HostVms::Groups(groups) => {
                 groups.sharing.as_ref().is_some_and(|sharing| sharing.beyond().is_empty())
             }
@@ -151,7 +160,7 @@ impl HostVms {
 
     pub(super) fn fault(&self) -> Option<&str> {
         match self {
-            HostVms::One(_) => None,
+            HostVms::One(_, fault) => fault.as_deref(),
             HostVms::Groups(groups) => groups.fault.as_deref(),
         }
     }
@@ -159,7 +168,7 @@ impl HostVms {
     /// Means by which the VMs are held to their shares, if anything is set.
     pub(super) fn means(&self) -> Option<Means> {
         match self {
-            HostVms::One(_) => None,
+            HostVms::One(..) => None,
             HostVms::Groups(groups) => groups.sharing.as_ref().map(Sharing::means),
         }
     }
@@ -167,22 +176,28 @@ impl HostVms {
     /// Names and shares, in the order of their demands.
     pub(super) fn names(&self) -> Vec<(String, u32)> {
         match self {
-            HostVms::One(shares) => vec![("all".to_owned(), shares.0)],
+            HostVms::One(shares, _) => vec![("all".to_owned(), shares.0)],
             HostVms::Groups(groups) => {
                 groups.vms.iter().map(|(_, vm)| (vm.name.clone(), vm.shares.0)).collect()
             }
         }
     }
 
-    pub(super) fn status(&self) -> Vec<SteeredVmStatus> {
+    pub(super) fn status(&self, steer: &Steer) -> Vec<SteeredVmStatus> {
         let HostVms::Groups(groups) = self else { return Vec::new() };
         let each = groups.vms.iter().map(|(key, vm)| {
             let (ios, bytes) = groups.done.get(key).copied().unwrap_or_default();
+            let held_by = groups.sharing.as_ref().and_then(|sharing| sharing.held_by(key));
             SteeredVmStatus {
                 name: vm.name.clone(),
                 cgroup: key.to_string(),
                 settings_from: SettingsFrom::new(),
+                settings: steer.vm(&vm.name).map(|vm| vm.settings).unwrap_or_default(),
                 shares: vm.shares.0,
+                limited_by: held_by.map(|by| match by {
+                    HeldBy::Shares => Limit::Slice,
+                    HeldBy::Limit => Limit::Configured,
+                }),
                 ios,
                 bytes,
                 pending: groups.demands.vms.get(key).map_or(0.0, |d| d.pending),
@@ -257,7 +272,7 @@ impl Groups {
                 let means = steer.sharing.or(above.then_some(Means::Caps));
                 let sharing = Sharing::take(device, &self.vms, means, &journal)?;
                 for (vm, why) in sharing.beyond() {
-                    tracing::warn!(volume, %vm, "cannot be held to its shares: {why}");
+                    tracing::warn!(volume, %vm, "cannot be held to its shares or its limit: {why}");
                 }
                 none.insert(sharing)
             }

@@ -1,6 +1,10 @@
 //! Status of a volume that QEMUs open themselves.
 
+use parda_api::Limit;
+use parda_config::VmSettings;
+
 use super::State;
+use super::seat::Held;
 use crate::config;
 use crate::status::{
     MeasuredBy, QemuStatus, SettingsFrom, SteerStatus, SteeredVmStatus, VolumeStatus,
@@ -29,7 +33,9 @@ impl State {
             name: vm.name.clone(),
             cgroup: socket.display().to_string(),
             settings_from: SettingsFrom::new(),
+            settings: VmSettings { shares: Some(vm.shares.0), ..VmSettings::default() },
             shares: vm.shares.0,
+            limited_by: vm.disks.values().any(Held::is_limited).then_some(Limit::Slice),
             ios: vm.ios,
             bytes: vm.bytes,
             pending: vm.pending(latency),

@@ -507,7 +507,7 @@ fn a_volume_may_be_steered_in_place_of_served() {
     let groups = check(&format!("{}{vms}", STEERED.replace("shares = 2000", ""))).unwrap();
     let Work::Steer(steer) = &groups.volumes[0].work else { panic!("not steered") };
     let Vms::Groups(patterns) = &steer.vms else { panic!("one VM") };
-    assert_eq!((patterns[0].name.as_str(), patterns[0].shares), ("vms", Shares(500)));
+    assert_eq!((patterns[0].name.as_str(), patterns[0].settings.shares), ("vms", Some(500)));
     check(&STEERED.replace("queue_depth", "auto").replace("little", "auto")).unwrap();
 }
 
@@ -581,6 +581,44 @@ fn everything_wrong_with_qemu_is_pointed_at() {
     ] {
         let message = check(&QEMU.replace(from, to)).unwrap_err();
         assert!(message.contains(error), "{to}: {message}");
+    }
+}
+
+#[test]
+fn a_steered_vm_has_shares_and_a_limit_that_the_kernel_can_hold() {
+    let host = STEERED.replace("shares = 2000\n", "");
+    let vm = |setting: &str| {
+        check(&format!(
+            "{host}[[volume.steer.vm]]\nname = \"db\"\ncgroup = \"libvirt:db\"\n{setting}\n"
+        ))
+    };
+    let config = vm("limit = { iops = 500, bandwidth_reads = \"40MiB\" }").unwrap();
+    let Work::Steer(steer) = &config.volumes[0].work else { panic!("not steered") };
+    let limit = steer.vm("db").unwrap().settings.limit.unwrap();
+    assert_eq!(
+        (limit.iops, limit.bandwidth_reads.map(|b| b.as_u64())),
+        (Some(500.0), Some(40 << 20))
+    );
+    for (setting, error) in [
+        (
+            "limit = { iops = 5, burst = 2, burst_for = \"1s\" }",
+            "leave out `burst` and `burst_for`",
+        ),
+        ("limit = { iops = 3 }", "has iops = 3, which must be 4 or more on a steered device"),
+        ("limit = { iops_reads = 1 }", "has iops_reads = 1, which must be 2 or more"),
+        ("limit = { iops = 0 }", "must be from 1 to"),
+        (
+            "tenant = \"gold\"",
+            "unknown field `tenant`, expected one of `name`, `cgroup`, `shares`, `limit`",
+        ),
+        ("reservation = 5", "unknown field `reservation`"),
+        ("shares = 0", "must be from 1 to 1000000"),
+    ] {
+        let message = vm(setting).unwrap_err();
+        assert!(
+            message.contains(error) && message.contains("parda.toml:17"),
+            "{setting}: {message}"
+        );
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) fn last(file: &Path, vm: &str) -> Result<Record, Failure> {
 pub(super) fn tell_score(then: &Record, now: &View, json: bool) -> Result<(), Failure> {
     let Some(scored) = score(then, now) else {
         return Err(Failure::new(format!(
-            "the prediction of {} cannot be scored: the VM does nothing, both its shares and the threshold were changed \
+            "the prediction of {} cannot be scored: the VM does nothing, more than one of its shares, its limit and the threshold were changed \
              since, or the measurements kept then allow no prediction for the threshold of now (docs/explain.md)",
             then.at
         )));
@@ -74,6 +74,7 @@ pub(super) fn tell_score(then: &Record, now: &View, json: bool) -> Result<(), Fa
     let predicted = &scored.prediction;
     let what = match predicted.change {
         Change::Shares(shares) => format!("{shares:.0} shares"),
+        Change::LimitIops(iops) => format!("a limit of {iops:.0} IO/s"),
         Change::ThresholdMs(ms) => format!("a threshold of {}", words::ms(ms)),
     };
     let latency = predicted.vm.latency_ms.map_or("unknown".to_owned(), words::ms);

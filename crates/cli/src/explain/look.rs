@@ -9,9 +9,10 @@ use parda_agent::status::{DiskStatus, HeldByStatus, Status, VolumeStatus};
 use parda_api::{Host, Limit, Outsider};
 use parda_control::ModeName;
 use parda_exchange::Liveness;
-use parda_explain::{HeldBy, Holding, Peer, View, Vm, spread};
+use parda_explain::{HeldBy, Holding, Peer, View, Vm, VmLimit, spread};
 
 use crate::Failure;
+use crate::limits::{self, Did};
 use crate::status::recent::Recent;
 
 /// Smallest and largest number of looks after the first.
@@ -138,11 +139,22 @@ impl Looks {
             held_ms,
             held_by: held_by(disk),
             held_now: disk.held_now as f64,
+            limited_now: disk.limited_now as f64,
+            limit: self.limit(disk),
             device_ms,
             slots: slot_bytes(self.last()).map_or(1.0, |slot| (size / slot).max(1.0)),
             slice: mean(&slices.collect::<Vec<_>>()),
             spread: self.spread(at, iops, held_ms + device_ms),
         }
+    }
+
+    /// The limit of a disk, or of its tenant.
+    fn limit(&self, disk: &DiskStatus) -> Option<VmLimit> {
+        let words = limits::of_disk(&self.recent, self.last(), disk)?;
+        let did = Did::of(&self.recent, disk);
+        let own = disk.settings.limit.and_then(|limit| limits::nearest(&limit, &did));
+        let own = own.filter(|(_, part)| *part > 0.0 && words.starts_with("its limit"));
+        Some(VmLimit { iops: own.map(|(_, part)| did.ios / part), words })
     }
 
     /// Spread of a disk's number of pending IOs from look to look.

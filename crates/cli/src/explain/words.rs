@@ -43,9 +43,13 @@ pub(super) fn of(
     capacity: &Capacity,
 ) -> String {
     let vm = &found.vm;
+    let limit = match (found.limit, &vm.limit) {
+        (Limit::Configured, Some(limit)) => limit.words.clone(),
+        (limit, _) => limit.to_string(),
+    };
     let mut text = format!(
-        "VM {} of volume {volume}, over the last {:.1} s: limited by {}\n",
-        vm.name, view.seconds, found.limit
+        "VM {} of volume {volume}, over the last {:.1} s: limited by {limit}\n",
+        vm.name, view.seconds
     );
     text += &format!(
         "  {:.0} IO/s, {:.1} MiB/s, {} an IO, {:.1} IOs pending at a time\n",
@@ -153,9 +157,16 @@ fn sentence(view: &View, found: &Explanation) -> String {
             found.outstanding,
             doubled(found)
         ),
+        Limit::Configured if vm.iops == 0.0 => format!(
+            "None of its reads and writes was done in this time, and {:.0} are held by {}. Look longer: --over 60s.",
+            vm.limited_now,
+            limit_of(found)
+        ),
         Limit::Configured => format!(
-            "It has all that its limit allows, {:.0} IO/s, and wants {:.1} IOs at a time. More shares change nothing.",
-            vm.iops, found.pending
+            "It has all that {} allows, and wants {:.1} IOs at a time. More shares change nothing. {}",
+            limit_of(found),
+            found.pending,
+            raised(found)
         ),
         Limit::WindowMax => format!(
             "Its host has all that window_max allows: more shares take only from other VMs of this host. It wants {:.1} \
@@ -163,6 +174,29 @@ fn sentence(view: &View, found: &Explanation) -> String {
             found.pending, found.outstanding
         ),
     }
+}
+
+/// The limit that holds a VM, in words.
+fn limit_of(found: &Explanation) -> String {
+    found.vm.limit.as_ref().map_or("its limit".to_owned(), |limit| limit.words.clone())
+}
+
+/// Sentence on the lowest predicted limit that gives the VM more IO/s.
+fn raised(found: &Explanation) -> String {
+    let more = found.predictions.iter().filter_map(|p| match p.change {
+        Change::LimitIops(limit) if p.vm.iops > found.vm.iops => Some((limit, p)),
+        _ => None,
+    });
+    more.min_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(String::new, |(limit, prediction)| {
+        with(&format!("a limit of {limit:.0} IO/s"), prediction)
+    })
+}
+
+/// Sentence on a predicted change.
+fn with(what: &str, prediction: &Prediction) -> String {
+    let at =
+        prediction.vm.latency_ms.map_or_else(String::new, |latency| format!(" at {}", ms(latency)));
+    format!("With {what}: about {:.0} IO/s{at}.", prediction.vm.iops)
 }
 
 /// Sentence on a threshold that bounds nobody.
@@ -202,9 +236,7 @@ fn doubled(found: &Explanation) -> String {
     let Some((shares, prediction)) = more.min_by(|a, b| a.0.total_cmp(&b.0)) else {
         return String::new();
     };
-    let at =
-        prediction.vm.latency_ms.map_or(String::new(), |latency| format!(" at {}", ms(latency)));
-    format!("With {shares:.0} shares: about {:.0} IO/s{at}.", prediction.vm.iops)
+    with(&format!("{shares:.0} shares"), prediction)
 }
 
 /// Table of the other VMs and hosts. In a pool, each volume of this host is a host of its own there.
@@ -251,6 +283,7 @@ fn named(what: Change, asked: &[Change]) -> String {
     let mark = if asked.contains(&what) { " (asked)" } else { "" };
     match what {
         Change::Shares(shares) => format!("{shares:.0} shares{mark}"),
+        Change::LimitIops(iops) => format!("limit {iops:.0} IO/s{mark}"),
         Change::ThresholdMs(to) => format!("threshold {}{mark}", ms(to)),
     }
 }
@@ -321,10 +354,11 @@ pub(super) fn steered(
         Some(_) => ("QEMU's throttle holds", "latency of the array"),
         None => ("The kernel's queue holds", "latency and depth of the device"),
     };
+    let limit = vm.limited_by.map_or(String::new(), |limit| format!("It is limited by {limit}. "));
     output::print(&format!(
         "VM {name} of volume {}, whose device {} is steered\n  {} shares, {:.1} IOs pending in the last period\n\n\
-         {by} its IOs: how long each was held and at the array is not known for a VM, nor what limits \
-         it, so nothing is predicted. `parda status` has the {what}.",
+         {limit}{by} its IOs: how long each was held and at the array is not known for a VM, so nothing is predicted. \
+         `parda status` has the {what}.",
         volume.name, steer.device, vm.shares, vm.pending
     ))
 }

@@ -47,12 +47,15 @@ pub(super) fn lines(status: &Status, volume: &VolumeStatus) -> String {
     let disks = volume.disks.iter().map(|disk| (&disk.name, &disk.settings_from));
     let steered = volume.steer.iter().flat_map(|steer| &steer.vms);
     let vms = disks.chain(steered.map(|vm| (&vm.name, &vm.settings_from)));
-    for (vm, settings) in vms {
+    let vms = vms.map(|(vm, settings)| (vm.clone(), settings));
+    let tenants = volume.tenants.iter();
+    let tenants = tenants.map(|it| (format!("tenant {}", it.name), &it.settings_from));
+    for (name, settings) in vms.chain(tenants) {
         let mut settings = settings.clone();
         // What stands in the file is where everybody looks first.
         settings.retain(|_, from| *from != ValueFrom::Configuration);
         if !settings.is_empty() {
-            text += &format!("  {vm}: {}\n", list(&settings));
+            text += &format!("  {name}: {}\n", list(&settings));
         }
     }
     text

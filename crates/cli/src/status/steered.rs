@@ -78,7 +78,7 @@ pub(super) fn lines(recent: &Recent, steer: &SteerStatus) -> String {
         text += &format!("{}\n", align(table));
     }
     if !steer.vms.is_empty() {
-        let mut table = plain(["VM", "shares", "IO/s", "MiB/s", "pending"]);
+        let mut table = plain(["VM", "shares", "IO/s", "MiB/s", "pending", "limited by"]);
         for vm in &steer.vms {
             table.add_row([
                 vm.name.clone(),
@@ -86,6 +86,7 @@ pub(super) fn lines(recent: &Recent, steer: &SteerStatus) -> String {
                 format!("{:.0}", recent.rate(vm.ios)),
                 format!("{:.1}", recent.mib(vm.bytes)),
                 format!("{:.1}", vm.pending),
+                vm.limited_by.map_or("-".to_owned(), |limit| limit.to_string()),
             ]);
         }
         text += &format!("{}\n", align(table));

@@ -96,7 +96,7 @@ pub(super) const HOSTS_DROP: [usize; 4] = [2, 3, 5, 1];
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) cells: Vec<Cell>,
-    /// Whether to highlight it: a disk with a fault, or a host that is not live.
+    /// Whether to highlight it: a disk with a fault or short of its reservation, or a host that is not live.
     pub(super) alarm: bool,
 }
 
@@ -106,10 +106,15 @@ pub(super) fn vms(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
         let ios = disk.reads.ios + disk.writes.ios;
         let timed = |ms: f64| if ios == 0 { Cell::Unknown } else { Cell::Number(ms, 1) };
         let fault = disk.fault.is_some() || disk.state != DiskState::Serving;
-        let limit = if fault { disk.state.to_string() } else { volume.limit_of(disk).to_string() };
+        let short = disk.reservation.is_some_and(|reservation| reservation.short);
+        let limit = match (fault, short) {
+            (true, _) => disk.state.to_string(),
+            (false, true) => "SHORT".to_owned(),
+            (false, false) => volume.limit_of(disk).to_string(),
+        };
         Row {
             name: disk.name.clone(),
-            alarm: fault,
+            alarm: fault || short,
             cells: vec![
                 Cell::Text(disk.name.clone()),
                 Cell::Number(f64::from(disk.shares), 0),
@@ -133,7 +138,7 @@ pub(super) fn vms(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
             Cell::Unknown,
             Cell::Unknown,
             Cell::Number(vm.pending, 1),
-            Cell::Text("the kernel".to_owned()),
+            Cell::Text(vm.limited_by.map_or("the kernel".to_owned(), |limit| limit.to_string())),
         ],
     });
     served.chain(steered).collect()

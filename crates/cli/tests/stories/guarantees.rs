@@ -47,10 +47,18 @@ fn a_limit_is_not_exceeded_and_a_reservation_is_met_whatever_the_shares() {
     let [_, limited] = rates(&a);
     assert!((90.0..104.0).contains(&limited), "{limited} IO/s for a limit of 100");
     until("the status names the limit", || {
-        stage.parda(&["status", "a.status"]).out.contains("its limit")
+        let said = stage.parda(&["status", "a.status"]).out;
+        said.contains("disk hog: limited by its limit of 100 IO/s")
     });
-    let said = stage.parda(&["explain", "hog", "-c", "a.toml", "--over", "2s"]).out;
-    assert!(said.contains("limited by its limit"), "{said}");
+    let explain = |more: &str| {
+        stage.parda(&["explain", "hog", "-c", "a.toml", "--over", "2s", "--limit", "200", more]).out
+    };
+    let said = explain("--volume=array");
+    assert!(said.contains("limited by its limit of 100 IO/s"), "{said}");
+    let json: serde_json::Value = serde_json::from_str(&explain("--json")).unwrap();
+    let predicted = json["predictions"].as_array().unwrap().iter();
+    let mut predicted = predicted.filter(|it| it["change"]["limit_iops"] == 200.0);
+    let predicted = predicted.next().unwrap()["vm"]["iops"].as_f64().unwrap();
 
     // More, and then none: live, while the client goes on.
     let set = |more: &[&str]| {
@@ -60,6 +68,7 @@ fn a_limit_is_not_exceeded_and_a_reservation_is_met_whatever_the_shares() {
     set(&["limit={ iops = 200 }", "--temporary"]);
     let [_, limited] = rates(&a);
     assert!((180.0..206.0).contains(&limited), "{limited} IO/s for a limit of 200");
+    assert!((predicted / limited - 1.0).abs() < 0.15, "{predicted} predicted, {limited} had");
 
     // Without it the other disk has a hundred times the shares, but for the reservation.
     stage.write("a.toml", text(""));
@@ -161,6 +170,17 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
     let more = rates();
     // A timer that is late on a busy machine loses some.
     assert!((400.0..624.0).contains(&more[2]), "{more:?} for a limit of 600");
+    // A change on one host alone is noticed by the others.
+    let differ = || {
+        let said = stage.parda(&["status", "a.status"]).out;
+        said.contains(
+            "DIFFERENT SETTINGS: tenant gold is not the same on all hosts: as here on a, c (",
+        )
+    };
+    assert!(!differ());
+    let set = ["set", "-c", "b.toml", "--tenant", "gold", "limit={ iops = 500 }"];
+    assert!(stage.parda(&set).status.success());
+    until("the difference is named", differ);
     three.finish();
     agents.into_iter().for_each(Agent::stop);
 }
@@ -180,5 +200,71 @@ fn a_limit_that_was_set_stays_over_a_restart() {
     a.stop();
     let a = stage.restart(&[], "a");
     until("it is in force after the restart", || limit(&a) == Some(50.0));
+    a.stop();
+}
+
+#[test]
+fn where_a_limit_holds_all_ios_of_a_disk_that_is_said() {
+    let stage = Stage::new();
+    stage.sparse("data", 16 << 20);
+    let text = config("a", "period = \"100ms\"", &[("db", "data")]);
+    let limit = "name = \"db\"\nlimit = { bandwidth = \"2KiB\" }";
+    let a = stage.agent("a", &text.replace("name = \"db\"", limit));
+    let load = stage.load("fio", &uri("a", "db"), &["--rw=randread", "--bs=64k", "--iodepth=4"]);
+    until("one IO was done, and the next takes half a minute", || {
+        let disk = &a.volume().disks[0];
+        disk.reads.ios > 0 && disk.limited_now > 0
+    });
+    let said = || stage.parda(&["status", "a.status", "--over", "200ms"]).out;
+    until("no IO is done in an interval", || {
+        let said = said();
+        assert!(!said.contains("its slice"), "{said}");
+        said.contains("disk db: limited by its limit of 2.0 KiB/s")
+    });
+    let set = stage.parda(&["set", "db", "-c", "a.toml", "limit={ bandwidth = \"1GiB\" }"]);
+    assert!(set.status.success(), "{}", set.err);
+    load.finish();
+    a.stop();
+}
+
+#[test]
+fn a_tenant_is_changed_live_and_stays_so_over_a_restart() {
+    let stage = Stage::new();
+    stage.sparse("data", 16 << 20);
+    let text = config("a", "period = \"100ms\"", &[("db", "data")])
+        .replace("[[volume.disk]]", &format!("{}[[volume.disk]]", gold(300)))
+        .replace("name = \"db\"", "name = \"db\"\ntenant = \"gold\"");
+    let a = stage.agent("a", &format!("state = \"a.state\"\n{text}"));
+    let set =
+        |more: &[&str]| stage.parda(&[&["set", "-c", "a.toml", "--tenant", "gold"], more].concat());
+    let done = set(&["limit={ iops = 50 }", "shares=700"]);
+    assert!(done.status.success(), "{}", done.err);
+    assert!(
+        done.out.contains("volume array, tenant gold: shares = 700 (before: not set), kept"),
+        "{}",
+        done.out
+    );
+    for (wrong, why) in [
+        ("burst=5", "burst: cannot be changed of a tenant, as shares, limit and reservation can"),
+        ("shares=0", "shares = 0: must be from 1 to 1000000"),
+    ] {
+        let refused = set(&[wrong]);
+        assert!(!refused.status.success() && refused.err.contains(why), "{}", refused.err);
+    }
+    let nobody = stage.parda(&["set", "-c", "a.toml", "--tenant", "silver", "shares=5"]);
+    assert!(nobody.err.contains("no volume has one; there are: gold"), "{}", nobody.err);
+    let settings = |agent: &Agent| {
+        let tenant = agent.volume().tenants.remove(0);
+        (tenant.settings["limit"]["iops"].as_f64(), tenant.settings.get("shares").cloned())
+    };
+    assert_eq!(settings(&a), (Some(50.0), Some(700.into())));
+    a.stop();
+    let a = stage.restart(&[], "a");
+    until("it is in force after the restart", || settings(&a) == (Some(50.0), Some(700.into())));
+    let said = stage.parda(&["status", "a.status"]).out;
+    assert!(said.contains("tenant gold: limit (kept in the state file), shares"), "{said}");
+    let done = set(&["--reset-all"]);
+    assert!(done.status.success(), "{}", done.err);
+    assert_eq!(settings(&a), (Some(300.0), None));
     a.stop();
 }

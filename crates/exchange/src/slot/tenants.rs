@@ -17,8 +17,11 @@ const STEPS: f64 = 512.0;
 /// The least number but 0 is 2^-20.
 const LEAST: f64 = -20.0;
 
-/// The bit that says whether the tenant wants more.
+/// The bit of a number that is not its own: of the second, whether the tenant wants more; of the others, a bit of its terms.
 const WANTS: u16 = 1 << 15;
+
+/// The numbers with a bit of the terms, the lowest bit first.
+const TERMS: [usize; 5] = [0, 2, 3, 4, 5];
 
 /// A number as 15 bits: 0, or 1 + 512 · (log2 x + 20).
 fn code(value: f64) -> u16 {
@@ -39,13 +42,15 @@ fn value(code: u16) -> f64 {
 /// Writes entries. Those beyond [`MOST_TENANTS`] are left out.
 pub(super) fn put(to: &mut [u8], tenants: &[TenantPart]) {
     for (entry, tenant) in to.chunks_exact_mut(ENTRY).zip(tenants) {
-        let TenantPart { id, shares, used, wants, rate, outstanding, wish, active } = *tenant;
-        let wants = if wants { WANTS } else { 0 };
-        let numbers = [shares, used, rate, outstanding, wish, active].map(code);
+        let TenantPart { id, shares, used, wants, rate, outstanding, wish, active, terms } =
+            *tenant;
+        let bit = |set: bool| if set { WANTS } else { 0 };
+        let mut numbers = [shares, used, rate, outstanding, wish, active].map(code);
+        numbers[1] |= bit(wants);
+        TERMS.iter().enumerate().for_each(|(i, at)| numbers[*at] |= bit(terms >> i & 1 == 1));
         let (name, rest) = entry.split_at_mut(4);
         name.copy_from_slice(&id.0.to_le_bytes());
-        for (i, (to, number)) in rest.chunks_exact_mut(2).zip(numbers).enumerate() {
-            let number = if i == 1 { number | wants } else { number };
+        for (to, number) in rest.chunks_exact_mut(2).zip(numbers) {
             to.copy_from_slice(&number.to_le_bytes());
         }
     }
@@ -59,9 +64,10 @@ pub(super) fn get(from: &[u8]) -> Vec<TenantPart> {
         let mut numbers = [0; 6];
         numbers.iter_mut().zip(codes).for_each(|(to, code)| *to = code);
         let [shares, used, rate, outstanding, wish, active] = numbers.map(value);
-        let wants = numbers[1] & WANTS != 0;
+        let is = |at: usize| numbers[at] & WANTS != 0;
+        let terms = TERMS.iter().rev().fold(0, |terms, at| terms << 1 | u8::from(is(*at)));
         let id = TenantId(u32::from_le_bytes(std::array::from_fn(|i| name[i])));
-        TenantPart { id, shares, used, wants, rate, outstanding, wish, active }
+        TenantPart { id, shares, used, wants: is(1), rate, outstanding, wish, active, terms }
     });
     entries.take_while(|entry| entry.id.0 != 0).collect()
 }

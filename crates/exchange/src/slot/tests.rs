@@ -103,10 +103,10 @@ prop_compose! {
 fn arb_tenants() -> impl Strategy<Value = Vec<TenantPart>> {
     let number = || prop_oneof![Just(0.0), (-20..43i32).prop_map(|power| f64::from(power).exp2())];
     let numbers = (number(), number(), number(), number(), number(), number());
-    let tenant = (1u32.., any::<bool>(), numbers).prop_map(
-        |(id, wants, (shares, used, rate, outstanding, wish, active))| {
+    let tenant = (1u32.., any::<bool>(), 0..32u8, numbers).prop_map(
+        |(id, wants, terms, (shares, used, rate, outstanding, wish, active))| {
             let id = TenantId(id);
-            TenantPart { id, shares, used, wants, rate, outstanding, wish, active }
+            TenantPart { id, shares, used, wants, rate, outstanding, wish, active, terms }
         },
     );
     prop::collection::vec(tenant.boxed(), 0..=MOST_TENANTS)

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::answer::{Json, Refused};
-use crate::asked::{Change, Place, Refusal, Who};
+use crate::asked::{Change, Of, Place, Refusal, Who};
 use crate::shared::Shared;
 
 /// The largest body of a request, in bytes.
@@ -78,16 +78,16 @@ pub(super) async fn set_volume(
     sent: Body,
 ) -> Result<impl IntoResponse, Refused> {
     let api::VolumeChange { keep, settings } = body(&headers, sent).await?;
-    set(shared, who, Place { volume, disk: None }, keep, settings).await
+    set(shared, who, Place { volume, of: Of::Law }, keep, settings).await
 }
 
-/// Changes settings of a disk.
+/// Changes settings of a disk, or of a VM of a steered device.
 #[utoipa::path(
     patch,
     path = "/api/v1/volumes/{volume}/disks/{disk}",
     params(
         ("volume" = String, Path, description = "Name of the volume."),
-        ("disk" = String, Path, description = "Key of the disk.")
+        ("disk" = String, Path, description = "Key of the disk, or name of the steered VM in the configuration.")
     ),
     request_body = api::DiskChange,
     responses(
@@ -104,7 +104,33 @@ pub(super) async fn set_disk(
     sent: Body,
 ) -> Result<impl IntoResponse, Refused> {
     let api::DiskChange { keep, settings } = body(&headers, sent).await?;
-    set(shared, who, Place { volume, disk: Some(disk) }, keep, settings).await
+    set(shared, who, Place { volume, of: Of::Disk(disk) }, keep, settings).await
+}
+
+/// Changes settings of a tenant on this host.
+#[utoipa::path(
+    patch,
+    path = "/api/v1/volumes/{volume}/tenants/{tenant}",
+    params(
+        ("volume" = String, Path, description = "Name of the volume."),
+        ("tenant" = String, Path, description = "Name of the tenant.")
+    ),
+    request_body = api::TenantChange,
+    responses(
+        (status = 200, body = api::Changed),
+        (status = "4XX", body = api::Problem),
+        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
+    )
+)]
+pub(super) async fn set_tenant(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path((volume, tenant)): Path<(String, String)>,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<impl IntoResponse, Refused> {
+    let api::TenantChange { keep, settings } = body(&headers, sent).await?;
+    set(shared, who, Place { volume, of: Of::Tenant(tenant) }, keep, settings).await
 }
 
 /// Gives all settings of a volume's law back to the configuration file.
@@ -119,7 +145,7 @@ pub(super) async fn reset_volume(
     Extension(who): Extension<Who>,
     Path(volume): Path<String>,
 ) -> Result<impl IntoResponse, Refused> {
-    reset(shared, who, Place { volume, disk: None }, None).await
+    reset(shared, who, Place { volume, of: Of::Law }, None).await
 }
 
 /// Gives a setting of a volume's law back to the configuration file.
@@ -137,7 +163,7 @@ pub(super) async fn reset_volume_setting(
     Extension(who): Extension<Who>,
     Path((volume, setting)): Path<(String, String)>,
 ) -> Result<impl IntoResponse, Refused> {
-    reset(shared, who, Place { volume, disk: None }, Some(setting)).await
+    reset(shared, who, Place { volume, of: Of::Law }, Some(setting)).await
 }
 
 /// Gives all settings of a disk back to the configuration file.
@@ -146,7 +172,7 @@ pub(super) async fn reset_volume_setting(
     path = "/api/v1/volumes/{volume}/disks/{disk}/overrides",
     params(
         ("volume" = String, Path, description = "Name of the volume."),
-        ("disk" = String, Path, description = "Key of the disk.")
+        ("disk" = String, Path, description = "Key of the disk, or name of the steered VM in the configuration.")
     ),
     responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
 )]
@@ -155,7 +181,7 @@ pub(super) async fn reset_disk(
     Extension(who): Extension<Who>,
     Path((volume, disk)): Path<(String, String)>,
 ) -> Result<impl IntoResponse, Refused> {
-    reset(shared, who, Place { volume, disk: Some(disk) }, None).await
+    reset(shared, who, Place { volume, of: Of::Disk(disk) }, None).await
 }
 
 /// Gives a setting of a disk back to the configuration file.
@@ -164,7 +190,7 @@ pub(super) async fn reset_disk(
     path = "/api/v1/volumes/{volume}/disks/{disk}/overrides/{setting}",
     params(
         ("volume" = String, Path, description = "Name of the volume."),
-        ("disk" = String, Path, description = "Key of the disk."),
+        ("disk" = String, Path, description = "Key of the disk, or name of the steered VM in the configuration."),
         ("setting" = String, Path, description = "Key of the setting.")
     ),
     responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
@@ -174,5 +200,42 @@ pub(super) async fn reset_disk_setting(
     Extension(who): Extension<Who>,
     Path((volume, disk, setting)): Path<(String, String, String)>,
 ) -> Result<impl IntoResponse, Refused> {
-    reset(shared, who, Place { volume, disk: Some(disk) }, Some(setting)).await
+    reset(shared, who, Place { volume, of: Of::Disk(disk) }, Some(setting)).await
+}
+
+/// Gives all settings of a tenant back to the configuration file.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/volumes/{volume}/tenants/{tenant}/overrides",
+    params(
+        ("volume" = String, Path, description = "Name of the volume."),
+        ("tenant" = String, Path, description = "Name of the tenant.")
+    ),
+    responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
+)]
+pub(super) async fn reset_tenant(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path((volume, tenant)): Path<(String, String)>,
+) -> Result<impl IntoResponse, Refused> {
+    reset(shared, who, Place { volume, of: Of::Tenant(tenant) }, None).await
+}
+
+/// Gives a setting of a tenant back to the configuration file.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/volumes/{volume}/tenants/{tenant}/overrides/{setting}",
+    params(
+        ("volume" = String, Path, description = "Name of the volume."),
+        ("tenant" = String, Path, description = "Name of the tenant."),
+        ("setting" = String, Path, description = "Key of the setting.")
+    ),
+    responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
+)]
+pub(super) async fn reset_tenant_setting(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path((volume, tenant, setting)): Path<(String, String, String)>,
+) -> Result<impl IntoResponse, Refused> {
+    reset(shared, who, Place { volume, of: Of::Tenant(tenant) }, Some(setting)).await
 }

@@ -10,7 +10,7 @@ use parda_api as api;
 use super::change::body;
 use super::query;
 use crate::answer::{Json, Refused};
-use crate::asked::{Place, Who};
+use crate::asked::{Of, Place, Who};
 use crate::shared::Shared;
 
 /// Serves one more disk of a volume.
@@ -62,7 +62,7 @@ pub(super) async fn remove(
     RawQuery(text): RawQuery,
 ) -> Result<impl IntoResponse, Refused> {
     let keep = query::keep(text.as_deref())?;
-    let place = Place { volume, disk: Some(disk) };
+    let place = Place { volume, of: Of::Disk(disk) };
     Ok(Json(shared.change(move |agent| agent.remove_disk(&place, keep, &who)).await??))
 }
 

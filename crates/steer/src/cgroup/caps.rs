@@ -1,11 +1,13 @@
-//! Caps (`io.max`): limits on each VM's IOs per second. They work with every elevator and every
-//! kind of device, and take effect without a drain. `io.max` limits reads and writes apart, and has
-//! no limit on their sum, so a VM's cap is split as its IOs were in the period before.
+//! Caps (`io.max`): what each VM may do in a second, by its shares and by its limit. They work with every elevator and every kind of
+//! device, and take effect without a drain. `io.max` bounds reads and writes apart, and has no bound on their sum, so what a VM may
+//! do in both together is split as its IOs were in the period before.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::cgroup::demand::Begun;
+use parda_control::{Limit, Rates};
+
+use crate::cgroup::demand::{Begun, Done};
 use crate::cgroup::files::{ChangedSetting, ShareError, line, write_line};
 use crate::cgroup::vms::{VmKey, Vms};
 use crate::journal::LockedJournal;
@@ -14,44 +16,166 @@ use crate::sysfs;
 
 /// Least part of a cap for the direction in which a VM was idle, so that it may begin to use it.
 const OTHER_WAY: f64 = 0.1;
-/// Least limit that the kernel accepts, in IOs per second.
+/// Least bound that the kernel accepts, in IOs or bytes per second.
 const LEAST: f64 = 2.0;
 /// Least relative change that is written. Each write restarts the kernel's own period.
 const SAME: f64 = 0.02;
 /// Part of its cap from which a VM counts as held back by it.
 const HELD: f64 = 0.9;
 
-/// Limits of one VM, in IOs per second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Bounds on reads and on writes, in IOs or bytes per second. `None`: no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pair {
+    /// Bound on reads.
+    pub reads: Option<u64>,
+    /// Bound on writes.
+    pub writes: Option<u64>,
+}
+
+impl Pair {
+    /// Splits a rate as `done` was: each direction has [`OTHER_WAY`] of it at least.
+    fn split(rate: f64, done: Done) -> Pair {
+        let (reads, writes) = parts(done);
+        Pair::new(rate * reads, rate * writes)
+    }
+
+    /// Splits a rate that both directions together never exceed.
+    fn within(rate: f64, done: Done) -> Pair {
+        let ((reads, writes), rate) = (parts(done), rate.floor());
+        let reads =
+            (rate * reads / (reads + writes)).round().clamp(LEAST, (rate - LEAST).max(LEAST));
+        Pair::new(reads, rate - reads)
+    }
+
+    /// The bounds of a limit.
+    fn of_limit(rates: &Rates, done: Done) -> Pair {
+        let whole = |rate: f64| rate.floor().max(LEAST) as u64;
+        let apart = Pair { reads: rates.reads.map(whole), writes: rates.writes.map(whole) };
+        apart.or_less(rates.total.map(|rate| Pair::within(rate, done)).unwrap_or_default())
+    }
+
+    fn new(reads: f64, writes: f64) -> Pair {
+        let whole = |rate: f64| Some(rate.round().max(LEAST) as u64);
+        Pair { reads: whole(reads), writes: whole(writes) }
+    }
+
+    /// The lower bound in each direction.
+    fn or_less(self, other: Pair) -> Pair {
+        let least = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
+        Pair { reads: least(self.reads, other.reads), writes: least(self.writes, other.writes) }
+    }
+
+    fn is_none(self) -> bool {
+        self == Pair::default()
+    }
+
+    fn near(self, other: Pair) -> bool {
+        let near = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => (a as f64 - b as f64).abs() <= SAME * b as f64,
+            (a, b) => a == b,
+        };
+        near(self.reads, other.reads) && near(self.writes, other.writes)
+    }
+
+    /// The directions, reads and writes, in which so much was done that the bound held it back.
+    fn holds(self, done: Done, seconds: f64) -> [bool; 2] {
+        let at = |done: u64, most: Option<u64>| {
+            most.is_some_and(|most| done as f64 >= HELD * most as f64 * seconds)
+        };
+        [at(done.reads, self.reads), at(done.writes, self.writes)]
+    }
+}
+
+/// Parts of reads and of writes in what was done, [`OTHER_WAY`] at least.
+fn parts(done: Done) -> (f64, f64) {
+    let all = done.reads + done.writes;
+    let part = |n: u64| if all == 0 { 1.0 } else { (n as f64 / all as f64).max(OTHER_WAY) };
+    (part(done.reads), part(done.writes))
+}
+
+/// Bounds of one VM. A pair without bounds is not written: what another program set there stays in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cap {
-    /// Limit on reads per second.
-    pub reads: u64,
-    /// Limit on writes per second.
-    pub writes: u64,
+    /// In IOs per second.
+    pub ios: Pair,
+    /// In bytes per second.
+    pub bytes: Pair,
+    /// Whether `ios` are bounds by shares: of reads, and of writes.
+    by_shares: [bool; 2],
 }
 
 impl Cap {
-    /// Splits `rate` IOs per second for a VM that began `begun` in the period before.
-    fn split(rate: f64, begun: Begun) -> Cap {
-        let all = begun.reads + begun.writes;
-        let reads = if all == 0 { 1.0 } else { begun.reads as f64 / all as f64 };
-        let writes = if all == 0 { 1.0 } else { begun.writes as f64 / all as f64 };
-        let whole = |part: f64| (rate * part.max(OTHER_WAY)).round().max(LEAST) as u64;
-        Cap { reads: whole(reads), writes: whole(writes) }
+    /// The lower of what shares give a VM, `share` IOs per second, and of its limit, for a VM that began `begun` in the period before.
+    fn of(share: Option<f64>, limit: &Limit, begun: Begun) -> Cap {
+        let share = share.map(|rate| Pair::split(rate, begun.ios)).unwrap_or_default();
+        let of_limit = Pair::of_limit(&limit.iops, begun.ios);
+        let ios = share.or_less(of_limit);
+        let by_shares = [ios.reads != of_limit.reads, ios.writes != of_limit.writes];
+        Cap { ios, bytes: Pair::of_limit(&limit.bandwidth, begun.bytes), by_shares }
+    }
+
+    fn is_none(self) -> bool {
+        self.ios.is_none() && self.bytes.is_none()
+    }
+
+    /// Whether it has no bounds of a kind that another one has.
+    fn leaves(self, other: Cap) -> bool {
+        self.ios.is_none() && !other.ios.is_none() || self.bytes.is_none() && !other.bytes.is_none()
     }
 
     fn near(self, other: Cap) -> bool {
-        let near = |a: u64, b: u64| (a as f64 - b as f64).abs() <= SAME * b as f64;
-        near(self.reads, other.reads) && near(self.writes, other.writes)
+        self.ios.near(other.ios) && self.bytes.near(other.bytes)
     }
+
+    /// The cap as it is written, as a part of a line of `io.max`: `riops=100 wiops=max`.
+    fn text(self) -> String {
+        let max = |most: Option<u64>| most.map_or("max".to_owned(), |most| most.to_string());
+        let pairs = [("iops", self.ios), ("bps", self.bytes)].into_iter();
+        let pairs = pairs.filter(|(_, pair)| !pair.is_none()).map(|(unit, pair)| {
+            format!("r{unit}={} w{unit}={}", max(pair.reads), max(pair.writes))
+        });
+        pairs.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether a line of `io.max` has it in force.
+    fn is_in_force(self, line: &str) -> bool {
+        self.text().split(' ').all(|word| line.split(' ').any(|found| found == word))
+    }
+}
+
+/// The most IOs per second that a limit allows a VM whose IOs have `bytes` in the mean. Infinite without such a bound.
+pub(crate) fn most_ios(limit: &Limit, bytes: f64) -> f64 {
+    let most = |rates: &Rates| {
+        let or_none = |rate: Option<f64>| rate.unwrap_or(f64::INFINITY);
+        or_none(rates.total).min(or_none(rates.reads) + or_none(rates.writes))
+    };
+    let by_bytes = if bytes > 0.0 { most(&limit.bandwidth) / bytes } else { f64::INFINITY };
+    most(&limit.iops).min(by_bytes)
+}
+
+/// What holds a VM back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBy {
+    /// What its shares give it.
+    Shares,
+    /// Its limit.
+    Limit,
+}
+
+/// A cap in force.
+#[derive(Clone, Copy, Debug)]
+struct InForce {
+    /// The cgroup's id. A new cgroup under an old path has no cap yet.
+    id: u64,
+    cap: Cap,
+    limit: Limit,
 }
 
 /// Caps of a host's VMs on one device.
 #[derive(Debug)]
 pub struct Caps {
     device: DevNum,
-    /// The cgroup's id, and the cap in force. A new cgroup under an old path has no cap yet.
-    in_force: BTreeMap<VmKey, (u64, Cap)>,
+    in_force: BTreeMap<VmKey, InForce>,
 }
 
 impl Caps {
@@ -61,19 +185,21 @@ impl Caps {
 
     /// The caps in force, by VM.
     pub fn in_force(&self) -> impl Iterator<Item = (&VmKey, Cap)> {
-        self.in_force.iter().map(|(key, (_, cap))| (key, *cap))
+        self.in_force.iter().map(|(key, in_force)| (key, in_force.cap))
     }
 
-    /// Whether a VM was held back by its cap alone in a period.
+    /// What held a VM back in a period, if its cap did.
     #[must_use]
-    pub fn held_back(&self, key: &VmKey, begun: Begun, seconds: f64) -> bool {
-        let at = |ios: u64, cap: u64| ios as f64 >= HELD * cap as f64 * seconds;
-        let cap = self.in_force.get(key).map(|(_, cap)| *cap);
-        cap.is_some_and(|cap| at(begun.reads, cap.reads) || at(begun.writes, cap.writes))
+    pub fn held_back(&self, key: &VmKey, begun: Begun, seconds: f64) -> Option<HeldBy> {
+        let cap = self.in_force.get(key)?.cap;
+        let ios = cap.ios.holds(begun.ios, seconds);
+        let any = ios.into_iter().chain(cap.bytes.holds(begun.bytes, seconds)).any(|held| held);
+        let by_shares = ios.into_iter().zip(cap.by_shares).any(|(held, by)| held && by);
+        any.then_some(if by_shares { HeldBy::Shares } else { HeldBy::Limit })
     }
 
-    /// Sets caps, in IOs per second, on these VMs, and removes those of all other VMs. Each cap is read
-    /// back. Returns the caps that another process had changed.
+    /// Sets caps on these VMs: of their shares, in IOs per second, where `rates` has one, and of their limits. Removes those of all
+    /// other VMs. Each cap is read back. Returns the caps that another process had changed.
     pub(crate) fn set(
         &mut self,
         vms: &Vms,
@@ -84,15 +210,11 @@ impl Caps {
         let mut changed = Vec::new();
         for (key, vm) in vms.iter() {
             let file = vms.dir(key).join("io.max");
-            let before = self.in_force.get(key).filter(|(id, _)| *id == vm.id).map(|(_, cap)| *cap);
+            let before = self.in_force.get(key).filter(|in_force| in_force.id == vm.id).copied();
             let begun = begun.get(key).copied().unwrap_or_default();
-            let cap = rates.get(key).map(|rate| Cap::split(*rate, begun));
-            let done = match (before, cap) {
-                (None, None) => continue,
-                (Some(_), None) => self.clear_one(key, &file, journal).map(|()| None),
-                (before, Some(cap)) => self.set_one(key, vm.id, &file, before, cap, journal),
-            };
-            match done {
+            let cap = Cap::of(rates.get(key).copied(), &vm.limit, begun);
+            let new = InForce { id: vm.id, cap, limit: vm.limit };
+            match self.set_one(key, &file, before, new, journal) {
                 Ok(found) => changed.extend(found),
                 // The cap went away with its VM.
                 Err(ShareError::Sys(error)) if error.gone() => {
@@ -108,24 +230,36 @@ impl Caps {
     fn set_one(
         &mut self,
         key: &VmKey,
-        id: u64,
         file: &Path,
-        before: Option<Cap>,
-        cap: Cap,
+        before: Option<InForce>,
+        new: InForce,
         journal: &mut LockedJournal,
     ) -> Result<Option<ChangedSetting>, ShareError> {
+        let cap = new.cap;
+        let before = match before {
+            Some(before) if cap.leaves(before.cap) => {
+                self.clear_one(key, file, journal)?;
+                None
+            }
+            before => before,
+        };
+        if cap.is_none() {
+            return Ok(None);
+        }
         let now = sysfs::read(file)?;
         let now = line(&now, self.device).unwrap_or_default();
         let changed = before
-            .filter(|before| found(now) != Some(*before))
+            .filter(|before| !before.cap.is_in_force(now))
             .map(|_| ChangedSetting { what: format!("{key}: io.max"), found: now.to_owned() });
-        if changed.is_none() && before.is_some_and(|before| cap.near(before)) {
+        let same = before.filter(|before| before.limit == new.limit && cap.near(before.cap));
+        if let (None, Some(before)) = (&changed, same) {
+            let cap = Cap { by_shares: cap.by_shares, ..before.cap };
+            self.in_force.insert(key.clone(), InForce { cap, ..before });
             return Ok(None);
         }
-        let value = format!("riops={} wiops={}", cap.reads, cap.writes);
-        let is = |line: &str| found(line) == Some(cap);
-        write_line(file, self.device, (UNBOUNDED, &value), journal, is)?;
-        self.in_force.insert(key.clone(), (id, cap));
+        let is = |line: &str| cap.is_in_force(line);
+        write_line(file, self.device, (UNBOUNDED, &cap.text()), journal, is)?;
+        self.in_force.insert(key.clone(), new);
         Ok(changed)
     }
 
@@ -147,33 +281,68 @@ impl Caps {
 
 const UNBOUNDED: &str = "rbps=max wbps=max riops=max wiops=max";
 
-/// Parses a line of `io.max`: `rbps=max wbps=max riops=100 wiops=max`.
-fn found(line: &str) -> Option<Cap> {
-    let of = |name: &str| {
-        let value = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
-        value.parse().ok()
-    };
-    Some(Cap { reads: of("riops")?, writes: of("wiops")? })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn done(reads: u64, writes: u64) -> Done {
+        Done { reads, writes }
+    }
+
+    fn pair(reads: u64, writes: u64) -> Pair {
+        Pair { reads: Some(reads), writes: Some(writes) }
+    }
+
     #[test]
     fn a_cap_is_split_as_the_ios_were() {
-        let begun = |reads, writes| Begun { reads, writes, bytes: 0 };
-        assert_eq!(Cap::split(1000.0, begun(300, 100)), Cap { reads: 750, writes: 250 });
-        assert_eq!(Cap::split(1000.0, begun(300, 0)), Cap { reads: 1000, writes: 100 });
-        assert_eq!(Cap::split(1000.0, begun(0, 0)), Cap { reads: 1000, writes: 1000 });
-        assert_eq!(Cap::split(0.2, begun(1, 0)), Cap { reads: 2, writes: 2 }, "as low as it goes");
+        assert_eq!(Pair::split(1000.0, done(300, 100)), pair(750, 250));
+        assert_eq!(Pair::split(1000.0, done(300, 0)), pair(1000, 100));
+        assert_eq!(Pair::split(1000.0, done(0, 0)), pair(1000, 1000));
+        assert_eq!(Pair::split(0.2, done(1, 0)), pair(2, 2), "as low as it goes");
+    }
+
+    #[test]
+    fn a_limit_of_both_directions_is_never_exceeded_by_their_sum() {
+        for rate in [4.0, 5.0, 21.0, 500.0, 1e9] {
+            for (reads, writes) in [(0, 0), (9, 0), (0, 9), (7, 2), (1, 1)] {
+                let Pair { reads: Some(r), writes: Some(w) } =
+                    Pair::within(rate, done(reads, writes))
+                else {
+                    panic!()
+                };
+                assert!((r + w) as f64 <= rate && r >= 2 && w >= 2, "{rate}: {r} + {w}");
+            }
+        }
+        assert_eq!(Pair::within(1100.0, done(300, 0)), pair(1000, 100));
+        assert_eq!(Pair::within(1000.0, done(300, 100)), pair(750, 250));
+    }
+
+    #[test]
+    fn a_cap_is_the_lower_of_shares_and_limit_in_each_direction() {
+        let iops = Rates { total: Some(1000.0), reads: Some(200.0), writes: None };
+        let bandwidth = Rates { writes: Some(4e6), ..Rates::default() };
+        let limit = Limit { iops, bandwidth, ..Limit::default() };
+        let begun = Begun { ios: done(300, 300), bytes: done(9, 9) };
+        let bytes = Pair { writes: Some(4_000_000), ..Pair::default() };
+        let of = |share, limit| {
+            let Cap { ios, bytes, by_shares } = Cap::of(share, limit, begun);
+            (ios, bytes, by_shares)
+        };
+        assert_eq!(of(None, &limit), (pair(200, 500), bytes, [false; 2]));
+        assert_eq!(of(Some(600.0), &limit), (pair(200, 300), bytes, [false, true]));
+        let shares = (pair(50, 50), Pair::default(), [true; 2]);
+        assert_eq!(of(Some(100.0), &Limit::default()), shares);
+        assert!(Cap::of(None, &Limit::default(), begun).is_none());
     }
 
     #[test]
     fn a_line_is_read_as_the_kernel_writes_it() {
-        let both = "rbps=max wbps=1048576 riops=120 wiops=12";
-        assert_eq!(found(both), Some(Cap { reads: 120, writes: 12 }));
-        assert_eq!(found("rbps=max wbps=max riops=120 wiops=max"), None);
-        assert_eq!(found(""), None);
+        let line = "rbps=max wbps=1048576 riops=120 wiops=12";
+        let cap = Cap { ios: pair(120, 12), ..Cap::default() };
+        assert!(cap.is_in_force(line), "bounds in bytes are another program's");
+        let bytes = Pair { writes: Some(1_048_576), ..Pair::default() };
+        assert!(Cap { bytes, ..cap }.is_in_force(line));
+        assert!(!Cap { ios: pair(12, 12), ..cap }.is_in_force(line));
+        assert!(!cap.is_in_force("rbps=max wbps=max riops=120 wiops=max") && !cap.is_in_force(""));
     }
 }

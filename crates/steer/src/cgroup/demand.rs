@@ -60,8 +60,8 @@ impl Demands {
         let mut demands = Demands::none(vms);
         for (key, demand) in &mut demands.vms {
             let begun = begun.get(key).copied().unwrap_or_default();
-            demand.ios = begun.reads + begun.writes;
-            demand.bytes = begun.bytes;
+            demand.ios = begun.ios.all();
+            demand.bytes = begun.bytes.all();
         }
         let sum = |of: fn(&Demand) -> u64| demands.vms.values().map(of).sum::<u64>();
         demands.rest.ios = whole.ios.saturating_sub(sum(|d| d.ios));
@@ -95,12 +95,32 @@ pub struct Whole {
 /// IOs that a VM began between two looks at `io.stat`. IOs that a cap holds back have not begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Begun {
-    /// Number of reads begun.
+    /// Number of IOs begun.
+    pub ios: Done,
+    /// Bytes that they move.
+    pub bytes: Done,
+}
+
+/// IOs or bytes by direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Of reads.
     pub reads: u64,
-    /// Number of writes begun.
+    /// Of writes.
     pub writes: u64,
-    /// Bytes read and written.
-    pub bytes: u64,
+}
+
+impl Done {
+    fn all(self) -> u64 {
+        self.reads + self.writes
+    }
+
+    fn since(self, earlier: Done) -> Done {
+        Done {
+            reads: self.reads.saturating_sub(earlier.reads),
+            writes: self.writes.saturating_sub(earlier.writes),
+        }
+    }
 }
 
 /// Reader of `io.stat`, which counts the IOs that each VM begins, not those that wait.
@@ -128,14 +148,8 @@ impl IoStat {
             };
             let now = counts(&text, self.device);
             if let Some((_, last)) = self.last.get(key).filter(|(id, _)| *id == vm.id) {
-                since.insert(
-                    key.clone(),
-                    Begun {
-                        reads: now.reads.saturating_sub(last.reads),
-                        writes: now.writes.saturating_sub(last.writes),
-                        bytes: now.bytes.saturating_sub(last.bytes),
-                    },
-                );
+                let (ios, bytes) = (now.ios.since(last.ios), now.bytes.since(last.bytes));
+                since.insert(key.clone(), Begun { ios, bytes });
             }
             all.insert(key.clone(), (vm.id, now));
         }
@@ -153,9 +167,10 @@ fn counts(text: &str, device: DevNum) -> Begun {
     for (key, value) in line.unwrap_or_default().split(' ').filter_map(|w| w.split_once('=')) {
         let value = value.parse().unwrap_or(0);
         match key {
-            "rios" => counts.reads = value,
-            "wios" => counts.writes = value,
-            "rbytes" | "wbytes" => counts.bytes += value,
+            "rios" => counts.ios.reads = value,
+            "wios" => counts.ios.writes = value,
+            "rbytes" => counts.bytes.reads = value,
+            "wbytes" => counts.bytes.writes = value,
             _ => {}
         }
     }

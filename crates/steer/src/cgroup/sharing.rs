@@ -8,7 +8,7 @@
 //! - **weights** under bfq, if the device's bound lies below the elevator: the kernel chooses whose
 //!   IO goes next, within the tick too.
 //!
-//! Caps also bound the host below the least value of its knob.
+//! Caps also bound the host below the least value of its knob, and hold VMs to their limits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,8 +17,8 @@ use std::str::FromStr;
 use parda_control::{Shares, Span, Window};
 
 use crate::cgroup::bfq::Bfq;
-use crate::cgroup::caps::{Cap, Caps};
-use crate::cgroup::demand::{Begun, Demands, IoStat, Whole};
+use crate::cgroup::caps::{Cap, Caps, HeldBy, most_ios};
+use crate::cgroup::demand::{Begun, Demand, Demands, IoStat, Whole};
 use crate::cgroup::files::{ChangedSetting, ShareError, hand_down_io};
 use crate::cgroup::level::{Want, level};
 use crate::cgroup::vms::{VmKey, Vms};
@@ -98,7 +98,7 @@ pub struct Sharing {
     bfq: Option<Bfq>,
     /// IOs that each VM began in the last period, and the VMs that a cap held back.
     begun: BTreeMap<VmKey, Begun>,
-    held_back: Vec<VmKey>,
+    held_back: BTreeMap<VmKey, HeldBy>,
     /// Rates of the VMs that are capped, in IOs per second.
     rates: BTreeMap<VmKey, f64>,
     /// Sum of the caps, relative to the rate that fits into the window.
@@ -125,7 +125,7 @@ impl Sharing {
             caps: Caps::new(device.number),
             bfq: None,
             begun: BTreeMap::new(),
-            held_back: Vec::new(),
+            held_back: BTreeMap::new(),
             rates: BTreeMap::new(),
             sum: 1.0,
             elapsed: Span::ZERO,
@@ -172,14 +172,25 @@ impl Sharing {
         self.begun = self.stat.read(vms)?;
         self.elapsed = elapsed;
         let held = |(key, begun): (&VmKey, &Begun)| {
-            self.caps.held_back(key, *begun, elapsed.secs()).then(|| key.clone())
+            Some((key.clone(), self.caps.held_back(key, *begun, elapsed.secs())?))
         };
         self.held_back = self.begun.iter().filter_map(held).collect();
         Ok(())
     }
 
-    /// Demand of all VMs, from the counters of each cgroup or, without them, from `io.stat`. A VM that
-    /// its cap holds back wants more than is visible, at the latency of [`Allowance`].
+    /// What held a VM back in the last period, if its cap did.
+    #[must_use]
+    pub fn held_by(&self, key: &VmKey) -> Option<HeldBy> {
+        self.held_back.get(key).copied()
+    }
+
+    /// Whether a VM wants more than its shares give it.
+    fn wants_more(&self, key: &VmKey) -> bool {
+        self.held_by(key) == Some(HeldBy::Shares)
+    }
+
+    /// Demand of all VMs, from the counters of each cgroup or, without them, from `io.stat`. A VM that its shares hold back wants more
+    /// than is visible, at the latency of [`Allowance`]. What a limit holds back is no demand.
     #[must_use]
     pub fn demands(
         &self,
@@ -196,10 +207,13 @@ impl Sharing {
         if seconds > 0.0 {
             demands.queued = (whole.pending - whole.ios as f64 / seconds * latency.secs()).max(0.0);
         }
-        for key in &self.held_back {
-            if let Some(demand) = demands.vms.get_mut(key).filter(|_| seconds > 0.0) {
+        if seconds > 0.0 && latency > Span::ZERO {
+            for (key, demand) in &mut demands.vms {
                 let gets = demand.ios as f64 / seconds * latency.secs();
-                demand.pending = demand.pending.max(UNSEEN * gets);
+                if self.wants_more(key) {
+                    demand.pending = demand.pending.max(UNSEEN * gets);
+                }
+                demand.pending = demand.pending.min(most(vms, key, demand) * latency.secs());
             }
         }
         demands
@@ -252,10 +266,9 @@ impl Sharing {
         let theirs = (all - demands.rest.ios as f64 / seconds).max(all / 10.0);
         let want = |(key, demand)| {
             let shares = vms.get(key).map_or(Shares(0), |vm| vm.shares);
-            let held = self.held_back.contains(key);
-            let demand: &crate::cgroup::Demand = demand;
-            let rate = if held { f64::INFINITY } else { demand.pending / latency };
-            Want { shares: f64::from(shares.0), rate }
+            let demand: &Demand = demand;
+            let rate = if self.wants_more(key) { f64::INFINITY } else { demand.pending / latency };
+            Want { shares: f64::from(shares.0), rate: rate.min(most(vms, key, demand)) }
         };
         let wants: Vec<Want> = demands.vms.iter().map(want).collect();
         let capped = |key: &VmKey| self.beyond.iter().all(|(beyond, _)| beyond != key);
@@ -311,6 +324,12 @@ impl Means {
         let suits = one && device.queues.iter().all(|queue| below(&queue.kind));
         if suits { Means::Bfq } else { Means::Caps }
     }
+}
+
+/// The most IOs per second that its limit allows a VM, at the size of its IOs.
+fn most(vms: &Vms, key: &VmKey, demand: &Demand) -> f64 {
+    let bytes = demand.bytes as f64 / demand.ios.max(1) as f64;
+    vms.get(key).map_or(f64::INFINITY, |vm| most_ios(&vm.limit, bytes))
 }
 
 /// Name of the journal of a device's cgroups.

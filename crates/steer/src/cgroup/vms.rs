@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use parda_control::Shares;
+use parda_control::{Limit, Shares};
 
 use crate::cgroup::pattern::Pattern;
 
@@ -41,7 +41,7 @@ pub enum NoVms {
 }
 
 /// VMs that the configuration names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct VmPattern {
     /// Name of the VM. If several cgroups match, each VM's own name is appended.
     pub name: String,
@@ -49,6 +49,8 @@ pub struct VmPattern {
     pub pattern: Pattern,
     /// Shares of each VM.
     pub shares: Shares,
+    /// The most that each VM does. Bursts are not known to `io.max`.
+    pub limit: Limit,
 }
 
 /// Key of a VM: the path of its cgroup below the cgroup root.
@@ -62,12 +64,14 @@ impl fmt::Display for VmKey {
 }
 
 /// A VM that exists.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Vm {
     /// Name of the VM for people.
     pub name: String,
     /// Shares of the VM.
     pub shares: Shares,
+    /// The most that the VM does.
+    pub limit: Limit,
     /// Id of the VM's cgroup. Another id under the same path means that the VM was restarted.
     pub id: u64,
     /// Ids of the cgroups below the VM's: threads of its CPUs, containers of its pod.
@@ -208,10 +212,10 @@ impl Vms {
             matched[vm.index] += 1;
         }
         let vm = |FoundVm { path, index, id, nested }| {
-            let VmPattern { name, pattern, shares } = &self.patterns[index];
+            let VmPattern { name, pattern, shares, limit } = &self.patterns[index];
             let own = path.last().map_or_else(String::new, |dir| pattern.name_of(dir));
             let name = if matched[index] == 1 { name.clone() } else { format!("{name}/{own}") };
-            (VmKey(path.join("/")), Vm { name, shares: *shares, id, nested })
+            (VmKey(path.join("/")), Vm { name, shares: *shares, limit: *limit, id, nested })
         };
         found.into_iter().map(vm).collect()
     }

@@ -6,10 +6,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use common::Tree;
-use parda_control::{Shares, Span, Window};
+use parda_control::{Limit, Rates, Shares, Span, Window};
 use parda_steer::Device;
 use parda_steer::cgroup::{
-    Allowance, Change, Demands, Means, NoVms, Sharing, VmKey, VmPattern, Vms, Whole,
+    Allowance, Change, Demands, HeldBy, Means, NoVms, Sharing, VmKey, VmPattern, Vms, Whole,
 };
 use parda_steer::measure::Group;
 
@@ -41,7 +41,7 @@ fn id(tree: &Tree, path: &str) -> u64 {
 
 fn pattern(name: &str, pattern: &str, shares: u32) -> VmPattern {
     let pattern = pattern.parse().unwrap();
-    VmPattern { name: name.to_owned(), pattern, shares: Shares(shares) }
+    VmPattern { name: name.to_owned(), pattern, shares: Shares(shares), limit: Limit::default() }
 }
 
 fn key(path: &str) -> VmKey {
@@ -203,7 +203,7 @@ fn caps_rise_until_the_window_is_used_and_fall_while_ios_wait() {
     let tree = host();
     let vms = two(&tree);
     let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
-    let sum = |sharing: &Sharing| sharing.caps().map(|(_, cap)| cap.reads).sum::<u64>();
+    let sum = |sharing: &Sharing| sharing.caps().filter_map(|(_, cap)| cap.ios.reads).sum::<u64>();
     let mut period = |ios: u64, pending: f64| {
         sharing.look(&vms, SECOND).unwrap();
         let groups = ["m/a", "m/b"].map(|path| group(id(&tree, path), ios / 2, 32.0));
@@ -221,6 +221,64 @@ fn caps_rise_until_the_window_is_used_and_fall_while_ios_wait() {
     // All used, and many wait.
     let least = (0..60).map(|_| period(1200, 66.0)).last().unwrap();
     assert!((1070..1110).contains(&least), "{least}");
+}
+
+/// The two VMs, the second with a limit.
+fn limited(tree: &Tree, limit: Limit) -> Vms {
+    let mut vms = two(tree);
+    let b = VmPattern { limit, ..pattern("b", "m/b", 1000) };
+    vms.set_patterns(&[pattern("a", "m/a", 2000), b]);
+    vms.refresh().unwrap();
+    vms
+}
+
+fn iops(total: f64) -> Limit {
+    Limit { iops: Rates { total: Some(total), ..Rates::default() }, ..Limit::default() }
+}
+
+#[test]
+fn a_limit_is_in_force_whether_or_not_shares_hold_anybody() {
+    let tree = host();
+    let vms = limited(&tree, iops(110.0));
+    let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    let stat = |reads: u64| format!("252:16 rbytes={} rios={reads} wios=0", 4096 * reads);
+    let done = |reads: u64| tree.file(&format!("{CGROUPS}/m/b/io.stat"), &stat(reads));
+    // Before anything is known of its IOs: half each way.
+    tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
+    assert_eq!((cap(&tree, "m/a"), cap(&tree, "m/b")), (None, Some(55)));
+    done(55);
+    tick(&tree, &mut sharing, &vms, [(0, 0.0), (55, 0.3)], window(6.0));
+    let found = tree.read(&format!("{CGROUPS}/m/b/io.max"));
+    assert_eq!(found, "252:16 riops=100 wiops=10");
+    assert_eq!(sharing.held_by(&key("m/b")), Some(HeldBy::Limit));
+    // What the limit holds back is no demand: the other VM has the rest of 1200 IOPS, not two thirds of them.
+    done(155);
+    tick(&tree, &mut sharing, &vms, [(1100, 32.0), (100, 32.0)], window(6.0));
+    assert_eq!((cap(&tree, "m/a"), cap(&tree, "m/b")), (Some(1090), Some(100)));
+    // The array has slowed down: shares give it less than its limit.
+    let slow = Allowance { latency: Span::from_millis(50), ..window(6.0) };
+    done(255);
+    tick(&tree, &mut sharing, &vms, [(1100, 32.0), (100, 32.0)], slow);
+    assert!(cap(&tree, "m/b") < Some(100), "{:?}", cap(&tree, "m/b"));
+    // The limit ends: what was there before is there again, and nothing of ours.
+    let vms = two(&tree);
+    tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
+    let unbounded = "252:16 rbps=max wbps=max riops=max wiops=max";
+    assert_eq!(tree.read(&format!("{CGROUPS}/m/b/io.max")), unbounded);
+}
+
+#[test]
+fn a_limit_of_bytes_leaves_another_programs_bound_of_ios() {
+    let tree = host();
+    let bandwidth = Rates { reads: Some(4e6), ..Rates::default() };
+    let vms = limited(&tree, Limit { bandwidth, ..Limit::default() });
+    let file = format!("{CGROUPS}/m/b/io.max");
+    tree.file(&file, "252:16 rbps=max wbps=max riops=max wiops=77");
+    let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
+    assert_eq!(tree.read(&file), "252:16 rbps=4000000 wbps=max", "the kernel keeps the rest");
+    drop(sharing);
+    assert_eq!(tree.read(&file), "252:16 rbps=max wbps=max riops=max wiops=77");
 }
 
 #[test]

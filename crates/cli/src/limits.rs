@@ -1,0 +1,116 @@
+//! Limits of VMs in words: of several rates the one that a VM is nearest to.
+
+use bytesize::ByteSize;
+use parda_agent::status::{DiskStatus, SteeredVmStatus, VolumeStatus};
+use parda_api::Limit;
+use parda_config::LimitSetting;
+
+use crate::status::recent::Recent;
+
+/// IOs and bytes of a VM, a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Did {
+    pub(crate) ios: f64,
+    pub(crate) reads: f64,
+    pub(crate) writes: f64,
+    pub(crate) bytes: f64,
+    pub(crate) read_bytes: f64,
+    pub(crate) written_bytes: f64,
+}
+
+impl Did {
+    /// What a disk did in an interval.
+    pub(crate) fn of(recent: &Recent, disk: &DiskStatus) -> Did {
+        let rate = |count: u64| recent.rate(count);
+        Did {
+            ios: rate(disk.reads.ios + disk.writes.ios),
+            reads: rate(disk.reads.ios),
+            writes: rate(disk.writes.ios),
+            bytes: rate(disk.reads.bytes + disk.writes.bytes),
+            read_bytes: rate(disk.reads.bytes),
+            written_bytes: rate(disk.writes.bytes),
+        }
+    }
+
+    /// What a VM of a steered device did, whose reads and writes are not told apart: each at most as much as both.
+    fn of_steered(recent: &Recent, vm: &SteeredVmStatus) -> Did {
+        let (ios, bytes) = (recent.rate(vm.ios), recent.rate(vm.bytes));
+        Did { ios, reads: ios, writes: ios, bytes, read_bytes: bytes, written_bytes: bytes }
+    }
+}
+
+/// The rate of a limit that a VM is nearest to, in words such as `500 IO/s`, and the part of it that the VM did.
+pub(crate) fn nearest(limit: &LimitSetting, did: &Did) -> Option<(String, f64)> {
+    let ios = [
+        (limit.iops, "IO/s", did.ios),
+        (limit.iops_reads, "reads/s", did.reads),
+        (limit.iops_writes, "writes/s", did.writes),
+    ];
+    let ios = ios
+        .into_iter()
+        .filter_map(|(most, unit, did)| most.map(|most| (format!("{most:.0} {unit}"), did / most)));
+    let bytes = [
+        (limit.bandwidth, "", did.bytes),
+        (limit.bandwidth_reads, " of reads", did.read_bytes),
+        (limit.bandwidth_writes, " of writes", did.written_bytes),
+    ];
+    let bytes = bytes.into_iter().filter_map(|(most, of, did): (Option<ByteSize>, _, _)| {
+        let most = most?;
+        Some((format!("{}/s{of}", most.display().iec()), did / most.as_u64() as f64))
+    });
+    ios.chain(bytes).max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Part of its own limit from which a disk is taken to be held by that, and not by its tenant's.
+const NEAR: f64 = 0.8;
+
+/// Lines on the VMs of a volume that their limits hold.
+pub(crate) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
+    let disks = volume.disks.iter().filter(|disk| volume.limit_of(disk) == Limit::Configured);
+    let disks = disks.map(|disk| ("disk", &disk.name, of_disk(recent, volume, disk)));
+    let vms = volume.steer.iter().flat_map(|steer| &steer.vms);
+    let vms = vms.filter(|vm| vm.limited_by == Some(Limit::Configured)).map(|vm| {
+        let limit = vm.settings.limit.and_then(|it| nearest(&it, &Did::of_steered(recent, vm)));
+        ("VM", &vm.name, limit.map(|(words, _)| own(&words)))
+    });
+    let said = disks.chain(vms).filter_map(|(kind, name, what)| Some((kind, name, what?)));
+    said.map(|(kind, name, what)| format!("  {kind} {name}: limited by {what}\n")).collect()
+}
+
+/// The limit that holds a disk: `its limit of 500 IO/s`, or its tenant's.
+pub(crate) fn of_disk(recent: &Recent, volume: &VolumeStatus, disk: &DiskStatus) -> Option<String> {
+    let nearest = disk.settings.limit.and_then(|limit| nearest(&limit, &Did::of(recent, disk)));
+    let tenant = disk.settings.tenant.and_then(|name| {
+        let mut all = volume.tenants.iter();
+        all.find(|tenant| *tenant.name == *name && tenant.settings.contains_key("limit"))
+    });
+    match (nearest, tenant) {
+        (Some((words, part)), tenant) if tenant.is_none() || part >= NEAR => Some(own(&words)),
+        (_, Some(tenant)) => Some(format!("the limit of its tenant {}", tenant.name)),
+        (_, None) => None,
+    }
+}
+
+fn own(words: &str) -> String {
+    format!("its limit of {words}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_rates_the_nearest_is_named() {
+        let limit: LimitSetting =
+            toml::from_str("iops = 500\nbandwidth = \"40MiB\"\niops_writes = 100").unwrap();
+        let did = |reads: f64, writes: f64, size: f64| {
+            let (ios, bytes) = (reads + writes, (reads + writes) * size);
+            Did { ios, reads, writes, bytes, ..Did::default() }
+        };
+        let words = |did: Did| nearest(&limit, &did).unwrap().0;
+        assert_eq!(words(did(495.0, 0.0, 4096.0)), "500 IO/s");
+        assert_eq!(words(did(200.0, 99.0, 4096.0)), "100 writes/s");
+        assert_eq!(words(did(39.0, 0.0, 1048576.0)), "40.0 MiB/s");
+        assert!((nearest(&limit, &did(250.0, 0.0, 512.0)).unwrap().1 - 0.5).abs() < 1e-9);
+    }
+}
