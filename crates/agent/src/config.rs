@@ -8,8 +8,8 @@ use std::sync::Arc;
 use parda_address::{Address, AddressError, ExportName};
 use parda_block::AgentMemory;
 use parda_config::{Document, Error, TenantSettings, wrong_tenants};
-use parda_control::Span;
 use parda_control::law::Mode;
+use parda_control::{Costs, Span};
 use parda_exchange::HostName;
 use parda_exchange::slot::MOST_TENANTS;
 
@@ -317,8 +317,8 @@ fn check_volume(
             let message = "a volume is either steered or served, and this one has disks";
             return Err(wrong("steer", message.into()));
         }
-        Some(_) if law.control.slot_size.is_some() => {
-            let message = "cannot be \"bytes\" on a steered volume: the kernel's queue counts IOs";
+        Some(_) if law.control.costs.is_some_and(|costs| costs != Costs::IOPS) => {
+            let message = "must be \"outstanding\" or \"iops\" on a steered volume: the kernel's queue counts IOs";
             return Err(wrong("control.fairness", message.into()));
         }
         Some(steer) => Work::Steer(steer::check(

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use parda_api::{Changed, ChangedSetting, Keep};
-use parda_config::{DISK_SETTINGS, DiskSetting, UNITS};
+use parda_config::{DISK_SETTINGS, DiskSetting, UNIT};
 use parda_http::{Place, Refusal, Who};
 use serde_json::{Map, Value};
 
@@ -89,7 +89,7 @@ impl Api {
             );
             return Err(Refusal::Invalid(message));
         }
-        if let (None, Some(key)) = (&place.disk, keys.iter().find(|key| UNITS.contains(key))) {
+        if let (None, Some(key)) = (&place.disk, keys.iter().find(|key| **key == UNIT)) {
             let message = format!(
                 "{key}: is the unit that windows are counted in: change the configuration of all hosts"
             );
