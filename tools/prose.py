@@ -24,12 +24,12 @@ BUDGETS = {
     ("docs/performance.md",): 2_000,
     ("docs/studies.md",): 2_500,
     ("docs/qemu.md",): 600,
-    ("docs/configuration.md",): 3_500,
+    ("docs/configuration.md",): 3_600,
     ("docs/reproduction.md",): 3_000,
     ("docs/libvirt.md",): 700,
     ("docs/proxmox.md",): 700,
     ("docs/exchange-format.md", "docs/nbd-protocol.md", "docs/scenarios.md", "docs/api.md"): 11_000,
-    ("docs/",): 49_500,
+    ("docs/",): 52_500,
 }
 # Words that stand twice in a row in grammatical sentences.
 TWICE = {"that", "had", "is", "nbd"}

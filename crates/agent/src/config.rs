@@ -8,8 +8,8 @@ use std::sync::Arc;
 use parda_address::{Address, AddressError, ExportName};
 use parda_block::AgentMemory;
 use parda_config::{Document, Error, TenantSettings, wrong_tenants};
-use parda_control::Span;
 use parda_control::law::Mode;
+use parda_control::{Costs, Span};
 use parda_exchange::HostName;
 use parda_exchange::slot::MOST_TENANTS;
 
@@ -331,9 +331,8 @@ fn check_volume(
             let message = "a volume is either steered or served, and this one has disks, or [volume.qemu] as well";
             return Err(wrong(key, message.into()));
         }
-        if law.control.slot_size.is_some() {
-            let message =
-                "cannot be \"bytes\" on a steered volume: a queue or a throttle counts IOs";
+        if law.control.costs.is_some_and(|costs| costs != Costs::IOPS) {
+            let message = "must be \"outstanding\" or \"iops\" on a steered volume: a queue or a throttle counts IOs";
             return Err(wrong("control.fairness", message.into()));
         }
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use parda_block::{Drained, Heard, Said};
-use parda_control::Instant;
 use parda_control::law::Mode;
+use parda_control::{Costs, Instant};
 
 use crate::config::{self, Work};
 use crate::outsider;
@@ -137,7 +137,8 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         outsider: report.and_then(|report| outsider::status(&report.finding)),
         settings: Some(SettingsStatus::new(config.law.control.settings(), differ)),
         source: report.map(|r| r.source).unwrap_or_default(),
-        window_max: (follows && config.law.control.slot_size.is_none()).then_some(law.window_max.0),
+        window_max: (follows && config.law.control.costs.is_none_or(|costs| costs == Costs::IOPS))
+            .then_some(law.window_max.0),
         beta: report.map_or(0.0, |r| r.beta),
         shares: report.map_or(0, |r| r.shares.0),
         active_shares: report.map_or(0.0, |r| r.active),

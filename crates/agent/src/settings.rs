@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use parda_config::TenantName;
-use parda_config::quantity::exact_size;
 use parda_control::latency::Signal;
 use parda_control::{
-    Ballot, Bytes, Governed, Proportional, Report, Settings, Span, TenantId, TenantPart, Tuning,
+    Ballot, Charge, Costs, Governed, Report, Settings, Span, TenantId, TenantPart, Tuning,
 };
 use serde::{Deserialize, Serialize};
 
@@ -21,10 +20,11 @@ const LASTS: u32 = 3;
 /// Values in force of the settings that all hosts must have alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettingsStatus {
-    /// Unit of a slot of the window: `iops`, or `bytes` with their number.
+    /// What shares divide: `outstanding`, `iops`, `bytes`, or `cost` with what IOs take of the array.
     pub fairness: String,
-    /// What shares divide: outstanding IOs or throughput.
-    pub proportional: Proportional,
+    /// The same; `None` where shares divide outstanding IOs.
+    #[serde(default)]
+    pub costs: Option<Costs>,
     /// Which IOs' latency drives the window.
     pub signal: Signal,
     /// Settings in which live hosts differ.
@@ -35,8 +35,8 @@ pub struct SettingsStatus {
 impl SettingsStatus {
     pub(crate) fn new(settings: Settings, differ: Vec<Difference>) -> SettingsStatus {
         SettingsStatus {
-            fairness: fairness(settings.slot_size),
-            proportional: settings.proportional,
+            fairness: fairness(settings.costs),
+            costs: settings.costs,
             signal: settings.signal,
             differ,
         }
@@ -145,9 +145,8 @@ pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
         (told.len() > 1).then(|| Difference { setting: setting.to_owned(), in_force, own, told })
     };
     let settings = |of: fn(Settings) -> String| move |said: &Said<'_>| said.report.settings.map(of);
-    let fairness = settings(|s| fairness(s.slot_size));
+    let fairness = settings(|s| fairness(s.costs));
     let signal = settings(|s| s.signal.to_string());
-    let proportional = settings(|s| s.proportional.to_string());
     let number = |said: &Said<'_>| {
         (said.report.tuning == Tuning::Pinned).then(|| threshold(said.report.threshold))
     };
@@ -157,8 +156,7 @@ pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
     let period = |said: &Said<'_>| said.period.map(time);
     let apart = longest > shortest.saturating_mul(PERIODS);
     [
-        differ("fairness", won.map(|w| self::fairness(w.slot_size)), &fairness),
-        differ("proportional", won.map(|w| w.proportional.to_string()), &proportional),
+        differ("fairness", won.map(|w| self::fairness(w.costs)), &fairness),
         differ("signal", won.map(|w| w.signal.to_string()), &signal),
         differ("latency_threshold", ballot.threshold.winner().map(threshold), &number),
         apart.then(|| differ("period", None, &period)).flatten(),
@@ -177,10 +175,18 @@ fn votes(said: &Said<'_>, own: &Said<'_>) -> bool {
     }
 }
 
-fn fairness(slot_size: Option<Bytes>) -> String {
-    match slot_size {
-        None => "iops".to_owned(),
-        Some(Bytes(size)) => format!("bytes, by {}", exact_size(size)),
+fn fairness(costs: Option<Costs>) -> String {
+    match costs {
+        None => "outstanding".to_owned(),
+        Some(Costs::IOPS) => "iops".to_owned(),
+        Some(Costs::BYTES) => "bytes".to_owned(),
+        Some(Costs { reads, writes }) => {
+            let of = |Charge { io, mib }| {
+                let time = |ns: u32| time(Span(ns.into()));
+                format!("{} and {} a MiB", time(io), time(mib))
+            };
+            format!("cost, reads {}, writes {}", of(reads), of(writes))
+        }
     }
 }
 
@@ -235,7 +241,7 @@ mod tests {
     }
 
     fn bytes(report: &mut Report) {
-        report.settings = Some(Settings { slot_size: Some(Bytes::kib(8)), ..Settings::default() });
+        report.settings = Some(Settings { costs: Some(Costs::BYTES), ..Settings::default() });
     }
 
     fn said<'a>(host: &'a str, report: &'a Report) -> Said<'a> {
@@ -255,8 +261,8 @@ mod tests {
             assert_eq!(
                 texts,
                 [
-                    "fairness is not the same on all hosts: bytes, by 8KiB on b (1500 shares); iops \
-                     on a, c (1600 shares). iops is in force on all of them, by shares",
+                    "fairness is not the same on all hosts: bytes on b (1500 shares); outstanding \
+                     on a, c (1600 shares). outstanding is in force on all of them, by shares",
                     "latency_threshold is not the same on all hosts: 20ms on c (600 shares); 30ms on a, \
                      b (2500 shares). 30ms is in force on all of them, by shares",
                 ]

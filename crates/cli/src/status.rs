@@ -20,7 +20,7 @@ use parda_agent::status::{
 };
 use parda_agent::threshold::ThresholdStatus;
 use parda_api::Tenant;
-use parda_control::Proportional;
+use parda_control::Costs;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -225,15 +225,13 @@ fn late(volume: &VolumeStatus) -> String {
 
 /// Sentence on what shares divide.
 fn divided(settings: &SettingsStatus) -> String {
-    let unit = if settings.fairness == "iops" { "IO/s" } else { "bytes/s" };
-    match settings.proportional {
-        Proportional::Throughput => format!("shares divide throughput, in {unit}"),
-        _ if settings.fairness == "iops" => {
-            "shares divide outstanding IOs; IO/s follow as far as the array serves equal queues alike"
-                .to_owned()
-        }
-        _ => "shares divide bytes/s between hosts, by how long their IOs stay at the array".to_owned(),
-    }
+    let divided = match settings.costs {
+        None => "outstanding IOs; IO/s follow as far as the array serves equal queues alike",
+        Some(Costs::IOPS) => "IO/s",
+        Some(Costs::BYTES) => "bytes/s",
+        Some(_) => return format!("shares divide the array's time, by {}", settings.fairness),
+    };
+    format!("shares divide {divided}")
 }
 
 /// Sentence on the objective in force, and its price.
@@ -314,7 +312,7 @@ fn agreed(volume: &VolumeStatus) -> String {
     let mut text = String::new();
     if let Some(settings) = &volume.settings {
         text += &format!("{}\n", divided(settings));
-        if volume.steer.is_some() && settings.proportional == Proportional::Throughput {
+        if volume.steer.is_some() && settings.costs.is_some() {
             text += "  this device is steered: its own shares divide outstanding IOs\n";
         }
     }

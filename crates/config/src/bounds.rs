@@ -48,7 +48,6 @@ pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
         ("cluster_min", count(settings.cluster_min), "zero or more, at most 1000000"),
         ("min_ios", count(settings.min_ios.map(f64::from)), "at most 1000000"),
         ("reference_size", size(settings.reference_size), "above zero, at most 1GiB"),
-        ("slot_size", size(settings.slot_size), "above zero, at most 1GiB"),
     ] {
         // NaN is within no bounds.
         if let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) {
@@ -59,11 +58,12 @@ pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
         let value = held.as_secs_f64();
         return Err(ConfigError { parameter: "hold_max", must_be: HELD, value });
     }
-    // A setting of another mode or unit than the one in force is not in the law's configuration, which is checked later.
-    if settings.slot_size.is_some_and(|size| size.as_u64() == 0) {
-        let must_be = "above zero, at most 1GiB";
-        return Err(ConfigError { parameter: "slot_size", must_be, value: 0.0 });
+    if let Some((parameter, must_be, value)) =
+        settings.fairness.and_then(|fairness| fairness.fault())
+    {
+        return Err(ConfigError { parameter, must_be, value });
     }
+    // A setting of another mode than the one in force is not in the law's configuration, which is checked later.
     if let Some(value) = settings.beta_per_share.filter(|k| !(*k > 0.0 && *k <= MILLION)) {
         let must_be = "above zero, at most 1000000";
         return Err(ConfigError { parameter: "beta_per_share", must_be, value });
@@ -95,8 +95,6 @@ mod tests {
             ("mode = \"published\"\nbeta_per_share = 1e9", "beta_per_share"),
             ("min_ios = 4000000000", "min_ios"),
             ("reference_size = \"1TiB\"", "reference_size"),
-            ("fairness = \"bytes\"\nslot_size = \"2GiB\"", "slot_size"),
-            ("slot_size = \"0B\"", "slot_size"),
         ] {
             let settings: ControlSettings = toml::from_str(text).unwrap();
             let error = settings.resolve().unwrap_err();

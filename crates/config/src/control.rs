@@ -25,7 +25,6 @@ pub struct Resolved {
 
 const DEFAULT_PERIOD: Duration = Duration::from_secs(1);
 const DEFAULT_BETA_PER_SHARE: f64 = 0.002;
-const DEFAULT_SLOT: Bytes = Bytes::kib(8);
 const DEFAULT_OUTSIDER_SHARES: u32 = 1000;
 /// Twice the largest threshold.
 const MOST_OUTSIDER: Span = Span::from_millis(20_000);
@@ -93,9 +92,7 @@ impl ControlSettings {
             },
             size_model: self.law_size_model(),
             reference_size: self.reference_size.map_or(default.reference_size, bytes),
-            slot_size: (self.fairness == Some(Fairness::Bytes))
-                .then(|| self.slot_size.map_or(DEFAULT_SLOT, bytes)),
-            proportional: self.proportional.unwrap_or_default(),
+            costs: self.fairness.as_ref().and_then(Fairness::costs),
             objective_floor: self.latency_target_min.map_or(default.objective_floor, Into::into),
             auto,
             outsider: self.law_outsider(threshold)?,
@@ -182,8 +179,8 @@ impl ControlSettings {
     }
 }
 
-/// Settings that make the unit of windows. They are not changed live: IOs that wait meanwhile would be counted in the old unit.
-pub const UNITS: [&str; 2] = ["fairness", "slot_size"];
+/// The setting that makes the unit of windows. It is not changed live: IOs that wait meanwhile would be counted in the old unit.
+pub const UNIT: &str = "fairness";
 
 #[cfg(test)]
 mod tests {
@@ -191,7 +188,7 @@ mod tests {
     use crate::{Document, TUNABLES};
     use parda_control::latency::Signal;
     use parda_control::law::Estimation;
-    use parda_control::{Proportional, Source};
+    use parda_control::{Charge, Costs, Source};
     use serde::{Deserialize, Serialize};
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -245,7 +242,6 @@ mod tests {
         alike(&[ModeName::Observe, ModeName::Off]);
         alike(&[Estimation::Global, Estimation::Local]);
         alike(&[Signal::All, Signal::Reads, Signal::Writes]);
-        alike(&[Proportional::Concurrency, Proportional::Throughput]);
         alike(&[Source::Cluster, Source::LastGood, Source::Local]);
     }
 
@@ -254,9 +250,24 @@ mod tests {
         let published = parse("mode = \"published\"");
         let explicit = parse("mode = \"published\"\nbeta_per_share = 0.002");
         assert_eq!(published.resolve().unwrap(), explicit.resolve().unwrap());
-        let bytes = parse("fairness = \"bytes\"");
-        let explicit = parse("fairness = \"bytes\"\nslot_size = \"8KiB\"");
-        assert_eq!(bytes.resolve().unwrap(), explicit.resolve().unwrap());
+    }
+
+    #[test]
+    fn a_cost_is_the_time_that_the_arrays_own_throughput_leaves_for_an_io() {
+        let costs =
+            |text: &str| parse(&format!("fairness = {text}")).resolve().unwrap().control.costs;
+        assert_eq!(costs("\"outstanding\""), None);
+        assert_eq!(
+            [costs("\"iops\""), costs("\"bytes\"")],
+            [Some(Costs::IOPS), Some(Costs::BYTES)]
+        );
+        // 2 ms for 4 KiB, of which 1/256 of 10 ms is for the bytes.
+        let reads = "iops_reads = 500, bandwidth_reads = \"100MiB\"";
+        let found =
+            costs(&format!("{{ {reads}, iops_writes = 125, bandwidth_writes = \"50MiB\" }}"));
+        let reads = Charge { io: 1_960_937, mib: 10_000_000 };
+        let writes = Charge { io: 7_921_875, mib: 20_000_000 };
+        assert_eq!(found, Some(Costs { reads, writes }));
     }
 
     #[test]
@@ -271,7 +282,6 @@ mod tests {
             ("latency_threshold = \"0s\"", "latency_threshold"),
             ("period = \"1ms\"", "period"),
             ("mode = \"published\"\nbeta_per_share = 0.0", "beta_per_share"),
-            ("fairness = \"bytes\"\nslot_size = \"0B\"", "slot_size"),
             ("outsider = \"share\"\noutsider_shares = 0", "outsider_shares"),
             ("outsider = \"compete\"\noutsider_at_most = \"29ms\"", "outsider_at_most"),
             ("outsider_at_most = \"1h\"", "outsider_at_most"),
@@ -303,7 +313,12 @@ mod tests {
 
     #[test]
     fn keys_of_earlier_versions_are_refused_by_what_replaces_them() {
-        for (line, replaced) in [("epsilon = 0.4", "`gamma`"), ("hold_periods = 5", "absent")] {
+        for (line, replaced) in [
+            ("epsilon = 0.4", "`gamma`"),
+            ("hold_periods = 5", "absent"),
+            ("slot_size = \"8KiB\"", "8 KiB"),
+            ("proportional = \"throughput\"", "fairness = \"iops\""),
+        ] {
             let doc = Document::new("p.toml", format!("[control]\ngamma = 0.8\n{line}\n"));
             let error = doc.parse::<Wrapper>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("p.toml:3:1: {line}: ")), "{error}");
@@ -313,7 +328,7 @@ mod tests {
 
     #[test]
     fn settings_survive_being_written_and_read() {
-        let text = "latency_threshold = \"12ms\"\nslot_size = \"16KiB\"\nmode = \"static\"\n\
+        let text = "latency_threshold = \"12ms\"\nreference_size = \"16KiB\"\nmode = \"static\"\n\
                     size_model = { per_kib = \"20us\", fixed = \"4ms\" }";
         let written = Wrapper { control: parse(text) };
         assert_eq!(

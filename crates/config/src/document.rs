@@ -222,9 +222,14 @@ fn plainly(message: &str) -> String {
 }
 
 /// Keys of earlier versions, and what there is in their place.
-const WITHDRAWN: [(&str, &str); 2] = [
+const WITHDRAWN: [(&str, &str); 4] = [
     ("epsilon", "`gamma` alone says how far the window moves in a period"),
     ("hold_periods", "absent hosts stand in with what they had for as long as they are silent"),
+    (
+        "proportional",
+        "`fairness = \"iops\"` divides IO/s, as proportional = \"throughput\" did; without it shares divide outstanding IOs",
+    ),
+    ("slot_size", "a slot of `fairness = \"bytes\"` is 8 KiB"),
 ];
 
 /// The message about an unknown key that earlier versions had.

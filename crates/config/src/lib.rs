@@ -19,14 +19,17 @@ mod values;
 mod vm;
 
 pub use amount::Amount;
-pub use control::{Resolved, UNITS};
+pub use control::{Resolved, UNIT};
 pub use document::{Document, Error};
 pub use limit::LimitSetting;
 pub use short::short;
 pub use tenant::{TenantName, TenantSettings, tenants, wrong_tenants};
 pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};
 pub use tunables::{ControlSettings, TUNABLES, Tunable};
-pub use values::{Fairness, LineSetting, NamedSizeModel, OutsiderSetting, SizeModelSetting};
+pub use values::{
+    CostSetting, Fairness, LineSetting, NamedFairness, NamedSizeModel, OutsiderSetting,
+    SizeModelSetting,
+};
 pub use vm::{
     DEFAULT_SHARES, DISK_SETTINGS, DRAIN, DiskSetting, VmSettings, wrong_shares, wrong_target,
 };

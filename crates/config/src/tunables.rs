@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use parda_control::latency::Signal;
 use parda_control::law::Estimation;
-use parda_control::{ModeName, Prefer, Proportional};
+use parda_control::{ModeName, Prefer};
 use serde::{Deserialize, Serialize};
 
 use crate::threshold::ThresholdSetting;
@@ -152,26 +152,13 @@ settings! {
         source: "FAST '09 used 8 KB, SPEED '08 4 KB",
     }
     fairness: Fairness {
-        unit: "\"iops\" or \"bytes\"",
-        default: "\"iops\"",
-        why: "What an IO counts as. Iops: each IO is one, and shares divide outstanding IOs. Bytes: by slots of \
-              slot_size, and shares divide bytes/s.",
-        source: "SPEED '08 §2",
-    }
-    #[serde(with = "crate::quantity")]
-    slot_size: ByteSize {
-        unit: "size up to 1GiB",
-        default: "8KiB",
-        why: "With fairness = \"bytes\": the bytes that one slot of the window stands for.",
-        source: "SPEED '08 §2; FAST '09 used 8 KB",
-    }
-    proportional: Proportional {
-        unit: "\"concurrency\" or \"throughput\"",
-        default: "\"concurrency\"",
-        why: "What shares divide between hosts. concurrency: outstanding IOs, which costs no throughput; IO/s follow as far as the \
-              array serves equal queues alike. throughput: IO/s or bytes/s (`fairness`), by more outstanding IOs for hosts whose IOs \
-              are slower. The same on every host.",
-        source: "docs/control.md",
+        unit: "\"outstanding\", \"iops\", \"bytes\" or { iops_reads, bandwidth_reads, iops_writes, bandwidth_writes }",
+        default: "\"outstanding\"",
+        why: "What shares divide. Outstanding: IOs at the array, which costs no throughput; IO/s follow as far as the array serves \
+              equal queues alike. Iops, bytes: IO/s or bytes/s, by more outstanding IOs for hosts whose IOs are slower. A cost: the \
+              array's time; the numbers are what it does of random IOs of one kind alone, of 4 KiB (iops) and of large ones \
+              (bandwidth). The same on every host.",
+        source: "SPEED '08 §2; docs/control.md",
     }
     #[serde(with = "crate::quantity")]
     latency_target_min: Duration {

@@ -2,18 +2,112 @@
 
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use parda_control::latency::Signal;
+use parda_control::{Charge, Costs};
 use serde::de::{Deserializer, Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Serialize};
 
 /// Quantity that shares divide.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "must be \"outstanding\", \"iops\", \"bytes\", or a cost: { iops_reads = 1800, bandwidth_reads = \"400MiB\", \
+                 iops_writes = 450, bandwidth_writes = \"200MiB\" }"
+)]
+pub enum Fairness {
+    /// A quantity by its name.
+    Named(NamedFairness),
+    /// The array's time, by what an IO costs.
+    Cost(CostSetting),
+}
+
+/// A quantity by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fairness {
-    /// IO/s: every IO takes one slot of the window. The default.
+pub enum NamedFairness {
+    /// Outstanding IOs. The default.
+    Outstanding,
+    /// IO/s, whatever their size.
     Iops,
-    /// Bytes/s: an IO takes a slot for each `slot_size` of its bytes.
+    /// Bytes/s of reads and writes.
     Bytes,
+}
+
+/// What the array does of one kind of random IO alone, which says what an IO takes of its time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CostSetting {
+    /// Reads of 4 KiB per second.
+    pub iops_reads: f64,
+    /// Bandwidth of large reads, per second.
+    #[serde(with = "crate::quantity")]
+    pub bandwidth_reads: ByteSize,
+    /// Writes of 4 KiB per second.
+    pub iops_writes: f64,
+    /// Bandwidth of large writes, per second.
+    #[serde(with = "crate::quantity")]
+    pub bandwidth_writes: ByteSize,
+}
+
+/// Size of the IOs that `iops_reads` and `iops_writes` count, in bytes.
+const SMALL: f64 = 4096.0;
+const MIB: f64 = 1048576.0;
+
+impl Fairness {
+    /// What IOs cost; `None` where shares divide outstanding IOs.
+    #[must_use]
+    pub fn costs(&self) -> Option<Costs> {
+        match self {
+            Fairness::Named(NamedFairness::Outstanding) => None,
+            Fairness::Named(NamedFairness::Iops) => Some(Costs::IOPS),
+            Fairness::Named(NamedFairness::Bytes) => Some(Costs::BYTES),
+            Fairness::Cost(cost) => {
+                // Nanoseconds, which leave three digits to an array of a million IO/s.
+                let charge = |iops: f64, bandwidth: ByteSize| {
+                    let byte = 1e9 / bandwidth.as_u64() as f64;
+                    Charge { io: (1e9 / iops - SMALL * byte) as u32, mib: (MIB * byte) as u32 }
+                };
+                let reads = charge(cost.iops_reads, cost.bandwidth_reads);
+                let writes = charge(cost.iops_writes, cost.bandwidth_writes);
+                Some(Costs { reads, writes })
+            }
+        }
+    }
+
+    /// The first number that no array has: its key, what it must be, and what it is.
+    pub(crate) fn fault(&self) -> Option<(&'static str, &'static str, f64)> {
+        let Fairness::Cost(cost) = self else { return None };
+        [
+            (
+                "fairness.iops_reads",
+                "fairness.bandwidth_reads",
+                cost.iops_reads,
+                cost.bandwidth_reads,
+            ),
+            (
+                "fairness.iops_writes",
+                "fairness.bandwidth_writes",
+                cost.iops_writes,
+                cost.bandwidth_writes,
+            ),
+        ]
+        .into_iter()
+        .find_map(|(iops_key, bandwidth_key, iops, bandwidth)| {
+            let bytes = bandwidth.as_u64() as f64;
+            if !(1.0..=1e8).contains(&iops) {
+                Some((iops_key, "from 1 to 100000000", iops))
+            } else if !(MIB..=MIB * MIB).contains(&bytes) || bytes < SMALL * iops {
+                Some((
+                    bandwidth_key,
+                    "from 1MiB to 1TiB, and what these IO/s of 4 KiB move at least",
+                    bytes,
+                ))
+            } else {
+                None
+            }
+        })
+    }
 }
 
 /// What is done about load on the array that is not under control.

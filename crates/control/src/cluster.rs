@@ -254,8 +254,6 @@ pub struct Load {
     pub wants: bool,
     /// IO/s that they completed.
     pub rate: f64,
-    /// Bytes/s that they moved.
-    pub bytes: f64,
     /// Σ of their windows, in slots.
     pub windows: f64,
     /// What they ask for on behalf of VMs with a latency objective.
@@ -377,7 +375,6 @@ impl Part {
             limited,
             wants: report.wants(),
             rate: all.ios,
-            bytes: all.bytes,
             windows: report.window.0,
             asked: Asked {
                 least: report.wants.asks,
@@ -431,7 +428,6 @@ impl Load {
         self.limited |= other.limited;
         self.wants |= other.wants;
         self.rate += other.rate;
-        self.bytes += other.bytes;
         self.windows += other.windows;
         self.asked = self.asked.plus(other.asked);
         self.saturated = self.saturated.plus(other.saturated);

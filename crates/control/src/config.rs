@@ -1,9 +1,10 @@
 //! Configuration of a host at one volume, and the checks of its values.
 
+use crate::io::Costs;
 use crate::law::{LawConfig, Mode};
 use crate::outsider::Answer;
 use crate::reservation::Prefer;
-use crate::settings::{Proportional, Settings};
+use crate::settings::Settings;
 use crate::size::SizeModel;
 use crate::threshold::Auto;
 use crate::units::{Bytes, Span};
@@ -17,11 +18,8 @@ pub struct Config {
     pub size_model: SizeModel,
     /// Size to which `size_model` scales: 4 KB in SPEED'08, 8 KB in FAST '09.
     pub reference_size: Bytes,
-    /// The IO size that one slot of the window stands for (SPEED'08 §2): shares then divide bytes/s.
-    /// `None`: one slot for each IO, shares divide outstanding IOs.
-    pub slot_size: Option<Bytes>,
-    /// Quantity that shares divide between hosts.
-    pub proportional: Proportional,
+    /// What IOs cost: shares divide costs per second. `None`: shares divide outstanding IOs.
+    pub costs: Option<Costs>,
     /// No VM's latency objective may bring the threshold below this.
     pub objective_floor: Span,
     /// Search for the threshold, which begins at `law.threshold`. `None`: the threshold stays there.
@@ -38,8 +36,7 @@ impl Default for Config {
             law: LawConfig::default(),
             size_model: SizeModel::Off,
             reference_size: Bytes::kib(8),
-            slot_size: None,
-            proportional: Proportional::Concurrency,
+            costs: None,
             objective_floor: Span::from_millis(1),
             auto: None,
             outsider: Answer::Hold,
@@ -73,11 +70,7 @@ impl Config {
     /// Settings that all hosts must have alike, beside the threshold.
     #[must_use]
     pub fn settings(&self) -> Settings {
-        Settings {
-            slot_size: self.slot_size,
-            signal: self.law.signal,
-            proportional: self.proportional,
-        }
+        Settings { costs: self.costs, signal: self.law.signal }
     }
 
     /// Bounds of the threshold, if it is found while working or moves beside an outsider.
@@ -115,7 +108,8 @@ impl Config {
         }
         let reference = self.reference_size.0;
         check(reference > 0, "reference_size", "above zero", reference as f64)?;
-        check(self.slot_size != Some(Bytes(0)), "slot_size", "above zero", 0.0)?;
+        let slot = self.costs.map_or(1.0, Costs::slot);
+        check(slot > 0.0, "cost", "above zero", slot)?;
         let floor = self.objective_floor.secs();
         check(floor > 0.0, "latency_target_min", "above zero", floor)?;
         if self.outsider != Answer::Hold {

@@ -11,18 +11,17 @@ use crate::absent::Absent;
 use crate::cluster::{Asked, Bounded, Governed, Load, Report, Source, Totals, Tuning, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
-use crate::io::LEAST;
 use crate::latency::{Average, Flows, Interval};
 use crate::law::{Estimation, Input, Law, Mode};
 use crate::objective::{Effect, Wants};
 use crate::outsider::{Detector, Finding, Seen};
 use crate::rate::Weight;
 use crate::reservation::Room;
-use crate::settings::{Ballot, Proportional, Settings};
+use crate::settings::{Ballot, Settings};
 use crate::size::{Fit, Line, SizeModel};
 use crate::slices::SliceBounds;
 use crate::threshold::{Auto, Estimate, Learner};
-use crate::units::{Bytes, Shares, Span, Window};
+use crate::units::{Shares, Span, Window};
 
 pub use self::demand::VmDemand;
 use self::demand::{all_shares, bounded, saturated, used_shares};
@@ -73,7 +72,7 @@ pub struct Governor {
     shares: Shares,
     /// The window per share that VMs' slices are measured by, as of the last period.
     window_per_share: f64,
-    /// How much more than its shares the host weighs, where shares are of bytes.
+    /// How much more than its shares the host weighs, where shares are of throughput.
     weight: Weight,
     /// Hosts that fell silent.
     absent: Absent,
@@ -314,7 +313,7 @@ impl Governor {
         }
         self.wants.floor = self.config.objective_floor;
         self.agree();
-        self.measure_unit(&interval);
+        self.measure_unit(interval, elapsed);
         let (active, wanted) = self.active_shares(vms);
         let bounded = bounded(vms, self.law.bounds().1);
         let mean = self.weight.mean().unwrap_or(f64::INFINITY);
@@ -380,7 +379,7 @@ impl Governor {
             self.reserves = Room::scale(latency, self.own, prefer, outstanding, reserved);
         }
         let towards = match all {
-            true if self.balances() => headroom,
+            true if self.settings.costs.is_some() => headroom,
             true => load.rise(headroom),
             false => Absent::headroom(headroom),
         };
@@ -449,37 +448,29 @@ impl Governor {
 
     /// Takes in throughput, where shares are of that. Answers by what factor the host's weight changes.
     fn weigh(&mut self, own: &Report, totals: &Totals, source: Source) -> f64 {
-        let (before, slot) = (self.weight.factor(), self.settings.slot_size);
+        let before = self.weight.factor();
         let published = matches!(self.config.law.mode, Mode::Published { .. });
-        if published || !self.balances() {
+        let costs = self.settings.costs.filter(|_| !published);
+        if costs.is_none() {
             self.weight = Weight::default();
         } else if source == Source::Cluster {
             // Who does not hear the others goes on with what it weighed last.
             let all = totals.governed.saturated.plus(totals.observing.saturated);
             self.weight.balance(own.saturated, all);
         }
-        let all = totals.governed.plus(totals.observing);
-        let slots = slot.filter(|_| !published).map(|Bytes(slot)| all.bytes / slot as f64);
-        self.law
-            .set_cluster_unit(slots.map_or(1.0, |slots| (slots / all.rate.max(1e-9)).max(LEAST)));
+        self.law.set_cluster_unit(costs.map_or(1.0, |costs| costs.mean(&totals.flows)));
         self.weight.factor() / before
     }
 
-    /// Whether shares are of throughput, so that hosts weigh more or less than their shares.
-    fn balances(&self) -> bool {
-        self.settings.slot_size.is_some() || self.settings.proportional == Proportional::Throughput
-    }
-
     /// Bounds are in IOs, whatever slots are.
-    fn measure_unit(&mut self, interval: &Interval) {
-        let Some(Bytes(slot)) = self.settings.slot_size else {
-            self.unit = 1.0;
-            return self.law.set_unit(1.0);
-        };
-        let all = interval.reads.plus(interval.writes);
-        if all.ios > 0 {
-            let mean = (all.bytes.0 as f64 / all.ios as f64 / slot as f64).max(LEAST);
-            self.unit += (mean - self.unit) / 4.0;
+    fn measure_unit(&mut self, interval: Interval, elapsed: Span) {
+        let flows = interval.per_second(elapsed);
+        match self.settings.costs {
+            Some(costs) if flows.all().ios > 0.0 => {
+                self.unit += (costs.mean(&flows) - self.unit) / 4.0;
+            }
+            Some(_) => {}
+            None => self.unit = 1.0,
         }
         self.law.set_unit(self.unit);
     }

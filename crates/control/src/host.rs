@@ -23,7 +23,7 @@ use crate::gate::Gate;
 use crate::governor::{Governor, Measured, VmDemand};
 use crate::held::HeldBy;
 use crate::integral::Integral;
-use crate::io::{Heard, Io};
+use crate::io::{Costs, Heard, Io};
 use crate::latency::{Direction, Meter};
 use crate::law::LawConfig;
 use crate::limit::{self, Limit, Limits};
@@ -34,7 +34,7 @@ use crate::settings::Settings;
 use crate::slices::{Slice, SliceBounds};
 use crate::tenant::{Member, TenantId, TenantPart, Tenants};
 use crate::threshold::Estimate;
-use crate::units::{Bytes, Instant, Shares, Span, Window, larger, smaller};
+use crate::units::{Instant, Shares, Span, Window, larger, smaller};
 
 /// A VM of this host. The id of one that was removed is used again, as soon as none of its IOs is
 /// held or outstanding.
@@ -212,8 +212,8 @@ pub struct Host {
     heard: Option<Vec<TenantPart>>,
     /// VMs with a reservation and waiting IOs, and when their next one is due, or earlier.
     reserved: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// What waits is charged by slots of this size.
-    unit: Option<Bytes>,
+    /// What waits is charged by these costs.
+    costs: Option<Costs>,
     gate: Gate,
     rule: Rule,
     /// The VMs are not those any more that their slices were found for.
@@ -260,7 +260,7 @@ impl Host {
             tenants: Tenants::default(),
             heard: None,
             reserved: BinaryHeap::new(),
-            unit: governor.settings().slot_size,
+            costs: governor.settings().costs,
             gate: Gate::new(now),
             rule: Rule::Free,
             changed: true,
@@ -378,14 +378,14 @@ impl Host {
 
     /// Charges what waits by the slots in force, if these are others now: an IO of many slots of before might fit into no window of now.
     fn charge_anew(&mut self, now: Instant) {
-        let unit = self.governor.settings().slot_size;
-        if self.unit == unit {
+        let costs = self.governor.settings().costs;
+        if self.costs == costs {
             return;
         }
-        self.unit = unit;
+        self.costs = costs;
         let (vms, service) = (&mut self.vms, self.gate.service());
         self.queue.charge_anew(|flow, before, waiting| {
-            let cost = waiting.io.cost(unit);
+            let cost = waiting.io.cost(costs);
             let slice = &mut vms[flow.0].slice;
             slice.take(now, before.as_slots(), service);
             slice.add(now, cost.as_slots(), service);
@@ -510,7 +510,7 @@ impl Host {
     /// Puts an IO into the fair queue.
     #[inline]
     fn enqueue(&mut self, now: Instant, vm: VmId, mut waiting: Waiting) {
-        let cost = waiting.io.cost(self.settings().slot_size);
+        let cost = waiting.io.cost(self.costs);
         let slices = self.has_slices();
         let (state, flow) = (&mut self.vms[vm.0], FlowId(vm.0));
         let wants = slices && state.slice.is_short();
@@ -665,9 +665,9 @@ impl Host {
         self.unqueue(now, done.vm.0, done.cost);
         let vm = &mut self.vms[done.vm.0];
         let seen = outcome == Outcome::Done && done.dispatched >= self.resumed;
-        let slot = self.governor.settings().slot_size;
+        let costs = self.costs;
         let usual = self.governor.config().reference_size;
-        let heard = if seen { done.io.heard(device, slot, usual) } else { None };
+        let heard = if seen { done.io.heard(device, costs, usual) } else { None };
         match heard {
             Some(Heard::Data(direction)) => {
                 self.meter.add(direction, done.io.bytes, device);

@@ -23,7 +23,7 @@
 //! | [`queue`] | start-time fair queuing among the VMs of a host | PARDA §3; SFQ(D) |
 //! | [`settings`] | what all hosts must have alike, and what is in force where they differ | |
 //! | [`objective`] | a VM's latency objective, and the threshold that follows | |
-//! | [`rate`] | shares of bytes where IOs differ | Little's law |
+//! | [`rate`] | shares of IO/s, bytes/s or array time | Little's law |
 //! | [`reservation`] | IOs per second that a VM has whatever its shares | Little's law; mClock |
 //! | [`tenant`] | VMs on any number of hosts with shares, a limit and a reservation together | |
 //! | [`rhythm`] | how often hosts meet in the exchange | |
@@ -90,7 +90,7 @@ pub use forecast::{Forecast, Outlook};
 pub use governor::{Governor, Measured, VmDemand};
 pub use held::{HeldBy, HeldTimes};
 pub use host::{Completed, Dispatch, Host, IoId, Outcome, VmConfig, VmId, VmPart};
-pub use io::{Io, IoKind};
+pub use io::{Charge, Costs, Io, IoKind};
 pub use kernel::{KernelHost, QueueMeans};
 pub use limit::{Limit, Rates};
 pub use names::ModeName;
@@ -99,7 +99,7 @@ pub use period::PeriodClock;
 pub use rate::Throughput;
 pub use reservation::{Prefer, ReservationState};
 pub use rhythm::{Rhythm, Round};
-pub use settings::{Ballot, Proportional, Settings};
+pub use settings::{Ballot, Settings};
 pub use tenant::{Tenant, TenantId, TenantPart, TenantState};
 pub use threshold::{Auto, Estimate};
 pub use units::{Bytes, Instant, Shares, Span, Window};

@@ -8,7 +8,6 @@ use core::fmt;
 use crate::cluster::{Liveness, Source};
 use crate::latency::Signal;
 use crate::law::{Estimation, Mode};
-use crate::settings::Proportional;
 
 /// Name of a [`Mode`], without its parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,15 +68,6 @@ impl fmt::Display for Signal {
             Signal::All => "all",
             Signal::Reads => "reads",
             Signal::Writes => "writes",
-        })
-    }
-}
-
-impl fmt::Display for Proportional {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Proportional::Concurrency => "concurrency",
-            Proportional::Throughput => "throughput",
         })
     }
 }

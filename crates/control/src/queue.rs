@@ -26,8 +26,7 @@ use slab::Slab;
 use crate::mechanism::{Mechanism, on};
 use crate::units::{Instant, Shares, Span};
 
-/// What one IO takes from its VM's share, in slots of the window: 1 for each IO under IOPS
-/// fairness, the number of size units under bytes fairness. Kept in 1/1024 of a slot.
+/// What one IO takes from its VM's share, in slots of the window ([`Costs`](crate::io::Costs)). Kept in 1/1024 of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cost(u64);
 

@@ -2,7 +2,7 @@
 //!
 //! Equal windows give equal throughput as far as the array serves equal queues alike. Where it does not (an IO of 1 MiB holds its 128 slots of
 //! 8 KiB until its last byte is there, a stream that is read ahead takes no time), the factor is fed back from the throughput of the VMs that
-//! could use more: in IO/s, or with `fairness = "bytes"` in slots of bytes.
+//! could use more, in slots per second: [`Costs`](crate::io::Costs) says what an IO costs.
 
 /// Past periods count for this much, and the last one for the rest: a single period may have few IOs.
 const PAST: f64 = 0.6;

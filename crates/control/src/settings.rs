@@ -8,34 +8,21 @@
 //! operator rolls out takes effect once, when more than half of the shares have it, and no order of
 //! hosts or time of reading decides.
 
+use crate::io::Costs;
 use crate::latency::Signal;
-use crate::units::{Bytes, Shares, Span};
+use crate::units::{Shares, Span};
 
 /// More different values of one setting than this are not told apart: the smallest ones count.
 const VALUES: usize = 6;
 
-/// What shares divide in proportion.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
-pub enum Proportional {
-    /// Outstanding IOs, as the papers do. Throughput follows as far as the array serves equal queues
-    /// alike.
-    #[default]
-    Concurrency,
-    /// Throughput: IO/s, or bytes/s where slots are of bytes ([`crate::rate`]).
-    Throughput,
-}
-
 /// Settings that hosts must have alike, beside the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The bytes that one slot of the window stands for. `None`: each IO is one slot.
-    pub slot_size: Option<Bytes>,
+    /// What IOs cost, where shares divide costs per second ([`crate::rate`]). `None`: shares divide outstanding
+    /// IOs, as in the papers, and throughput follows as far as the array serves equal queues alike.
+    pub costs: Option<Costs>,
     /// Which IOs' latency drives the window.
     pub signal: Signal,
-    /// Quantity that shares divide between hosts.
-    pub proportional: Proportional,
 }
 
 /// The votes for the values of one setting.
@@ -100,12 +87,10 @@ impl<T: Copy + Ord> Votes<T> {
 /// The votes for all settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ballot {
-    /// Votes on [`Settings::slot_size`].
-    pub slot_size: Votes<Option<Bytes>>,
+    /// Votes on [`Settings::costs`].
+    pub costs: Votes<Option<Costs>>,
     /// Votes on [`Settings::signal`].
     pub signal: Votes<Signal>,
-    /// Votes on [`Settings::proportional`].
-    pub proportional: Votes<Proportional>,
     /// Votes on the threshold, of hosts that have a number configured.
     pub threshold: Votes<Span>,
 }
@@ -114,10 +99,9 @@ impl Ballot {
     /// Counts a host's settings. `threshold`: if an operator gave it as a number.
     pub fn add(&mut self, settings: Option<Settings>, threshold: Option<Span>, shares: Shares) {
         let votes = u64::from(shares.0);
-        if let Some(Settings { slot_size, signal, proportional }) = settings {
-            self.slot_size.add(slot_size, votes);
+        if let Some(Settings { costs, signal }) = settings {
+            self.costs.add(costs, votes);
             self.signal.add(signal, votes);
-            self.proportional.add(proportional, votes);
         }
         if let Some(threshold) = threshold {
             self.threshold.add(threshold, votes);
@@ -133,20 +117,15 @@ impl Ballot {
 
     /// Counts the votes of another ballot as well.
     pub(crate) fn merge(&mut self, other: &Ballot) {
-        self.slot_size.merge(&other.slot_size);
+        self.costs.merge(&other.costs);
         self.signal.merge(&other.signal);
-        self.proportional.merge(&other.proportional);
         self.threshold.merge(&other.threshold);
     }
 
     /// What is in force, beside the threshold. `None` if nobody says.
     #[must_use]
     pub fn settings(&self) -> Option<Settings> {
-        Some(Settings {
-            slot_size: self.slot_size.winner()?,
-            signal: self.signal.winner()?,
-            proportional: self.proportional.winner()?,
-        })
+        Some(Settings { costs: self.costs.winner()?, signal: self.signal.winner()? })
     }
 }
 
@@ -195,7 +174,7 @@ mod tests {
 
     #[test]
     fn settings_are_voted_for_each_by_itself() {
-        let bytes = Settings { slot_size: Some(Bytes::kib(8)), ..Settings::default() };
+        let bytes = Settings { costs: Some(Costs::BYTES), ..Settings::default() };
         let reads = Settings { signal: Signal::Reads, ..Settings::default() };
         let mut ballot = Ballot::default();
         ballot.add(None, Some(Span(30)), Shares(9000));

@@ -2,9 +2,7 @@
 //! a table, which a test holds to this file.
 
 use parda_control::latency::{Sample, Signal};
-use parda_control::{
-    Bounded, Bytes, Governed, Proportional, Report, Settings, Source, Span, Tuning,
-};
+use parda_control::{Bounded, Charge, Costs, Governed, Report, Settings, Source, Span, Tuning};
 
 use crate::identity::{HostName, HostNameError, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
@@ -48,9 +46,10 @@ mod at {
     /// 1 if the host has settings. Versions before wrote 0 here.
     pub(super) const HAS_SETTINGS: usize = 243;
     pub(super) const SIGNAL: usize = 244;
-    pub(super) const PROPORTIONAL: usize = 245;
+    pub(super) const DIVIDES: usize = 245;
     pub(super) const SLOWED: usize = 246;
-    pub(super) const SLOT_SIZE: usize = 256;
+    pub(super) const WRITES: usize = 248;
+    pub(super) const READS: usize = 256;
     pub(super) const TENANTS: Range<usize> = 336..336 + super::tenants::BYTES;
     pub(super) const CHECKSUM: usize = 508;
 }
@@ -322,7 +321,7 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
     fields(&mut to, &mut body.clone())?;
     tenants::put(&mut to.0[at::TENANTS], &body.tenants);
     if let Some(settings) = &body.report.settings {
-        put_settings(&mut to, settings)?;
+        put_settings(&mut to, settings);
     }
     let checksum = crc32c::crc32c(&to.0[..at::CHECKSUM]);
     to.put(at::CHECKSUM, &checksum.to_le_bytes());
@@ -362,7 +361,7 @@ fn record(from: &mut Reader<'_>, slot: SlotIndex) -> Result<Record, SlotFault> {
     let report = Report::default();
     let mut body = Publication { period, slowed, leaving: false, report, tenants };
     fields(from, &mut body).map_err(|invalid| SlotFault::Malformed(invalid.field))?;
-    body.report.settings = settings(from).map_err(|invalid| SlotFault::Malformed(invalid.field))?;
+    body.report.settings = settings(from);
     let (identity, sequence) = (identity(from)?, Sequence(from.u64(at::SEQUENCE)));
     let message = Message { from: identity, sequence, body };
     Ok(Record { volume: VolumeId(from.u64(at::VOLUME)), slot, message })
@@ -381,40 +380,49 @@ fn identity(from: &Reader<'_>) -> Result<Identity, SlotFault> {
     Ok(Identity { host, incarnation: Incarnation(from.u64(at::INCARNATION)) })
 }
 
-fn put_settings(to: &mut Writer<'_>, settings: &Settings) -> Result<(), InvalidReport> {
-    let Settings { slot_size, signal, proportional } = *settings;
+/// The size of a slot that stands for [`Costs::BYTES`], so that version 0.1 reads it.
+const SLOT_SIZE: Charge = Charge { io: 8192, mib: 0 };
+
+fn put_settings(to: &mut Writer<'_>, settings: &Settings) {
+    let Settings { costs, signal } = *settings;
     let signal = match signal {
         Signal::All => 0,
         Signal::Reads => 1,
         Signal::Writes => 2,
     };
-    let proportional = match proportional {
-        Proportional::Concurrency => 0,
-        Proportional::Throughput => 1,
+    let (divides, Costs { reads, writes }) = match costs {
+        None => (0, Costs::default()),
+        Some(Costs::BYTES) => (0, Costs { reads: SLOT_SIZE, ..Costs::default() }),
+        Some(Costs::IOPS) => (1, Costs::default()),
+        Some(costs) => (2, costs),
     };
-    to.put(at::HAS_SETTINGS, &[1, signal, proportional]);
-    to.count(at::SLOT_SIZE, "slot size", &mut slot_size.map_or(0, |size| size.0))
+    to.put(at::HAS_SETTINGS, &[1, signal, divides]);
+    for (at, Charge { io, mib }) in [(at::READS, reads), (at::WRITES, writes)] {
+        to.put(at, &io.to_le_bytes());
+        to.put(at + 4, &mib.to_le_bytes());
+    }
 }
 
 /// The host's settings. A value that this version does not know counts as none: the rest of the record still counts.
-fn settings(from: &mut Reader<'_>) -> Result<Option<Settings>, InvalidReport> {
-    let mut size = 0;
-    from.count(at::SLOT_SIZE, "slot size", &mut size)?;
+fn settings(from: &Reader<'_>) -> Option<Settings> {
     let signal = match from.0[at::SIGNAL] {
         // 3 was the slowest VM's latency, which this version does not know.
         0 | 3 => Signal::All,
         1 => Signal::Reads,
         2 => Signal::Writes,
-        _ => return Ok(None),
+        _ => return None,
     };
-    let proportional = match from.0[at::PROPORTIONAL] {
-        0 => Proportional::Concurrency,
-        1 => Proportional::Throughput,
-        _ => return Ok(None),
+    let charge = |at| Charge { io: from.u32(at), mib: from.u32(at + 4) };
+    let costs = Costs { reads: charge(at::READS), writes: charge(at::WRITES) };
+    let costs = match from.0[at::DIVIDES] {
+        // Version 0.1 has slots of other sizes.
+        0 | 1 if costs.reads != Charge::default() => Some(Costs::BYTES),
+        0 => None,
+        1 => Some(Costs::IOPS),
+        2 if costs.reads != Charge::default() => Some(costs),
+        _ => return None,
     };
-    let slot_size = Some(Bytes(size)).filter(|size| size.0 > 0);
-    let has = from.0[at::HAS_SETTINGS] == 1;
-    Ok(has.then_some(Settings { slot_size, signal, proportional }))
+    (from.0[at::HAS_SETTINGS] == 1).then_some(Settings { costs, signal })
 }
 
 #[cfg(test)]

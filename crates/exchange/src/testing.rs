@@ -3,7 +3,7 @@
 use parda_control::latency::{Interval, Sample};
 use parda_control::size::Moments;
 use parda_control::{
-    Bytes, Governed, Instant, Report, Settings, Shares, Source, Span, Tuning, Window,
+    Bytes, Costs, Governed, Instant, Report, Settings, Shares, Source, Span, Tuning, Window,
 };
 
 use crate::claim::SlotChoice;
@@ -59,7 +59,7 @@ pub(crate) fn publication(window: f64) -> Publication {
             source: Source::LastGood,
             threshold: Span::from_millis(30),
             tuning: Tuning::Auto,
-            settings: Some(Settings { slot_size: Some(Bytes::kib(8)), ..Settings::default() }),
+            settings: Some(Settings { costs: Some(Costs::BYTES), ..Settings::default() }),
             ..Report::default()
         },
         tenants: Vec::new(),

@@ -33,6 +33,8 @@ impl From<VolumeStatus> for HostReading {
 struct Disk {
     ios: u64,
     bytes: u64,
+    /// Number and bytes of the writes.
+    writes: (u64, u64),
     held: Latency,
     device: Latency,
     total: Latency,
@@ -41,13 +43,15 @@ struct Disk {
 impl Disk {
     fn of(status: &DiskStatus) -> Disk {
         let DiskStatus { reads, writes, held, device, total, .. } = status.clone();
-        Disk { ios: reads.ios + writes.ios, bytes: reads.bytes + writes.bytes, held, device, total }
+        let (ios, bytes) = (reads.ios + writes.ios, reads.bytes + writes.bytes);
+        Disk { ios, bytes, writes: (writes.ios, writes.bytes), held, device, total }
     }
 
     fn plus(&self, other: &Disk) -> Disk {
         Disk {
             ios: self.ios + other.ios,
             bytes: self.bytes + other.bytes,
+            writes: (self.writes.0 + other.writes.0, self.writes.1 + other.writes.1),
             held: self.held.plus(&other.held),
             device: self.device.plus(&other.device),
             total: self.total.plus(&other.total),
@@ -58,6 +62,10 @@ impl Disk {
         Disk {
             ios: self.ios.saturating_sub(earlier.ios),
             bytes: self.bytes.saturating_sub(earlier.bytes),
+            writes: (
+                self.writes.0.saturating_sub(earlier.writes.0),
+                self.writes.1.saturating_sub(earlier.writes.1),
+            ),
             held: self.held.since(&earlier.held),
             device: self.device.since(&earlier.device),
             total: self.total.since(&earlier.total),
@@ -188,6 +196,7 @@ impl Meter {
         let vm = |disk: &Disk| VmCount {
             ios: disk.ios,
             bytes: disk.bytes,
+            writes: disk.writes,
             latency_ms: distribution(&disk.total),
             held_ms: distribution(&disk.held),
             device_ms: distribution(&disk.device).map(|device| device.mean),

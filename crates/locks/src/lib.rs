@@ -40,7 +40,7 @@ const PARDA: i64 = 400;
 const HAS: i64 = 1 << 33;
 /// The same, by an open file that no IO uses: for as long as the agent lives.
 const LIVES: i64 = 2 << 33;
-/// Numbers of hosts.
+/// Number of hosts that have a byte each.
 const HOSTS: i64 = 1 << 32;
 
 impl Locks {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use parda_config::{
-    ControlSettings, Document, Error, TenantSettings, UNITS, VmSettings, short, with_vm_settings,
+    ControlSettings, Document, Error, TenantSettings, UNIT, VmSettings, short, with_vm_settings,
     wrong_tenants,
 };
 use serde::Deserialize;
@@ -126,7 +126,7 @@ fn check_control(
 ) -> Result<(), Error> {
     for (key, value) in &written.control {
         let at = format!("control.{key}");
-        if UNITS.contains(&key.as_str()) {
+        if key == UNIT {
             let message = "is the unit that windows are counted in, and is not changed live: change parda.toml of all hosts";
             return Err(wrong(&at, message));
         }

@@ -8,6 +8,7 @@
 
 mod advice;
 mod concave;
+mod cost;
 mod curve;
 mod knee;
 mod noise;
@@ -20,7 +21,7 @@ pub use knee::{WORTH, sharper};
 pub use noise::between;
 
 use crate::document::TargetInfo;
-use crate::findings::Findings;
+use crate::findings::{Curve, Findings};
 use crate::load::{Mix, Purpose};
 use crate::point::Point;
 use crate::reasons::Suspect;
@@ -38,8 +39,9 @@ pub fn findings(points: &[Point], target: &TargetInfo) -> Findings {
     let memory = suspicions.iter().any(|suspicion| suspicion.what == Suspect::Memory);
     let advice = advice::advice(&swept).filter(|_| !memory);
     let unknown = unknown::unknown(points, target, &swept, size_line.as_ref());
-    let curves = swept.into_iter().map(|swept| swept.curve).collect();
-    Findings { curves, size_line, asymmetry, noise, suspicions, advice, unknown }
+    let curves: Vec<Curve> = swept.into_iter().map(|swept| swept.curve).collect();
+    let cost = cost::cost(&curves);
+    Findings { curves, size_line, cost, asymmetry, noise, suspicions, advice, unknown }
 }
 
 /// The mixes that were swept over outstanding, in the order they were run.

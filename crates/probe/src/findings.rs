@@ -15,6 +15,9 @@ pub struct Findings {
     /// The line of latency against size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_line: Option<SizeLine>,
+    /// What reads and writes cost of the array's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
     /// Latency of reads beside that of writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
@@ -79,6 +82,19 @@ pub struct SizeLine {
     pub r_squared: f64,
     /// The largest distance of a point from the line, relative to the line.
     pub worst_residual: f64,
+}
+
+/// What the target does of random IOs of one kind alone: the `fairness` that divides its time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The most reads of 4 KiB, in IOPS.
+    pub iops_reads: f64,
+    /// Bytes per second of the bytes beyond 4 KiB of a read.
+    pub bandwidth_reads: f64,
+    /// The most writes of 4 KiB, in IOPS.
+    pub iops_writes: f64,
+    /// Bytes per second of the bytes beyond 4 KiB of a write.
+    pub bandwidth_writes: f64,
 }
 
 /// Reads beside writes of the same size, randomness and depth.

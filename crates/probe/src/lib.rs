@@ -23,7 +23,9 @@ mod steady;
 
 pub use document::{DocumentError, End, FORMAT, Kind, ProbeDocument, TargetInfo};
 pub use driver::{Allowance, Driven, Driver, Moment, Watch};
-pub use findings::{Advice, Asymmetry, Choice, Curve, Estimate, Findings, Knee, Noise, SizeLine};
+pub use findings::{
+    Advice, Asymmetry, Choice, Cost, Curve, Estimate, Findings, Knee, Noise, SizeLine,
+};
 pub use load::{Load, Mix, Purpose};
 pub use plan::{Effort, Plan, Wishes};
 pub use point::{Bucket, Measured, Point, Slice};

@@ -8,9 +8,8 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use humantime::format_duration;
 use parda_array::ArrayParams;
-use parda_config::{ControlSettings, Document, Error, Fairness, wrong_tenants};
-use parda_control::ModeName;
-use parda_control::{Bytes, Shares, VmConfig};
+use parda_config::{ControlSettings, Document, Error, wrong_tenants};
+use parda_control::{Bytes, Costs, ModeName, Shares, VmConfig};
 use parda_workload::{LoadReader, Traces};
 
 use crate::array::Group;
@@ -166,16 +165,17 @@ impl Checker<'_> {
         })
     }
 
-    /// Refuses `fairness = "bytes"` for guests, as the agent does for volumes that it steers.
+    /// Refuses `fairness` of bytes or costs for guests, as the agent does for volumes that it steers.
     fn counts_ios(
         &self,
         path: &str,
         kind: HostKind,
         effective: &ControlSettings,
     ) -> Result<(), Error> {
-        let by_bytes = kind.guest().is_some() && effective.fairness == Some(Fairness::Bytes);
-        let message = "fairness = \"bytes\" is not for guests: the kernel's queue counts IOs";
-        self.ensure(!by_bytes, path, message)
+        let costs = effective.fairness.and_then(|fairness| fairness.costs());
+        let by_cost = kind.guest().is_some() && costs.is_some_and(|costs| costs != Costs::IOPS);
+        let message = "fairness of bytes or costs is not for guests: the kernel's queue counts IOs";
+        self.ensure(!by_cost, path, message)
     }
 
     pub(crate) fn exchange(&self, path: &str, settings: &ExchangeSettings) -> Result<(), Error> {

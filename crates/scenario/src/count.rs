@@ -1,7 +1,7 @@
 //! Raw counters of a host in one phase, and the answer computed from them: one computation for all
 //! engines.
 
-use parda_config::Fairness;
+use parda_config::{Fairness, NamedFairness};
 
 use crate::answer::{Distribution, HostAnswer, VmAnswer};
 use crate::scenario::{HostId, Phase, Scenario, State, VmId};
@@ -31,6 +31,8 @@ pub struct VmCount {
     pub ios: u64,
     /// Bytes that the completed IOs moved.
     pub bytes: u64,
+    /// Number and bytes of the writes among them.
+    pub writes: (u64, u64),
     /// Held time plus device latency. The time in sockets, in the wait for memory and in the agent's own turn is not
     /// measured. `None` without IO.
     pub latency_ms: Option<Distribution>,
@@ -51,6 +53,13 @@ impl HostCount {
         at_start: &State,
     ) -> HostAnswer {
         let host = scenario.host(id);
+        let fairness = at_start.host(id).control.fairness;
+        let unit = match fairness {
+            Some(Fairness::Cost(_)) => Unit::Cost,
+            Some(Fairness::Named(NamedFairness::Bytes)) => Unit::Bytes,
+            Some(Fairness::Named(_)) | None => Unit::Ios,
+        };
+        let costs = fairness.filter(|_| unit == Unit::Cost).and_then(|fairness| fairness.costs());
         let vms: Vec<VmAnswer> = (host.vms.iter().zip(&self.vms).enumerate())
             .map(|(index, (vm, count))| {
                 let vm_id = VmId { host: id, index };
@@ -68,6 +77,8 @@ impl HostCount {
                     None if self.window.is_some() => judged && self.holds(scenario, id, at_start),
                     _ => saturated(judged, self.window, latency, held),
                 };
+                let (writes, bytes) = (count.writes.0 as f64, count.writes.1 as f64);
+                let reads = (count.ios as f64 - writes, count.bytes as f64 - bytes);
                 VmAnswer {
                     name: vm.name.clone(),
                     shares: at_start.vm(vm_id).shares.0,
@@ -75,6 +86,7 @@ impl HostCount {
                     ran,
                     iops: count.ios as f64 / self.seconds,
                     mib_per_s: mib(count.bytes) / self.seconds,
+                    slots_per_s: costs.map(|it| it.slots([reads, (writes, bytes)]) / self.seconds),
                     latency_ms: count.latency_ms,
                     held_ms: count.held_ms,
                     device_ms: count.device_ms,
@@ -88,10 +100,7 @@ impl HostCount {
             name: host.name.clone(),
             outside: host.outside,
             shares: vms.iter().map(|vm| vm.shares).sum(),
-            unit: match at_start.host(id).control.fairness {
-                Some(Fairness::Bytes) => Unit::Bytes,
-                Some(Fairness::Iops) | None => Unit::Ios,
-            },
+            unit,
             beta: self.beta,
             window: self.window,
             settled_s: settled(&self.windows, self.seconds).filter(|_| works),

@@ -44,6 +44,7 @@ impl Unit {
         match self {
             Unit::Ios => vm.iops,
             Unit::Bytes => vm.mib_per_s,
+            Unit::Cost => vm.slots_per_s.unwrap_or(0.0),
             Unit::Slots => {
                 let mean = |times: &Option<Distribution>| times.map_or(0.0, |d| d.mean);
                 // Little's law.
@@ -56,11 +57,13 @@ impl Unit {
 /// Unit that shares divide among these hosts: that of the hosts with most of the shares, as in the law;
 /// IOPS if both have as many.
 fn unit<'a>(hosts: impl IntoIterator<Item = &'a HostAnswer>) -> Unit {
-    let (mut ios, mut bytes) = (0.0, 0.0);
+    let mut votes = [(Unit::Cost, 0), (Unit::Bytes, 0), (Unit::Ios, 0)];
     for host in hosts.into_iter().filter(|host| !host.outside) {
-        *(if host.unit == Unit::Bytes { &mut bytes } else { &mut ios }) += f64::from(host.shares);
+        let vote = votes.iter_mut().find(|(unit, _)| *unit == host.unit);
+        vote.into_iter().for_each(|(_, votes)| *votes += u64::from(host.shares));
     }
-    if bytes > ios { Unit::Bytes } else { Unit::Ios }
+    // Of several with as many votes `max_by_key` finds the last.
+    votes.into_iter().max_by_key(|(_, votes)| *votes).map_or(Unit::Ios, |(unit, _)| unit)
 }
 
 /// Throughput of a host or VM in the unit that is divided, and the shares that it has for it.

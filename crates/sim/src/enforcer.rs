@@ -51,7 +51,7 @@ impl Enforcer {
     /// The slots that an IO takes. A kernel's queue counts IOs.
     pub(crate) fn cost(&self, io: Io) -> Cost {
         match self {
-            Enforcer::Host(host) => io.cost(host.settings().slot_size),
+            Enforcer::Host(host) => io.cost(host.settings().costs),
             Enforcer::Kernel(_) => Cost::ONE,
         }
     }

@@ -51,9 +51,9 @@ struct Recent {
     bytes: u64,
     held: Span,
     device: Span,
-    /// It moved data: the device time of a trim depends on the length of its range. Device latencies leave trims out,
+    /// The device time of a trim depends on the length of its range. Device latencies leave trims out,
     /// and IOPS and latencies of VMs count them.
-    data: bool,
+    kind: IoKind,
 }
 
 #[derive(Debug)]
@@ -132,15 +132,15 @@ impl Meters {
     pub(crate) fn record(&mut self, host: HostId, done: &Completed) {
         self.ios += 1;
         let (bytes, device, held) = (done.io.bytes.0, done.device, done.held);
-        let data = done.io.kind != IoKind::Discard;
-        if data {
+        let kind = done.io.kind;
+        if kind != IoKind::Discard {
             self.tallies[host.0].add(bytes, device);
         }
         if self.open.is_empty() {
             return;
         }
         let recent = &mut self.recent[host.0];
-        recent.push(Recent { vm: done.vm.0, bytes, held, device, data });
+        recent.push(Recent { vm: done.vm.0, bytes, held, device, kind });
         if recent.len() >= AT_ONCE {
             self.open.iter_mut().for_each(|phase| phase.hosts[host.0].count_all(recent));
             recent.clear();
@@ -283,11 +283,15 @@ fn little(
 
 impl HostMeter {
     fn count_all(&mut self, recent: &[Recent]) {
-        for Recent { vm, bytes, held, device, data } in recent {
+        for Recent { vm, bytes, held, device, kind } in recent {
             let vm = &mut self.vms[*vm];
             vm.count.ios += 1;
             vm.count.bytes += bytes;
-            if *data {
+            if *kind != IoKind::Read {
+                vm.count.writes.0 += 1;
+                vm.count.writes.1 += bytes;
+            }
+            if *kind != IoKind::Discard {
                 self.device.record(*device);
                 vm.device.add(*bytes, *device);
             }

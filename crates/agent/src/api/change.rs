@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use parda_api::{Changed, ChangedSetting, Keep};
-use parda_config::{DISK_SETTINGS, DiskSetting, TenantSettings, UNITS};
+use parda_config::{DISK_SETTINGS, DiskSetting, TenantSettings, UNIT};
 use parda_http::{Of, Place, Refusal, Who};
 use serde_json::{Map, Value};
 
@@ -231,7 +231,7 @@ fn in_configuration(volume: &Volume, target: &Target, keys: &[&str]) -> Vec<Valu
 fn fixed(place: &Place, key: &str) -> Option<String> {
     let (keys, of): (Vec<&str>, _) = match &place.of {
         Of::Law => {
-            return UNITS.contains(&key).then(|| {
+            return (key == UNIT).then(|| {
                 format!(
                     "{key}: is the unit that windows are counted in: change the configuration of all hosts"
                 )

@@ -5,8 +5,6 @@ use parda_api::{
     Threshold, ValueFrom, Volume,
 };
 
-use parda_control::Proportional;
-
 use super::values::{of, of_disk};
 use crate::events::now_ms;
 use crate::history::{Recent, disk_keys, rounded, vm_keys};
@@ -47,7 +45,7 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
     let hosts: Vec<Host> = status.own.clone().into_iter().chain(others).collect();
     let of_share = hosts.first().and_then(|own| own.of_share).unwrap_or(1.0);
     Volume {
-        disks: disks(status.disks, recent, divided(status.settings.as_ref()), of_share),
+        disks: disks(status.disks, recent, status.settings.as_ref(), of_share),
         settings_from: status.settings_from,
         name: status.name,
         pool: status.pool,
@@ -88,20 +86,18 @@ fn origin(settings: &SettingsFrom, key: &str) -> ValueFrom {
     settings.get(key).copied().unwrap_or_default()
 }
 
-/// What shares divide among disks: outstanding IOs, or throughput in the unit of the window.
-fn divided(settings: Option<&SettingsStatus>) -> fn(&DiskRates) -> Option<f64> {
-    match settings {
-        Some(settings) if settings.fairness != "iops" => |did| did.bytes_per_s,
-        Some(settings) if settings.proportional == Proportional::Throughput => |did| did.iops,
-        _ => |did| did.outstanding,
-    }
+/// What a disk has of what shares divide: outstanding IOs, or slots per second with reads and writes of its mean size.
+fn divided(settings: Option<&SettingsStatus>, did: &DiskRates) -> Option<f64> {
+    let Some(costs) = settings.and_then(|settings| settings.costs) else { return did.outstanding };
+    let size = did.bytes_per_s? / did.iops?.max(1.0);
+    Some(costs.slots([did.reads_per_s?, did.writes_per_s?].map(|ios| (ios, ios * size))))
 }
 
-/// Disks of a volume. `divided`: what shares divide; `of_share`: what this host has of its share.
+/// Disks of a volume. `settings`: what shares divide; `of_share`: what this host has of its share.
 fn disks(
     disks: Vec<DiskStatus>,
     recent: &Recent,
-    divided: fn(&DiskRates) -> Option<f64>,
+    settings: Option<&SettingsStatus>,
     of_share: f64,
 ) -> Vec<Disk> {
     let keys = disk_keys(&disks).into_iter().zip(disks);
@@ -114,7 +110,7 @@ fn disks(
     let is_held = |disk: &&mut Disk| disk.did.limited_by.is_some_and(Limit::is_held);
     let mut held: Vec<_> = disks.iter_mut().filter(is_held).collect();
     let sum = |of: &dyn Fn(&Disk) -> f64| held.iter().map(|disk| of(disk)).sum::<f64>();
-    let had_by = |disk: &Disk| divided(&disk.did).unwrap_or(0.0);
+    let had_by = |disk: &Disk| divided(settings, &disk.did).unwrap_or(0.0);
     let iops = sum(&|disk| disk.did.iops.unwrap_or(0.0));
     let (had, shares) = (sum(&had_by), sum(&|disk| f64::from(disk.shares)));
     for disk in &mut held {
@@ -171,9 +167,10 @@ fn steered(status: SteerStatus, recent: &Recent) -> Steer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parda_control::{Costs, Settings};
 
     /// What held disks of 1000 and 500 shares have of them: IOs of the second take twice as long, and are twice as large.
-    fn held(divided: fn(&DiskRates) -> Option<f64>) -> [Option<f64>; 2] {
+    fn held(settings: Option<&SettingsStatus>) -> [Option<f64>; 2] {
         let (iops, bytes) = ([200.0, 100.0], 1e6);
         let disk = |name: &str, shares: u32| DiskStatus {
             name: name.to_owned(),
@@ -183,6 +180,8 @@ mod tests {
         let did = |at: usize| DiskRates {
             iops: Some(iops[at]),
             bytes_per_s: Some(bytes),
+            reads_per_s: Some(iops[at]),
+            writes_per_s: Some(0.0),
             outstanding: Some(iops[at] * [0.01, 0.02][at]),
             limited_by: Some(Limit::Slice),
             ..DiskRates::default()
@@ -191,23 +190,18 @@ mod tests {
             disks: [("a".to_owned(), did(0)), ("b".to_owned(), did(1))].into(),
             ..Recent::default()
         };
-        let all = disks(vec![disk("a", 1000), disk("b", 500)], &recent, divided, 0.9);
+        let all = disks(vec![disk("a", 1000), disk("b", 500)], &recent, settings, 0.9);
         [all[0].did.of_share, all[1].did.of_share]
     }
 
     #[test]
     fn a_disk_has_of_its_share_what_shares_divide() {
-        let settings = |fairness: &str, proportional| SettingsStatus {
-            fairness: fairness.to_owned(),
-            proportional,
-            signal: parda_control::latency::Signal::All,
-            differ: Vec::new(),
+        let of = |costs| {
+            let settings = Settings { costs: Some(costs), ..Settings::default() };
+            held(Some(&SettingsStatus::new(settings, Vec::new())))
         };
-        let of = |settings: Option<&SettingsStatus>| held(divided(settings));
-        assert_eq!(of(None), [Some(0.675), Some(1.35)], "two IOs outstanding each");
-        let iops = settings("iops", Proportional::Throughput);
-        assert_eq!(of(Some(&iops)), [Some(0.9), Some(0.9)]);
-        let bytes = settings("8192 bytes", Proportional::Concurrency);
-        assert_eq!(of(Some(&bytes)), [Some(0.675), Some(1.35)], "as many bytes each");
+        assert_eq!(held(None), [Some(0.675), Some(1.35)], "two IOs outstanding each");
+        assert_eq!(of(Costs::IOPS), [Some(0.9), Some(0.9)]);
+        assert_eq!(of(Costs::BYTES), [Some(0.675), Some(1.35)], "as many bytes each");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use parda_api::{Host, Limit};
-use parda_control::{Bounded, Governed, Proportional, Report, Span, Tuning};
+use parda_control::{Bounded, Governed, Report, Span, Tuning};
 use parda_etcd::Traffic;
 use parda_exchange::etcd::notice::EtcdStanding;
 use parda_exchange::fallback::FallbackStanding;
@@ -252,12 +252,12 @@ fn mean_per_share(live: &[&mut Host]) -> Option<f64> {
 
 /// What a host has for each share, of those of its VMs that want more. Without control all its shares count.
 fn per_share(report: &Report) -> Option<f64> {
-    let divides = report.settings.map(|settings| settings.proportional);
+    let throughput = report.settings.is_some_and(|settings| settings.costs.is_some());
     let slices = report.bounded == Bounded::Slices;
-    let (had, shares) = match divides {
-        Some(Proportional::Throughput) => (report.saturated.rate, report.saturated.shares),
-        _ if slices => (report.outstanding, report.active),
-        _ => (report.outstanding, f64::from(report.shares.0)),
+    let (had, shares) = match slices {
+        _ if throughput => (report.saturated.rate, report.saturated.shares),
+        true => (report.outstanding, report.active),
+        false => (report.outstanding, f64::from(report.shares.0)),
     };
     let counts = (slices || report.in_force().is_none()) && shares > 0.0;
     counts.then(|| had / shares).filter(|per_share| per_share.is_finite())

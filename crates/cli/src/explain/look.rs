@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytesize::ByteSize;
 use parda_agent::latency::Latency;
 use parda_agent::status::{DiskStatus, HeldByStatus, Status, VolumeStatus};
 use parda_api::{Host, Limit, Outsider};
@@ -126,7 +125,6 @@ impl Looks {
 
     fn vm(&self, at: usize, disk: &DiskStatus) -> Vm {
         let (ios, bytes) = (disk.reads.ios + disk.writes.ios, disk.reads.bytes + disk.writes.bytes);
-        let size = if ios > 0 { bytes as f64 / ios as f64 } else { 0.0 };
         let (held_ms, device_ms) = (disk.held.summary().mean, disk.device.summary().mean);
         let iops = self.recent.rate(ios);
         let slices = self.disks.iter().filter_map(|disks| disks.get(at)?.slice);
@@ -142,7 +140,7 @@ impl Looks {
             limited_now: disk.limited_now as f64,
             limit: self.limit(disk),
             device_ms,
-            slots: slot_bytes(self.last()).map_or(1.0, |slot| (size / slot).max(1.0)),
+            slots: slots(self.last(), disk),
             slice: mean(&slices.collect::<Vec<_>>()),
             spread: self.spread(at, iops, held_ms + device_ms),
         }
@@ -221,10 +219,12 @@ fn held_by(disk: &DiskStatus) -> Option<HeldBy> {
     })
 }
 
-/// Size of a slot of the window, where slots are bytes.
-fn slot_bytes(volume: &VolumeStatus) -> Option<f64> {
-    let (_, size) = volume.settings.as_ref()?.fairness.split_once("by ")?;
-    size.parse::<ByteSize>().ok().map(|size| size.as_u64() as f64).filter(|size| *size > 0.0)
+/// Slots that an IO of the disk costs in the mean.
+fn slots(volume: &VolumeStatus, disk: &DiskStatus) -> f64 {
+    let costs = volume.settings.as_ref().and_then(|settings| settings.costs);
+    let ios = (disk.reads.ios + disk.writes.ios) as f64;
+    let all = [&disk.reads, &disk.writes].map(|done| (done.ios as f64, done.bytes as f64));
+    costs.filter(|_| ios > 0.0).map_or(1.0, |costs| costs.slots(all) / ios)
 }
 
 fn mean(of: &[f64]) -> Option<f64> {

@@ -37,12 +37,12 @@ fn a_difference_is_said_once_on_each_host_and_one_setting_is_in_force() {
     let b = start("b", 2000, "latency_threshold = \"30ms\"");
     let both = |what: &str, of: &dyn Fn(&Agent) -> bool| until(what, || of(&a) && of(&b));
     both("both say what differs", &|agent| differ(agent).len() == 2);
-    both("b's are in force on both", &|agent| in_force(agent) == ("iops".to_owned(), 30.0));
+    both("b's are in force on both", &|agent| in_force(agent) == ("outstanding".to_owned(), 30.0));
     // A host that is not heard for a while differs in nothing.
     let both_differ = || differ(&a).try_into().ok();
     let [fairness, threshold]: [_; 2] = wait_for("two settings differ", both_differ);
-    assert_eq!(fairness.own, "bytes, by 8KiB");
-    assert_eq!(fairness.in_force.as_deref(), Some("iops"));
+    assert_eq!(fairness.own, "bytes");
+    assert_eq!(fairness.in_force.as_deref(), Some("outstanding"));
     let told: Vec<_> = threshold.told.iter().map(|t| (&*t.value, &*t.hosts[0], t.shares)).collect();
     assert_eq!(told, [("20ms", "a", 1000), ("30ms", "b", 2000)]);
     until("the status says it", || {
@@ -66,9 +66,7 @@ fn a_difference_is_said_once_on_each_host_and_one_setting_is_in_force() {
     stage.write("b.toml", text("b", 2000, "fairness = \"bytes\"\nlatency_threshold = \"20ms\""));
     b.process.signal(Signal::HUP);
     both("nothing differs", &|agent| differ(agent).is_empty());
-    both("it is what both were told", &|agent| {
-        in_force(agent) == ("bytes, by 8KiB".to_owned(), 20.0)
-    });
+    both("it is what both were told", &|agent| in_force(agent) == ("bytes".to_owned(), 20.0));
     for agent in [&a, &b] {
         agent.says(ALIKE);
     }
@@ -78,6 +76,6 @@ fn a_difference_is_said_once_on_each_host_and_one_setting_is_in_force() {
     a.process.signal(Signal::HUP);
     until("a is outvoted", || differ(&a).len() == 2 && in_force(&a).1 == 20.0);
     b.stop();
-    until("a has its own", || in_force(&a) == ("iops".to_owned(), 25.0));
+    until("a has its own", || in_force(&a) == ("outstanding".to_owned(), 25.0));
     a.stop();
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::io::Costs;
 use crate::latency::Sample;
 use crate::units::Bytes;
 
@@ -39,7 +40,7 @@ fn means_alone_share_the_array_by_demand() {
 
 #[test]
 fn bounds_are_in_ios_where_shares_are_of_bytes() {
-    let config = Config { slot_size: Some(Bytes::kib(8)), ..Config::default() };
+    let config = Config { costs: Some(Costs::BYTES), ..Config::default() };
     let mut governor = Governor::new(config).unwrap();
     for _ in 0..60 {
         // IOs of 1 MiB that take 15 ms, half the threshold, however many there are.

@@ -29,7 +29,7 @@ impl Governor {
         ballot.add(Some(own), number, self.shares);
         self.settings = ballot.settings().unwrap_or(own);
         if self.counts_ios {
-            self.settings.slot_size = None;
+            self.settings.costs = None;
         }
         let voted = number.and_then(|number| ballot.threshold.winner().or(Some(number)));
         let threshold = voted.or(self.learner.as_ref().map(Learner::threshold));

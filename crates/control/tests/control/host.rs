@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{
-    Bytes, Config, Governed, HeldBy, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares,
-    Span, Totals, Tuning, View, VmConfig, VmId, Window,
+    Bytes, Charge, Config, Costs, Governed, HeldBy, Host, Instant, Io, IoId, IoKind, Outcome,
+    Report, Shares, Span, Totals, Tuning, View, VmConfig, VmId, Window,
 };
 use proptest::prelude::*;
 
@@ -57,19 +57,22 @@ fn mode() -> impl Strategy<Value = Mode> {
     ]
 }
 
+/// An IO takes as long as 8 KiB of it, and a write as long as 24 KiB more.
+const TIME: Costs = Costs { reads: Charge { io: 1, mib: 128 }, writes: Charge { io: 4, mib: 128 } };
+
 proptest! {
     /// Whatever happens: no IO is dispatched beyond the window's last slot, none is lost or
     /// dispatched twice, held and device time are what the caller saw, and windows keep their bounds.
     #[test]
     fn the_books_balance(
         mode in mode(),
-        slot in prop::option::of(Just(Bytes::kib(8))),
+        costs in prop_oneof![Just(None), Just(Some(Costs::BYTES)), Just(Some(TIME))],
         hold_max in prop_oneof![Just(Span::from_millis(60)), Just(Span::from_millis(10_000))],
         script in prop::collection::vec(step(), 1..400),
     ) {
         let mut now = Instant(0);
         let law = LawConfig { mode, window_max: Window(16.0), hold_max, ..LawConfig::default() };
-        let config = Config { law, slot_size: slot, ..Config::default() };
+        let config = Config { law, costs, ..Config::default() };
         let mut host = Host::new(now, config.clone()).unwrap();
         let mut vms: Vec<VmId> = [1000, 500, 10, 3]
             .map(|shares| host.add_vm(now, VmConfig { burst: 2.0, ..VmConfig::of(Shares(shares)) }))
@@ -79,12 +82,15 @@ proptest! {
         let observes = mode == Mode::Observe;
         let mut held: BTreeMap<u64, (Instant, Io, VmId)> = BTreeMap::new();
         let mut out: Vec<(IoId, u64, Instant, Instant, Io, VmId)> = Vec::new();
-        let cost = |io: Io| match (io.kind, slot) {
-            (IoKind::Discard, _) => (io.bytes.0 as f64 / f64::from(1 << 20)).ceil().clamp(1.0, 32.0),
-            (IoKind::Read | IoKind::Write, Some(Bytes(slot))) => {
-                (io.bytes.0 as f64 / slot as f64).max(0.125)
+        let cost = |io: Io| {
+            let slots = io.bytes.0 as f64 / 8192.0;
+            match (io.kind, costs) {
+                (IoKind::Discard, _) => (slots / 128.0).ceil().clamp(1.0, 32.0),
+                (IoKind::Read, Some(TIME)) => (1.0 + slots) / 2.0,
+                (IoKind::Write, Some(TIME)) => (4.0 + slots) / 2.0,
+                (IoKind::Read | IoKind::Write, Some(Costs::BYTES)) => slots.max(0.125),
+                _ => 1.0,
             }
-            _ => 1.0,
         };
         for (token, step) in script.into_iter().enumerate() {
             let token = token as u64;
@@ -164,7 +170,7 @@ proptest! {
                     config.law.window_max = Window(slots);
                     host.set_config(now, config).unwrap();
                     // It is in IOs, of which the largest has 512 KiB.
-                    let largest = if slot.is_some() { 64.0 } else { 1.0 };
+                    let largest = if costs.is_some() { 64.0 } else { 1.0 };
                     prop_assert!(host.window().0 <= slots * largest || observes);
                 }
             }
@@ -315,7 +321,7 @@ fn parameters_that_cannot_work_are_refused_and_change_nothing() {
 #[test]
 fn what_waits_is_charged_by_the_slots_in_force() {
     let large = Io { kind: IoKind::Read, bytes: Bytes::kib(1024) };
-    let bytes = Config { slot_size: Some(Bytes::kib(8)), ..static_window(4.0) };
+    let bytes = Config { costs: Some(Costs::BYTES), ..static_window(4.0) };
     let mut host = Host::new(Instant(0), bytes.clone()).unwrap();
     let vm = VmConfig::of(Shares(1000));
     let vms = [(); 2].map(|()| host.add_vm(Instant(0), vm));

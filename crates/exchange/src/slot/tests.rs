@@ -10,7 +10,7 @@ use crate::testing::{example, identity, page, page_fields};
 use parda_control::latency::Interval;
 use parda_control::outsider::Finding;
 use parda_control::size::Moments;
-use parda_control::{Shares, TenantId, TenantPart, Throughput, Wants, Window};
+use parda_control::{Bytes, Shares, TenantId, TenantPart, Throughput, Wants, Window};
 
 fn arb_count() -> impl Strategy<Value = u64> {
     prop_oneof![0..=MOST, Just(0), Just(MOST)]
@@ -33,15 +33,12 @@ fn arb_sample() -> impl Strategy<Value = Sample> {
 }
 
 fn arb_settings() -> impl Strategy<Value = Option<Settings>> {
-    let slot_size = prop::option::of((1..=MOST).prop_map(Bytes));
+    let charge = || (1..u32::MAX, 0..u32::MAX).prop_map(|(io, mib)| Charge { io, mib });
+    let cost = (charge(), charge()).prop_map(|(reads, writes)| Costs { reads, writes });
+    let costs = prop_oneof![Just(Costs::IOPS), Just(Costs::BYTES), cost];
     let signal = prop_oneof![Just(Signal::All), Just(Signal::Reads), Just(Signal::Writes)];
-    let proportional = prop_oneof![Just(Proportional::Concurrency), Just(Proportional::Throughput)];
     prop::option::of(
-        (slot_size, signal, proportional).prop_map(|(slot_size, signal, proportional)| Settings {
-            slot_size,
-            signal,
-            proportional,
-        }),
+        (prop::option::of(costs), signal).prop_map(|(costs, signal)| Settings { costs, signal }),
     )
 }
 
@@ -293,7 +290,7 @@ fn the_signal_of_the_slowest_vm_is_read_as_that_of_all_ios() {
 
 #[test]
 fn settings_that_a_later_version_knows_leave_the_rest_of_the_record_as_it_is() {
-    for at in [at::HAS_SETTINGS, at::SIGNAL, at::PROPORTIONAL] {
+    for at in [at::HAS_SETTINGS, at::SIGNAL, at::DIVIDES] {
         let mut block = encode(&example()).unwrap();
         block.0[at] = 200;
         reseal(&mut block);
@@ -365,13 +362,15 @@ fn the_documented_fields_fill_the_slot_without_gap_or_overlap() {
     assert_eq!(end, SLOT_BYTES);
 }
 
+const DEAR_WRITES: Costs = Costs { writes: Charge { io: 7, mib: 7 }, ..Costs::BYTES };
+
 #[test]
 fn every_field_lies_where_the_page_says() {
     type Edit = fn(&mut Record);
     fn settings(record: &mut Record) -> &mut Settings {
         record.message.body.report.settings.get_or_insert_default()
     }
-    let edits: [(&str, Edit); 42] = [
+    let edits: [(&str, Edit); 43] = [
         ("slot", |r| r.slot.0 = 0x0101_0101),
         ("volume", |r| r.volume.0 = !r.volume.0),
         ("incarnation", |r| r.message.from.incarnation.0 ^= u64::MAX),
@@ -399,8 +398,9 @@ fn every_field_lies_where_the_page_says() {
         ("tuning", |r| r.message.body.report.tuning = Tuning::Joining),
         ("bounded", |r| r.message.body.report.bounded = Bounded::Window),
         ("signal", |r| settings(r).signal = Signal::Reads),
-        ("proportional", |r| settings(r).proportional = Proportional::Throughput),
-        ("slot size", |r| settings(r).slot_size = Some(Bytes::kib(16))),
+        ("divides", |r| settings(r).costs = Some(Costs::IOPS)),
+        ("cost of reads", |r| settings(r).costs = None),
+        ("cost of writes", |r| settings(r).costs = Some(DEAR_WRITES)),
         ("asks", |r| r.message.body.report.wants.asks = Some(Span(7))),
         ("floor", |r| r.message.body.report.wants.floor.0 += 7),
         ("IO count of those that ask", |r| r.message.body.report.wants.ios += 7),
@@ -433,7 +433,11 @@ fn every_field_lies_where_the_page_says() {
         edit(&mut record);
         let after = encode(&record).unwrap();
         // The name also shows in its hash and its length.
-        let also = if field.starts_with("name") { ["host", "name"] } else { ["checksum"; 2] };
+        let also = match field {
+            "name" | "name length" => ["host", "name"],
+            "divides" | "cost of writes" => ["divides", "cost of reads"],
+            _ => ["checksum"; 2],
+        };
         let allowed = [range(field), range("checksum"), range(also[0]), range(also[1])];
         let changed: Vec<_> = (0..SLOT_BYTES).filter(|i| before.0[*i] != after.0[*i]).collect();
         assert!(

@@ -197,6 +197,17 @@ pub(crate) fn others(document: &ProbeDocument) -> Vec<String> {
             percent(line.worst_residual),
         ));
     }
+    if let Some(cost) = &found.cost {
+        let mib = |bytes: f64| bytes / f64::from(1 << 20);
+        out.push(format!(
+            "For shares of the array's time: fairness = {{ iops_reads = {:.0}, bandwidth_reads = \"{:.1}MiB\", iops_writes = {:.0}, \
+             bandwidth_writes = \"{:.1}MiB\" }}",
+            cost.iops_reads,
+            mib(cost.bandwidth_reads),
+            cost.iops_writes,
+            mib(cost.bandwidth_writes),
+        ));
+    }
     if let Some(asymmetry) = &found.asymmetry {
         out.push(format!(
             "Writes take {} times as long as reads, and there are {} times as many of them a second, with {} \

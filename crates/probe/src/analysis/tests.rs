@@ -324,3 +324,28 @@ fn runs_without_an_io_or_a_slice_break_nothing() {
     let found = findings(&points, &target());
     assert!(found.advice.unwrap().latency_threshold_ms.is_finite());
 }
+
+#[test]
+fn a_cost_is_what_four_sweeps_leave_for_an_io_and_for_its_bytes() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut sweep = |size: u64, read_percent: u32, peak: f64| {
+        let mix = Mix { size, read_percent, random_percent: 100 };
+        let at = |depth: &u32| peak * f64::from(*depth) / f64::from(depth + 4);
+        DEPTHS.map(|depth| point(mix, depth, at(&depth), 0.0, &mut random))
+    };
+    // 2 ms for 4 KiB and 4.52 for 256, so 0.01 ms for a KiB. Writes: 8 ms and 10.52.
+    let sweeps = [(4, 100, 500.0), (256, 100, 1e3 / 4.52), (4, 0, 125.0), (256, 0, 1e3 / 10.52)];
+    let points = sweeps.map(|(kib, reads, peak)| sweep(kib << 10, reads, peak)).concat();
+    let cost = findings(&points, &target()).cost.unwrap();
+    let slope = 102_400_000.0;
+    for (found, truth) in [
+        (cost.iops_reads, 500.0),
+        (cost.bandwidth_reads, slope),
+        (cost.iops_writes, 125.0),
+        (cost.bandwidth_writes, slope),
+    ] {
+        assert!((found / truth - 1.0).abs() < 0.05, "{found} of {truth}: {cost:?}");
+    }
+    let reads = &points[..2 * DEPTHS.len()];
+    assert_eq!(findings(reads, &target()).cost, None, "without writes");
+}

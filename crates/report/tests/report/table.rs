@@ -21,6 +21,7 @@ fn vm(name: &str, shares: u32, iops: f64) -> VmAnswer {
         ran: true,
         iops,
         mib_per_s: iops / 64.0,
+        slots_per_s: None,
         latency_ms: Some(times(40.0)),
         held_ms: Some(times(10.0)),
         device_ms: Some(30.0),

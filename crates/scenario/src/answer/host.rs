@@ -12,7 +12,7 @@ pub struct HostAnswer {
     pub outside: bool,
     /// Sum of the shares of the host's VMs; 0 for a host outside control.
     pub shares: u32,
-    /// Unit that shares divide by the host's configuration: IOs or bytes.
+    /// Unit that shares divide by the host's configuration: IOs, bytes or cost.
     #[serde(default, skip_serializing_if = "Unit::is_usual")]
     pub unit: Unit,
     /// Mean β of equation 2, in slots.
@@ -52,6 +52,9 @@ pub struct VmAnswer {
     pub iops: f64,
     /// Throughput in MiB per second.
     pub mib_per_s: f64,
+    /// Cost of its IOs in slots per second, where shares divide costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots_per_s: Option<f64>,
     /// Held time plus device latency. The time in sockets, in the wait for memory and in the agent's own turn is not
     /// measured. `None` without IO.
     pub latency_ms: Option<Distribution>,
@@ -82,6 +85,8 @@ pub enum Unit {
     Ios,
     /// Shares divide bytes per second.
     Bytes,
+    /// Shares divide slots per second, by what IOs cost.
+    Cost,
     /// Outstanding IOs at the array.
     Slots,
 }

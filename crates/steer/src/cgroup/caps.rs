@@ -26,9 +26,9 @@ const HELD: f64 = 0.9;
 /// Bounds on reads and on writes, in IOs or bytes per second. `None`: no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pair {
-    /// Bound on reads.
+    /// Largest rate of reads alone.
     pub reads: Option<u64>,
-    /// Bound on writes.
+    /// Largest rate of writes alone.
     pub writes: Option<u64>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn most_ios(limit: &Limit, bytes: f64) -> f64 {
 pub enum HeldBy {
     /// What its shares give it.
     Shares,
-    /// Its limit.
+    /// Limit that the configuration sets.
     Limit,
 }
 

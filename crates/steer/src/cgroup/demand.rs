@@ -104,9 +104,9 @@ pub struct Begun {
 /// IOs or bytes by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Of reads.
+    /// What its reads were.
     pub reads: u64,
-    /// Of writes.
+    /// What its writes were.
     pub writes: u64,
 }
 
