@@ -220,11 +220,13 @@ my $settings = sub {
     my $config = $vm_config->($vmid);
     my %settings = (shares => 1000);
     my %keys = (shares => qr/[0-9]+/, reservation => qr/[0-9]+/, tenant => qr/[a-z0-9_.+-]+/);
-    # Of two tags with one key, the last in the order of the alphabet.
+    # Of two tags with one key, the highest number counts, as for the hook, or the last in the order of the alphabet.
+    my %seen;
     for my $tag (sort split(/[;, ]+/, $config->{tags} // '')) {
         my ($key, $value) = $tag =~ m/^parda-([a-z]+)-(.+)\z/ or next;
         if ($keys{$key} && $value =~ m/^($keys{$key})\z/) {
-            $settings{$key} = $1;
+            my $new = $1;
+            $settings{$key} = $new if $key eq 'tenant' || !$seen{$key}++ || $new > $settings{$key};
         } else {
             warn "tag '$tag' of VM $vmid: is none of parda-shares-N, parda-reservation-N, parda-tenant-NAME\n";
         }
@@ -281,15 +283,15 @@ sub status {
     my ($class, $storeid, $scfg, $cache) = @_;
     my @answer = $class->SUPER::status($storeid, $scfg, $cache);
     return @answer if !$answer[3];
-    eval {
-        for my $disk ($status->($scfg)->{disks}->@*) {
-            my ($name, $vmid) = $disk->{name} =~ m!^\Q$storeid\E/(vm-([0-9]+)-.*)\z! or next;
-            next if $disk->{clients} || $disk->{from} eq 'configuration';
-            my $path = $class->filesystem_path($scfg, "$vmid/$name.raw");
-            $remove->($scfg, "$storeid/$name") if !-e $path && $!{ENOENT};
-        }
-    };
+    my $disks = eval { $status->($scfg)->{disks} } // [];
     warn $@ if $@;
+    for my $disk ($disks->@*) {
+        my ($name, $vmid) = $disk->{name} =~ m!^\Q$storeid\E/(vm-([0-9]+)-.*)\z! or next;
+        next if $disk->{clients} || $disk->{from} eq 'configuration' || $disk->{listen} ne 'unix:' . $socket->($scfg);
+        my $path = eval { $class->filesystem_path($scfg, "$vmid/$name.raw") } or next;
+        eval { $remove->($scfg, "$storeid/$name") } if !-e $path && $!{ENOENT};
+        warn $@ if $@;
+    }
     return @answer;
 }
 
@@ -307,6 +309,8 @@ sub activate_volume {
 
     my @volume = ('--volume', $scfg->{'parda-volume'});
     my %settings = $class->$settings($storeid, $volname);
+    # In quotes, a name of digits is a name.
+    $settings{tenant} = "\"$settings{tenant}\"" if $settings{tenant};
     my @settings = map { "$_=$settings{$_}" } sort keys %settings;
     my @disk = ("path=$path", 'listen=unix:' . $socket->($scfg), 'format=raw');
     # Both nodes of a live migration have the disk open for a while. The page caches of two nodes would differ.
@@ -332,17 +336,26 @@ sub activate_volume {
             warn "disk '$name': keeps its @gone until its VM has stopped\n";
         }
     }
-    if ($disk) {
-        eval { $parda->($scfg, 'set', $name, 'drain=false', @settings, @volume) };
-        warn "disk '$name': its settings stay as they were: $@" if $@;
+    # Another activation or deactivation may be faster.
+    my $refused;
+    for my $try (1 .. 3) {
+        if ($served->($scfg, $name)) {
+            eval { $parda->($scfg, 'drain', $name, '--undo', @volume) };
+            $refused = $@ and next;
+            eval { $parda->($scfg, 'set', $name, @settings, @volume) };
+            warn "disk '$name': its settings stay as they were: $@" if $@;
+            return;
+        }
+        eval { $parda->($scfg, 'disk', 'add', $name, @disk, @settings, @volume) };
+        $refused = $@ or return;
+        next if $served->($scfg, $name);
+        # A wrong tag must not keep a VM from starting.
+        eval { $parda->($scfg, 'disk', 'add', $name, @disk, @volume) };
+        next if $@;
+        warn "disk '$name': is served with 1000 shares and no more settings: $refused";
         return;
     }
-    eval { $parda->($scfg, 'disk', 'add', $name, @disk, @settings, @volume) };
-    my $refused = $@ or return;
-    # A wrong tag must not keep a VM from starting.
-    eval { $parda->($scfg, 'disk', 'add', $name, @disk, @volume) };
-    die "volume '$storeid:$volname': $refused" if $@;
-    warn "disk '$name': is served with 1000 shares and no more settings: $refused";
+    die "volume '$storeid:$volname': $refused";
 }
 
 sub deactivate_volume {

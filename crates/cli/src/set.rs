@@ -147,15 +147,14 @@ pub(crate) fn different(texts: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A setting as the API takes it: numbers and truths as such, all else as text.
+/// A setting as the API takes it: numbers, truths, tables and texts in quotes as such, all else as text.
 fn setting(text: &str) -> Result<(String, Value), Failure> {
     let Some((key, value)) = text.split_once('=') else {
         return Err(Failure::usage(format!("{text}: must be KEY=VALUE")));
     };
     let table = inline_table(value).and_then(|table| serde_json::to_value(table).ok());
     let plain = table.or_else(|| serde_json::from_str(value).ok());
-    let plain =
-        plain.filter(|value: &Value| value.is_number() || value.is_boolean() || value.is_object());
+    let plain = plain.filter(|value: &Value| !value.is_array() && !value.is_null());
     Ok((key.to_owned(), plain.unwrap_or_else(|| value.into())))
 }
 
@@ -205,6 +204,7 @@ mod tests {
         assert_eq!(sent("latency_threshold=20ms"), serde_json::json!("20ms"));
         assert_eq!(sent("a=true"), serde_json::json!(true));
         assert_eq!(sent("mode=[1]"), serde_json::json!("[1]"));
+        assert_eq!(sent("tenant=\"100\""), serde_json::json!("100"));
         assert_eq!(sent("limit={ iops = 500 }"), serde_json::json!({ "iops": 500 }));
         assert_eq!(sent("limit={ iops"), serde_json::json!("{ iops"));
         assert!(setting("shares").is_err());

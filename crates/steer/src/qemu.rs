@@ -11,6 +11,7 @@ pub mod disks;
 pub mod limits;
 pub mod qmp;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -28,7 +29,9 @@ const MOST_VMS: usize = 1024;
 const AT_A_TIME: usize = 32;
 
 /// Identity of a QMP socket's file: another process at the same path has another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct SocketId {
     inode: u64,
     /// Time of the last change of the file, in nanoseconds of its second and seconds.
@@ -71,6 +74,10 @@ pub fn sockets(pattern: &Path) -> io::Result<Vec<PathBuf>> {
     };
     let mut found: Vec<PathBuf> =
         entries.flatten().filter(matches).map(|entry| entry.path()).collect();
+    // A QEMU by two names would be counted twice, and the limits that one has set be taken for others'.
+    found.sort_by_key(|path| (path.is_symlink(), path.clone()));
+    let mut seen = BTreeSet::new();
+    found.retain(|path| SocketId::of(path).is_ok_and(|id| seen.insert(id)));
     found.sort();
     found.truncate(MOST_VMS);
     Ok(found)
@@ -95,4 +102,23 @@ pub fn each<T: Send, A: Send>(items: Vec<T>, work: impl Fn(T) -> A + Sync) -> Ve
     });
     answers.sort_by_key(|(number, _)| *number);
     answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_with_two_names_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = |name: &str| dir.path().join(name);
+        let _listeners = ["db.sock", "web.sock"].map(|name| UnixListener::bind(socket(name)));
+        std::os::unix::fs::symlink(socket("db.sock"), socket("alias.sock")).unwrap();
+        std::fs::hard_link(socket("web.sock"), socket("zzz.sock")).unwrap();
+        std::fs::write(socket("file.sock"), "").unwrap();
+        let found = sockets(&socket("*.sock")).unwrap();
+        assert_eq!(found, [socket("db.sock"), socket("web.sock")]);
+    }
 }

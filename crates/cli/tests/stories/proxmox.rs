@@ -285,7 +285,17 @@ fn what_proxmox_asks_for_in_vain_is_refused_and_a_wrong_tag_keeps_no_vm_from_sta
         "is served with 1000 shares and no more settings: shares = 0",
     );
     assert_eq!(disk(&agent).unwrap().shares, 1000);
+    nodes.stage.ok(&[PARDA, "drain", DISK, "-c", "a.toml"]);
     nodes.warned("a", &["activate", VOLUME], "its settings stay as they were: shares = 0");
+    assert!(!disk(&agent).unwrap().drain, "a tag keeps no VM out");
+    nodes.ok("a", &["deactivate", VOLUME]);
+    nodes.vm("a", "");
+    // Two at once, as of clones.
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| nodes.ok("a", &["activate", VOLUME]));
+        }
+    });
     nodes.vm("a", "tags: parda-tenant-tin\n");
     nodes.ok("a", &["deactivate", VOLUME]);
     nodes.warned("a", &["activate", VOLUME], "\"tin\": is no [[volume.tenant]]");
