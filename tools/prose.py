@@ -26,6 +26,7 @@ BUDGETS = {
     ("docs/configuration.md",): 3_500,
     ("docs/reproduction.md",): 3_000,
     ("docs/proxmox.md",): 700,
+    ("docs/kubernetes.md",): 700,
     ("docs/exchange-format.md", "docs/nbd-protocol.md", "docs/scenarios.md", "docs/api.md"): 11_000,
     ("docs/",): 49_500,
 }
