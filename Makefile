@@ -29,13 +29,13 @@ SIMULATED := corpus random papers accuracy manual
 # Test programs run without cargo, whose lock lint and doctests hold while they build. `make test` has built them all before (BUILT=1).
 RUN := tools/programs.py run $(if $(BUILT),--built)
 
-.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit computing waiting real stories guests laboratory simulated doctests fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm image clean
+.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit computing waiting real stories guests laboratory simulated doctests kubernetes fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm image clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 build: ## The binary, target/release/parda
-	$(CARGO) build --release --locked --package parda
+	$(CARGO) build --release --locked --package parda --features kubernetes
 
 web: ## The page of the dashboard, crates/http/page, from web/ (needs Node.js 20.19 or newer)
 	@tools/web.sh build
@@ -120,6 +120,13 @@ kit:
 doctests: ## The examples in the documentation of the crates
 	$(CARGO) test $(TESTS) --doc
 
+# Features of libraries that it turns on make clippy count more in functions that log.
+kubernetes: ## `parda kubernetes`: clippy, unit tests, and stories with a stand-in for the API server
+	$(CARGO) clippy --quiet --package parda-kubernetes --features api --all-targets --locked --no-deps -- -D warnings
+	$(CARGO) clippy --quiet --package parda --features kubernetes --bins --test stories --locked --no-deps -- -D warnings -A clippy::cognitive_complexity
+	$(CARGO) test --locked --package parda-kubernetes --features api
+	$(CARGO) test --locked --package parda --features kubernetes --bins --test stories -- kubernetes
+
 simulated: ## Studies of the law, random clusters, the papers' figures, the probe against the model
 	@echo "this commit's random clusters begin at PARDA_COMMIT_SEED=$(PARDA_COMMIT_SEED)"
 	$(RUN) $(SIMULATED)
@@ -132,6 +139,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	@tools/deps.sh mmdebstrap=mmdebstrap rpm=rpm libvirtd=libvirt-daemon-system
 	@$(MAKE) --no-print-directory build
 	PARDA=$(PARDA) tools/manifests.sh
+	@$(MAKE) --no-print-directory kubernetes
 	$(CARGO) test $(TESTS) --test stories -- packages libvirt alerts:: --ignored
 	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test block --test exchange -- lost_writes silent_server tls foreign
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end

@@ -12,6 +12,8 @@ mod events;
 mod exchange;
 mod explain;
 mod failure;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 mod lab;
 mod libvirt;
 mod limits;
@@ -141,6 +143,9 @@ enum Command {
     #[command(subcommand)]
     #[command(after_help = LIBVIRT_EXAMPLES)]
     Libvirt(libvirt::Libvirt),
+    /// Give pods of this node the shares that their claims and storage classes name
+    #[cfg(feature = "kubernetes")]
+    Kubernetes(kubernetes::Kubernetes),
     /// Look at, set and put back the queue depth of a block device
     #[command(after_help = STEER_EXAMPLES)]
     #[command(subcommand)]
@@ -194,6 +199,8 @@ fn main() -> ExitCode {
         Command::Exchange(command) => command.run(),
         Command::Array(command) => command.run(),
         Command::Libvirt(command) => command.run(),
+        #[cfg(feature = "kubernetes")]
+        Command::Kubernetes(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Sim(command) => command.run(),
         Command::Probe(command) => command.run(),

@@ -41,6 +41,7 @@
 //! | `exchange_init` | making an exchange |
 //! | `image` | the container image |
 //! | `libvirt` | domains of libvirt whose disks the agent serves |
+//! | `kubernetes` | pods whose shares come from claims and classes: `make kubernetes` |
 //! | `proxmox` | the storage plugin and the hook script for Proxmox VE |
 //! | `qemu` | disks that QEMU opens itself, held by its throttles |
 //! | `packages` | Debian and RPM packages on a machine of their own |
@@ -95,6 +96,8 @@ mod hostile;
 mod image;
 mod island;
 mod journal;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 mod latency_targets;
 mod libvirt;
 mod lifecycle;

@@ -1,0 +1,232 @@
+//! `parda kubernetes`: settings of this node's pods in the agent's configuration.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::Pid;
+use parda_agent::config::Config;
+use parda_config::Document;
+use parda_kubernetes::{Answer, Node, Vm, follow};
+
+use crate::Failure;
+use crate::asked::is_there;
+
+/// The lines of the agent's configuration between which the tables of pods are written.
+const BEGIN: &str = "# parda kubernetes: begin";
+const END: &str = "# parda kubernetes: end";
+
+#[derive(Args)]
+#[command(after_help = "\
+Within [volume.steer] of the configuration stand two lines, and after them what all other pods have:
+
+  # parda kubernetes: begin
+  # parda kubernetes: end
+  [[volume.steer.vm]]
+  name = \"pods\"
+  cgroup = \"kubernetes:*\"
+
+What is between the two lines is written by this command, checked, and taken over by a reload of the agent, which must have a status
+socket and run in the same namespace of processes. The API server is found as kubectl does, or by the pod's service account.
+
+Examples:
+  parda kubernetes --node node-1
+  parda kubernetes -c /etc/parda/parda.toml --storage-class san --storage-class san-fast
+  kubectl annotate pvc data-db-0 parda/shares=4000
+
+See docs/kubernetes.md")]
+pub(crate) struct Kubernetes {
+    /// The agent's configuration file
+    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
+    config: PathBuf,
+    /// Name of this node
+    #[arg(long, value_name = "NODE", env = "NODE")]
+    node: String,
+    /// Only claims of this StorageClass count; may be repeated
+    #[arg(long, value_name = "NAME")]
+    storage_class: Vec<String>,
+}
+
+impl Kubernetes {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        is_there(&self.config)?;
+        let file = Document::read(&self.config)?;
+        with_tables(file.text(), &[])
+            .map_err(|why| Failure::usage(format!("{}: {why}", self.config.display())))?;
+        let node = Node { name: self.node.clone(), storage_classes: self.storage_class.clone() };
+        let mut section = Section { file: &self.config, is_reload_due: true, fault: None };
+        match follow(&node, |answer| section.take(answer)) {
+            Ok(never) => match never {},
+            Err(error) => Err(Failure::new(error.to_string())),
+        }
+    }
+}
+
+/// The section of the agent's configuration that has the tables of pods.
+struct Section<'a> {
+    file: &'a Path,
+    /// Whether the agent may not have read the file as it is.
+    is_reload_due: bool,
+    /// Fault as it was last logged.
+    fault: Option<String>,
+}
+
+impl Section<'_> {
+    /// Puts settings in force. Returns whether they are.
+    fn take(&mut self, answer: &Answer) -> bool {
+        let fault = self.put(&answer.vms).err();
+        if let Some(fault) = fault.as_ref().filter(|fault| self.fault.as_ref() != Some(*fault)) {
+            tracing::error!(event = "kubernetes_not_applied", "{fault}; it is tried again");
+        }
+        self.fault = fault;
+        self.fault.is_none()
+    }
+
+    fn put(&mut self, vms: &[Vm]) -> Result<(), String> {
+        let wrong = |what: &dyn std::fmt::Display| format!("{}: {what}", self.file.display());
+        let before = Document::read_regular(self.file).map_err(|error| error.to_string())?;
+        let text = with_tables(before.text(), vms).map_err(|why| wrong(&why))?;
+        let after = Document::new(before.name(), text);
+        let config =
+            Config::check(&after).map_err(|error| format!("{error}; the file is as it was"))?;
+        if after.text() != before.text() {
+            // Another may write the file as well: nothing of theirs is lost but in the moment of the replacement.
+            replace(self.file, after.text()).map_err(|error| wrong(&error))?;
+            self.is_reload_due = true;
+            let names: Vec<_> = vms.iter().map(told).collect();
+            tracing::info!(pods = vms.len(), "settings of pods: {}", names.join(", "));
+        }
+        if self.is_reload_due {
+            let socket = config
+                .status
+                .ok_or_else(|| wrong(&"status: is missing: the agent is found by it"))?;
+            reload(&socket)?;
+            self.is_reload_due = false;
+        }
+        Ok(())
+    }
+}
+
+/// A pod's settings in a line.
+fn told(vm: &Vm) -> String {
+    let each = vm.settings.iter().map(|(key, value)| format!("{key} = {value}"));
+    format!("{} {{ {} }}", vm.name, each.collect::<Vec<_>>().join(", "))
+}
+
+/// A configuration with the tables of these pods between the two lines, in place of those that were there.
+fn with_tables(text: &str, vms: &[Vm]) -> Result<String, String> {
+    let at = |mark: &str| {
+        let mut found = text.split_inclusive('\n').scan(0, |end, line| {
+            let begin = *end;
+            *end += line.len();
+            Some((begin, *end, line))
+        });
+        let (begin, end, _) = found.find(|(_, _, line)| line.trim() == mark)?;
+        found.all(|(_, _, line)| line.trim() != mark).then_some((begin, end))
+    };
+    let (Some((_, begin)), Some((end, _))) = (at(BEGIN), at(END)) else {
+        return Err(format!(
+            "the lines {BEGIN:?} and {END:?} must stand there once each, within [volume.steer]"
+        ));
+    };
+    if begin > end {
+        return Err(format!("the line {END:?} must stand behind {BEGIN:?}"));
+    }
+    let mut tables = String::new();
+    for Vm { name, uid, settings } in vms {
+        let (name, cgroup) = (quoted(name), quoted(&format!("kubernetes:{uid}")));
+        tables += &format!("[[volume.steer.vm]]\nname = {name}\ncgroup = {cgroup}\n");
+        settings.iter().for_each(|(key, value)| tables += &format!("{key} = {value}\n"));
+    }
+    Ok([&text[..begin], &tables, &text[end..]].concat())
+}
+
+fn quoted(text: &str) -> toml::Value {
+    text.into()
+}
+
+/// Replaces a file as a whole, with the owner and mode that it had: after a crash it is the old one or the new one.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    // The name that a link leads to.
+    let path = path.canonicalize()?;
+    let about = fs::metadata(&path)?;
+    let mut new = path.clone().into_os_string();
+    new.push(".kubernetes");
+    let new = PathBuf::from(new);
+    // A crash may have left one there.
+    let _ = fs::remove_file(&new);
+    let written = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        chown(&new, Some(about.uid()), Some(about.gid()))?;
+        file.set_permissions(about.permissions())?;
+        file.sync_all()?;
+        fs::rename(&new, &path)
+    };
+    if let Err(error) = written() {
+        let _ = fs::remove_file(&new);
+        return Err(error);
+    }
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+/// Has the agent that listens at this socket read its configuration again.
+fn reload(socket: &Path) -> Result<(), String> {
+    let name = socket.display();
+    let agent = UnixStream::connect(socket).map_err(|error| {
+        format!("{name}: the agent does not run, and is not told to reload: {error}")
+    })?;
+    let peer = getsockopt(&agent, PeerCredentials)
+        .map_err(|error| format!("{name}: its process is not known: {error}"))?;
+    // The socket of a unit is systemd's, and a process of another namespace has no number here.
+    let program = fs::read_to_string(format!("/proc/{}/comm", peer.pid())).unwrap_or_default();
+    if program.trim() != "parda" {
+        return Err(format!(
+            "{name}: process {} is not the agent's, so it cannot be told to reload: within pods it takes \
+             shareProcessNamespace: true, for an agent of the node hostPID: true",
+            peer.pid()
+        ));
+    }
+    kill(Pid::from_raw(peer.pid()), Signal::SIGHUP).map_err(|error| {
+        format!("{name}: process {} cannot be told to reload: {error}", peer.pid())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vm(name: &str, shares: i64) -> Vm {
+        let settings = toml::Table::from_iter([("shares".to_owned(), shares.into())]);
+        Vm { name: name.to_owned(), uid: "1b-2c".to_owned(), settings }
+    }
+
+    #[test]
+    fn tables_of_pods_are_all_that_changes() {
+        let (head, tail) =
+            ("host = \"h\"\n  # parda kubernetes: begin\n", "# parda kubernetes: end\n# é");
+        let empty = format!("{head}{tail}");
+        let one = with_tables(&empty, &[vm("shop.db-0", 5)]).unwrap();
+        let table = "[[volume.steer.vm]]\nname = \"shop.db-0\"\ncgroup = \"kubernetes:1b-2c\"\nshares = 5\n";
+        assert_eq!(one, format!("{head}{table}{tail}"));
+        assert_eq!(with_tables(&one, &[]).unwrap(), empty);
+    }
+
+    #[test]
+    fn lines_that_are_missing_or_stand_twice_are_refused() {
+        for text in [
+            "host = \"h\"\n".to_owned(),
+            format!("{BEGIN}\n"),
+            format!("{END}\n{BEGIN}\n"),
+            format!("{BEGIN}\n{END}\n{BEGIN}\n"),
+            format!("{BEGIN} \"x\"\n{END}\n"),
+        ] {
+            assert!(with_tables(&text, &[]).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Pods whose shares come from their claims and storage classes, by `parda kubernetes` beside an agent that steers. The API server is a
+//! stand-in, `kubernetes_stand_in.py`, with the objects of a cluster as kube-apiserver answers them; cgroups are directories.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+
+use parda_testkit::disk::Disk;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::stage::{Agent, PARDA, Process, Stage, until, wait_for};
+use crate::tls::Authority;
+
+/// The manifest that says how nodes are set up: the configuration and the arguments of the stories are those of the manifest.
+const MANIFEST: &str = include_str!("../../../../contrib/kubernetes/steer.yaml");
+
+/// Runs the agent with the directory `cgroups` in place of the host's cgroups.
+const IN_CGROUPS: &str = "mount --bind cgroups /sys/fs/cgroup && exec \"$@\"";
+
+/// Runs a program as in a pod: with a service account and the address of the API server, and without a kubeconfig.
+const IN_A_POD: &str = "mount -t tmpfs none /run && mkdir -p /run/secrets/kubernetes.io && \
+    ln -s \"$PWD/account\" /run/secrets/kubernetes.io/serviceaccount && \
+    exec env -u KUBECONFIG HOME=/nonexistent KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=$(cat port) \"$@\"";
+
+/// A node: an agent that steers a device for pods, `parda kubernetes`, and the API server.
+struct Node {
+    stage: Stage,
+    agent: Option<Agent>,
+    api: Option<Process>,
+    follows: Process,
+    _disk: Disk,
+}
+
+impl Node {
+    /// A node of a cluster with these objects. `None` where there is no loop device.
+    fn new(objects: &[(&str, Value)]) -> Option<Node> {
+        let disk = Disk::fast()?;
+        let stage = Stage::new();
+        let ca = Authority::new();
+        ca.directory(&stage, "pki", false);
+        ca.issue(&stage.path("pki"), "api");
+        std::fs::create_dir(stage.path("account")).unwrap();
+        std::fs::copy(stage.path("pki/ca-cert.pem"), stage.path("account/ca.crt")).unwrap();
+        stage.write("account/token", "first");
+        stage.write("account/namespace", "parda");
+        std::fs::create_dir(stage.path("cgroups")).unwrap();
+        stage.write("cgroups/cgroup.controllers", "cpu io memory\n");
+        stage.exchange("exchange", 4);
+        stage.write("node-1.toml", configuration(&disk.device.display().to_string()));
+        let api = api(&stage);
+        order(&stage, &json!({"tokens": ["first"]}));
+        for (kind, object) in objects {
+            order(&stage, &json!({"put": kind, "object": object}));
+        }
+        let agent = agent(&stage);
+        let follows = follows(&stage, "kubernetes", "node-1.toml");
+        Some(Node { stage, agent: Some(agent), api: Some(api), follows, _disk: disk })
+    }
+
+    fn put(&self, kind: &str, object: Value) {
+        order(&self.stage, &json!({"put": kind, "object": object}));
+    }
+
+    fn order(&self, command: Value) {
+        order(&self.stage, &command);
+    }
+
+    /// Makes the cgroup of a pod, as the kubelet does with systemd, with a container.
+    fn cgroup(&self, uid: &str) {
+        let name = format!("kubepods-burstable-pod{}.slice", uid.replace('-', "_"));
+        let path = format!("cgroups/kubepods.slice/kubepods-burstable.slice/{name}/cri-1.scope");
+        std::fs::create_dir_all(self.stage.path(&path)).unwrap();
+    }
+
+    /// Shares that the agent has for its VMs, by name.
+    fn shares(&self) -> BTreeMap<String, u32> {
+        let vms = self.agent.as_ref().unwrap().volume().steer.unwrap().vms;
+        vms.into_iter().map(|vm| (vm.name, vm.shares)).collect()
+    }
+
+    /// Waits until the agent has these VMs.
+    fn until(&self, what: &str, wanted: &[(&str, u32)]) {
+        let wanted: BTreeMap<String, u32> =
+            wanted.iter().map(|(name, shares)| ((*name).to_owned(), *shares)).collect();
+        let mut last = None;
+        until(&format!("{what}: {wanted:?}"), || {
+            let shares = self.shares();
+            if last.as_ref() != Some(&shares) {
+                eprintln!("{what}: {shares:?}");
+                last = Some(shares.clone());
+            }
+            shares == wanted
+        });
+    }
+
+    fn says(&self, what: &str) {
+        until(&format!("parda kubernetes says {what:?}"), || self.follows.log().contains(what));
+    }
+
+    fn end(mut self) {
+        self.agent.take().unwrap().stop();
+        self.follows.signal(Signal::TERM);
+        self.follows.wait();
+    }
+}
+
+/// The configuration of the manifest, on this device, and nothing is set.
+fn configuration(device: &str) -> String {
+    let lines = MANIFEST.lines().skip_while(|line| line.trim() != "parda.toml: |").skip(1);
+    let lines = lines.map_while(|line| line.strip_prefix("    ").or(line.is_empty().then_some("")));
+    let mut text: String = lines.map(|line| format!("{line}\n")).collect();
+    for (from, to) in [
+        ("@NODE@", "node-1"),
+        ("/run/parda/steer.sock", "node-1.status"),
+        ("[volume.control]", "[volume.control]\nmode = \"observe\"\nperiod = \"200ms\""),
+        ("\"/dev/mapper/parda\"", "\"exchange\""),
+        ("/dev/mapper/san", device),
+        ("shares = 1000", "shares = 100"),
+    ] {
+        assert!(text.contains(from), "{from}: {text}");
+        text = text.replace(from, to);
+    }
+    text
+}
+
+/// Starts what follows the pods, with the arguments of the manifest.
+fn follows(stage: &Stage, who: &str, config: &str) -> Process {
+    let args = MANIFEST.lines().find_map(|line| line.trim().strip_prefix("args: [kubernetes, "));
+    let args = args.unwrap().trim_end_matches(']').replace("/etc/parda/parda.toml", config);
+    let args: Vec<&str> = args.split(", ").collect();
+    let line =
+        ["env", "NODE=node-1", "unshare", "-m", "sh", "-c", IN_A_POD, "sh", PARDA, "kubernetes"];
+    stage.start(who, &[&line[..], &args].concat())
+}
+
+fn agent(stage: &Stage) -> Agent {
+    stage.restart(&["unshare", "-m", "sh", "-c", IN_CGROUPS, "sh"], "node-1")
+}
+
+/// Starts the API server, with what it had before.
+fn api(stage: &Stage) -> Process {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stories/kubernetes_stand_in.py");
+    let files = ["pki/api-cert.pem", "pki/api-key.pem", "state", "port"];
+    let mut process = stage.start("api", &[&["python3", script], &files[..]].concat());
+    until("the API server listens", || {
+        assert!(process.ended().is_none(), "the stand-in ended: {}", process.log());
+        let port = std::fs::read_to_string(stage.path("port")).unwrap_or_default();
+        port.parse().is_ok_and(|port: u16| TcpStream::connect(("127.0.0.1", port)).is_ok())
+    });
+    process
+}
+
+fn order(stage: &Stage, command: &Value) {
+    let port = String::from_utf8(stage.read("port")).unwrap();
+    stage.write("order", command.to_string());
+    let to = format!("https://127.0.0.1:{port}/stand-in");
+    stage.ok(&["curl", "-sSf", "--cacert", "pki/ca-cert.pem", "--data-binary", "@order", &to]);
+}
+
+fn pod(name: &str, uid: &str, node: &str, volumes: Value) -> Value {
+    json!({
+        "metadata": {
+            "name": name, "namespace": "shop", "uid": uid, "creationTimestamp": "2026-11-26T08:00:00Z",
+            "labels": { "app": "db" },
+            "managedFields": [{
+                "manager": "kubelet", "operation": "Update", "apiVersion": "v1", "time": "2026-11-26T08:00:02Z",
+                "fieldsType": "FieldsV1", "fieldsV1": { "f:status": { "f:phase": {} } }, "subresource": "status"
+            }]
+        },
+        "spec": {
+            "nodeName": node, "volumes": volumes,
+            "containers": [{ "name": "db", "image": "docker.io/library/postgres:18", "resources": { "requests": { "cpu": "100m" } } }]
+        },
+        "status": { "phase": "Running", "qosClass": "Burstable", "podIP": "10.1.0.7" }
+    })
+}
+
+/// A volume of a pod with the claim of that name.
+fn claimed(claim: &str) -> Value {
+    json!([
+        { "name": "data", "persistentVolumeClaim": { "claimName": claim } },
+        { "name": "token", "projected": { "sources": [{ "serviceAccountToken": { "path": "token", "expirationSeconds": 3607 } }] } }
+    ])
+}
+
+fn claim(name: &str, annotations: Value, attributes: Option<&str>) -> Value {
+    json!({
+        "metadata": { "name": name, "namespace": "shop", "uid": format!("claim-{name}"), "annotations": annotations },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "10Gi" } }, "storageClassName": "san",
+            "volumeAttributesClassName": attributes, "volumeMode": "Filesystem", "volumeName": format!("pvc-{name}")
+        },
+        "status": { "phase": "Bound", "capacity": { "storage": "10Gi" }, "currentVolumeAttributesClassName": attributes }
+    })
+}
+
+fn storage_class(shares: &str) -> Value {
+    json!({
+        "metadata": { "name": "san" }, "provisioner": "csi.example.com", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
+        "allowVolumeExpansion": true, "parameters": { "pool": "flash", "parda/shares": shares }
+    })
+}
+
+fn gold() -> Value {
+    let parameters = json!({ "iops": "4000", "parda/shares": "3000" });
+    json!({ "metadata": { "name": "gold" }, "driverName": "csi.example.com", "parameters": parameters })
+}
+
+const A: &str = "0f6a1f6e-0000-4000-8000-00000000000a";
+const B: &str = "0f6a1f6e-0000-4000-8000-00000000000b";
+
+/// A class with 2000 shares, and a pod of this node and one of another that use it.
+fn shop() -> Vec<(&'static str, Value)> {
+    vec![
+        ("storageclasses", storage_class("2000")),
+        ("volumeattributesclasses", gold()),
+        ("persistentvolumeclaims", claim("data-db-0", json!({}), None)),
+        ("persistentvolumeclaims", claim("data-db-9", json!({}), None)),
+        ("persistentvolumeclaims", claim("web-0-cache", json!({"parda/shares": "700"}), None)),
+        ("pods", pod("db-0", A, "node-1", claimed("data-db-0"))),
+        ("pods", pod("db-9", "elsewhere", "node-2", claimed("data-db-9"))),
+    ]
+}
+
+#[test]
+fn pods_have_the_shares_of_their_claims_and_classes_as_these_change() {
+    let Some(mut node) = Node::new(&shop()) else { return };
+    node.cgroup(A);
+    node.until("of the StorageClass", &[("shop.db-0", 2000)]);
+    let own = json!({"parda/shares": "5000"});
+    node.put("persistentvolumeclaims", claim("data-db-0", own, None));
+    node.until("of the claim", &[("shop.db-0", 5000)]);
+    node.put("persistentvolumeclaims", claim("data-db-0", json!({}), Some("gold")));
+    node.until("of the VolumeAttributesClass", &[("shop.db-0", 3000)]);
+    node.put(
+        "persistentvolumeclaims",
+        claim("data-db-0", json!({"parda/shares": "0"}), Some("gold")),
+    );
+    node.says("PersistentVolumeClaim shop/data-db-0: annotation parda/shares = \"0\": must be from 1 to 1000000; it is not used");
+    node.put("storageclasses", storage_class("many"));
+    node.says("StorageClass san: parameter parda/shares = \"many\": ");
+    node.put("persistentvolumeclaims", claim("data-db-0", json!({}), None));
+    node.until("without a value, as all pods", &[("pods", 100)]);
+    node.put("storageclasses", storage_class("2000"));
+    node.until("of the StorageClass again", &[("shop.db-0", 2000)]);
+
+    // A pod with a volume that lives as long as it does.
+    node.cgroup(B);
+    node.until("before the API server knows it", &[("shop.db-0", 2000), ("pods", 100)]);
+    node.put("pods", pod("web-0", B, "node-1", json!([{ "name": "cache", "ephemeral": {} }])));
+    node.until("a pod comes", &[("shop.db-0", 2000), ("shop.web-0", 700)]);
+    // The agent has its settings from the file at its next start.
+    node.agent.take().unwrap().process.kill();
+    node.agent = Some(agent(&node.stage));
+    node.until("a new agent", &[("shop.db-0", 2000), ("shop.web-0", 700)]);
+    node.put("storageclasses", storage_class("2100"));
+    node.until("the new agent is told", &[("shop.db-0", 2100), ("shop.web-0", 700)]);
+    node.order(json!({"delete": "pods", "name": "shop/web-0"}));
+    node.until("a pod goes", &[("shop.db-0", 2100), ("pods", 100)]);
+    let text = String::from_utf8(node.stage.read("node-1.toml")).unwrap();
+    assert!(!text.contains("shop.web-0") && !text.contains("db-9"), "{text}");
+    node.end();
+}
+
+#[test]
+fn watches_that_break_and_an_api_server_that_is_away_leave_settings_as_they_are() {
+    let Some(mut node) = Node::new(&shop()) else { return };
+    node.cgroup(A);
+    node.until("of the StorageClass", &[("shop.db-0", 2000)]);
+    let put = |node: &Node, shares: &str| {
+        let own = json!({"parda/shares": shares});
+        node.put("persistentvolumeclaims", claim("data-db-0", own, None));
+    };
+    node.order(json!({"cut": true}));
+    put(&node, "2001");
+    node.until("after a cut in the middle of a line", &[("shop.db-0", 2001)]);
+    // What happened before the compaction is in no watch: the claim's annotation is gone, and a pod.
+    node.order(json!({"put": "persistentvolumeclaims", "object": claim("data-db-0", json!({}), None), "forget": true}));
+    node.until("after 410 Gone", &[("shop.db-0", 2000)]);
+
+    node.api.take().unwrap().kill();
+    node.says("settings stay as they are");
+    assert_eq!(node.shares(), BTreeMap::from([("shop.db-0".to_owned(), 2000)]));
+    node.api = Some(api(&node.stage));
+    put(&node, "2002");
+    node.until("the API server is back", &[("shop.db-0", 2002)]);
+
+    // The agent refuses nothing that was checked before; a file that has lost its lines is left alone.
+    let text = String::from_utf8(node.stage.read("node-1.toml")).unwrap();
+    let lost = text.replace("# parda kubernetes: end", "");
+    node.stage.write("node-1.toml", &lost);
+    put(&node, "2003");
+    node.says("must stand there once each, within [volume.steer]; it is tried again");
+    assert_eq!(String::from_utf8(node.stage.read("node-1.toml")).unwrap(), lost);
+    node.stage.write("node-1.toml", text);
+    node.until("the lines are back", &[("shop.db-0", 2003)]);
+    node.end();
+}
+
+#[test]
+fn a_token_is_renewed_and_an_object_of_a_hundred_megabytes_keeps_nobody_from_its_shares() {
+    let Some(node) = Node::new(&shop()) else { return };
+    node.cgroup(A);
+    node.until("of the StorageClass", &[("shop.db-0", 2000)]);
+    let huge = json!({"note": "x".repeat(100 << 20), "parda/shares": "2001"});
+    node.put("persistentvolumeclaims", claim("data-db-0", huge, None));
+    node.until("of a huge claim", &[("shop.db-0", 2001)]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.follows.pid())).unwrap();
+    let lines =
+        status.lines().filter(|line| line.starts_with("VmHWM") || line.starts_with("VmRSS"));
+    eprintln!("{}", lines.collect::<Vec<_>>().join(", "));
+    node.put("persistentvolumeclaims", claim("data-db-0", json!({}), None));
+    node.until("without it", &[("shop.db-0", 2000)]);
+
+    node.stage.write("account/token", "second");
+    node.order(json!({"tokens": ["second"]}));
+    node.order(json!({"cut": true}));
+    node.put("persistentvolumeclaims", claim("data-db-0", json!({"parda/shares": "2002"}), None));
+    node.until("by the new token", &[("shop.db-0", 2002)]);
+    node.end();
+}
+
+#[test]
+fn a_cluster_without_classes_of_attributes_and_a_role_without_claims() {
+    let objects = [
+        ("storageclasses", storage_class("2000")),
+        ("persistentvolumeclaims", claim("data-db-0", json!({}), None)),
+        ("pods", pod("db-0", A, "node-1", claimed("data-db-0"))),
+    ];
+    let Some(node) = Node::new(&objects) else { return };
+    node.cgroup(A);
+    node.until("of the StorageClass", &[("shop.db-0", 2000)]);
+    // As Kubernetes 1.33 answers. What is known stays.
+    node.order(json!({"missing": ["volumeattributesclasses"], "deny": "persistentvolumeclaims", "forget": true}));
+    node.says("persistentvolumeclaims is forbidden: User \"system:serviceaccount:parda:parda\"");
+    node.put("storageclasses", storage_class("2001"));
+    node.until("what is known of claims stays", &[("shop.db-0", 2001)]);
+    node.order(json!({"deny": null}));
+    let text = String::from_utf8(node.stage.read("node-1.toml")).unwrap();
+    node.stage.write("second.toml", text.replace("shares = 2001", "shares = 5"));
+    let anew = follows(&node.stage, "second", "second.toml");
+    wait_for("one that starts without classes of attributes", || {
+        let text = String::from_utf8(node.stage.read("second.toml")).unwrap();
+        (text.contains("shares = 2001") && anew.log().contains("this cluster has none"))
+            .then_some(())
+    });
+    node.end();
+}
+
+#[test]
+fn mistakes_are_told_at_once() {
+    let stage = Stage::new();
+    stage.write("node-1.toml", "host = \"node-1\"\n");
+    let begin = [
+        "env",
+        "-u",
+        "KUBECONFIG",
+        "-u",
+        "KUBERNETES_SERVICE_HOST",
+        "HOME=/nonexistent",
+        PARDA,
+        "kubernetes",
+    ];
+    let fails = |more: &[&str]| stage.fails(&[&begin[..], &["-c", "node-1.toml"], more].concat());
+    let error = fails(&["--node", "node-1"]);
+    assert!(error.contains("node-1.toml: the lines \"# parda kubernetes: begin\""), "{error}");
+    assert!(fails(&[]).contains("--node"), "{}", fails(&[]));
+    stage.write("node-1.toml", "# parda kubernetes: begin\n# parda kubernetes: end\n");
+    let error = fails(&["--node", "node-1"]);
+    assert!(error.contains("no API server is known") && error.contains("KUBECONFIG"), "{error}");
+}

@@ -1,0 +1,113 @@
+//! Objects of the API, reduced to what matters of them: a node keeps those of the whole cluster in memory.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::storage::v1 as storage;
+use kube::api::ObjectMeta;
+
+use crate::settings::{BLOCK_IO, Claim, Class, Pod, Texts};
+
+/// An object of the API that is reduced to a `Kept`.
+pub(crate) trait Reduced {
+    type Kept: PartialEq;
+
+    /// The object's name, with its namespace if it has one.
+    fn key(&self) -> String;
+
+    /// What is kept; `None` for an object that does not count.
+    fn kept(self) -> Option<Self::Kept>;
+}
+
+fn key(meta: &ObjectMeta) -> String {
+    let name = meta.name.as_deref().unwrap_or_default();
+    match &meta.namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    }
+}
+
+/// The keys of this project alone: other annotations can be long.
+fn own(texts: Option<BTreeMap<String, String>>) -> Texts {
+    let own = |key: &String| key.starts_with(crate::settings::PREFIX);
+    texts.unwrap_or_default().into_iter().filter(|(key, _)| own(key)).collect()
+}
+
+impl Reduced for core::Pod {
+    type Kept = Pod;
+
+    fn key(&self) -> String {
+        key(&self.metadata)
+    }
+
+    fn kept(self) -> Option<Pod> {
+        let phase = self.status.and_then(|status| status.phase);
+        if matches!(phase.as_deref(), Some("Succeeded" | "Failed")) {
+            return None;
+        }
+        let ObjectMeta { name, namespace, uid, annotations, .. } = self.metadata;
+        let (name, uid) = (name?, uid?);
+        // It becomes a pattern of cgroups.
+        if !uid.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
+            return None;
+        }
+        let claim = |volume: core::Volume| match (volume.persistent_volume_claim, volume.ephemeral)
+        {
+            (Some(claim), _) => Some(claim.claim_name),
+            (None, Some(_)) => Some(format!("{name}-{}", volume.name)),
+            (None, None) => None,
+        };
+        let volumes = self.spec.and_then(|spec| spec.volumes).unwrap_or_default();
+        Some(Pod {
+            claims: volumes.into_iter().filter_map(claim).collect(),
+            block_io: annotations.unwrap_or_default().into_keys().find(|k| k.starts_with(BLOCK_IO)),
+            namespace: namespace.unwrap_or_default(),
+            name,
+            uid,
+        })
+    }
+}
+
+impl Reduced for core::PersistentVolumeClaim {
+    type Kept = Claim;
+
+    fn key(&self) -> String {
+        key(&self.metadata)
+    }
+
+    fn kept(self) -> Option<Claim> {
+        let spec = self.spec.unwrap_or_default();
+        let in_force = self.status.and_then(|status| status.current_volume_attributes_class_name);
+        Some(Claim {
+            annotations: own(self.metadata.annotations),
+            storage: spec.storage_class_name,
+            attributes: in_force.or(spec.volume_attributes_class_name),
+        })
+    }
+}
+
+impl Reduced for storage::StorageClass {
+    type Kept = Class;
+
+    fn key(&self) -> String {
+        key(&self.metadata)
+    }
+
+    fn kept(self) -> Option<Class> {
+        let (annotations, parameters) = (own(self.metadata.annotations), own(self.parameters));
+        Some(Class { annotations, parameters })
+    }
+}
+
+impl Reduced for storage::VolumeAttributesClass {
+    type Kept = Class;
+
+    fn key(&self) -> String {
+        key(&self.metadata)
+    }
+
+    fn kept(self) -> Option<Class> {
+        let (annotations, parameters) = (own(self.metadata.annotations), own(self.parameters));
+        Some(Class { annotations, parameters })
+    }
+}

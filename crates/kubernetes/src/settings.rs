@@ -1,0 +1,268 @@
+//! Settings of pods, from annotations and parameters of their claims and of these claims' classes.
+//!
+//! A key is [`PREFIX`] and the key of a setting that a VM of a steered device has: `parda/shares`. A claim's annotation comes before the
+//! claim's VolumeAttributesClass, and that before its StorageClass. Of a class, annotations come before parameters: drivers may refuse
+//! parameters that they do not know.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use parda_config::{DISK_SETTINGS, DiskSetting, VmSettings};
+use toml::{Table, Value};
+
+/// What the keys begin with.
+pub(crate) const PREFIX: &str = "parda/";
+
+/// What annotations of pods begin with that set a container runtime's own limits.
+pub(crate) const BLOCK_IO: &str = "blockio.resources.beta.kubernetes.io/";
+
+/// Annotations or parameters, by key.
+pub(crate) type Texts = BTreeMap<String, String>;
+
+/// A pod of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pod {
+    /// Namespace of the pod.
+    pub(crate) namespace: String,
+    /// Name of the pod.
+    pub(crate) name: String,
+    /// The pod's uid, which its cgroup has in its name.
+    pub(crate) uid: String,
+    /// Names of its claims, in its namespace.
+    pub(crate) claims: Vec<String>,
+    /// Annotation by which the container runtime limits its IO.
+    pub(crate) block_io: Option<String>,
+}
+
+/// A PersistentVolumeClaim of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// Annotations of the claim.
+    pub(crate) annotations: Texts,
+    /// Name of its StorageClass.
+    pub(crate) storage: Option<String>,
+    /// Name of its VolumeAttributesClass in force.
+    pub(crate) attributes: Option<String>,
+}
+
+/// A StorageClass or a VolumeAttributesClass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Class {
+    /// Annotations of the class.
+    pub(crate) annotations: Texts,
+    /// Parameters of the class, which its driver gets too.
+    pub(crate) parameters: Texts,
+}
+
+/// The objects of the API that matter, by name. Pods and claims: `NAMESPACE/NAME`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects<'a> {
+    /// Pods of the node.
+    pub(crate) pods: BTreeMap<&'a str, &'a Pod>,
+    /// Claims of the cluster.
+    pub(crate) claims: BTreeMap<&'a str, &'a Claim>,
+    /// VolumeAttributesClasses of the cluster.
+    pub(crate) attributes: BTreeMap<&'a str, &'a Class>,
+    /// StorageClasses of the cluster.
+    pub(crate) storage: BTreeMap<&'a str, &'a Class>,
+}
+
+/// A pod with settings of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vm {
+    /// Name of the VM: `NAMESPACE.POD`.
+    pub name: String,
+    /// The pod's uid, which its cgroup has in its name.
+    pub uid: String,
+    /// Settings, by the keys of `[[volume.steer.vm]]`.
+    pub settings: Table,
+}
+
+/// Settings of all pods of the node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// Pods that have settings of their own, by name.
+    pub vms: Vec<Vm>,
+    /// Keys and values that are not used, each with its object and the reason.
+    pub notes: BTreeSet<String>,
+}
+
+impl Answer {
+    /// The settings of all pods. `only`: names of the StorageClasses whose claims count; empty: all claims count.
+    pub(crate) fn of(objects: &Objects, only: &[String]) -> Answer {
+        let mut answer = Answer::default();
+        for pod in objects.pods.values() {
+            if let Some(annotation) = &pod.block_io {
+                answer.notes.insert(format!(
+                    "pod {}/{}: annotation {annotation}: is not read: the container runtime holds the pod to it beside parda",
+                    pod.namespace, pod.name
+                ));
+            }
+            let mut settings = Table::new();
+            for claim in &pod.claims {
+                let key = format!("{}/{claim}", pod.namespace);
+                let Some(claim) = objects.claims.get(key.as_str()) else { continue };
+                let counts = |class: &String| only.contains(class);
+                if only.is_empty() || claim.storage.as_ref().is_some_and(counts) {
+                    let of_claim = answer.of_claim(&key, claim, objects);
+                    of_claim.into_iter().for_each(|(key, value)| add(&mut settings, key, value));
+                }
+            }
+            if !settings.is_empty() {
+                let name = format!("{}.{}", pod.namespace, pod.name);
+                answer.vms.push(Vm { name, uid: pod.uid.clone(), settings });
+            }
+        }
+        answer
+    }
+
+    /// Settings of a claim, the first of its places counting that has a good value.
+    fn of_claim(&mut self, name: &str, claim: &Claim, objects: &Objects) -> Table {
+        let mut places =
+            vec![(format!("PersistentVolumeClaim {name}: annotation"), &claim.annotations)];
+        for (kind, class, classes) in [
+            ("VolumeAttributesClass", &claim.attributes, &objects.attributes),
+            ("StorageClass", &claim.storage, &objects.storage),
+        ] {
+            let found = class.as_deref().and_then(|name| Some((name, classes.get(name)?)));
+            if let Some((name, class)) = found {
+                places.push((format!("{kind} {name}: annotation"), &class.annotations));
+                places.push((format!("{kind} {name}: parameter"), &class.parameters));
+            }
+        }
+        let mut settings = Table::new();
+        for (place, texts) in places {
+            for (key, text) in texts {
+                let Some(bare) = key.strip_prefix(PREFIX) else { continue };
+                match read(bare, text) {
+                    Ok(value) if settings.contains_key(bare) => drop(value),
+                    Ok(value) => drop(settings.insert(bare.to_owned(), value)),
+                    Err(why) => {
+                        self.notes
+                            .insert(format!("{place} {key} = {text:?}: {why}; it is not used"));
+                    }
+                }
+            }
+        }
+        settings
+    }
+}
+
+/// Adds a setting of one more claim to those of its pod: the higher number counts, or else the first value.
+fn add(settings: &mut Table, key: String, value: Value) {
+    let number = |value: &Value| value.as_integer();
+    let higher = |before: &Value| number(&value) > number(before);
+    if settings.get(&key).is_none_or(higher) {
+        settings.insert(key, value);
+    }
+}
+
+/// Settings that a pod may have.
+fn known() -> impl Iterator<Item = &'static DiskSetting> {
+    DISK_SETTINGS.iter().filter(|setting| setting.steered)
+}
+
+/// A value as TOML: a number, an inline table such as `{ iops = 500 }`, or text without quotes.
+///
+/// # Errors
+/// The key is none of a VM of a steered device, or the value is out of its bounds.
+fn read(key: &str, text: &str) -> Result<Value, String> {
+    if !known().any(|setting| setting.key == key) {
+        let keys: Vec<_> = known().map(|setting| format!("{PREFIX}{}", setting.key)).collect();
+        return Err(format!("is no setting of a pod: there is {}", keys.join(", ")));
+    }
+    let value = toml::from_str::<Table>(&format!("value = {text}")).ok();
+    let value = value.filter(|table| table.len() == 1).and_then(|mut table| table.remove("value"));
+    let value = value.unwrap_or_else(|| text.into());
+    let table = Table::from_iter([(key.to_owned(), value.clone())]);
+    let settings: VmSettings = table.try_into().map_err(|error| error.message().to_owned())?;
+    match settings.fault() {
+        Some((_, fault)) => Err(fault),
+        None => Ok(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(pairs: &[(&str, &str)]) -> Texts {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn claim(annotations: &[(&str, &str)]) -> Claim {
+        let (storage, attributes) = (Some("san".to_owned()), Some("gold".to_owned()));
+        Claim { annotations: texts(annotations), storage, attributes }
+    }
+
+    /// Answer for a pod with these claims, of the StorageClass `san` and the VolumeAttributesClass `gold`.
+    fn answer(claims: &[Claim], gold: &Class, san: &Class, only: &[String]) -> Answer {
+        let names: Vec<String> = (0..claims.len()).map(|n| format!("data-{n}")).collect();
+        let keys: Vec<String> = names.iter().map(|name| format!("shop/{name}")).collect();
+        let pod = Pod {
+            namespace: "shop".to_owned(),
+            name: "db-0".to_owned(),
+            uid: "1b-2c".to_owned(),
+            claims: [names, vec!["not-there".to_owned()]].concat(),
+            block_io: None,
+        };
+        let objects = Objects {
+            pods: BTreeMap::from([("shop/db-0", &pod)]),
+            claims: keys.iter().map(String::as_str).zip(claims).collect(),
+            attributes: BTreeMap::from([("gold", gold)]),
+            storage: BTreeMap::from([("san", san)]),
+        };
+        Answer::of(&objects, only)
+    }
+
+    fn shares(answer: &Answer) -> Option<i64> {
+        answer.vms.first().map(|vm| vm.settings["shares"].as_integer().unwrap())
+    }
+
+    #[test]
+    fn a_claims_annotation_comes_before_its_classes_and_annotations_before_parameters() {
+        let class = |annotation: &str, parameter: &str| Class {
+            annotations: texts(
+                &[("parda/shares", annotation)][..usize::from(!annotation.is_empty())],
+            ),
+            parameters: texts(&[("iops", "4000"), ("parda/shares", parameter)]),
+        };
+        let (gold, san, none) = (class("", "4"), class("3", "2"), Class::default());
+        let own = claim(&[("parda/shares", "5"), ("other/shares", "9")]);
+        for (claim, gold, san, wanted) in [
+            (&own, &gold, &san, Some(5)),
+            (&claim(&[]), &gold, &san, Some(4)),
+            (&claim(&[]), &none, &san, Some(3)),
+            (&claim(&[]), &none, &class("", "2"), Some(2)),
+            (&claim(&[]), &none, &none, None),
+        ] {
+            let answer = answer(std::slice::from_ref(claim), gold, san, &[]);
+            assert_eq!((shares(&answer), answer.notes.len()), (wanted, 0), "{answer:?}");
+        }
+        let named = answer(&[own], &gold, &san, &[]).vms.remove(0);
+        assert_eq!((named.name.as_str(), named.uid.as_str()), ("shop.db-0", "1b-2c"));
+    }
+
+    #[test]
+    fn of_several_claims_the_highest_counts_and_other_storage_does_not() {
+        let two = [claim(&[("parda/shares", "500")]), claim(&[("parda/shares", "3000")])];
+        let none = Class::default();
+        assert_eq!(shares(&answer(&two, &none, &none, &["san".to_owned()])), Some(3000));
+        assert_eq!(shares(&answer(&two, &none, &none, &["local".to_owned()])), None);
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_its_claim_and_the_next_place_counts() {
+        let san = Class { parameters: texts(&[("parda/shares", "2000")]), ..Class::default() };
+        for wrong in ["many", "0", "1000001", "-1", "1.5", "", "1\nshares = 9", "{ iops = 5 }"] {
+            let answer = answer(&[claim(&[("parda/shares", wrong)])], &Class::default(), &san, &[]);
+            assert_eq!(shares(&answer), Some(2000), "{wrong}");
+            let note = answer.notes.first().unwrap();
+            let named =
+                format!("PersistentVolumeClaim shop/data-0: annotation parda/shares = {wrong:?}: ");
+            assert!(note.starts_with(&named) && note.ends_with("; it is not used"), "{note}");
+        }
+        let typo = answer(&[claim(&[("parda/sharez", "9")])], &Class::default(), &san, &[]);
+        let note = typo.notes.first().unwrap();
+        assert!(note.contains("is no setting of a pod: there is parda/shares"), "{note}");
+    }
+}

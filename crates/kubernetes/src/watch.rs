@@ -1,0 +1,274 @@
+//! Objects of the API, listed once and then watched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::error::Error;
+use std::fmt::Debug;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::{StorageClass, VolumeAttributesClass};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::objects::Reduced;
+use crate::settings::{Answer, Objects};
+
+/// Time in which changes gather before they are taken over as one.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// Number of [`GATHER`]s after which all is handed over again, as what was made of it may have been changed or lost.
+const AGAIN: u32 = 30;
+
+/// Number of [`GATHER`]s in which one fault is logged once.
+const QUIET: u32 = 60;
+
+/// The node whose pods are followed.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Name of the node.
+    pub name: String,
+    /// Names of the StorageClasses whose claims count; empty: all claims count.
+    pub storage_classes: Vec<String>,
+}
+
+/// Reason why pods cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// No thread or timer can be had.
+    #[error("cannot start: {0}")]
+    Runtime(#[from] std::io::Error),
+    /// It is not known where the API server is, or its files cannot be used.
+    #[error(
+        "no API server is known: {0}; within a pod it takes serviceAccountName and automountServiceAccountToken: true, elsewhere KUBECONFIG"
+    )]
+    Config(String),
+    /// No client can be made.
+    #[error("the API server cannot be asked: {0}")]
+    Client(String),
+}
+
+/// Follows the pods of a node and their claims, and hands over their settings: once all is known, after each change, and every
+/// half a minute. `take` returns whether they are in force; if not, it gets them again a second later.
+///
+/// While the API server is away or refuses to answer, nothing changes. A line a minute says so.
+///
+/// # Errors
+/// The API server is not known. It never returns otherwise.
+pub fn follow(node: &Node, take: impl FnMut(&Answer) -> bool) -> Result<Infallible, FollowError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(following(node, take))
+}
+
+async fn following(
+    node: &Node,
+    mut take: impl FnMut(&Answer) -> bool,
+) -> Result<Infallible, FollowError> {
+    let config = kube::Config::infer().await.map_err(|error| FollowError::Config(chain(&error)))?;
+    tracing::info!(node = node.name, "following the pods of this node by {}", config.cluster_url);
+    let client = Client::try_from(config).map_err(|error| FollowError::Client(chain(&error)))?;
+    let mut watches = Watches::start(&client, &node.name);
+    let mut ticks = tokio::time::interval(GATHER);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut said = BTreeSet::new();
+    let mut waits: u32 = 0;
+    loop {
+        tokio::select! {
+            () = watches.step() => continue,
+            _ = ticks.tick() => {}
+        }
+        let (is_changed, is_known) = watches.tick();
+        waits = if is_changed { 0 } else { waits.saturating_sub(1) };
+        if !is_known || waits > 0 {
+            continue;
+        }
+        let answer = watches.answer(&node.storage_classes);
+        say(answer.notes.difference(&said));
+        waits = if take(&answer) { AGAIN } else { 0 };
+        said = answer.notes;
+    }
+}
+
+fn say<'a>(notes: impl Iterator<Item = &'a String>) {
+    notes.for_each(|note| tracing::warn!(event = "kubernetes_setting", "{note}"));
+}
+
+/// All objects that matter.
+struct Watches {
+    pods: Watch<Pod>,
+    claims: Watch<PersistentVolumeClaim>,
+    storage: Watch<StorageClass>,
+    attributes: Watch<VolumeAttributesClass>,
+}
+
+impl Watches {
+    fn start(client: &Client, node: &str) -> Watches {
+        let own = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
+        let all = watcher::Config::default;
+        Watches {
+            pods: Watch::start(client, "pods", own),
+            claims: Watch::start(client, "persistentvolumeclaims", all()),
+            storage: Watch::start(client, "storageclasses", all()),
+            // Kubernetes before 1.34 does not serve them.
+            attributes: Watch {
+                may_be_missing: true,
+                ..Watch::start(client, "volumeattributesclasses", all())
+            },
+        }
+    }
+
+    /// Waits for one event, and takes it over.
+    async fn step(&mut self) {
+        tokio::select! {
+            () = self.pods.step() => {}
+            () = self.claims.step() => {}
+            () = self.storage.step() => {}
+            () = self.attributes.step() => {}
+        }
+    }
+
+    /// Whether something has changed since the last call, and whether all is known.
+    fn tick(&mut self) -> (bool, bool) {
+        let each =
+            [self.pods.tick(), self.claims.tick(), self.storage.tick(), self.attributes.tick()];
+        (each.iter().any(|(changed, _)| *changed), each.iter().all(|(_, known)| *known))
+    }
+
+    fn answer(&self, only: &[String]) -> Answer {
+        let objects = Objects {
+            pods: self.pods.by_name(),
+            claims: self.claims.by_name(),
+            attributes: self.attributes.by_name(),
+            storage: self.storage.by_name(),
+        };
+        Answer::of(&objects, only)
+    }
+}
+
+type Events<K> = Pin<Box<dyn Stream<Item = Result<Event<K>, watcher::Error>> + Send>>;
+
+/// Objects of one kind.
+struct Watch<K: Reduced> {
+    /// Name of the kind as roles have it.
+    kind: &'static str,
+    events: Events<K>,
+    kept: BTreeMap<String, K::Kept>,
+    /// Objects of a list that is not complete.
+    listing: BTreeMap<String, K::Kept>,
+    /// Whether all objects have been listed once.
+    known: bool,
+    changed: bool,
+    may_be_missing: bool,
+    /// Ticks until a fault is logged again.
+    quiet: u32,
+}
+
+impl<K> Watch<K>
+where
+    K: Reduced + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    fn start(client: &Client, kind: &'static str, config: watcher::Config) -> Watch<K> {
+        let events = watcher(Api::<K>::all(client.clone()), config).default_backoff();
+        Watch {
+            kind,
+            events: Box::pin(events),
+            kept: BTreeMap::new(),
+            listing: BTreeMap::new(),
+            known: false,
+            changed: false,
+            may_be_missing: false,
+            quiet: 0,
+        }
+    }
+
+    /// Waits for one event, and takes it over.
+    async fn step(&mut self) {
+        match self.events.next().await {
+            Some(Ok(event)) => self.take(event),
+            Some(Err(error)) => self.fail(&error),
+            // It does not end.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn take(&mut self, event: Event<K>) {
+        match event {
+            Event::Init => self.listing.clear(),
+            Event::InitApply(object) => {
+                let key = object.key();
+                self.listing.extend(object.kept().map(|kept| (key, kept)));
+            }
+            Event::InitDone => {
+                let listed = std::mem::take(&mut self.listing);
+                self.changed |= !self.known || listed != self.kept;
+                (self.kept, self.known) = (listed, true);
+            }
+            Event::Apply(object) => {
+                let key = object.key();
+                let kept = object.kept();
+                self.changed |= self.kept.get(&key) != kept.as_ref();
+                match kept {
+                    Some(kept) => drop(self.kept.insert(key, kept)),
+                    None => drop(self.kept.remove(&key)),
+                }
+            }
+            Event::Delete(object) => self.changed |= self.kept.remove(&object.key()).is_some(),
+        }
+    }
+
+    fn fail(&mut self, error: &watcher::Error) {
+        let kind = self.kind;
+        let code = match error {
+            watcher::Error::InitialListFailed(kube::Error::Api(status)) => status.code,
+            watcher::Error::WatchError(status) => status.code,
+            _ => 0,
+        };
+        match code {
+            404 if self.may_be_missing && !self.known => {
+                tracing::info!(kind, "this cluster has none; Kubernetes 1.34 has");
+                (self.known, self.changed) = (true, true);
+            }
+            404 if self.may_be_missing => {}
+            // The versions that were seen last are no longer kept there: all is listed anew.
+            410 => {}
+            _ if self.quiet == 0 => {
+                self.quiet = QUIET;
+                let why = chain(error);
+                tracing::warn!(
+                    kind,
+                    event = "kubernetes_unreachable",
+                    "{why}; settings stay as they are"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether something has changed since the last call, and whether all is known.
+    fn tick(&mut self) -> (bool, bool) {
+        self.quiet = self.quiet.saturating_sub(1);
+        (std::mem::take(&mut self.changed), self.known)
+    }
+
+    fn by_name(&self) -> BTreeMap<&str, &K::Kept> {
+        self.kept.iter().map(|(name, kept)| (name.as_str(), kept)).collect()
+    }
+}
+
+/// An error with its causes, without repetition.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text += &format!(": {words}");
+        }
+        next = cause.source();
+    }
+    text
+}
