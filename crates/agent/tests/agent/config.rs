@@ -571,7 +571,7 @@ fn everything_wrong_with_qemu_is_pointed_at() {
         (
             "window_max = 32",
             "fairness = \"bytes\"",
-            "parda.toml:7:12: fairness = \"bytes\": cannot",
+            "parda.toml:7:12: fairness = \"bytes\": must be",
         ),
         (
             "[volume.qemu]",
@@ -632,7 +632,7 @@ fn everything_wrong_with_steering_is_pointed_at() {
         (
             "window_max = 32",
             "fairness = \"bytes\"",
-            "parda.toml:8:12: fairness = \"bytes\": cannot",
+            "parda.toml:8:12: fairness = \"bytes\": must be",
         ),
         ("device =", "devise =", "parda.toml:11:1: devise = \"/dev/mapper/san\": unknown field"),
     ] {
