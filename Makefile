@@ -123,7 +123,7 @@ doctests: ## The examples in the documentation of the crates
 # Features of libraries that it turns on make clippy count more in functions that log.
 kubernetes: ## `parda kubernetes`: clippy, unit tests, and stories with a stand-in for the API server
 	$(CARGO) clippy --quiet --package parda-kubernetes --features api --all-targets --locked --no-deps -- -D warnings
-	$(CARGO) clippy --quiet --package parda --features kubernetes --bins --test stories --locked --no-deps -- -D warnings -A clippy::cognitive_complexity
+	$(CARGO) clippy --quiet --package parda --features kubernetes --bins --locked --no-deps -- -D warnings -A clippy::cognitive_complexity
 	$(CARGO) test --locked --package parda-kubernetes --features api
 	$(CARGO) test --locked --package parda --features kubernetes --bins --test stories -- kubernetes
 
