@@ -28,6 +28,7 @@ const NODE: &str = "<node>
 ";
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one story, step by step")]
 fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
     let stage = Stage::new();
     let dir = stage.path("").canonicalize().unwrap().display().to_string();
@@ -266,6 +267,7 @@ fn empty(host: &str, dir: &str) -> String {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one story, step by step")]
 fn a_hook_serves_the_disks_of_a_domain_from_its_start_to_its_end() {
     let stage = Stage::new();
     let dir = stage.path("").canonicalize().unwrap().display().to_string();
@@ -310,7 +312,7 @@ fn a_hook_serves_the_disks_of_a_domain_from_its_start_to_its_end() {
     let disks = agent.volume().disks;
     let [first, second] = &disks[..] else { panic!("{disks:?}") };
     assert_eq!((&*first.name, &*second.name), ("d-vda", "d-vdb"));
-    let settings = serde_json::to_value(&first.settings).unwrap();
+    let settings = serde_json::to_value(first.settings).unwrap();
     assert_eq!(
         (first.shares, &settings["tenant"], &settings["limit"]["iops"]),
         (1600, &"gold".into(), &500.0.into())

@@ -232,6 +232,7 @@ fn a_volume_of_proxmox_is_served_while_it_is_active_with_what_its_vm_is_to_have(
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one story, step by step")]
 fn what_proxmox_asks_for_in_vain_is_refused_and_a_wrong_tag_keeps_no_vm_from_starting() {
     let nodes = Nodes::new();
     nodes.fails("a", &["alloc", "san", "100", "", "4096"], "a.toml");
