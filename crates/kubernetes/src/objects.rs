@@ -86,6 +86,12 @@ impl Reduced for core::PersistentVolumeClaim {
     }
 }
 
+impl Class {
+    fn of(metadata: ObjectMeta, parameters: Option<Texts>) -> Class {
+        Class { annotations: own(metadata.annotations), parameters: own(parameters) }
+    }
+}
+
 impl Reduced for storage::StorageClass {
     type Kept = Class;
 
@@ -94,8 +100,7 @@ impl Reduced for storage::StorageClass {
     }
 
     fn kept(self) -> Option<Class> {
-        let (annotations, parameters) = (own(self.metadata.annotations), own(self.parameters));
-        Some(Class { annotations, parameters })
+        Some(Class::of(self.metadata, self.parameters))
     }
 }
 
@@ -107,7 +112,6 @@ impl Reduced for storage::VolumeAttributesClass {
     }
 
     fn kept(self) -> Option<Class> {
-        let (annotations, parameters) = (own(self.metadata.annotations), own(self.parameters));
-        Some(Class { annotations, parameters })
+        Some(Class::of(self.metadata, self.parameters))
     }
 }

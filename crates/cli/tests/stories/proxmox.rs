@@ -55,7 +55,7 @@ struct Nodes {
 }
 
 impl Nodes {
-    /// Nodes without agents.
+    /// Directories of the nodes and their storage; no agent is started yet.
     fn new() -> Nodes {
         let stage = Stage::new();
         let dir = stage.path("").canonicalize().unwrap().display().to_string();
