@@ -119,7 +119,7 @@ fn largest_ios(client: &mut Client) -> [Duration; 2] {
     [written, begun.elapsed() - written]
 }
 
-/// How much longer than alone a client takes for the largest write, and then for a read, beside 32 that have sent the first part of
+/// How much longer than alone a client takes for the largest write, and then for a read, beside 16 that have sent the first part of
 /// such a write and send no more. They are another peer over TCP, and else the same. On a busy machine a transfer takes long by itself,
 /// and not the same each time: twice its time alone is taken off.
 fn delay_by_stalled_writers(patience: Duration, tcp: bool) -> [Duration; 2] {
@@ -135,7 +135,7 @@ fn delay_by_stalled_writers(patience: Duration, tcp: bool) -> [Duration; 2] {
     put_request(&mut bytes, Cookie(1), write(0, LARGEST));
     bytes.extend(vec![7; 2 << 20]);
     let mut stalled: Vec<Box<dyn Write>> = Vec::new();
-    for _ in 0..32 {
+    for _ in 0..16 {
         // Sends what is taken at once.
         if tcp {
             let mut stream = opened(TcpStream::connect(("127.0.0.1", port.unwrap())).unwrap());
@@ -150,7 +150,7 @@ fn delay_by_stalled_writers(patience: Duration, tcp: bool) -> [Duration; 2] {
         }
     }
     let begun = Instant::now();
-    while volume.stats().unwrap().memory.waiting < 24 {
+    while volume.stats().unwrap().memory.waiting < 12 {
         assert!(begun.elapsed() < Duration::from_secs(60), "few writers wait");
         std::thread::sleep(Duration::from_millis(1));
         for stream in &mut stalled {
@@ -168,15 +168,15 @@ fn delay_by_stalled_writers(patience: Duration, tcp: bool) -> [Duration; 2] {
 
 #[test]
 fn stalled_writers_delay_another_peer_by_a_tenth_of_the_time() {
-    let patience = Duration::from_secs(8);
-    // The rest is for a machine that is busy.
+    // Each of them has a sixteenth of it for 1 MiB, and so has the client in good standing: on a busy machine it needs that.
+    let patience = Duration::from_secs(20);
     let is_short = |delays: [Duration; 2]| delays.into_iter().all(|delay| delay < patience / 3);
     assert!((0..3).any(|_| is_short(delay_by_stalled_writers(patience, true))), "thrice too long");
 }
 
 #[test]
 fn stalled_writers_delay_their_own_peer_by_no_more_than_the_time() {
-    let patience = Duration::from_secs(4);
+    let patience = Duration::from_secs(16);
     let is_short = |[written, _]: [Duration; 2]| written < patience * 3 / 2;
     assert!((0..3).any(|_| is_short(delay_by_stalled_writers(patience, false))), "thrice too long");
 }
