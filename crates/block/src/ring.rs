@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,12 +16,11 @@ use crate::batch::Batch;
 use crate::buffer::{Buffer, Lent};
 use crate::writer::{Writer, Writers};
 
-/// Buffer or descriptor that an operation was handed, or brings.
+/// Buffer that an operation was handed.
 pub(crate) enum OpData {
     Nothing,
     Buffer(Buffer),
     Batch(Sending),
-    Accepted(OwnedFd),
 }
 
 /// A batch with the message that describes it to the kernel.
@@ -118,7 +117,6 @@ struct Ended {
 struct Op<T> {
     tag: T,
     kept: OpData,
-    accepts: bool,
     /// The pieces of the buffer that is kept, if there are several.
     _vectors: Vec<libc::iovec>,
     /// Keeps the descriptor's number from being given to another file before the kernel saw it.
@@ -232,13 +230,13 @@ impl<T: Copy> Ring<T> {
     }
 
     fn push(&mut self, fd: &Arc<OwnedFd>, entry: squeue::Entry, tag: T, kept: OpData) {
-        self.push_op(fd, entry, tag, kept, false, Vec::new());
+        self.push_op(fd, entry, tag, kept, Vec::new());
     }
 
     /// An operation that is not the kernel's.
     fn insert(&mut self, fd: &Arc<OwnedFd>, tag: T, kept: OpData) -> u64 {
-        let (accepts, _vectors, _fd, began) = (false, Vec::new(), Arc::clone(fd), None);
-        self.ops.insert(Op { tag, kept, accepts, _vectors, _fd, began }) as u64
+        self.ops.insert(Op { tag, kept, _vectors: Vec::new(), _fd: Arc::clone(fd), began: None })
+            as u64
     }
 
     fn push_op(
@@ -247,10 +245,9 @@ impl<T: Copy> Ring<T> {
         entry: squeue::Entry,
         tag: T,
         kept: OpData,
-        accepts: bool,
         vectors: Vec<libc::iovec>,
     ) -> OpKey {
-        let op = Op { tag, kept, accepts, _vectors: vectors, _fd: Arc::clone(fd), began: None };
+        let op = Op { tag, kept, _vectors: vectors, _fd: Arc::clone(fd), began: None };
         let key = self.ops.insert(op);
         self.backlog.push_back(entry.user_data(key as u64));
         self.fill();
@@ -283,18 +280,10 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    /// Accepts one connection; brings [`OpData::Accepted`].
-    pub(crate) fn accept(&mut self, fd: &Arc<OwnedFd>, tag: T) -> OpKey {
-        let (null, raw) = (std::ptr::null_mut(), types::Fd(fd.as_raw_fd()));
-        let entry =
-            opcode::Accept::new(raw, null, std::ptr::null_mut()).flags(libc::SOCK_CLOEXEC).build();
-        self.push_op(fd, entry, tag, OpData::Nothing, true, Vec::new())
-    }
-
     /// Waits until `fd` has something to read.
     pub(crate) fn poll(&mut self, fd: &Arc<OwnedFd>, tag: T) -> OpKey {
         let entry = opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), libc::POLLIN as u32).build();
-        self.push_op(fd, entry, tag, OpData::Nothing, false, Vec::new())
+        self.push_op(fd, entry, tag, OpData::Nothing, Vec::new())
     }
 
     /// Waits for `fd` to have something to read, again and again, until it is cancelled: the end without
@@ -302,7 +291,7 @@ impl<T: Copy> Ring<T> {
     pub(crate) fn watch(&mut self, fd: &Arc<OwnedFd>, tag: T) -> OpKey {
         let entry =
             opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), libc::POLLIN as u32).multi(true);
-        self.push_op(fd, entry.build(), tag, OpData::Nothing, false, Vec::new())
+        self.push_op(fd, entry.build(), tag, OpData::Nothing, Vec::new())
     }
 
     /// Adds one to an eventfd. Nobody is told of the end.
@@ -366,7 +355,7 @@ impl<T: Copy> Ring<T> {
         }
         let vectors: Vec<_> = buffer.places(range).map(|(start, len)| vector(start, len)).collect();
         let entry = many(vectors.as_ptr(), vectors.len() as u32);
-        self.push_op(fd, entry, tag, OpData::Buffer(buffer), false, vectors);
+        self.push_op(fd, entry, tag, OpData::Buffer(buffer), vectors);
     }
 
     /// Reads from a file into that part of the buffer.
@@ -449,7 +438,7 @@ impl<T: Copy> Ring<T> {
         let raw = types::Fd(fd.as_raw_fd());
         let entry = opcode::Writev::new(raw, vectors.as_ptr(), vectors.len() as u32);
         let entry = entry.offset(at.0).build();
-        self.push_op(fd, entry, tag, OpData::Nothing, false, vectors);
+        self.push_op(fd, entry, tag, OpData::Nothing, vectors);
     }
 
     /// Makes a file's data durable.
@@ -649,11 +638,7 @@ impl<T: Copy> Ring<T> {
             let result = usize::try_from(result).map_err(|_| -result);
             return Some((tag, End { kept: OpData::Nothing, result, more: true, took }));
         }
-        let Op { tag, mut kept, accepts, .. } = self.ops.try_remove(key as usize)?;
-        if accepts && result >= 0 {
-            // SAFETY: a successful accept returns a descriptor that is nobody's yet.
-            kept = OpData::Accepted(unsafe { OwnedFd::from_raw_fd(result) });
-        }
+        let Op { tag, kept, .. } = self.ops.try_remove(key as usize)?;
         let result = usize::try_from(result).map_err(|_| -result);
         Some((tag, End { kept, result, more: cqueue::sock_nonempty(flags), took }))
     }

@@ -139,7 +139,7 @@ impl Engine {
                 let lost = match end.kept {
                     OpData::Buffer(buffer) => up.received(now, work, (lane, wire), buffer, result),
                     OpData::Batch(sending) => up.sent(now, work, (lane, tag), sending, result),
-                    OpData::Nothing | OpData::Accepted(_) => None,
+                    OpData::Nothing => None,
                 };
                 self.upstream_lost(disk, lost);
             }

@@ -1,23 +1,26 @@
 //! A socket that clients connect to, as the ring has it.
 
 use std::ops::{Deref, DerefMut};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::SyncSender;
 
 use parda_address::Address;
 use parda_control::Instant;
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
 use slab::Slab;
 
 use crate::front::tag::Tag;
 use crate::listen::Bound;
 use crate::reactor;
-use crate::ring::{OpKey, Ring};
+use crate::ring::{End, OpKey, Ring};
 
 #[derive(Debug)]
 pub(crate) struct Listener {
     /// As it was asked for: with port 0, if so.
     pub(crate) address: Address,
     pub(crate) bound: Bound,
-    /// The accept that is under way.
+    /// The poll that is under way.
     pub(crate) accepting: Option<OpKey>,
     /// When to accept again after the system could not.
     pub(crate) retry_at: Option<Instant>,
@@ -31,27 +34,31 @@ impl Listener {
     }
 
     pub(crate) fn accept(&mut self, ring: &mut Ring<reactor::Tag>, tag: Tag) {
-        let tag = reactor::Tag::Client(tag);
-        self.accepting = Some(match &self.bound.ready {
-            Some(ready) => ring.poll(ready, tag),
-            None => ring.accept(&self.bound.fd, tag),
-        });
+        self.accepting = Some(ring.poll(&self.bound.ready, reactor::Tag::Client(tag)));
+    }
+
+    /// Takes the connection that the poll has found. `None` if it has gone, or another process that has the socket was faster.
+    pub(crate) fn take(&self, polled: &End) -> Result<Option<OwnedFd>, Errno> {
+        let accept = |_| accept_with(&self.bound.fd, SocketFlags::CLOEXEC);
+        match polled.result.map_err(Errno::from_raw_os_error).and_then(accept) {
+            Ok(fd) => Ok(Some(fd)),
+            Err(Errno::INTR | Errno::CONNABORTED | Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) fn is_tcp(&self) -> bool {
         matches!(self.bound.address, Address::Tcp { .. })
     }
 
-    /// Ends the accept that is under way. What waits to be accepted on a shared socket is left to
-    /// whoever accepts there next; otherwise it is refused.
+    /// Accepts nothing any more. What waits at a shared socket is left to whoever accepts there next; otherwise it is refused.
     pub(crate) fn stop(&mut self, ring: &mut Ring<reactor::Tag>) {
-        match self.accepting {
-            Some(key) if self.bound.shared => ring.cancel(key),
-            Some(_) => {
-                // A listener that cannot be shut down has nobody waiting either.
-                let _ = rustix::net::shutdown(&*self.bound.fd, rustix::net::Shutdown::Both);
-            }
-            None => {}
+        if let Some(key) = self.accepting {
+            ring.cancel(key);
+        }
+        if !self.bound.shared {
+            // A listener that cannot be shut down has nobody waiting either.
+            let _ = rustix::net::shutdown(&self.bound.fd, rustix::net::Shutdown::Both);
         }
         self.bound.file = None;
         self.retry_at = None;

@@ -7,7 +7,7 @@ use parda_control::Source;
 use rustix::process::Signal;
 
 use crate::exchange_udp::Cluster;
-use crate::stage::{Agent, Stage, until, uri};
+use crate::stage::{Agent, Stage, until};
 use parda_testkit::disk::skipped;
 
 /// libfaketime, which changes the wall clock of one process. Its monotonic clock stays.
@@ -74,9 +74,6 @@ fn a_clock_that_steps_by_an_hour_changes_nothing() {
     drop(cluster.loads.remove(STEPPED));
     let back = cluster.stage.restart(&wrapper, "c");
     cluster.agents.push(back);
-    // The kernel may have the socket of the killed one for a while.
-    let served = || cluster.stage.run(&["nbdinfo", &uri("c", "vm")]).status.success();
-    until("its disk is served", served);
     let load = cluster.load("c");
     cluster.loads.push(load);
     cluster.is_well("it is heard after a restart in the past");

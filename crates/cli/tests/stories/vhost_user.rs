@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use parda_testkit::Client;
 use parda_vhost::driver::{Command, Driver, Shape};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -129,16 +130,23 @@ fn a_guest_goes_on_when_its_agent_is_killed_under_load() {
     }
 }
 
-/// QEMU that connects to a process which is about to be gone does not come back (7.2): with the process, its socket ends.
+/// QEMU that connects to a process which is about to be gone does not come back (7.2), and who connects by NBD waits for a greeting:
+/// with the process, its sockets end.
 #[test]
 fn nobody_reaches_the_socket_of_an_agent_that_was_killed() {
     let stage = Stage::new();
-    stage.sparse("disk", SIZE);
-    let mut agent = stage.agent("h", &config("auto"));
+    for disk in ["disk", "disk2"] {
+        stage.sparse(disk, SIZE);
+    }
+    let nbd = "[[volume.disk]]\nname = \"vm2\"\npath = \"disk2\"\nlisten = \"unix:vm2.sock\"\n";
+    let mut agent = stage.agent("h", &(config("auto") + nbd));
     for _ in 0..20 {
+        let _client = Client::connect(&stage.path("vm2.sock"), "vm2");
         agent.process.kill();
-        let error = UnixStream::connect(stage.path("vm1.vhost")).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        for socket in ["vm1.vhost", "vm2.sock"] {
+            let error = UnixStream::connect(stage.path(socket)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{socket}");
+        }
         agent = stage.restart(&[], "h");
     }
 }

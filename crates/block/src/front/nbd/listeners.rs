@@ -1,7 +1,6 @@
 //! Listeners that come and go while the volume runs, and the sockets that they accept. What is used
 //! here was bound by others: that can block.
 
-use std::io;
 use std::sync::mpsc::SyncSender;
 
 use parda_address::Address;
@@ -12,7 +11,7 @@ use crate::front::listener::Listener;
 use crate::front::tag;
 use crate::listen::Bound;
 use crate::reactor::{Reactor, Timer};
-use crate::ring::{End, OpData};
+use crate::ring::End;
 
 /// How long a listener rests when there are no descriptors or no memory for a connection.
 const ACCEPT_PAUSE: Span = Span::from_millis(100);
@@ -41,7 +40,7 @@ impl Nbd {
         self.listeners.bury(key);
     }
 
-    /// An accept is done.
+    /// Somebody may wait at a listener.
     pub(crate) fn accepted(&mut self, now: Instant, io: &mut Reactor, index: usize, end: End) {
         let listener = &mut self.listeners[index];
         listener.accepting = None;
@@ -49,15 +48,13 @@ impl Nbd {
             self.listeners.bury(index);
             return;
         }
-        match (end.kept, end.result) {
-            (_, Err(libc::EINTR | libc::ECONNABORTED | libc::EAGAIN)) => {}
-            (_, Err(errno)) => {
-                let error = io::Error::from_raw_os_error(errno);
+        match listener.take(&end) {
+            Ok(Some(fd)) => self.admit(now, io, index, fd),
+            Ok(None) => {}
+            Err(error) => {
                 tracing::warn!(volume = self.volume, %error, "cannot accept a connection");
                 return self.rest(io, index, now + ACCEPT_PAUSE);
             }
-            (OpData::Accepted(fd), _) => self.admit(now, io, index, fd),
-            _ => {}
         }
         match self.pace.accepted(now) {
             None => self.listeners[index].accept(&mut io.ring, tag::Tag::NbdAccept(index)),

@@ -133,7 +133,7 @@ impl Nbd {
         let outcome = match end.kept {
             OpData::Buffer(buffer) => conn.received(wire, buffer, result, end.more),
             OpData::Batch(sending) => conn.sent(&mut self.shared.with(io), sending, result),
-            OpData::Nothing | OpData::Accepted(_) => Ok(()),
+            OpData::Nothing => Ok(()),
         };
         if let Err(error) = outcome {
             self.fail(io, key, &error);

@@ -19,8 +19,6 @@ use parda_control::{Instant, Span};
 use parda_disk::Op;
 use parda_vhost::Broken;
 use parda_vhost::blk::Scratch;
-use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with};
 use slab::Slab;
 
 use self::guest::{Copies, Guest, Next, State};
@@ -131,24 +129,19 @@ impl Vhost {
         }
     }
 
-    /// An accept is done.
+    /// Somebody may wait at a listener.
     pub(crate) fn accepted(&mut self, now: Instant, io: &mut Reactor, index: usize, end: End) {
         let listener = &mut self.listeners[index];
         listener.accepting = None;
         if self.stopped || listener.leaving.is_some() {
             return self.listeners.bury(index);
         }
-        let accepted = end
-            .result
-            .map_err(Errno::from_raw_os_error)
-            .and_then(|_| accept_with(&*listener.bound.fd, SocketFlags::CLOEXEC));
-        match accepted {
-            Ok(fd) => {
+        match listener.take(&end) {
+            Ok(Some(fd)) => {
                 let address = listener.address.clone();
                 self.connect(now, io, address, fd);
             }
-            // Another process that has the socket was faster.
-            Err(Errno::AGAIN) => {}
+            Ok(None) => {}
             Err(error) => {
                 tracing::warn!(volume = self.volume, %error, "cannot accept a connection");
             }
