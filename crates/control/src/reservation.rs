@@ -23,9 +23,6 @@ const NEW: f64 = 0.5;
 /// Part of a reservation beyond it that is granted, as a VM has gaps between its IOs.
 const SPARE: f64 = 0.12;
 
-/// Part of a reservation by which a VM may have less and not be short.
-const NEARLY: f64 = 0.05;
-
 /// Time by which a VM may be behind its reservation and make up for it.
 const BEHIND: Span = Span::from_millis(200);
 
@@ -35,8 +32,11 @@ const AHEAD: Span = Span::from_millis(50);
 /// The least part σ of reservations that a cluster does.
 const LEAST: f64 = 1e-6;
 
-/// Periods in a row without its reservation after which a VM that asks for it is short.
-pub(crate) const SHORT: u32 = 3;
+/// Seconds of its reservation, and IOs, by which a VM may be in arrears and not be short: 5 % of five seconds.
+const NEARLY: (f64, f64) = (0.25, 2.0);
+
+/// Time in seconds in which arrears are forgotten.
+const FORGOTTEN: f64 = 10.0;
 
 /// What is held where reservations and threshold cannot both be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,10 +77,10 @@ pub struct Reservation {
     ios: u64,
     device: f64,
     cost: f64,
-    /// IO/s and pending slots of the last period, and the periods in a row that it was short.
+    /// IO/s and pending slots of the last period.
     rate: f64,
     pending: f64,
-    short: u32,
+    arrears: Arrears,
 }
 
 /// A reservation for people to see.
@@ -90,13 +90,40 @@ pub struct ReservationState {
     pub iops: f64,
     /// IO/s that the VM did in the last period.
     pub rate: f64,
-    /// It asked for its reservation in the last periods, and did not have it.
+    /// It asked for its reservation in the last seconds, and did not have it.
     pub short: bool,
 }
 
-/// Whether IO/s are short of what is reserved.
-pub(crate) fn is_short(rate: f64, reserved: f64) -> bool {
-    rate < (1.0 - NEARLY) * reserved
+/// IOs that a VM or a tenant was to have and did not, of those that it asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Arrears {
+    ios: f64,
+    /// It asked in the last period.
+    asked: bool,
+}
+
+impl Arrears {
+    /// Ends a period of `secs` seconds with so many IO/s. `asks`: more could have been used.
+    pub(crate) fn roll(&mut self, secs: f64, rate: f64, reserved: f64, asks: bool) {
+        // In the period in which it began to ask it need not have asked all the time.
+        if asks && core::mem::replace(&mut self.asked, true) {
+            let kept = 1.0 - smaller(secs / FORGOTTEN, 1.0);
+            let ios = self.ios * kept + (reserved - rate) * secs;
+            // After a long shortage it is not short for as long again.
+            self.ios = ios.clamp(0.0, 2.0 * nearly(reserved));
+        } else if !asks {
+            *self = Arrears::default();
+        }
+    }
+
+    /// Whether the reservation is not met.
+    pub(crate) fn is_short(&self, reserved: f64) -> bool {
+        self.ios > nearly(reserved)
+    }
+}
+
+fn nearly(reserved: f64) -> f64 {
+    NEARLY.0 * reserved + NEARLY.1
 }
 
 /// What the floor of a slice follows from: that of a VM, or of a tenant.
@@ -176,7 +203,7 @@ impl Reservation {
             cost: 0.0,
             rate: 0.0,
             pending: 0.0,
-            short: 0,
+            arrears: Arrears::default(),
         }
     }
 
@@ -222,8 +249,7 @@ impl Reservation {
         let ios = core::mem::take(&mut self.ios) as f64;
         let (device, cost) = (core::mem::take(&mut self.device), core::mem::take(&mut self.cost));
         self.rate = if secs > 0.0 { ios / secs } else { 0.0 };
-        let short = wants && is_short(self.rate, self.iops);
-        self.short = if short { self.short.saturating_add(1) } else { 0 };
+        self.arrears.roll(secs, self.rate, self.iops, wants);
         if ios > 0.0 {
             let now = device / ios;
             self.latency =
@@ -242,6 +268,48 @@ impl Reservation {
     /// How it stands after the last period.
     #[must_use]
     pub fn standing(&self) -> ReservationState {
-        ReservationState { iops: self.iops, rate: self.rate, short: self.short >= SHORT }
+        let short = self.arrears.is_short(self.iops);
+        ReservationState { iops: self.iops, rate: self.rate, short }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// Periods of a second with so many IO/s of 100, and whether it was short after each.
+    fn after(rates: &[f64]) -> Vec<bool> {
+        let mut arrears = Arrears::default();
+        let short = rates.iter().map(|rate| {
+            arrears.roll(1.0, *rate, 100.0, true);
+            arrears.is_short(100.0)
+        });
+        short.collect()
+    }
+
+    #[test]
+    fn a_twentieth_of_five_seconds_makes_it_short_however_it_is_missed() {
+        // It begins to ask in the first period.
+        assert_eq!(after(&[10.0, 65.0, 100.0]), [false, true, true]);
+        assert_eq!(after(&[10.0, 85.0, 85.0, 110.0]), [false, false, true, false]);
+        assert!(!after(&[97.5; 30]).contains(&true));
+        assert!(after(&[93.0; 30])[29]);
+    }
+
+    #[test]
+    fn a_long_shortage_is_over_soon_after_it() {
+        let rates = [[0.0; 60], [105.0; 60]].concat();
+        assert_eq!(after(&rates).into_iter().skip(60).filter(|short| *short).count(), 2);
+    }
+
+    #[test]
+    fn who_does_not_ask_is_not_short() {
+        let mut arrears = Arrears::default();
+        for asks in [true, true, false, true] {
+            arrears.roll(1.0, 0.0, 100.0, asks);
+        }
+        assert!(!arrears.is_short(100.0));
     }
 }

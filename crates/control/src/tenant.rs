@@ -17,7 +17,7 @@
 use alloc::vec::Vec;
 
 use crate::limit::{Limit, LimiterId, Limits, Rates};
-use crate::reservation::{Floor, Room, SHORT, is_short};
+use crate::reservation::{Arrears, Floor, Room};
 use crate::units::{Instant, Shares, Span, larger, smaller};
 
 /// Weight of the last period in means.
@@ -175,7 +175,7 @@ struct State {
     awake: Option<f64>,
     /// This host's part of the limit by the last rounds.
     parts: [f64; HEARD],
-    short: u32,
+    arrears: Arrears,
 }
 
 impl State {
@@ -194,7 +194,7 @@ impl State {
             weight: 1.0,
             awake: None,
             parts: [UNHEARD; HEARD],
-            short: 0,
+            arrears: Arrears::default(),
         }
     }
 
@@ -233,7 +233,7 @@ impl State {
             own: self.own,
             all: self.all,
             part: self.part(),
-            short: self.short >= SHORT,
+            short: self.arrears.is_short(self.tenant.reservation),
         }
     }
 }
@@ -393,8 +393,7 @@ impl Tenants {
                 let mean = state.latency.map_or(latency, |mean| mean + NEW * (latency - mean));
                 state.latency = Some(mean);
             }
-            let short = all.wants && is_short(all.rate, state.tenant.reservation);
-            state.short = if short { state.short.saturating_add(1) } else { 0 };
+            state.arrears.roll(secs, all.rate, state.tenant.reservation, all.wants);
         }
     }
 

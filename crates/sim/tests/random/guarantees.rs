@@ -52,6 +52,9 @@ pub(crate) struct Outcome {
     /// Windows that were judged.
     windows: usize,
     missed: Vec<Missed>,
+    /// Seconds in which the run says that a VM is short, and those of them that no missed window explains.
+    said: usize,
+    needless: usize,
     /// What must never happen, and did: such as a limit that was exceeded.
     violation: Option<SimError>,
 }
@@ -186,7 +189,8 @@ impl Guaranteed {
 
     pub(crate) fn run(&self) -> Outcome {
         let scenario = parse(&self.text);
-        let mut outcome = Outcome { windows: 0, missed: Vec::new(), violation: None };
+        let mut outcome =
+            Outcome { windows: 0, missed: Vec::new(), said: 0, needless: 0, violation: None };
         let (answer, series) = match run(&scenario, Keep::All, |_| ()) {
             Ok(run) => (run.answer, run.series.unwrap()),
             Err(error) => {
@@ -207,6 +211,7 @@ impl Guaranteed {
             let short = |second: usize| {
                 series.hosts[id.host.0].short.get(second).is_some_and(|vms| vms.contains(&id.index))
             };
+            let mut latest = None;
             for at in 0..=ios.len().saturating_sub(WINDOW) {
                 let end = at + WINDOW;
                 if away.iter().any(|[from, to]| (at as f64) < *to && (end as f64) > *from) {
@@ -214,7 +219,15 @@ impl Guaranteed {
                 }
                 outcome.windows += 1;
                 let (had, asked) = (ios[at..end].iter().sum::<f64>(), rate * WINDOW as f64);
-                if had < MET * asked - ENDS {
+                let missed = had < MET * asked - ENDS;
+                latest = if missed { Some(at) } else { latest };
+                // It begins before the window has ended, and ends when it is made up for.
+                if short(at + 1) {
+                    outcome.said += 1;
+                    outcome.needless +=
+                        usize::from(latest.is_none_or(|latest| at > latest + WINDOW + later));
+                }
+                if missed {
                     let said = (at..end + later).any(short);
                     let faulty = scenario.timeline.iter().any(|event| {
                         let after = end as f64 - event.at.as_secs_f64();
@@ -237,6 +250,8 @@ pub(crate) struct Tally {
     /// By class: fleets, and those with windows that were missed and not said.
     classes: BTreeMap<&'static str, [u64; 2]>,
     windows: usize,
+    /// Seconds in which VMs were said to be short, and those of them without a window that was missed.
+    alarms: [usize; 2],
     /// Windows that were missed: said; not said, beside a fault and else.
     said: usize,
     unsaid: [usize; 2],
@@ -250,6 +265,8 @@ impl Tally {
         let (said, unsaid): (Vec<&Missed>, _) =
             outcome.missed.iter().partition(|missed| missed.said);
         self.windows += outcome.windows;
+        self.alarms[0] += outcome.said;
+        self.alarms[1] += outcome.needless;
         self.said += said.len();
         let faulty = unsaid.iter().filter(|missed| missed.faulty).count();
         self.unsaid[0] += faulty;
@@ -281,9 +298,9 @@ impl Tally {
             writeln!(text, "| {class} | {fleets} | {missed} |").unwrap();
         }
         let [faulty, other] = self.unsaid;
-        let (windows, said) = (self.windows, self.said);
+        let (windows, said, [alarms, needless]) = (self.windows, self.said, self.alarms);
         text + &format!(
-            "{windows} windows of {WINDOW} s; short and said: {said}; not said: {faulty} beside a fault, {other} else\n"
+            "{windows} windows of {WINDOW} s; short and said: {said}; not said: {faulty} beside a fault, {other} else; {alarms} seconds said, {needless} needlessly\n"
         )
     }
 }

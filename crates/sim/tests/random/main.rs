@@ -370,7 +370,7 @@ const GUARANTEED: u64 = 24;
 /// Part of the windows of five seconds in which a reservation may be missed, and missed without a word: latency has just changed, or a VM
 /// is at 0.95 of its reservation.
 const MISSED: f64 = 0.03;
-const UNSAID: f64 = 0.01;
+const UNSAID: f64 = 0.001;
 
 /// Does something for so many seeds from a first one on, on all cores.
 fn each(first: u64, count: u64, work: impl Fn(u64) + Sync) {
