@@ -12,6 +12,7 @@ use axum::{Extension, Router};
 use parda_api as api;
 use utoipa::OpenApi;
 
+use self::change::{OVERRIDES, Overrides};
 use crate::answer::{Json, Refused};
 use crate::asked::Who;
 use crate::guard;
@@ -29,18 +30,14 @@ use crate::who;
         history,
         events,
         change::set_volume,
-        change::reset_volume,
-        change::reset_volume_setting,
         change::set_disk,
-        change::reset_disk,
-        change::reset_disk_setting,
         change::set_tenant,
-        change::reset_tenant,
-        change::reset_tenant_setting,
+        change::reset,
         disks::add,
         disks::remove,
         disks::drain
     ),
+    modifiers(&Overrides),
     servers((url = "/"))
 )]
 struct Description;
@@ -49,17 +46,14 @@ pub(crate) fn router(shared: &Shared) -> Router<Shared> {
     let volume = "/api/v1/volumes/{volume}";
     let disk = "/api/v1/volumes/{volume}/disks/{disk}";
     let tenant = "/api/v1/volumes/{volume}/tenants/{tenant}";
-    let changes = Router::new()
+    let resets = OVERRIDES
+        .iter()
+        .fold(Router::new(), |router, (path, _)| router.route(path, delete(change::reset)));
+    let changes = resets
         .route(volume, patch(change::set_volume))
-        .route(&format!("{volume}/overrides"), delete(change::reset_volume))
-        .route(&format!("{volume}/overrides/{{setting}}"), delete(change::reset_volume_setting))
         .route(disk, patch(change::set_disk).delete(disks::remove))
         .route(&format!("{volume}/drain"), post(disks::drain))
-        .route(&format!("{disk}/overrides"), delete(change::reset_disk))
-        .route(&format!("{disk}/overrides/{{setting}}"), delete(change::reset_disk_setting))
         .route(tenant, patch(change::set_tenant))
-        .route(&format!("{tenant}/overrides"), delete(change::reset_tenant))
-        .route(&format!("{tenant}/overrides/{{setting}}"), delete(change::reset_tenant_setting))
         .route_layer(from_fn(who::writers_only))
         .route_layer(from_fn(guard::of_one_site));
     let files = Router::new()

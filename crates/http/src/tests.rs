@@ -274,6 +274,16 @@ fn the_description_has_every_path_and_no_loose_end() {
         assert!(paths.iter().any(|other| *other == path), "{paths:?}");
     }
     assert_eq!(paths.len(), 14);
+    // Each path describes the parts that it names, and no other.
+    for (path, methods) in doc["paths"].as_object().unwrap() {
+        let parts: Vec<_> = path.split('{').skip(1).map(|part| part.split('}').next()).collect();
+        for (method, operation) in methods.as_object().unwrap() {
+            let described = operation["parameters"].as_array().into_iter().flatten();
+            let described = described.filter(|parameter| parameter["in"] == "path");
+            let described: Vec<_> = described.map(|part| part["name"].as_str()).collect();
+            assert_eq!(described, parts, "{method} {path}");
+        }
+    }
     let schemas = &doc["components"]["schemas"];
     for reference in text.split("#/components/schemas/").skip(1) {
         let name = reference.split('"').next().unwrap();

@@ -7,8 +7,11 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use parda_api as api;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use utoipa::Modify;
+use utoipa::openapi::{HttpMethod, OpenApi, PathItem};
 
 use crate::answer::{Json, Refused};
 use crate::asked::{Change, Of, Place, Refusal, Who};
@@ -45,15 +48,6 @@ async fn set(
 ) -> Result<Json<api::Changed>, Refused> {
     let change = Change { place, keep, settings };
     Ok(Json(shared.change(move |agent| agent.set(&change, &who)).await??))
-}
-
-async fn reset(
-    shared: Shared,
-    who: Who,
-    place: Place,
-    setting: Option<String>,
-) -> Result<Json<api::Changed>, Refused> {
-    Ok(Json(shared.change(move |agent| agent.reset(&place, setting.as_deref(), &who)).await??))
 }
 
 /// Changes settings of a volume's law.
@@ -133,109 +127,63 @@ pub(super) async fn set_tenant(
     set(shared, who, Place { volume, of: Of::Tenant(tenant) }, keep, settings).await
 }
 
-/// Gives all settings of a volume's law back to the configuration file.
-#[utoipa::path(
-    delete,
-    path = "/api/v1/volumes/{volume}/overrides",
-    params(("volume" = String, Path, description = "Name of the volume.")),
-    responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
-)]
-pub(super) async fn reset_volume(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    Path(volume): Path<String>,
-) -> Result<impl IntoResponse, Refused> {
-    reset(shared, who, Place { volume, of: Of::Law }, None).await
+/// What a path of [`OVERRIDES`] names.
+#[derive(Deserialize)]
+pub(super) struct Overridden {
+    volume: String,
+    disk: Option<String>,
+    tenant: Option<String>,
+    setting: Option<String>,
 }
 
-/// Gives a setting of a volume's law back to the configuration file.
+/// Gives settings of a volume's law, a disk or a tenant back to the configuration file: the one that is named, or all.
 #[utoipa::path(
     delete,
-    path = "/api/v1/volumes/{volume}/overrides/{setting}",
-    params(
-        ("volume" = String, Path, description = "Name of the volume."),
-        ("setting" = String, Path, description = "Key of the setting.")
-    ),
-    responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
-)]
-pub(super) async fn reset_volume_setting(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    Path((volume, setting)): Path<(String, String)>,
-) -> Result<impl IntoResponse, Refused> {
-    reset(shared, who, Place { volume, of: Of::Law }, Some(setting)).await
-}
-
-/// Gives all settings of a disk back to the configuration file.
-#[utoipa::path(
-    delete,
-    path = "/api/v1/volumes/{volume}/disks/{disk}/overrides",
-    params(
-        ("volume" = String, Path, description = "Name of the volume."),
-        ("disk" = String, Path, description = "Key of the disk, or name of the steered VM in the configuration.")
-    ),
-    responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
-)]
-pub(super) async fn reset_disk(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    Path((volume, disk)): Path<(String, String)>,
-) -> Result<impl IntoResponse, Refused> {
-    reset(shared, who, Place { volume, of: Of::Disk(disk) }, None).await
-}
-
-/// Gives a setting of a disk back to the configuration file.
-#[utoipa::path(
-    delete,
-    path = "/api/v1/volumes/{volume}/disks/{disk}/overrides/{setting}",
+    path = "",
     params(
         ("volume" = String, Path, description = "Name of the volume."),
         ("disk" = String, Path, description = "Key of the disk, or name of the steered VM in the configuration."),
-        ("setting" = String, Path, description = "Key of the setting.")
-    ),
-    responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
-)]
-pub(super) async fn reset_disk_setting(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    Path((volume, disk, setting)): Path<(String, String, String)>,
-) -> Result<impl IntoResponse, Refused> {
-    reset(shared, who, Place { volume, of: Of::Disk(disk) }, Some(setting)).await
-}
-
-/// Gives all settings of a tenant back to the configuration file.
-#[utoipa::path(
-    delete,
-    path = "/api/v1/volumes/{volume}/tenants/{tenant}/overrides",
-    params(
-        ("volume" = String, Path, description = "Name of the volume."),
-        ("tenant" = String, Path, description = "Name of the tenant.")
-    ),
-    responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
-)]
-pub(super) async fn reset_tenant(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    Path((volume, tenant)): Path<(String, String)>,
-) -> Result<impl IntoResponse, Refused> {
-    reset(shared, who, Place { volume, of: Of::Tenant(tenant) }, None).await
-}
-
-/// Gives a setting of a tenant back to the configuration file.
-#[utoipa::path(
-    delete,
-    path = "/api/v1/volumes/{volume}/tenants/{tenant}/overrides/{setting}",
-    params(
-        ("volume" = String, Path, description = "Name of the volume."),
         ("tenant" = String, Path, description = "Name of the tenant."),
         ("setting" = String, Path, description = "Key of the setting.")
     ),
     responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
 )]
-pub(super) async fn reset_tenant_setting(
+pub(super) async fn reset(
     State(shared): State<Shared>,
     Extension(who): Extension<Who>,
-    Path((volume, tenant, setting)): Path<(String, String, String)>,
+    Path(Overridden { volume, disk, tenant, setting }): Path<Overridden>,
 ) -> Result<impl IntoResponse, Refused> {
-    reset(shared, who, Place { volume, of: Of::Tenant(tenant) }, Some(setting)).await
+    let of = disk.map(Of::Disk).or(tenant.map(Of::Tenant)).unwrap_or(Of::Law);
+    let place = Place { volume, of };
+    Ok(Json(shared.change(move |agent| agent.reset(&place, setting.as_deref(), &who)).await??))
+}
+
+/// Paths at which [`reset`] answers, each with the name of its operation.
+pub(super) const OVERRIDES: [(&str, &str); 6] = [
+    ("/api/v1/volumes/{volume}/overrides", "reset_volume"),
+    ("/api/v1/volumes/{volume}/overrides/{setting}", "reset_volume_setting"),
+    ("/api/v1/volumes/{volume}/disks/{disk}/overrides", "reset_disk"),
+    ("/api/v1/volumes/{volume}/disks/{disk}/overrides/{setting}", "reset_disk_setting"),
+    ("/api/v1/volumes/{volume}/tenants/{tenant}/overrides", "reset_tenant"),
+    ("/api/v1/volumes/{volume}/tenants/{tenant}/overrides/{setting}", "reset_tenant_setting"),
+];
+
+/// Describes [`reset`] at each of its paths.
+pub(super) struct Overrides;
+
+impl Modify for Overrides {
+    fn modify(&self, description: &mut OpenApi) {
+        let paths = &mut description.paths.paths;
+        let Some(operation) = paths.remove("").and_then(|described| described.delete) else {
+            return;
+        };
+        for (path, id) in OVERRIDES {
+            let mut operation = operation.clone();
+            operation.operation_id = Some(id.to_owned());
+            let named = operation.parameters.iter().flatten();
+            let named = named.filter(|named| path.contains(&format!("{{{}}}", named.name)));
+            operation.parameters = Some(named.cloned().collect());
+            paths.insert(path.to_owned(), PathItem::new(HttpMethod::Delete, operation));
+        }
+    }
 }
