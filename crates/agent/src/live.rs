@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use parda_api::{Keep, ValueFrom};
-use parda_config::{DRAIN, DiskSetting, Document, Error, TenantSettings, short};
+use parda_config::{DRAIN, DiskSetting, Document, Error, NAMES_FILES, TenantSettings, short};
 use toml::Table;
 
 use crate::config::Config;
@@ -233,10 +233,10 @@ impl Layers {
     }
 }
 
-/// Whether a setting may stand in a layer. A disk's other keys, and tables of the law, may name files.
+/// Whether a setting may stand in a layer. A disk's other keys, and a table of the law, may name files.
 fn is_live(target: &Target, setting: &str, value: &toml::Value) -> bool {
     match target.of {
-        Of::Law => !matches!(value, toml::Value::Table(_) | toml::Value::Array(_)),
+        Of::Law => setting != NAMES_FILES || !value.is_table(),
         Of::Vm(_) => DiskSetting::find(setting).is_some(),
         Of::Tenant(_) => TenantSettings::KEYS.contains(&setting),
     }

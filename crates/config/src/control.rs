@@ -179,8 +179,8 @@ impl ControlSettings {
     }
 }
 
-/// The setting that makes the unit of windows. It is not changed live: IOs that wait meanwhile would be counted in the old unit.
-pub const UNIT: &str = "fairness";
+/// The setting whose table may name a file of one host: only parda.toml may have it as a table.
+pub const NAMES_FILES: &str = "latency_threshold";
 
 #[cfg(test)]
 mod tests {

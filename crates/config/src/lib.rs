@@ -19,7 +19,7 @@ mod values;
 mod vm;
 
 pub use amount::Amount;
-pub use control::{Resolved, UNIT};
+pub use control::{NAMES_FILES, Resolved};
 pub use document::{Document, Error};
 pub use limit::LimitSetting;
 pub use short::short;

@@ -79,6 +79,11 @@ impl Absent {
         self.anchor.iter_mut().for_each(|anchor| *anchor *= far);
     }
 
+    /// Counts in other slots from now on. `factor`: slots of now for one of before.
+    pub(crate) fn convert(&mut self, factor: f64) {
+        self.anchor = self.anchor.map(|anchor| anchor * factor);
+    }
+
     /// The headroom that counts while absent hosts stand in the sums: where latency is low they are likely dead, and their anchor
     /// holds back who takes up their part.
     pub(crate) fn headroom(headroom: f64) -> f64 {

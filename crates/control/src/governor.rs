@@ -90,6 +90,10 @@ pub struct Governor {
     reserves: f64,
     /// Slots that an IO takes, on average over some periods.
     unit: f64,
+    /// What this host, and all that are heard, completed in the last period.
+    flows: [Flows; 2],
+    /// Periods left in which reports are counted in mixed units.
+    mixed: u32,
     outlook: Outlook,
     /// Finds the threshold, where no operator says it.
     learner: Option<Learner>,
@@ -125,6 +129,8 @@ impl Governor {
             fair: None,
             reserves: 1.0,
             unit: 1.0,
+            flows: Default::default(),
+            mixed: 0,
             outlook: Outlook::default(),
             settings: config.settings(),
             others: Ballot::default(),
@@ -348,6 +354,7 @@ impl Governor {
         };
         let others = load(&totals).shares;
         totals.add(&own);
+        self.flows = [interval.per_second(elapsed), totals.flows];
         if self.config.law.estimation == Estimation::Global {
             self.absent.period(&load(&totals), others, missing);
         }
@@ -383,7 +390,8 @@ impl Governor {
             true => load.rise(headroom),
             false => Absent::headroom(headroom),
         };
-        let lambda = latency.and_then(|_| load.lambda(towards));
+        let lambda = latency.and_then(|_| load.lambda(towards)).filter(|_| self.mixed == 0);
+        self.mixed = self.mixed.saturating_sub(1);
         if let (true, true, Some(_)) = (all, load.limited, lambda) {
             let now = headroom * load.outstanding / load.shares;
             self.fair = Some(self.fair.map_or(now, |fair| 0.5 * (fair + now)));

@@ -202,6 +202,18 @@ impl Law {
         }
     }
 
+    /// Counts in other slots from now on. `factor`: slots of now for one of before, of this host's IOs; `cluster`: of all hosts' IOs.
+    /// `unit`: slots that an IO of this host takes on average.
+    pub fn convert(&mut self, factor: f64, cluster: f64, unit: f64) {
+        self.set_unit(unit);
+        self.usual *= cluster;
+        if !matches!(self.config.mode, Mode::Off | Mode::Static) {
+            let (least, most) = self.bounds();
+            self.window = (self.window * factor).clamp(least, most);
+            self.window_per_share = self.window_per_share.map(|per_share| per_share * factor);
+        }
+    }
+
     /// Says the same of all hosts' IOs.
     pub fn set_cluster_unit(&mut self, unit: f64) {
         self.cluster_unit = unit;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use parda_config::{
-    ControlSettings, Document, Error, TenantSettings, UNIT, VmSettings, short, with_vm_settings,
-    wrong_tenants,
+    ControlSettings, Document, Error, NAMES_FILES, TenantSettings, VmSettings, short,
+    with_vm_settings, wrong_tenants,
 };
 use serde::Deserialize;
 
@@ -126,11 +126,7 @@ fn check_control(
 ) -> Result<(), Error> {
     for (key, value) in &written.control {
         let at = format!("control.{key}");
-        if key == UNIT {
-            let message = "is the unit that windows are counted in, and is not changed live: change parda.toml of all hosts";
-            return Err(wrong(&at, message));
-        }
-        if value.is_table() || value.is_array() {
+        if key == NAMES_FILES && value.is_table() {
             let message = "is a table, which may name a file: only parda.toml may have it";
             return Err(wrong(&at, message));
         }
@@ -188,8 +184,8 @@ mod tests {
                 "p.toml:4:14: window_max = 0: must be at least window_min",
             ),
             (
-                "[volume.control]\nfairness = \"bytes\"",
-                "p.toml:4:12: fairness = \"bytes\": is the unit",
+                "[volume.control]\nfairness = \"beauty\"",
+                "p.toml:4:12: fairness = \"beauty\": must be \"outstanding\"",
             ),
             ("[volume.control]\nlatency_threshold = { start = \"1ms\" }", "is a table"),
             ("[volume.control]\nlatency_threshold = \"11s\"", "must be at most 10s"),
@@ -233,6 +229,7 @@ mod tests {
     fn an_empty_policy_and_one_with_every_kind_of_setting_are_good() {
         assert_eq!(check(&Document::new("p", "")).unwrap(), Policy::default());
         let text = "[[volume]]\nname = \"a\"\n[volume.control]\nmode = \"observe\"\nlatency_threshold = \"auto\"\n\
+            fairness = { iops_reads = 1461, bandwidth_reads = \"63MiB\", iops_writes = 562, bandwidth_writes = \"176MiB\" }\n\
             [[volume.group]]\nname = \"g\"\nvms = [\"*\"]\nshares = 1\nburst = 2\nlatency_target = \"5ms\"\n\
             [[volume.vm]]\nname = \"g\"\nburst = 2.5\n";
         let policy = check(&Document::new("p", text)).unwrap();

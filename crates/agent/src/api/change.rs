@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use parda_api::{Changed, ChangedSetting, Keep};
-use parda_config::{DISK_SETTINGS, DiskSetting, TenantSettings, UNIT};
+use parda_config::{DISK_SETTINGS, NAMES_FILES, TenantSettings};
 use parda_http::{Of, Place, Refusal, Who};
 use serde_json::{Map, Value};
 
@@ -230,13 +230,7 @@ fn in_configuration(volume: &Volume, target: &Target, keys: &[&str]) -> Vec<Valu
 /// Reason why a setting cannot be changed live.
 fn fixed(place: &Place, key: &str) -> Option<String> {
     let (keys, of): (Vec<&str>, _) = match &place.of {
-        Of::Law => {
-            return (key == UNIT).then(|| {
-                format!(
-                    "{key}: is the unit that windows are counted in: change the configuration of all hosts"
-                )
-            });
-        }
+        Of::Law => return None,
         Of::Disk(_) => {
             (DISK_SETTINGS.iter().map(|setting| setting.key).collect(), "while the disk is served")
         }
@@ -288,7 +282,7 @@ fn alike(one: &Value, other: &Value) -> bool {
     one == other || (one.is_number() && one.as_f64() == other.as_f64())
 }
 
-/// A value of a request as TOML. Tables are refused, as they may name files, but for those of a disk's settings, which name none.
+/// A value of a request as TOML. A table that may name a file is refused.
 fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
     let number = |number: &serde_json::Number| {
         number
@@ -300,8 +294,7 @@ fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
         Value::String(text) => Some(toml::Value::String(text.clone())),
         Value::Bool(truth) => Some(toml::Value::Boolean(*truth)),
         Value::Number(value) => number(value),
-        // A tenant's are settings of a disk too.
-        Value::Object(table) if DiskSetting::find(key).is_some() => {
+        Value::Object(table) if key != NAMES_FILES => {
             let values = table.iter().map(|(key, value)| Ok((key.clone(), scalar(key, value)?)));
             Some(toml::Value::Table(values.collect::<Result<_, Refusal>>()?))
         }
@@ -309,7 +302,8 @@ fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
     };
     value.ok_or_else(|| {
         Refusal::Invalid(format!(
-            "{key}: must be a text, a number, true or false; DELETE gives back the configuration's"
+            "{key}: must be a text, a number, true or false, or a table of these ({NAMES_FILES}: as a table only in parda.toml, as it may name \
+             a file); DELETE gives back the configuration's"
         ))
     })
 }

@@ -241,7 +241,7 @@ fn a_policy_is_in_force_as_a_whole_or_the_one_from_before_stays() {
         // Good by itself, and not with what the file of this host has.
         "[control]\nwindow_max = 4\n[[vm]]\nname = \"vm\"\nshares = 900\n",
         "[control]\nmode = \"parda\"\n[[vm]]\nname = \"vm\"\nshares = 0\n",
-        "[control]\nfairness = \"bytes\"\n[[vm]]\nname = \"vm\"\nshares = 900\n",
+        "[control]\nfairness = \"beauty\"\n[[vm]]\nname = \"vm\"\nshares = 900\n",
     ] {
         let (in_force, config) = with_policy(&live, policies(2, bad), &good);
         assert_eq!(shares(&config), 700, "{bad}");

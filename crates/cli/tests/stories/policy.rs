@@ -435,5 +435,20 @@ fn a_tenant_comes_with_a_policy_to_all_hosts() {
             tenants(agent).iter().all(|(_, set)| set.len() == 1 && set["shares"] == 3000)
         })
     });
+
+    // So does what shares divide, as a table, too.
+    set(&[
+        "fairness={ iops_reads = 1461, bandwidth_reads = \"63MiB\", iops_writes = 562, bandwidth_writes = \"176MiB\" }",
+    ]);
+    let in_force = |what: &str| {
+        until(what, || {
+            site.agents.iter().all(|agent| {
+                agent.volume().settings.is_some_and(|it| it.fairness.starts_with(what))
+            })
+        });
+    };
+    in_force("cost, ");
+    set(&["--unset", "fairness"]);
+    in_force("outstanding");
     site.agents.into_iter().for_each(Agent::stop);
 }

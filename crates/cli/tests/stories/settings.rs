@@ -1,9 +1,12 @@
 //! Hosts that were told different things: what is in force is the same on all, and each says so once.
 
+use std::time::Duration;
+
 use parda_agent::settings::Difference;
 use rustix::process::Signal;
 
-use crate::stage::{Agent, Stage, config, until, wait_for};
+use crate::array::{Array, Delays};
+use crate::stage::{Agent, PARDA, Stage, config, until, uri, wait_for};
 
 /// A host that shares divide between as `control` says, with a disk of so many shares.
 fn text(name: &str, shares: u32, control: &str) -> String {
@@ -77,5 +80,50 @@ fn a_difference_is_said_once_on_each_host_and_one_setting_is_in_force() {
     until("a is outvoted", || differ(&a).len() == 2 && in_force(&a).1 == 20.0);
     b.stop();
     until("a has its own", || in_force(&a) == ("outstanding".to_owned(), 25.0));
+    a.stop();
+}
+
+#[test]
+fn what_shares_divide_is_changed_while_clients_work() {
+    let stage = Stage::new();
+    let delays = Delays { io: Duration::from_millis(1), flush: Duration::ZERO };
+    let disks = ["small", "large"].map(|disk| (disk, format!("nbd+unix:///?socket={disk}.array")));
+    for (disk, _) in &disks {
+        Array::start(&stage.path(&format!("{disk}.array")), 4096, delays);
+    }
+    let disks = disks.each_ref().map(|(disk, array)| (*disk, array.as_str()));
+    let a = stage.agent("a", &config("a", "period = \"100ms\"\nwindow_max = 2", &disks));
+    let loads = [("small", "--bs=4k"), ("large", "--bs=64k")].map(|(disk, size)| {
+        let options = ["--rw=randread", size, "--size=16m", "--iodepth=16"];
+        stage.load(disk, &uri("a", disk), &options)
+    });
+    until("both load", || a.volume().disks.iter().all(|disk| disk.reads.ios > 50));
+    a.until_ratio("as many IOs", 0.75..1.33);
+    let set = |change: &[&str]| stage.ok(&[&[PARDA, "set"], change, &["-c", "a.toml"]].concat());
+    assert_eq!(
+        set(&["fairness=bytes"]).trim(),
+        "volume array: fairness = \"bytes\" (before: not set), until the agent ends"
+    );
+    a.until_ratio("as many bytes", 8.0..32.0);
+    set(&[
+        "fairness={ iops_reads = 1000, bandwidth_reads = \"20MiB\", iops_writes = 1000, bandwidth_writes = \"20MiB\" }",
+    ]);
+    // A read of 4 KiB takes 1 ms of the time, one of 64 KiB 3.9 ms.
+    a.until_ratio("as much time", 2.7..5.5);
+    let status = stage.parda(&["status", "a.status"]).out;
+    assert!(status.contains("shares divide the array's time"), "{status}");
+    set(&["--reset", "fairness"]);
+    a.until_ratio("as many IOs again", 0.75..1.33);
+    let said = stage.fails(&[
+        PARDA,
+        "set",
+        "latency_threshold={ probe = \"/etc/passwd\" }",
+        "-c",
+        "a.toml",
+    ]);
+    assert!(said.contains("as a table only in parda.toml"), "{said}");
+    for load in loads {
+        load.finish();
+    }
     a.stop();
 }

@@ -70,3 +70,30 @@ fn parameters_that_cannot_work_change_nothing() {
     assert_eq!(*governor.config(), Config::default());
     assert!(Governor::new(wrong).is_err());
 }
+
+#[test]
+fn a_change_of_the_unit_keeps_the_ios_that_are_outstanding() {
+    // IOs of 64 KiB, which are 8 slots each with bytes.
+    let tick = |governor: &mut Governor, slots: f64| {
+        let mut period = measured(20.0, &[]);
+        period.interval.reads.bytes = Bytes(period.interval.reads.ios << 16);
+        let vms = [VmDemand { used: 20.0 * slots, ..VmDemand::of_mean(Shares(1000), 1e5, 1.0) }];
+        let period = Measured { outstanding: 20.0 * slots, vms: &vms, ..period };
+        governor.tick(period, View::Peers(Totals::default()));
+        governor.window().0
+    };
+    let mut governor = Governor::new(Config::default()).unwrap();
+    let before = (0..20).fold(0.0, |_, _| tick(&mut governor, 1.0));
+    assert!((before - 20.0).abs() < 0.01, "{before}");
+    governor.set_config(Config { costs: Some(Costs::BYTES), ..Config::default() }).unwrap();
+    // The host reports its IOs in the unit of before for a period, then in that of now.
+    for slots in [1.0, 8.0, 8.0, 8.0] {
+        let window = tick(&mut governor, slots);
+        assert!((window / 8.0 - 20.0).abs() < 0.01, "{window}");
+    }
+    governor.set_config(Config::default()).unwrap();
+    for slots in [8.0, 1.0, 1.0] {
+        let window = tick(&mut governor, slots);
+        assert!((window - 20.0).abs() < 0.01, "{window}");
+    }
+}
