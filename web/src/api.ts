@@ -29,6 +29,17 @@ export interface Host {
   of_share: number | null;
 }
 
+/** Keys and values of a limit, as the configuration has them. */
+export type Limit = Record<string, number | string>;
+
+/** Settings of a disk, a VM or a tenant by key, as the configuration has them. */
+export interface Settings {
+  [key: string]: unknown;
+  shares?: number;
+  limit?: Limit;
+  reservation?: number;
+}
+
 export interface Disk {
   /** The name, or name@listen where two disks have one name. */
   key: string;
@@ -49,17 +60,22 @@ export interface Disk {
   errors: number;
   limited_by: string | null;
   of_share: number | null;
-  /** Values in force by key, and where they come from. */
-  settings: Record<string, unknown>;
+  /** Values in force, and where they come from. */
+  settings: Settings;
   settings_from: Record<string, string>;
 }
 
 export interface SteeredVm {
+  key: string;
+  /** Of VMs that have their settings together NAME/OWN: NAME is that of the settings. */
   name: string;
   shares: number;
   iops: number | null;
   bytes_per_s: number | null;
   pending: number | null;
+  limited_by: string | null;
+  settings: Settings;
+  settings_from: Record<string, string>;
 }
 
 /** Load on the array that is not under control. */
@@ -74,7 +90,8 @@ export interface Outsider {
 
 export interface Tenant {
   name: string;
-  settings: { shares?: number; limit?: Record<string, number | string>; reservation?: number };
+  settings: Settings;
+  settings_from: Record<string, string>;
   /** On all hosts that are heard. */
   iops: number;
   own_iops: number;
@@ -227,20 +244,23 @@ export interface Changed {
   }[];
 }
 
-function change(path: string, wanted: Change): Promise<Changed> {
-  const headers = { "content-type": "application/json" };
-  return ask(path, { method: "PATCH", headers, body: JSON.stringify(wanted) });
+/** The path of a volume, or of a disk or a tenant of it. */
+export const place = (volume: string, of?: "disks" | "tenants", name = "") =>
+  `volumes/${encodeURIComponent(volume)}${of ? `/${of}/${encodeURIComponent(name)}` : ""}`;
+
+const JSON_BODY = { "content-type": "application/json" };
+
+/** Changes settings at a place. One that is empty is given back to the configuration. */
+export async function change(at: string, { keep, ...wanted }: Change): Promise<Changed> {
+  const settings: Changed["settings"] = [];
+  for (const [key, value] of Object.entries(wanted)) {
+    if (value !== "") continue;
+    delete wanted[key];
+    settings.push(...(await ask<Changed>(`${at}/overrides/${key}`, { method: "DELETE", headers: JSON_BODY })).settings);
+  }
+  if (Object.keys(wanted).length > 0) {
+    const body = JSON.stringify(keep == null ? wanted : { ...wanted, keep });
+    settings.push(...(await ask<Changed>(at, { method: "PATCH", headers: JSON_BODY, body })).settings);
+  }
+  return { settings };
 }
-
-/** Gives a setting of a disk back to the configuration. */
-export const resetDisk = (volume: string, disk: string, setting: string) =>
-  ask<Changed>(
-    `volumes/${encodeURIComponent(volume)}/disks/${encodeURIComponent(disk)}/overrides/${setting}`,
-    { method: "DELETE", headers: { "content-type": "application/json" } },
-  );
-
-export const changeVolume = (volume: string, wanted: Change) =>
-  change(`volumes/${encodeURIComponent(volume)}`, wanted);
-
-export const changeDisk = (volume: string, disk: string, wanted: Change) =>
-  change(`volumes/${encodeURIComponent(volume)}/disks/${encodeURIComponent(disk)}`, wanted);

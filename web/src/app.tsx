@@ -2,11 +2,12 @@
 
 import { useCallback, useEffect, useState } from "preact/hooks";
 
-import { type Disk, type State, token } from "./api";
-import { DiskDialog, VolumeDialog } from "./change";
+import { type Disk, type State, type SteeredVm, type Tenant, token } from "./api";
+import { DiskDialog, SteeredDialog, TenantDialog, VolumeDialog } from "./change";
 import { Charts } from "./charts";
 import { Cluster } from "./cluster";
 import { Disks } from "./disks";
+import { SteeredVms } from "./steered";
 import { Tenants } from "./tenants";
 import { Events } from "./events";
 import { duration } from "./format";
@@ -43,10 +44,16 @@ export function App() {
   const [seconds, setSeconds] = useState(300);
   const [opened, setOpened] = useState<string | null>(null);
   const [changing, setChanging] = useState(false);
+  const [ofTenant, setOfTenant] = useState<string | null>(null);
+  const [ofVm, setOfVm] = useState<string | null>(null);
   const live = useLive({ volume: name, disk: opened, seconds });
   const volume = live.state?.volumes.find((v) => v.name === name) ?? live.state?.volumes[0];
   const disk = opened ? volume?.disks.find((d) => d.key === opened) : undefined;
   const open = useCallback((d: Disk) => setOpened(d.key), []);
+  const tenant = volume?.tenants?.find((t) => t.name === ofTenant);
+  const openTenant = useCallback((t: Tenant) => setOfTenant(t.name), []);
+  const vm = volume?.steer?.vms.find((v) => v.key === ofVm);
+  const openVm = useCallback((v: SteeredVm) => setOfVm(v.key), []);
 
   return (
     <>
@@ -92,8 +99,8 @@ export function App() {
           <>
             <Now volume={volume} live={live} change={() => setChanging(true)} open={open} />
             <Charts volume={volume} live={live} theme={theme} seconds={seconds} />
-            <Tenants volume={volume} />
-            <Disks volume={volume} open={open} />
+            <Tenants volume={volume} open={openTenant} />
+            {volume.steer ? <SteeredVms vms={volume.steer.vms} open={openVm} /> : <Disks volume={volume} open={open} />}
             <section class="panel">
               <h2>Hosts</h2>
               <Hosts volume={volume} pages={live.state.pages} />
@@ -117,6 +124,8 @@ export function App() {
           close={() => setOpened(null)}
         />
       )}
+      {live.state && volume && tenant && <TenantDialog state={live.state} volume={volume} tenant={tenant} close={() => setOfTenant(null)} />}
+      {live.state && volume && vm && <SteeredDialog state={live.state} volume={volume} vm={vm} close={() => setOfVm(null)} />}
       {volume && changing && <VolumeDialog volume={volume} close={() => setChanging(false)} />}
     </>
   );

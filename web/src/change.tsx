@@ -3,11 +3,10 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { type Change, type Changed, changeDisk, changeVolume, type Disk, Refused, resetDisk, type State, token, type Volume } from "./api";
-import type { Column } from "./api";
+import { type Change, type Changed, change, type Column, type Disk, place, Refused, type State, type SteeredVm, type Tenant, token, type Volume } from "./api";
 import { Chart } from "./chart";
 import { Explain, Settings } from "./explain";
-import { mib, number } from "./format";
+import { limitOf, mib, number, settingText } from "./format";
 import type { Record_ } from "./record";
 import type { Theme } from "./theme";
 
@@ -42,13 +41,17 @@ function Modal({ title, close, children }: ModalProps) {
 
 interface FormProps {
   children: ComponentChildren;
-  /** Reads the fields, and says what is to be changed. */
-  wanted: (fields: FormData) => Change;
-  send: (change: Change) => Promise<Changed>;
+  /** What the fields have at first, by the keys of the settings. */
+  first: Record<string, string>;
+  /** The value that a text means. */
+  value?: (key: string, text: string) => unknown;
+  /** Path of the settings. */
+  at: string;
 }
 
 /** A form whose answer is the agent's: what is in force, or why it refused. */
-function ChangeForm({ children, wanted, send }: FormProps) {
+function ChangeForm({ children, first, value = (_, text) => text, at }: FormProps) {
+  const [before, setBefore] = useState(first);
   const [said, setSaid] = useState<{ good: boolean; text: string } | null>(null);
   const [needsToken, setNeedsToken] = useState(false);
   const [busy, setBusy] = useState(false);
@@ -58,16 +61,19 @@ function ChangeForm({ children, wanted, send }: FormProps) {
     const fields = new FormData(event.currentTarget as HTMLFormElement);
     const secret = fields.get("token");
     if (typeof secret === "string" && secret !== "") token.set(secret);
-    const change = wanted(fields);
-    if (Object.keys(change).length === 0) {
+    const texts = Object.keys(before).map((key) => [key, String(fields.get(key) ?? "").trim()] as const);
+    const changed = texts.filter(([key, text]) => text !== before[key]);
+    const changes: Change = Object.fromEntries(changed.map(([key, text]) => [key, text && value(key, text)]));
+    if (changed.length === 0) {
       setSaid({ good: false, text: "Nothing was changed." });
       return;
     }
-    if (fields.get("temporary")) change.keep = "until_restart";
+    if (fields.get("temporary")) changes.keep = "until_restart";
     setBusy(true);
     try {
-      const { settings } = await send(change);
+      const { settings } = await change(at, changes);
       setSaid({ good: true, text: settings.map(outcome).join(", ") });
+      setBefore(Object.fromEntries(texts));
       setNeedsToken(false);
     } catch (error) {
       const denied = error instanceof Refused && (error.status === 401 || error.status === 403);
@@ -102,12 +108,41 @@ function ChangeForm({ children, wanted, send }: FormProps) {
 }
 
 const outcome = ({ setting, in_force, took_effect }: Changed["settings"][number]) =>
-  `${setting} ${in_force ?? "not set"} ${took_effect ? "in force" : "for now: the change follows"}`;
+  `${setting} ${settingText(in_force) || "not set"} ${took_effect ? "in force" : "for now: the change follows"}`;
 
-/** What a field says, if it says something else than what was there. */
-function differs(fields: FormData, name: string, before: string): string | null {
-  const value = String(fields.get(name) ?? "").trim();
-  return value === before ? null : value;
+/** Fields of a form by the key of the setting. */
+const FIELDS = {
+  shares: { label: "Shares", hint: "those of its VMs", of: Number },
+  latency_target: { label: "Latency target", hint: "10ms", of: String },
+  limit: { label: "Limit", hint: "iops 500, bandwidth 40MiB", of: limitOf },
+  reservation: { label: "Reservation, IO/s", hint: "none", of: Number },
+};
+
+type Key = keyof typeof FIELDS;
+
+interface SettingsFormProps {
+  at: string;
+  settings: Record<string, unknown>;
+  keys: Key[];
+}
+
+/** A form of some settings. One that is emptied is the configuration's again. */
+function SettingsForm({ at, settings, keys }: SettingsFormProps) {
+  const [first] = useState(() => Object.fromEntries(keys.map((key) => [key, settingText(settings[key])])));
+  return (
+    <ChangeForm first={first} value={(key, text) => FIELDS[key as Key].of(text)} at={at}>
+      {keys.map((key) => {
+        const { label, hint, of } = FIELDS[key];
+        const field = { name: key, placeholder: hint, defaultValue: first[key], autoComplete: "off" };
+        return (
+          <label key={key}>
+            {label}
+            {of === Number ? <input type="number" min={1} {...field} /> : <input {...field} />}
+          </label>
+        );
+      })}
+    </ChangeForm>
+  );
 }
 
 interface DiskProps {
@@ -122,24 +157,6 @@ interface DiskProps {
 
 export function DiskDialog({ state, volume, disk, record, theme, seconds, close }: DiskProps) {
   const seen = record.disks[disk.key] ?? {};
-  const target = disk.latency_target_ms == null ? "" : `${disk.latency_target_ms}ms`;
-  const [before] = useState({ shares: String(disk.shares), target });
-  const wanted = (fields: FormData): Change => {
-    const change: Change = {};
-    const shares = differs(fields, "shares", before.shares);
-    if (shares != null) change.shares = Number(shares);
-    const aim = differs(fields, "target", before.target);
-    if (aim != null) change.latency_target = aim;
-    return change;
-  };
-  // An empty target is the configuration's.
-  const send = async ({ latency_target, ...change }: Change): Promise<Changed> => {
-    if (latency_target !== "") return changeDisk(volume.name, disk.key, { latency_target, ...change });
-    const reset = await resetDisk(volume.name, disk.key, "latency_target");
-    if (change.shares === undefined) return reset;
-    const { settings } = await changeDisk(volume.name, disk.key, change);
-    return { settings: [...settings, ...reset.settings] };
-  };
   const line = (label: string, values: Column | undefined, colour: number) => ({ label, values: values ?? [], colour });
   const common = { time: record.time, theme, seconds };
   return (
@@ -170,17 +187,43 @@ export function DiskDialog({ state, volume, disk, record, theme, seconds, close 
         lines={[line("outstanding", seen.outstanding, 2), line("slice", seen.slice, 3)]}
         words={`${number(disk.outstanding)} of a slice of ${number(disk.slice)} now`}
       />
-      <Settings volume={volume} disk={disk} state={state} />
-      <ChangeForm wanted={wanted} send={send}>
-        <label>
-          Shares
-          <input name="shares" type="number" min={1} max={1_000_000} step={1} defaultValue={before.shares} required />
-        </label>
-        <label>
-          Latency target
-          <input name="target" placeholder="that of the configuration, or 10ms" defaultValue={before.target} autoComplete="off" />
-        </label>
-      </ChangeForm>
+      <Settings volume={volume} of={disk} state={state} />
+      <SettingsForm at={place(volume.name, "disks", disk.key)} settings={{ ...disk.settings, shares: disk.shares }} keys={["shares", "latency_target", "limit", "reservation"]} />
+    </Modal>
+  );
+}
+
+interface TenantProps {
+  state: State;
+  volume: Volume;
+  tenant: Tenant;
+  close: () => void;
+}
+
+export function TenantDialog({ state, volume, tenant, close }: TenantProps) {
+  return (
+    <Modal title={`Tenant ${tenant.name}`} close={close}>
+      <p class="soft">This changes this host alone. A tenant needs the same settings on all hosts: change each, or the policy.</p>
+      <Settings volume={volume} of={tenant} state={state} />
+      <SettingsForm at={place(volume.name, "tenants", tenant.name)} settings={tenant.settings} keys={["shares", "limit", "reservation"]} />
+    </Modal>
+  );
+}
+
+interface SteeredProps {
+  state: State;
+  volume: Volume;
+  vm: SteeredVm;
+  close: () => void;
+}
+
+export function SteeredDialog({ state, volume, vm, close }: SteeredProps) {
+  const [of = vm.name] = vm.name.split("/");
+  return (
+    <Modal title={vm.name} close={close}>
+      {of !== vm.name && <p class="soft">VMs of {of} have their settings together: this changes those of each.</p>}
+      <Settings volume={volume} of={vm} state={state} />
+      <SettingsForm at={place(volume.name, "disks", of)} settings={{ ...vm.settings, shares: vm.shares }} keys={["shares", "limit"]} />
     </Modal>
   );
 }
@@ -188,34 +231,26 @@ export function DiskDialog({ state, volume, disk, record, theme, seconds, close 
 const MODES = ["parda", "published", "observe", "off"];
 
 export function VolumeDialog({ volume, close }: { volume: Volume; close: () => void }) {
-  const [before] = useState({
-    threshold: volume.threshold.from === "auto" ? "auto" : `${volume.threshold.ms}ms`,
+  const [first] = useState({
+    latency_threshold: volume.threshold.from === "auto" ? "auto" : `${volume.threshold.ms}ms`,
     mode: volume.mode,
   });
-  const wanted = (fields: FormData): Change => {
-    const change: Change = {};
-    const threshold = differs(fields, "threshold", before.threshold);
-    if (threshold != null) change.latency_threshold = threshold;
-    const mode = differs(fields, "mode", before.mode);
-    if (mode != null) change.mode = mode;
-    return change;
-  };
-  const modes = MODES.includes(before.mode) ? MODES : [before.mode, ...MODES];
+  const modes = MODES.includes(first.mode) ? MODES : [first.mode, ...MODES];
   return (
     <Modal title={`Volume ${volume.name}`} close={close}>
       <p class="soft">
         This changes this host alone. Hosts with another threshold are named on all hosts: change the configuration of each.
       </p>
-      <ChangeForm wanted={wanted} send={(change) => changeVolume(volume.name, change)}>
+      <ChangeForm first={first} at={place(volume.name)}>
         <label>
           Latency threshold
-          <input name="threshold" defaultValue={before.threshold} placeholder="30ms or auto" required autoComplete="off" />
+          <input name="latency_threshold" defaultValue={first.latency_threshold} placeholder="30ms or auto" required autoComplete="off" />
         </label>
         <label>
           Mode
-          <select name="mode" defaultValue={before.mode}>
+          <select name="mode" defaultValue={first.mode}>
             {modes.map((mode) => (
-              <option key={mode} selected={mode === before.mode}>
+              <option key={mode} selected={mode === first.mode}>
                 {mode}
               </option>
             ))}

@@ -2,7 +2,7 @@
 // where its settings come from. `parda explain` looks for longer, and predicts.
 
 import type { Columns, Disk, State, Volume } from "./api";
-import { number } from "./format";
+import { number, settingText } from "./format";
 import { isHeard, percent } from "./sentence";
 
 /** Seconds of the record that means are of. */
@@ -102,8 +102,8 @@ export function Explain({ volume, disk, seen }: { volume: Volume; disk: Disk; se
   );
 }
 
-/** Settings in force of a VM, and where they come from. */
-export function Settings({ volume, disk, state }: { volume: Volume; disk: Disk; state: State }) {
+/** Settings in force of a VM or a tenant, and where they come from. */
+export function Settings({ volume, of, state }: { volume: Volume; of: Pick<Disk, "settings" | "settings_from">; state: State }) {
   const { policy } = state;
   const own = policy?.volumes.find((v) => v.name === volume.name);
   const revision =
@@ -120,9 +120,9 @@ export function Settings({ volume, disk, state }: { volume: Volume; disk: Disk; 
         {revision} {fault}
       </p>
       <ul class="legend">
-        {Object.entries(disk.settings).map(([key, value]) => (
+        {Object.entries(of.settings).map(([key, value]) => (
           <li key={key}>
-            <code>{key}</code> {String(value)} <span class="tag">{disk.settings_from[key] ?? "default"}</span>
+            <code>{key}</code> {settingText(value)} <span class="tag">{of.settings_from[key] ?? "default"}</span>
           </li>
         ))}
       </ul>

@@ -1,4 +1,6 @@
-// Numbers as people read them.
+// Numbers and settings as people read them.
+
+import type { Limit } from "./api";
 
 export const NONE = "–";
 
@@ -27,3 +29,19 @@ export function duration(seconds: number | null | undefined): string {
 }
 
 export const clock = (ms: number) => new Date(ms).toLocaleTimeString("en-GB");
+
+/** A limit as a form has it: "iops 500, bandwidth 40MiB". */
+export const limitText = (limit: Limit | undefined): string =>
+  Object.entries(limit ?? {})
+    .map((pair) => pair.join(" "))
+    .join(", ");
+
+/** The limit that a form has. What is none stays a text, and the agent says what it must be. */
+export function limitOf(text: string): Limit | string {
+  const pairs = text.split(",").map((pair) => /^(\w+)(?:\s*=\s*|\s+)(.+)$/.exec(pair.trim()));
+  if (pairs.includes(null)) return text;
+  return Object.fromEntries(pairs.map((pair) => [pair?.[1], Number.isNaN(Number(pair?.[2])) ? pair?.[2] : Number(pair?.[2])]));
+}
+
+/** A setting's value as a text. */
+export const settingText = (value: unknown): string => (value == null ? "" : typeof value === "object" ? limitText(value as Limit) : String(value));

@@ -1,17 +1,23 @@
 // The tenants of a volume: what their VMs do together, on all hosts.
 
+import { useMemo } from "preact/hooks";
+
 import type { Tenant, Volume } from "./api";
-import { number } from "./format";
+import { limitText, number } from "./format";
 import { type ColumnOf, Table } from "./table";
 
-/** A limit as its keys and values. */
-const limit = (t: Tenant) =>
-  Object.entries(t.settings.limit ?? {})
-    .map(([key, value]) => `${key} ${value}`)
-    .join(", ");
-
-const COLUMNS: ColumnOf<Tenant>[] = [
-  { key: "name", title: "Tenant", help: "Name of the tenant, the same on all hosts", value: (t) => t.name, cell: (t) => t.name },
+const columnsOf = (open: (tenant: Tenant) => void): ColumnOf<Tenant>[] => [
+  {
+    key: "name",
+    title: "Tenant",
+    help: "Name of the tenant, the same on all hosts",
+    value: (t) => t.name,
+    cell: (t) => (
+      <button type="button" class="link" onClick={() => open(t)}>
+        {t.name}
+      </button>
+    ),
+  },
   {
     key: "shares",
     title: "Shares",
@@ -22,7 +28,7 @@ const COLUMNS: ColumnOf<Tenant>[] = [
   },
   { key: "iops", title: "IO/s", help: "IOs completed a second, on all hosts that are heard", value: (t) => t.iops, cell: (t) => number(t.iops), numeric: true },
   { key: "own", title: "Here", help: "IOs completed a second, on this host", value: (t) => t.own_iops, cell: (t) => number(t.own_iops), numeric: true },
-  { key: "limit", title: "Limit", help: "The most that its VMs do together", value: (t) => limit(t), cell: (t) => limit(t), wide: true },
+  { key: "limit", title: "Limit", help: "The most that its VMs do together", value: (t) => limitText(t.settings.limit), cell: (t) => limitText(t.settings.limit), wide: true },
   {
     key: "part",
     title: "Part here, %",
@@ -46,12 +52,13 @@ const COLUMNS: ColumnOf<Tenant>[] = [
   },
 ];
 
-export function Tenants({ volume }: { volume: Volume }) {
+export function Tenants({ volume, open }: { volume: Volume; open: (tenant: Tenant) => void }) {
+  const columns = useMemo(() => columnsOf(open), [open]);
   if (!volume.tenants?.length) return null;
   return (
     <section class="panel">
       <h2>Tenants</h2>
-      <Table label="Tenants" columns={COLUMNS} rows={volume.tenants} id={(t) => t.name} first={{ key: "iops", descending: true }} none="" />
+      <Table label="Tenants" columns={columns} rows={volume.tenants} id={(t) => t.name} first={{ key: "iops", descending: true }} none="" />
     </section>
   );
 }

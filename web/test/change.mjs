@@ -1,8 +1,8 @@
-// Changes the shares of a VM on the page of a real agent: node test/change.mjs URL DISK SHARES TOKEN
+// Changes the shares of a VM, and a tenant, on the page of a real agent: node test/change.mjs URL DISK SHARES TOKEN
 
 import assert from "node:assert/strict";
 
-import { chartsDraw, launch, open } from "./page.mjs";
+import { accessible, chartsDraw, launch, open } from "./page.mjs";
 
 const [url, disk, shares, token] = process.argv.slice(2);
 const browser = await launch();
@@ -27,8 +27,25 @@ try {
   const row = page.getByRole("row").filter({ has: page.getByRole("button", { name: disk, exact: true }) });
   await row.getByText(Number(shares).toLocaleString("en")).waitFor();
   await page.getByRole("list", { name: /Events/ }).getByText(/shares/).first().waitFor();
+
+  // A tenant: what is no limit is refused, an emptied field is the configuration's again.
+  await page.getByRole("button", { name: "gold", exact: true }).click();
+  const tenant = page.getByRole("dialog", { name: "Tenant gold" });
+  const change = async (fields, said) => {
+    for (const [label, text] of Object.entries(fields)) await tenant.getByLabel(label).fill(text);
+    await tenant.getByRole("button", { name: "Change" }).click();
+    await tenant.getByRole("status").filter({ hasText: said }).waitFor();
+  };
+  await change({ Limit: "many" }, /^limit = "many"/);
+  await change({ Limit: "iops 30000, bandwidth 40MiB", Shares: "2000" }, /shares 2,?000 in force/);
+  await tenant.getByRole("listitem").filter({ hasText: /limit iops 30000, bandwidth 40/ }).waitFor();
+  await change({ Limit: "" }, /^limit iops 90000 in force$/);
+  await change({ Limit: "iops 80000", Reservation: "5" }, /reservation 5 in force/);
+  await accessible(page, "a tenant");
+  await page.keyboard.press("Escape");
+  await page.getByRole("region", { name: "Tenants" }).getByText("iops 80000").waitFor();
   // The browser itself tells of requests that were denied.
-  const others = complaints.filter((complaint) => !/status of 40[13]/.test(complaint));
+  const others = complaints.filter((complaint) => !/status of 40[013]/.test(complaint));
   assert.deepEqual(others, []);
 } finally {
   await browser.close();

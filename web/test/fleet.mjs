@@ -39,6 +39,9 @@ export function fleet({ hosts = 64, vms = 1000 } = {}) {
     shares: 4000, active_shares: 3900, latency_ms: wave(name, now, 29), iops: wave(name, now, 700), bytes_per_s: 6e6, outstanding: wave(name, now, 12),
     limited_by: "its slice", of_share: i === 7 || i === 8 ? null : 0.9 + 0.2 * drawn(name),
   });
+  const steered = ["erp", "batch/one", "batch/two"].map((name) => ({
+    key: name, name, cgroup: `/${name}`, shares: 1000, shares_from: "default", settings: {}, settings_from: {}, limited_by: null, iops: 160, bytes_per_s: 1e6, pending: 4,
+  }));
   const state = () => {
     const now_ms = Date.now();
     const now = Math.floor(now_ms / 1000);
@@ -54,6 +57,10 @@ export function fleet({ hosts = 64, vms = 1000 } = {}) {
         outstanding: 18.2, held: 41, beta: 1, shares: 4000, active_shares: 3900, iops: wave("all", now, 6200), bytes_per_s: 51e6,
         exchange: { place: "/mnt/san/parda.exchange", fault: null, period_s: 4, slowed: null },
         hosts: hostNames.map((name, i) => host(name, i, now)), disks: vmNames.map((name) => disk(name, now)), steer: null,
+      }, {
+        name: "lun", pool: null, mode: "parda", fault: null, threshold: { ms: 30, from: "configuration", objective_of: null }, latency_ms: 29, own_latency_ms: 29,
+        source: "cluster", window: 8, window_max: 64, outsider: null, outstanding: 8, held: null, shares: 3000, iops: 500, bytes_per_s: 4e6, exchange: null,
+        hosts: [host(hostNames[0], 0, now)], disks: [], steer: { device: "/dev/mapper/lun", fault: null, depth: 8, vms: steered },
       }],
     };
   };
@@ -84,6 +91,12 @@ export function fleet({ hosts = 64, vms = 1000 } = {}) {
     if (url.pathname === "/api/v1/state") return json(state());
     if (url.pathname === "/api/v1/history") return json(history(url.searchParams));
     if (url.pathname === "/api/v1/events") return json({ started_ms: 1, events: events.filter((e) => e.id > Number(url.searchParams.get("after"))), last_id: 2, lost: 0 });
+    const changed = /^\/api\/v1\/volumes\/lun\/disks\/(\w+)$/.exec(url.pathname);
+    if (changed && request.method === "PATCH") {
+      const { keep: _, ...settings } = JSON.parse(await new Response(request).text());
+      for (const vm of steered.filter((vm) => vm.name.split("/")[0] === changed[1])) Object.assign(vm.settings, settings);
+      return json({ settings: Object.entries(settings).map(([setting, in_force]) => ({ setting, in_force, took_effect: true })) });
+    }
     const name = url.pathname === "/" ? "index.html" : url.pathname.slice(1);
     try {
       const body = await readFile(new URL(name, page));

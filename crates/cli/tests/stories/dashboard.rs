@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use parda_testkit::Etcd;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::array::{Array, Delays};
 use crate::metrics::get;
@@ -68,7 +68,9 @@ fn shares_changed_on_the_page_are_what_clients_get_and_survive_a_restart() {
         "state = \"state.toml\"\n[http]\naddress = \"tcp:127.0.0.1:{port}\"\ntokens = \"tokens\"\n[[volume]]"
     );
     let law = "period = \"100ms\"\nwindow_max = 2";
-    let agent = stage.agent("host", &config("host", law, &disks).replacen("[[volume]]", &http, 1));
+    let tenant = "[[volume.tenant]]\nname = \"gold\"\nlimit = { iops = 90000 }\n[[volume.disk]]";
+    let text = config("host", law, &disks).replacen("[[volume]]", &http, 1);
+    let agent = stage.agent("host", &text.replacen("[[volume.disk]]", tenant, 1));
     let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=16"];
     let loads = ["vm1", "vm2"].map(|vm| stage.load(vm, &uri("host", vm), &options));
     until("both load", || agent.volume().disks.iter().all(|d| d.reads.ios > 50));
@@ -77,6 +79,8 @@ fn shares_changed_on_the_page_are_what_clients_get_and_survive_a_restart() {
     let url = format!("http://127.0.0.1:{port}/");
     stage.ok(&["node", &format!("{TESTS}/change.mjs"), &url, "vm1", "3000", token]);
     assert_eq!(agent.volume().disks[0].shares, 3000);
+    let gold = || Value::Object(agent.volume().tenants.remove(0).settings);
+    assert_eq!(gold(), json!({ "shares": 2000, "limit": { "iops": 80000.0 }, "reservation": 5.0 }));
     agent.until_ratio("three to one", THREE_TO_ONE);
     until_three_to_one_after_ten_periods(port);
     assert!(!agent.process.log().contains(token), "a secret in the log");

@@ -1,0 +1,37 @@
+// The VMs of a steered device on this host.
+
+import { useMemo } from "preact/hooks";
+
+import type { SteeredVm } from "./api";
+import { limitText, mib, number } from "./format";
+import { type ColumnOf, Table } from "./table";
+
+const columnsOf = (open: (vm: SteeredVm) => void): ColumnOf<SteeredVm>[] => [
+  {
+    key: "name",
+    title: "VM",
+    help: "Name of the VM in the configuration",
+    value: (vm) => vm.name,
+    cell: (vm) => (
+      <button type="button" class="link" onClick={() => open(vm)}>
+        {vm.name}
+      </button>
+    ),
+  },
+  { key: "shares", title: "Shares", help: "Shares of the VM, against every VM of the volume on any host", value: (vm) => vm.shares, cell: (vm) => vm.shares.toLocaleString("en"), numeric: true },
+  { key: "iops", title: "IO/s", help: "IOs completed a second", value: (vm) => vm.iops, cell: (vm) => number(vm.iops), numeric: true },
+  { key: "bytes", title: "MiB/s", help: "MiB a second", value: (vm) => vm.bytes_per_s, cell: (vm) => mib(vm.bytes_per_s), numeric: true, wide: true },
+  { key: "pending", title: "Pending", help: "Mean IOs submitted and not completed", value: (vm) => vm.pending, cell: (vm) => number(vm.pending), numeric: true, wide: true },
+  { key: "limit", title: "Limit", help: "The most that the VM does", value: (vm) => limitText(vm.settings.limit), cell: (vm) => limitText(vm.settings.limit), wide: true },
+  { key: "by", title: "Limited by", help: "What kept the VM from doing more in the last period", value: (vm) => vm.limited_by, cell: (vm) => <span class={vm.limited_by ? "warn" : ""}>{vm.limited_by ?? ""}</span> },
+];
+
+export function SteeredVms({ vms, open }: { vms: SteeredVm[]; open: (vm: SteeredVm) => void }) {
+  const columns = useMemo(() => columnsOf(open), [open]);
+  return (
+    <section class="panel">
+      <h2>VMs of this host</h2>
+      <Table label="VMs of this host" columns={columns} rows={vms} id={(vm) => vm.key} first={{ key: "iops", descending: true }} none="The host has the device as one." />
+    </section>
+  );
+}
