@@ -25,6 +25,7 @@ Examples:
   parda explain db                                   the VM db of the agent of /etc/parda.toml, over the last ten seconds
   parda explain db --shares 2000 --threshold 15ms    predict the effect of these shares, and of this threshold
   parda explain batch --limit 1000                   predict the effect of this limit
+  parda explain batch --tenant-limit 3000            of this limit of its tenant, on all hosts
   parda explain db --probe array.json                with the array's throughput as `parda probe --json` measured it
   parda explain db --keep db.jsonl                   keep the predictions in a file
   parda explain db --score db.jsonl                  compare the last one in that file with measurements of now
@@ -49,6 +50,9 @@ pub(crate) struct Explain {
     /// Predict what this limit of the VM would give, in IO/s
     #[arg(long, value_name = "IOPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     limit: Option<u32>,
+    /// Predict what this limit of the VM's tenant would give, in IO/s on all hosts
+    #[arg(long, value_name = "IOPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    tenant_limit: Option<u32>,
     /// Predict what this latency threshold of all hosts would give
     #[arg(long, value_name = "TIME", value_parser = threshold)]
     threshold: Option<Duration>,
@@ -59,7 +63,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "FILE", conflicts_with = "score")]
     keep: Option<PathBuf>,
     /// Compare the last prediction of a file that --keep wrote with measurements of now
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["shares", "limit", "threshold", "probe"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shares", "limit", "tenant_limit", "threshold", "probe"])]
     score: Option<PathBuf>,
     /// Write JSON to standard output
     #[arg(long)]
@@ -115,6 +119,11 @@ impl Explain {
         let volume = self.find(&first)?;
         if let Some(steer) = volume.steer.as_ref().filter(|_| volume.disks.is_empty()) {
             return words::steered(&self.vm, volume, steer, self.json);
+        }
+        let of = volume.disks.iter().find(|disk| disk.name == self.vm);
+        if self.tenant_limit.is_some() && of.is_none_or(|disk| disk.settings.tenant.is_none()) {
+            let message = format!("{}: has no tenant: leave --tenant-limit out", self.vm);
+            return Err(Failure::usage(message));
         }
         let (volume, pool) = (volume.name.clone(), volume.pool.clone());
         let looks = Looks::take(first, &volume, self.over, look)?;
@@ -194,6 +203,10 @@ impl Explain {
         all.extend(shares.map(|shares| Change::Shares(shares.round())));
         let limits = limit.map_or_else(Vec::new, |iops| factors(&[0.5, 2.0], iops));
         all.extend(limits.into_iter().map(|iops| Change::LimitIops(iops.round())));
+        let tenant = vm.filter(|vm| vm.limit.as_ref().is_some_and(|limit| limit.iops.is_none()));
+        let tenant = tenant.and_then(|vm| vm.tenant.as_ref()).map(|tenant| tenant.iops);
+        let tenants = tenant.map_or_else(Vec::new, |iops| factors(&[0.5, 2.0], iops));
+        all.extend(tenants.into_iter().map(|iops| Change::TenantLimitIops(iops.round())));
         let most = MOST.as_secs_f64() * 1e3;
         let thresholds = factors(&[0.5, 2.0], threshold_ms).into_iter().filter(|ms| *ms <= most);
         all.extend(thresholds.map(Change::ThresholdMs));
@@ -210,7 +223,8 @@ impl Explain {
         let shares = self.shares.map(|shares| Change::Shares(f64::from(shares)));
         let limit = self.limit.map(|iops| Change::LimitIops(f64::from(iops)));
         let threshold = self.threshold.map(|t| Change::ThresholdMs(t.as_secs_f64() * 1e3));
-        shares.into_iter().chain(limit).chain(threshold).collect()
+        let tenant = self.tenant_limit.map(|iops| Change::TenantLimitIops(f64::from(iops)));
+        shares.into_iter().chain(limit).chain(tenant).chain(threshold).collect()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use parda_api::Limit;
 
-use crate::view::{Holding, Peer, View};
+use crate::view::{Holding, Peer, View, Vm, VmTenant};
 
 /// Fraction of their slices that another host's VMs use which want less than their slices. An assumption, as the exchange has
 /// sums only. It decides how many of that host's slots grow and shrink with the level.
@@ -60,6 +60,21 @@ impl Cluster {
         let own: Vec<Claim> = own.collect();
         let peers = view.peers.iter().map(PeerDemand::of).collect();
         Cluster { own, peers, holding: view.holding }
+    }
+
+    /// Gives a tenant another limit, in IO/s on all hosts: the VMs that it holds, or would hold, have more or less in proportion.
+    pub(crate) fn limit_tenant(&mut self, view: &View, tenant: &VmTenant, iops: f64) {
+        let of = |vm: &Vm| vm.tenant.as_ref().is_some_and(|it| it.name == tenant.name);
+        for (vm, claim) in view.vms.iter().zip(&mut self.own).filter(|(vm, _)| of(vm)) {
+            let own = vm.limit.as_ref().and_then(|limit| limit.iops);
+            let held = own.is_none() && view.limit_of(vm) == Limit::Configured;
+            let most = vm.outstanding() * iops / tenant.iops;
+            if held {
+                claim.most = most;
+            } else if iops < tenant.iops {
+                claim.most = claim.most.min(most);
+            }
+        }
     }
 
     /// Slots that each VM of this host has at a level, within the host's largest window.

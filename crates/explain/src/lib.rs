@@ -30,4 +30,4 @@ pub use explanation::{Entitled, Explanation, Other, Unknown, Who};
 pub use predict::{Change, Outcome, Prediction, Unmet, Unpredicted, predict};
 pub use score::{Record, Score, score};
 pub use spent::{Cause, Spent};
-pub use view::{HeldBy, Holding, Peer, View, Vm, VmLimit, spread};
+pub use view::{HeldBy, Holding, Peer, View, Vm, VmLimit, VmTenant, spread};

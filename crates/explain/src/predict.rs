@@ -1,11 +1,11 @@
-//! Predicted IO/s and latency of a VM after a change of its shares, of its limit or of the threshold.
+//! Predicted IO/s and latency of a VM after a change of its shares, of its limit or its tenant's, or of the threshold.
 
 use parda_api::{HELD, Limit};
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
 use crate::level::{Cluster, search};
-use crate::view::{Holding, View};
+use crate::view::{Holding, View, VmTenant};
 
 /// A change whose effect is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +15,8 @@ pub enum Change {
     Shares(f64),
     /// The VM gets this limit, in IO/s.
     LimitIops(f64),
+    /// The VM's tenant gets this limit, in IO/s on all hosts.
+    TenantLimitIops(f64),
     /// All hosts get this threshold, in milliseconds.
     ThresholdMs(f64),
 }
@@ -64,6 +66,9 @@ pub enum Unmet {
     ServiceTime,
 }
 
+/// Part of a tenant's IOs on this host from which on the tenant is taken to be on this host alone.
+const HERE: f64 = 0.95;
+
 /// Latency, in thresholds, from which on the threshold is taken not to bound it.
 const FAR: f64 = 2.0;
 
@@ -92,6 +97,9 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
     let did = vm.iops > 0.0 && vm.device_ms > 0.0 && vm.shares > 0.0;
     let follows = match change {
         Change::Shares(_) | Change::LimitIops(_) => view.holding != Holding::Nothing,
+        Change::TenantLimitIops(_) => {
+            view.holding != Holding::Nothing && vm.tenant.as_ref().is_some_and(|it| it.iops > 0.0)
+        }
         Change::ThresholdMs(_) => matches!(view.holding, Holding::Slices { .. }),
     };
     if !did || !follows || unmet(view, change, capacity).is_some() {
@@ -107,12 +115,13 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
             let most = if tenants { before.own[index].most } else { f64::INFINITY };
             after.own[index].most = vm.slots_of(iops).min(most);
         }
+        Change::TenantLimitIops(iops) => after.limit_tenant(view, vm.tenant.as_ref()?, iops),
         Change::ThresholdMs(ms) => step = Step::between(view, ms),
     }
     let slots = before.all_at(1.0);
     step = match (change, view.latency_ms) {
         // Where nobody is held, more load or less is another latency, up to the threshold.
-        (Change::LimitIops(_), Some(ms)) if !view.is_contended() => {
+        (Change::LimitIops(_) | Change::TenantLimitIops(_), Some(ms)) if !view.is_contended() => {
             let step = Step { from_ms: ms, to_ms: view.threshold_ms.max(ms) };
             step.under(after.most() / slots, capacity)
         }
@@ -126,7 +135,13 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
         let level = after.level(total(throughput));
         let rest = |cluster: &Cluster, level| cluster.all_at(level) - cluster.own_at(level)[index];
         let had = rest(&before, 1.0);
-        (had > 1e-9).then(|| rest(&after, level) / had * step.from_ms / step.to_ms)
+        // Hosts that have VMs of the tenant, too, change by what is not known here.
+        let here = |tenant: &VmTenant| tenant.own_iops > HERE * tenant.iops;
+        let known = match change {
+            Change::TenantLimitIops(_) => vm.tenant.as_ref().is_some_and(here),
+            _ => true,
+        };
+        (known && had > 1e-9).then(|| rest(&after, level) / had * step.from_ms / step.to_ms)
     };
     let (had, wanted) = (before.own_at(1.0)[index], before.own[index].wanted);
     let has = after.own_at(after.level(total(ratio)))[index];

@@ -66,6 +66,9 @@ pub struct Vm {
     /// Its limit or its tenant's, if it has one.
     #[serde(default)]
     pub limit: Option<VmLimit>,
+    /// Its tenant, if it has one.
+    #[serde(default)]
+    pub tenant: Option<VmTenant>,
     /// Mean device latency, in milliseconds.
     pub device_ms: f64,
     /// Mean cost of an IO, in slots of the window.
@@ -83,6 +86,17 @@ pub struct VmLimit {
     pub words: String,
     /// The most IO/s that it allows, with the sizes and directions that the VM's IOs have. `None` for a tenant's, which others use too.
     pub iops: Option<f64>,
+}
+
+/// The tenant of a VM.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VmTenant {
+    /// Name of the tenant.
+    pub name: String,
+    /// IO/s of its VMs on all hosts.
+    pub iops: f64,
+    /// Those on this host.
+    pub own_iops: f64,
 }
 
 /// Parts of a VM's held time, by cause. They add up to 1.

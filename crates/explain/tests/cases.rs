@@ -3,7 +3,7 @@
 use parda_api::Limit;
 use parda_explain::{
     Capacity, Cause, Change, Explanation, HeldBy, Holding, Peer, Record, Unknown, Unmet, View, Vm,
-    VmLimit, Who, predict, score,
+    VmLimit, VmTenant, Who, predict, score,
 };
 
 /// A service time of 7.1 ms, as drives have it.
@@ -199,6 +199,34 @@ fn where_others_wait_a_higher_limit_takes_from_them() {
     assert!((shares.vm.iops - 100.0).abs() < 1e-6 && shares.limit == Limit::Configured);
     let lower = predict(&view, "batch", Change::ThresholdMs(20.0), &DRIVES).unwrap();
     assert!((lower.vm.iops - 100.0).abs() < 1.0, "{lower:?}");
+}
+
+#[test]
+fn a_limit_of_a_tenant_moves_the_vms_that_it_holds_in_proportion() {
+    let tenant = Some(VmTenant { name: "gold".to_owned(), iops: 200.0, own_iops: 200.0 });
+    let words = "the limit of its tenant gold".to_owned();
+    let held =
+        Vm { limit: Some(VmLimit { words, iops: None }), tenant: tenant.clone(), ..limited() };
+    let mut view = trial();
+    let free = Vm { tenant, ..vm("free", 1000.0, 3.0, 3.0) };
+    view.vms = vec![held, free, vm("app", 1000.0, 64.0, 54.0)];
+    let of = |view: &View, name: &str, iops| {
+        predict(view, name, Change::TenantLimitIops(iops), &DRIVES).unwrap()
+    };
+    let more = of(&view, "batch", 400.0);
+    assert!((more.vm.iops - 200.0).abs() < 2.0 && more.limit == Limit::Configured, "{more:?}");
+    assert!(more.others.unwrap() < 1.0, "{more:?}");
+    let same = of(&view, "free", 400.0);
+    assert!((same.vm.iops - view.vms[1].iops).abs() < 1.0, "it has what it wants: {same:?}");
+    for (name, iops) in [("batch", 50.0), ("free", 0.5 * view.vms[1].iops)] {
+        let less = of(&view, name, 100.0);
+        assert!((less.vm.iops - iops).abs() < 2.0, "{name}: {less:?}");
+    }
+    // Of its VMs on other hosts too little is known to say what the others have.
+    view.vms[0].tenant.as_mut().unwrap().iops = 400.0;
+    assert_eq!(of(&view, "batch", 800.0).others, None);
+    let none = predict(&view, "app", Change::TenantLimitIops(400.0), &DRIVES);
+    assert_eq!(none, None, "it has no tenant");
 }
 
 #[test]

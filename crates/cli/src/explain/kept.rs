@@ -75,6 +75,7 @@ pub(super) fn tell_score(then: &Record, now: &View, json: bool) -> Result<(), Fa
     let what = match predicted.change {
         Change::Shares(shares) => format!("{shares:.0} shares"),
         Change::LimitIops(iops) => format!("a limit of {iops:.0} IO/s"),
+        Change::TenantLimitIops(iops) => format!("a tenant's limit of {iops:.0} IO/s"),
         Change::ThresholdMs(ms) => format!("a threshold of {}", words::ms(ms)),
     };
     let latency = predicted.vm.latency_ms.map_or("unknown".to_owned(), words::ms);

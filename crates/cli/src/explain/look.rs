@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use parda_agent::latency::Latency;
 use parda_agent::status::{DiskStatus, HeldByStatus, Status, VolumeStatus};
-use parda_api::{Host, Limit, Outsider};
+use parda_api::{Host, Limit, Outsider, Tenant};
 use parda_control::ModeName;
 use parda_exchange::Liveness;
-use parda_explain::{HeldBy, Holding, Peer, View, Vm, VmLimit, spread};
+use parda_explain::{HeldBy, Holding, Peer, View, Vm, VmLimit, VmTenant, spread};
 
 use crate::Failure;
 use crate::limits::{self, Did};
@@ -139,6 +139,7 @@ impl Looks {
             held_now: disk.held_now as f64,
             limited_now: disk.limited_now as f64,
             limit: self.limit(disk),
+            tenant: disk.settings.tenant.and_then(|name| self.tenant(&name)),
             device_ms,
             slots: slots(self.last(), disk),
             slice: mean(&slices.collect::<Vec<_>>()),
@@ -153,6 +154,15 @@ impl Looks {
         let own = disk.settings.limit.and_then(|limit| limits::nearest(&limit, &did));
         let own = own.filter(|(_, part)| *part > 0.0 && words.starts_with("its limit"));
         Some(VmLimit { iops: own.map(|(_, part)| did.ios / part), words })
+    }
+
+    /// The tenant of this name, by the mean of its rates over the looks.
+    fn tenant(&self, name: &str) -> Option<VmTenant> {
+        let mean = |of: &dyn Fn(&Tenant) -> f64| {
+            self.mean(|state| state.tenants.iter().find(|tenant| tenant.name == name).map(of))
+        };
+        let (iops, own_iops) = (mean(&|it| it.iops)?, mean(&|it| it.own_iops)?);
+        Some(VmTenant { name: name.to_owned(), iops, own_iops })
     }
 
     /// Spread of a disk's number of pending IOs from look to look.

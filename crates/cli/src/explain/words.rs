@@ -184,11 +184,15 @@ fn limit_of(found: &Explanation) -> String {
 /// Sentence on the lowest predicted limit that gives the VM more IO/s.
 fn raised(found: &Explanation) -> String {
     let more = found.predictions.iter().filter_map(|p| match p.change {
-        Change::LimitIops(limit) if p.vm.iops > found.vm.iops => Some((limit, p)),
+        Change::LimitIops(limit) if p.vm.iops > found.vm.iops => Some((limit, "a limit", p)),
+        Change::TenantLimitIops(limit) if p.vm.iops > found.vm.iops => {
+            Some((limit, "a limit of its tenant", p))
+        }
         _ => None,
     });
-    more.min_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(String::new, |(limit, prediction)| {
-        with(&format!("a limit of {limit:.0} IO/s"), prediction)
+    let least = more.min_by(|a, b| a.0.total_cmp(&b.0));
+    least.map_or_else(String::new, |(limit, of, prediction)| {
+        with(&format!("{of} of {limit:.0} IO/s"), prediction)
     })
 }
 
@@ -284,6 +288,7 @@ fn named(what: Change, asked: &[Change]) -> String {
     match what {
         Change::Shares(shares) => format!("{shares:.0} shares{mark}"),
         Change::LimitIops(iops) => format!("limit {iops:.0} IO/s{mark}"),
+        Change::TenantLimitIops(iops) => format!("tenant's limit {iops:.0} IO/s{mark}"),
         Change::ThresholdMs(to) => format!("threshold {}{mark}", ms(to)),
     }
 }

@@ -118,6 +118,7 @@ fn a_vm_that_is_not_there_is_answered_by_those_that_are_and_an_idle_one_by_that(
         (&["one", "--threshold", "30min"], "must be above 0 and at most 10s"),
         (&["one", "--probe", "one.img"], "one.img"),
         (&["one", "--score", "nowhere"], "nowhere: "),
+        (&["one", "--tenant-limit", "500"], "one: has no tenant: leave --tenant-limit out"),
     ] {
         let done = of(line);
         assert_eq!(done.status.code(), Some(2), "{line:?}: {}", done.err);

@@ -159,6 +159,13 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
     let moved = rates();
     assert!((225.0..312.0).contains(&moved[2]), "{moved:?} for a limit of 300, on the third host");
 
+    let explain =
+        ["explain", "disk", "-c", "c.toml", "--over", "3s", "--tenant-limit", "600", "--json"];
+    let json: serde_json::Value = serde_json::from_str(&stage.parda(&explain).out).unwrap();
+    let predicted = json["predictions"].as_array().unwrap().iter();
+    let mut predicted = predicted.filter(|it| it["change"]["tenant_limit_iops"] == 600.0);
+    let predicted = predicted.next().unwrap()["vm"]["iops"].as_f64().unwrap();
+
     // A reload changes it, and the client goes on.
     for (host, agent) in hosts.iter().zip(&agents) {
         stage.write(&format!("{host}.toml"), of_gold(host, &gold(600)));
@@ -170,6 +177,9 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
     let more = rates();
     // A timer that is late on a busy machine loses some.
     assert!((400.0..624.0).contains(&more[2]), "{more:?} for a limit of 600");
+    // By an assumed curve of the array, on which more IOs are slower. This one does each in the same time.
+    let known = 1.05 * moved[2]..1.15 * more[2];
+    assert!(known.contains(&predicted), "{predicted} predicted, of {moved:?} to {more:?}");
     // A change on one host alone is noticed by the others.
     let differ = || {
         let said = stage.parda(&["status", "a.status"]).out;
