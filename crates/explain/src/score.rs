@@ -43,9 +43,9 @@ pub struct Score {
 /// Relative difference up to which two settings count as the same.
 const SAME: f64 = 0.005;
 
-/// Compares the prediction for the shares, the limit and the threshold in force now with the measurements of now.
+/// Compares the prediction for the shares, the limits and the threshold in force now with the measurements of now.
 ///
-/// `None` if the VM is gone, did no IO then or now, or if more than one of its shares, its limit and the threshold has changed.
+/// `None` if the VM is gone, did no IO then or now, or if more than one of its shares, its limit, its tenant's and the threshold has changed.
 #[must_use]
 pub fn score(then: &Record, now: &View) -> Option<Score> {
     let (before, vm) = (then.view.vm(&then.vm)?, now.vm(&then.vm)?);
@@ -53,16 +53,20 @@ pub fn score(then: &Record, now: &View) -> Option<Score> {
     let shares = same(vm.shares, before.shares);
     let limit = |vm: &Vm| vm.limit.as_ref().map(|limit| limit.words.clone());
     let limits = limit(vm) == limit(before);
-    let change = match (shares, limits, same(now.threshold_ms, then.view.threshold_ms)) {
-        (_, true, true) => Change::Shares(vm.shares),
-        (true, true, false) => Change::ThresholdMs(now.threshold_ms),
-        (true, false, true) => Change::LimitIops(vm.limit.as_ref()?.iops?),
+    let of_tenant = |vm: &Vm| vm.tenant.as_ref().and_then(|tenant| tenant.limit_iops);
+    let tenants = of_tenant(vm) == of_tenant(before);
+    let change = match (shares, limits, tenants, same(now.threshold_ms, then.view.threshold_ms)) {
+        (_, true, true, true) => Change::Shares(vm.shares),
+        (true, true, true, false) => Change::ThresholdMs(now.threshold_ms),
+        (true, false, true, true) => Change::LimitIops(vm.limit.as_ref()?.iops?),
+        (true, true, false, true) => Change::TenantLimitIops(of_tenant(vm)?),
         _ => return None,
     };
     let logged = then.predictions.iter().find(|prediction| match (prediction.change, change) {
         (Change::Shares(a), Change::Shares(b)) => same(a, b),
         (Change::ThresholdMs(a), Change::ThresholdMs(b))
-        | (Change::LimitIops(a), Change::LimitIops(b)) => same(a, b),
+        | (Change::LimitIops(a), Change::LimitIops(b))
+        | (Change::TenantLimitIops(a), Change::TenantLimitIops(b)) => same(a, b),
         _ => false,
     });
     let made = || predict(&then.view, &then.vm, change, &then.capacity);

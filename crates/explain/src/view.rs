@@ -97,6 +97,8 @@ pub struct VmTenant {
     pub iops: f64,
     /// Those on this host.
     pub own_iops: f64,
+    /// Its limit in IO/s, on all hosts, if it has such a one.
+    pub limit_iops: Option<f64>,
 }
 
 /// Parts of a VM's held time, by cause. They add up to 1.

@@ -203,7 +203,12 @@ fn where_others_wait_a_higher_limit_takes_from_them() {
 
 #[test]
 fn a_limit_of_a_tenant_moves_the_vms_that_it_holds_in_proportion() {
-    let tenant = Some(VmTenant { name: "gold".to_owned(), iops: 200.0, own_iops: 200.0 });
+    let tenant = Some(VmTenant {
+        name: "gold".to_owned(),
+        iops: 200.0,
+        own_iops: 200.0,
+        limit_iops: Some(200.0),
+    });
     let words = "the limit of its tenant gold".to_owned();
     let held =
         Vm { limit: Some(VmLimit { words, iops: None }), tenant: tenant.clone(), ..limited() };
@@ -227,6 +232,16 @@ fn a_limit_of_a_tenant_moves_the_vms_that_it_holds_in_proportion() {
     assert_eq!(of(&view, "batch", 800.0).others, None);
     let none = predict(&view, "app", Change::TenantLimitIops(400.0), &DRIVES);
     assert_eq!(none, None, "it has no tenant");
+
+    // A limit of the tenant that changed meanwhile is what is scored.
+    let [at, volume, vm] = ["2026-01-01T00:00:00Z", "array", "batch"].map(str::to_owned);
+    let mut now = view.clone();
+    let (capacity, predictions) = (DRIVES.clone(), Vec::new());
+    let then = Record { at, volume, vm, view, capacity, predictions };
+    assert!(matches!(score(&then, &now).unwrap().prediction.change, Change::Shares(_)));
+    now.vms[0].tenant.as_mut().unwrap().limit_iops = Some(300.0);
+    let scored = score(&then, &now).unwrap();
+    assert_eq!(scored.prediction.change, Change::TenantLimitIops(300.0));
 }
 
 #[test]

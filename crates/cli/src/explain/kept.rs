@@ -62,7 +62,7 @@ pub(super) fn last(file: &Path, vm: &str) -> Result<Record, Failure> {
 pub(super) fn tell_score(then: &Record, now: &View, json: bool) -> Result<(), Failure> {
     let Some(scored) = score(then, now) else {
         return Err(Failure::new(format!(
-            "the prediction of {} cannot be scored: the VM does nothing, more than one of its shares, its limit and the threshold were changed \
+            "the prediction of {} cannot be scored: the VM does nothing, more than one of its shares, its limit, its tenant's and the threshold were changed \
              since, or the measurements kept then allow no prediction for the threshold of now (docs/explain.md)",
             then.at
         )));

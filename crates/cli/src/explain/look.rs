@@ -162,7 +162,9 @@ impl Looks {
             self.mean(|state| state.tenants.iter().find(|tenant| tenant.name == name).map(of))
         };
         let (iops, own_iops) = (mean(&|it| it.iops)?, mean(&|it| it.own_iops)?);
-        Some(VmTenant { name: name.to_owned(), iops, own_iops })
+        let now = self.last().tenants.iter().find(|tenant| tenant.name == name);
+        let limit_iops = now.and_then(|tenant| tenant.settings.get("limit")?.get("iops")?.as_f64());
+        Some(VmTenant { name: name.to_owned(), iops, own_iops, limit_iops })
     }
 
     /// Spread of a disk's number of pending IOs from look to look.
