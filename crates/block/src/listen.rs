@@ -6,10 +6,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use parda_address::Address;
-use rustix::event::epoll;
 
 use crate::descriptors::{error_help, is_reserved};
 use crate::front::ListenerTls;
@@ -67,19 +65,14 @@ impl ListenerConfig {
     }
 }
 
-/// A bound socket. A unix socket's file goes with it.
+/// A bound socket, whose accepts do not block. A unix socket's file goes with it.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) fd: OwnedFd,
-    /// Readable when a client waits at the socket: an epoll. An operation of the ring on the socket itself would keep it open for
-    /// some time after the process is gone.
-    pub(crate) ready: Arc<OwnedFd>,
     /// With the port that was given to port 0.
     pub(crate) address: Address,
-    pub(crate) file: Option<SocketFile>,
+    pub(crate) _file: Option<SocketFile>,
     pub(crate) tls: Option<ListenerTls>,
-    /// Somebody else holds the socket too, and will use it when we are gone.
-    pub(crate) shared: bool,
 }
 
 /// Binds an address and listens, or takes over the socket that was passed for it.
@@ -87,8 +80,8 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
     let ListenerConfig { address, access, tls, local_only, passed } = config;
     let fail = |source| ListenError::Bind { address: address.clone(), source };
     if let Some(fd) = passed {
-        let ready = ready(&fd).map_err(fail)?;
-        return Ok(Bound { fd, ready, address, file: None, tls, shared: true });
+        rustix::io::ioctl_fionbio(&fd, true).map_err(|error| fail(error.into()))?;
+        return Ok(Bound { fd, address, _file: None, tls });
     }
     match &address {
         Address::Tcp { host, port } => {
@@ -103,9 +96,8 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
             }
             let port = listener.local_addr().map(|a: SocketAddr| a.port()).map_err(fail)?;
             let address = Address::Tcp { host: host.clone(), port };
-            let fd = OwnedFd::from(listener);
-            let ready = ready(&fd).map_err(fail)?;
-            Ok(Bound { fd, ready, address, file: None, tls, shared: false })
+            listener.set_nonblocking(true).map_err(fail)?;
+            Ok(Bound { fd: listener.into(), address, _file: None, tls })
         }
         Address::Unix(path) | Address::Vhost(path) => {
             let (fd, file) = match SocketFile::bind(path, access) {
@@ -119,21 +111,10 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
             if is_reserved(&fd) {
                 return Err(fail(io::Error::from_raw_os_error(libc::EMFILE)));
             }
-            let ready = ready(&fd).map_err(fail)?;
-            Ok(Bound { fd, ready, address, file: Some(file), tls, shared: false })
+            rustix::io::ioctl_fionbio(&fd, true).map_err(|error| fail(error.into()))?;
+            Ok(Bound { fd, address, _file: Some(file), tls })
         }
     }
-}
-
-/// An epoll that is readable when a client waits at a socket, whose accepts no longer block.
-fn ready(fd: &OwnedFd) -> io::Result<Arc<OwnedFd>> {
-    rustix::io::ioctl_fionbio(fd, true)?;
-    let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    if is_reserved(&ready) {
-        return Err(io::Error::from_raw_os_error(libc::EMFILE));
-    }
-    epoll::add(&ready, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-    Ok(ready.into())
 }
 
 /// Removes a socket that a process which is gone has left behind.

@@ -44,9 +44,9 @@ pub(crate) enum Command {
     /// Offer a disk at these addresses; connections stay. `false` if there is no such disk.
     SetListen { disk: DiskId, listen: Vec<Address>, answer: SyncSender<bool> },
     /// Accepts connections of one more listener.
-    AddListener { address: Address, bound: Bound, answer: SyncSender<()> },
+    AddListener { address: Address, bound: Bound, answer: SyncSender<io::Result<()>> },
     /// Accept no more connections there, and close the socket; connections stay.
-    RemoveListener { address: Address, gone: SyncSender<()> },
+    RemoveListener { address: Address, answer: SyncSender<bool> },
     /// Change the law; answers with what is in force.
     SetControl { config: Config, answer: SyncSender<Result<Config, ConfigError>> },
     /// A connection to an NBD server is open (again).

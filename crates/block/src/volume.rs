@@ -92,7 +92,7 @@ impl Volume {
         }
         for (address, bound) in listeners {
             let add = |answer| Command::AddListener { address, bound, answer };
-            handle.ask(add).map_err(stopped)?;
+            handle.ask(add).map_err(stopped)?.map_err(system)?;
         }
         Ok(handle)
     }
@@ -228,7 +228,11 @@ impl Handle {
         let address = config.address.clone();
         let bound = listen::bind(config)?;
         let at = bound.address.clone();
-        self.ask(|answer| Command::AddListener { address, bound, answer })?;
+        let added = {
+            let address = address.clone();
+            self.ask(|answer| Command::AddListener { address, bound, answer })?
+        };
+        added.map_err(|source| ListenError::Bind { address, source })?;
         Ok(at)
     }
 
@@ -239,7 +243,7 @@ impl Handle {
     /// If the volume has ended.
     pub fn remove_listener(&self, address: &Address) -> Result<bool, Stopped> {
         let address = address.clone();
-        self.until_gone(|gone| Command::RemoveListener { address, gone })
+        self.ask(|answer| Command::RemoveListener { address, answer })
     }
 
     /// Changes the law's parameters. Returns those in force then, or why nothing was changed.

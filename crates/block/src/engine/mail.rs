@@ -41,11 +41,10 @@ impl Engine {
                 let _ = answer.send(self.set_listen(disk, listen));
             }
             Command::AddListener { address, bound, answer } => {
-                self.fronts.add_listener(&mut self.work.io, address, bound);
-                let _ = answer.send(());
+                let _ = answer.send(self.fronts.add_listener(&mut self.work.io, address, bound));
             }
-            Command::RemoveListener { address, gone } => {
-                self.fronts.remove_listener(&mut self.work.io, &address, gone);
+            Command::RemoveListener { address, answer } => {
+                let _ = answer.send(self.fronts.remove_listener(&mut self.work.io, &address));
             }
             Command::SetControl { config, answer } => {
                 let result = self.host.set_config(now, config);

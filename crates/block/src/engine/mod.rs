@@ -89,7 +89,7 @@ impl Engine {
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
         Ok(Self {
             started: std::time::Instant::now(),
-            fronts: Fronts::new(&parts.name, parts.front),
+            fronts: Fronts::new(&parts.name, parts.front)?,
             name: parts.name,
             arrivals: Arrivals::default(),
             left: Vec::new(),

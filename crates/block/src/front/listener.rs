@@ -1,121 +1,156 @@
-//! A socket that clients connect to, as the ring has it.
+//! Sockets that clients connect to. One epoll has all of a front end, and the ring polls it: an operation of the ring on a socket itself
+//! would keep it open for some time after the process is gone.
 
-use std::ops::{Deref, DerefMut};
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::SyncSender;
+use std::sync::Arc;
 
 use parda_address::Address;
 use parda_control::Instant;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use slab::Slab;
 
+use crate::descriptors::is_reserved;
 use crate::front::tag::Tag;
 use crate::listen::Bound;
 use crate::reactor;
-use crate::ring::{End, OpKey, Ring};
+use crate::ring::{OpKey, Ring};
+
+/// Listeners that are looked at in one turn.
+const AT_ONCE: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Listener {
     /// As it was asked for: with port 0, if so.
     pub(crate) address: Address,
     pub(crate) bound: Bound,
-    /// The poll that is under way.
-    pub(crate) accepting: Option<OpKey>,
-    /// When to accept again after the system could not.
-    pub(crate) retry_at: Option<Instant>,
-    /// It is being removed; who waits for that.
-    pub(crate) leaving: Option<SyncSender<()>>,
+    /// When to accept again, if it rests.
+    retry_at: Option<Instant>,
 }
 
 impl Listener {
-    pub(crate) fn new(address: Address, bound: Bound) -> Self {
-        Self { address, bound, accepting: None, retry_at: None, leaving: None }
+    pub(crate) fn is_tcp(&self) -> bool {
+        matches!(self.bound.address, Address::Tcp { .. })
+    }
+}
+
+/// The listeners of a front end. Each tells once that somebody waits, and again after [`listen`](Self::listen).
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    sockets: Slab<Listener>,
+    epoll: Arc<OwnedFd>,
+    tag: Tag,
+    /// The poll that is under way.
+    polling: Option<OpKey>,
+}
+
+impl Deref for Listeners {
+    type Target = Slab<Listener>;
+
+    fn deref(&self) -> &Slab<Listener> {
+        &self.sockets
+    }
+}
+
+impl Listeners {
+    /// Without listeners. `tag` is that of the poll.
+    pub(crate) fn new(tag: Tag) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        if is_reserved(&epoll) {
+            return Err(Errno::MFILE.into());
+        }
+        Ok(Self { sockets: Slab::new(), epoll: epoll.into(), tag, polling: None })
     }
 
-    pub(crate) fn accept(&mut self, ring: &mut Ring<reactor::Tag>, tag: Tag) {
-        self.accepting = Some(ring.poll(&self.bound.ready, reactor::Tag::Client(tag)));
+    /// Accepts connections at one more address.
+    pub(crate) fn add(
+        &mut self,
+        ring: &mut Ring<reactor::Tag>,
+        address: Address,
+        bound: Bound,
+    ) -> io::Result<()> {
+        let entry = self.sockets.vacant_entry();
+        epoll::add(&self.epoll, &bound.fd, data(entry.key()), ONCE)?;
+        entry.insert(Listener { address, bound, retry_at: None });
+        self.poll(ring);
+        Ok(())
     }
 
-    /// Takes the connection that the poll has found. `None` if it has gone, or another process that has the socket was faster.
-    pub(crate) fn take(&self, polled: &End) -> Result<Option<OwnedFd>, Errno> {
-        let accept = |_| accept_with(&self.bound.fd, SocketFlags::CLOEXEC);
-        match polled.result.map_err(Errno::from_raw_os_error).and_then(accept) {
+    /// Waits until a listener tells that somebody waits.
+    pub(crate) fn poll(&mut self, ring: &mut Ring<reactor::Tag>) {
+        if self.polling.is_none() && !self.sockets.is_empty() {
+            self.polling = Some(ring.poll(&self.epoll, reactor::Tag::Client(self.tag)));
+        }
+    }
+
+    /// The poll is done: listeners at which somebody waits.
+    pub(crate) fn ready(&mut self) -> Vec<usize> {
+        self.polling = None;
+        let mut events = [MaybeUninit::<Event>::uninit(); AT_ONCE];
+        // It does not wait, so it is not interrupted: that would be its only error.
+        let ready = epoll::wait(&self.epoll, &mut events, Some(&Timespec::default()));
+        let ready = ready.iter().flat_map(|(events, _)| events.iter());
+        ready.map(|event| event.data.u64() as usize).collect()
+    }
+
+    /// Takes a connection. `None` if it has gone, or another process that has the socket was faster.
+    pub(crate) fn take(&self, key: usize) -> Result<Option<OwnedFd>, Errno> {
+        let Some(listener) = self.sockets.get(key) else { return Ok(None) };
+        match accept_with(&listener.bound.fd, SocketFlags::CLOEXEC) {
             Ok(fd) => Ok(Some(fd)),
             Err(Errno::INTR | Errno::CONNABORTED | Errno::AGAIN) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    pub(crate) fn is_tcp(&self) -> bool {
-        matches!(self.bound.address, Address::Tcp { .. })
-    }
-
-    /// Accepts nothing any more. What waits at a shared socket is left to whoever accepts there next; otherwise it is refused.
-    pub(crate) fn stop(&mut self, ring: &mut Ring<reactor::Tag>) {
-        if let Some(key) = self.accepting {
-            ring.cancel(key);
+    /// Has a listener tell once more when somebody waits.
+    pub(crate) fn listen(&self, key: usize) {
+        if let Some(listener) = self.sockets.get(key) {
+            // The epoll has it already, so this needs no memory: that would be its only error.
+            let _ = epoll::modify(&self.epoll, &listener.bound.fd, data(key), ONCE);
         }
-        if !self.bound.shared {
-            // A listener that cannot be shut down has nobody waiting either.
-            let _ = rustix::net::shutdown(&self.bound.fd, rustix::net::Shutdown::Both);
+    }
+
+    /// Has a listener accept nothing until then.
+    pub(crate) fn rest(&mut self, key: usize, until: Instant) {
+        if let Some(listener) = self.sockets.get_mut(key) {
+            listener.retry_at = Some(until);
         }
-        self.bound.file = None;
-        self.retry_at = None;
     }
-}
 
-/// The listeners of a front end.
-#[derive(Debug, Default)]
-pub(crate) struct Listeners(Slab<Listener>);
-
-impl Deref for Listeners {
-    type Target = Slab<Listener>;
-
-    fn deref(&self) -> &Slab<Listener> {
-        &self.0
+    /// The rest of a listener may be over.
+    pub(crate) fn rested(&mut self, now: Instant, key: usize) {
+        let listener = self.sockets.get_mut(key);
+        if listener.is_some_and(|listener| listener.retry_at.take_if(|at| now >= *at).is_some()) {
+            self.listen(key);
+        }
     }
-}
 
-impl DerefMut for Listeners {
-    fn deref_mut(&mut self) -> &mut Slab<Listener> {
-        &mut self.0
-    }
-}
-
-impl Listeners {
-    /// Begins to remove the listener of an address, and returns its key: it accepts nothing any more, and is there until it is
-    /// [buried](Self::bury). `gone` is used then.
-    pub(crate) fn leave(
-        &mut self,
-        ring: &mut Ring<reactor::Tag>,
-        address: &Address,
-        gone: SyncSender<()>,
-    ) -> Option<usize> {
-        let wanted = |(_, l): &(usize, &Listener)| l.address == *address && l.leaving.is_none();
-        let (key, _) = self.iter().find(wanted)?;
-        let listener = &mut self[key];
-        listener.leaving = Some(gone);
-        listener.stop(ring);
+    /// Closes the listener of an address, and returns its key. Who waits at a shared socket is left to whoever accepts there next, and is
+    /// refused elsewhere.
+    pub(crate) fn remove(&mut self, address: &Address) -> Option<usize> {
+        let (key, _) = self.sockets.iter().find(|(_, listener)| listener.address == *address)?;
+        // Else the epoll keeps a socket that others have open, too.
+        let _ = epoll::delete(&self.epoll, self.sockets.remove(key).bound.fd);
         Some(key)
     }
 
-    /// Drops a listener that is being removed, once the ring has nothing of it.
-    pub(crate) fn bury(&mut self, key: usize) {
-        if self[key].leaving.is_none() || self[key].accepting.is_some() {
-            return;
-        }
-        let mut listener = self.remove(key);
-        let leaving = listener.leaving.take();
-        // Closes the socket before anybody hears of it.
-        drop(listener);
-        if let Some(gone) = leaving {
-            let _ = gone.send(());
-        }
-    }
-
-    /// Stops all of them.
+    /// Closes all of them.
     pub(crate) fn stop(&mut self, ring: &mut Ring<reactor::Tag>) {
-        self.iter_mut().for_each(|(_, listener)| listener.stop(ring));
+        self.sockets.clear();
+        if let Some(polling) = self.polling {
+            ring.cancel(polling);
+        }
     }
+}
+
+const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
+
+fn data(key: usize) -> EventData {
+    EventData::new_u64(key as u64)
 }

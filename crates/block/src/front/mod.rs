@@ -13,11 +13,12 @@ pub(crate) mod tag;
 pub(crate) mod tests;
 mod vhost;
 
-use std::sync::mpsc::SyncSender;
+use std::io;
 
 use parda_address::Address;
 use parda_control::Instant;
 
+use self::listener::Listeners;
 use self::nbd::Nbd;
 pub(crate) use self::nbd::budget::Budget;
 use self::nbd::budget::Loan;
@@ -103,22 +104,28 @@ impl Polled for Fronts {
 }
 
 impl Fronts {
-    pub(crate) fn new(volume: &str, parts: FrontParts) -> Self {
+    pub(crate) fn new(volume: &str, parts: FrontParts) -> io::Result<Self> {
         let FrontParts { limits, budget, memory, mailer } = parts;
-        Self {
-            nbd: Nbd::new(volume.to_owned(), limits, budget),
-            vhost: Vhost::new(volume.to_owned(), limits, memory, mailer),
+        Ok(Self {
+            nbd: Nbd::new(volume.to_owned(), limits, budget, Listeners::new(Tag::NbdAccept)?),
+            vhost: Vhost::new(
+                volume.to_owned(),
+                limits,
+                memory,
+                mailer,
+                Listeners::new(Tag::VhostAccept)?,
+            ),
             #[cfg(test)]
             local: tests::Local::default(),
-        }
+        })
     }
 
     /// An operation of the ring is done.
     pub(crate) fn completed(&mut self, now: Instant, io: &mut Reactor, tag: Tag, end: End) {
         match tag {
-            Tag::NbdAccept(listener) => self.nbd.accepted(now, io, listener, end),
+            Tag::NbdAccept => self.nbd.polled(now, io),
             Tag::NbdConn(conn, wire) => self.nbd.conn_done(io, conn, wire, end),
-            Tag::VhostAccept(listener) => self.vhost.accepted(now, io, listener, end),
+            Tag::VhostAccept => self.vhost.polled(now, io),
             Tag::VhostKick(guest, queue) => self.vhost.kicked(io, guest, queue, &end),
         }
     }
@@ -126,7 +133,7 @@ impl Fronts {
     /// A timer is due.
     pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: Timer) {
         match timer {
-            Timer::VhostAccept(listener) => self.vhost.rested(io, listener),
+            Timer::VhostAccept(listener) => self.vhost.rested(now, listener),
             Timer::VhostWaiting => self.vhost.try_again(),
             Timer::VhostNext(guest, serial) => self.vhost.look_at_next(now, io, guest, serial),
             timer => self.nbd.timer(now, io, timer),
@@ -134,23 +141,23 @@ impl Fronts {
     }
 
     /// Accepts connections at one more address.
-    pub(crate) fn add_listener(&mut self, io: &mut Reactor, address: Address, bound: Bound) {
+    pub(crate) fn add_listener(
+        &mut self,
+        io: &mut Reactor,
+        address: Address,
+        bound: Bound,
+    ) -> io::Result<()> {
         match address {
             Address::Vhost(_) => self.vhost.add_listener(io, address, bound),
             _ => self.nbd.add_listener(io, address, bound),
         }
     }
 
-    /// Closes a listener; `gone` hears when that is done.
-    pub(crate) fn remove_listener(
-        &mut self,
-        io: &mut Reactor,
-        address: &Address,
-        gone: SyncSender<()>,
-    ) {
+    /// Closes a listener. False if there is none.
+    pub(crate) fn remove_listener(&mut self, io: &mut Reactor, address: &Address) -> bool {
         match address {
-            Address::Vhost(_) => self.vhost.remove_listener(io, address, gone),
-            _ => self.nbd.remove_listener(io, address, gone),
+            Address::Vhost(_) => self.vhost.remove_listener(address),
+            _ => self.nbd.remove_listener(io, address),
         }
     }
 

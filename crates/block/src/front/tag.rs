@@ -5,12 +5,12 @@ use crate::ring::Wire;
 /// Owner of an operation of the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tag {
-    /// A listener of the NBD server.
-    NbdAccept(usize),
+    /// Listeners of the NBD server.
+    NbdAccept,
     /// A connection of the NBD server.
     NbdConn(usize, Wire),
-    /// A listener for guests.
-    VhostAccept(usize),
+    /// Listeners for guests.
+    VhostAccept,
     /// Kicks of a queue of a guest.
     VhostKick(usize, u16),
 }

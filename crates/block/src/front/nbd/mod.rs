@@ -68,11 +68,16 @@ pub(crate) struct Nbd {
 }
 
 impl Nbd {
-    pub(crate) fn new(volume: String, limits: Limits, budget: Budget) -> Self {
+    pub(crate) fn new(
+        volume: String,
+        limits: Limits,
+        budget: Budget,
+        listeners: Listeners,
+    ) -> Self {
         Self {
             volume,
             limits,
-            listeners: Listeners::default(),
+            listeners,
             offers: Offers::default(),
             pace: Pace::new(&limits),
             door: Door::new(&limits),
@@ -144,7 +149,7 @@ impl Nbd {
     pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: tag::Timer) {
         match timer {
             tag::Timer::NbdConn(key, serial) => self.look_at(now, io, key, serial),
-            tag::Timer::NbdAccept(index) => self.rested(now, io, index),
+            tag::Timer::NbdAccept(index) => self.listeners.rested(now, index),
             tag::Timer::NbdNewcomers => {
                 self.watch.newcomers = false;
                 self.let_in(now, io);

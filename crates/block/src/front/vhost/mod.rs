@@ -11,8 +11,8 @@ mod guest;
 pub(crate) mod mail;
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::SyncSender;
 
 use parda_address::Address;
 use parda_control::{Instant, Span};
@@ -29,7 +29,7 @@ use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::descriptors;
 use crate::front::front_end::FrontEnd;
-use crate::front::listener::{Listener, Listeners};
+use crate::front::listener::Listeners;
 use crate::front::tag;
 use crate::listen::Bound;
 use crate::losses::Witness;
@@ -80,13 +80,14 @@ impl Vhost {
         limits: Limits,
         memory: AgentMemory,
         mailer: Mailer,
+        listeners: Listeners,
     ) -> Vhost {
         Vhost {
             volume,
             limits,
             memory,
             mailer,
-            listeners: Listeners::default(),
+            listeners,
             offers: HashMap::new(),
             guests: Slab::new(),
             next_serial: 0,
@@ -112,50 +113,43 @@ impl Vhost {
     }
 
     /// Accepts connections at one more address.
-    pub(crate) fn add_listener(&mut self, io: &mut Reactor, address: Address, bound: Bound) {
-        let key = self.listeners.insert(Listener::new(address, bound));
-        self.listeners[key].accept(&mut io.ring, tag::Tag::VhostAccept(key));
+    pub(crate) fn add_listener(
+        &mut self,
+        io: &mut Reactor,
+        address: Address,
+        bound: Bound,
+    ) -> io::Result<()> {
+        self.listeners.add(&mut io.ring, address, bound)
     }
 
     /// Closes a listener. Its guest stays.
-    pub(crate) fn remove_listener(
-        &mut self,
-        io: &mut Reactor,
-        address: &Address,
-        gone: SyncSender<()>,
-    ) {
-        if let Some(key) = self.listeners.leave(&mut io.ring, address, gone) {
-            self.listeners.bury(key);
-        }
+    pub(crate) fn remove_listener(&mut self, address: &Address) -> bool {
+        self.listeners.remove(address).is_some()
     }
 
-    /// Somebody may wait at a listener.
-    pub(crate) fn accepted(&mut self, now: Instant, io: &mut Reactor, index: usize, end: End) {
-        let listener = &mut self.listeners[index];
-        listener.accepting = None;
-        if self.stopped || listener.leaving.is_some() {
-            return self.listeners.bury(index);
-        }
-        match listener.take(&end) {
-            Ok(Some(fd)) => {
-                let address = listener.address.clone();
-                self.connect(now, io, address, fd);
+    /// Somebody waits at some listeners.
+    pub(crate) fn polled(&mut self, now: Instant, io: &mut Reactor) {
+        for listener in self.listeners.ready() {
+            match self.listeners.take(listener) {
+                Ok(Some(fd)) => {
+                    let address = self.listeners[listener].address.clone();
+                    self.connect(now, io, address, fd);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(volume = self.volume, %error, "cannot accept a connection");
+                }
             }
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(volume = self.volume, %error, "cannot accept a connection");
-            }
+            let until = now + ACCEPT_PAUSE;
+            self.listeners.rest(listener, until);
+            io.timers.add(until, Timer::Client(tag::Timer::VhostAccept(listener)));
         }
-        io.timers.add(now + ACCEPT_PAUSE, Timer::Client(tag::Timer::VhostAccept(index)));
-        self.listeners[index].retry_at = Some(now + ACCEPT_PAUSE);
+        self.listeners.poll(&mut io.ring);
     }
 
-    /// The rest of a listener is over.
-    pub(crate) fn rested(&mut self, io: &mut Reactor, index: usize) {
-        let Some(listener) = self.listeners.get_mut(index) else { return };
-        if listener.retry_at.take_if(|at| self.now >= *at).is_some() {
-            listener.accept(&mut io.ring, tag::Tag::VhostAccept(index));
-        }
+    /// The rest of a listener may be over.
+    pub(crate) fn rested(&mut self, now: Instant, listener: usize) {
+        self.listeners.rested(now, listener);
     }
 
     /// Takes a new front end, or has it wait for the end of the one before it.
