@@ -270,7 +270,8 @@ impl Caps {
         file: &Path,
         journal: &mut LockedJournal,
     ) -> Result<(), ShareError> {
-        let known = journal.originals().iter().find(|original| original.file == file);
+        let mut known = journal.originals().iter();
+        let known = known.find(|original| original.file == file && original.is_there());
         let value =
             known.map_or_else(|| format!("{} {UNBOUNDED}", self.device), |o| o.value.clone());
         sysfs::write(file, &value)?;

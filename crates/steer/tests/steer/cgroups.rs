@@ -347,6 +347,37 @@ fn what_was_there_before_comes_back_on_exit_and_after_a_crash() {
 }
 
 #[test]
+fn what_was_there_before_a_vm_was_started_anew_is_not_put_into_its_new_cgroup() {
+    for (seen, crash) in [(true, false), (true, true), (false, true)] {
+        let tree = host();
+        let mut vms = two(&tree);
+        let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+        let all = [(600, 32.0), (600, 32.0)];
+        tick(&tree, &mut sharing, &vms, all, window(6.0));
+        // Made while the old one is still there, so that no file system gives it the old inode.
+        let at = |path: &str| tree.root().join(CGROUPS).join(path);
+        fs::rename(at("m/a"), tree.root().join("old")).unwrap();
+        cgroup(&tree, "m/a");
+        let theirs = "252:16 rbps=max wbps=max riops=9 wiops=max";
+        tree.file(&format!("{CGROUPS}/m/a/io.max"), theirs);
+        vms.refresh().unwrap();
+        if seen {
+            tick(&tree, &mut sharing, &vms, all, window(6.0));
+            assert_eq!(cap(&tree, "m/a"), Some(800));
+        }
+        if crash {
+            sharing.leave();
+            tree.journal().restore_all().unwrap();
+        } else {
+            drop(sharing);
+        }
+        let back = tree.read(&format!("{CGROUPS}/m/a/io.max"));
+        assert_eq!(back, theirs, "seen: {seen}, crash: {crash}");
+        assert_eq!(tree.journal().names().unwrap(), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn the_io_controller_is_handed_down_to_vms_and_taken_back() {
     let tree = host();
     let vms = two(&tree);
