@@ -268,7 +268,7 @@ fn a_limit_is_in_force_whether_or_not_shares_hold_anybody() {
 }
 
 #[test]
-fn a_limit_of_bytes_leaves_another_programs_bound_of_ios() {
+fn a_limit_leaves_another_programs_bounds_of_what_it_does_not_limit() {
     let tree = host();
     let bandwidth = Rates { reads: Some(4e6), ..Rates::default() };
     let vms = limited(&tree, Limit { bandwidth, ..Limit::default() });
@@ -276,7 +276,15 @@ fn a_limit_of_bytes_leaves_another_programs_bound_of_ios() {
     tree.file(&file, "252:16 rbps=max wbps=max riops=max wiops=77");
     let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
     tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
-    assert_eq!(tree.read(&file), "252:16 rbps=4000000 wbps=max", "the kernel keeps the rest");
+    assert_eq!(tree.read(&file), "252:16 rbps=4000000", "the kernel keeps the rest");
+    // What it limits no more is as it was.
+    let vms = limited(&tree, iops(110.0));
+    tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
+    assert_eq!(tree.read(&file), "252:16 riops=55 wiops=55");
+    let iops = Rates { reads: Some(50.0), ..Rates::default() };
+    let vms = limited(&tree, Limit { iops, ..Limit::default() });
+    tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
+    assert_eq!(tree.read(&file), "252:16 riops=50");
     drop(sharing);
     assert_eq!(tree.read(&file), "252:16 rbps=max wbps=max riops=max wiops=77");
 }
