@@ -364,7 +364,10 @@ fn mistakes_are_told_at_once() {
     let fails = |more: &[&str]| stage.fails(&[&begin[..], &["-c", "node-1.toml"], more].concat());
     let error = fails(&["--node", "node-1"]);
     assert!(error.contains("node-1.toml: the lines \"# parda kubernetes: begin\""), "{error}");
-    assert!(fails(&[]).contains("--node"), "{}", fails(&[]));
+    // Without a name it would follow the pods that no node has yet.
+    for node in [&[][..], &["--node", ""]] {
+        assert!(fails(node).contains("--node <NODE>"), "{}", fails(node));
+    }
     stage.write("node-1.toml", "# parda kubernetes: begin\n# parda kubernetes: end\n");
     let error = fails(&["--node", "node-1"]);
     assert!(error.contains("no API server is known") && error.contains("KUBECONFIG"), "{error}");
