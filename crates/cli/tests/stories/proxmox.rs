@@ -139,6 +139,7 @@ fn disk(agent: &Agent) -> Option<DiskStatus> {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one story, step by step")]
 fn a_volume_of_proxmox_is_served_while_it_is_active_with_what_its_vm_is_to_have() {
     let nodes = Nodes::new();
     let agent = nodes.agent("a");
