@@ -297,13 +297,29 @@ sub status {
 
 # Volumes
 
-sub activate_volume {
-    my ($class, $storeid, $scfg, $volname, $snapname, $cache, $hints) = @_;
-    my $name = $class->$disk_name($storeid, $volname);
-    my $path = $class->filesystem_path($scfg, $volname, $snapname);
+# Directory of a VM's images. Whoever can write to the storage could have a link lead to another VM's images or to a directory of the node.
+my $folder = sub {
+    my ($class, $scfg, $vmid) = @_;
+    my $folder = $class->get_subdir($scfg, 'images') . "/$vmid";
+    die "'$folder': is a link, and no directory of this storage: remove it\n" if -l $folder;
+    return $folder;
+};
+
+# Path of a volume's image.
+my $image = sub {
+    my ($class, $storeid, $scfg, $volname) = @_;
+    $class->$folder($scfg, ($class->parse_volname($volname))[2]);
+    my $path = $class->filesystem_path($scfg, $volname);
     die "volume '$storeid:$volname': there is no file '$path'\n" if !-e $path;
     die "volume '$storeid:$volname': '$path' is no file of this storage: it is a link, or not a file\n"
         if -l $path || !-f $path;
+    return $path;
+};
+
+sub activate_volume {
+    my ($class, $storeid, $scfg, $volname, $snapname, $cache, $hints) = @_;
+    my $name = $class->$disk_name($storeid, $volname);
+    my $path = $class->$image($storeid, $scfg, $volname);
     warn "disk '$name': this Proxmox VE cannot have QEMU connect again: a restart of the agent is an IO error in VM\n"
         if api() < 12;
 
@@ -378,9 +394,9 @@ sub alloc_image {
     $name = ($class->parse_volname("$vmid/$name"))[1] if $name;
     # For direct IO, in KiB.
     $size = ($number->('size', $size) + 3) & ~3;
+    my $folder = $class->$folder($scfg, $vmid);
     my $volname = $class->SUPER::alloc_image($storeid, $scfg, $vmid, $fmt, $name, $size);
     my $path = $class->filesystem_path($scfg, $volname);
-    my ($folder) = $path =~ m!^(.*)/!;
     # The agent opens it as its own user.
     my $group = getgrnam('parda') // -1;
     my $given = chown(-1, $group, $folder, $path) == 2 && chmod(0750, $folder) && chmod(0660, $path);
@@ -392,6 +408,7 @@ sub free_image {
     my ($class, $storeid, $scfg, $volname, $isBase, $format) = @_;
     # With a name that Perl does not taint.
     my ($name, $vmid) = ($class->parse_volname($volname))[1, 2];
+    $class->$folder($scfg, $vmid);
     $class->deactivate_volume($storeid, $scfg, $volname);
     return $class->SUPER::free_image($storeid, $scfg, "$vmid/$name", $isBase, $format);
 }
@@ -427,9 +444,16 @@ sub volume_resize {
     die "volume '$storeid:$volname': cannot grow while its VM runs, as QEMU keeps the size of an NBD disk: shut it down\n"
         if $running;
     my ($name, $vmid) = ($class->parse_volname($volname))[1, 2];
+    my $path = $class->$image($storeid, $scfg, "$vmid/$name");
     $class->deactivate_volume($storeid, $scfg, $volname);
     my $aligned = ($number->('size', $size) + 4095) & ~4095;
-    return $class->SUPER::volume_resize($scfg, $storeid, "$vmid/$name", $aligned, $running, $snapname);
+    # Without qemu-img, which a lock of another node's agent would keep from opening the file: a migration that was cut leaves the disk
+    # there. Images only ever grow.
+    my $failed = sub { die "volume '$storeid:$volname': '$path' cannot grow to $aligned bytes: $!\n" };
+    open(my $file, '+<', $path) or $failed->();
+    die "volume '$storeid:$volname': has more than $aligned bytes, and cannot shrink\n" if -s $file > $aligned;
+    truncate($file, $aligned) && close($file) or $failed->();
+    return undef;
 }
 
 sub volume_has_feature {

@@ -126,6 +126,11 @@ pub enum ServeError {
         "another agent answers at {0}, so nothing was started: `parda status {0}` shows it; each agent needs a status socket of its own"
     )]
     Runs(String),
+    /// A process has the status socket and does not answer.
+    #[error(
+        "{0}: a process has this status socket and did not answer for {1:?}, so nothing was started: `ss -lxp` names it. It hangs, or was killed and ends when the file systems of its disks answer"
+    )]
+    Silent(String, std::time::Duration),
     /// The configuration is wrong.
     #[error(transparent)]
     Configuration(#[from] parda_config::Error),
@@ -142,7 +147,7 @@ pub enum ServeError {
 /// remembers what happened.
 ///
 /// # Errors
-/// The configuration is wrong, none of the volumes starts, or the status socket cannot be bound or is that of an agent that runs.
+/// The configuration is wrong, none of the volumes starts, or the status socket cannot be bound or is that of another process.
 pub fn serve(path: &Path, file: Document, events: Recorder) -> Result<(), ServeError> {
     let passed = Passed::from_environment()?;
     let (live, config) = Live::start(file)?;

@@ -23,7 +23,7 @@ use crate::live::Live;
 use crate::manager::Manager;
 use crate::policy::{self, Follower};
 use crate::served::{Addresses, Opens, Shared};
-use crate::server::{Server, is_served};
+use crate::server::{Owner, Server, SocketWatch};
 use crate::start_error::StartError;
 use crate::status::{self, Detail, HttpPlace};
 use crate::views::{View, Views};
@@ -45,6 +45,10 @@ const LOOK: Duration = Duration::from_millis(5);
 /// How long a start waits for disks that take their time, before the agent says that it has
 /// started without them.
 const START: Duration = Duration::from_secs(10);
+
+/// Longest wait of a start for a process that has the status socket and does not answer, and how long that is no reason for a line of the log.
+const BURIAL: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// After what time a volume that does not start is tried again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -183,9 +187,8 @@ impl Agent {
 
     /// False if it was told to end meanwhile.
     fn start(&mut self) -> Result<bool, ServeError> {
-        // Before anything is touched: it would take the other's disks, addresses and place in the exchange as soon as they are free.
-        if let Some(socket) = self.config.status.as_ref().filter(|path| is_served(path)) {
-            return Err(ServeError::Runs(socket.display().to_string()));
+        if !self.is_alone()? {
+            return Ok(false);
         }
         raise_descriptor_limit(&self.config);
         for warning in self.config.warnings() {
@@ -232,6 +235,43 @@ impl Agent {
         let (volumes, failed) = (self.volumes.len(), self.failed.len());
         tracing::info!(host = %self.me.host, volumes, failed, event = "agent_started", "started");
         self.manager.ready(self.state());
+        Ok(true)
+    }
+
+    /// Waits until no other agent has the status socket. Before anything is touched: this agent would take the other's disks, addresses
+    /// and place in the exchange as soon as they are free. False if it was told to end meanwhile.
+    fn is_alone(&mut self) -> Result<bool, ServeError> {
+        let Some(socket) = self.config.status.clone() else { return Ok(true) };
+        let (mut watch, began) = (SocketWatch::at(&socket), Instant::now());
+        let (mut said, mut reload) = (false, false);
+        loop {
+            let name = || socket.display().to_string();
+            match watch.owner() {
+                Owner::Nobody => break,
+                Owner::Answers => return Err(ServeError::Runs(name())),
+                Owner::Silent if began.elapsed() > BURIAL => {
+                    return Err(ServeError::Silent(name(), BURIAL));
+                }
+                Owner::Silent if began.elapsed() > SILENCE && !said => {
+                    said = true;
+                    tracing::warn!(
+                        "{}: a process has this status socket and does not answer, as an agent that was killed while Linux has IO of its \
+                         disks: waits up to {BURIAL:?} for its end",
+                        name()
+                    );
+                }
+                Owner::Silent => {}
+            }
+            match self.waits.recv_timeout(LOOK) {
+                Ok(Wakeup::Signal(SIGHUP)) => reload = true,
+                Ok(Wakeup::Signal(_)) => return Ok(false),
+                Ok(Wakeup::Asked) => self.manager.pulse().answer(),
+                _ => {}
+            }
+        }
+        if reload {
+            self.read_again();
+        }
         Ok(true)
     }
 

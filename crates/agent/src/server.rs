@@ -1,6 +1,6 @@
 //! A unix socket that is answered one connection at a time, for what is asked seldom.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -10,6 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parda_block::{SocketAccess, SocketFile};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// How long both ends wait for each other.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -73,9 +75,55 @@ pub(crate) fn bind(socket: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((UnixListener::from(listener), file))
 }
 
-/// Whether a process answers at this socket.
-pub(crate) fn is_served(path: &Path) -> bool {
-    UnixStream::connect(path).is_ok()
+/// Process that has a socket.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// None: nobody can connect.
+    Nobody,
+    /// One that says something.
+    Answers,
+    /// One that says nothing yet. A killed agent whose last IOs Linux still has never will.
+    Silent,
+}
+
+/// A socket that is looked at again and again over one connection, so that a busy owner has time for its answer.
+#[derive(Debug)]
+pub(crate) struct SocketWatch<'a> {
+    path: &'a Path,
+    connection: Option<UnixStream>,
+}
+
+impl<'a> SocketWatch<'a> {
+    pub(crate) fn at(path: &'a Path) -> SocketWatch<'a> {
+        SocketWatch { path, connection: None }
+    }
+
+    /// The owner as far as it is known now. Does not wait.
+    pub(crate) fn owner(&mut self) -> Owner {
+        if self.connection.is_none() {
+            match connect(self.path) {
+                Ok(connection) => self.connection = Some(connection),
+                // Its queue of connections is full.
+                Err(Errno::AGAIN) => return Owner::Silent,
+                Err(_) => return Owner::Nobody,
+            }
+        }
+        match self.connection.as_mut().map(|connection| connection.read(&mut [0])) {
+            Some(Ok(1..)) => return Owner::Answers,
+            Some(Err(error)) if error.kind() == ErrorKind::WouldBlock => {}
+            // Closed without a word. The next look tells whether anybody is left.
+            _ => self.connection = None,
+        }
+        Owner::Silent
+    }
+}
+
+/// Connects without waiting.
+fn connect(path: &Path) -> Result<UnixStream, Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
 }
 
 /// Whether this is a socket, and nobody listens to it any more: left over from a process that was
@@ -89,7 +137,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // It waits for somebody to ask. To connect would wake whoever listens at that path now.
-        let woken = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        let woken = net::shutdown(&self.listener, net::Shutdown::Both);
         if let (Ok(()), Some(thread)) = (woken, self.thread.take()) {
             let _ = thread.join();
         }
@@ -98,7 +146,7 @@ impl Drop for Server {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
+    use std::io::Write as _;
 
     use super::*;
 

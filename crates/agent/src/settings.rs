@@ -20,7 +20,7 @@ const LASTS: u32 = 3;
 /// Values in force of the settings that all hosts must have alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettingsStatus {
-    /// What shares divide: `outstanding`, `iops`, `bytes`, or `cost` with what IOs take of the array.
+    /// What shares divide, as the configuration spells it: `outstanding`, `iops`, `bytes`, or a cost.
     pub fairness: String,
     /// The same; `None` where shares divide outstanding IOs.
     #[serde(default)]
@@ -181,11 +181,13 @@ fn fairness(costs: Option<Costs>) -> String {
         Some(Costs::IOPS) => "iops".to_owned(),
         Some(Costs::BYTES) => "bytes".to_owned(),
         Some(Costs { reads, writes }) => {
-            let of = |Charge { io, mib }| {
-                let time = |ns: u32| time(Span(ns.into()));
-                format!("{} and {} a MiB", time(io), time(mib))
+            // As the configuration spells it: charges are nanoseconds, of an IO beside its bytes and of a MiB.
+            let of = |kind, Charge { io, mib }| {
+                let (io, mib) = (f64::from(io), f64::from(mib));
+                let (iops, bandwidth) = (1e9 / (io + mib / 256.0), (1e10 / mib).round() / 10.0);
+                format!("iops_{kind} = {iops:.0}, bandwidth_{kind} = \"{bandwidth}MiB\"")
             };
-            format!("cost, reads {}, writes {}", of(reads), of(writes))
+            format!("{{ {}, {} }}", of("reads", reads), of("writes", writes))
         }
     }
 }
@@ -246,6 +248,14 @@ mod tests {
 
     fn said<'a>(host: &'a str, report: &'a Report) -> Said<'a> {
         Said { host, period: Some(Span::from_millis(1000)), report, tenants: &[] }
+    }
+
+    #[test]
+    fn a_cost_is_told_as_the_configuration_spells_it() {
+        let text = "{ iops_reads = 1461, bandwidth_reads = \"63.7MiB\", iops_writes = 562, bandwidth_writes = \"176MiB\" }";
+        let table: toml::Table = toml::from_str(&format!("fairness = {text}")).unwrap();
+        let costs = table["fairness"].clone().try_into::<parda_config::Fairness>().unwrap().costs();
+        assert_eq!(fairness(costs), text);
     }
 
     #[test]

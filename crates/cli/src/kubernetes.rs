@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Pid;
@@ -45,7 +46,7 @@ pub(crate) struct Kubernetes {
     #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
     config: PathBuf,
     /// Name of this node
-    #[arg(long, value_name = "NODE", env = "NODE")]
+    #[arg(long, value_name = "NODE", env = "NODE", value_parser = NonEmptyStringValueParser::new())]
     node: String,
     /// Only claims of this StorageClass count; may be repeated
     #[arg(long, value_name = "NAME")]

@@ -190,6 +190,12 @@ impl VmSettings {
         })
     }
 
+    /// The first setting that a VM of a steered device cannot have as it is: its key and its fault.
+    #[must_use]
+    pub fn fault_steered(&self) -> Option<(&'static str, String)> {
+        self.fault().or_else(|| Some(("limit", self.limit?.fault_steered()?)))
+    }
+
     /// Shares, with their default.
     #[must_use]
     pub fn shares(&self) -> Shares {

@@ -175,7 +175,7 @@ fn read(key: &str, text: &str) -> Result<Value, String> {
     let value = value.unwrap_or_else(|| text.into());
     let table = Table::from_iter([(key.to_owned(), value.clone())]);
     let settings: VmSettings = table.try_into().map_err(|error| error.message().to_owned())?;
-    match settings.fault() {
+    match settings.fault_steered() {
         Some((_, fault)) => Err(fault),
         None => Ok(value),
     }
@@ -260,6 +260,19 @@ mod tests {
             let named =
                 format!("PersistentVolumeClaim shop/data-0: annotation parda/shares = {wrong:?}: ");
             assert!(note.starts_with(&named) && note.ends_with("; it is not used"), "{note}");
+        }
+        // What the agent refuses of one pod would keep all others from their settings.
+        for wrong in [
+            "{ iops = 500, burst = 2, burst_for = \"1s\" }",
+            "{ iops = 3 }",
+            "{ iops_reads = 1 }",
+            "{ iops = nan }",
+            "{}",
+            "500",
+        ] {
+            let answer = answer(&[claim(&[("parda/limit", wrong)])], &Class::default(), &san, &[]);
+            assert!(answer.vms[0].settings.get("limit").is_none(), "{wrong}");
+            assert!(answer.notes.first().unwrap().contains("annotation parda/limit = "), "{wrong}");
         }
         let typo = answer(&[claim(&[("parda/sharez", "9")])], &Class::default(), &san, &[]);
         let note = typo.notes.first().unwrap();

@@ -27,6 +27,12 @@ const AGAIN: u32 = 30;
 /// Number of [`GATHER`]s in which one fault is logged once.
 const QUIET: u32 = 60;
 
+/// Seconds after which the API server ends a watch, and another begins.
+const WATCH: u32 = 120;
+
+/// Time without a byte after which a connection is given up. An API server that still lives ends a watch before.
+const SILENCE: Duration = Duration::from_secs(WATCH as u64 + 30);
+
 /// The node whose pods are followed.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -70,7 +76,7 @@ async fn following(
 ) -> Result<Infallible, FollowError> {
     let config = kube::Config::infer().await.map_err(|error| FollowError::Config(chain(&error)))?;
     tracing::info!(node = node.name, "following the pods of this node by {}", config.cluster_url);
-    let client = Client::try_from(config).map_err(|error| FollowError::Client(chain(&error)))?;
+    let client = client(config, SILENCE)?;
     let mut watches = Watches::start(&client, &node.name);
     let mut ticks = tokio::time::interval(GATHER);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -93,6 +99,14 @@ async fn following(
     }
 }
 
+/// A client that gives up a connection after this time without a byte. An answer that the server is busy (429, 503) is a fault as others are:
+/// the client itself would wait without a word for as long as the server says.
+fn client(mut config: kube::Config, silence: Duration) -> Result<Client, FollowError> {
+    config.read_timeout = Some(silence);
+    config.default_retry = false;
+    Client::try_from(config).map_err(|error| FollowError::Client(chain(&error)))
+}
+
 fn say<'a>(notes: impl Iterator<Item = &'a String>) {
     notes.for_each(|note| tracing::warn!(event = "kubernetes_setting", "{note}"));
 }
@@ -107,8 +121,8 @@ struct Watches {
 
 impl Watches {
     fn start(client: &Client, node: &str) -> Watches {
-        let own = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-        let all = watcher::Config::default;
+        let all = || watcher::Config::default().timeout(WATCH);
+        let own = all().fields(&format!("spec.nodeName={node}"));
         Watches {
             pods: Watch::start(client, "pods", own),
             claims: Watch::start(client, "persistentvolumeclaims", all()),
@@ -271,4 +285,52 @@ fn chain(error: &dyn Error) -> String {
         next = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    const BUSY: &str =
+        "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 86400\r\nContent-Length: 0\r\n\r\n";
+
+    /// First event of a watch of pods whose server does this with each connection.
+    fn first(answer: fn(&mut TcpStream)) -> Option<Result<Event<Pod>, watcher::Error>> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        std::thread::spawn(move || {
+            let mut open = Vec::new();
+            for mut stream in listener.incoming().flatten() {
+                answer(&mut stream);
+                open.push(stream);
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = client(kube::Config::new(url), Duration::from_millis(200)).unwrap();
+            let mut pods = Watch::<Pod>::start(&client, "pods", watcher::Config::default()).events;
+            loop {
+                let next = tokio::time::timeout(Duration::from_secs(60), pods.next()).await;
+                match next.expect("a fault within a minute") {
+                    Some(Ok(Event::Init)) => {}
+                    event => return event,
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn a_server_that_is_silent_or_busy_is_a_fault_and_nobody_waits_for_it_without_end() {
+        let silent = first(|_| ());
+        assert!(matches!(silent, Some(Err(watcher::Error::InitialListFailed(_)))), "{silent:?}");
+        let busy = first(|stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(BUSY.as_bytes());
+        });
+        let Some(Err(error)) = busy else { panic!("{busy:?}") };
+        assert!(chain(&error).contains("429"), "{}", chain(&error));
+    }
 }

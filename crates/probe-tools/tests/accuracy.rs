@@ -5,8 +5,11 @@
 mod truth;
 
 use parda_array::{ArrayParams, Device, DriveParams, Preset};
+use parda_config::Document;
 use parda_probe::{Effort, Findings, Mix, ProbeDocument, Purpose, Wishes};
 use parda_probe_tools::{Target, Writes};
+use parda_scenario::Study;
+use parda_sim::{Keep, run_all};
 use truth::Truth;
 
 const READS: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
@@ -33,15 +36,20 @@ const KNOWN: [Known; 4] = [
 ];
 
 fn probe(preset: Preset, purpose: Purpose, seed: u64) -> ProbeDocument {
+    probe_of(preset, purpose, vec![READS], seed)
+}
+
+fn probe_of(preset: Preset, purpose: Purpose, mixes: Vec<Mix>, seed: u64) -> ProbeDocument {
+    let writes = mixes.iter().any(|mix| mix.read_percent < 100);
     let mut target = Target::open(&format!("model:{preset}"), &Writes::No, None).unwrap();
     let wishes = Wishes {
-        mixes: vec![READS],
+        mixes,
         outstanding: 1..=256,
         all: false,
         purposes: vec![purpose],
         effort: Effort::Usual,
         elling: false,
-        writes: false,
+        writes,
         largest: 1 << 20,
     };
     target.probe(wishes, None, seed, &mut ())
@@ -110,6 +118,54 @@ fn the_size_line_of_the_models_is_that_of_their_parameters() {
             assert!(line.r_squared > 0.9 && line.worst_residual < 0.05, "{preset}: {line:?}");
         }
     }
+}
+
+/// Four hosts of equal shares, each with one kind of IO, and each of them alone.
+fn study(preset: Preset, findings: &Findings) -> Study {
+    let cost = findings.cost.unwrap();
+    let mut text = format!(
+        "name = \"cost\"\nduration = \"180s\"\n[array]\npreset = \"{preset}\"\n[control]\nlatency_threshold = \"{}ms\"\n",
+        findings.advice.as_ref().unwrap().latency_threshold_ms
+    );
+    let kinds =
+        [("small", 4, 100), ("large", 256, 100), ("writes", 4, 0), ("large-writes", 256, 0)];
+    for (name, kib, read) in kinds {
+        text += &format!(
+            "[[host]]\nname = \"{name}\"\n[[host.vm]]\nname = \"{name}\"\nshares = 1000\ndisk = \"8GiB\"\n\
+             workload = {{ size = \"{kib}KiB\", read = {read}, random = 100, outstanding = 64 }}\n\
+             [[variant]]\nname = \"alone-{name}\"\nhosts = [\"{name}\"]\n\
+             [[expect]]\nwhat = \"cost.steady/vm/{name}/iops\"\nof = \"alone-{name}.steady/vm/{name}/iops\"\n\
+             expected = 0.115\ntolerance = \"20%\"\nsource = \"equal parts of the array's time\"\n"
+        );
+    }
+    let mib = f64::from(1 << 20);
+    text += &format!(
+        "[[variant]]\nname = \"cost\"\nset = {{ \"control.fairness\" = {{ iops_reads = {:.0}, bandwidth_reads = \"{:.1}MiB\", \
+         iops_writes = {:.0}, bandwidth_writes = \"{:.1}MiB\" }} }}\n\
+         [[phase]]\nname = \"steady\"\nfrom = \"60s\"\nto = \"180s\"\n",
+        cost.iops_reads,
+        cost.bandwidth_reads / mib,
+        cost.iops_writes,
+        cost.bandwidth_writes / mib,
+    );
+    Study::parse(&Document::new("cost", text)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Measured: 0.111, 0.130, 0.115 and 0.098. By outstanding IOs they differ many times as much: `scenarios/studies/cost.toml`.
+#[test]
+fn by_the_cost_that_a_probe_finds_each_kind_of_io_has_the_same_part_of_what_it_does_alone() {
+    let preset = Preset::Cx340Raid5Vms;
+    let mix = |kib: u64, read_percent| Mix { size: kib << 10, read_percent, ..READS };
+    let mixes = vec![READS, mix(256, 100), mix(4, 0), mix(256, 0)];
+    let found = probe_of(preset, Purpose::Depth, mixes, 1).findings;
+    let answer = run_all(&study(preset, &found), Keep::Nothing, 1, |_, _| ()).unwrap().answer;
+    let parts: Vec<_> =
+        answer.expectations.iter().map(|part| (&part.what, part.measured)).collect();
+    println!("{parts:?}, by {:?}", found.cost);
+    assert!(
+        answer.expectations.len() == 4 && answer.expectations.iter().all(|part| part.ok),
+        "{parts:?}"
+    );
 }
 
 /// m in ms per KiB and C in ms, of reads anywhere on the first LUN, one at a time.

@@ -8,6 +8,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,6 +41,9 @@ pub struct Original {
     /// different device has its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_if: Option<Holds>,
+    /// Inode of a cgroup's file: that of a cgroup which was removed and made anew under its name is another, with settings of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inode: Option<u64>,
     /// Method of restoring the value.
     #[serde(default)]
     pub how: How,
@@ -83,14 +87,28 @@ impl Original {
     /// The current value of a file.
     pub fn of(file: &Path) -> Result<Original, SysError> {
         let value = sysfs::read(file)?;
-        Ok(Original { file: file.to_owned(), value, only_if: None, how: How::Write })
+        Ok(Original { file: file.to_owned(), value, only_if: None, inode: None, how: How::Write })
+    }
+
+    /// A value that restores a cgroup's file as it is now.
+    pub(crate) fn of_cgroup(file: &Path, value: String) -> Result<Original, SysError> {
+        let inode = fs::metadata(file).map(|about| about.ino());
+        let inode = inode.map_err(|source| SysError::Read { file: file.to_owned(), source })?;
+        let (file, inode) = (file.to_owned(), Some(inode));
+        Ok(Original { file, value, only_if: None, inode, how: How::Write })
+    }
+
+    /// Whether the file is still the one whose value this is.
+    pub(crate) fn is_there(&self) -> bool {
+        let same = |about: fs::Metadata| self.inode.is_none_or(|inode| inode == about.ino());
+        fs::metadata(&self.file).is_ok_and(same)
     }
 
     /// Restores the value. `false` if the device is gone.
     fn put_back(&self) -> Result<bool, SysError> {
         let other =
             |holds: &Holds| sysfs::read_any(&holds.file).is_none_or(|now| now != holds.value);
-        if !self.file.exists() || self.only_if.as_ref().is_some_and(other) {
+        if !self.is_there() || self.only_if.as_ref().is_some_and(other) {
             return Ok(false);
         }
         let done = match &self.how {
@@ -125,6 +143,7 @@ impl Original {
             file: socket.0.to_owned(),
             value: format!("{} {}", disk.name, serde_json::Value::from(limits.arguments())),
             only_if: None,
+            inode: None,
             how: How::Throttle { disk: disk.id.clone(), socket: socket.1, limits },
         }
     }
@@ -146,7 +165,7 @@ impl Original {
             }
             _ => false,
         };
-        self.file == other.file && !apart
+        self.file == other.file && self.inode == other.inode && !apart
     }
 }
 
@@ -312,13 +331,16 @@ impl LockedJournal {
     /// Notes original values. They are on disk when this returns, and only then may the settings be
     /// changed. A file that is noted already keeps its value.
     pub fn note(&mut self, originals: &[Original]) -> Result<(), JournalError> {
-        let known = self.originals.len();
+        let mut is_new = false;
         for original in originals {
             if !self.originals.iter().any(|o| o.same_setting(original)) {
+                is_new = true;
+                // Another inode of the same file is that of a cgroup that is gone.
+                self.originals.retain(|o| original.inode.is_none() || o.file != original.file);
                 self.originals.push(original.clone());
             }
         }
-        if self.originals.len() > known { self.save() } else { Ok(()) }
+        if is_new { self.save() } else { Ok(()) }
     }
 
     /// Replaces the noted value of a file.
@@ -328,10 +350,10 @@ impl LockedJournal {
         self.save()
     }
 
-    /// Forgets files that no longer exist, such as those of removed cgroups.
+    /// Forgets files that no longer exist, such as those of removed cgroups, whether or not others have their names now.
     pub fn forget_gone(&mut self) -> Result<(), JournalError> {
         let known = self.originals.len();
-        self.originals.retain(|original| original.file.exists());
+        self.originals.retain(Original::is_there);
         if self.originals.len() < known { self.save() } else { Ok(()) }
     }
 

@@ -192,7 +192,13 @@ impl Knob {
             .clone()
             .filter(|_| !lasting)
             .map(|value| Holds { file: self.queue.dir.join("diskseq"), value });
-        Original { file: self.file.clone(), value: self.original.to_string(), only_if, how }
+        Original {
+            file: self.file.clone(),
+            value: self.original.to_string(),
+            only_if,
+            inode: None,
+            how,
+        }
     }
 
     /// Number of IOs in one step of the knob.

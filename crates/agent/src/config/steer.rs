@@ -134,8 +134,7 @@ fn check_vms(
         }
         let shares = Some(vm.shares.unwrap_or(parda_config::DEFAULT_SHARES));
         let settings = VmSettings { shares, limit: vm.limit, ..VmSettings::default() };
-        let steered = || Some(("limit", vm.limit?.fault_steered()?));
-        if let Some((key, fault)) = settings.fault().or_else(steered) {
+        if let Some((key, fault)) = settings.fault_steered() {
             return Err(wrong(key, fault));
         }
         patterns.push(SteeredVm {

@@ -152,6 +152,7 @@ impl Attach {
             if let Some(why) = disk.refused.as_deref().or(metadata).or(found.refused).or(refused) {
                 return Err(why.to_owned());
             }
+            is_there(path)?;
             alone(found, &everybody)?;
             let changed = disk.with(xml, &found.client, delay)?;
             let place = path.to_str().ok_or("a path of it is no text")?;
@@ -203,6 +204,16 @@ const RELATIVE: &str = "its listen is a relative path, and nothing says where th
 const READ_ONLY: &str = "the agent serves it with read_only, and the domain writes to it: take read_only out, or give the domain's disk <readonly/>";
 
 const UNLIMITED: &str = "has an <iotune>, which QEMU cannot hold it to by vhost-user: give the disk a limit in parda.toml (parda libvirt toml writes it)";
+
+/// Checks that the agent can serve an image, and that `detach` will know whether it is a file or a device.
+fn is_there(path: &Path) -> Result<(), String> {
+    let about = std::fs::metadata(path);
+    let kind = about.map_err(|error| format!("{}: {error}", path.display()))?.file_type();
+    match kind.is_file() || kind.is_block_device() {
+        true => Ok(()),
+        false => Err(format!("{}: is neither a file nor a block device", path.display())),
+    }
+}
 
 /// Checks that no second disk, of any domain, writes to what the agent serves: QEMU's lock keeps two writers of an image apart, and an
 /// export has as many clients as come.

@@ -237,6 +237,67 @@ fn a_vm_of_a_device_never_exceeds_its_limit_whatever_its_shares() {
     assert_eq!(bound(), "");
 }
 
+/// The kernel's own lines: what somebody else bounds on the device and on another one, and what a cgroup that is made anew has.
+#[test]
+fn what_is_not_limited_stays_and_what_was_there_before_is_put_back_by_the_kernel() {
+    let Some(_turn) = turn() else { return };
+    let shared = Shared::new();
+    let guest = Guest::boot(shared.guest("one", Bus::Virtio)).unwrap();
+    let number = |disk: &str| {
+        let name = guest.device(disk).unwrap()["/dev/".len()..].to_owned();
+        read(&guest, &format!("/sys/block/{name}/dev")).trim().to_owned()
+    };
+    let (array, other) = (number("array"), number("exchange"));
+    let vm = cgroup("web").replace("/libvirt/emulator", "");
+    let make = format!("mkdir -p '{}'", cgroup("web"));
+    let hand_down = "for dir in /sys/fs/cgroup /sys/fs/cgroup/machine.slice; do echo +io >$dir/cgroup.subtree_control; done";
+    let theirs = |line: &str| guest.ok(&format!("echo '{line}' >'{vm}/io.max'"), SOON).unwrap();
+    let until = |what: &str| {
+        let look =
+            format!("until grep -q '^{array} .*{what}' '{vm}/io.max'; do usleep 100000; done");
+        if let Err(error) = guest.ok(&look, SOON) {
+            panic!("{what}: {error}: {}", read(&guest, &format!("{vm}/io.max")));
+        }
+    };
+    let lines = |line: String| {
+        let mut all = [format!("{other} rbps=max wbps=1000000 riops=max wiops=max"), line];
+        all.sort();
+        all
+    };
+    let found = || {
+        let text = read(&guest, &format!("{vm}/io.max"));
+        let mut found: Vec<_> = text.lines().map(str::to_owned).collect();
+        found.sort();
+        found
+    };
+    let web = [("web", "limit = { iops_reads = 50 }")];
+
+    guest.ok(&make, SOON).unwrap();
+    guest.ok(hand_down, SOON).unwrap();
+    theirs(&format!("{other} wbps=1000000"));
+    theirs(&format!("{array} riops=999 wiops=77"));
+    let before = lines(format!("{array} rbps=max wbps=max riops=999 wiops=77"));
+    assert_eq!(found(), before);
+    let killed = agent(&guest, &web);
+    until("riops=50 wiops=77");
+    guest.signal(&killed, "KILL").unwrap();
+    guest.look(&killed, SOON).unwrap().expect("the agent ends");
+    until("riops=50 wiops=77");
+    guest.ok("parda steer restore", SOON).unwrap();
+    assert_eq!(found(), before);
+
+    let ends = agent(&guest, &web);
+    until("riops=50 wiops=77");
+    guest.ok(&format!("find '{vm}' -depth -type d -exec rmdir {{}} ';' && {make}"), SOON).unwrap();
+    theirs(&format!("{other} wbps=1000000"));
+    theirs(&format!("{array} wiops=9"));
+    until("riops=50 wiops=9");
+    guest.signal(&ends, "TERM").unwrap();
+    let ended = guest.look(&ends, SOON).unwrap().expect("the agent ends");
+    assert!(ended.success(), "{}", ended.errors());
+    assert_eq!(found(), lines(format!("{array} rbps=max wbps=max riops=max wiops=9")));
+}
+
 /// What is still to be reached: caps alone follow the array by one period, and let all through meanwhile.
 #[test]
 #[ignore = "caps alone do not hold shares where the array is not steady: docs/steering.md. To try it: cargo test --workspace --test guests two_vms_of_a_virtio -- --ignored"]

@@ -10,9 +10,10 @@ use parda_disk::{Extent, Op};
 use rustix::process::Signal;
 
 use crate::array::{Array, BLOCK, Delays};
+use crate::fuse::FuseFile;
 use crate::journal::{Journal, Told};
 use crate::page_cache::unwritten_pages;
-use crate::stage::{Stage, config, until, uri};
+use crate::stage::{PARDA, Stage, config, until, uri};
 use parda_testkit::{Client, write};
 
 const OFF: &str = "mode = \"off\"";
@@ -65,6 +66,25 @@ fn a_file_keeps_its_promises_when_its_agent_is_killed() {
         agent = stage.restart(&[], "host");
         journal.verify(&socket, "vm1");
     }
+}
+
+#[test]
+fn an_agent_waits_for_the_end_of_one_that_was_killed_while_linux_has_its_io() {
+    let stage = Stage::new();
+    let file = FuseFile::new(&stage, "img", &["--filter=delay", "memory", "16M", "wdelay=600"]);
+    let text = config("host", OFF, &[("vm1", "img")]) + "direct = \"off\"\n";
+    let mut killed = stage.agent("host", &text);
+    let mut client = Client::connect(&stage.path("host"), "vm1");
+    client.send(write(0, 4096), &[1; 4096]).unwrap();
+    until("the write is under way", || killed.volume().outstanding > 0.0);
+    killed.process.signal(Signal::KILL);
+    until("nobody answers any more", || killed.threads(&["status"]) == 0);
+    let next = stage.start("next", &[PARDA, "serve", "-c", "host.toml"]);
+    until("it waits, and says so", || next.log().contains("waits up to 60s for its end"));
+    assert!(killed.process.ended().is_none(), "it proves nothing: the killed agent is gone");
+    drop(file);
+    until("it has started", || next.log().contains("agent_started"));
+    assert!(killed.process.ended().is_some());
 }
 
 #[test]

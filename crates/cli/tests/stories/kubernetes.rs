@@ -78,6 +78,12 @@ impl Node {
         vms.into_iter().map(|vm| (vm.name, vm.shares)).collect()
     }
 
+    /// The first VM's limit in IO/s, 0 without one.
+    fn limit(&self) -> f64 {
+        let vms = self.agent.as_ref().unwrap().volume().steer.unwrap().vms;
+        vms[0].settings.limit.and_then(|limit| limit.iops).unwrap_or_default()
+    }
+
     /// Waits until the agent has these VMs.
     fn until(&self, what: &str, wanted: &[(&str, u32)]) {
         let wanted: BTreeMap<String, u32> =
@@ -230,6 +236,13 @@ fn pods_have_the_shares_of_their_claims_and_classes_as_these_change() {
     let own = json!({"parda/shares": "5000"});
     node.put("persistentvolumeclaims", claim("data-db-0", own, None));
     node.until("of the claim", &[("shop.db-0", 5000)]);
+    // One that io.max cannot hold keeps nobody from the others.
+    for (limit, iops) in [("{ iops = 500 }", 500.0), ("{ iops = 3 }", 0.0)] {
+        let own = json!({"parda/shares": "5000", "parda/limit": limit});
+        node.put("persistentvolumeclaims", claim("data-db-0", own, None));
+        until(&format!("the limit is {iops}"), || node.limit() == iops);
+    }
+    node.says("parda/limit = \"{ iops = 3 }\": has iops = 3, which must be 4 or more on a steered");
     node.put("persistentvolumeclaims", claim("data-db-0", json!({}), Some("gold")));
     node.until("of the VolumeAttributesClass", &[("shop.db-0", 3000)]);
     node.put(
@@ -364,7 +377,10 @@ fn mistakes_are_told_at_once() {
     let fails = |more: &[&str]| stage.fails(&[&begin[..], &["-c", "node-1.toml"], more].concat());
     let error = fails(&["--node", "node-1"]);
     assert!(error.contains("node-1.toml: the lines \"# parda kubernetes: begin\""), "{error}");
-    assert!(fails(&[]).contains("--node"), "{}", fails(&[]));
+    // Without a name it would follow the pods that no node has yet.
+    for node in [&[][..], &["--node", ""]] {
+        assert!(fails(node).contains("--node <NODE>"), "{}", fails(node));
+    }
     stage.write("node-1.toml", "# parda kubernetes: begin\n# parda kubernetes: end\n");
     let error = fails(&["--node", "node-1"]);
     assert!(error.contains("no API server is known") && error.contains("KUBECONFIG"), "{error}");

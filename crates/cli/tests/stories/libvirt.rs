@@ -104,6 +104,17 @@ fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
     refused(&["attach", "off"], "its listen is a relative path");
     stage.write("a.toml", format!("{head}{tables}"));
 
+    // What is not there is not attached: `detach` could not tell a file from a device.
+    let hook = ["attach", "off", "--listen", &socket];
+    let missing = format!("disk vda: {dir}/vm1.img: ");
+    std::fs::rename(stage.path("vm1.img"), stage.path("moved.img")).unwrap();
+    refused(&["attach", "off"], &format!("{missing}No such file"));
+    refused(&hook, &format!("{missing}No such file"));
+    std::fs::create_dir(stage.path("vm1.img")).unwrap();
+    refused(&hook, &format!("{missing}is neither a file nor a block device"));
+    std::fs::remove_dir(stage.path("vm1.img")).unwrap();
+    std::fs::rename(stage.path("moved.img"), stage.path("vm1.img")).unwrap();
+
     // This libvirt forgets what it is told. That is found out, and the definition from before is kept.
     std::fs::create_dir(stage.path("kept")).unwrap();
     refused(&["attach", "off", "off", "--apply", "--backup", "kept"], "is named twice");

@@ -139,6 +139,7 @@ fn disk(agent: &Agent) -> Option<DiskStatus> {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one story, step by step")]
 fn a_volume_of_proxmox_is_served_while_it_is_active_with_what_its_vm_is_to_have() {
     let nodes = Nodes::new();
     let agent = nodes.agent("a");
@@ -220,7 +221,14 @@ fn a_volume_of_proxmox_is_served_while_it_is_active_with_what_its_vm_is_to_have(
     nodes.ok("a", &["deactivate", VOLUME]);
     nodes.fails("a", &["resize", VOLUME, "8388608", "1"], "cannot grow while its VM runs");
     nodes.ok("a", &["activate", VOLUME]);
+    // A migration that was cut has left the disk on another node.
+    let other = nodes.agent("b");
+    nodes.ok("b", &["activate", VOLUME]);
     nodes.ok("a", &["resize", VOLUME, "8388000"]);
+    nodes.fails("a", &["resize", VOLUME, "4096"], "and cannot shrink");
+    other.says("the disk has grown");
+    nodes.ok("b", &["deactivate", VOLUME]);
+    other.stop();
     nodes.ok("a", &["activate", VOLUME]);
     assert_eq!(nodes.stage.ok(&["nbdinfo", "--size", &uri("a", DISK)]).trim(), "8388608");
     nodes.ok("a", &["free", VOLUME]);
@@ -275,6 +283,23 @@ fn what_proxmox_asks_for_in_vain_is_refused_and_a_wrong_tag_keeps_no_vm_from_sta
     let link = nodes.stage.path("store/images/100/vm-100-disk-1.raw");
     std::os::unix::fs::symlink(nodes.stage.path("secret"), link).unwrap();
     nodes.fails("a", &["activate", "san:100/vm-100-disk-1.raw"], "is no file of this storage");
+    // Whoever can write to the storage gets nothing of the node by a link.
+    let folder = |name: &str| nodes.stage.path(&format!("store/images/{name}"));
+    std::os::unix::fs::symlink(folder("100"), folder("101")).unwrap();
+    std::fs::hard_link(folder("100/vm-100-disk-0.raw"), folder("100/vm-101-disk-0.raw")).unwrap();
+    let linked = "san:101/vm-101-disk-0.raw";
+    let why = "store/images/101': is a link, and no directory of this storage";
+    for line in [
+        &["alloc", "san", "101", "", "4096"][..],
+        &["activate", linked],
+        &["resize", linked, "8388608"],
+        &["free", linked],
+    ] {
+        nodes.fails("a", line, why);
+    }
+    assert_eq!(folder("100/vm-101-disk-0.raw").metadata().unwrap().len(), 4 << 20);
+    std::fs::remove_file(folder("100/vm-101-disk-0.raw")).unwrap();
+    std::fs::remove_file(folder("101")).unwrap();
     nodes.stage.write("store/images/100/other.raw", "");
     assert_eq!(nodes.ok("a", &["list", "san"]).as_array().unwrap().len(), 1, "one is the plugin's");
 

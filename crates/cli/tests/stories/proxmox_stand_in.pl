@@ -93,11 +93,6 @@ sub free_image {
     return undef;
 }
 
-sub volume_resize {
-    my ($class, $scfg, $storeid, $volname, $size, $running, $snapname) = @_;
-    PVE::Tools::run_command(['/usr/bin/qemu-img', 'resize', '-q', '-f', 'raw', $class->filesystem_path($scfg, $volname), $size]);
-}
-
 package PVE::Storage::DirPlugin;
 use parent -norequire, 'PVE::Storage::Plugin';
 BEGIN { $INC{'PVE/Storage/DirPlugin.pm'} = __FILE__ }

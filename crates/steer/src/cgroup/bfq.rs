@@ -55,7 +55,7 @@ impl Bfq {
             }
         } else {
             let file = scheduler.clone();
-            journal.note(&[Original { file, value: now, only_if: None, how }])?;
+            journal.note(&[Original { file, value: now, only_if: None, inode: None, how }])?;
         }
         bfq.set_up()?;
         Ok(bfq)
@@ -90,7 +90,13 @@ impl Bfq {
             // Whatever another process chose another elevator for, its value is the one to restore.
             let value = sysfs::chosen(&offered).to_owned();
             let file = scheduler.clone();
-            journal.correct(Original { file, value, only_if: None, how: How::Write })?;
+            journal.correct(Original {
+                file,
+                value,
+                only_if: None,
+                inode: None,
+                how: How::Write,
+            })?;
             changed.push(ChangedSetting { what: scheduler.display().to_string(), found: offered });
             self.set_up()?;
         }

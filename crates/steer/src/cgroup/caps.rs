@@ -69,6 +69,12 @@ impl Pair {
         self == Pair::default()
     }
 
+    /// Whether it has no bound in a direction in which another one has.
+    fn leaves(self, other: Pair) -> bool {
+        let leaves = |own: Option<u64>, other: Option<u64>| own.is_none() && other.is_some();
+        leaves(self.reads, other.reads) || leaves(self.writes, other.writes)
+    }
+
     fn near(self, other: Pair) -> bool {
         let near = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => (a as f64 - b as f64).abs() <= SAME * b as f64,
@@ -93,7 +99,7 @@ fn parts(done: Done) -> (f64, f64) {
     (part(done.reads), part(done.writes))
 }
 
-/// Bounds of one VM. A pair without bounds is not written: what another program set there stays in force.
+/// Bounds of one VM. A direction without a bound is not written: what another program set there stays in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cap {
     /// In IOs per second.
@@ -118,23 +124,25 @@ impl Cap {
         self.ios.is_none() && self.bytes.is_none()
     }
 
-    /// Whether it has no bounds of a kind that another one has.
+    /// Whether it lacks a bound that another one has.
     fn leaves(self, other: Cap) -> bool {
-        self.ios.is_none() && !other.ios.is_none() || self.bytes.is_none() && !other.bytes.is_none()
+        self.ios.leaves(other.ios) || self.bytes.leaves(other.bytes)
     }
 
     fn near(self, other: Cap) -> bool {
         self.ios.near(other.ios) && self.bytes.near(other.bytes)
     }
 
-    /// The cap as it is written, as a part of a line of `io.max`: `riops=100 wiops=max`.
+    /// The cap as it is written, as a part of a line of `io.max`: `riops=100 wiops=20`.
     fn text(self) -> String {
-        let max = |most: Option<u64>| most.map_or("max".to_owned(), |most| most.to_string());
-        let pairs = [("iops", self.ios), ("bps", self.bytes)].into_iter();
-        let pairs = pairs.filter(|(_, pair)| !pair.is_none()).map(|(unit, pair)| {
-            format!("r{unit}={} w{unit}={}", max(pair.reads), max(pair.writes))
-        });
-        pairs.collect::<Vec<_>>().join(" ")
+        let bounds = [
+            ("riops", self.ios.reads),
+            ("wiops", self.ios.writes),
+            ("rbps", self.bytes.reads),
+            ("wbps", self.bytes.writes),
+        ];
+        let bounds = bounds.into_iter().filter_map(|(key, most)| Some(format!("{key}={}", most?)));
+        bounds.collect::<Vec<_>>().join(" ")
     }
 
     /// Whether a line of `io.max` has it in force.
@@ -270,7 +278,8 @@ impl Caps {
         file: &Path,
         journal: &mut LockedJournal,
     ) -> Result<(), ShareError> {
-        let known = journal.originals().iter().find(|original| original.file == file);
+        let mut known = journal.originals().iter();
+        let known = known.find(|original| original.file == file && original.is_there());
         let value =
             known.map_or_else(|| format!("{} {UNBOUNDED}", self.device), |o| o.value.clone());
         sysfs::write(file, &value)?;

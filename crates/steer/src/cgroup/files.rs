@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::vms::{VmKey, Vms};
-use crate::journal::{How, JournalError, LockedJournal, Original};
+use crate::journal::{JournalError, LockedJournal, Original};
 use crate::number::DevNum;
 use crate::sysfs::{self, SysError};
 
@@ -18,7 +18,7 @@ pub(crate) fn line(text: &str, device: DevNum) -> Option<&str> {
 fn original(file: &Path, device: DevNum, unset: &str) -> Result<Original, SysError> {
     let text = sysfs::read(file)?;
     let value = format!("{device} {}", line(&text, device).unwrap_or(unset));
-    Ok(Original { file: file.to_owned(), value, only_if: None, how: How::Write })
+    Original::of_cgroup(file, value)
 }
 
 /// A setting of a cgroup or an elevator that another process changed. It was set again.
@@ -110,9 +110,14 @@ pub(crate) fn hand_down_io(
                 }
                 Ok(_) => {}
             }
-            let value = "-io".to_owned();
-            let how = How::Write;
-            journal.note(&[Original { file: file.clone(), value, only_if: None, how }])?;
+            let original = match Original::of_cgroup(&file, "-io".to_owned()) {
+                Ok(original) => original,
+                Err(error) => {
+                    failed.push((key.clone(), error));
+                    break;
+                }
+            };
+            journal.note(&[original])?;
             if let Err(error) = sysfs::write(&file, "+io") {
                 failed.push((key.clone(), error));
                 break;

@@ -268,7 +268,7 @@ fn a_limit_is_in_force_whether_or_not_shares_hold_anybody() {
 }
 
 #[test]
-fn a_limit_of_bytes_leaves_another_programs_bound_of_ios() {
+fn a_limit_leaves_another_programs_bounds_of_what_it_does_not_limit() {
     let tree = host();
     let bandwidth = Rates { reads: Some(4e6), ..Rates::default() };
     let vms = limited(&tree, Limit { bandwidth, ..Limit::default() });
@@ -276,7 +276,15 @@ fn a_limit_of_bytes_leaves_another_programs_bound_of_ios() {
     tree.file(&file, "252:16 rbps=max wbps=max riops=max wiops=77");
     let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
     tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
-    assert_eq!(tree.read(&file), "252:16 rbps=4000000 wbps=max", "the kernel keeps the rest");
+    assert_eq!(tree.read(&file), "252:16 rbps=4000000", "the kernel keeps the rest");
+    // What it limits no more is as it was.
+    let vms = limited(&tree, iops(110.0));
+    tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
+    assert_eq!(tree.read(&file), "252:16 riops=55 wiops=55");
+    let iops = Rates { reads: Some(50.0), ..Rates::default() };
+    let vms = limited(&tree, Limit { iops, ..Limit::default() });
+    tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
+    assert_eq!(tree.read(&file), "252:16 riops=50");
     drop(sharing);
     assert_eq!(tree.read(&file), "252:16 rbps=max wbps=max riops=max wiops=77");
 }
@@ -343,6 +351,37 @@ fn what_was_there_before_comes_back_on_exit_and_after_a_crash() {
         assert_eq!(back, "252:16 rbps=1000 wbps=max riops=9 wiops=max");
         let unbounded = "252:16 rbps=max wbps=max riops=max wiops=max";
         assert_eq!(tree.read(&format!("{CGROUPS}/m/b/io.max")), unbounded);
+    }
+}
+
+#[test]
+fn what_was_there_before_a_vm_was_started_anew_is_not_put_into_its_new_cgroup() {
+    for (seen, crash) in [(true, false), (true, true), (false, true)] {
+        let tree = host();
+        let mut vms = two(&tree);
+        let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+        let all = [(600, 32.0), (600, 32.0)];
+        tick(&tree, &mut sharing, &vms, all, window(6.0));
+        // Made while the old one is still there, so that no file system gives it the old inode.
+        let at = |path: &str| tree.root().join(CGROUPS).join(path);
+        fs::rename(at("m/a"), tree.root().join("old")).unwrap();
+        cgroup(&tree, "m/a");
+        let theirs = "252:16 rbps=max wbps=max riops=9 wiops=max";
+        tree.file(&format!("{CGROUPS}/m/a/io.max"), theirs);
+        vms.refresh().unwrap();
+        if seen {
+            tick(&tree, &mut sharing, &vms, all, window(6.0));
+            assert_eq!(cap(&tree, "m/a"), Some(800));
+        }
+        if crash {
+            sharing.leave();
+            tree.journal().restore_all().unwrap();
+        } else {
+            drop(sharing);
+        }
+        let back = tree.read(&format!("{CGROUPS}/m/a/io.max"));
+        assert_eq!(back, theirs, "seen: {seen}, crash: {crash}");
+        assert_eq!(tree.journal().names().unwrap(), Vec::<String>::new());
     }
 }
 
