@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # Makes a package of what `make build` built: tools/packages.sh deb|rpm [OPTION OF THE TOOL ...]. Says where it is.
-# The tools are installed in target/tools, in versions that are known to work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,15 +10,17 @@ case ${1:-} in
 esac
 kind=$1
 shift
-if [ ! -x target/tools/bin/$tool ] || ! grep -q "^\"$tool $version " target/tools/.crates.toml 2> /dev/null; then
-  echo "packages: installs $tool $version into target/tools" >&2
-  cargo install --quiet --locked --root target/tools --target-dir target/tools/build --version "$version" "$tool"
-fi
-
 program=${PARDA:-target/release/parda}
+[ -x "$program" ] || { echo "packages: there is no $program: run \`make build\` first" >&2; exit 1; }
+tools/tool.sh $tool $version
+
+# The same bytes each time that this commit is packed.
+umask 022
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 rm -rf target/package
 make --silent install-files DESTDIR=target/package PREFIX=/usr PARDA="$program"
 gzip -9n target/package/usr/share/man/man1/*
+cp "$(tools/sbom.sh)" target/package/parda.cdx.json
 case $kind in
   deb) target/tools/bin/$tool --no-build --locked --package parda --output target/packages/ "$@" ;;
   rpm)

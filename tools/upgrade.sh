@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Replaces agents of an older revision by those of this one, one after another, under load: the story
-# `agents_of_a_program_from_before_are_replaced_one_by_one`, with a real program from before.
+# `agents_of_a_program_from_before_are_replaced_one_by_one`, with a real program from before; and its packages by those of what `make build`
+# built here: `stories/packages.rs`.
 #
 #     tools/upgrade.sh [REVISION]        # the last tag before HEAD if not given, and without tags HEAD~50
 #
@@ -22,5 +23,12 @@ tree=$(mktemp -d)
 trap 'git worktree remove --force "$tree"' EXIT
 git worktree add --quiet --detach "$tree" "$commit"
 echo "upgrade: from $(git log -1 --format='%h, %cs: %s' "$commit")"
-(cd "$tree" && CARGO_TARGET_DIR=$before cargo build --locked --quiet --package parda)
+mkdir -p "$before" target/tools
+ln -sfn "$PWD/target/tools" "$before/tools"
+ln -s "$before" "$tree/target"
+(cd "$tree" && env -u CARGO_TARGET_DIR cargo build --locked --quiet --package parda)
 PARDA_BEFORE=$before/debug/parda cargo test --workspace --locked --quiet --test lab -- agents_of_a_program_from_before --include-ignored
+
+rm -rf "$before/packages"
+env -u CARGO_TARGET_DIR make --silent -C "$tree" deb rpm
+PARDA_PACKAGES_BEFORE=$before/packages cargo test --workspace --locked --quiet --test stories -- packages --ignored
