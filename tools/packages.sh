@@ -22,12 +22,13 @@ make --silent install-files DESTDIR=target/package PREFIX=/usr PARDA="$program"
 gzip -9n target/package/usr/share/man/man1/*
 cp "$(tools/sbom.sh)" target/package/parda.cdx.json
 case $kind in
-  deb) target/tools/bin/$tool --no-build --locked --package parda --output target/packages/ "$@" ;;
+  deb) target/tools/bin/$tool --quiet --no-build --locked --package parda --output target/packages/ "$@" ;;
   rpm)
     # The tool does not strip.
     install -D "$program" target/package/usr/bin/parda
     strip --strip-debug target/package/usr/bin/parda
-    target/tools/bin/$tool --package crates/cli --output target/packages/ "$@"
+    # Of the program alone: rpm's own finder adds the modules of Proxmox' plugin, an example.
+    target/tools/bin/$tool --auto-req builtin --package crates/cli --output target/packages/ "$@"
     ls -t target/packages/parda-*.rpm | head -n 1
     ;;
 esac

@@ -93,6 +93,8 @@ by_hand() {
     operators > /srv/operators
 }
 unchanged() { operators | diff /srv/operators -; }
+# Version 0.1.0 set the mode of the directory, at each boot too.
+as_it_was() { chmod 0700 /etc/parda; }
 # The agent runs, and not as the process that it was.
 another() {
     becomes ActiveState active
@@ -143,6 +145,7 @@ for hundredths in 02 04 06 08 10 15 20 25 30 40 50 60 80; do
     timeout -s KILL 0.$hundredths dpkg -i /srv/$package.deb || :
 done
 dpkg --configure -a || :
+as_it_was
 dpkg -i /srv/after.deb
 test "$(dpkg-query -W -f '${Status}' parda)" = 'install ok installed'
 becomes ActiveState active
@@ -152,6 +155,7 @@ unchanged
 before=$(unit MainPID)
 dpkg -i /srv/before.deb
 another "$before"
+as_it_was
 unchanged
 ends_well
 
@@ -263,6 +267,8 @@ fn an_rpm_package_is_installed_upgraded_under_load_downgraded_and_removed() {
 # Debian's packages are unknown to rpm.
 rpm -i --nodeps /srv/before.rpm
 rpm -q --requires parda | grep systemd
+# Nothing that another distribution lacks.
+rpm -qp --requires /srv/after.rpm | grep -vE '^(/bin/sh|group\(kvm\)|user\(parda\)|systemd|rtld\(|rpmlib\(|ld-linux|lib(c|m|gcc_s)\.so)' | (! grep .)
 getent passwd parda
 test "$(unit ActiveState)" = inactive
 "# + CONFIGURE
@@ -288,7 +294,8 @@ unchanged
 for hundredths in 02 05 10 15 20 25 30 40 60; do
     timeout -s KILL 0.$hundredths rpm -U --nodeps --force /srv/after.rpm || :
 done
-rpm -U --nodeps --force /srv/after.rpm
+# Not in the same second, after which rpm names its files.
+for i in $(seq 30); do rpm -U --nodeps --force /srv/after.rpm && break; sleep 1; done
 rpm -V --nodeps parda
 becomes ActiveState active
 unchanged
@@ -296,6 +303,7 @@ unchanged
 before=$(unit MainPID)
 rpm -U --nodeps --oldpackage /srv/before.rpm
 another "$before"
+as_it_was
 unchanged
 ends_well
 
