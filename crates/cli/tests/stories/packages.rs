@@ -100,6 +100,11 @@ another() {
     becomes ActiveState active
     test "$(unit MainPID)" != "$1"
 }
+# Runs what installs a package, and kills it after these seconds. It is gone, with its lock, once its last IO is.
+killed() {
+    timeout -s KILL "$@" || :
+    while cat /proc/[0-9]*/comm 2> /dev/null | grep -x "$2"; do sleep 0.1; done
+}
 # How long it was away at its last restart, in microseconds.
 away() { echo $(($(unit ActiveEnterTimestampMonotonic) - $(unit ActiveExitTimestampMonotonic))); }
 "#;
@@ -142,7 +147,7 @@ unchanged
 # A dpkg that is killed, wherever it is, can be repeated.
 for hundredths in 02 04 06 08 10 15 20 25 30 40 50 60 80; do
     case $hundredths in *[05]) package=before;; *) package=after;; esac
-    timeout -s KILL 0.$hundredths dpkg -i /srv/$package.deb || :
+    killed 0.$hundredths dpkg -i /srv/$package.deb
 done
 dpkg --configure -a || :
 as_it_was
@@ -292,7 +297,7 @@ unchanged
 
 # One that is killed, wherever it is, can be repeated.
 for hundredths in 02 05 10 15 20 25 30 40 60; do
-    timeout -s KILL 0.$hundredths rpm -U --nodeps --force /srv/after.rpm || :
+    killed 0.$hundredths rpm -U --nodeps --force /srv/after.rpm
 done
 # Not in the same second, after which rpm names its files.
 for i in $(seq 30); do rpm -U --nodeps --force /srv/after.rpm && break; sleep 1; done
