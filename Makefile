@@ -36,8 +36,10 @@ help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 # Not where it is built, and by whom: a commit is the same program everywhere (tools/reproducible.sh).
-build: export RUSTFLAGS := $(RUSTFLAGS) --remap-path-prefix=$(CURDIR)=/usr/src/parda --remap-path-prefix=$(CARGO_HOME)=/usr/src/cargo
-build: export CFLAGS := $(CFLAGS) -ffile-prefix-map=$(CURDIR)=/usr/src/parda -ffile-prefix-map=$(CARGO_HOME)=/usr/src/cargo
+places := $(CURDIR)=/usr/src/parda $(or $(realpath $(CARGO_HOME)),$(CARGO_HOME))=/usr/src/cargo \
+	$(if $(CARGO_TARGET_DIR),$(abspath $(CARGO_TARGET_DIR))=/usr/src/parda/target)
+build: export RUSTFLAGS := $(RUSTFLAGS) $(addprefix --remap-path-prefix=,$(places))
+build: export CFLAGS := $(CFLAGS) $(addprefix -ffile-prefix-map=,$(places))
 build: ## The binary, target/release/parda
 	$(CARGO) build --release --locked --package parda --features kubernetes
 

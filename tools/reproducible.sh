@@ -14,11 +14,13 @@ tree=$elsewhere/a/longer/name
 trap 'git worktree remove --force "$tree"; rm -rf "$elsewhere"' EXIT
 git worktree add --quiet --detach "$tree" HEAD
 mkdir "$elsewhere/cargo" "$tree/target"
-ln -s "$home"/* "$elsewhere/cargo"
+# Files and not links to them, which cargo follows.
+[ ! -e "$home/config.toml" ] || cp "$home/config.toml" "$elsewhere/cargo"
+cp -al "$home/registry" "$elsewhere/cargo" 2> /dev/null || cp -a "$home/registry" "$elsewhere/cargo"
 ln -s "$PWD/target/tools" "$tree/target/tools"
 (
   umask 077
-  export CARGO_HOME=$elsewhere/cargo TZ=Asia/Kathmandu LC_ALL=C CARGO_BUILD_JOBS=1
+  export CARGO_HOME=$elsewhere/cargo TZ=Asia/Kathmandu LC_ALL=C
   make --silent -C "$tree" deb rpm > /dev/null
 )
 (cd "$tree/target" && sha256sum release/parda packages/*) | (cd target && sha256sum --check --strict) ||
