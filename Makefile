@@ -142,7 +142,7 @@ fuzz: ## Every parser, a short while each
 
 nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a story, half an hour of soak, 10^8 fuzzing runs, Miri, mutations
 	@tools/deps.sh $(TEST_DEPS) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs cryptsetup=cryptsetup-bin fdisk=fdisk
-	@tools/deps.sh mmdebstrap=mmdebstrap rpm=rpm libvirtd=libvirt-daemon-system
+	@tools/deps.sh libvirtd=libvirt-daemon-system
 	@$(MAKE) --no-print-directory build
 	PARDA=$(PARDA) tools/manifests.sh
 	@$(MAKE) --no-print-directory kubernetes

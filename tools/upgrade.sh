@@ -17,6 +17,7 @@ commit=$(git rev-parse --verify --quiet "$revision^{commit}") || {
   echo "upgrade: there is no revision $revision here: name one, or fetch it (git fetch --unshallow --tags)" >&2
   exit 1
 }
+tools/deps.sh mmdebstrap=mmdebstrap systemd-nspawn=systemd-container
 export CARGO_INCREMENTAL=0
 before=$(realpath -m "${UPGRADE_TARGET:-target/before}")
 tree=$(mktemp -d)
