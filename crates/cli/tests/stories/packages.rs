@@ -109,22 +109,17 @@ killed() {
 away() { echo $(($(unit ActiveEnterTimestampMonotonic) - $(unit ActiveExitTimestampMonotonic))); }
 "#;
 
-fn a_debian_package_lives_through(suite: &str) {
-    if !machine::is_possible() {
-        return;
-    }
-    let stage = Stage::new();
-    debian(&stage, suite, BOOTED);
-    debian_packages(&stage);
-    let script = HELPERS.to_owned()
-        + r#"
+/// A Debian package is installed.
+const INSTALLED: &str = r#"
 dpkg -i /srv/before.deb
 # Without a configuration it waits for one.
 test "$(unit ActiveState) $(unit UnitFileState)" = 'inactive enabled'
 getent passwd parda
 zcat "$(dpkg -L parda | grep man1/parda-serve.1.gz)" | grep SIGHUP
-"# + CONFIGURE
-        + r#"
+"#;
+
+/// An agent under load is upgraded, and goes back to the older version.
+const UPGRADED: &str = r#"
 by_hand
 systemctl daemon-reload
 systemctl start parda
@@ -164,6 +159,10 @@ as_it_was
 unchanged
 ends_well
 
+"#;
+
+/// The package is upgraded without an agent that runs, removed, purged, and installed beside a unit made by hand.
+const ENDED: &str = r#"
 # What was stopped, disabled or masked stays so.
 systemctl stop parda
 dpkg -i /srv/after.deb
@@ -207,7 +206,15 @@ test "$(readlink "/proc/$(unit MainPID)/exe")" = /usr/bin/parda
 ends_well
 unchanged
 "#;
-    machine::tell(&stage, &[], &script);
+
+fn a_debian_package_lives_through(suite: &str) {
+    if !machine::is_possible() {
+        return;
+    }
+    let stage = Stage::new();
+    debian(&stage, suite, BOOTED);
+    debian_packages(&stage);
+    machine::tell(&stage, &[], &[HELPERS, INSTALLED, CONFIGURE, UPGRADED, ENDED].concat());
 }
 
 #[test]
