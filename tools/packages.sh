@@ -27,6 +27,9 @@ case $kind in
     # The tool does not strip.
     install -D "$program" target/package/usr/bin/parda
     strip --strip-debug target/package/usr/bin/parda
+    # It keeps the times of files that are older than the commit, which are those of a checkout.
+    cp README.md CHANGELOG.md LICENSE-* target/package
+    find target/package -type f -exec touch --date "@$SOURCE_DATE_EPOCH" {} +
     # Of the program alone: rpm's own finder adds the modules of Proxmox' plugin, an example.
     target/tools/bin/$tool --auto-req builtin --package crates/cli --output target/packages/ "$@"
     ls -t target/packages/parda-*.rpm | head -n 1
