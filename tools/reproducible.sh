@@ -13,10 +13,10 @@ elsewhere=$(mktemp -d)
 tree=$elsewhere/a/longer/name
 trap 'git worktree remove --force "$tree"; rm -rf "$elsewhere"' EXIT
 git worktree add --quiet --detach "$tree" HEAD
-mkdir "$elsewhere/cargo" "$tree/target"
+mkdir -p "$elsewhere/cargo/registry" "$tree/target"
 # Files and not links to them, which cargo follows.
 [ ! -e "$home/config.toml" ] || cp "$home/config.toml" "$elsewhere/cargo"
-cp -al "$home/registry" "$elsewhere/cargo" 2> /dev/null || cp -a "$home/registry" "$elsewhere/cargo"
+cp -al "$home/registry/." "$elsewhere/cargo/registry" 2> /dev/null || cp -a "$home/registry/." "$elsewhere/cargo/registry"
 ln -s "$PWD/target/tools" "$tree/target/tools"
 (
   umask 077
