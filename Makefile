@@ -1,6 +1,7 @@
 # Two commands matter to someone new: `make demo` and `make test`. `make help` lists the rest.
 
 CARGO  ?= cargo
+CARGO_HOME ?= $(HOME)/.cargo
 PREFIX ?= /usr/local
 
 # Where cargo builds, and what the laboratory's guests are made of.
@@ -29,11 +30,16 @@ SIMULATED := corpus random papers accuracy manual
 # Test programs run without cargo, whose lock lint and doctests hold while they build. `make test` has built them all before (BUILT=1).
 RUN := tools/programs.py run $(if $(BUILT),--built)
 
-.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit computing waiting real stories guests laboratory simulated doctests kubernetes fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm image clean
+.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit computing waiting real stories guests laboratory simulated doctests kubernetes fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm sbom image clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
+# Not where it is built, and by whom: a commit is the same program everywhere (tools/reproducible.sh).
+places := $(CURDIR)=/usr/src/parda $(or $(realpath $(CARGO_HOME)),$(CARGO_HOME))=/usr/src/cargo \
+	$(if $(CARGO_TARGET_DIR),$(abspath $(CARGO_TARGET_DIR))=/usr/src/parda/target)
+build: export RUSTFLAGS := $(RUSTFLAGS) $(addprefix --remap-path-prefix=,$(places))
+build: export CFLAGS := $(CFLAGS) $(addprefix -ffile-prefix-map=,$(places))
 build: ## The binary, target/release/parda
 	$(CARGO) build --release --locked --package parda --features kubernetes
 
@@ -136,17 +142,18 @@ fuzz: ## Every parser, a short while each
 
 nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a story, half an hour of soak, 10^8 fuzzing runs, Miri, mutations
 	@tools/deps.sh $(TEST_DEPS) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs cryptsetup=cryptsetup-bin fdisk=fdisk
-	@tools/deps.sh mmdebstrap=mmdebstrap rpm=rpm libvirtd=libvirt-daemon-system
+	@tools/deps.sh libvirtd=libvirt-daemon-system
 	@$(MAKE) --no-print-directory build
 	PARDA=$(PARDA) tools/manifests.sh
 	@$(MAKE) --no-print-directory kubernetes
-	$(CARGO) test $(TESTS) --test stories -- packages libvirt alerts:: --ignored
+	$(CARGO) test $(TESTS) --test stories -- libvirt alerts:: --ignored
 	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test block --test exchange -- lost_writes silent_server tls foreign
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end
 	PARDA_DISKS=10000 $(CARGO) test $(TESTS) --test stories -- many::thousands --nocapture
 	@$(MAKE) --no-print-directory kit
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test guests -- --include-ignored --skip two_vms_of_a_virtio_disk
 	$(CARGO) test $(TESTS) --test lab -- --include-ignored
+	tools/reproducible.sh
 	tools/upgrade.sh
 	PARDA_CRASH_ROUNDS=500 PARDA_SOAK_SECONDS=1800 $(CARGO) test $(TESTS) --test stories -- durability soak --nocapture
 	PARDA_CONFIG_RUNS=10000000 $(CARGO) test $(TESTS) --test agent -- mutated
@@ -227,6 +234,9 @@ deb: build ## A Debian package of it, and one of its symbols: target/packages
 
 rpm: build ## An RPM package of it: target/packages
 	@PARDA=$(PARDA) tools/packages.sh rpm
+
+sbom: ## A bill of materials of it, CycloneDX: target/packages; packages have it too
+	@tools/sbom.sh
 
 image: build ## A container image of it, as an OCI layout: target/image (umoci)
 	@tools/deps.sh umoci=umoci

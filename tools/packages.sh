@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # Makes a package of what `make build` built: tools/packages.sh deb|rpm [OPTION OF THE TOOL ...]. Says where it is.
-# The tools are installed in target/tools, in versions that are known to work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,22 +10,28 @@ case ${1:-} in
 esac
 kind=$1
 shift
-if [ ! -x target/tools/bin/$tool ] || ! grep -q "^\"$tool $version " target/tools/.crates.toml 2> /dev/null; then
-  echo "packages: installs $tool $version into target/tools" >&2
-  cargo install --quiet --locked --root target/tools --target-dir target/tools/build --version "$version" "$tool"
-fi
-
 program=${PARDA:-target/release/parda}
+[ -x "$program" ] || { echo "packages: there is no $program: run \`make build\` first" >&2; exit 1; }
+tools/tool.sh $tool $version
+
+# The same bytes each time that this commit is packed.
+umask 022
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 rm -rf target/package
 make --silent install-files DESTDIR=target/package PREFIX=/usr PARDA="$program"
 gzip -9n target/package/usr/share/man/man1/*
+cp "$(tools/sbom.sh)" target/package/parda.cdx.json
 case $kind in
-  deb) target/tools/bin/$tool --no-build --locked --package parda --output target/packages/ "$@" ;;
+  deb) target/tools/bin/$tool --quiet --no-build --locked --package parda --output target/packages/ "$@" ;;
   rpm)
     # The tool does not strip.
     install -D "$program" target/package/usr/bin/parda
     strip --strip-debug target/package/usr/bin/parda
-    target/tools/bin/$tool --package crates/cli --output target/packages/ "$@"
+    # It keeps the times of files that are older than the commit, which are those of a checkout.
+    cp README.md CHANGELOG.md LICENSE-* target/package
+    find target/package -type f -exec touch --date "@$SOURCE_DATE_EPOCH" {} +
+    # Of the program alone: rpm's own finder adds the modules of Proxmox' plugin, an example.
+    target/tools/bin/$tool --auto-req builtin --package crates/cli --output target/packages/ "$@"
     ls -t target/packages/parda-*.rpm | head -n 1
     ;;
 esac

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Replaces agents of an older revision by those of this one, one after another, under load: the story
-# `agents_of_a_program_from_before_are_replaced_one_by_one`, with a real program from before.
+# `agents_of_a_program_from_before_are_replaced_one_by_one`, with a real program from before; and its packages by those of what `make build`
+# built here: `stories/packages.rs`.
 #
 #     tools/upgrade.sh [REVISION]        # the last tag before HEAD if not given, and without tags HEAD~50
 #
@@ -16,11 +17,19 @@ commit=$(git rev-parse --verify --quiet "$revision^{commit}") || {
   echo "upgrade: there is no revision $revision here: name one, or fetch it (git fetch --unshallow --tags)" >&2
   exit 1
 }
+tools/deps.sh mmdebstrap=mmdebstrap systemd-nspawn=systemd-container
 export CARGO_INCREMENTAL=0
 before=$(realpath -m "${UPGRADE_TARGET:-target/before}")
 tree=$(mktemp -d)
 trap 'git worktree remove --force "$tree"' EXIT
 git worktree add --quiet --detach "$tree" "$commit"
 echo "upgrade: from $(git log -1 --format='%h, %cs: %s' "$commit")"
-(cd "$tree" && CARGO_TARGET_DIR=$before cargo build --locked --quiet --package parda)
+mkdir -p "$before" target/tools
+ln -sfn "$PWD/target/tools" "$before/tools"
+ln -s "$before" "$tree/target"
+(cd "$tree" && env -u CARGO_TARGET_DIR cargo build --locked --quiet --package parda)
 PARDA_BEFORE=$before/debug/parda cargo test --workspace --locked --quiet --test lab -- agents_of_a_program_from_before --include-ignored
+
+rm -rf "$before/packages"
+env -u CARGO_TARGET_DIR make --silent -C "$tree" deb rpm
+PARDA_PACKAGES_BEFORE=$before/packages cargo test --workspace --locked --quiet --test stories -- packages --ignored

@@ -1,5 +1,5 @@
-# An upgrade restarts the agent; guests whose clients connect again ride that out.
-if [ "$1" -ge 1 ] && [ -d /run/systemd/system ]; then
+if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || :
-    systemctl try-restart parda.service || :
+    # An upgrade restarts the agent; guests whose clients connect again ride that out.
+    if [ "$1" -ge 1 ]; then systemctl try-restart parda.service || :; fi
 fi

@@ -247,14 +247,17 @@ fn agents_of_a_program_from_before_are_replaced_one_by_one() {
     let (program, starts) = (dir.path().join("before"), dir.path().join("starts"));
     let before = std::env::var("PARDA_BEFORE");
     let before = before.unwrap_or_else(|_| env!("CARGO_BIN_EXE_parda").to_owned());
-    let script = format!("#!/bin/sh\necho >> '{}'\nexec '{before}' \"$@\"\n", starts.display());
+    let script =
+        format!("#!/bin/sh\necho \"$1\" >> '{}'\nexec '{before}' \"$@\"\n", starts.display());
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let scenario = scenarios().join("lab/rolling-upgrade.toml");
     let output = lab().arg(scenario).arg("--before").arg(program).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let starts = fs::read_to_string(starts).unwrap();
-    assert_eq!(starts.lines().count(), 4, "each host's first agent, and none of the second ones");
+    // It is also asked for its version.
+    let agents = starts.lines().filter(|line| *line == "serve").count();
+    assert_eq!(agents, 4, "each host's first agent, and none of the second ones");
 }
 
 #[test]

@@ -6,3 +6,4 @@ mod manual;
 mod reproduce;
 mod rooms;
 mod sim;
+mod version;
