@@ -387,27 +387,59 @@ fn check_tenants(
     tenants: &[TenantSettings],
     work: &Work,
 ) -> Result<(), Error> {
-    let Work::Serve(disks) = work else {
-        let message = "is only for disks that are served".to_owned();
-        return if tenants.is_empty() { Ok(()) } else { Err(wrong("tenant", message)) };
-    };
     if let Some((at, key, fault)) = wrong_tenants(tenants) {
         return Err(wrong(&format!("tenant.{at}.{key}"), fault));
     }
+    let (key, vms): (_, Vec<_>) = match work {
+        Work::Serve(disks) => ("disk", disks.iter().map(|disk| disk.settings.tenant).collect()),
+        Work::Steer(Steer { vms: Vms::Host(_), .. }) => return Ok(()),
+        Work::Steer(Steer { vms: Vms::Groups(vms), .. }) => {
+            ("steer.vm", vms.iter().map(|vm| vm.settings.tenant).collect())
+        }
+        Work::Qemu(qemu) => {
+            ("qemu.vm", qemu.vms.0.iter().map(|(_, settings)| settings.tenant).collect())
+        }
+    };
     let mut here = BTreeSet::new();
-    for (at, disk) in disks.iter().enumerate() {
-        let Some(tenant) = disk.settings.tenant else { continue };
+    for (at, tenant) in vms.into_iter().enumerate() {
+        let Some(tenant) = tenant else { continue };
+        let wrong_vm = |fault| Err(wrong(&format!("{key}.{at}.tenant"), fault));
         here.insert(tenant);
-        let fault = if !tenants.iter().any(|known| known.name == tenant) {
-            "is no [[volume.tenant]] of this volume".to_owned()
-        } else if here.len() > MOST_TENANTS {
-            format!("is one tenant too many: a host can have disks of {MOST_TENANTS} at a volume")
-        } else {
-            continue;
+        let Some(known) = tenants.iter().position(|known| known.name == tenant) else {
+            return wrong_vm("is no [[volume.tenant]] of this volume".to_owned());
         };
-        return Err(wrong(&format!("disk.{at}.tenant"), fault));
+        if here.len() > MOST_TENANTS {
+            return wrong_vm(format!(
+                "is one tenant too many: a host can have disks of {MOST_TENANTS} at a volume"
+            ));
+        }
+        if let Some((setting, fault)) = not_held(&tenants[known], work) {
+            return Err(wrong(&format!("tenant.{known}.{setting}"), fault));
+        }
     }
     Ok(())
+}
+
+/// The setting of a tenant with VMs here that this host cannot hold, and what is wrong with it. A tenant without VMs here may have any.
+fn not_held(tenant: &TenantSettings, work: &Work) -> Option<(&'static str, String)> {
+    let who = match work {
+        Work::Serve(_) => return None,
+        Work::Steer(_) => "the kernel",
+        Work::Qemu(_) => "QEMU",
+    };
+    if tenant.reservation.is_some() {
+        let fault = format!(
+            "cannot be kept for VMs whose IOs {who} orders: leave it out, or serve the disks of tenant {}",
+            tenant.name
+        );
+        return Some(("reservation", fault));
+    }
+    let limit = tenant.limit?;
+    let fault = match work {
+        Work::Qemu(_) => limit.fault_throttled(),
+        _ => limit.fault_steered(),
+    };
+    Some(("limit", fault?))
 }
 
 /// Target of the idle probe of a volume: its first disk that is a file or a device.

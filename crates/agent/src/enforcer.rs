@@ -55,12 +55,8 @@ impl Enforcer {
     pub(crate) fn tick(&self, now: Instant, heard: Option<Heard>) -> Option<Said> {
         match self {
             Enforcer::Ring(served) => served.ring()?.tick(heard).ok(),
-            Enforcer::Kernel(steered) => {
-                Some((steered.tick(now, heard.map(|(totals, _)| totals)), Vec::new()))
-            }
-            Enforcer::Qemu(throttled) => {
-                Some((throttled.tick(heard.map(|(totals, _)| totals)), Vec::new()))
-            }
+            Enforcer::Kernel(steered) => Some(steered.tick(now, heard)),
+            Enforcer::Qemu(throttled) => Some(throttled.tick(heard)),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use parda_config::{ControlSettings, LimitSetting, TenantSettings};
+use parda_config::{ControlSettings, LimitSetting, TenantName, TenantSettings};
 use serde::{Deserialize, Serialize};
 
 pub use crate::config::limits::{AgentLimits, VolumeLimits};
@@ -181,6 +181,8 @@ pub struct QemuVm {
     pub name: String,
     /// The weight of each against all other VMs and disks of the volume, on any host.
     pub shares: Option<u32>,
+    /// Tenant whose VMs they are.
+    pub tenant: Option<TenantName>,
 }
 
 /// `[volume.steer]`: a block device that VMs open directly, and whose queue is held to the window.
@@ -214,6 +216,8 @@ pub struct SteeredVm {
     pub shares: Option<u32>,
     /// The most IOs and bytes per second that each does.
     pub limit: Option<LimitSetting>,
+    /// Tenant whose VMs they are.
+    pub tenant: Option<TenantName>,
 }
 
 /// `[volume.exchange]`: where the hosts of a volume tell each other how loaded it looks. One of `file`, `udp` and

@@ -27,6 +27,7 @@ use crate::status::{Detail, VolumeStatus};
 
 pub(crate) use addresses::Addresses;
 use board::Board;
+pub(crate) use board::tenant;
 use keeper::{Keeper, Order};
 pub(crate) use opens::Opens;
 pub(crate) use shared::Shared;

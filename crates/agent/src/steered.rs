@@ -10,8 +10,9 @@ mod vms;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant as Clock;
 
-use parda_block::Drained;
-use parda_control::{Bytes, Config, Instant, KernelHost, QueueMeans, Report, Span, Totals, View};
+use parda_block::{Drained, Heard, Said};
+use parda_config::tenants;
+use parda_control::{Bytes, Config, Instant, KernelHost, QueueMeans, Report, Span, View};
 use parda_steer::cgroup::Allowance;
 use parda_steer::measure::Reading;
 
@@ -29,12 +30,17 @@ pub(crate) fn examine(control: Config, period: Span, asked: &Steer) -> Result<()
     attached::examine(asked, sets)
 }
 
-/// Takes over another law while it runs.
+/// Takes over another law and other tenants while it runs.
 pub(crate) fn reload_law(
     host: &mut KernelHost,
     in_force: &mut config::Volume,
     new: &config::Volume,
 ) {
+    if new.tenants != in_force.tenants {
+        host.set_tenants(&tenants(&new.tenants));
+        in_force.tenants.clone_from(&new.tenants);
+        tracing::info!(volume = in_force.name, event = "tenants_changed", "tenants changed");
+    }
     if new.law == in_force.law {
         return;
     }
@@ -73,7 +79,8 @@ impl Steered {
     /// Takes hold of the device and begins to measure it.
     pub(crate) fn start(config: &config::Volume, steer: &Steer) -> Result<Steered, SteerError> {
         let control = &config.law.control;
-        let host = KernelHost::new(control.clone(), config.law.period.into())?;
+        let mut host = KernelHost::new(control.clone(), config.law.period.into())?;
+        host.set_tenants(&tenants(&config.tenants));
         let device = Attached::start(&config.name, steer, host.sets_depths())?;
         Ok(Steered(Mutex::new(State {
             volume: config.name.clone(),
@@ -92,8 +99,12 @@ impl Steered {
     }
 
     /// Ends a period: measures the device, ticks the law, sets the depth.
-    pub(crate) fn tick(&self, now: Instant, heard: Option<Totals>) -> Report {
-        self.state().tick(now, heard.map_or(View::Silent, View::Peers))
+    pub(crate) fn tick(&self, now: Instant, heard: Option<Heard>) -> Said {
+        let mut state = self.state();
+        let (totals, tenants) = heard.unzip();
+        state.host.hear_tenants(tenants);
+        let report = state.tick(now, totals.map_or(View::Silent, View::Peers));
+        (report, state.host.tenant_parts().collect())
     }
 
     /// Sets another depth if one is due. Returns when the next one is due before the next tick, if one is.
@@ -149,9 +160,9 @@ impl State {
             None => (elapsed, 0.0),
         };
         let reading = look.as_ref().map(|look| &look.reading);
-        let per_share = self.host.governor().window_per_share();
-        let vms = self.vms.demand(&self.volume, look.as_ref(), per_share);
+        let vms = self.vms.did(&self.volume, look.as_ref(), &self.host);
         let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
+        self.vms.grant(self.host.grants());
         self.set(now);
         self.share(reading.map_or(Span::ZERO, vms::latency));
         report

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant as Clock;
 
-use parda_block::Drained;
-use parda_control::governor::VmDemand;
+use parda_block::{Drained, Heard, Said};
+use parda_config::tenants;
 use parda_control::latency::Direction;
-use parda_control::{Bytes, KernelHost, QueueMeans, Report, Shares, Span, Totals, View};
+use parda_control::{Bytes, KernelHost, QueueMeans, Report, Shares, Span, View, VmPeriod};
 use parda_steer::cgroup::{Want, level};
 use parda_steer::qemu::{Flow, each, sockets};
 
@@ -61,7 +61,8 @@ struct Done {
 
 impl Throttled {
     pub(crate) fn start(config: &config::Volume, qemu: &Qemu) -> Result<Throttled, StartError> {
-        let host = KernelHost::new(config.law.control.clone(), config.law.period.into())?;
+        let mut host = KernelHost::new(config.law.control.clone(), config.law.period.into())?;
+        host.set_tenants(&tenants(&config.tenants));
         let probe = qemu.probe.clone().map(|place| Probe::start(&config.name, place));
         Ok(Throttled(Mutex::new(State {
             volume: config.name.clone(),
@@ -81,8 +82,12 @@ impl Throttled {
     }
 
     /// Ends a period: asks all QEMUs, ticks the law, sets limits.
-    pub(crate) fn tick(&self, heard: Option<Totals>) -> Report {
-        self.state().tick(heard.map_or(View::Silent, View::Peers))
+    pub(crate) fn tick(&self, heard: Option<Heard>) -> Said {
+        let mut state = self.state();
+        let (totals, tenants) = heard.unzip();
+        state.host.hear_tenants(tenants);
+        let report = state.tick(totals.map_or(View::Silent, View::Peers));
+        (report, state.host.tenant_parts().collect())
     }
 
     /// The law and the shares may change while it runs.
@@ -117,8 +122,12 @@ impl State {
         let elapsed: Span = self.ticked.saturating_duration_since(before).into();
         self.look();
         let outstanding = self.count(elapsed.secs());
-        let vms = self.demand();
+        let latency = self.latency.unwrap_or(0.0);
+        let known = self.seats.values().filter_map(Seat::vm);
+        let vms: Vec<VmPeriod> = known.map(|vm| vm.did(latency)).collect();
         let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
+        let known = self.seats.values_mut().filter_map(Seat::vm_mut);
+        known.zip(self.host.grants()).for_each(|(vm, grant)| vm.grant = *grant);
         if let Some(new) = self.host.governor().latency().filter(|latency| *latency > 0.0) {
             self.latency = Some(self.latency.map_or(new, |old| old + NEW * (new - old)));
         }
@@ -189,30 +198,27 @@ impl State {
         if seconds > 0.0 { sum / seconds } else { 0.0 }
     }
 
-    /// Demand of each VM that is known.
-    fn demand(&self) -> Vec<VmDemand> {
-        let per_share = self.host.governor().window_per_share();
-        let latency = self.latency.unwrap_or(0.0);
-        let each = self.seats.values().filter_map(|seat| {
-            let vm = seat.vm()?;
-            Some(VmDemand::of_mean(vm.shares, vm.pending(latency), per_share))
-        });
-        each.collect()
-    }
-
     /// Splits the window over the VMs and their disks, as limits on their rates (Little's law).
     fn set(&mut self, period: f64) {
         let Some(latency) = self.latency else { return };
         let window = self.host.governor().window().0;
         let known = || self.seats.values().filter_map(Seat::vm);
         let wants: Vec<Want> = known()
-            .map(|vm| Want { shares: f64::from(vm.shares.0), rate: vm.pending(latency) / latency })
+            .map(|vm| {
+                let rate = (vm.pending(latency) / latency).min(vm.most());
+                Want { shares: vm.grant.shares, rate }
+            })
             .collect();
         let level = level(&wants, window / latency);
-        let targets = |seat: &Seat| match (seat.vm(), level) {
-            (Some(vm), Some(level)) => vm.targets(level * f64::from(vm.shares.0), latency, period),
-            (Some(vm), None) => vm.disks.keys().map(|id| (id.clone(), Target::default())).collect(),
-            (None, _) => Vec::new(),
+        for vm in self.seats.values_mut().filter_map(Seat::vm_mut) {
+            vm.by_shares = level.map(|level| level * vm.grant.shares);
+        }
+        let targets = |seat: &Seat| match seat.vm() {
+            Some(vm) if vm.by_shares.is_some() || vm.most().is_finite() => {
+                vm.targets(vm.by_shares.unwrap_or(f64::INFINITY), latency, period)
+            }
+            Some(vm) => vm.disks.keys().map(|id| (id.clone(), Target::default())).collect(),
+            None => Vec::new(),
         };
         let all = self.seats.iter_mut().map(|(socket, seat)| (socket, targets(seat), seat));
         let volume = &self.volume;
@@ -225,7 +231,7 @@ impl State {
     }
 
     fn shares(&self) -> Shares {
-        let each = self.seats.values().filter_map(|seat| Some(seat.vm()?.shares.0));
+        let each = self.seats.values().filter_map(|seat| Some(seat.vm()?.settings.shares().0));
         Shares(each.fold(0, u32::saturating_add))
     }
 }

@@ -89,6 +89,15 @@ impl LimitSetting {
 const LEAST_STEERED: f64 = 2.0;
 
 impl LimitSetting {
+    /// The part of a tenant's limit that QEMU's throttles are not given, and what to write instead.
+    #[must_use]
+    pub fn fault_throttled(&self) -> Option<String> {
+        let fault =
+            "must have `iops` alone for VMs whose disks QEMU opens: set other limits in QEMU";
+        (*self != LimitSetting { iops: self.iops, ..LimitSetting::default() })
+            .then(|| fault.to_owned())
+    }
+
     /// The part of a limit that `io.max` cannot hold on a steered device, and what to write instead.
     pub(crate) fn fault_steered(&self) -> Option<String> {
         if self.burst.is_some() {

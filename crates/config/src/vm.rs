@@ -104,7 +104,7 @@ macro_rules! with_vm_settings {
                 wrong: wrong_name,
                 bounds: "a name",
                 what: "[Tenant](guarantees.md#tenants) whose disk it is.",
-                steered: false,
+                steered: true,
             }
             /// The most IOs and bytes per second that the VM does.
             limit: $crate::LimitSetting {

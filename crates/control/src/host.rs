@@ -675,7 +675,9 @@ impl Host {
                     let held = done.dispatched.since(done.submitted);
                     own.reservation.iter_mut().for_each(|it| it.add(device, slots));
                     own.objective.iter_mut().for_each(|it| it.add(held, device));
-                    own.place.iter().for_each(|place| self.tenants.add(*place, device, slots));
+                    own.place
+                        .iter()
+                        .for_each(|place| self.tenants.add(*place, 1, device.secs() * slots));
                 }
             }
             Some(Heard::Discard(size, latency)) => {
@@ -775,7 +777,13 @@ impl Host {
         // Where most are not heard, what the others said last stays.
         let heard = self.heard.take().filter(|_| report.source != Source::LastGood);
         self.tenants.hear(heard.as_deref());
-        self.tenants.end(now, elapsed, &mut self.limits);
+        let limits = &mut self.limits;
+        self.tenants.end(elapsed, |_, _, limiter| {
+            limiter.map_or((0.0, 0.0), |limiter| limits.roll(now, limiter, elapsed))
+        });
+        for (limiter, part) in self.tenants.limiters() {
+            self.limits.divide(now, limiter, part);
+        }
         self.meter.learn(self.governor.lines());
         report.wants = self.wants();
         if self.resumed < now {

@@ -1,26 +1,62 @@
 //! A host at a volume whose queue and gate are the kernel's: the law, the meter that feeds it, and the times at which
 //! the kernel's queue gets another depth.
 //!
+//! Among its VMs the driver divides the depth, by the shares and limits that [`KernelHost::grants`] has for them.
+//!
 //! What carries a depth to a queue and measures what completes is the driver's: the agent with a device, the simulator
 //! with its model of one. The driver calls [`KernelHost::tick`] once per period, sets [`KernelHost::depth`] after it,
 //! and again whenever [`KernelHost::next_change`] has come.
 
-use crate::cluster::{Report, View};
+use alloc::vec::Vec;
+
+use crate::cluster::{Report, Source, View};
 use crate::config::{Config, ConfigError};
 use crate::depth::{DepthBounds, DepthSchedule};
 use crate::governor::{Governor, Measured, VmDemand};
-use crate::latency::{Direction, Meter};
-use crate::units::{Bytes, Instant, Span, Window};
+use crate::latency::{Direction, Interval, Meter};
+use crate::limit::Limit;
+use crate::tenant::{Member, Tenant, TenantId, TenantPart, TenantState, Tenants, part, wish};
+use crate::units::{Bytes, Instant, Shares, Span, Window};
 
-/// Means over a period of what a kernel's queue did, and the demand of each VM.
+/// Factor on what a VM did of its tenant's limit while its cap did not hold it. A cap holds a VM from nine tenths on, and reads alone have
+/// ten elevenths of it: with less room a steady VM would seem to be held.
+const ROOM: f64 = 1.25;
+
+/// What a VM did in a period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VmPeriod {
+    /// Its own shares.
+    pub shares: Shares,
+    /// Tenant whose VM it is.
+    pub tenant: Option<TenantId>,
+    /// Mean of its pending IOs, held and outstanding.
+    pub pending: f64,
+    /// IOs of reads and of writes.
+    pub ios: [u64; 2],
+    /// Bytes of reads and of writes.
+    pub bytes: [u64; 2],
+    /// Whether its part of the tenant's limit held it back.
+    pub held: bool,
+}
+
+/// What a VM has in the next period.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct VmGrant {
+    /// Shares that it counts with among the VMs of its host.
+    pub shares: f64,
+    /// Its part of the tenant's limit.
+    pub limit: Limit,
+}
+
+/// Means over a period of what a kernel's queue did, and what each VM did.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueMeans<'a> {
     /// Length of the period.
     pub elapsed: Span,
     /// Mean of the IOs outstanding.
     pub outstanding: f64,
-    /// Demand of each VM.
-    pub vms: &'a [VmDemand],
+    /// The VMs of the host.
+    pub vms: &'a [VmPeriod],
 }
 
 /// State machine of such a host.
@@ -31,6 +67,10 @@ pub struct KernelHost {
     schedule: DepthSchedule,
     /// Whether IOs were outstanding in the last period. The depth of an unused queue is left as it is.
     in_use: bool,
+    tenants: Tenants,
+    /// What the other hosts said of tenants, for the next tick.
+    heard: Option<Vec<TenantPart>>,
+    grants: Vec<VmGrant>,
 }
 
 impl KernelHost {
@@ -39,7 +79,15 @@ impl KernelHost {
         let meter = Meter::new(config.size_model, config.reference_size);
         let mut governor = Governor::new(config)?;
         governor.count_ios();
-        Ok(KernelHost { governor, meter, schedule: DepthSchedule::new(period), in_use: false })
+        Ok(KernelHost {
+            governor,
+            meter,
+            schedule: DepthSchedule::new(period),
+            in_use: false,
+            tenants: Tenants::default(),
+            heard: None,
+            grants: Vec::new(),
+        })
     }
 
     /// Changes parameters and period. The depth follows with the next tick. Latencies of the present period are
@@ -68,16 +116,117 @@ impl KernelHost {
         self.meter.add_many(direction, ios, bytes, latency);
     }
 
+    /// Changes the tenants that this host knows, and what they have. A reservation is not kept: the kernel orders the IOs.
+    pub fn set_tenants(&mut self, tenants: &[(TenantId, Tenant)]) {
+        self.tenants.set(tenants, |_, _, _| None);
+    }
+
+    /// Takes in what the other hosts say of tenants, `None` while nothing can be said of them: before each [`KernelHost::tick`].
+    pub fn hear_tenants(&mut self, parts: Option<Vec<TenantPart>>) {
+        self.heard = parts;
+    }
+
+    /// What to publish of tenants after a tick.
+    pub fn tenant_parts(&self) -> impl Iterator<Item = TenantPart> {
+        self.tenants.parts()
+    }
+
+    /// How the tenants stand after the last tick.
+    pub fn tenants(&self) -> impl Iterator<Item = TenantState> {
+        self.tenants.states()
+    }
+
+    /// Shares that a VM counts with: while all VMs want theirs, and now.
+    #[must_use]
+    pub fn weigh(&self, tenant: Option<TenantId>, shares: Shares) -> (f64, f64) {
+        let own = f64::from(shares.0);
+        let place = tenant.and_then(|tenant| self.tenants.place(tenant));
+        let (counts, awake) = place.map_or((own, own), |place| self.tenants.weigh(place, own));
+        (awake, counts)
+    }
+
+    /// What the VMs of the last tick have until the next one, in their order.
+    #[must_use]
+    pub fn grants(&self) -> &[VmGrant] {
+        &self.grants
+    }
+
     /// Ends a period: finds the new window, and returns the report to publish.
     pub fn tick(&mut self, means: QueueMeans<'_>, view: View) -> Report {
         let QueueMeans { elapsed, outstanding, vms } = means;
         let interval = self.meter.roll();
-        let report = self
-            .governor
-            .tick(Measured { elapsed, interval, outstanding, vms, reserved: 0.0 }, view);
+        let per_share = self.governor.window_per_share();
+        let demand = |vm: &VmPeriod| {
+            VmDemand::of_mean(self.weigh(vm.tenant, vm.shares), vm.pending, per_share)
+        };
+        let demands: Vec<VmDemand> = vms.iter().map(demand).collect();
+        self.account(&means, &demands, &interval);
+        let measured = Measured { elapsed, interval, outstanding, vms: &demands, reserved: 0.0 };
+        let report = self.governor.tick(measured, view);
+        // Where most are not heard, what the others said last stays.
+        let heard = self.heard.take().filter(|_| report.source != Source::LastGood);
+        self.tenants.hear(heard.as_deref());
+        self.tenants.end(elapsed, |id, limit, _| {
+            let vms = || vms.iter().filter(|vm| vm.tenant == Some(id));
+            let held = vms().any(|vm| vm.held);
+            (ROOM * used(limit, vms(), elapsed), f64::from(u8::from(held)))
+        });
+        self.tenants.share_out(self.governor.window_per_share(), &self.governor.room());
+        self.grant(&means);
         self.meter.learn(self.governor.lines());
         self.in_use = outstanding > 0.0;
         report
+    }
+
+    /// Adds what the VMs did to the accounts of their tenants.
+    fn account(&mut self, means: &QueueMeans<'_>, demands: &[VmDemand], interval: &Interval) {
+        let per_share = self.governor.window_per_share();
+        let ios = (interval.reads.ios + interval.writes.ios).max(1) as f64;
+        let latency = means.outstanding * means.elapsed.secs() / ios;
+        self.tenants.begin();
+        for (vm, demand) in means.vms.iter().zip(demands) {
+            let Some(place) = vm.tenant.and_then(|tenant| self.tenants.place(tenant)) else {
+                continue;
+            };
+            let (ios, used) = (vm.ios.iter().sum(), demand.used / per_share);
+            self.tenants.account(
+                place,
+                &Member {
+                    shares: f64::from(vm.shares.0),
+                    used: if used.is_finite() { used } else { 0.0 },
+                    wants: demand.is_limited(),
+                    active: is_active(vm),
+                },
+            );
+            self.tenants.add(place, ios, latency * ios as f64);
+        }
+    }
+
+    /// Finds what each VM has in the next period. Inside the host a tenant's limit is divided among VMs as it is among hosts.
+    fn grant(&mut self, means: &QueueMeans<'_>) {
+        let QueueMeans { elapsed, vms, .. } = *means;
+        let weighed = vms.iter().map(|vm| {
+            let (_, shares) = self.weigh(vm.tenant, vm.shares);
+            VmGrant { shares, limit: Limit::default() }
+        });
+        self.grants = weighed.collect();
+        for (id, limit) in self.tenants.limits() {
+            let of_tenant = vms.iter().enumerate().filter(|(_, vm)| vm.tenant == Some(id));
+            let (places, mut parts): (Vec<usize>, Vec<TenantPart>) = of_tenant
+                .map(|(at, vm)| {
+                    let shares = f64::from(vm.shares.0);
+                    let active = if is_active(vm) { shares } else { 0.0 };
+                    let done = ROOM * used(&limit, [vm].into_iter(), elapsed);
+                    let wish = wish(done, f64::from(u8::from(vm.held)));
+                    (at, TenantPart { shares, active, wish, ..TenantPart::default() })
+                })
+                .unzip();
+            for (n, at) in places.into_iter().enumerate() {
+                parts.swap(0, n);
+                self.grants[at].limit = limit.times(part(&parts[0], &parts[1..]));
+                parts.swap(0, n);
+            }
+        }
     }
 
     /// Whether the law sets depths. Else the queue has the depth that it has without parda.
@@ -109,6 +258,24 @@ impl KernelHost {
     pub fn change_is_due(&self, now: Instant) -> bool {
         self.schedule.is_due(now)
     }
+}
+
+/// Whether a VM did IO, or wants to.
+fn is_active(vm: &VmPeriod) -> bool {
+    vm.pending > 0.0 || vm.held || vm.ios != [0; 2]
+}
+
+/// The largest part of a limit's rates that VMs used together.
+fn used<'a>(limit: &Limit, vms: impl Iterator<Item = &'a VmPeriod>, elapsed: Span) -> f64 {
+    let secs = elapsed.secs().max(1e-9);
+    let [mut ios, mut bytes] = [[0.0; 2]; 2];
+    for vm in vms {
+        for way in 0..2 {
+            ios[way] += vm.ios[way] as f64 / secs;
+            bytes[way] += vm.bytes[way] as f64 / secs;
+        }
+    }
+    limit.used(ios, bytes)
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ pub use governor::{Governor, Measured, VmDemand};
 pub use held::{HeldBy, HeldTimes};
 pub use host::{Completed, Dispatch, Host, IoId, Outcome, VmConfig, VmId, VmPart};
 pub use io::{Charge, Costs, Io, IoKind};
-pub use kernel::{KernelHost, QueueMeans};
+pub use kernel::{KernelHost, QueueMeans, VmGrant, VmPeriod};
 pub use limit::{Limit, Rates};
 pub use names::ModeName;
 pub use objective::{ObjectiveState, Price, Wants};

@@ -52,6 +52,33 @@ impl Rates {
         let rates = [self.total, self.reads, self.writes];
         ways.into_iter().zip(rates).filter_map(|(way, rate)| Some((way, rate?)))
     }
+
+    fn times(self, part: f64) -> Rates {
+        let Rates { total, reads, writes } = self;
+        let [total, reads, writes] = [total, reads, writes].map(|rate| Some(rate? * part));
+        Rates { total, reads, writes }
+    }
+
+    fn or_less(self, other: Rates) -> Rates {
+        let least = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(smaller);
+        Rates {
+            total: least(self.total, other.total),
+            reads: least(self.reads, other.reads),
+            writes: least(self.writes, other.writes),
+        }
+    }
+
+    /// The largest part of a rate that reads and writes of so many units a second are.
+    fn used(&self, [reads, writes]: [f64; 2]) -> f64 {
+        self.each().fold(0.0, |most, (way, rate)| {
+            let done = match way {
+                None => reads + writes,
+                Some(Direction::Read) => reads,
+                Some(Direction::Write) => writes,
+            };
+            larger(most, done / rate)
+        })
+    }
 }
 
 /// The most that a VM may do. The default limits nothing.
@@ -83,6 +110,27 @@ impl Limit {
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.iops.each().chain(self.bandwidth.each()).next().is_none()
+    }
+
+    /// A part of all its rates.
+    #[must_use]
+    pub fn times(self, part: f64) -> Limit {
+        Limit { iops: self.iops.times(part), bandwidth: self.bandwidth.times(part), ..self }
+    }
+
+    /// The lower of each of their rates, without bursts.
+    #[must_use]
+    pub fn or_less(self, other: Limit) -> Limit {
+        Limit {
+            iops: self.iops.or_less(other.iops),
+            bandwidth: self.bandwidth.or_less(other.bandwidth),
+            ..Limit::default()
+        }
+    }
+
+    /// The largest part of a rate that so many IOs and bytes a second are, of reads and of writes.
+    pub(crate) fn used(&self, ios: [f64; 2], bytes: [f64; 2]) -> f64 {
+        larger(self.iops.used(ios), self.bandwidth.used(bytes))
     }
 
     fn buckets(&self) -> impl Iterator<Item = Bucket> {

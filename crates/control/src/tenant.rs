@@ -16,9 +16,9 @@
 
 use alloc::vec::Vec;
 
-use crate::limit::{Limit, LimiterId, Limits, Rates};
+use crate::limit::{Limit, LimiterId, Rates};
 use crate::reservation::{Arrears, Floor, Room};
-use crate::units::{Instant, Shares, Span, larger, smaller};
+use crate::units::{Shares, Span, larger, smaller};
 
 /// Weight of the last period in means.
 const NEW: f64 = 0.5;
@@ -238,6 +238,11 @@ impl State {
     }
 }
 
+/// The part of a limit that could be used, where `done` of it was, and IOs were held back for a part `held` of the time.
+pub(crate) fn wish(done: f64, held: f64) -> f64 {
+    if held > HELD { 1.0 } else { smaller(MORE * done / (1.0 - held), 1.0) }
+}
+
 /// A host's part of a limit that it shares with others, from 0 to 1: water-filling of what each could use, by the shares of the VMs that
 /// do IO. What nobody uses is divided by the same shares.
 #[must_use]
@@ -285,29 +290,24 @@ impl Default for Tenants {
 }
 
 impl Tenants {
-    /// Changes which tenants there are, and what they have. What is known of those that stay is kept.
-    pub(crate) fn set<T>(
+    /// Changes which tenants there are, and what they have. What is known of those that stay is kept. `limiter` gives a tenant's limit and
+    /// this host's part of it to the tenant's limiter, and answers which one that is now; a limit that is none ends it.
+    pub(crate) fn set(
         &mut self,
-        now: Instant,
         tenants: &[(TenantId, Tenant)],
-        limits: &mut Limits<T>,
+        mut limiter: impl FnMut(Option<LimiterId>, &Limit, f64) -> Option<LimiterId>,
     ) {
         let mut before = core::mem::take(&mut self.states);
         for (id, tenant) in tenants {
             let kept = before.iter().position(|state| state.id == *id);
             let mut state = kept.map_or_else(|| State::new(*id), |at| before.swap_remove(at));
-            if tenant.limit.is_none() {
-                state.limiter.take().into_iter().for_each(|gone| limits.remove(now, gone));
-            } else {
-                let limiter = *state.limiter.get_or_insert_with(|| limits.add());
-                limits.set(now, limiter, &tenant.limit);
-                limits.divide(now, limiter, state.part());
-            }
+            state.limiter = limiter(state.limiter, &tenant.limit, state.part());
             state.tenant = *tenant;
             self.states.push(state);
         }
-        let gone = before.into_iter().filter_map(|state| state.limiter);
-        gone.for_each(|limiter| limits.remove(now, limiter));
+        for gone in before {
+            limiter(gone.limiter, &Limit::default(), 1.0);
+        }
     }
 
     /// The place of a tenant.
@@ -319,6 +319,17 @@ impl Tenants {
         self.states[place].limiter
     }
 
+    /// The limiters of tenants, with this host's parts of their limits.
+    pub(crate) fn limiters(&self) -> impl Iterator<Item = (LimiterId, f64)> {
+        self.states.iter().filter_map(|state| Some((state.limiter?, state.part())))
+    }
+
+    /// This host's parts of the limits of tenants.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (TenantId, Limit)> {
+        let limited = self.states.iter().filter(|state| !state.tenant.limit.is_none());
+        limited.map(|state| (state.id, state.tenant.limit.times(state.part())))
+    }
+
     /// The shares that a VM counts with: now, and while all VMs want theirs.
     pub(crate) fn weigh(&self, place: usize, shares: f64) -> (f64, f64) {
         let state = &self.states[place];
@@ -328,10 +339,10 @@ impl Tenants {
         (larger(smaller(shares * state.weight, state.counts), least), least)
     }
 
-    /// An IO of a VM is done.
-    pub(crate) fn add(&mut self, place: usize, device: Span, slots: f64) {
-        self.states[place].ios += 1;
-        self.states[place].load += device.secs() * slots;
+    /// IOs of a VM are done. `load`: Σ slots · time at the array, in seconds.
+    pub(crate) fn add(&mut self, place: usize, ios: u64, load: f64) {
+        self.states[place].ios += ios;
+        self.states[place].load += load;
     }
 
     /// Takes in what the other hosts say of their tenants; `None` while they are silent.
@@ -366,23 +377,24 @@ impl Tenants {
         own.wants |= vm.wants;
     }
 
-    /// Ends the account of a period.
-    pub(crate) fn end<T>(&mut self, now: Instant, elapsed: Span, limits: &mut Limits<T>) {
+    /// Ends the account of a period. `limited` answers of a tenant with a limit the largest part of its rates that went on this host, and
+    /// the part of the time for which the limit held IOs back.
+    pub(crate) fn end(
+        &mut self,
+        elapsed: Span,
+        mut limited: impl FnMut(TenantId, &Limit, Option<LimiterId>) -> (f64, f64),
+    ) {
         let secs = larger(elapsed.secs(), 1e-9);
         for state in &mut self.states {
             state.own.rate = core::mem::take(&mut state.ios) as f64 / secs;
             state.own.outstanding = core::mem::take(&mut state.load) / secs;
-            if let Some(limiter) = state.limiter {
-                let (done, held) = limits.roll(now, limiter, elapsed);
-                state.own.wish = match held > HELD {
-                    true => 1.0,
-                    false => {
-                        let wish = smaller(MORE * done / (1.0 - held), 1.0);
-                        state.own.wish + NEW * (wish - state.own.wish)
-                    }
+            if !state.tenant.limit.is_none() {
+                let (done, held) = limited(state.id, &state.tenant.limit, state.limiter);
+                state.own.wish = match wish(done, held) {
+                    wish if held > HELD => wish,
+                    wish => state.own.wish + NEW * (wish - state.own.wish),
                 };
                 state.divide(self.silent);
-                limits.divide(now, limiter, state.part());
             }
             // What they took, in shares of the volume, over what one of their own was worth.
             state.own.used /= state.weight;

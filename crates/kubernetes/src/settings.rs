@@ -156,9 +156,9 @@ fn add(settings: &mut Table, key: String, value: Value) {
     }
 }
 
-/// Settings that a pod may have.
+/// Settings that a pod may have. Not a tenant: one that the agent's file does not have would keep the settings of all pods from being used.
 fn known() -> impl Iterator<Item = &'static DiskSetting> {
-    DISK_SETTINGS.iter().filter(|setting| setting.steered)
+    DISK_SETTINGS.iter().filter(|setting| setting.steered && setting.key != "tenant")
 }
 
 /// A value as TOML: a number, an inline table such as `{ iops = 500 }`, or text without quotes.

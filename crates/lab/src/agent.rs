@@ -99,10 +99,11 @@ fn steer(host: &Host, state: &HostState) -> Steer {
         cgroup: guest_host::cgroup(&vm.name),
         shares: Some(state.shares.0),
         limit: vm.settings.limit,
+        tenant: vm.settings.tenant,
     });
     let vms: Vec<SteeredVm> = vms.collect();
     let (shares, vm) = match vms.as_slice() {
-        [only] if only.limit.is_none() => (only.shares, Vec::new()),
+        [only] if only.limit.is_none() && only.tenant.is_none() => (only.shares, Vec::new()),
         _ => (None, vms),
     };
     let device = guest_host::DISK.into();

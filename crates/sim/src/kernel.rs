@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use parda_control::integral::Integral;
 use parda_control::{
     Completed, Config, ConfigError, DepthBounds, Dispatch, HeldBy, Instant, Io, IoId, KernelHost,
-    QueueMeans, Report, Shares, Span, View, VmConfig, VmDemand, VmId, Window,
+    QueueMeans, Report, Shares, Span, View, VmConfig, VmId, VmPeriod, Window,
 };
 use parda_scenario::{GuestDisk, GuestSettings};
 use slab::Slab;
@@ -156,10 +156,15 @@ impl Kernel {
     pub(crate) fn tick(&mut self, now: Instant, view: View) -> Report {
         let elapsed = now.since(self.ticked);
         self.ticked = now;
-        let per_share = self.host.governor().window_per_share();
-        let demand =
-            |vm: &mut Vm| VmDemand::of_mean(vm.shares, vm.pending.mean(now, elapsed), per_share);
-        let vms: Vec<VmDemand> = self.vms.iter_mut().map(demand).collect();
+        let did = |vm: &mut Vm| VmPeriod {
+            shares: vm.shares,
+            tenant: None,
+            pending: vm.pending.mean(now, elapsed),
+            ios: [0; 2],
+            bytes: [0; 2],
+            held: false,
+        };
+        let vms: Vec<VmPeriod> = self.vms.iter_mut().map(did).collect();
         let outstanding = self.outstanding.mean(now, elapsed);
         let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
         self.set(now);

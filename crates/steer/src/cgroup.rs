@@ -21,7 +21,7 @@ pub mod sharing;
 pub mod vms;
 
 pub use caps::HeldBy;
-pub use demand::{Demand, Demands, Whole};
+pub use demand::{Begun, Demand, Demands, Whole};
 pub use files::{ChangedSetting, ShareError};
 pub use level::{Want, level};
 pub use pattern::{Pattern, PatternError, glob};

@@ -3,13 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use parda_config::Error;
-use parda_control::Shares;
+use parda_config::{Error, VmSettings};
 use parda_control::law::Mode;
 use parda_steer::cgroup::glob;
 
 use super::place::{Place, place};
-use super::steer::check_shares;
 use crate::file;
 
 /// A volume whose disks QEMU opens itself.
@@ -21,27 +19,31 @@ pub struct Qemu {
     pub disks: Vec<String>,
     /// Place on the array that is read to measure it.
     pub probe: Option<Place>,
-    /// Shares of the VMs.
+    /// Shares and tenants of the VMs.
     pub vms: Rules,
 }
 
-/// Shares by the names of VMs: patterns, of which the first that matches counts.
+/// Shares and tenants by the names of VMs: patterns, of which the first that matches counts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules(Vec<(String, Shares)>);
+pub struct Rules(pub(super) Vec<(String, VmSettings)>);
 
 impl Rules {
-    /// Shares of a VM that has these names. The usual ones where no pattern matches.
+    /// Shares and tenant of a VM that has these names. The usual shares where no pattern matches.
     #[must_use]
-    pub fn shares(&self, names: &[&str]) -> Shares {
+    pub fn of(&self, names: &[&str]) -> VmSettings {
         let rule = self.0.iter().find(|(pattern, _)| names.iter().any(|name| glob(pattern, name)));
-        rule.map_or(Shares(parda_config::DEFAULT_SHARES), |(_, shares)| *shares)
+        rule.map_or_else(
+            || VmSettings { shares: Some(parda_config::DEFAULT_SHARES), ..VmSettings::default() },
+            |(_, settings)| *settings,
+        )
     }
 }
 
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, shares) in &self.0 {
-            write!(f, "{name}: {}, ", shares.0)?;
+        for (name, settings) in &self.0 {
+            let of = settings.tenant.map(|tenant| format!(" of {tenant}"));
+            write!(f, "{name}: {}{}, ", settings.shares().0, of.unwrap_or_default())?;
         }
         write!(f, "others: {}", parda_config::DEFAULT_SHARES)
     }
@@ -71,7 +73,7 @@ pub(super) fn check(
                        beside it. Name a file, a device or an NBD URI on the array, or set mode = \"observe\"";
         return Err(wrong("probe", message.into()));
     }
-    let mut rules: Vec<(String, Shares)> = Vec::new();
+    let mut rules: Vec<(String, VmSettings)> = Vec::new();
     for (i, vm) in qemu.vm.iter().enumerate() {
         let wrong = |key: &str, message: String| wrong(&format!("vm.{i}.{key}"), message);
         if vm.name.is_empty() {
@@ -80,8 +82,12 @@ pub(super) fn check(
         if rules.iter().any(|(name, _)| *name == vm.name) {
             return Err(wrong("name", "is also the name of another VM: names must differ".into()));
         }
-        let shares = vm.shares.unwrap_or(parda_config::DEFAULT_SHARES);
-        rules.push((vm.name.clone(), check_shares(&wrong, "shares", shares)?));
+        let shares = Some(vm.shares.unwrap_or(parda_config::DEFAULT_SHARES));
+        let settings = VmSettings { shares, tenant: vm.tenant, ..VmSettings::default() };
+        if let Some((key, fault)) = settings.fault() {
+            return Err(wrong(key, fault));
+        }
+        rules.push((vm.name.clone(), settings));
     }
     let (sockets, disks) = (qemu.sockets.clone(), qemu.disks.clone());
     Ok(Qemu { sockets, disks, probe, vms: Rules(rules) })

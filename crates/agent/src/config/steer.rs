@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use parda_config::{Error, VmSettings};
-use parda_control::Shares;
+use parda_control::{Shares, TenantId};
 
 use parda_steer::cgroup::{Means, Pattern, PatternError, VmPattern};
 use parda_steer::knob::Method;
@@ -43,7 +43,7 @@ pub struct SteeredVm {
     pub name: String,
     /// Cgroups that match: each is one VM.
     pub pattern: Pattern,
-    /// Its shares and its limit, if it has one.
+    /// Its shares, and its limit and its tenant, if it has these.
     pub settings: VmSettings,
 }
 
@@ -55,6 +55,7 @@ impl SteeredVm {
             pattern: self.pattern.clone(),
             shares: self.settings.shares(),
             limit: self.settings.limit.as_ref().map_or_else(Default::default, Into::into),
+            tenant: self.settings.tenant.map(|tenant| TenantId::of(&tenant)),
         }
     }
 }
@@ -77,7 +78,9 @@ impl fmt::Display for Vms {
                 let each = vms.iter().map(|vm| {
                     let limit = vm.settings.limit.and_then(|it| toml::Value::try_from(it).ok());
                     let limit = limit.map_or_else(String::new, |limit| format!(" limit = {limit}"));
-                    format!("{}: {}{limit}", vm.name, vm.settings.shares().0)
+                    let of = vm.settings.tenant.map(|tenant| format!(" of {tenant}"));
+                    let (name, shares) = (&vm.name, vm.settings.shares().0);
+                    format!("{name}: {shares}{}{limit}", of.unwrap_or_default())
                 });
                 f.write_str(&each.collect::<Vec<_>>().join(", "))
             }
@@ -133,7 +136,8 @@ fn check_vms(
             return Err(wrong("name", "is also the name of another VM: names must differ".into()));
         }
         let shares = Some(vm.shares.unwrap_or(parda_config::DEFAULT_SHARES));
-        let settings = VmSettings { shares, limit: vm.limit, ..VmSettings::default() };
+        let (limit, tenant) = (vm.limit, vm.tenant);
+        let settings = VmSettings { shares, limit, tenant, ..VmSettings::default() };
         if let Some((key, fault)) = settings.fault_steered() {
             return Err(wrong(key, fault));
         }

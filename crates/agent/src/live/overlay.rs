@@ -90,7 +90,7 @@ impl Overlay {
                 let steered = DiskSetting::find(&key).is_some_and(|setting| setting.steered);
                 let takes = match steered_by(volume) {
                     None => true,
-                    Some("qemu") => key == "shares",
+                    Some("qemu") => key == "shares" || key == "tenant",
                     Some(_) => steered,
                 };
                 if takes {
@@ -98,8 +98,7 @@ impl Overlay {
                 }
             }
         }
-        // A steered volume has none.
-        for tenant in policy.tenant.iter().filter(|_| !is_steered(volume)) {
+        for tenant in &policy.tenant {
             let target = Target::tenant(&policy.name, &tenant.name);
             for (key, value) in &tenant.settings {
                 overlay.set(&target, key, value.clone());
@@ -110,7 +109,7 @@ impl Overlay {
 
     /// Adds the tenants of a policy that a file does not have.
     pub(super) fn add_tenants(policy: &parda_policy::Volume, file: &mut Table) {
-        let volume = volume_of(file, &policy.name).filter(|volume| !is_steered(volume));
+        let volume = volume_of(file, &policy.name);
         let Some(volume) = volume.filter(|_| !policy.tenant.is_empty()) else { return };
         let list = volume.entry("tenant").or_insert_with(|| Value::Array(Vec::new()));
         let Some(list) = list.as_array_mut() else { return };
@@ -368,10 +367,6 @@ pub(crate) fn written(file: &Table, target: &Target, setting: &str) -> Option<Va
 fn volumes(file: &Table) -> impl Iterator<Item = &Table> {
     let volumes = file.get("volume").and_then(Value::as_array);
     volumes.into_iter().flatten().filter_map(Value::as_table)
-}
-
-fn is_steered(volume: &Table) -> bool {
-    steered_by(volume).is_some()
 }
 
 /// Table of a volume that is not served, which has its VMs.

@@ -159,7 +159,7 @@ fn fault(disk: &VmStats) -> Option<String> {
 }
 
 /// A tenant as people see it.
-fn tenant(settings: &TenantSettings, state: &TenantState) -> Tenant {
+pub(crate) fn tenant(settings: &TenantSettings, state: &TenantState) -> Tenant {
     let mut set = of(settings);
     set.remove("name");
     Tenant {

@@ -1,11 +1,12 @@
 //! Status of a steered volume.
 
-use parda_control::Governor;
+use parda_control::KernelHost;
 use parda_steer::measure::Method;
 
 use super::State;
 use crate::config;
 use crate::outlook::OutlookStatus;
+use crate::served::tenant;
 use crate::settings::SettingsStatus;
 use crate::status::{MeasuredBy, ObjectiveStatus, PathStatus, SteerStatus, VolumeStatus};
 use crate::threshold::ThresholdStatus;
@@ -17,7 +18,7 @@ impl State {
         let bounds = device.and_then(|d| d.bounds());
         let in_force = device.and_then(|d| d.in_force());
         let window = governor.window();
-        law(status, config, governor, &self.vms.names());
+        law(status, config, &self.host, &self.vms.names());
         status.shares = self.vms.shares().0;
         status.held = (self.done.pending - status.outstanding).max(0.0) as u64;
         status.steer = Some(SteerStatus {
@@ -57,9 +58,12 @@ impl State {
 pub(crate) fn law(
     status: &mut VolumeStatus,
     config: &config::Volume,
-    governor: &Governor,
+    host: &KernelHost,
     names: &[(String, u32)],
 ) {
+    let governor = host.governor();
+    let tenants = config.tenants.iter().zip(host.tenants());
+    status.tenants = tenants.map(|(settings, state)| tenant(settings, &state)).collect();
     status.cluster_latency_ms = governor.latency().map(|l| l * 1e3);
     status.window = Some(governor.window().0).filter(|w| w.is_finite());
     status.outlook = governor.outlook().and_then(|o| OutlookStatus::new(o, names));

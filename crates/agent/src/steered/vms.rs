@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use parda_api::Limit;
-use parda_control::governor::VmDemand;
-use parda_control::{Shares, Span};
+use parda_control::{KernelHost, Shares, Span, TenantId, VmGrant, VmPeriod};
 use parda_steer::cgroup::{
-    Allowance, Change, Demand, Demands, HeldBy, Means, Sharing, VmKey, Vms, Whole,
+    Allowance, Begun, Change, Demand, Demands, HeldBy, Means, Sharing, VmKey, Vms, Whole,
 };
 use parda_steer::measure::{Method, Reading};
 use parda_steer::{Device, Journal};
@@ -63,10 +62,10 @@ impl HostVms {
             Err(error) => {
                 let all = patterns.iter().map(|p| p.shares.0).fold(0, u32::saturating_add);
                 tracing::warn!(volume, shares = all, "{error}; it has the shares of all its VMs");
-                let limited = patterns.iter().any(|p| !p.limit.is_none());
+                let limited = patterns.iter().any(|p| !p.limit.is_none() || p.tenant.is_some());
                 HostVms::One(
                     Shares(all),
-                    limited.then(|| format!("no limit of a VM is in force: {error}")),
+                    limited.then(|| format!("no limit and no tenant of a VM is in force: {error}")),
                 )
             }
         }
@@ -94,31 +93,51 @@ impl HostVms {
         }
     }
 
-    /// Demands of the VMs in the period.
-    pub(super) fn demand(
+    /// What the VMs did and wanted in the period.
+    pub(super) fn did(
         &mut self,
         volume: &str,
         look: Option<&Look>,
-        window_per_share: f64,
-    ) -> Vec<VmDemand> {
+        host: &KernelHost,
+    ) -> Vec<VmPeriod> {
         let reading = look.map(|look| &look.reading);
+        let window_per_share = host.governor().window_per_share();
         let full = look.is_some_and(|look| look.full);
         let one = matches!(self, HostVms::One(..));
-        let of = |shares: Shares, pending: f64| {
-            let near = window_per_share * f64::from(shares.0) / UNSEEN;
-            let wants_more = full && (one || pending >= near);
+        let of = |shares: Shares, tenant: Option<TenantId>, pending: f64| {
+            let (_, counts) = host.weigh(tenant, shares);
+            let wants_more = full && (one || pending >= window_per_share * counts / UNSEEN);
             let pending = if wants_more { UNSEEN * pending } else { pending };
-            VmDemand::of_mean(shares, pending, window_per_share)
+            VmPeriod { shares, tenant, pending, ios: [0; 2], bytes: [0; 2], held: false }
         };
         match self {
-            HostVms::One(shares, _) => vec![of(*shares, reading.map_or(0.0, |r| r.pending))],
+            HostVms::One(shares, _) => vec![of(*shares, None, reading.map_or(0.0, |r| r.pending))],
             HostVms::Groups(groups) => {
                 groups.look(volume, reading);
+                let sharing = groups.sharing.as_ref();
                 let each = groups.vms.iter().map(|(key, vm)| {
-                    of(vm.shares, groups.demands.vms.get(key).map_or(0.0, |d| d.pending))
+                    let demand = groups.demands.vms.get(key).copied().unwrap_or_default();
+                    let begun = sharing.and_then(|sharing| sharing.begun(key));
+                    let (ios, bytes) = begun.map_or(
+                        // Which way they went matters to limits alone, and none is in force.
+                        ([demand.ios, 0], [demand.bytes, 0]),
+                        |Begun { ios, bytes }| {
+                            ([ios.reads, ios.writes], [bytes.reads, bytes.writes])
+                        },
+                    );
+                    let by = sharing.and_then(|sharing| sharing.held_by(key));
+                    let held = by == Some(HeldBy::Tenant);
+                    VmPeriod { ios, bytes, held, ..of(vm.shares, vm.tenant, demand.pending) }
                 });
                 each.collect()
             }
+        }
+    }
+
+    /// Takes over what the law has for the VMs, in their order.
+    pub(super) fn grant(&mut self, grants: &[VmGrant]) {
+        if let HostVms::Groups(groups) = self {
+            groups.vms.grant(grants);
         }
     }
 
@@ -196,7 +215,7 @@ impl HostVms {
                 shares: vm.shares.0,
                 limited_by: held_by.map(|by| match by {
                     HeldBy::Shares => Limit::Slice,
-                    HeldBy::Limit => Limit::Configured,
+                    HeldBy::Limit | HeldBy::Tenant => Limit::Configured,
                 }),
                 ios,
                 bytes,
@@ -292,12 +311,12 @@ impl Groups {
 
 /// Where nothing is known of each, each is taken to want its share of what the host did.
 fn by_shares(vms: &Vms, whole: Whole) -> Demands {
-    let all: f64 = vms.iter().map(|(_, vm)| f64::from(vm.shares.0)).sum();
-    let part = |shares: Shares| Demand {
-        pending: whole.pending * f64::from(shares.0) / all.max(1.0),
+    let all: f64 = vms.iter().map(|(_, vm)| vm.grant.shares).sum();
+    let part = |shares: f64| Demand {
+        pending: whole.pending * shares / all.max(1.0),
         ..Demand::default()
     };
-    let vms = vms.iter().map(|(key, vm)| (key.clone(), part(vm.shares)));
+    let vms = vms.iter().map(|(key, vm)| (key.clone(), part(vm.grant.shares)));
     Demands { vms: vms.collect(), ..Demands::default() }
 }
 

@@ -1,7 +1,6 @@
 //! Status of a volume that QEMUs open themselves.
 
 use parda_api::Limit;
-use parda_config::VmSettings;
 
 use super::State;
 use super::seat::Held;
@@ -15,8 +14,9 @@ impl State {
     pub(super) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
         let latency = self.latency.unwrap_or(0.0);
         let known = || self.seats.iter().filter_map(|(socket, seat)| Some((socket, seat.vm()?)));
-        let names: Vec<_> = known().map(|(_, vm)| (vm.name.clone(), vm.shares.0)).collect();
-        law(status, config, self.host.governor(), &names);
+        let names: Vec<_> =
+            known().map(|(_, vm)| (vm.name.clone(), vm.settings.shares().0)).collect();
+        law(status, config, &self.host, &names);
         status.shares = self.shares().0;
         let pending = known().map(|(_, vm)| vm.pending(latency)).sum::<f64>();
         status.held = (pending - status.outstanding).max(0.0) as u64;
@@ -33,9 +33,13 @@ impl State {
             name: vm.name.clone(),
             cgroup: socket.display().to_string(),
             settings_from: SettingsFrom::new(),
-            settings: VmSettings { shares: Some(vm.shares.0), ..VmSettings::default() },
-            shares: vm.shares.0,
-            limited_by: vm.disks.values().any(Held::is_limited).then_some(Limit::Slice),
+            settings: vm.settings,
+            shares: vm.settings.shares().0,
+            limited_by: match vm.is_at_most(latency) {
+                true => Some(Limit::Configured),
+                false => (vm.by_shares.is_some() && vm.disks.values().any(Held::is_limited))
+                    .then_some(Limit::Slice),
+            },
             ios: vm.ios,
             bytes: vm.bytes,
             pending: vm.pending(latency),

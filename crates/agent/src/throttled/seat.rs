@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant as Clock;
 
-use parda_control::Shares;
+use parda_config::VmSettings;
 use parda_control::latency::Direction;
+use parda_control::{TenantId, VmGrant, VmPeriod};
 use parda_steer::Journal;
 use parda_steer::cgroup::{Want, level};
 use parda_steer::journal::{How, JournalError, LockedJournal, Original};
@@ -51,7 +52,11 @@ pub(super) struct Seat {
 /// A VM that answers.
 pub(super) struct Vm {
     pub(super) name: String,
-    pub(super) shares: Shares,
+    pub(super) settings: VmSettings,
+    /// What the VM has among those of its host and of its tenant.
+    pub(super) grant: VmGrant,
+    /// Rate that its shares give the VM, while they hold VMs of the host back.
+    pub(super) by_shares: Option<f64>,
     pub(super) disks: BTreeMap<DiskId, Held>,
     pub(super) ios: u64,
     pub(super) bytes: u64,
@@ -95,6 +100,10 @@ enum SeatError {
 impl Seat {
     pub(super) fn vm(&self) -> Option<&Vm> {
         self.vm.as_ref()
+    }
+
+    pub(super) fn vm_mut(&mut self) -> Option<&mut Vm> {
+        self.vm.as_mut()
     }
 
     /// Disks of a QEMU that answered in this period.
@@ -174,14 +183,23 @@ impl Seat {
         self.say(volume, None);
         let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
         let name = escaped(seen.name.as_deref().unwrap_or(&stem), |_| false);
-        let shares = qemu.vms.shares(&[&name, &stem]);
+        let settings = qemu.vms.of(&[&name, &stem]);
+        let shares = settings.shares().0;
         let now = Clock::now();
         let vm = self.vm.get_or_insert_with(|| {
-            tracing::info!(volume, vm = name, shares = shares.0, event = "vm_came", "a VM came");
-            let disks = BTreeMap::new();
-            Vm { name: name.clone(), shares, disks, ios: 0, bytes: 0, looked: now }
+            tracing::info!(volume, vm = name, shares, event = "vm_came", "a VM came");
+            Vm {
+                name: name.clone(),
+                settings,
+                grant: VmGrant::default(),
+                by_shares: None,
+                disks: BTreeMap::new(),
+                ios: 0,
+                bytes: 0,
+                looked: now,
+            }
         });
-        (vm.name, vm.shares) = (name, shares);
+        (vm.name, vm.settings) = (name, settings);
         let seconds = now.saturating_duration_since(vm.looked).as_secs_f64();
         vm.looked = now;
         let is_here = |disk: &Disk| qemu.disks.iter().any(|pattern| disk.matches(pattern));
@@ -295,15 +313,45 @@ impl Vm {
         self.disks.values().map(|disk| disk.pending(latency)).sum()
     }
 
-    /// Rates of the disks that together do so many IO/s.
+    /// IO/s that the tenant's limit allows the VM; infinite without one.
+    pub(super) fn most(&self) -> f64 {
+        self.grant.limit.iops.total.unwrap_or(f64::INFINITY)
+    }
+
+    /// Whether the tenant's limit holds the VM back.
+    pub(super) fn is_at_most(&self, latency: f64) -> bool {
+        let most = self.most();
+        self.pending(latency) > most * latency && self.by_shares.is_none_or(|rate| rate > most)
+    }
+
+    /// What the VM did in the period, and wanted. What a limit holds back is no demand.
+    pub(super) fn did(&self, latency: f64) -> VmPeriod {
+        let shares = self.settings.shares();
+        let tenant = self.settings.tenant.map(|tenant| TenantId::of(&tenant));
+        let (pending, most) = (self.pending(latency), self.most());
+        let pending = if most.is_finite() { pending.min(most * latency) } else { pending };
+        let held = self.is_at_most(latency);
+        let mut did = VmPeriod { shares, tenant, pending, ios: [0; 2], bytes: [0; 2], held };
+        for (direction, flow) in self.disks.values().flat_map(Held::did) {
+            did.ios[direction as usize] += flow.ios;
+            did.bytes[direction as usize] += flow.bytes;
+        }
+        did
+    }
+
+    /// Rates of the disks that together do so many IO/s, and never more than the tenant's limit allows.
     pub(super) fn targets(&self, rate: f64, latency: f64, period: f64) -> Vec<(DiskId, Target)> {
         let wants: Vec<_> = self
             .disks
             .values()
             .map(|disk| Want { shares: 1.0, rate: disk.pending(latency) / latency })
             .collect();
-        let each = level(&wants, rate).unwrap_or(rate);
+        let by_shares = level(&wants, rate).unwrap_or(rate);
+        let most = level(&wants, self.most());
+        let spare = self.most() - wants.iter().map(|want| want.rate).sum::<f64>();
+        let spare = spare / wants.len().max(1) as f64;
         let target = |((id, disk), want): ((&DiskId, &Held), &Want)| {
+            let each = by_shares.min(most.unwrap_or(want.rate + spare));
             let holds = want.rate > each;
             // A disk that is held is given its limits anew in each period, and with them a burst.
             let burst = if holds { period / (period + BURST) } else { 1.0 };

@@ -2,7 +2,6 @@
 
 use crate::cluster::Bounded;
 use crate::rate::Throughput;
-use crate::units::Shares;
 
 /// Part of its slice that a VM must have pending beyond the slice to count as one that could use more.
 const LIMITED: f64 = 0.05;
@@ -29,13 +28,12 @@ pub struct VmDemand {
 
 impl VmDemand {
     /// Demand of a VM of which only the mean over the period is known. What a burst had pending beyond the
-    /// VM's slice then makes up for the time in which it had nothing. `window_per_share`:
-    /// [`Governor::window_per_share`](super::Governor::window_per_share).
+    /// VM's slice then makes up for the time in which it had nothing. `awake` and `counts`: the shares of the VM while all VMs want theirs,
+    /// and those that it counts with. `window_per_share`: [`Governor::window_per_share`](super::Governor::window_per_share).
     #[must_use]
-    pub fn of_mean(shares: Shares, pending: f64, window_per_share: f64) -> VmDemand {
-        let shares = f64::from(shares.0);
-        let used = pending.min(window_per_share * shares);
-        VmDemand { shares, counts: shares, taken: shares, pending, used, rate: None }
+    pub fn of_mean((awake, counts): (f64, f64), pending: f64, window_per_share: f64) -> VmDemand {
+        let used = pending.min(window_per_share * counts);
+        VmDemand { shares: awake, counts, taken: counts, pending, used, rate: None }
     }
 
     /// Whether it could use more than its slice.

@@ -25,8 +25,8 @@ fn means_alone_share_the_array_by_demand() {
     for _ in 0..40 {
         let per_share = governor.window_per_share();
         let vms = [
-            VmDemand::of_mean(Shares(1000), 64.0, per_share),
-            VmDemand::of_mean(Shares(3000), 3.0, per_share),
+            VmDemand::of_mean((1000.0, 1000.0), 64.0, per_share),
+            VmDemand::of_mean((3000.0, 3000.0), 3.0, per_share),
         ];
         let report = governor.tick(measured(30.0, &vms), View::Peers(Totals::of([&peer])));
         assert_eq!(report.shares, Shares(4000));
@@ -50,8 +50,8 @@ fn bounds_are_in_ios_where_shares_are_of_bytes() {
         let bytes = Bytes(ios << 20);
         let reads = Sample { ios, bytes, latency, scaled: latency, ..Sample::default() };
         let interval = Interval { reads, ..Interval::default() };
-        let shares = Shares(1000);
-        let vms = [VmDemand { used: window, ..VmDemand::of_mean(shares, 1e5, 1.0) }];
+        let shares = 1000.0;
+        let vms = [VmDemand { used: window, ..VmDemand::of_mean((shares, shares), 1e5, 1.0) }];
         let elapsed = Span::from_millis(1000);
         let measured =
             Measured { elapsed, interval, outstanding: window, vms: &vms, reserved: 0.0 };
@@ -77,7 +77,8 @@ fn a_change_of_the_unit_keeps_the_ios_that_are_outstanding() {
     let tick = |governor: &mut Governor, slots: f64| {
         let mut period = measured(20.0, &[]);
         period.interval.reads.bytes = Bytes(period.interval.reads.ios << 16);
-        let vms = [VmDemand { used: 20.0 * slots, ..VmDemand::of_mean(Shares(1000), 1e5, 1.0) }];
+        let vms =
+            [VmDemand { used: 20.0 * slots, ..VmDemand::of_mean((1000.0, 1000.0), 1e5, 1.0) }];
         let period = Measured { outstanding: 20.0 * slots, vms: &vms, ..period };
         governor.tick(period, View::Peers(Totals::default()));
         governor.window().0

@@ -118,7 +118,17 @@ impl Host {
 
     /// Changes the tenants that this host knows, and what they have.
     pub fn set_tenants(&mut self, now: Instant, tenants: &[(TenantId, Tenant)]) {
-        self.tenants.set(now, tenants, &mut self.limits);
+        let limits = &mut self.limits;
+        self.tenants.set(tenants, |limiter, limit, part| {
+            if limit.is_none() {
+                limiter.into_iter().for_each(|gone| limits.remove(now, gone));
+                return None;
+            }
+            let limiter = limiter.unwrap_or_else(|| limits.add());
+            limits.set(now, limiter, limit);
+            limits.divide(now, limiter, part);
+            Some(limiter)
+        });
         let members = self.vms.iter_mut().filter_map(|(id, vm)| {
             vm.guarantees.as_mut()?.place = None;
             (!vm.removed).then_some(VmId(id))

@@ -100,7 +100,7 @@ impl Bfq {
             changed.push(ChangedSetting { what: scheduler.display().to_string(), found: offered });
             self.set_up()?;
         }
-        let weights = weights(vms.iter().map(|(key, vm)| (lineage(key), f64::from(vm.shares.0))));
+        let weights = weights(vms.iter().map(|(key, vm)| (lineage(key), vm.grant.shares)));
         for (path, weight) in &weights {
             let file = vms.mounted().join(path).join("io.bfq.weight");
             match self.set_one(&file, self.weights.get(path).copied(), *weight, journal) {

@@ -1,4 +1,4 @@
-//! Caps (`io.max`): what each VM may do in a second, by its shares and by its limit. They work with every elevator and every kind of
+//! Caps (`io.max`): what each VM may do in a second, by its shares, its limit and that of its tenant. They work with every elevator and every kind of
 //! device, and take effect without a drain. `io.max` bounds reads and writes apart, and has no bound on their sum, so what a VM may
 //! do in both together is split as its IOs were in the period before.
 
@@ -9,7 +9,7 @@ use parda_control::{Limit, Rates};
 
 use crate::cgroup::demand::{Begun, Done};
 use crate::cgroup::files::{ChangedSetting, ShareError, line, write_line};
-use crate::cgroup::vms::{VmKey, Vms};
+use crate::cgroup::vms::{Vm, VmKey, Vms};
 use crate::journal::LockedJournal;
 use crate::number::DevNum;
 use crate::sysfs;
@@ -108,16 +108,25 @@ pub struct Cap {
     pub bytes: Pair,
     /// Whether `ios` are bounds by shares: of reads, and of writes.
     by_shares: [bool; 2],
+    /// Whether the tenant's limit gives the VM less than the VM's own.
+    by_tenant: bool,
 }
 
 impl Cap {
-    /// The lower of what shares give a VM, `share` IOs per second, and of its limit, for a VM that began `begun` in the period before.
+    /// The lower of what shares give a VM, `share` IOs per second, and of its limits, for a VM that began `begun` in the period before.
+    fn of_vm(share: Option<f64>, vm: &Vm, begun: Begun) -> Cap {
+        let bytes = begun.bytes.all() as f64 / begun.ios.all().max(1) as f64;
+        let by_tenant = most_ios(&vm.grant.limit, bytes) < most_ios(&vm.limit, bytes);
+        Cap { by_tenant, ..Cap::of(share, &vm.limits(), begun) }
+    }
+
     fn of(share: Option<f64>, limit: &Limit, begun: Begun) -> Cap {
         let share = share.map(|rate| Pair::split(rate, begun.ios)).unwrap_or_default();
         let of_limit = Pair::of_limit(&limit.iops, begun.ios);
         let ios = share.or_less(of_limit);
         let by_shares = [ios.reads != of_limit.reads, ios.writes != of_limit.writes];
-        Cap { ios, bytes: Pair::of_limit(&limit.bandwidth, begun.bytes), by_shares }
+        let bytes = Pair::of_limit(&limit.bandwidth, begun.bytes);
+        Cap { ios, bytes, by_shares, by_tenant: false }
     }
 
     fn is_none(self) -> bool {
@@ -168,6 +177,8 @@ pub enum HeldBy {
     Shares,
     /// Limit that the configuration sets.
     Limit,
+    /// Limit of its tenant.
+    Tenant,
 }
 
 /// A cap in force.
@@ -203,7 +214,11 @@ impl Caps {
         let ios = cap.ios.holds(begun.ios, seconds);
         let any = ios.into_iter().chain(cap.bytes.holds(begun.bytes, seconds)).any(|held| held);
         let by_shares = ios.into_iter().zip(cap.by_shares).any(|(held, by)| held && by);
-        any.then_some(if by_shares { HeldBy::Shares } else { HeldBy::Limit })
+        any.then_some(match by_shares {
+            true => HeldBy::Shares,
+            false if cap.by_tenant => HeldBy::Tenant,
+            false => HeldBy::Limit,
+        })
     }
 
     /// Sets caps on these VMs: of their shares, in IOs per second, where `rates` has one, and of their limits. Removes those of all
@@ -220,7 +235,7 @@ impl Caps {
             let file = vms.dir(key).join("io.max");
             let before = self.in_force.get(key).filter(|in_force| in_force.id == vm.id).copied();
             let begun = begun.get(key).copied().unwrap_or_default();
-            let cap = Cap::of(rates.get(key).copied(), &vm.limit, begun);
+            let cap = Cap::of_vm(rates.get(key).copied(), vm, begun);
             let new = InForce { id: vm.id, cap, limit: vm.limit };
             match self.set_one(key, &file, before, new, journal) {
                 Ok(found) => changed.extend(found),
@@ -261,7 +276,8 @@ impl Caps {
             .map(|_| ChangedSetting { what: format!("{key}: io.max"), found: now.to_owned() });
         let same = before.filter(|before| before.limit == new.limit && cap.near(before.cap));
         if let (None, Some(before)) = (&changed, same) {
-            let cap = Cap { by_shares: cap.by_shares, ..before.cap };
+            let Cap { by_shares, by_tenant, .. } = cap;
+            let cap = Cap { by_shares, by_tenant, ..before.cap };
             self.in_force.insert(key.clone(), InForce { cap, ..before });
             return Ok(None);
         }
@@ -334,7 +350,7 @@ mod tests {
         let begun = Begun { ios: done(300, 300), bytes: done(9, 9) };
         let bytes = Pair { writes: Some(4_000_000), ..Pair::default() };
         let of = |share, limit| {
-            let Cap { ios, bytes, by_shares } = Cap::of(share, limit, begun);
+            let Cap { ios, bytes, by_shares, .. } = Cap::of(share, limit, begun);
             (ios, bytes, by_shares)
         };
         assert_eq!(of(None, &limit), (pair(200, 500), bytes, [false; 2]));

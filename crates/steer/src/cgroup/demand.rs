@@ -111,7 +111,7 @@ pub struct Done {
 }
 
 impl Done {
-    fn all(self) -> u64 {
+    pub(crate) fn all(self) -> u64 {
         self.reads + self.writes
     }
 

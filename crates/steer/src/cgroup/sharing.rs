@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use parda_control::{Shares, Span, Window};
+use parda_control::{Span, Window};
 
 use crate::cgroup::bfq::Bfq;
 use crate::cgroup::caps::{Cap, Caps, HeldBy, most_ios};
@@ -178,6 +178,12 @@ impl Sharing {
         Ok(())
     }
 
+    /// IOs that a VM began in the last period, as far as they were counted.
+    #[must_use]
+    pub fn begun(&self, key: &VmKey) -> Option<Begun> {
+        self.begun.get(key).copied()
+    }
+
     /// What held a VM back in the last period, if its cap did.
     #[must_use]
     pub fn held_by(&self, key: &VmKey) -> Option<HeldBy> {
@@ -265,10 +271,10 @@ impl Sharing {
         // The host's own IO leaves less for its VMs, but at least a tenth.
         let theirs = (all - demands.rest.ios as f64 / seconds).max(all / 10.0);
         let want = |(key, demand)| {
-            let shares = vms.get(key).map_or(Shares(0), |vm| vm.shares);
+            let shares = vms.get(key).map_or(0.0, |vm| vm.grant.shares);
             let demand: &Demand = demand;
             let rate = if self.wants_more(key) { f64::INFINITY } else { demand.pending / latency };
-            Want { shares: f64::from(shares.0), rate: rate.min(most(vms, key, demand)) }
+            Want { shares, rate: rate.min(most(vms, key, demand)) }
         };
         let wants: Vec<Want> = demands.vms.iter().map(want).collect();
         let capped = |key: &VmKey| self.beyond.iter().all(|(beyond, _)| beyond != key);
@@ -329,7 +335,7 @@ impl Means {
 /// The most IOs per second that its limit allows a VM, at the size of its IOs.
 fn most(vms: &Vms, key: &VmKey, demand: &Demand) -> f64 {
     let bytes = demand.bytes as f64 / demand.ios.max(1) as f64;
-    vms.get(key).map_or(f64::INFINITY, |vm| most_ios(&vm.limit, bytes))
+    vms.get(key).map_or(f64::INFINITY, |vm| most_ios(&vm.limits(), bytes))
 }
 
 /// Name of the journal of a device's cgroups.

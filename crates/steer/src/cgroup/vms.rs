@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use parda_control::{Limit, Shares};
+use parda_control::{Limit, Shares, TenantId, VmGrant};
 
 use crate::cgroup::pattern::Pattern;
 
@@ -51,6 +51,8 @@ pub struct VmPattern {
     pub shares: Shares,
     /// The most that each VM does. Bursts are not known to `io.max`.
     pub limit: Limit,
+    /// Tenant whose VMs they are.
+    pub tenant: Option<TenantId>,
 }
 
 /// Key of a VM: the path of its cgroup below the cgroup root.
@@ -72,10 +74,22 @@ pub struct Vm {
     pub shares: Shares,
     /// The most that the VM does.
     pub limit: Limit,
+    /// Tenant whose VM it is.
+    pub tenant: Option<TenantId>,
+    /// What the VM has among those of its host and of its tenant. Its own shares, until [`Vms::grant`].
+    pub grant: VmGrant,
     /// Id of the VM's cgroup. Another id under the same path means that the VM was restarted.
     pub id: u64,
     /// Ids of the cgroups below the VM's: threads of its CPUs, containers of its pod.
     pub nested: Vec<u64>,
+}
+
+impl Vm {
+    /// The lower of the VM's limit and of its part of the tenant's.
+    #[must_use]
+    pub fn limits(&self) -> Limit {
+        self.limit.or_less(self.grant.limit)
+    }
 }
 
 /// A change of the set of VMs since the previous look.
@@ -119,7 +133,13 @@ impl Vms {
     pub fn refresh(&mut self) -> Result<Vec<Change>, NoVms> {
         let mut found = Vec::new();
         self.walk(&self.mounted, &mut Vec::new(), &mut found)?;
-        let vms = self.named(found);
+        let mut vms = self.named(found);
+        for (key, vm) in &mut vms {
+            let settings = |vm: &Vm| (vm.id, vm.shares, vm.tenant);
+            if let Some(before) = self.vms.get(key).filter(|it| settings(it) == settings(vm)) {
+                vm.grant = before.grant;
+            }
+        }
         let mut changes = Vec::new();
         let same = |a: Option<&Vm>, b: &Vm| a.is_some_and(|a| a.id == b.id);
         for (key, vm) in &self.vms {
@@ -142,6 +162,11 @@ impl Vms {
     /// Replaces the patterns. The VMs are known after the next [`Vms::refresh`].
     pub fn set_patterns(&mut self, patterns: &[VmPattern]) {
         self.patterns = patterns.to_vec();
+    }
+
+    /// Changes what the VMs have, in the order of [`Vms::iter`].
+    pub fn grant(&mut self, grants: &[VmGrant]) {
+        self.vms.values_mut().zip(grants).for_each(|(vm, grant)| vm.grant = *grant);
     }
 
     /// The VMs, by the paths of their cgroups.
@@ -212,10 +237,12 @@ impl Vms {
             matched[vm.index] += 1;
         }
         let vm = |FoundVm { path, index, id, nested }| {
-            let VmPattern { name, pattern, shares, limit } = &self.patterns[index];
+            let VmPattern { name, pattern, shares, limit, tenant } = &self.patterns[index];
             let own = path.last().map_or_else(String::new, |dir| pattern.name_of(dir));
             let name = if matched[index] == 1 { name.clone() } else { format!("{name}/{own}") };
-            (VmKey(path.join("/")), Vm { name, shares: *shares, limit: *limit, id, nested })
+            let grant = VmGrant { shares: f64::from(shares.0), limit: Limit::default() };
+            let (shares, limit, tenant) = (*shares, *limit, *tenant);
+            (VmKey(path.join("/")), Vm { name, shares, limit, tenant, grant, id, nested })
         };
         found.into_iter().map(vm).collect()
     }

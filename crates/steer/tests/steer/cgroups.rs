@@ -41,7 +41,8 @@ fn id(tree: &Tree, path: &str) -> u64 {
 
 fn pattern(name: &str, pattern: &str, shares: u32) -> VmPattern {
     let pattern = pattern.parse().unwrap();
-    VmPattern { name: name.to_owned(), pattern, shares: Shares(shares), limit: Limit::default() }
+    let (name, shares, limit) = (name.to_owned(), Shares(shares), Limit::default());
+    VmPattern { name, pattern, shares, limit, tenant: None }
 }
 
 fn key(path: &str) -> VmKey {
