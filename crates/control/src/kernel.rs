@@ -281,9 +281,11 @@ fn used<'a>(limit: &Limit, vms: impl Iterator<Item = &'a VmPeriod>, elapsed: Spa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Totals;
+    use alloc::vec;
+
     use crate::law::{LawConfig, Mode};
     use crate::size::SizeModel;
+    use crate::{Rates, Totals};
 
     const SECOND: Span = Span::from_millis(1000);
     const BOUNDS: DepthBounds = DepthBounds { least: 1, most: 64, cheap: true };
@@ -326,6 +328,117 @@ mod tests {
         assert_eq!((changes, sum), (20, 90), "20 slices of 4.5 IOs");
         host.pause(Instant(0));
         assert_eq!(host.next_change(), None, "there is no queue");
+    }
+
+    /// A host of VMs, each with its tenant's name and the IO/s of 4 KiB that it would do.
+    struct Tried {
+        host: KernelHost,
+        vms: Vec<(&'static str, f64)>,
+    }
+
+    impl Tried {
+        fn new(tenants: &[(&str, Option<u32>, Option<f64>)], vms: &[(&'static str, f64)]) -> Tried {
+            let law = LawConfig { mode: Mode::Parda, ..LawConfig::default() };
+            let mut host = KernelHost::new(Config { law, ..Config::default() }, SECOND).unwrap();
+            let tenants: Vec<_> = tenants
+                .iter()
+                .map(|(name, shares, total)| {
+                    let iops = Rates { total: *total, ..Rates::default() };
+                    let limit = Limit { iops, ..Limit::default() };
+                    let shares = shares.map(Shares);
+                    (TenantId::of(name), Tenant { shares, limit, reservation: 0.0 })
+                })
+                .collect();
+            host.set_tenants(&tenants);
+            Tried { host, vms: vms.to_vec() }
+        }
+
+        /// A second in which each does what it would, up to its part of the limit. Answers the IO/s of each.
+        fn second(&mut self, heard: Option<Vec<TenantPart>>) -> Vec<f64> {
+            let grants = self.host.grants().iter().map(|grant| grant.limit.iops.total);
+            let mut most: Vec<_> = grants.map(|total| total.unwrap_or(f64::INFINITY)).collect();
+            most.resize(self.vms.len(), 0.0);
+            let each = self.vms.iter().zip(most).map(|((tenant, wanted), most)| {
+                let did = wanted.min(most);
+                let period = VmPeriod {
+                    shares: Shares(1000),
+                    tenant: (!tenant.is_empty()).then(|| TenantId::of(tenant)),
+                    pending: if did > 0.0 { 64.0 } else { 0.0 },
+                    ios: [did as u64, 0],
+                    bytes: [4096 * did as u64, 0],
+                    held: did >= 0.9 * most,
+                };
+                (did, period)
+            });
+            let (did, vms): (Vec<_>, Vec<_>) = each.unzip();
+            let ios = did.iter().sum::<f64>() as u64;
+            self.host.record(Direction::Read, ios, Bytes(4096 * ios), Span::from_millis(10 * ios));
+            self.host.hear_tenants(heard);
+            let means = QueueMeans { elapsed: SECOND, outstanding: ios as f64 / 100.0, vms: &vms };
+            self.host.tick(means, View::Peers(Totals::default()));
+            did
+        }
+
+        fn shares(&mut self) -> Vec<f64> {
+            for _ in 0..20 {
+                self.second(Some(Vec::new()));
+            }
+            self.host.grants().iter().map(|grant| grant.shares).collect()
+        }
+    }
+
+    #[test]
+    fn a_vm_alone_in_its_tenant_has_what_the_tenant_has() {
+        let mut tried = Tried::new(&[("gold", Some(4000), None)], &[("gold", 500.0), ("", 500.0)]);
+        let [gold, other] = tried.shares()[..] else { panic!() };
+        assert!((gold - 4000.0).abs() < 1.0 && other == 1000.0, "{gold}, {other}");
+        // The other VM of the tenant sleeps, and then has half.
+        let mut tried =
+            Tried::new(&[("gold", Some(4000), None)], &[("gold", 500.0), ("gold", 0.0)]);
+        assert!((tried.shares()[0] - 4000.0).abs() < 1.0);
+        tried.vms[1].1 = 500.0;
+        let both = tried.shares();
+        assert!(both.iter().all(|shares| (shares - 2000.0).abs() < 1.0), "{both:?}");
+    }
+
+    #[test]
+    fn twenty_vms_of_a_tenant_and_one_of_another_have_the_same() {
+        let mut vms = vec![("many", 500.0); 20];
+        vms.push(("one", 500.0));
+        let mut tried = Tried::new(&[("many", Some(300), None), ("one", Some(300), None)], &vms);
+        let shares = tried.shares();
+        let many: f64 = shares[..20].iter().sum();
+        assert!((many / shares[20] - 1.0).abs() < 0.01, "{many} and {}", shares[20]);
+    }
+
+    #[test]
+    fn what_a_vm_leaves_of_its_tenants_limit_goes_to_the_others_and_no_more() {
+        let vms = [("gold", 100.0), ("gold", 5000.0), ("gold", 5000.0), ("", 5000.0)];
+        let mut tried = Tried::new(&[("gold", None, Some(1000.0))], &vms);
+        for second in 0..30 {
+            let did = tried.second(Some(Vec::new()));
+            assert!(did[..3].iter().sum::<f64>() <= 1001.0, "{did:?}");
+            if second >= 10 {
+                assert_eq!((did[0], did[3]), (100.0, 5000.0), "{did:?} in second {second}");
+                assert!(did[1] == did[2] && did[1] > 400.0, "{did:?} in second {second}");
+            }
+        }
+        let state = tried.host.tenants().next().unwrap();
+        assert!(state.own.rate > 900.0 && state.part == 1.0, "{state:?}");
+    }
+
+    #[test]
+    fn a_host_has_its_part_of_a_limit_beside_others() {
+        let mut tried = Tried::new(&[("gold", None, Some(1000.0))], &[("gold", 5000.0)]);
+        let id = TenantId::of("gold");
+        let other =
+            TenantPart { id, shares: 3000.0, active: 3000.0, wish: 1.0, ..TenantPart::default() };
+        let did: Vec<f64> = (0..10).map(|_| tried.second(Some(vec![other]))[0]).collect();
+        assert!(did.iter().all(|did| *did <= 250.5) && did[9] > 249.0, "{did:?}");
+        // The other one does nothing now: its part is this host's, but for a little.
+        let other = TenantPart { active: 0.0, wish: 0.0, ..other };
+        let did: Vec<f64> = (0..10).map(|_| tried.second(Some(vec![other]))[0]).collect();
+        assert!(did[9] > 900.0 && did[9] < 1000.0, "{did:?}");
     }
 
     #[test]
