@@ -3,7 +3,7 @@
 use bytesize::ByteSize;
 use parda_agent::status::{DiskStatus, SteeredVmStatus, VolumeStatus};
 use parda_api::Limit;
-use parda_config::LimitSetting;
+use parda_config::{LimitSetting, VmSettings};
 
 use crate::status::recent::Recent;
 
@@ -61,7 +61,7 @@ pub(crate) fn nearest(limit: &LimitSetting, did: &Did) -> Option<(String, f64)> 
     ios.chain(bytes).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Part of its own limit from which a disk is taken to be held by that, and not by its tenant's.
+/// Part of its own limit from which a disk or VM is taken to be held by that, and not by its tenant's.
 const NEAR: f64 = 0.8;
 
 /// Lines on the VMs of a volume that their limits hold.
@@ -69,18 +69,21 @@ pub(crate) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
     let disks = volume.disks.iter().filter(|disk| volume.limit_of(disk) == Limit::Configured);
     let disks = disks.map(|disk| ("disk", &disk.name, of_disk(recent, volume, disk)));
     let vms = volume.steer.iter().flat_map(|steer| &steer.vms);
-    let vms = vms.filter(|vm| vm.limited_by == Some(Limit::Configured)).map(|vm| {
-        let limit = vm.settings.limit.and_then(|it| nearest(&it, &Did::of_steered(recent, vm)));
-        ("VM", &vm.name, limit.map(|(words, _)| own(&words)))
-    });
+    let vms = vms
+        .filter(|vm| vm.limited_by == Some(Limit::Configured))
+        .map(|vm| ("VM", &vm.name, holds(volume, &vm.settings, &Did::of_steered(recent, vm))));
     let said = disks.chain(vms).filter_map(|(kind, name, what)| Some((kind, name, what?)));
     said.map(|(kind, name, what)| format!("  {kind} {name}: limited by {what}\n")).collect()
 }
 
 /// The limit that holds a disk: `its limit of 500 IO/s`, or its tenant's.
 pub(crate) fn of_disk(recent: &Recent, volume: &VolumeStatus, disk: &DiskStatus) -> Option<String> {
-    let nearest = disk.settings.limit.and_then(|limit| nearest(&limit, &Did::of(recent, disk)));
-    let tenant = disk.settings.tenant.and_then(|name| {
+    holds(volume, &disk.settings, &Did::of(recent, disk))
+}
+
+fn holds(volume: &VolumeStatus, settings: &VmSettings, did: &Did) -> Option<String> {
+    let nearest = settings.limit.and_then(|limit| nearest(&limit, did));
+    let tenant = settings.tenant.and_then(|name| {
         let mut all = volume.tenants.iter();
         all.find(|tenant| *tenant.name == *name && tenant.settings.contains_key("limit"))
     });

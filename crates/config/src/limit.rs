@@ -99,7 +99,8 @@ impl LimitSetting {
     }
 
     /// The part of a limit that `io.max` cannot hold on a steered device, and what to write instead.
-    pub(crate) fn fault_steered(&self) -> Option<String> {
+    #[must_use]
+    pub fn fault_steered(&self) -> Option<String> {
         if self.burst.is_some() {
             let fault = "has a burst, which the kernel's io.max does not know: leave out `burst` and `burst_for` on a steered device";
             return Some(fault.to_owned());

@@ -538,11 +538,11 @@ fn vms_of_qemu_have_shares_by_their_names() {
     let of_page = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let of_page = of_page.replace("\"observe\"", "\"parda\"");
     let Work::Qemu(qemu) = &check(&of_page).unwrap().volumes[0].work else { panic!() };
-    assert_eq!((qemu.vms.shares(&["db-1"]).0, qemu.disks[0].as_str()), (2000, "*rbd*"));
+    assert_eq!((qemu.vms.of(&["db-1"]).shares().0, qemu.disks[0].as_str()), (2000, "*rbd*"));
 
     let config = check(QEMU).unwrap();
     let Work::Qemu(qemu) = &config.volumes[0].work else { panic!("not QEMU's") };
-    let shares = |names: &[&str]| qemu.vms.shares(names).0;
+    let shares = |names: &[&str]| qemu.vms.of(names).shares().0;
     assert_eq!((shares(&["db-1"]), shares(&["x", "db-1"])), (2000, 2000));
     assert_eq!((shares(&["web"]), shares(&["db-10"])), (1000, 1000));
     let observes = QEMU.replace("window_max = 32", "mode = \"observe\"");
@@ -607,11 +607,11 @@ fn a_steered_vm_has_shares_and_a_limit_that_the_kernel_can_hold() {
         ("limit = { iops = 3 }", "has iops = 3, which must be 4 or more on a steered device"),
         ("limit = { iops_reads = 1 }", "has iops_reads = 1, which must be 2 or more"),
         ("limit = { iops = 0 }", "must be from 1 to"),
+        ("tenant = \"gold\"", "is no [[volume.tenant]] of this volume"),
         (
-            "tenant = \"gold\"",
-            "unknown field `tenant`, expected one of `name`, `cgroup`, `shares`, `limit`",
+            "reservation = 5",
+            "unknown field `reservation`, expected one of `name`, `cgroup`, `shares`, `limit`, `tenant`",
         ),
-        ("reservation = 5", "unknown field `reservation`"),
         ("shares = 0", "must be from 1 to 1000000"),
     ] {
         let message = vm(setting).unwrap_err();
@@ -620,6 +620,42 @@ fn a_steered_vm_has_shares_and_a_limit_that_the_kernel_can_hold() {
             "{setting}: {message}"
         );
     }
+}
+
+#[test]
+fn a_tenant_of_a_steered_vm_has_what_the_kernel_or_qemu_can_hold() {
+    let tenant =
+        |setting: &str| format!("[[volume.tenant]]\nname = \"gold\"\nshares = 500\n{setting}\n");
+    let steered = STEERED.replace("shares = 2000\n", "")
+        + "[[volume.steer.vm]]\nname = \"db\"\ncgroup = \"libvirt:db\"\ntenant = \"gold\"\n";
+    let steered = |setting: &str| check(&(steered.clone() + &tenant(setting)));
+    let qemu = QEMU.replacen("shares = 2000", "shares = 2000\ntenant = \"gold\"", 1);
+    let qemu = |setting: &str| check(&(qemu.clone() + &tenant(setting)));
+    let config = steered("limit = { iops = 500, bandwidth_reads = \"40MiB\" }").unwrap();
+    let Work::Steer(steer) = &config.volumes[0].work else { panic!("not steered") };
+    assert_eq!(steer.vms.to_string(), "db: 1000 of gold");
+    let config = qemu("limit = { iops = 500 }").unwrap();
+    let Work::Qemu(of) = &config.volumes[0].work else { panic!("not throttled") };
+    assert_eq!(of.vms.of(&["db-1"]).tenant.as_deref(), Some("gold"));
+    let burst = "limit = { iops = 5, burst = 2, burst_for = \"1s\" }";
+    for (message, error) in [
+        (
+            steered("reservation = 5"),
+            "reservation = 5: cannot be kept for VMs whose IOs the kernel",
+        ),
+        (steered(burst), "leave out `burst` and `burst_for`"),
+        (qemu("reservation = 5"), "reservation = 5: cannot be kept for VMs whose IOs QEMU orders"),
+        (
+            qemu("limit = { bandwidth = \"1MiB\" }"),
+            "must have `iops` alone for VMs whose disks QEMU",
+        ),
+        (qemu(burst), "must have `iops` alone"),
+    ] {
+        let message = message.unwrap_err();
+        assert!(message.contains(error), "{message}");
+    }
+    // Without VMs of it here, a tenant may have all that a policy gives it elsewhere.
+    check(&(STEERED.to_owned() + &tenant("reservation = 5"))).unwrap();
 }
 
 #[test]

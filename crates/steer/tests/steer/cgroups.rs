@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use common::Tree;
-use parda_control::{Limit, Rates, Shares, Span, Window};
+use parda_control::{Limit, Rates, Shares, Span, VmGrant, Window};
 use parda_steer::Device;
 use parda_steer::cgroup::{
     Allowance, Change, Demands, HeldBy, Means, NoVms, Sharing, VmKey, VmPattern, Vms, Whole,
@@ -266,6 +266,31 @@ fn a_limit_is_in_force_whether_or_not_shares_hold_anybody() {
     tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
     let unbounded = "252:16 rbps=max wbps=max riops=max wiops=max";
     assert_eq!(tree.read(&format!("{CGROUPS}/m/b/io.max")), unbounded);
+}
+
+#[test]
+fn a_vm_has_the_lower_of_its_limit_and_of_its_part_of_the_tenants() {
+    let tree = host();
+    let mut vms = limited(&tree, iops(110.0));
+    let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    let stat = |reads: u64| format!("252:16 rbytes={} rios={reads} wios=0", 4096 * reads);
+    let mut all = 0;
+    let grant = |shares, total| VmGrant { shares, limit: iops(total) };
+    for (part, most, by) in [(55.0, 50, HeldBy::Tenant), (220.0, 100, HeldBy::Limit)] {
+        vms.grant(&[grant(2000.0, 1e6), grant(1000.0, part)]);
+        vms.refresh().unwrap();
+        for did in [1, most] {
+            all += did;
+            tree.file(&format!("{CGROUPS}/m/b/io.stat"), &stat(all));
+            tick(&tree, &mut sharing, &vms, [(200, 32.0), (did, 32.0)], window(6.0));
+        }
+        assert_eq!((cap(&tree, "m/b"), sharing.held_by(&key("m/b"))), (Some(most), Some(by)));
+    }
+    // It counts with less than its own shares.
+    vms.grant(&[grant(2000.0, 1e6), grant(250.0, 220.0)]);
+    tick(&tree, &mut sharing, &vms, [(200, 32.0), (100, 32.0)], window(1.5));
+    let [a, b] = ["m/a", "m/b"].map(|vm| cap(&tree, vm).unwrap() as f64);
+    assert!((a / b - 8.0).abs() < 0.2, "{a} and {b}");
 }
 
 #[test]
