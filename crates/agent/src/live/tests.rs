@@ -298,7 +298,7 @@ fn a_refused_policy_stays_refused_whatever_the_file_says_below_the_one_in_force(
 }
 
 #[test]
-fn a_steered_vm_takes_its_shares_and_nothing_else() {
+fn a_steered_vm_takes_its_shares_and_its_tenant_and_nothing_else() {
     use crate::config::Work;
     for (table, vm) in [
         ("[volume.steer]\ndevice = \"/dev/sdz\"\n[[volume.steer.vm]]", "cgroup = \"libvirt:vm\""),
@@ -311,7 +311,8 @@ fn a_steered_vm_takes_its_shares_and_nothing_else() {
         let text =
             format!("host = \"a\"\n[[volume]]\nname = \"array\"\n{table}\nname = \"vm\"\n{vm}\n");
         let (live, _) = start(dir.path(), &text);
-        let group = "[[group]]\nname = \"all\"\nvms = [\"*\"]\nshares = 700\nburst = 3\n";
+        let group = "[[tenant]]\nname = \"gold\"\nshares = 9\n[[tenant]]\nname = \"old\"\nreservation = 5\n\
+                     [[group]]\nname = \"all\"\nvms = [\"*\"]\nshares = 700\nburst = 3\ntenant = \"gold\"\n";
         let (in_force, config) = with_policy(&live, policies(1, group), &Policies::default());
         assert_eq!(in_force.refused, Refused::new());
         let said = match &config.volumes[0].work {
@@ -319,7 +320,14 @@ fn a_steered_vm_takes_its_shares_and_nothing_else() {
             Work::Qemu(qemu) => qemu.vms.to_string().replace(", others: 1000", ""),
             Work::Serve(_) => panic!("{table}"),
         };
-        assert_eq!(said, "vm: 700");
+        assert_eq!(said, "vm: 700 of gold");
+        let tenants = config.volumes[0].tenants.iter().map(|it| (&*it.name, it.shares));
+        let wanted = [("gold", Some(9)), ("old", None)];
+        assert_eq!(
+            tenants.collect::<Vec<_>>(),
+            wanted,
+            "no VM here is of the one with a reservation"
+        );
     }
 }
 
