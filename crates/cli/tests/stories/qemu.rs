@@ -257,6 +257,44 @@ fn qemus_of_two_hosts_have_iops_by_their_shares() {
 }
 
 #[test]
+fn qemus_of_a_tenant_divide_its_limit() {
+    let stage = Stage::new();
+    let _array = array(&stage);
+    let [db, web] = ["db", "web"].map(|name| Qemu::start(&stage, "host", name).load(16));
+    let other = Qemu::start(&stage, "host", "other").load(16);
+    let more = "[[volume.qemu.vm]]\nname = \"*b\"\ntenant = \"gold\"\n\
+                [[volume.tenant]]\nname = \"gold\"\nlimit = { iops = 60 }";
+    let text = configured(&stage, "host", "latency_threshold = \"15ms\"", more);
+    let agent = stage.agent("host", &text);
+    let rates = || {
+        let count = || [db.reads(), web.reads(), other.reads()];
+        let before = count();
+        sleep(Duration::from_secs(3));
+        let now = count();
+        let rates = [0, 1, 2].map(|i| (now[i] - before[i]) / 3.0);
+        eprintln!("IOPS {rates:.0?}");
+        rates
+    };
+    let full = 45.0..63.0;
+    until("both have the limit together, and alike", || {
+        let [db, web, other] = rates();
+        full.contains(&(db + web)) && (0.75..1.35).contains(&(db / web)) && other > 63.0
+    });
+    until("the status names the limit", || {
+        let status = stage.ok(&[PARDA, "status", "host.status"]);
+        status.contains("VM db: limited by the limit of its tenant gold")
+    });
+    web.process.signal(Signal::KILL);
+    until("the other has it alone", || {
+        let before = db.reads();
+        sleep(Duration::from_secs(3));
+        full.contains(&((db.reads() - before) / 3.0))
+    });
+    agent.stop();
+    assert_eq!(db.limits(), (0, 0, String::new()));
+}
+
+#[test]
 fn limits_of_qemus_are_as_they_were_after_an_agent_was_killed() {
     let stage = Stage::new();
     let _array = array(&stage);
