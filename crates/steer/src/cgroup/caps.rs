@@ -1,6 +1,6 @@
-//! Caps (`io.max`): what each VM may do in a second, by its shares, its limit and that of its tenant. They work with every elevator and every kind of
-//! device, and take effect without a drain. `io.max` bounds reads and writes apart, and has no bound on their sum, so what a VM may
-//! do in both together is split as its IOs were in the period before.
+//! Caps (`io.max`): what each VM may do in a second, by its shares, its limit and that of its tenant. They work with every elevator and
+//! every kind of device, and take effect without a drain. `io.max` bounds reads and writes apart, and has no bound on their sum, so what
+//! a VM may do in both together is split as its IOs were in the period before.
 
 use std::collections::BTreeMap;
 use std::path::Path;
