@@ -266,4 +266,4 @@ impl fmt::Write for Bounded {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -127,15 +127,11 @@ impl Change {
 
 #[cfg(test)]
 mod tests {
-    use tracing_subscriber::layer::SubscriberExt as _;
-
     use super::*;
-    use crate::events::Recorder;
+    use crate::events::tests::recorded;
 
     #[test]
     fn a_flood_of_changes_of_one_setting_is_a_line_and_hides_no_other() {
-        let recorder = Recorder::default();
-        let layers = tracing_subscriber::registry().with(recorder.layer());
         let audit = Arc::new(Audit::default());
         // No thread logs them, so that the test sees all.
         audit.changes().will = true;
@@ -155,7 +151,7 @@ mod tests {
                 took_effect: true,
             },
         };
-        tracing::subscriber::with_default(layers, || {
+        let recorder = recorded(|| {
             for shares in 1..100 {
                 audit.say(change("vm1", shares, shares + 1), &who("uid 0"));
             }

@@ -1,11 +1,17 @@
 use std::path::Path;
+use std::sync::Once;
 
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
 
 /// What is remembered of what is logged meanwhile.
-fn recorded(log: impl FnOnce()) -> Recorder {
+pub(crate) fn recorded(log: impl FnOnce()) -> Recorder {
+    // A line that a test without a subscriber logs first would be off for all threads. With one for the process, it is not.
+    static ALL: Once = Once::new();
+    ALL.call_once(|| {
+        tracing::subscriber::set_global_default(tracing_subscriber::registry()).unwrap()
+    });
     let recorder = Recorder::default();
     let layers = tracing_subscriber::registry().with(recorder.layer());
     tracing::subscriber::with_default(layers, log);

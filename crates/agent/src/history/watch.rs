@@ -150,18 +150,14 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use tracing_subscriber::layer::SubscriberExt as _;
-
     use super::*;
-    use crate::events::Recorder;
+    use crate::events::tests::recorded;
     use crate::history::disk_keys;
 
     /// Kinds of events of these looks.
     fn said(looks: &[serde_json::Value]) -> Vec<String> {
-        let recorder = Recorder::default();
-        let layers = tracing_subscriber::registry().with(recorder.layer());
         let mut watch = Watch::default();
-        tracing::subscriber::with_default(layers, || {
+        let recorder = recorded(|| {
             for look in looks {
                 let mut volume = serde_json::json!({
                     "name": "array", "mode": "parda", "latency_threshold_ms": 30.0,

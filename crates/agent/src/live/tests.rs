@@ -1,8 +1,7 @@
 use parda_policy::Head;
-use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
-use crate::events::Recorder;
+use crate::events::tests::recorded;
 
 const FILE: &str = "host = \"a\"\nstate = \"STATE\"\n[[volume]]\nname = \"array\"\n[[volume.disk]]\nname = \"vm\"\n\
                     path = \"/d\"\nlisten = \"unix:s\"\nshares = 500\n";
@@ -103,9 +102,7 @@ fn a_change_that_is_left_out_is_an_event_once() {
     let mut layers = live.layers();
     layers.kept.set(&disk(), "shares", 0.into());
     layers.write().unwrap();
-    let recorder = Recorder::default();
-    let log = tracing_subscriber::registry().with(recorder.layer());
-    tracing::subscriber::with_default(log, || {
+    let recorder = recorded(|| {
         let (live, _) = start(dir.path(), FILE);
         // As each period does while a policy is refused.
         let ended = Takeover(std::sync::mpsc::channel().0);
