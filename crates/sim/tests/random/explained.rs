@@ -136,6 +136,7 @@ fn view(fleet: &Fleet, before: &PhaseAnswer, parts: &[&PhaseAnswer], of: usize) 
         held_now: 0.0,
         limited_now: 0.0,
         limit: None,
+        tenant: None,
         device_ms: device_ms(vm),
         slots: 1.0,
         slice: p.map(|p| p * f64::from(vm.shares)),
