@@ -250,17 +250,16 @@ export const place = (volume: string, of?: "disks" | "tenants", name = "") =>
 
 const JSON_BODY = { "content-type": "application/json" };
 
-/** Changes settings at a place. One that is empty is given back to the configuration. */
-export async function change(at: string, { keep, ...wanted }: Change): Promise<Changed> {
-  const settings: Changed["settings"] = [];
+/** Changes settings at a place, and tells what each request changed. One that is empty is given back to the configuration. */
+export async function change(at: string, { keep, ...wanted }: Change, done: (settings: Changed["settings"]) => void): Promise<void> {
+  const send = async (path: string, init: RequestInit) => done((await ask<Changed>(path, { ...init, headers: JSON_BODY })).settings);
   for (const [key, value] of Object.entries(wanted)) {
     if (value !== "") continue;
     delete wanted[key];
-    settings.push(...(await ask<Changed>(`${at}/overrides/${key}`, { method: "DELETE", headers: JSON_BODY })).settings);
+    await send(`${at}/overrides/${key}`, { method: "DELETE" });
   }
   if (Object.keys(wanted).length > 0) {
     const body = JSON.stringify(keep == null ? wanted : { ...wanted, keep });
-    settings.push(...(await ask<Changed>(at, { method: "PATCH", headers: JSON_BODY, body })).settings);
+    await send(at, { method: "PATCH", body });
   }
-  return { settings };
 }

@@ -70,16 +70,21 @@ function ChangeForm({ children, first, value = (_, text) => text, at }: FormProp
     }
     if (fields.get("temporary")) changes.keep = "until_restart";
     setBusy(true);
+    // What was changed before a request was refused stays so.
+    const done: string[] = [];
+    const took = (settings: Changed["settings"]) => {
+      done.push(...settings.map(outcome));
+      setBefore((before) => ({ ...before, ...Object.fromEntries(texts.filter(([key]) => settings.some(({ setting }) => setting === key))) }));
+    };
     try {
-      const { settings } = await change(at, changes);
-      setSaid({ good: true, text: settings.map(outcome).join(", ") });
-      setBefore(Object.fromEntries(texts));
+      await change(at, changes, took);
+      setSaid({ good: true, text: done.join(", ") });
       setNeedsToken(false);
     } catch (error) {
       const denied = error instanceof Refused && (error.status === 401 || error.status === 403);
       if (denied) token.forget();
       setNeedsToken(denied);
-      setSaid({ good: false, text: error instanceof Error ? error.message : String(error) });
+      setSaid({ good: false, text: [...done, error instanceof Error ? error.message : String(error)].join(", ") });
     } finally {
       setBusy(false);
     }
@@ -137,7 +142,7 @@ function SettingsForm({ at, settings, keys }: SettingsFormProps) {
         return (
           <label key={key}>
             {label}
-            {of === Number ? <input type="number" min={1} {...field} /> : <input {...field} />}
+            {of === Number ? <input type="number" min={1} step="any" {...field} /> : <input {...field} />}
           </label>
         );
       })}

@@ -39,7 +39,8 @@ export const limitText = (limit: Limit | undefined): string =>
 /** The limit that a form has. What is none stays a text, and the agent says what it must be. */
 export function limitOf(text: string): Limit | string {
   const pairs = text.split(",").map((pair) => /^(\w+)(?:\s*=\s*|\s+)(.+)$/.exec(pair.trim()));
-  if (pairs.includes(null)) return text;
+  const keys = new Set(pairs.map((pair) => pair?.[1]));
+  if (pairs.includes(null) || keys.size < pairs.length) return text;
   return Object.fromEntries(pairs.map((pair) => [pair?.[1], Number.isNaN(Number(pair?.[2])) ? pair?.[2] : Number(pair?.[2])]));
 }
 

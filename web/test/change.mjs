@@ -39,8 +39,11 @@ try {
   await change({ Limit: "many" }, /^limit = "many"/);
   await change({ Limit: "iops 30000, bandwidth 40MiB", Shares: "2000" }, /shares 2,?000 in force/);
   await tenant.getByRole("listitem").filter({ hasText: /limit iops 30000, bandwidth 40/ }).waitFor();
-  await change({ Limit: "" }, /^limit iops 90000 in force$/);
-  await change({ Limit: "iops 80000", Reservation: "5" }, /reservation 5 in force/);
+  // Of two changes the first is done and the second refused: both are told, and the form goes on from there.
+  await change({ Limit: "", Shares: "1.5" }, /^limit iops 90000 in force, shares = 1.5: must be/);
+  await change({ Limit: "iops 1, iops 2", Shares: "2000" }, /^limit = "iops 1, iops 2"/);
+  await change({ Limit: "iops 80000", Reservation: "5.5" }, /reservation 5.5 in force/);
+  await change({ Shares: "2001" }, /^shares 2,?001 in force$/);
   await accessible(page, "a tenant");
   await page.keyboard.press("Escape");
   await page.getByRole("region", { name: "Tenants" }).getByText("iops 80000").waitFor();

@@ -761,7 +761,8 @@ impl Host {
                 );
             }
             if let Some(reservation) = &mut own.reservation {
-                reservation.roll(elapsed.secs(), demand.pending, demand.is_limited());
+                let asked = demand.limited_part(window_per_share);
+                reservation.roll(elapsed.secs(), demand.pending, asked);
                 reserved += reservation.floor().asks(&room);
             }
             demand

@@ -103,12 +103,14 @@ pub(crate) struct Arrears {
 }
 
 impl Arrears {
-    /// Ends a period of `secs` seconds with so many IO/s. `asks`: more could have been used.
-    pub(crate) fn roll(&mut self, secs: f64, rate: f64, reserved: f64, asks: bool) {
+    /// Ends a period of `secs` seconds with so many IO/s. `asked`: part of the period in which more could have been used. A burst asks
+    /// for no more IOs than are due while it lasts.
+    pub(crate) fn roll(&mut self, secs: f64, rate: f64, reserved: f64, asked: f64) {
+        let asks = asked > 0.0;
         // In the period in which it began to ask it need not have asked all the time.
         if asks && core::mem::replace(&mut self.asked, true) {
             let kept = 1.0 - smaller(secs / FORGOTTEN, 1.0);
-            let ios = self.ios * kept + (reserved - rate) * secs;
+            let ios = self.ios * kept + (asked * reserved - rate) * secs;
             // After a long shortage it is not short for as long again.
             self.ios = ios.clamp(0.0, 2.0 * nearly(reserved));
         } else if !asks {
@@ -243,13 +245,14 @@ impl Reservation {
         self.cost += slots;
     }
 
-    /// Ends a period of `secs` seconds. `pending`: slots, in the mean. `wants`: the VM could have used more than its slice.
-    pub fn roll(&mut self, secs: f64, pending: f64, wants: bool) {
+    /// Ends a period of `secs` seconds. `pending`: slots, in the mean. `asked`: part of the period in which the VM could have used more
+    /// than its slice.
+    pub fn roll(&mut self, secs: f64, pending: f64, asked: f64) {
         self.pending = pending;
         let ios = core::mem::take(&mut self.ios) as f64;
         let (device, cost) = (core::mem::take(&mut self.device), core::mem::take(&mut self.cost));
         self.rate = if secs > 0.0 { ios / secs } else { 0.0 };
-        self.arrears.roll(secs, self.rate, self.iops, wants);
+        self.arrears.roll(secs, self.rate, self.iops, asked);
         if ios > 0.0 {
             let now = device / ios;
             self.latency =
@@ -283,7 +286,7 @@ mod tests {
     fn after(rates: &[f64]) -> Vec<bool> {
         let mut arrears = Arrears::default();
         let short = rates.iter().map(|rate| {
-            arrears.roll(1.0, *rate, 100.0, true);
+            arrears.roll(1.0, *rate, 100.0, 1.0);
             arrears.is_short(100.0)
         });
         short.collect()
@@ -307,9 +310,19 @@ mod tests {
     #[test]
     fn who_does_not_ask_is_not_short() {
         let mut arrears = Arrears::default();
-        for asks in [true, true, false, true] {
-            arrears.roll(1.0, 0.0, 100.0, asks);
+        for asked in [1.0, 1.0, 0.0, 1.0] {
+            arrears.roll(1.0, 0.0, 100.0, asked);
         }
         assert!(!arrears.is_short(100.0));
+    }
+
+    #[test]
+    fn who_asks_for_a_part_of_the_time_is_short_of_that_part() {
+        let after = |rate: f64| {
+            let mut arrears = Arrears::default();
+            (0..10).for_each(|_| arrears.roll(1.0, rate, 100.0, 0.4));
+            arrears.is_short(100.0)
+        };
+        assert_eq!([35.0, 40.0].map(after), [true, false]);
     }
 }

@@ -405,7 +405,7 @@ impl Tenants {
                 let mean = state.latency.map_or(latency, |mean| mean + NEW * (latency - mean));
                 state.latency = Some(mean);
             }
-            state.arrears.roll(secs, all.rate, state.tenant.reservation, all.wants);
+            state.arrears.roll(secs, all.rate, state.tenant.reservation, f64::from(all.wants));
         }
     }
 

@@ -80,7 +80,7 @@ fn shares_changed_on_the_page_are_what_clients_get_and_survive_a_restart() {
     stage.ok(&["node", &format!("{TESTS}/change.mjs"), &url, "vm1", "3000", token]);
     assert_eq!(agent.volume().disks[0].shares, 3000);
     let gold = || Value::Object(agent.volume().tenants.remove(0).settings);
-    assert_eq!(gold(), json!({ "shares": 2000, "limit": { "iops": 80000.0 }, "reservation": 5.0 }));
+    assert_eq!(gold(), json!({ "shares": 2001, "limit": { "iops": 80000.0 }, "reservation": 5.5 }));
     agent.until_ratio("three to one", THREE_TO_ONE);
     until_three_to_one_after_ten_periods(port);
     assert!(!agent.process.log().contains(token), "a secret in the log");

@@ -133,6 +133,22 @@ fn a_passed_socket_works_for_the_next_agent() {
     }
 }
 
+/// As far as accepting goes it is ready, again and again.
+#[test]
+fn a_passed_socket_that_another_process_shuts_down_is_said() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    stage.write("host.toml", config("host", OFF, &[("vm1", "data")]));
+    let held = UnixListener::bind(stage.path("host")).unwrap();
+    let mut agent = stage.activate("agent", "host", &held);
+    let client = Client::connect(&stage.path("host"), "vm1");
+    rustix::net::shutdown(&held, rustix::net::Shutdown::Both).unwrap();
+    until("the log says so", || agent.log().contains("cannot accept a connection"));
+    drop(client);
+    agent.signal(Signal::TERM);
+    assert!(agent.wait().success());
+}
+
 #[test]
 fn what_was_passed_wrongly_is_said() {
     let stage = Stage::new();

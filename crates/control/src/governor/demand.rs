@@ -40,6 +40,16 @@ impl VmDemand {
     pub(crate) fn is_limited(&self) -> bool {
         self.pending > (1.0 + LIMITED) * self.used
     }
+
+    /// Part of the period in which it could use more than its slice, at most: in that part it uses the whole slice.
+    pub(crate) fn limited_part(&self, window_per_share: f64) -> f64 {
+        let slice = window_per_share * self.taken;
+        match self.is_limited() {
+            false => 0.0,
+            true if self.used < slice => self.used / slice,
+            true => 1.0,
+        }
+    }
 }
 
 /// Sum of the VMs' shares.

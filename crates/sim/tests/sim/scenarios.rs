@@ -4,7 +4,7 @@ use crate::common;
 use std::fs;
 use std::path::Path;
 
-use common::{answer, scenario};
+use common::{answer, parse, scenario};
 use parda_scenario::Answer;
 use parda_sim::{Keep, run};
 
@@ -44,6 +44,42 @@ fn an_outsider_comes_and_goes() {
 #[test]
 fn a_reservation_and_a_limit_on_three_hosts() {
     holds("lab/guarantees.toml");
+}
+
+/// IOs that come in bursts of 100 ms each half second, which are a fifth of what a reservation of 100 IO/s would give in that time.
+#[test]
+fn a_client_whose_bursts_ask_for_less_than_its_reservation_is_not_short() {
+    let text = r#"
+        name = "bursts"
+        title = "A client that works a fifth of the time"
+        duration = "60s"
+        [array]
+        preset = "cx3-40-raid0-vms"
+        raid = { drives = 4 }
+        [[host]]
+        name = "a"
+        [[host.vm]]
+        name = "db"
+        shares = 100
+        reservation = RESERVATION
+        disk = "8GiB"
+        workload = { size = "4KiB", read = 100, random = 100, outstanding = 16, on = "100ms", off = "400ms" }
+        [[host.vm]]
+        name = "hog"
+        shares = 3000
+        disk = "8GiB"
+        workload = { size = "4KiB", read = 100, random = 100, outstanding = 64 }
+        [[phase]]
+        name = "all"
+        from = "10s"
+        to = "60s"
+    "#;
+    for reservation in ["100", "200"] {
+        let scenario = parse(&text.replace("RESERVATION", reservation));
+        let series = run(&scenario, Keep::All, |_| ()).unwrap().series.unwrap();
+        let short = series.hosts[0].short.iter().filter(|short| !short.is_empty()).count();
+        assert_eq!(short, 0, "seconds, of a reservation of {reservation} IO/s");
+    }
 }
 
 /// What kernels do in the laboratory, by the model of one: all that is there.
