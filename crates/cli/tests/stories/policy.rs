@@ -442,12 +442,12 @@ fn a_tenant_comes_with_a_policy_to_all_hosts() {
     ]);
     let in_force = |what: &str| {
         until(what, || {
-            site.agents.iter().all(|agent| {
-                agent.volume().settings.is_some_and(|it| it.fairness.starts_with(what))
-            })
+            site.agents
+                .iter()
+                .all(|agent| agent.volume().settings.is_some_and(|it| it.fairness.contains(what)))
         });
     };
-    in_force("cost, ");
+    in_force("iops_reads = 1461");
     set(&["--unset", "fairness"]);
     in_force("outstanding");
     site.agents.into_iter().for_each(Agent::stop);

@@ -5,6 +5,7 @@ pub(crate) mod hostile;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use parda_address::{Address, ExportName};
 use parda_block::{
@@ -57,7 +58,16 @@ pub(crate) fn config(disks: Vec<DiskConfig>) -> VolumeConfig {
 }
 
 pub(crate) fn spawn(disks: Vec<DiskConfig>) -> Handle {
-    Volume::spawn(config(disks)).unwrap()
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match Volume::spawn(config(disks.clone())) {
+            // A new file may have the inode of one that another test has deleted, and that its volume is just closing.
+            Err(error) if error.to_string().contains("overlap") && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            volume => break volume.unwrap(),
+        }
+    }
 }
 
 /// A volume whose IOs are timed by a model, with a fixed window.
