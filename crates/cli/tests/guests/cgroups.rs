@@ -206,7 +206,7 @@ fn a_vm_of_a_device_never_exceeds_its_limit_whatever_its_shares() {
     let Some(_turn) = turn() else { return };
     let shared = Shared::new();
     let guest = Guest::boot(shared.guest("one", Bus::Virtio)).unwrap();
-    let agent = agent(&guest, &[("db", ""), ("web", "shares = 9000\nlimit = { iops = 110 }")]);
+    let agent = agent(&guest, &[("db", ""), ("web", "shares = 9000\nlimit = { iops = 44 }")]);
     let bound = || {
         let file = cgroup("web").replace("/libvirt/emulator", "/io.max");
         guest.ok(&format!("cat '{file}' 2>/dev/null || true"), SOON).unwrap()
@@ -218,17 +218,17 @@ fn a_vm_of_a_device_never_exceeds_its_limit_whatever_its_shares() {
         web >= 0.7 * limit
     };
     let loads = ["db", "web"].map(|vm| load(&guest, vm, 32));
-    let said = "until parda status /run/parda.sock | grep 'VM web: limited by its limit of 110 IO/s'; do usleep 100000; done";
+    let said = "until parda status /run/parda.sock | grep 'VM web: limited by its limit of 44 IO/s'; do usleep 100000; done";
     guest.ok(said, SOON).unwrap();
     let [db, web] = loads.map(|load| iops(&guest, &load));
-    assert!(within(110.0, web), "{web} IOPS, {}", bound());
+    assert!(within(44.0, web), "{web} IOPS, {}", bound());
     assert!(db > web, "{db} IOPS: what the limit holds back goes to the other VM");
-    guest.ok("parda set web -c /run/parda.toml 'limit={ iops = 220 }'", SOON).unwrap();
-    let reached = (0..LOOKS).any(|_| within(220.0, iops(&guest, &load(&guest, "web", 32))));
+    guest.ok("parda set web -c /run/parda.toml 'limit={ iops = 88 }'", SOON).unwrap();
+    let reached = (0..LOOKS).any(|_| within(88.0, iops(&guest, &load(&guest, "web", 32))));
     assert!(reached, "{}", bound());
     guest.ok("parda set -c /run/parda.toml mode=observe", SOON).unwrap();
     let began = Instant::now();
-    while bound().contains("iops=1") || bound().contains("iops=2") {
+    while bound().contains("iops=8") {
         assert!(began.elapsed() < SOON, "observe holds nothing: {}", bound());
     }
     guest.signal(&agent, "TERM").unwrap();
@@ -239,6 +239,7 @@ fn a_vm_of_a_device_never_exceeds_its_limit_whatever_its_shares() {
 
 /// The kernel's own lines: what somebody else bounds on the device and on another one, and what a cgroup that is made anew has.
 #[test]
+#[ignore = "nightly: with a model of cgroups, the tests of parda-steer hold the same"]
 fn what_is_not_limited_stays_and_what_was_there_before_is_put_back_by_the_kernel() {
     let Some(_turn) = turn() else { return };
     let shared = Shared::new();
@@ -302,6 +303,7 @@ fn what_is_not_limited_stays_and_what_was_there_before_is_put_back_by_the_kernel
 }
 
 #[test]
+#[ignore = "nightly: with a model of cgroups, the tests of parda-steer and parda-control hold the same"]
 fn vms_of_a_tenant_divide_its_limit_and_have_no_more_together() {
     let Some(_turn) = turn() else { return };
     let shared = Shared::new();

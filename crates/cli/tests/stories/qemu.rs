@@ -220,8 +220,11 @@ fn qemus_of_two_hosts_have_iops_by_their_shares() {
             && (10.0..25.0).contains(&latency)
     });
     assert!(db.is_held() && web.is_held() && batch.is_held());
-    let status = stage.ok(&[PARDA, "status", "a.status"]);
-    assert!(status.contains("a.*.qmp: 2 VMs, 2 disks, throttled: 2"), "{status}");
+    let mut status = String::new();
+    until("the status says so", || {
+        status = stage.ok(&[PARDA, "status", "a.status"]);
+        status.contains("a.*.qmp: 2 VMs, 2 disks, throttled: 2")
+    });
     for vm in [["db", "2000"], ["web", "1000"]] {
         let is_vm = |line: &str| line.split_whitespace().take(2).eq(vm);
         assert!(status.lines().any(is_vm), "{vm:?}: {status}");
