@@ -275,6 +275,8 @@ struct Block {
     later: Vec<(u8, bool)>,
     /// The acknowledged write that was the last, and how often the power had been cut when it was sent.
     last: Option<(u8, u64)>,
+    /// The last of the later writes was not answered yet.
+    in_flight: bool,
 }
 
 impl Block {
@@ -300,7 +302,7 @@ struct Sent {
     block: u64,
     byte: u8,
     cuts: u64,
-    /// Of a flush: how many later writes each block had.
+    /// Of a flush: how many later writes of each block were answered.
     covers: Vec<usize>,
 }
 
@@ -357,14 +359,17 @@ impl Writer {
         let mut covers = Vec::new();
         match op {
             Op::Flush => {
-                covers = self.blocks.iter().map(|block| block.later.len()).collect();
+                // What is answered while the flush is in flight may have been written after it.
+                let answered = |block: &Block| block.later.len() - usize::from(block.in_flight);
+                covers = self.blocks.iter().map(answered).collect();
                 self.troubles = [troubles, self.troubles[0]];
             }
             Op::Read(_) => {}
             // Not acknowledged yet.
             _ => {
-                self.blocks[block as usize].later.push((byte, false));
-                self.blocks[block as usize].last = None;
+                let block = &mut self.blocks[block as usize];
+                block.later.push((byte, false));
+                (block.last, block.in_flight) = (None, true);
             }
         }
         let len = if matches!(op, Op::Write { .. }) { BLOCK as usize } else { 0 };
@@ -377,6 +382,9 @@ impl Writer {
         let what = format!("{}, block {block}, {op:?}", self.what);
         if let Err(errno) = outcome {
             assert_eq!(errno, Errno::Io, "{what}");
+        }
+        if matches!(op, Op::Write { .. } | Op::WriteZeroes { .. }) {
+            self.blocks[block as usize].in_flight = false;
         }
         match (op, outcome) {
             (Op::Flush, Ok(_)) => {
@@ -396,7 +404,7 @@ impl Writer {
                 assert!(data.iter().all(|b| *b == byte), "{what}: a mixture");
                 let now = self.array.lock().cuts;
                 let state = &self.blocks[block as usize];
-                let Block { durable, later, last } = state;
+                let Block { durable, later, last, .. } = state;
                 assert!(
                     // The power may have been cut since the block was read.
                     state.may_be(byte, now) || state.may_be(byte, cuts),
