@@ -12,6 +12,7 @@ PARDA  := $(TARGET)/release/parda
 hash := $(shell git rev-parse HEAD 2>/dev/null | cut -c 1-8)
 export PARDA_COMMIT_SEED ?= $(shell printf %d 0x$(or $(hash),1))
 
+DEMO := $(CARGO) build --profile demo --locked --package parda && $(TARGET)/demo/parda
 DEMO_DEPS := fio=fio
 TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdsh=python3-libnbd nbdcopy=libnbd-bin nbdkit=nbdkit \
 	qemu-system-x86_64=qemu-system-x86 qemu-storage-daemon=qemu-system-common busybox=busybox-static mke2fs=e2fsprogs nbdfuse=libnbd-bin \
@@ -52,8 +53,7 @@ guest: ## What the laboratory's guests are made of: a kernel and tools, from Deb
 
 demo: ## Shows it: no control, then control, side by side
 	@tools/deps.sh $(DEMO_DEPS)
-	@$(MAKE) --no-print-directory build
-	@$(PARDA) lab scenarios/demo.toml
+	@$(DEMO) lab scenarios/demo.toml
 	@echo; echo 'Live in a browser, with a dashboard for each host: make demo-live'
 
 demo-postgres: ## PostgreSQL beside a noisy neighbour: alone, without control, with it (as root; five minutes)
@@ -67,8 +67,7 @@ demo-postgres: ## PostgreSQL beside a noisy neighbour: alone, without control, w
 
 demo-live: ## The same with a web dashboard for each host, until Ctrl-C
 	@tools/deps.sh $(DEMO_DEPS)
-	@$(MAKE) --no-print-directory build
-	@$(PARDA) lab scenarios/demo.toml --live
+	@$(DEMO) lab scenarios/demo.toml --live
 
 # All is built first. Stories wait more than they compute, and so does the laboratory: unit tests and guests run beside the former, and what only computes
 # beside all of them, at low priority. The laboratory compares real time with the simulator's, so no other test is beside it.
