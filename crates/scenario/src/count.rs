@@ -5,7 +5,7 @@ use parda_config::{Fairness, NamedFairness};
 
 use crate::answer::{Distribution, HostAnswer, VmAnswer};
 use crate::scenario::{HostId, Phase, Scenario, State, VmId};
-use crate::shares::{HELD_PART, Unit, saturated};
+use crate::shares::{HELD_PART, Unit, lacks, saturated};
 
 /// Raw counters of one host in one phase.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,11 +67,12 @@ impl HostCount {
                 // has. Without a window no IO is held,
                 // and only a closed loop is known to be saturated.
                 let endless = vm.load.outstanding().is_some();
+                let content = vm.load.rate().is_some_and(|r| !lacks(count.ios, r * self.seconds));
                 let own = vm.settings.limit.is_none()
                     && vm.settings.reservation.is_none()
                     && vm.settings.tenant.is_none();
                 let ran = !host.outside && own && scenario.runs_throughout(vm_id, phase, at_start);
-                let judged = ran && (endless || self.window.is_some());
+                let judged = ran && !content && (endless || self.window.is_some());
                 let (latency, held) = (count.latency_ms.as_ref(), count.held_ms.as_ref());
                 let saturated = match latency {
                     None if self.window.is_some() => judged && self.holds(scenario, id, at_start),

@@ -12,8 +12,15 @@ use crate::answer::{Distribution, HostAnswer, VmAnswer};
 /// Least fraction of a saturated VM's latency that is held time.
 pub const HELD_PART: f64 = 0.1;
 
+/// Whether an open loop lacks IOs: has fewer than the `asked` ones of its rate, by more than chance. Three deviations of a
+/// Poisson process are chance.
+#[must_use]
+pub fn lacks(ios: u64, asked: f64) -> bool {
+    (ios as f64) < asked - 3.0 * asked.sqrt()
+}
+
 /// Whether a VM was saturated throughout a phase. Its client must have run through the whole phase
-/// ([`Scenario::runs_throughout`](crate::Scenario::runs_throughout)), and:
+/// ([`Scenario::runs_throughout`](crate::Scenario::runs_throughout)), an open loop [`lacks`] IOs, and:
 ///
 /// - If the host has a window, at least [`HELD_PART`] of the VM's mean latency must be held time. A
 ///   VM that is hardly ever held gets all that it asks for.

@@ -24,6 +24,15 @@ impl ClientLoad {
         }
     }
 
+    /// Arrivals per second of an open loop that runs all the time. `None` for any other load.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        match self.drawn()? {
+            Workload { demand: Demand::Open { rate }, bursts: None, .. } => Some(*rate),
+            _ => None,
+        }
+    }
+
     /// Times at which the load runs, if not always.
     #[must_use]
     pub fn bursts(&self) -> Option<Bursts> {

@@ -68,6 +68,17 @@ fn an_open_loop_beyond_the_array_becomes_a_closed_one() {
     assert!(vm.saturated && vm.iops < 200.0, "{vm:?}");
 }
 
+/// IOs wait behind one another, but the client has all that it asks for.
+#[test]
+fn an_open_loop_that_is_held_is_not_saturated_while_it_has_its_rate() {
+    let one = "mode = \"static\"\nwindow_max = 1";
+    let open = phases(&scenario(300, one, &["size = \"4KiB\", rate = 50"], &[(100, 300)]));
+    let vm = vm(&open[0], 0);
+    near(vm.iops, 50.0, 0.05);
+    let (all, held) = (vm.latency_ms.unwrap().mean, vm.held_ms.unwrap().mean);
+    assert!(held > 0.2 * all && !vm.saturated, "{vm:?}");
+}
+
 #[test]
 fn a_burst_is_the_whole_client_and_between_bursts_there_is_nothing() {
     let closed = "size = \"4KiB\", outstanding = 8";
