@@ -1,4 +1,4 @@
-//! How impossible parameters are refused.
+//! The error for a parameter that describes no possible array.
 
 use alloc::string::{String, ToString};
 use core::fmt;

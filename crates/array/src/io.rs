@@ -1,4 +1,4 @@
-//! What is asked of the array.
+//! An IO of a host, as the array gets it.
 
 use crate::units::{Bytes, LunId, Nanos};
 

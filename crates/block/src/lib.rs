@@ -1,4 +1,4 @@
-//! The data path: from NBD clients to the array and back.
+//! The data path: from clients of NBD and vhost-user to the array and back.
 //!
 //! A [`Volume`] is one thread with one io_uring. It drives sockets and files alike and calls the
 //! law (`parda-control`) directly, so that an IO meets no lock and no other thread of ours, except for writes to
@@ -9,7 +9,7 @@
 //! ```text
 //! clients ─ front end ─► host (fair queue, window) ─► backend: file · memory · NBD server
 //!    ▲                                                   │        and, for an emulated array, its model
-//!    └─────────────── replies, one vectored send ◄───────┘
+//!    └──────────────────────── replies ◄─────────────────┘
 //! ```
 //!
 //! `unsafe` is found in `ring.rs`, `buffer.rs` and `backend/loops.rs` alone. Every operation owns what the kernel

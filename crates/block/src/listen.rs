@@ -1,4 +1,4 @@
-//! Sockets that clients connect to.
+//! Binding the socket of an address for clients, or taking one over that a service manager has bound.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};

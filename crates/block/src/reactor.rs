@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::buffer::Pool;
-use crate::front::tag;
+use crate::front::tag::{self, NbdTimer, VhostTimer};
 use crate::ring::{Ring, Wire};
 use crate::timers::Timers;
 
@@ -24,6 +24,18 @@ pub(crate) enum Timer {
     Client(tag::Timer),
     /// A disk whose server may be given up.
     Upstream(usize),
+}
+
+impl From<NbdTimer> for Timer {
+    fn from(timer: NbdTimer) -> Timer {
+        Timer::Client(tag::Timer::Nbd(timer))
+    }
+}
+
+impl From<VhostTimer> for Timer {
+    fn from(timer: VhostTimer) -> Timer {
+        Timer::Client(tag::Timer::Vhost(timer))
+    }
 }
 
 /// Ring, timers and buffers of a volume's thread, for front ends and backends.

@@ -11,8 +11,8 @@
 //! tag, 1 / (σ · r_k) after that of the one before it, and goes before any turn once its tag is past (mClock's reservation tags). IOs that
 //! went in their turn count.
 //!
-//! Where reservations alone would take latency above k times the threshold, all of them are short by the same factor σ, as the sums are
-//! the cluster's: of what the cluster may have outstanding at that latency they have all. k is 1 where the threshold comes first.
+//! Where reservations alone would take latency above k times the threshold, all of them are short by the same factor σ: the sums are
+//! the cluster's, and reservations get all that it may have outstanding at that latency. k is 1 where the threshold comes first.
 //! A VM at its floor counts with the shares that its slice would take, floor / p: then λ is right for the others.
 
 use crate::units::{Instant, Span, larger, smaller};
@@ -174,7 +174,7 @@ impl Floor {
         let cluster = room.latency.unwrap_or(room.threshold.secs());
         // Where nothing was done yet the cluster's latency is the best guess.
         let own = self.slots.unwrap_or(cluster);
-        // Of what the array does beyond it at a latency above the threshold nothing is the reservation's.
+        // While latency is above the threshold, IOs beyond the reservation count for the VM's shares and not for the floor.
         let enough = (1.0 + SPARE) * self.iops;
         let beyond = cluster > room.threshold.secs() && self.rate > enough;
         let floor = enough * own * if beyond { enough / self.rate } else { 1.0 };

@@ -1,4 +1,4 @@
-//! What a client can ask of a disk.
+//! Operations that a client can ask for.
 
 use crate::extent::Extent;
 

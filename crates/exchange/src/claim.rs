@@ -1,4 +1,4 @@
-//! Which slot is ours, and who else thinks so.
+//! The choice of this host's slot, and its defence against other hosts.
 
 use parda_control::Instant;
 

@@ -1,4 +1,4 @@
-//! Who speaks: host names, incarnations, sequence numbers, volumes.
+//! Identity of a sender: host names, incarnations, sequence numbers, volumes.
 
 use std::collections::hash_map::RandomState;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Where an exchange is, as people say it.
+//! The place of an exchange with slots, as configuration and command line spell it.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -32,7 +32,6 @@ pub struct SlotSettings {
     pub choice: SlotChoice,
     /// Our own period. Periods of other hosts count as at least as long when a slot is judged to be free.
     pub period: Span,
-    /// Numbers of periods after which a silent host is stale, and gone.
     /// The command that makes the place, for messages.
     pub make: String,
 }

@@ -1,4 +1,4 @@
-//! What must hold after every event, whatever happens to the cluster.
+//! Invariants of a simulated cluster, checked after every event.
 
 use parda_control::{Instant, Span, Window};
 

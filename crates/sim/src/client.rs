@@ -1,4 +1,4 @@
-//! What a VM does to its disk: its next IO, and for how long it waits before it.
+//! The client of a VM: its next IO, and the time before it.
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::Span;

@@ -1,5 +1,4 @@
-//! When a VM's client does its next IO, in one run of it from its start to its stop; and the books
-//! that it keeps.
+//! Times of a client's IOs, in one run of it from its start to its stop, and its counters.
 
 use parda_control::{Instant, Span};
 use parda_workload::{Bursts, OPEN_LOOP_DEPTH};

@@ -1,4 +1,4 @@
-//! What holds a host's IOs back.
+//! Enforcement of a host's window: an agent that serves disks, or a kernel's queue that is steered.
 
 use parda_control::queue::Cost;
 use parda_control::{

@@ -1,4 +1,4 @@
-//! Why a run has no answer.
+//! Errors of a run in virtual time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is counted in a phase.
+//! Counters of one phase of a run.
 //!
 //! The laboratory reads its agents' counters at both ends of a phase. Here each phase has its own,
 //! made when it begins: what happens between is the same.

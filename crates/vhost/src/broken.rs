@@ -1,4 +1,4 @@
-//! What a guest or a front end may do wrong with a queue.
+//! Faults of guests and front ends with a queue.
 
 use virtio_queue::Error;
 

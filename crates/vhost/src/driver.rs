@@ -1,4 +1,4 @@
-//! The other side: a front end with the driver of a guest, for measurements and tests.
+//! A front end with the driver of a guest, for measurements and tests: the other side of this crate.
 //!
 //! A [`Driver`] has queues of slots. A slot has room for a request and its data, and is used again when its request is
 //! answered.

@@ -1,4 +1,4 @@
-//! What the array is busy with: the IOs of hosts, and work of its own.
+//! Jobs of the array: IOs of hosts, and work of its own.
 
 use crate::controller::{FetchId, LineId};
 use crate::io::ArrayIo;

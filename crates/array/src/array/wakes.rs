@@ -1,4 +1,4 @@
-//! When drives are to be asked again.
+//! Times at which drives are asked again.
 
 use alloc::collections::BinaryHeap;
 use alloc::collections::binary_heap::PeekMut;

@@ -1,4 +1,4 @@
-//! What a drive is.
+//! Parameters of a disk drive, and the order in which it serves its queue.
 
 use super::SeekParams;
 use crate::error::{ParamError, check};

@@ -1,4 +1,4 @@
-//! What the controller asks of a drive, and when the drive answers.
+//! Requests of the controller to a drive, and the times of its answers.
 
 use crate::io::IoKind;
 use crate::units::{Bytes, Nanos};

@@ -1,4 +1,4 @@
-//! Sockets that clients connect to. One epoll has all of a front end, and the ring polls it: an operation of the ring on a socket itself
+//! Listeners of one front end. One epoll has them all, and the ring polls it: an operation of the ring on a socket itself
 //! would keep it open for some time after the process is gone.
 
 use std::io;

@@ -3,7 +3,7 @@
 //! The engine knows of a request its operation, its buffer and a handle for the reply. A further
 //! front end is an implementation of [`front_end::FrontEnd`], and here a field of [`Fronts`] with its line in
 //! each of the macros; its operations, timers and clients are variants of [`tag`] and of
-//! [`crate::client::Client`].
+//! [`crate::client::Client`]. `docs/extending.md` has the steps.
 
 pub(crate) mod front_end;
 mod listener;
@@ -133,10 +133,8 @@ impl Fronts {
     /// A timer is due.
     pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: Timer) {
         match timer {
-            Timer::VhostAccept(listener) => self.vhost.rested(now, listener),
-            Timer::VhostWaiting => self.vhost.try_again(),
-            Timer::VhostNext(guest, serial) => self.vhost.look_at_next(now, io, guest, serial),
-            timer => self.nbd.timer(now, io, timer),
+            Timer::Nbd(timer) => self.nbd.timer(now, io, timer),
+            Timer::Vhost(timer) => self.vhost.timer(now, io, timer),
         }
     }
 
@@ -149,7 +147,7 @@ impl Fronts {
     ) -> io::Result<()> {
         match address {
             Address::Vhost(_) => self.vhost.add_listener(io, address, bound),
-            _ => self.nbd.add_listener(io, address, bound),
+            Address::Tcp { .. } | Address::Unix(_) => self.nbd.add_listener(io, address, bound),
         }
     }
 
@@ -157,7 +155,7 @@ impl Fronts {
     pub(crate) fn remove_listener(&mut self, io: &mut Reactor, address: &Address) -> bool {
         match address {
             Address::Vhost(_) => self.vhost.remove_listener(address),
-            _ => self.nbd.remove_listener(io, address),
+            Address::Tcp { .. } | Address::Unix(_) => self.nbd.remove_listener(io, address),
         }
     }
 

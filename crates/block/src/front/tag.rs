@@ -15,25 +15,37 @@ pub(crate) enum Tag {
     VhostKick(usize, u16),
 }
 
-/// Subject of a timer.
+/// Subject of a timer, by front end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
+    Nbd(NbdTimer),
+    Vhost(VhostTimer),
+}
+
+/// Subject of a timer of the NBD server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum NbdTimer {
     /// A connection and its serial number, as the place is used again.
-    NbdConn(usize, u64),
+    Conn(usize, u64),
     /// A listener that rests.
-    NbdAccept(usize),
+    Accept(usize),
     /// Newcomers whose handshake has not begun.
-    NbdNewcomers,
+    Newcomers,
     /// Clients that wait for memory.
-    NbdWaiting,
+    Waiting,
     /// Clients that wait for an answer which takes no turn in the fair queue.
-    NbdAnswers,
+    Answers,
     /// Memory that nobody needs any more.
-    NbdTidy,
-    /// A listener for guests that rests.
-    VhostAccept(usize),
+    Tidy,
+}
+
+/// Subject of a timer of guests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum VhostTimer {
+    /// A listener that rests.
+    Accept(usize),
     /// Guests that wait for memory.
-    VhostWaiting,
+    Waiting,
     /// A guest and its serial number: how long its next front end has waited.
-    VhostNext(usize, u64),
+    Next(usize, u64),
 }

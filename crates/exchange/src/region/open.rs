@@ -1,4 +1,4 @@
-//! Opening files and block devices, and nothing else.
+//! Open files and block devices of a region; anything else is refused.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

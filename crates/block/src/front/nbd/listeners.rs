@@ -7,9 +7,9 @@ use parda_address::Address;
 use parda_control::{Instant, Span};
 
 use super::Nbd;
-use crate::front::tag;
+use crate::front::tag::NbdTimer;
 use crate::listen::Bound;
-use crate::reactor::{Reactor, Timer};
+use crate::reactor::Reactor;
 
 /// How long a listener rests when there are no descriptors or no memory for a connection.
 const ACCEPT_PAUSE: Span = Span::from_millis(100);
@@ -63,6 +63,6 @@ impl Nbd {
     /// Has a listener accept nothing until then.
     fn rest(&mut self, io: &mut Reactor, listener: usize, until: Instant) {
         self.listeners.rest(listener, until);
-        io.timers.add(until, Timer::Client(tag::Timer::NbdAccept(listener)));
+        io.timers.add(until, NbdTimer::Accept(listener).into());
     }
 }

@@ -37,10 +37,10 @@ use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::front::front_end::FrontEnd;
 use crate::front::listener::Listeners;
-use crate::front::tag;
+use crate::front::tag::NbdTimer;
 use crate::losses::Witness;
 use crate::peer::Peer;
-use crate::reactor::{Reactor, Timer};
+use crate::reactor::Reactor;
 use crate::ring::{End, OpData, Wire};
 use crate::stats::Dropped;
 
@@ -146,20 +146,17 @@ impl Nbd {
     }
 
     /// A timer is due.
-    pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: tag::Timer) {
+    pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: NbdTimer) {
         match timer {
-            tag::Timer::NbdConn(key, serial) => self.look_at(now, io, key, serial),
-            tag::Timer::NbdAccept(index) => self.listeners.rested(now, index),
-            tag::Timer::NbdNewcomers => {
+            NbdTimer::Conn(key, serial) => self.look_at(now, io, key, serial),
+            NbdTimer::Accept(index) => self.listeners.rested(now, index),
+            NbdTimer::Newcomers => {
                 self.watch.newcomers = false;
                 self.let_in(now, io);
             }
-            tag::Timer::NbdWaiting => self.serve_waiting(now, io),
-            tag::Timer::NbdAnswers => self.watch.answers = false,
-            tag::Timer::NbdTidy => self.tidy(now, io),
-            tag::Timer::VhostAccept(_) | tag::Timer::VhostWaiting | tag::Timer::VhostNext(..) => {
-                unreachable!("timers of another front end are not given to this one")
-            }
+            NbdTimer::Waiting => self.serve_waiting(now, io),
+            NbdTimer::Answers => self.watch.answers = false,
+            NbdTimer::Tidy => self.tidy(now, io),
         }
     }
 
@@ -262,7 +259,7 @@ impl FrontEnd for Nbd {
             if conn.progress().is_owing() && !conn.timed {
                 conn.timed = true;
                 let at = now + Span::from(self.limits.progress_timeout);
-                io.timers.add(at, Timer::Client(tag::Timer::NbdConn(key, conn.serial)));
+                io.timers.add(at, NbdTimer::Conn(key, conn.serial).into());
             }
         }
         self.watch_memory(now, io);

@@ -14,9 +14,9 @@ use super::{Nbd, pressure};
 use crate::batch;
 use crate::buffer::Pool;
 use crate::descriptors;
-use crate::front::tag;
+use crate::front::tag::NbdTimer;
 use crate::peer::Peer;
-use crate::reactor::{Reactor, Timer};
+use crate::reactor::Reactor;
 use crate::stats::MemoryStats;
 
 /// How often memory that is not needed is looked for.
@@ -44,7 +44,7 @@ impl Nbd {
             && let Some(at) = self.pace.next_at()
         {
             self.watch.newcomers = true;
-            io.timers.add(at, Timer::Client(tag::Timer::NbdNewcomers));
+            io.timers.add(at, NbdTimer::Newcomers.into());
         }
     }
 
@@ -73,7 +73,7 @@ impl Nbd {
         let conn = entry.insert(Conn::new(key, fd, listener, until, tls, work));
         conn.serial = self.next_serial;
         conn.timed = true;
-        io.timers.add(until, Timer::Client(tag::Timer::NbdConn(key, self.next_serial)));
+        io.timers.add(until, NbdTimer::Conn(key, self.next_serial).into());
         self.next_serial += 1;
         self.door.enter(key, peer);
         self.list(key);
@@ -99,9 +99,7 @@ impl Nbd {
             return;
         };
         match conn.look(now, Span::from(self.limits.progress_timeout)) {
-            Ok(ClientState::LookAgain(at)) => {
-                io.timers.add(at, Timer::Client(tag::Timer::NbdConn(key, serial)))
-            }
+            Ok(ClientState::LookAgain(at)) => io.timers.add(at, NbdTimer::Conn(key, serial).into()),
             Ok(_) => conn.timed = false,
             Err(error) => self.fail(io, key, &error),
         }
@@ -115,11 +113,11 @@ impl Nbd {
         let waiting = budget.waiting() > 0 || !self.watch.pressure.is_over();
         if waiting && !self.watch.waiting {
             self.watch.waiting = true;
-            io.timers.add(now + pressure::LOOKS, Timer::Client(tag::Timer::NbdWaiting));
+            io.timers.add(now + pressure::LOOKS, NbdTimer::Waiting.into());
         }
         if io.pool.idle() > 0 && !self.watch.tidy {
             self.watch.tidy = true;
-            io.timers.add(now + TIDY, Timer::Client(tag::Timer::NbdTidy));
+            io.timers.add(now + TIDY, NbdTimer::Tidy.into());
         }
     }
 
@@ -129,7 +127,7 @@ impl Nbd {
             && let Some(at) = self.shared.answers.next_at()
         {
             self.watch.answers = true;
-            io.timers.add(at, Timer::Client(tag::Timer::NbdAnswers));
+            io.timers.add(at, NbdTimer::Answers.into());
         }
     }
 
@@ -153,7 +151,7 @@ impl Nbd {
         }
         if large && !self.watch.tidy {
             self.watch.tidy = true;
-            io.timers.add(now + TIDY, Timer::Client(tag::Timer::NbdTidy));
+            io.timers.add(now + TIDY, NbdTimer::Tidy.into());
         }
     }
 

@@ -30,12 +30,12 @@ use crate::config::Limits;
 use crate::descriptors;
 use crate::front::front_end::FrontEnd;
 use crate::front::listener::Listeners;
-use crate::front::tag;
+use crate::front::tag::VhostTimer;
 use crate::listen::Bound;
 use crate::losses::Witness;
 use crate::mailbox::Mailer;
 use crate::peer::Peer;
-use crate::reactor::{Reactor, Timer};
+use crate::reactor::Reactor;
 use crate::ring::End;
 
 /// How long a listener rests after each connection, so that one who connects over and over costs little.
@@ -142,14 +142,18 @@ impl Vhost {
             }
             let until = now + ACCEPT_PAUSE;
             self.listeners.rest(listener, until);
-            io.timers.add(until, Timer::Client(tag::Timer::VhostAccept(listener)));
+            io.timers.add(until, VhostTimer::Accept(listener).into());
         }
         self.listeners.poll(&mut io.ring);
     }
 
-    /// The rest of a listener may be over.
-    pub(crate) fn rested(&mut self, now: Instant, listener: usize) {
-        self.listeners.rested(now, listener);
+    /// A timer is due.
+    pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: VhostTimer) {
+        match timer {
+            VhostTimer::Accept(listener) => self.listeners.rested(now, listener),
+            VhostTimer::Waiting => self.try_again(),
+            VhostTimer::Next(guest, serial) => self.look_at_next(now, io, guest, serial),
+        }
     }
 
     /// Takes a new front end, or has it wait for the end of the one before it.
@@ -169,11 +173,11 @@ impl Vhost {
         if guest.next.replace(Next { address, fd, until }).is_some() {
             tracing::warn!(volume, disk = guest.offered.name.as_str(), TURNED_AWAY);
         }
-        io.timers.add(until, Timer::Client(tag::Timer::VhostNext(key, guest.serial)));
+        io.timers.add(until, VhostTimer::Next(key, guest.serial).into());
     }
 
     /// A front end has waited for the end of another one. It is turned away if that goes on.
-    pub(crate) fn look_at_next(&mut self, now: Instant, io: &mut Reactor, key: usize, serial: u64) {
+    fn look_at_next(&mut self, now: Instant, io: &mut Reactor, key: usize, serial: u64) {
         let Some(guest) = self.guests.get_mut(key).filter(|guest| guest.serial == serial) else {
             return;
         };
@@ -181,7 +185,7 @@ impl Vhost {
         let Some(next) = guest.next.as_mut().filter(|next| now >= next.until) else { return };
         if ends {
             next.until = now + PATIENCE;
-            io.timers.add(next.until, Timer::Client(tag::Timer::VhostNext(key, serial)));
+            io.timers.add(next.until, VhostTimer::Next(key, serial).into());
         } else {
             guest.next = None;
             let (volume, disk) = (&self.volume, guest.offered.name.as_str());
@@ -254,7 +258,7 @@ impl Vhost {
     }
 
     /// Guests that wait for memory ask again.
-    pub(crate) fn try_again(&mut self) {
+    fn try_again(&mut self) {
         self.timed = false;
         self.list_all(Guest::waits_for_memory);
     }
@@ -331,7 +335,7 @@ impl FrontEnd for Vhost {
             arrivals.begun.push(guest.disk);
         }
         if guest.waits_for_memory() && !std::mem::replace(&mut self.timed, true) {
-            io.timers.add(self.now + MEMORY_PAUSE, Timer::Client(tag::Timer::VhostWaiting));
+            io.timers.add(self.now + MEMORY_PAUSE, VhostTimer::Waiting.into());
         }
         if let Err(broken) = taken {
             self.stop_guest(key, broken);
