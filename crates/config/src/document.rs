@@ -18,6 +18,13 @@ pub struct Document {
     text: String,
 }
 
+/// A table of a document, for errors about its keys.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    doc: &'a Document,
+    path: String,
+}
+
 /// Error of a document with its place. Prints as `file:line:column: key = value: message`.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct Error {
@@ -136,6 +143,12 @@ impl Document {
         self.error_at(&path.split('.').collect::<Vec<_>>(), message)
     }
 
+    /// The table at a path of keys and indices, such as `volume.0`.
+    #[must_use]
+    pub fn part(&self, path: impl Into<String>) -> Part<'_> {
+        Part { doc: self, path: path.into() }
+    }
+
     /// Whether there is a value at a path of keys and indices.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
@@ -202,6 +215,47 @@ impl Document {
         let start = span.start.min(self.text.len());
         let from = self.text[..start].rfind('\n').map_or(0, |i| i + 1);
         self.text[from..].lines().next().unwrap_or_default().trim().to_owned()
+    }
+}
+
+impl<'a> Part<'a> {
+    /// A part of this part: a key, or keys and indices with dots between them.
+    #[must_use]
+    pub fn part(&self, path: &str) -> Part<'a> {
+        Part { doc: self.doc, path: format!("{}.{path}", self.path) }
+    }
+
+    /// An error about a value below this part, as [`Document::error`].
+    #[must_use]
+    pub fn error(&self, key: &str, message: impl Into<String>) -> Error {
+        self.doc.error(&format!("{}.{key}", self.path), message)
+    }
+
+    /// Whether there is a value at a key.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.doc.has(&format!("{}.{key}", self.path))
+    }
+
+    /// Refuses a value that is wrong.
+    ///
+    /// # Errors
+    /// The value is wrong: the message at its key.
+    pub fn refuse_if(
+        &self,
+        is_wrong: bool,
+        key: &str,
+        message: impl Into<String>,
+    ) -> Result<(), Error> {
+        if is_wrong { Err(self.error(key, message)) } else { Ok(()) }
+    }
+
+    /// A value that was read, or its fault as an error at its key.
+    ///
+    /// # Errors
+    /// The value could not be read.
+    pub fn read<T>(&self, key: &str, value: Result<T, impl ToString>) -> Result<T, Error> {
+        value.map_err(|fault| self.error(key, fault.to_string()))
     }
 }
 
