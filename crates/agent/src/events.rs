@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parda_api::{Event, Events, EventsQuery, Severity};
@@ -15,6 +15,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
+
+use crate::locked::locked;
 
 /// Events that are remembered: of a few kB each at most.
 const KEPT: usize = 1000;
@@ -148,10 +150,6 @@ impl Recorder {
         self.clone().with_filter(filter_fn(is_event))
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The answer to a query.
     #[must_use]
     pub fn answer(&self, query: EventsQuery) -> Events {
@@ -161,7 +159,7 @@ impl Recorder {
 
     /// The answer without its events, and its events.
     fn find(&self, query: EventsQuery) -> (Events, Vec<Arc<Event>>) {
-        let memory = self.memory();
+        let memory = locked(&self.0);
         let limit = query.limit.unwrap_or(TOLD);
         let oldest = memory.last_id + 1 - memory.events.len() as u64;
         // Who knows of later events has seen another run of the agent.
@@ -197,7 +195,7 @@ impl<S: Subscriber> Layer<S> for Recorder {
         };
         let Read { volume, disk, host, message, more, .. } = read;
         let message = message + &more;
-        let mut memory = self.memory();
+        let mut memory = locked(&self.0);
         memory.last_id += 1;
         let oldest = (memory.events.len() == KEPT).then(|| memory.events.pop_front());
         let (id, at_ms) = (memory.last_id, now_ms());

@@ -11,12 +11,13 @@ mod series;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use parda_exchange::Liveness;
 
 use crate::events::now_ms;
+use crate::locked::locked;
 use crate::status::{Status, VolumeStatus};
 use quantity::packed;
 use recent::Before;
@@ -54,18 +55,14 @@ impl History {
         History { calendar: Calendar::new(), volumes: Mutex::default() }
     }
 
-    fn volumes(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
-        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What a volume did in the last second.
     pub(crate) fn recent(&self, volume: &str) -> Recent {
-        self.volumes().get(volume).map(|kept| kept.recent.clone()).unwrap_or_default()
+        locked(&self.volumes).get(volume).map(|kept| kept.recent.clone()).unwrap_or_default()
     }
 
     /// Adds the values of a second that has just ended. `seconds`: time since the look before.
     fn take(&self, second: u64, seconds: f64, status: &Status) {
-        let mut volumes = self.volumes();
+        let mut volumes = locked(&self.volumes);
         for volume in &status.volumes {
             volumes.entry(volume.name.clone()).or_default().take(second, seconds, volume);
         }

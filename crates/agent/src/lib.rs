@@ -22,6 +22,7 @@
 //! | `patience` | questions to file systems, of which none is waited for without a bound |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
 //! | `enforcer` | what holds a volume's IOs to its window |
+//! | `outside` | the same where these IOs do not pass through the agent |
 //! | `served` | a volume whose disks are served: its ring |
 //! | `steered` | a volume whose device is steered: the kernel's queue |
 //! | `throttled` | a volume that QEMUs open themselves: their throttles |
@@ -71,6 +72,7 @@ mod manager;
 pub mod metrics;
 mod objective;
 pub mod outlook;
+mod outside;
 mod outsider;
 mod patience;
 mod policy;

@@ -3,21 +3,19 @@
 //! depths set here.
 
 mod attached;
-pub(crate) mod describe;
+mod describe;
 mod done;
 mod vms;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant as Clock;
 
-use parda_block::{Drained, Heard, Said};
-use parda_config::tenants;
 use parda_control::{Bytes, Config, Instant, KernelHost, QueueMeans, Report, Span, View};
 use parda_steer::cgroup::Allowance;
 use parda_steer::measure::Reading;
 
-use crate::config::{self, Steer, Work};
-use crate::status::VolumeStatus;
+use crate::config::{Steer, Work};
+use crate::outside::Outside;
+use crate::status::SteerStatus;
 use attached::{Attached, Look};
 use done::Done;
 use vms::HostVms;
@@ -30,39 +28,8 @@ pub(crate) fn examine(control: Config, period: Span, asked: &Steer) -> Result<()
     attached::examine(asked, sets)
 }
 
-/// Takes over another law and other tenants while it runs.
-pub(crate) fn reload_law(
-    host: &mut KernelHost,
-    in_force: &mut config::Volume,
-    new: &config::Volume,
-) {
-    if new.tenants != in_force.tenants {
-        host.set_tenants(&tenants(&new.tenants));
-        in_force.tenants.clone_from(&new.tenants);
-        tracing::info!(volume = in_force.name, event = "tenants_changed", "tenants changed");
-    }
-    if new.law == in_force.law {
-        return;
-    }
-    match host.set_config(new.law.control.clone(), new.law.period.into()) {
-        Ok(()) => {
-            let changes = new.law_changes(in_force);
-            tracing::info!(
-                volume = in_force.name,
-                event = "control_changed",
-                "control changed: {changes}"
-            );
-            (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
-            in_force.probed = new.probed.clone();
-        }
-        Err(error) => tracing::error!(volume = in_force.name, "control not changed: {error}"),
-    }
-}
-
 /// A volume whose device's queue depth is set by the law.
-pub(crate) struct Steered(Mutex<State>);
-
-struct State {
+pub(crate) struct Steered {
     volume: String,
     steer: Steer,
     host: KernelHost,
@@ -75,76 +42,12 @@ struct State {
     ticked: Clock,
 }
 
-impl Steered {
-    /// Takes hold of the device and begins to measure it.
-    pub(crate) fn start(config: &config::Volume, steer: &Steer) -> Result<Steered, SteerError> {
-        let control = &config.law.control;
-        let mut host = KernelHost::new(control.clone(), config.law.period.into())?;
-        host.set_tenants(&tenants(&config.tenants));
-        let device = Attached::start(&config.name, steer, host.sets_depths())?;
-        Ok(Steered(Mutex::new(State {
-            volume: config.name.clone(),
-            steer: steer.clone(),
-            host,
-            device: Some(device),
-            vms: HostVms::start(&config.name, &steer.vms),
-            done: Done::default(),
-            fault: None,
-            ticked: Clock::now(),
-        })))
+impl Outside for Steered {
+    fn host(&mut self) -> &mut KernelHost {
+        &mut self.host
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends a period: measures the device, ticks the law, sets the depth.
-    pub(crate) fn tick(&self, now: Instant, heard: Option<Heard>) -> Said {
-        let mut state = self.state();
-        let (totals, tenants) = heard.unzip();
-        state.host.hear_tenants(tenants);
-        let report = state.tick(now, totals.map_or(View::Silent, View::Peers));
-        (report, state.host.tenant_parts().collect())
-    }
-
-    /// Sets another depth if one is due. Returns when the next one is due before the next tick, if one is.
-    pub(crate) fn between_ticks(&self, now: Instant) -> Option<Instant> {
-        self.state().between_ticks(now)
-    }
-
-    /// The law and the shares may change while it runs.
-    pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
-        let mut state = self.state();
-        let Work::Steer(wanted) = &new.work else { return };
-        reload_law(&mut state.host, in_force, new);
-        let Work::Steer(steer) = &mut in_force.work else { return };
-        if wanted.vms != steer.vms {
-            tracing::info!(
-                volume = in_force.name, vms = %wanted.vms, event = "shares_changed",
-                "shares changed"
-            );
-            steer.vms = wanted.vms.clone();
-            state.steer.vms = wanted.vms.clone();
-            state.vms.change(&in_force.name, &wanted.vms);
-        }
-    }
-
-    pub(crate) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
-        self.state().describe(status, config);
-    }
-
-    /// Puts back what was there before. Nothing is in flight here that would have to be answered.
-    pub(crate) fn stop(self) -> Option<Drained> {
-        let state = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        state.vms.stop(&state.volume);
-        if let Some(device) = state.device {
-            device.stop(&state.volume);
-        }
-        Some(Drained { unanswered: 0 })
-    }
-}
-
-impl State {
+    /// Measures the device, ticks the law, sets the depth.
     fn tick(&mut self, now: Instant, view: View) -> Report {
         let before = std::mem::replace(&mut self.ticked, Clock::now());
         if self.device.is_none() {
@@ -166,6 +69,61 @@ impl State {
         self.set(now);
         self.share(reading.map_or(Span::ZERO, vms::latency));
         report
+    }
+
+    /// Sets another depth if one is due.
+    fn between_ticks(&mut self, now: Instant) -> Option<Instant> {
+        if self.host.change_is_due(now) {
+            // First, as what the kernel lowered by itself would not be seen any more.
+            self.check(Attached::check_knobs);
+            self.set(now);
+        }
+        self.host.next_change()
+    }
+
+    fn set_vms(&mut self, wanted: &Work) -> Option<String> {
+        let Work::Steer(Steer { vms, .. }) = wanted else { return None };
+        (self.steer.vms != *vms).then(|| {
+            self.steer.vms = vms.clone();
+            self.vms.change(&self.volume, vms);
+            vms.to_string()
+        })
+    }
+
+    fn vms(&self) -> Vec<(String, u32)> {
+        self.vms.names()
+    }
+
+    fn status(&self) -> SteerStatus {
+        self.device_status()
+    }
+
+    fn stop(&mut self) {
+        self.vms.stop(&self.volume);
+        if let Some(device) = self.device.take() {
+            device.stop(&self.volume);
+        }
+    }
+}
+
+impl Steered {
+    /// Takes hold of the device and begins to measure it.
+    pub(crate) fn start(
+        volume: &str,
+        steer: &Steer,
+        host: KernelHost,
+    ) -> Result<Steered, SteerError> {
+        let device = Attached::start(volume, steer, host.sets_depths())?;
+        Ok(Steered {
+            volume: volume.to_owned(),
+            steer: steer.clone(),
+            host,
+            device: Some(device),
+            vms: HostVms::start(volume, &steer.vms),
+            done: Done::default(),
+            fault: None,
+            ticked: Clock::now(),
+        })
     }
 
     /// Splits the window over the VMs. `latency`: of the device, in the period that ended.
@@ -213,15 +171,6 @@ impl State {
                 self.host.pause(now);
             }
         }
-    }
-
-    fn between_ticks(&mut self, now: Instant) -> Option<Instant> {
-        if self.host.change_is_due(now) {
-            // First, as what the kernel lowered by itself would not be seen any more.
-            self.check(Attached::check_knobs);
-            self.set(now);
-        }
-        self.host.next_change()
     }
 
     /// The device is gone, or does not let us. It is looked for again at each tick.

@@ -9,22 +9,19 @@ mod probe;
 mod seat;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant as Clock;
 
-use parda_block::{Drained, Heard, Said};
-use parda_config::tenants;
 use parda_control::latency::Direction;
-use parda_control::{Bytes, KernelHost, QueueMeans, Report, Shares, Span, View, VmPeriod};
+use parda_control::{Bytes, Instant, KernelHost, QueueMeans, Report, Span, View, VmPeriod};
 use parda_steer::cgroup::{Want, level};
 use parda_steer::qemu::{Flow, each, sockets};
 
-use crate::config::{self, Qemu, Work};
+use crate::config::{Qemu, Work};
 use crate::latency::Latency;
-use crate::start_error::StartError;
-use crate::status::{Counter, VolumeStatus};
-use crate::steered::reload_law;
+use crate::outside::Outside;
+use crate::status::{Counter, SteerStatus};
 use probe::{Probe, Reads};
 use seat::{Held, Seat, Target};
 
@@ -32,9 +29,7 @@ use seat::{Held, Seat, Target};
 const NEW: f64 = 0.3;
 
 /// A volume whose VMs are held by QEMU's throttles.
-pub(crate) struct Throttled(Mutex<State>);
-
-struct State {
+pub(crate) struct Throttled {
     volume: String,
     qemu: Qemu,
     host: KernelHost,
@@ -59,65 +54,13 @@ struct Done {
     write_latency: Latency,
 }
 
-impl Throttled {
-    pub(crate) fn start(config: &config::Volume, qemu: &Qemu) -> Result<Throttled, StartError> {
-        let mut host = KernelHost::new(config.law.control.clone(), config.law.period.into())?;
-        host.set_tenants(&tenants(&config.tenants));
-        let probe = qemu.probe.clone().map(|place| Probe::start(&config.name, place));
-        Ok(Throttled(Mutex::new(State {
-            volume: config.name.clone(),
-            qemu: qemu.clone(),
-            host,
-            seats: BTreeMap::new(),
-            probe: probe.transpose().map_err(StartError::Thread)?,
-            latency: None,
-            done: Done::default(),
-            fault: None,
-            ticked: Clock::now(),
-        })))
+impl Outside for Throttled {
+    fn host(&mut self) -> &mut KernelHost {
+        &mut self.host
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends a period: asks all QEMUs, ticks the law, sets limits.
-    pub(crate) fn tick(&self, heard: Option<Heard>) -> Said {
-        let mut state = self.state();
-        let (totals, tenants) = heard.unzip();
-        state.host.hear_tenants(tenants);
-        let report = state.tick(totals.map_or(View::Silent, View::Peers));
-        (report, state.host.tenant_parts().collect())
-    }
-
-    /// The law and the shares may change while it runs.
-    pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
-        let mut state = self.state();
-        let Work::Qemu(wanted) = &new.work else { return };
-        reload_law(&mut state.host, in_force, new);
-        let Work::Qemu(qemu) = &mut in_force.work else { return };
-        if wanted.vms != qemu.vms {
-            let volume = &in_force.name;
-            tracing::info!(volume, vms = %wanted.vms, event = "shares_changed", "shares changed");
-            qemu.vms = wanted.vms.clone();
-            state.qemu.vms = wanted.vms.clone();
-        }
-    }
-
-    pub(crate) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
-        self.state().describe(status, config);
-    }
-
-    /// Puts back what was there before. Nothing is in flight here that would have to be answered.
-    pub(crate) fn stop(self) -> Option<Drained> {
-        let mut state = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        state.release();
-        Some(Drained { unanswered: 0 })
-    }
-}
-
-impl State {
-    fn tick(&mut self, view: View) -> Report {
+    /// Asks all QEMUs, ticks the law, sets limits.
+    fn tick(&mut self, _: Instant, view: View) -> Report {
         let before = std::mem::replace(&mut self.ticked, Clock::now());
         let elapsed: Span = self.ticked.saturating_duration_since(before).into();
         self.look();
@@ -137,6 +80,44 @@ impl State {
             self.release();
         }
         report
+    }
+
+    fn set_vms(&mut self, wanted: &Work) -> Option<String> {
+        let Work::Qemu(Qemu { vms, .. }) = wanted else { return None };
+        (self.qemu.vms != *vms).then(|| {
+            self.qemu.vms = vms.clone();
+            vms.to_string()
+        })
+    }
+
+    fn vms(&self) -> Vec<(String, u32)> {
+        let known = self.seats.values().filter_map(Seat::vm);
+        known.map(|vm| (vm.name.clone(), vm.settings.shares().0)).collect()
+    }
+
+    fn status(&self) -> SteerStatus {
+        self.throttles_status()
+    }
+
+    fn stop(&mut self) {
+        self.release();
+    }
+}
+
+impl Throttled {
+    pub(crate) fn start(volume: &str, qemu: &Qemu, host: KernelHost) -> io::Result<Throttled> {
+        let probe = qemu.probe.clone().map(|place| Probe::start(volume, place));
+        Ok(Throttled {
+            volume: volume.to_owned(),
+            qemu: qemu.clone(),
+            host,
+            seats: BTreeMap::new(),
+            probe: probe.transpose()?,
+            latency: None,
+            done: Done::default(),
+            fault: None,
+            ticked: Clock::now(),
+        })
     }
 
     /// Asks all QEMUs what their disks did.
@@ -228,11 +209,6 @@ impl State {
     fn release(&mut self) {
         let (volume, qemu) = (&self.volume, &self.qemu);
         each(self.seats.iter_mut().collect(), |(socket, seat)| seat.release(volume, socket, qemu));
-    }
-
-    fn shares(&self) -> Shares {
-        let each = self.seats.values().filter_map(|seat| Some(seat.vm()?.settings.shares().0));
-        Shares(each.fold(0, u32::saturating_add))
     }
 }
 

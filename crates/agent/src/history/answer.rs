@@ -8,6 +8,7 @@ use parda_http::Refusal;
 use super::quantity::{rounded, unpacked};
 use super::series::Series;
 use super::{HOUR, History, Kept};
+use crate::locked::locked;
 
 /// Seconds of an answer, if the query does not say.
 const SECONDS: u64 = 60;
@@ -21,7 +22,7 @@ impl History {
     /// # Errors
     /// There is no such volume, disk or host, or the answer would be too long.
     pub(crate) fn answer(&self, query: &HistoryQuery) -> Result<api::History, Refusal> {
-        let volumes = self.volumes();
+        let volumes = locked(&self.volumes);
         let Some(kept) = volumes.get(&query.volume) else {
             let message = format!(
                 "volume {:?}: there is no such volume, or its first second is not over yet",

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use parda_address::Address;
+
+use crate::locked::locked;
 
 /// One disk or listener, for as long as it is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,13 +31,9 @@ struct Taken {
 pub(crate) struct Addresses(Arc<Mutex<HashMap<Address, Taken>>>);
 
 impl Addresses {
-    fn all(&self) -> MutexGuard<'_, HashMap<Address, Taken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes it; `Err` names the volume that still has it.
     pub(super) fn take(&self, owner: Owner, volume: &str, address: &Address) -> Result<(), String> {
-        match self.all().entry(address.clone()) {
+        match locked(&self.0).entry(address.clone()) {
             Entry::Occupied(taken) => Err(taken.get().volume.clone()),
             Entry::Vacant(place) => {
                 place.insert(Taken { owner, volume: volume.to_owned() });
@@ -45,6 +43,6 @@ impl Addresses {
     }
 
     pub(super) fn release(&self, owner: Owner) {
-        self.all().retain(|_, taken| taken.owner != owner);
+        locked(&self.0).retain(|_, taken| taken.owner != owner);
     }
 }

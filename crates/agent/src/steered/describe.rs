@@ -1,27 +1,18 @@
 //! Status of a steered volume.
 
-use parda_control::KernelHost;
 use parda_steer::measure::Method;
 
-use super::State;
-use crate::config;
-use crate::outlook::OutlookStatus;
-use crate::served::tenant;
-use crate::settings::SettingsStatus;
-use crate::status::{MeasuredBy, ObjectiveStatus, PathStatus, SteerStatus, VolumeStatus};
-use crate::threshold::ThresholdStatus;
+use super::Steered;
+use crate::status::{MeasuredBy, PathStatus, SteerStatus};
 
-impl State {
-    pub(super) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
-        let governor = self.host.governor();
+impl Steered {
+    /// Status of the device.
+    pub(super) fn device_status(&self) -> SteerStatus {
         let device = self.device.as_ref();
         let bounds = device.and_then(|d| d.bounds());
         let in_force = device.and_then(|d| d.in_force());
-        let window = governor.window();
-        law(status, config, &self.host, &self.vms.names());
-        status.shares = self.vms.shares().0;
-        status.held = (self.done.pending - status.outstanding).max(0.0) as u64;
-        status.steer = Some(SteerStatus {
+        let window = self.host.governor().window();
+        SteerStatus {
             device: self.steer.device.display().to_string(),
             steered: device.map(|d| d.device().name.clone()),
             fault: self.fault.as_deref().or(self.vms.fault()).map(str::to_owned),
@@ -50,32 +41,8 @@ impl State {
             write_latency: self.done.write_latency.clone(),
             vms: self.vms.status(&self.steer),
             ..SteerStatus::default()
-        });
+        }
     }
-}
-
-/// Part of the status that the law has.
-pub(crate) fn law(
-    status: &mut VolumeStatus,
-    config: &config::Volume,
-    host: &KernelHost,
-    names: &[(String, u32)],
-) {
-    let governor = host.governor();
-    let tenants = config.tenants.iter().zip(host.tenants());
-    status.tenants = tenants.map(|(settings, state)| tenant(settings, &state)).collect();
-    status.cluster_latency_ms = governor.latency().map(|l| l * 1e3);
-    status.window = Some(governor.window().0).filter(|w| w.is_finite());
-    status.outlook = governor.outlook().and_then(|o| OutlookStatus::new(o, names));
-    status.threshold =
-        governor.estimate().map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
-    status.latency_threshold_ms = governor.threshold().secs() * 1e3;
-    let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
-    let cost = governor.objective_price();
-    status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &[], peers));
-    let settings = governor.settings();
-    status.settings =
-        status.settings.take().map(|shown| SettingsStatus::new(settings, shown.differ));
 }
 
 fn path(path: &parda_steer::steering::PathInForce) -> PathStatus {

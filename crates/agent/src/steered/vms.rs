@@ -71,17 +71,6 @@ impl HostVms {
         }
     }
 
-    /// Of all of them together.
-    pub(super) fn shares(&self) -> Shares {
-        match self {
-            HostVms::One(shares, _) => *shares,
-            HostVms::Groups(groups) => {
-                let each = groups.vms.iter().map(|(_, vm)| vm.shares.0);
-                Shares(each.fold(0, u32::saturating_add))
-            }
-        }
-    }
-
     /// Takes over other shares. Those of cgroups are in force with the next period.
     pub(super) fn change(&mut self, volume: &str, wanted: &config::Vms) {
         match (&mut *self, wanted) {
@@ -226,8 +215,8 @@ impl HostVms {
     }
 
     /// Puts back what was there before.
-    pub(super) fn stop(mut self, volume: &str) {
-        if let HostVms::Groups(groups) = &mut self
+    pub(super) fn stop(&mut self, volume: &str) {
+        if let HostVms::Groups(groups) = self
             && let Err(error) = groups.release()
         {
             tracing::error!(volume, "{error}; parda steer restore puts back what was set before");

@@ -2,24 +2,16 @@
 
 use parda_api::Limit;
 
-use super::State;
+use super::Throttled;
 use super::seat::Held;
-use crate::config;
-use crate::status::{
-    MeasuredBy, QemuStatus, SettingsFrom, SteerStatus, SteeredVmStatus, VolumeStatus,
-};
-use crate::steered::describe::law;
+use crate::status::{MeasuredBy, QemuStatus, SettingsFrom, SteerStatus, SteeredVmStatus};
 
-impl State {
-    pub(super) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
+impl Throttled {
+    /// Status of the QEMUs.
+    pub(super) fn throttles_status(&self) -> SteerStatus {
         let latency = self.latency.unwrap_or(0.0);
         let known = || self.seats.iter().filter_map(|(socket, seat)| Some((socket, seat.vm()?)));
-        let names: Vec<_> =
-            known().map(|(_, vm)| (vm.name.clone(), vm.settings.shares().0)).collect();
-        law(status, config, &self.host, &names);
-        status.shares = self.shares().0;
         let pending = known().map(|(_, vm)| vm.pending(latency)).sum::<f64>();
-        status.held = (pending - status.outstanding).max(0.0) as u64;
         let disks = || known().flat_map(|(_, vm)| vm.disks.values());
         let silent = || self.seats.values().filter_map(|seat| seat.fault());
         let probe = self.probe.as_ref().and_then(|probe| probe.fault());
@@ -44,7 +36,7 @@ impl State {
             bytes: vm.bytes,
             pending: vm.pending(latency),
         };
-        status.steer = Some(SteerStatus {
+        SteerStatus {
             device: self.qemu.sockets.display().to_string(),
             steered: Some("QEMU".to_owned()),
             fault,
@@ -58,6 +50,6 @@ impl State {
             vms: known().map(vm).collect(),
             qemu: Some(qemu),
             ..SteerStatus::default()
-        });
+        }
     }
 }
