@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use parda_api as api;
-use parda_http::{Change, Pages, Place, Refusal, Who};
+use parda_http::{Pages, Refusal};
 
 pub(crate) use audit::Audit;
 
@@ -80,40 +80,5 @@ impl parda_http::Agent for Api {
 
     fn who(&self, secret: &str) -> Option<(String, api::Role)> {
         locked(&self.tokens).find(secret)
-    }
-
-    fn set(&self, change: &Change, who: &Who) -> Result<api::Changed, Refusal> {
-        self.set(&change.place, change.keep, &change.settings, who)
-    }
-
-    fn reset(
-        &self,
-        place: &Place,
-        setting: Option<&str>,
-        who: &Who,
-    ) -> Result<api::Changed, Refusal> {
-        self.reset(place, setting, who)
-    }
-
-    fn add_disk(
-        &self,
-        volume: &str,
-        new: &api::NewDisk,
-        who: &Who,
-    ) -> Result<api::DiskDone, Refusal> {
-        self.add(volume, new, who)
-    }
-
-    fn remove_disk(
-        &self,
-        place: &Place,
-        keep: Option<api::Keep>,
-        who: &Who,
-    ) -> Result<api::DiskDone, Refusal> {
-        self.remove(place, keep, who)
-    }
-
-    fn drain(&self, volume: &str, drain: &api::Drain, who: &Who) -> Result<api::Drained, Refusal> {
-        self.drain_all(volume, drain, who)
     }
 }

@@ -357,17 +357,6 @@ fn check_volume(
     })
 }
 
-/// Refuses names of a list that are empty, or stand twice. `list`: path of the list.
-fn are_names(at: &Part<'_>, list: &str, names: &[&str]) -> Result<(), Error> {
-    for (i, name) in names.iter().enumerate() {
-        let key = format!("{list}.{i}.name");
-        at.refuse_if(name.is_empty(), &key, "must not be empty")?;
-        let message = "is also the name of another VM: names must differ";
-        at.refuse_if(names[..i].contains(name), &key, message)?;
-    }
-    Ok(())
-}
-
 fn check_tenants(at: &Part<'_>, tenants: &[TenantSettings], work: &Work) -> Result<(), Error> {
     if let Some((i, key, fault)) = wrong_tenants(tenants) {
         return Err(at.error(&format!("tenant.{i}.{key}"), fault));

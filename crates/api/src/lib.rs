@@ -27,7 +27,7 @@ mod settings;
 mod state;
 mod tenant;
 
-pub use change::{Changed, ChangedSetting, DiskChange, Keep, TenantChange, VolumeChange};
+pub use change::{Changed, ChangedSetting, Keep, SettingsChange};
 pub use disks::{DiskDone, Drain, Drained, DrainedDisk, NewDisk};
 pub use events::{Event, Events, EventsQuery, Severity};
 pub use history::{DiskHistory, History, HistoryQuery, HostHistory, VolumeHistory};

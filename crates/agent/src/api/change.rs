@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use parda_api::{Changed, ChangedSetting, Keep};
 use parda_config::{DISK_SETTINGS, NAMES_FILES, TenantSettings};
-use parda_http::{Of, Place, Refusal, Who};
-use serde_json::{Map, Value};
+use parda_http::{Changes, Of, Place, Refusal, Who};
+use serde_json::Value;
 
 use super::Api;
 use super::audit::Change;
@@ -16,15 +16,9 @@ use crate::history::disk_keys;
 use crate::live::{self, DiskName, Layers, Setting, Target, plain};
 use crate::status::{Detail, DiskState, VolumeStatus};
 
-impl Api {
-    /// Sets settings of a volume or a disk, and reads back the values in force.
-    pub(super) fn set(
-        &self,
-        place: &Place,
-        keep: Option<Keep>,
-        settings: &Map<String, Value>,
-        who: &Who,
-    ) -> Result<Changed, Refusal> {
+impl Changes for Api {
+    fn set(&self, change: &parda_http::Change, who: &Who) -> Result<Changed, Refusal> {
+        let parda_http::Change { place, keep, settings } = change;
         if settings.is_empty() {
             return Err(Refusal::Invalid("no setting is named".to_owned()));
         }
@@ -32,7 +26,7 @@ impl Api {
             settings.iter().map(|(key, value)| Ok((key.clone(), Some(scalar(key, value)?))));
         let values = values.collect::<Result<Vec<_>, _>>()?;
         self.change(place, &values, who, |layers, target| {
-            let keep = kept_where(layers, keep)?;
+            let keep = kept_where(layers, *keep)?;
             for (key, value) in &values {
                 let Some(value) = value.clone() else { continue };
                 layers.temporary.clear(target, key);
@@ -42,13 +36,7 @@ impl Api {
         })
     }
 
-    /// Removes the live change of one setting, or of all settings of a volume or disk.
-    pub(super) fn reset(
-        &self,
-        place: &Place,
-        setting: Option<&str>,
-        who: &Who,
-    ) -> Result<Changed, Refusal> {
+    fn reset(&self, place: &Place, setting: Option<&str>, who: &Who) -> Result<Changed, Refusal> {
         let target = self.target(place)?;
         let layers = self.live.layers();
         let mut keys = layers.kept.keys(&target);
@@ -70,7 +58,9 @@ impl Api {
             Ok(())
         })
     }
+}
 
+impl Api {
     fn change(
         &self,
         place: &Place,
@@ -284,22 +274,12 @@ fn alike(one: &Value, other: &Value) -> bool {
 
 /// A value of a request as TOML. A table that may name a file is refused.
 fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
-    let number = |number: &serde_json::Number| {
-        number
-            .as_i64()
-            .map(toml::Value::Integer)
-            .or_else(|| number.as_f64().map(toml::Value::Float))
+    let is_setting = match value {
+        Value::Object(_) => key != NAMES_FILES,
+        Value::Null | Value::Array(_) => false,
+        Value::String(_) | Value::Bool(_) | Value::Number(_) => true,
     };
-    let value = match value {
-        Value::String(text) => Some(toml::Value::String(text.clone())),
-        Value::Bool(truth) => Some(toml::Value::Boolean(*truth)),
-        Value::Number(value) => number(value),
-        Value::Object(table) if key != NAMES_FILES => {
-            let values = table.iter().map(|(key, value)| Ok((key.clone(), scalar(key, value)?)));
-            Some(toml::Value::Table(values.collect::<Result<_, Refusal>>()?))
-        }
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
-    };
+    let value = is_setting.then(|| toml::Value::try_from(value).ok()).flatten();
     value.ok_or_else(|| {
         Refusal::Invalid(format!(
             "{key}: must be a text, a number, true or false, or a table of these ({NAMES_FILES}: as a table only in parda.toml, as it may name \

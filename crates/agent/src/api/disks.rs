@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk};
 use parda_config::DRAIN;
-use parda_http::{Of, Place, Refusal, Who};
+use parda_http::{Disks, Of, Place, Refusal, Who};
 use serde_json::{Map, Value};
 
 use super::Api;
@@ -16,9 +16,9 @@ use crate::history::disk_keys;
 use crate::live::{self, DiskName, Layers, Target, plain};
 use crate::status::{DiskState, DiskStatus};
 
-impl Api {
-    /// Serves one more disk. If it cannot be opened, nothing changes.
-    pub(super) fn add(&self, volume: &str, new: &NewDisk, who: &Who) -> Result<DiskDone, Refusal> {
+impl Disks for Api {
+    /// If the disk cannot be opened, nothing changes.
+    fn add_disk(&self, volume: &str, new: &NewDisk, who: &Who) -> Result<DiskDone, Refusal> {
         self.volume(volume)?;
         let table = table(&new.disk)?;
         let name = name(&table)?;
@@ -71,8 +71,8 @@ impl Api {
         Ok(done)
     }
 
-    /// Stops serving a disk. Its connections close when their requests are answered.
-    pub(super) fn remove(
+    /// The disk's connections close when their requests are answered.
+    fn remove_disk(
         &self,
         place: &Place,
         keep: Option<Keep>,
@@ -100,13 +100,7 @@ impl Api {
         Ok(done)
     }
 
-    /// Drains all disks of a volume, so that they refuse new connections, or gives that back to the configuration.
-    pub(super) fn drain_all(
-        &self,
-        volume: &str,
-        drain: &Drain,
-        who: &Who,
-    ) -> Result<Drained, Refusal> {
+    fn drain(&self, volume: &str, drain: &Drain, who: &Who) -> Result<Drained, Refusal> {
         let _turn = self.live.turn();
         let disks = self.volume(volume)?.disks;
         if disks.is_empty() {
@@ -160,7 +154,9 @@ impl Api {
         });
         Ok(Drained { volume: volume.to_owned(), disks: each.collect() })
     }
+}
 
+impl Api {
     /// Waits until clients can connect to a disk's address, which another volume or program may be about to give up.
     fn listens(&self, volume: &str, disk: &Disk, until: Instant) -> Result<(), String> {
         let address = disk.listen.to_string();

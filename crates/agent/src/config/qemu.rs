@@ -8,6 +8,7 @@ use parda_control::law::Mode;
 use parda_steer::cgroup::glob;
 
 use super::place::{Place, place};
+use super::steer::are_names;
 use crate::file;
 
 /// A volume whose disks QEMU opens itself.
@@ -63,7 +64,7 @@ pub(super) fn check(at: &Part<'_>, qemu: &file::Qemu, mode: Mode) -> Result<Qemu
     let acts = !matches!(mode, Mode::Observe | Mode::Off);
     at.refuse_if(probe.is_none() && acts, "probe", message)?;
     let names = qemu.vm.iter().map(|vm| vm.name.as_str());
-    super::are_names(at, "vm", &names.collect::<Vec<_>>())?;
+    are_names(at, "vm", &names.collect::<Vec<_>>())?;
     let mut rules: Vec<(String, VmSettings)> = Vec::new();
     for (i, vm) in qemu.vm.iter().enumerate() {
         let shares = Some(vm.shares.unwrap_or(parda_config::DEFAULT_SHARES));

@@ -117,7 +117,7 @@ pub(super) fn check(at: &Part<'_>, steer: &file::Steer) -> Result<Steer, Error> 
 
 fn check_vms(at: &Part<'_>, vms: &[file::SteeredVm]) -> Result<Vec<SteeredVm>, Error> {
     let names = vms.iter().map(|vm| vm.name.as_str());
-    super::are_names(at, "vm", &names.collect::<Vec<_>>())?;
+    are_names(at, "vm", &names.collect::<Vec<_>>())?;
     let checked = vms.iter().enumerate().map(|(i, vm)| {
         let at = at.part(&format!("vm.{i}"));
         let shares = Some(vm.shares.unwrap_or(parda_config::DEFAULT_SHARES));
@@ -130,4 +130,15 @@ fn check_vms(at: &Part<'_>, vms: &[file::SteeredVm]) -> Result<Vec<SteeredVm>, E
         Ok(SteeredVm { name: vm.name.clone(), pattern, settings })
     });
     checked.collect()
+}
+
+/// Refuses names of a list that are empty, or stand twice. `list`: path of the list.
+pub(super) fn are_names(at: &Part<'_>, list: &str, names: &[&str]) -> Result<(), Error> {
+    for (i, name) in names.iter().enumerate() {
+        let key = format!("{list}.{i}.name");
+        at.refuse_if(name.is_empty(), &key, "must not be empty")?;
+        let message = "is also the name of another VM: names must differ";
+        at.refuse_if(names[..i].contains(name), &key, message)?;
+    }
+    Ok(())
 }

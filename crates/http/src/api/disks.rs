@@ -1,7 +1,7 @@
 //! Requests that add, remove and drain disks.
 
 use axum::Extension;
-use axum::body::Body;
+use axum::body::Bytes;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
@@ -32,9 +32,9 @@ pub(super) async fn add(
     Extension(who): Extension<Who>,
     Path(volume): Path<String>,
     headers: HeaderMap,
-    sent: Body,
+    sent: Bytes,
 ) -> Result<impl IntoResponse, Refused> {
-    let new: api::NewDisk = body(&headers, sent).await?;
+    let new: api::NewDisk = body(&headers, &sent)?;
     Ok(Json(shared.change(move |agent| agent.add_disk(&volume, &new, &who)).await??))
 }
 
@@ -85,8 +85,8 @@ pub(super) async fn drain(
     Extension(who): Extension<Who>,
     Path(volume): Path<String>,
     headers: HeaderMap,
-    sent: Body,
+    sent: Bytes,
 ) -> Result<impl IntoResponse, Refused> {
-    let drain: api::Drain = body(&headers, sent).await?;
+    let drain: api::Drain = body(&headers, &sent)?;
     Ok(Json(shared.change(move |agent| agent.drain(&volume, &drain, &who)).await??))
 }
