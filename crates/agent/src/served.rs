@@ -3,6 +3,7 @@
 mod addresses;
 mod board;
 mod keeper;
+mod member;
 mod opens;
 mod shared;
 

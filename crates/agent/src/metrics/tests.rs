@@ -161,7 +161,7 @@ fn a_status_without_volumes_is_a_document() {
 
 #[test]
 fn a_refused_policy_and_an_etcd_that_is_away_are_seen() {
-    let volume = |name: &str, fault: Option<&str>| parda_api::VolumePolicy {
+    let volume = |name: &str, fault: Option<&str>| VolumePolicy {
         name: name.to_owned(),
         in_force: Some(6),
         fault: fault.map(str::to_owned),

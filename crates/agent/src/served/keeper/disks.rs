@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use parda_address::{Address, ExportName};
 use parda_block::{OpenDisk, OpenError, SpawnError, Stopped};
 
-use super::member::{Member, State, position};
 use super::{Keeper, NotOpened, Order, Owner, Ticket, apart};
 use crate::config::{Disk, Place};
 use crate::patience::{LOOK_BEHIND, PATIENCE};
+use crate::served::member::{Member, State, position};
 use crate::served::offered_at;
 use crate::served::opens::Heard;
 

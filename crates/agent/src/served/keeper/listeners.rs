@@ -9,9 +9,9 @@ use parda_address::Address;
 use parda_block::Handle;
 use parda_tls::{Acceptor, FileError};
 
-use super::member::{Member, State, position};
-use super::{Certificate, Keeper, NotBound, Order, Owner, apart};
+use super::{Keeper, NotBound, Order, Owner, apart};
 use crate::config::Listener;
+use crate::served::member::{Certificate, ListenerMember, Member, State, position};
 
 /// How often it is looked whether another volume has let go of an address.
 const LOOK: Duration = Duration::from_millis(20);
@@ -78,8 +78,7 @@ impl Keeper {
     /// disks there are no descriptors would only take some of others.
     pub(super) fn bind_listeners(&mut self, now: Instant) {
         let Some(ring) = self.ring.clone() else { return };
-        let waits =
-            |l: &Member<Listener, Certificate>| matches!(l.state, State::Waiting(at) if now >= at);
+        let waits = |l: &ListenerMember| matches!(l.state, State::Waiting(at) if now >= at);
         if !self.listeners.iter().any(waits) {
             return;
         }
@@ -158,7 +157,7 @@ impl Keeper {
     }
 
     /// Begins to read a listener's certificate again, if it shows one.
-    fn renew(&self, member: &Member<Listener, Certificate>) {
+    fn renew(&self, member: &ListenerMember) {
         let State::Open(Some(shown)) = &member.state else { return };
         let (shown, owner, orders) = (Arc::clone(shown), member.owner, self.orders.clone());
         apart("certificate", move || {
@@ -187,7 +186,7 @@ impl Keeper {
 
     /// Reads those certificates again that have a fault or expire before the next look. Else no file is read.
     pub(super) fn look_at_certificates(&mut self, now: Instant) {
-        let shown = |l: &&Member<Listener, Certificate>| matches!(l.state, State::Open(Some(_)));
+        let shown = |l: &&ListenerMember| matches!(l.state, State::Open(Some(_)));
         if !self.listeners.iter().any(|listener| shown(&listener)) {
             self.certificates_due = None;
             return;
