@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | [`file`](mod@file) | `parda.toml` as it is written |
 //! | [`config`] | what it means, checked |
-//! | [`activation`] | sockets that a service manager has bound |
+//! | `activation` | sockets that a service manager has bound |
 //! | `running` | the running agent: signals, its volumes as they come and go |
 //! | `wakeup` | what wakes its main thread |
 //! | `volume` | one running volume: start, reload, stop, status |
@@ -39,7 +39,7 @@
 //! | `safe` | text of others without what a terminal obeys |
 //! | `views` | the volumes as other threads see them |
 //! | `manager` | readiness, state and signs of life for the service manager |
-//! | [`metrics`] | the status as OpenMetrics text |
+//! | `metrics` | the status as OpenMetrics text |
 //! | [`status`] | what an agent says of itself |
 //! | `settings` | settings that hosts must have alike, compared |
 //! | `objective` | latency objectives, in the status |
@@ -51,7 +51,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod activation;
+mod activation;
 mod api;
 pub mod config;
 mod control;
@@ -69,7 +69,7 @@ pub mod latency;
 pub mod live;
 mod locked;
 mod manager;
-pub mod metrics;
+mod metrics;
 mod objective;
 pub mod outlook;
 mod outside;

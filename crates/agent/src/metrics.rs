@@ -17,7 +17,6 @@ use parda_api::VolumePolicy;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::status::{Status, VolumeStatus};
@@ -33,13 +32,13 @@ const PREFIX: &str = "parda";
 
 /// Statuses as OpenMetrics text, one after the other.
 #[derive(Debug, Default)]
-pub struct Exposition {
+pub(crate) struct Exposition {
     disks: Kept,
 }
 
 impl Exposition {
     /// The status as text. Samples of disks are kept for the next one.
-    pub fn text(&mut self, status: Status) -> String {
+    pub(crate) fn text(&mut self, status: Status) -> String {
         let mut shown = Arc::new(status);
         let mut text = text_of(Snapshot(Arc::clone(&shown)));
         let volumes = &mut Arc::make_mut(&mut shown).volumes;
@@ -69,40 +68,6 @@ fn text_of(collector: impl Collector) -> String {
     let mut text = String::new();
     written(encode_registry(&mut text, &registry));
     text
-}
-
-/// A family as it is exposed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
-    /// Name of its samples; of a histogram without `_bucket`, `_count` and `_sum`.
-    pub name: String,
-    /// Type: `gauge`, `counter` or `histogram`.
-    pub kind: String,
-    /// Meaning of the value.
-    pub help: &'static str,
-}
-
-/// All families, in the order in which they are exposed.
-#[must_use]
-pub fn families() -> Vec<Described> {
-    let mut all = Vec::new();
-    list(&agent(), &mut all);
-    list(&volume::families(), &mut all);
-    list(&exchange::families(), &mut all);
-    list(&exchange::peer_families(), &mut all);
-    list(&steer::families(), &mut all);
-    list(&steer::vm_families(), &mut all);
-    list(&disk::families(), &mut all);
-    all
-}
-
-fn list<T>(families: &[Family<T>], all: &mut Vec<Described>) {
-    for family in families {
-        let unit = family.unit.as_ref().map(|unit| format!("_{}", unit.as_str()));
-        let total = if matches!(family.kind, MetricType::Counter) { "_total" } else { "" };
-        let name = format!("parda_{}{}{total}", family.name, unit.unwrap_or_default());
-        all.push(Described { name, kind: family.kind.as_str().to_owned(), help: family.help });
-    }
 }
 
 /// Status of all but its disks.

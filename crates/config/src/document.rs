@@ -152,13 +152,9 @@ impl Document {
     /// Whether there is a value at a path of keys and indices.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
-        let root = self.text.parse().map(toml::Value::Table);
-        let below = |value: toml::Value, key: &str| match value {
-            toml::Value::Table(mut table) => table.remove(key),
-            toml::Value::Array(array) => array.into_iter().nth(key.parse().ok()?),
-            _ => None,
-        };
-        root.ok().and_then(|root| path.split('.').try_fold(root, below)).is_some()
+        let Ok(root) = DeTable::parse(&self.text) else { return false };
+        let root = DeValue::Table(root.into_inner());
+        path.split('.').try_fold(root, |value, key| Some(child(value, key)?.into_inner())).is_some()
     }
 
     /// [`error`](Self::error) for keys that may themselves have dots in them.
@@ -172,23 +168,15 @@ impl Document {
         let mut found = Some(DeValue::Table(root.into_inner()));
         let mut last = "";
         for &key in keys {
-            found = match found.take() {
-                Some(DeValue::Table(mut table)) => {
-                    // A value in a list is named by its list.
-                    last = key;
-                    table.remove(key).map(|value| {
-                        span = Some(value.span());
-                        Spanned::into_inner(value)
-                    })
-                }
-                Some(DeValue::Array(array)) => {
-                    key.parse::<usize>().ok().and_then(|i| array.into_iter().nth(i)).map(|value| {
-                        span = Some(value.span());
-                        Spanned::into_inner(value)
-                    })
-                }
-                _ => None,
-            };
+            let value = found.take();
+            // A value in a list is named by its list.
+            if let Some(DeValue::Table(_)) = value {
+                last = key;
+            }
+            found = value.and_then(|value| child(value, key)).map(|value| {
+                span = Some(value.span());
+                value.into_inner()
+            });
             if found.is_none() {
                 break;
             }
@@ -256,6 +244,15 @@ impl<'a> Part<'a> {
     /// The value could not be read.
     pub fn read<T>(&self, key: &str, value: Result<T, impl ToString>) -> Result<T, Error> {
         value.map_err(|fault| self.error(key, fault.to_string()))
+    }
+}
+
+/// The value of a key of a table, or at an index of a list.
+fn child<'a>(value: DeValue<'a>, key: &str) -> Option<Spanned<DeValue<'a>>> {
+    match value {
+        DeValue::Table(mut table) => table.remove(key),
+        DeValue::Array(array) => array.into_iter().nth(key.parse().ok()?),
+        _ => None,
     }
 }
 

@@ -91,23 +91,13 @@ pub enum StoreError {
     /// Another author has changed the policy since it was read.
     #[error("{}; nothing was changed. Look at the difference again (parda policy diff), and try again", now(.0.as_ref()))]
     Conflict(Option<Head>),
-    /// The stored policy of a volume is of a newer format, so it cannot be replaced.
-    #[error("volume {volume}: {fault}")]
+    /// The stored policy of a volume cannot be read, so it cannot be replaced.
+    #[error("volume {volume}: {fault}{}", fault.remedy())]
     Unreadable {
         /// Name of the volume.
         volume: String,
         /// Reason why it cannot be read.
         fault: StoredFault,
-    },
-    /// The key of a volume holds no policy, so it cannot be replaced.
-    #[error(
-        "volume {volume}: what etcd has is no policy: {why}. Remove its key below policy/volume/ (etcdctl del), and apply a policy file"
-    )]
-    Damaged {
-        /// Name of the volume.
-        volume: String,
-        /// What is wrong with the value.
-        why: String,
     },
     /// etcd did not answer to a write, which it may have made.
     #[error(
@@ -154,9 +144,6 @@ impl Snapshot {
     pub fn policy(&self) -> Result<Policy, StoreError> {
         let each = self.volumes.iter().map(|(name, stored)| match stored {
             Ok(stored) => Ok(stored.volume.clone()),
-            Err(StoredFault::Damaged(why)) => {
-                Err(StoreError::Damaged { volume: name.clone(), why: why.clone() })
-            }
             Err(fault) => {
                 Err(StoreError::Unreadable { volume: name.clone(), fault: fault.clone() })
             }

@@ -13,7 +13,7 @@ use super::change::kept_where;
 use super::wait::{PATIENCE, wait};
 use crate::config::{Config, Disk, apart};
 use crate::history::disk_keys;
-use crate::live::{self, DiskName, Layers, Target, plain};
+use crate::live::{self, DiskName, Layers, Shape, Target, plain};
 use crate::status::{DiskState, DiskStatus};
 
 impl Disks for Api {
@@ -26,7 +26,7 @@ impl Disks for Api {
         let edit = |layers: &mut Layers| {
             let keep = kept_where(layers, new.keep)?;
             if !again {
-                layers.layer(keep).add(volume, table.clone());
+                layers.layer(keep).take(volume, Shape::Add(table.clone()));
                 return Ok(());
             }
             let removed = [&layers.kept, &layers.temporary];
