@@ -42,7 +42,6 @@
 //! | `metrics` | the status as OpenMetrics text |
 //! | [`status`] | what an agent says of itself |
 //! | `settings` | settings that hosts must have alike, compared |
-//! | `objective` | latency objectives, in the status |
 //! | `slowed` | log lines of an exchange whose rounds are slower than configured |
 //! | `idle_probe` | the daily probe of a volume that is idle |
 //! | [`threshold`] | thresholds that are found or come from a stored probe, in the status |
@@ -70,7 +69,6 @@ pub mod live;
 mod locked;
 mod manager;
 mod metrics;
-mod objective;
 pub mod outlook;
 mod outside;
 mod outsider;

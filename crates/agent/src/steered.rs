@@ -3,21 +3,20 @@
 //! depths set here.
 
 mod attached;
-mod describe;
-mod done;
 mod vms;
 
 use std::time::Instant as Clock;
 
+use parda_control::latency::Direction;
 use parda_control::{Bytes, Config, Instant, KernelHost, QueueMeans, Report, Span, View};
 use parda_steer::cgroup::Allowance;
-use parda_steer::measure::Reading;
+use parda_steer::measure::{Histogram, Method, Reading};
 
 use crate::config::{Steer, Work};
+use crate::latency::Latency;
 use crate::outside::Outside;
-use crate::status::SteerStatus;
+use crate::status::{MeasuredBy, PathStatus, SteerStatus};
 use attached::{Attached, Look};
-use done::Done;
 use vms::HostVms;
 
 pub use attached::SteerError;
@@ -36,7 +35,8 @@ pub(crate) struct Steered {
     /// The device; none while it is gone.
     device: Option<Attached>,
     vms: HostVms,
-    done: Done,
+    /// IOs since the start, and how the device was measured last.
+    done: SteerStatus,
     /// Fault of the device or its meter, if there is one now.
     fault: Option<String>,
     ticked: Clock,
@@ -95,7 +95,26 @@ impl Outside for Steered {
     }
 
     fn status(&self) -> SteerStatus {
-        self.device_status()
+        let device = self.device.as_ref();
+        let bounds = device.and_then(|d| d.bounds());
+        let in_force = device.and_then(|d| d.in_force());
+        let window = self.host.governor().window();
+        SteerStatus {
+            device: self.steer.device.display().to_string(),
+            steered: device.map(|d| d.device().name.clone()),
+            fault: self.fault.as_deref().or(self.vms.fault()).map(str::to_owned),
+            vms_share_by: self.vms.means(),
+            why_not_ebpf: device.and_then(|d| d.why_not_ebpf()).map(str::to_owned),
+            depth: in_force.as_ref().map(|f| f.depth),
+            least: bounds.map(|b| b.least),
+            most: bounds.map(|b| b.most),
+            cannot_go_lower: device.is_some_and(|d| d.cannot_hold(window))
+                && !self.vms.hold_below_least(),
+            drops: device.map_or(0, |d| d.drops()),
+            paths: in_force.map_or(Vec::new(), |f| f.paths.iter().map(path).collect()),
+            vms: self.vms.status(&self.steer),
+            ..self.done.clone()
+        }
     }
 
     fn stop(&mut self) {
@@ -120,7 +139,7 @@ impl Steered {
             host,
             device: Some(device),
             vms: HostVms::start(volume, &steer.vms),
-            done: Done::default(),
+            done: SteerStatus::default(),
             fault: None,
             ticked: Clock::now(),
         })
@@ -158,7 +177,18 @@ impl Steered {
         for class in &reading.classes {
             self.host.record(class.direction, class.ios, Bytes(class.bytes), class.latency);
         }
-        self.done.add(reading);
+        let done = &mut self.done;
+        for class in &reading.classes {
+            done.count(class.direction, class.ios, class.bytes, &Latency::default());
+        }
+        done.count(Direction::Read, 0, 0, &latency(&reading.reads));
+        done.count(Direction::Write, 0, 0, &latency(&reading.writes));
+        done.requeues += reading.requeues;
+        done.pending = reading.pending;
+        (done.measured_by, done.latency_error) = match reading.method {
+            Method::Ebpf => (Some(MeasuredBy::Ebpf), None),
+            Method::Little { error } => (Some(MeasuredBy::Little), Some(error)),
+        };
     }
 
     /// Sets the next depth that the window asks for.
@@ -205,5 +235,19 @@ impl Steered {
             }
             Err(error) => self.say(&error),
         }
+    }
+}
+
+/// As it travels: each bucket by its middle.
+fn latency(histogram: &Histogram) -> Latency {
+    Latency { buckets: histogram.buckets().map(|(middle, ios)| (middle.0, ios)).collect() }
+}
+
+fn path(path: &parda_steer::steering::PathInForce) -> PathStatus {
+    PathStatus {
+        name: path.name.clone(),
+        method: path.method,
+        depth: path.depth,
+        state: path.state,
     }
 }

@@ -4,7 +4,6 @@
 //! QEMU counts the wait for its throttle as latency. So the array's latency is that of disks which are not held, and that
 //! of the agent's own reads ([`probe`]).
 
-mod describe;
 mod probe;
 mod seat;
 
@@ -13,6 +12,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Instant as Clock;
 
+use parda_api::Limit;
 use parda_control::latency::Direction;
 use parda_control::{Bytes, Instant, KernelHost, QueueMeans, Report, Span, View, VmPeriod};
 use parda_steer::cgroup::{Want, level};
@@ -21,9 +21,9 @@ use parda_steer::qemu::{Flow, each, sockets};
 use crate::config::{Qemu, Work};
 use crate::latency::Latency;
 use crate::outside::Outside;
-use crate::status::{Counter, SteerStatus};
+use crate::status::{MeasuredBy, QemuStatus, SettingsFrom, SteerStatus, SteeredVmStatus};
 use probe::{Probe, Reads};
-use seat::{Held, Seat, Target};
+use seat::{Held, Seat, Target, Vm};
 
 /// Weight of a period in the mean latency by which a window becomes a rate.
 const NEW: f64 = 0.3;
@@ -38,20 +38,11 @@ pub(crate) struct Throttled {
     probe: Option<Probe>,
     /// Mean latency of the array, in seconds.
     latency: Option<f64>,
-    done: Done,
+    /// IOs since the start. Their times are means of each disk over a period: its own, or that of the array while it was held.
+    done: SteerStatus,
     /// Why the sockets cannot be found.
     fault: Option<String>,
     ticked: Clock,
-}
-
-/// Counters since the agent started.
-#[derive(Default)]
-struct Done {
-    reads: Counter,
-    writes: Counter,
-    /// Means of each disk over a period: its own, or that of the array while it was held.
-    read_latency: Latency,
-    write_latency: Latency,
 }
 
 impl Outside for Throttled {
@@ -96,7 +87,44 @@ impl Outside for Throttled {
     }
 
     fn status(&self) -> SteerStatus {
-        self.throttles_status()
+        let latency = self.latency.unwrap_or(0.0);
+        let known = || self.seats.iter().filter_map(|(socket, seat)| Some((socket, seat.vm()?)));
+        let pending = known().map(|(_, vm)| vm.pending(latency)).sum::<f64>();
+        let disks = || known().flat_map(|(_, vm)| vm.disks.values());
+        let silent = || self.seats.values().filter_map(|seat| seat.fault());
+        let probe = self.probe.as_ref().and_then(|probe| probe.fault());
+        let fault = probe.or(self.fault.clone()).or_else(|| silent().next().map(str::to_owned));
+        let qemu = QemuStatus {
+            silent: silent().count(),
+            disks: disks().count(),
+            held: disks().filter(|disk| disk.is_limited()).count(),
+        };
+        let vm = |(socket, vm): (&PathBuf, &Vm)| SteeredVmStatus {
+            name: vm.name.clone(),
+            cgroup: socket.display().to_string(),
+            settings_from: SettingsFrom::new(),
+            settings: vm.settings,
+            shares: vm.settings.shares().0,
+            limited_by: match vm.is_at_most(latency) {
+                true => Some(Limit::Configured),
+                false => (vm.by_shares.is_some() && vm.disks.values().any(Held::is_limited))
+                    .then_some(Limit::Slice),
+            },
+            ios: vm.ios,
+            bytes: vm.bytes,
+            pending: vm.pending(latency),
+        };
+        SteerStatus {
+            device: self.qemu.sockets.display().to_string(),
+            steered: Some("QEMU".to_owned()),
+            fault,
+            measured_by: Some(MeasuredBy::Qemu),
+            cannot_go_lower: disks().any(|disk| disk.is_at_least()),
+            pending,
+            vms: known().map(vm).collect(),
+            qemu: Some(qemu),
+            ..self.done.clone()
+        }
     }
 
     fn stop(&mut self) {
@@ -114,7 +142,7 @@ impl Throttled {
             seats: BTreeMap::new(),
             probe: probe.transpose()?,
             latency: None,
-            done: Done::default(),
+            done: SteerStatus::default(),
             fault: None,
             ticked: Clock::now(),
         })
@@ -169,7 +197,7 @@ impl Throttled {
             if mean.is_some() {
                 self.host.record(direction, flow.ios, Bytes(flow.bytes), Span(flow.time));
             }
-            self.done.add(direction, flow);
+            self.done.count(direction, flow.ios, flow.bytes, &self::mean(&flow));
         }
         if let Some(probe) = &self.probe {
             let (ios, bytes) = held.iter().fold((0, 0), |(n, b), (_, f)| (n + f.ios, b + f.bytes));
@@ -212,17 +240,9 @@ impl Throttled {
     }
 }
 
-impl Done {
-    fn add(&mut self, direction: Direction, flow: Flow) {
-        let (counter, latency) = match direction {
-            Direction::Read => (&mut self.reads, &mut self.read_latency),
-            Direction::Write => (&mut self.writes, &mut self.write_latency),
-        };
-        counter.ios += flow.ios;
-        counter.bytes += flow.bytes;
-        // In buckets of an eighth.
-        let mean = flow.time.checked_div(flow.ios).unwrap_or(0);
-        let fine = mean.checked_ilog2().unwrap_or(0).saturating_sub(4);
-        *latency = latency.plus(&Latency { buckets: vec![(mean >> fine << fine, flow.ios)] });
-    }
+/// Mean time of IOs, in a bucket of an eighth.
+fn mean(flow: &Flow) -> Latency {
+    let mean = flow.time.checked_div(flow.ios).unwrap_or(0);
+    let fine = mean.checked_ilog2().unwrap_or(0).saturating_sub(4);
+    Latency { buckets: vec![(mean >> fine << fine, flow.ios)] }
 }

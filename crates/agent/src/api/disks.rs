@@ -6,7 +6,6 @@ use std::time::Instant;
 use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk};
 use parda_config::DRAIN;
 use parda_http::{Disks, Of, Place, Refusal, Who};
-use serde_json::{Map, Value};
 
 use super::Api;
 use super::change::kept_where;
@@ -20,7 +19,9 @@ impl Disks for Api {
     /// If the disk cannot be opened, nothing changes.
     fn add_disk(&self, volume: &str, new: &NewDisk, who: &Who) -> Result<DiskDone, Refusal> {
         self.volume(volume)?;
-        let table = table(&new.disk)?;
+        let table = toml::Table::try_from(&new.disk);
+        let table =
+            table.map_err(|error| Refusal::Invalid(format!("the disk cannot be read: {error}")))?;
         let name = name(&table)?;
         let again = table.keys().all(|key| matches!(key.as_str(), "name" | "listen"));
         let edit = |layers: &mut Layers| {
@@ -213,12 +214,6 @@ fn name(table: &toml::Table) -> Result<DiskName, Refusal> {
     let text = |key: &str| table.get(key).and_then(toml::Value::as_str).map(str::to_owned);
     let name = text("name").ok_or_else(|| Refusal::Invalid("name: is missing".to_owned()))?;
     Ok(DiskName { name, listen: text("listen") })
-}
-
-/// A disk of a request as TOML.
-fn table(disk: &Map<String, Value>) -> Result<toml::Table, Refusal> {
-    toml::Table::try_from(disk)
-        .map_err(|error| Refusal::Invalid(format!("the disk cannot be read: {error}")))
 }
 
 fn done(volume: &str, disk: &Disk, state: Option<DiskStatus>, layers: &Layers) -> DiskDone {

@@ -15,11 +15,9 @@ use parda_address::Address;
 use parda_block::{AddListenerError, AgentMemory, Drained, Ended, Handle, OpenDisk, SpawnError};
 use parda_tls::FileError;
 
-use super::Shared;
-use super::addresses::{Addresses, Owner};
 use super::board::{Board, Shown};
 use super::member::{Certificate, DiskMember, ListenerMember, Member, position};
-use super::opens::{Opens, Ticket};
+use super::shared::{Addresses, Opens, Owner, Shared, Ticket};
 use crate::activation::Passed;
 use crate::config;
 use crate::crew::Crew;

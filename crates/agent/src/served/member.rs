@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use parda_block::DiskId;
 use parda_tls::Acceptor;
 
-use super::addresses::Owner;
-use super::opens::Heard;
+use super::shared::{Heard, Owner};
 use crate::config::{Disk, Listener};
 use crate::status::DiskState;
 

@@ -12,7 +12,7 @@ use crate::config::{Disk, Place};
 use crate::patience::{LOOK_BEHIND, PATIENCE};
 use crate::served::member::{Member, State, position};
 use crate::served::offered_at;
-use crate::served::opens::Heard;
+use crate::served::shared::Heard;
 
 /// How long a disk that is removed answers what is in flight.
 const DRAIN: Duration = Duration::from_secs(30);
