@@ -16,6 +16,7 @@ use crate::enforcer::Enforcer;
 use crate::exchange::Local;
 use crate::idle_probe::IdleProber;
 use crate::locked::locked;
+use crate::news::is_news;
 use crate::outsider;
 use crate::settings::{self, Said};
 use crate::shown::Shown;
@@ -146,13 +147,12 @@ impl Control {
                 self.link = Some(link);
             }
             Err(fault) => {
-                if self.fault.as_ref() != Some(&fault) {
+                if is_news(&mut self.fault, &fault) {
                     tracing::error!(
                         volume = self.volume,
                         event = "exchange_down",
                         "{fault}; it is tried again, IO goes on, control falls back"
                     );
-                    self.fault = Some(fault);
                 }
             }
         }
@@ -414,13 +414,12 @@ impl ExchangeState {
         }
         let fault = error.to_string();
         self.failures += 1;
-        if self.fault.as_ref() != Some(&fault) {
+        if is_news(&mut self.fault, &fault) {
             tracing::error!(
                 volume,
                 event = "exchange_down",
                 "{fault}; IO goes on, control falls back"
             );
-            self.fault = Some(fault);
         }
     }
 

@@ -40,6 +40,7 @@
 //! | `views` | the volumes as other threads see them |
 //! | `manager` | readiness, state and signs of life for the service manager |
 //! | `metrics` | the status as OpenMetrics text |
+//! | `news` | faults that are logged when they are new |
 //! | [`status`] | what an agent says of itself |
 //! | `settings` | settings that hosts must have alike, compared |
 //! | `slowed` | log lines of an exchange whose rounds are slower than configured |
@@ -69,6 +70,7 @@ pub mod live;
 mod locked;
 mod manager;
 mod metrics;
+mod news;
 pub mod outlook;
 mod outside;
 mod outsider;

@@ -14,6 +14,7 @@ use parda_steer::measure::{Histogram, Method, Reading};
 
 use crate::config::{Steer, Work};
 use crate::latency::Latency;
+use crate::news::is_news;
 use crate::outside::Outside;
 use crate::status::{MeasuredBy, PathStatus, SteerStatus};
 use attached::{Attached, Look};
@@ -213,13 +214,12 @@ impl Steered {
     /// Says once what is wrong, not once per period.
     fn say(&mut self, error: &SteerError) {
         let fault = error.to_string();
-        if self.fault.as_ref() != Some(&fault) {
+        if is_news(&mut self.fault, &fault) {
             tracing::error!(
                 volume = self.volume,
                 event = "device_lost",
                 "{fault}; nothing is set until it works again, IO goes on"
             );
-            self.fault = Some(fault);
         }
     }
 

@@ -119,20 +119,12 @@ impl Document {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
         toml::from_str(&self.text).map_err(|e| {
             let message = plainly(&e.message().trim().replace('\n', "; "));
-            let message = match e.span() {
-                Some(span) => {
-                    let message = of_shares(message, &self.text[..span.start]);
-                    of_date(message, &self.text[span])
-                }
-                None => message,
+            let Some(span) = e.span() else {
+                return Error { file: self.name.clone(), place: None, value: None, message };
             };
-            match e.span() {
-                Some(span) => Error {
-                    value: Some(self.line_of(&span)),
-                    ..self.at_span(span.clone(), message)
-                },
-                None => Error { file: self.name.clone(), place: None, value: None, message },
-            }
+            let message = of_shares(message, &self.text[..span.start]);
+            let message = of_date(message, &self.text[span.clone()]);
+            Error { value: Some(self.line_of(&span)), ..self.at_span(span, message) }
         })
     }
 

@@ -8,6 +8,7 @@ use parda_tls::Acceptor;
 
 use super::shared::{Heard, Owner};
 use crate::config::{Disk, Listener};
+use crate::news::is_news;
 use crate::status::DiskState;
 
 /// After what time it is tried again for the first time to open a disk or a listener, and at most.
@@ -87,7 +88,7 @@ impl<T, O> Member<T, O> {
         if self.fault.is_none() {
             self.since = Instant::now();
         }
-        self.fault.replace(fault.clone()) != Some(fault)
+        is_news(&mut self.fault, &fault)
     }
 
     /// Takes note that what is being opened does not answer. True if that is news.
@@ -102,7 +103,7 @@ impl<T, O> Member<T, O> {
 
     /// Takes note that nothing begins to open it, for that reason. True if that is news.
     pub(super) fn cannot_begin(&mut self, fault: &str) -> bool {
-        self.fault.replace(fault.to_owned()).as_deref() != Some(fault)
+        is_news(&mut self.fault, fault)
     }
 
     pub(super) fn opened(&mut self, what: O) {

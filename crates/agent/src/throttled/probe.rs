@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 
 use crate::config::Place;
 use crate::locked::locked;
+use crate::news::is_news;
 
 /// Time between the beginnings of two reads.
 const EVERY: Duration = Duration::from_millis(50);
@@ -103,13 +104,12 @@ impl Shared {
                     open = None;
                     pause = AGAIN;
                     let fault = format!("{place}: the array cannot be measured: {error}");
-                    if state.fault.as_ref() != Some(&fault) {
+                    if is_news(&mut state.fault, &fault) {
                         tracing::error!(
                             volume,
                             "{fault}; limits of QEMUs stay as they are meanwhile"
                         );
                     }
-                    state.fault = Some(fault);
                 }
             }
             drop(state);

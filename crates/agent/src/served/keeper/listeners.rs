@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use parda_address::Address;
@@ -60,12 +61,8 @@ impl Keeper {
         match (&member.state, &self.ring) {
             (State::Open(_) | State::Opening, Some(ring)) => {
                 member.state = State::Leaving;
-                let (ring, orders) = (Arc::clone(ring), self.orders.clone());
                 let address = member.config.address.clone();
-                apart("unlisten", move || {
-                    let _ = ring.remove_listener(&address);
-                    let _ = orders.send(Order::Unbound(owner));
-                });
+                unlisten(ring, &self.orders, owner, address);
             }
             _ => {
                 self.addresses.release(owner);
@@ -129,11 +126,7 @@ impl Keeper {
         let Some(member) = member.filter(|m| m.state == State::Opening) else {
             if let (Ok((address, _)), Some(ring)) = (bound, &self.ring) {
                 // It was removed meanwhile, perhaps before it was there.
-                let (ring, orders) = (Arc::clone(ring), self.orders.clone());
-                apart("unlisten", move || {
-                    let _ = ring.remove_listener(&address);
-                    let _ = orders.send(Order::Unbound(owner));
-                });
+                unlisten(ring, &self.orders, owner, address);
             }
             return;
         };
@@ -202,6 +195,15 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Closes a listener, which may wait for its ring.
+fn unlisten(ring: &Arc<Handle>, orders: &Sender<Order>, owner: Owner, address: Address) {
+    let (ring, orders) = (Arc::clone(ring), orders.clone());
+    apart("unlisten", move || {
+        let _ = ring.remove_listener(&address);
+        let _ = orders.send(Order::Unbound(owner));
+    });
 }
 
 /// Reads the certificate of a listener, if it has one, and binds its address.
