@@ -138,11 +138,7 @@ impl Config {
         let places = Places::look(&self.volumes);
         apart::exchanges(doc, &self.volumes, &places)?;
         apart::disks(doc, &self.volumes, &places)?;
-        apart::own_sockets(doc, self.status.as_deref(), &self.volumes)?;
-        let http = self.http.as_ref();
-        http.map_or(Ok(()), |http| {
-            http::is_its_own(doc, &http.address, self.status.as_deref(), &self.volumes)
-        })
+        apart::sockets(doc, self.status.as_deref(), self.http.as_ref(), &self.volumes)
     }
 
     /// Checks the settings of a configuration, wherever its places are. Reads stored probes.

@@ -129,21 +129,19 @@ struct Read {
 
 impl Visit for Read {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let mut text = Bounded::default();
-        // What is too long ends early, which is no error here.
-        let _ = write!(text, "{value:?}");
-        self.take(field.name(), text.0);
+        self.take(field.name(), &format!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let mut text = Bounded::default();
-        let _ = text.write_str(value);
-        self.take(field.name(), text.0);
+        self.take(field.name(), value);
     }
 }
 
 impl Read {
-    fn take(&mut self, field: &str, text: String) {
+    fn take(&mut self, field: &str, text: &str) {
+        let mut ends = (0..=LONGEST.min(text.len())).rev();
+        let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        let text = text[..end].to_owned();
         match field {
             "event" => self.kind = Some(text),
             "volume" => self.volume = Some(text),
@@ -156,19 +154,6 @@ impl Read {
             }
             _ => {}
         }
-    }
-}
-
-/// A text of at most [`LONGEST`] bytes.
-#[derive(Default)]
-struct Bounded(String);
-
-impl fmt::Write for Bounded {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = LONGEST.saturating_sub(self.0.len()).min(text.len());
-        let end = (0..=room).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        self.0.push_str(&text[..end]);
-        if end < text.len() { Err(fmt::Error) } else { Ok(()) }
     }
 }
 

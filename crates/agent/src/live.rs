@@ -200,7 +200,7 @@ impl Layers {
         if keep == Keep::UntilRestart {
             self.kept.shape(&mut table);
         }
-        overlay::has(&mut table, volume, disk)
+        overlay::table_of(&mut table, &Target::vm(volume, disk.clone())).is_some()
     }
 
     /// Whether the file, or the table of a disk that was added, has a disk drained.

@@ -102,7 +102,7 @@ impl Outside for Steered {
         let window = self.host.governor().window();
         SteerStatus {
             device: self.steer.device.display().to_string(),
-            steered: device.map(|d| d.device().name.clone()),
+            steered: device.map(|d| d.device.name.clone()),
             fault: self.fault.as_deref().or(self.vms.fault()).map(str::to_owned),
             vms_share_by: self.vms.means(),
             why_not_ebpf: device.and_then(|d| d.why_not_ebpf()).map(str::to_owned),
@@ -111,7 +111,7 @@ impl Outside for Steered {
             most: bounds.map(|b| b.most),
             cannot_go_lower: device.is_some_and(|d| d.cannot_hold(window))
                 && !self.vms.hold_below_least(),
-            drops: device.map_or(0, |d| d.drops()),
+            drops: device.map_or(0, |d| d.drops),
             paths: in_force.map_or(Vec::new(), |f| f.paths.iter().map(path).collect()),
             vms: self.vms.status(&self.steer),
             ..self.done.clone()
@@ -151,7 +151,7 @@ impl Steered {
         let window = self.host.governor().window();
         let allowed = self.device.as_ref().and_then(|device| {
             let least = device.bounds()?.least;
-            Some((device.device(), Allowance { window, latency, least }))
+            Some((&device.device, Allowance { window, latency, least }))
         });
         self.vms.set(&self.volume, &self.steer, allowed);
     }

@@ -179,7 +179,7 @@ impl Throttled {
             self.probe.as_ref().map(Probe::take).unwrap_or_default();
         self.host.record(Direction::Read, ios, Bytes(bytes), latency);
         let all = self.seats.values().flat_map(Seat::disks);
-        let (free, held): (Vec<_>, Vec<_>) = all.partition(|disk| disk.is_free());
+        let (free, held): (Vec<_>, Vec<_>) = all.partition(|disk| disk.is_free);
         let flows = |disks: &[&Held]| disks.iter().flat_map(|disk| disk.did()).collect::<Vec<_>>();
         let (free, held) = (flows(&free), flows(&held));
         let measured = free.iter().fold((ios, latency.secs()), |(n, sum), (_, flow)| {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Api;
 use super::audit::Change;
-use super::values::{Settings, of, of_disk, of_keys, of_law};
+use super::values::{Settings, of, of_disk, of_keys};
 use super::wait::{PATIENCE, wait};
 use crate::config::{Config, Steer, Volume, Work};
 use crate::history::disk_keys;
@@ -74,11 +74,14 @@ impl Api {
         if let Some(message) = keys.iter().find_map(|key| fixed(place, key)) {
             return Err(Refusal::Invalid(message));
         }
-        let was = self.values(place, &keys)?;
+        let was = self.values(&target, &keys);
         let (layers, config) = self.make(|layers| edit(layers, &target))?;
         let wanted = config.volumes.iter().find(|volume| volume.name == target.volume);
         let wanted = wanted.map_or_else(Vec::new, |it| in_configuration(it, &target, &keys));
-        let is = self.read_back(place, &keys, &wanted);
+        let look = || self.values(&target, &keys);
+        let is = wait(Instant::now() + PATIENCE, look, |is| {
+            is.iter().zip(&wanted).all(|(is, wanted)| alike(is, wanted))
+        });
         let origins = self.live.origins();
         let settings = keys.iter().enumerate().map(|(at, key)| ChangedSetting {
             setting: (*key).to_owned(),
@@ -175,35 +178,28 @@ impl Api {
     }
 
     /// Values in force, read from the running volume.
-    fn values(&self, place: &Place, keys: &[&str]) -> Result<Vec<Value>, Refusal> {
-        let volume = self.volume(&place.volume)?;
-        let Some(config) = self.views.config(&place.volume) else {
-            return Ok(of_keys(keys, &Settings::new()));
+    fn values(&self, target: &Target, keys: &[&str]) -> Vec<Value> {
+        let Some(config) = self.views.config(&target.volume) else {
+            return of_keys(keys, &Settings::new());
         };
-        let (Of::Disk(key), Work::Serve(_)) = (&place.of, &config.work) else {
+        let (live::Of::Vm(name), Work::Serve(_)) = (&target.of, &config.work) else {
             // The volume has taken these over with its configuration.
-            return Ok(in_configuration(&config, &self.target(place)?, keys));
+            return in_configuration(&config, target, keys);
         };
-        let at = disk_keys(&volume.disks).iter().position(|other| other == key);
+        let disks = self.volume(&target.volume).map(|volume| volume.disks).unwrap_or_default();
         // A disk that is not served takes its settings when it opens.
-        let disk = at.map(|at| &volume.disks[at]).filter(|disk| disk.state == DiskState::Serving);
-        let set = disk.map(|disk| of_disk(&disk.settings, disk.drain)).unwrap_or_default();
-        Ok(of_keys(keys, &set))
-    }
-
-    /// Values in force once they are the wanted ones, or after [`PATIENCE`].
-    fn read_back(&self, place: &Place, keys: &[&str], wanted: &[Value]) -> Vec<Value> {
-        let look = || self.values(place, keys).unwrap_or_else(|_| vec![Value::Null; keys.len()]);
-        wait(Instant::now() + PATIENCE, look, |is| {
-            is.iter().zip(wanted).all(|(is, wanted)| alike(is, wanted))
-        })
+        let disk = disks.iter().find(|disk| {
+            let is_there = name.listen.as_ref().is_none_or(|listen| *listen == disk.listen);
+            disk.name == name.name && is_there && disk.state == DiskState::Serving
+        });
+        of_keys(keys, &disk.map(|disk| of_disk(&disk.settings, disk.drain)).unwrap_or_default())
     }
 }
 
 /// Values of a checked volume, in the form of [`Api::values`].
 fn in_configuration(volume: &Volume, target: &Target, keys: &[&str]) -> Vec<Value> {
     let set = match (&target.of, &volume.work) {
-        (live::Of::Law, _) => Some(of_law(volume)),
+        (live::Of::Law, _) => Some(of(&volume.control)),
         (live::Of::Vm(vm), Work::Steer(steer)) => steer.vm(&vm.name).map(|vm| of(&vm.settings)),
         // Its VMs have rules, not tables of their own.
         (live::Of::Vm(_), Work::Qemu(_)) => None,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use parda_block::{Image, Stretch, Stretches};
 use parda_config::{Document, Error};
 
+use super::http::Http;
 use super::meeting::are_one_pool;
 use super::own;
 use super::place::Place;
@@ -167,22 +168,29 @@ fn image(disk: &Disk) -> Option<Image> {
     Image::at(path, disk.name.as_str(), disk.read_only)
 }
 
-/// Refuses disks that listen at a socket of the agent itself.
-pub(super) fn own_sockets(
+/// Refuses an address for two: of a disk and of the agent itself, or of two sockets of the agent.
+pub(super) fn sockets(
     doc: &Document,
     status: Option<&Path>,
+    http: Option<&Http>,
     volumes: &[Volume],
 ) -> Result<(), Error> {
+    let at = doc.part("http");
     let mut seen = HashSet::new();
     for (i, volume) in volumes.iter().enumerate() {
-        for (j, disk) in volume.disks().iter().enumerate() {
-            if !seen.insert(&disk.listen) {
+        for (j, Disk { listen, name, .. }) in volume.disks().iter().enumerate() {
+            if !seen.insert(listen) {
                 continue;
             }
-            if let Some(taken) = own::taken(&disk.listen, status) {
+            if let Some(taken) = own::taken(listen, status) {
                 return Err(doc.error(&format!("volume.{i}.disk.{j}.listen"), taken));
             }
+            let message = format!("is where disk {name} listens: give it an address of its own");
+            at.refuse_if(http.is_some_and(|http| http.address == *listen), "address", message)?;
         }
     }
-    Ok(())
+    match http.and_then(|http| own::taken(&http.address, status)) {
+        Some(taken) => Err(at.error("address", taken)),
+        None => Ok(()),
+    }
 }

@@ -1,13 +1,9 @@
 //! `[http]`: where metrics and health are, checked.
 
-use std::path::Path;
-
 use parda_address::Address;
 use parda_config::{Document, Error};
 use parda_tls::ServerFiles;
 
-use super::own;
-use super::volume::{Disk, Volume};
 use crate::file;
 
 /// A place of the HTTP server.
@@ -46,23 +42,4 @@ pub(super) fn check(doc: &Document, http: &file::Http) -> Result<Http, Error> {
     let files =
         |file::HttpTls { certificate, key, clients }| ServerFiles { certificate, key, clients };
     Ok(Http { address, tls: http.tls.clone().map(files) })
-}
-
-/// Refuses the address of another socket of the agent.
-pub(super) fn is_its_own(
-    doc: &Document,
-    http: &Address,
-    status: Option<&Path>,
-    volumes: &[Volume],
-) -> Result<(), Error> {
-    let at = doc.part("http");
-    let taken = own::taken(http, status);
-    at.refuse_if(taken.is_some(), "address", taken.unwrap_or_default())?;
-    match volumes.iter().flat_map(Volume::disks).find(|disk| disk.listen == *http) {
-        Some(Disk { name, .. }) => Err(at.error(
-            "address",
-            format!("is where disk {name} listens: give it an address of its own"),
-        )),
-        None => Ok(()),
-    }
 }

@@ -107,15 +107,13 @@ impl From<Overlay> for Written {
 }
 
 impl Overlay {
-    /// Settings that a policy gives to a volume of a file, and to its VMs.
-    pub(crate) fn of_policy(policy: &parda_policy::Volume, file: &Table) -> Overlay {
-        let mut overlay = Overlay::default();
-        let Some(volume) = volumes(file).find(|volume| has_name(volume, &policy.name)) else {
-            return overlay;
-        };
+    /// Adds the settings that a policy gives to a volume of a file, and to its VMs.
+    pub(super) fn add_policy(&mut self, policy: &parda_policy::Volume, file: &Table) {
+        let volume = volumes(file).find(|volume| has_name(volume, &policy.name));
+        let Some(volume) = volume else { return };
         let control = Target::volume(&policy.name);
         for (key, value) in &policy.control {
-            overlay.set(&control, key, value.clone());
+            self.set(&control, key, value.clone());
         }
         for (target, _) in vms(volume) {
             let name = target.disk_name().unwrap_or_default();
@@ -127,17 +125,16 @@ impl Overlay {
                     Some(_) => steered,
                 };
                 if takes {
-                    overlay.set(&target, &key, value);
+                    self.set(&target, &key, value);
                 }
             }
         }
         for tenant in &policy.tenant {
             let target = Target::tenant(&policy.name, &tenant.name);
             for (key, value) in &tenant.settings {
-                overlay.set(&target, key, value.clone());
+                self.set(&target, key, value.clone());
             }
         }
-        overlay
     }
 
     /// Adds the tenants of a policy that a file does not have.
@@ -288,11 +285,6 @@ fn volume_of<'a>(file: &'a mut Table, name: &str) -> Option<&'a mut Table> {
     volumes.filter_map(Value::as_table_mut).find(|table| has_name(table, name))
 }
 
-/// Whether a file has a disk.
-pub(super) fn has(file: &mut Table, volume: &str, disk: &DiskName) -> bool {
-    table_of(file, &Target::vm(volume, disk.clone())).is_some()
-}
-
 /// Addresses at which the disks of a file listen.
 pub(super) fn listeners_of_disks(file: &Table) -> BTreeSet<String> {
     let disks = volumes(file).filter_map(|volume| volume.get("disk").and_then(Value::as_array));
@@ -378,7 +370,7 @@ pub(crate) fn all_written(file: &Table) -> Vec<(Target, Setting, Value)> {
 }
 
 /// The table of a file with the settings of a target. A missing `[volume.control]` is added.
-fn table_of<'a>(file: &'a mut Table, target: &Target) -> Option<&'a mut Table> {
+pub(super) fn table_of<'a>(file: &'a mut Table, target: &Target) -> Option<&'a mut Table> {
     let volume = volume_of(file, &target.volume)?;
     let list = match &target.of {
         Of::Law => {

@@ -13,7 +13,7 @@ use utoipa::Modify;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{HttpMethod, OpenApi};
 
-use crate::answer::{Json, Refused};
+use crate::answer::{Json, Refusals, Refused};
 use crate::asked::{Change, Of, Place, Refusal, Who};
 use crate::shared::Shared;
 
@@ -59,11 +59,7 @@ impl Named {
         ("tenant" = String, Path, description = "Name of the tenant.")
     ),
     request_body = api::SettingsChange,
-    responses(
-        (status = 200, body = api::Changed),
-        (status = "4XX", body = api::Problem),
-        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
-    )
+    responses((status = 200, body = api::Changed), Refusals)
 )]
 pub(super) async fn set(
     State(shared): State<Shared>,

@@ -9,7 +9,7 @@ use parda_api as api;
 
 use super::change::body;
 use super::query;
-use crate::answer::{Json, Refused};
+use crate::answer::{Json, Refusals, Refused};
 use crate::asked::{Of, Place, Who};
 use crate::shared::Shared;
 
@@ -21,11 +21,7 @@ use crate::shared::Shared;
     path = "/api/v1/volumes/{volume}/disks",
     params(("volume" = String, Path, description = "Name of the volume.")),
     request_body = api::NewDisk,
-    responses(
-        (status = 200, body = api::DiskDone),
-        (status = "4XX", body = api::Problem),
-        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
-    )
+    responses((status = 200, body = api::DiskDone), Refusals)
 )]
 pub(super) async fn add(
     State(shared): State<Shared>,
@@ -49,11 +45,7 @@ pub(super) async fn add(
         ("disk" = String, Path, description = "Key of the disk."),
         ("keep" = Option<api::Keep>, Query, description = "How long the removal lasts. Default: `state` if a state file is configured, else `until_restart`.")
     ),
-    responses(
-        (status = 200, body = api::DiskDone),
-        (status = "4XX", body = api::Problem),
-        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
-    )
+    responses((status = 200, body = api::DiskDone), Refusals)
 )]
 pub(super) async fn remove(
     State(shared): State<Shared>,
@@ -74,11 +66,7 @@ pub(super) async fn remove(
     path = "/api/v1/volumes/{volume}/drain",
     params(("volume" = String, Path, description = "Name of the volume.")),
     request_body = api::Drain,
-    responses(
-        (status = 200, body = api::Drained),
-        (status = "4XX", body = api::Problem),
-        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
-    )
+    responses((status = 200, body = api::Drained), Refusals)
 )]
 pub(super) async fn drain(
     State(shared): State<Shared>,
