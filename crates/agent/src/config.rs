@@ -25,7 +25,6 @@ mod etcd_data;
 mod exchange;
 mod files;
 mod http;
-mod idle_probe;
 pub(crate) mod limits;
 mod listener;
 mod meeting;
@@ -44,8 +43,6 @@ mod volume;
 pub use etcd::Etcd;
 pub use exchange::{Exchange, Slots};
 pub use http::Http;
-pub use idle_probe::IdleProbe;
-pub(crate) use idle_probe::Target;
 pub use listener::{Listener, Tls};
 pub use own::api_beside;
 pub use place::Place;
@@ -54,7 +51,8 @@ pub use pool::Pool;
 pub use qemu::{Qemu, Rules};
 pub use steer::{Steer, SteeredVm, Vms};
 pub use udp::Udp;
-pub use volume::{Disk, Volume, Work};
+pub(crate) use volume::Target;
+pub use volume::{Disk, IdleProbe, Volume, Work};
 
 /// Configuration of a host, checked.
 #[derive(Clone, Debug, PartialEq)]

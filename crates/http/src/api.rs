@@ -1,7 +1,6 @@
 //! `/api/v1`: state, history, events, and changes.
 
 mod change;
-mod disks;
 mod query;
 
 use axum::extract::{RawQuery, State};
@@ -31,9 +30,9 @@ use crate::who;
         events,
         change::set,
         change::reset,
-        disks::add,
-        disks::remove,
-        disks::drain
+        change::add_disk,
+        change::remove_disk,
+        change::drain
     ),
     modifiers(&Paths),
     servers((url = "/"))
@@ -48,12 +47,12 @@ pub(crate) fn router(shared: &Shared) -> Router<Shared> {
     let changes = OVERRIDES
         .iter()
         .fold(sets, |router, (path, _)| router.route(path, delete(change::reset)))
-        .route(&format!("{volume}/disks/{{disk}}"), delete(disks::remove))
-        .route(&format!("{volume}/drain"), post(disks::drain))
+        .route(&format!("{volume}/disks/{{disk}}"), delete(change::remove_disk))
+        .route(&format!("{volume}/drain"), post(change::drain))
         .route_layer(from_fn(who::writers_only))
         .route_layer(from_fn(guard::of_one_site));
     let files = Router::new()
-        .route(&format!("{volume}/disks"), post(disks::add))
+        .route(&format!("{volume}/disks"), post(change::add_disk))
         .route_layer(from_fn(who::admins_only))
         .route_layer(from_fn(guard::of_one_site));
     Router::new()

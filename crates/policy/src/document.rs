@@ -41,7 +41,7 @@ pub struct Volume {
 pub struct Named {
     /// Name of the tenant or VM.
     pub name: String,
-    /// Settings by key.
+    /// Its settings by their keys in `parda.toml`.
     #[serde(flatten)]
     pub settings: Table,
 }

@@ -118,7 +118,7 @@ fn only(at: &Part<'_>, exchange: &file::Exchange, transport: &str) -> Result<(),
     Ok(())
 }
 
-/// `at`: the volume.
+/// Checks `[volume.exchange]`. `at`: the volume, whose hosts meet under the name `volume`.
 pub(super) fn check(
     at: &Part<'_>,
     volume: &str,

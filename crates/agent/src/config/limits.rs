@@ -50,7 +50,7 @@ const MOST: usize = 65_536;
 /// The shortest and the longest time that may be set.
 const TIMES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(24 * 3600));
 
-/// Memory: the same.
+/// Largest memory of a volume or of the agent, in bytes.
 const MOST_MEMORY: u64 = 1 << 40;
 
 /// The memory of the agent, for so many volumes that serve disks.

@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
@@ -13,12 +13,13 @@ use utoipa::Modify;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{HttpMethod, OpenApi};
 
+use super::query;
 use crate::answer::{Json, Refusals, Refused};
 use crate::asked::{Change, Of, Place, Refusal, Who};
 use crate::shared::Shared;
 
 /// Reads a body of JSON. Other content types are refused, such as those of forms, which a page of any site may send.
-pub(super) fn body<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<T, Refused> {
+fn body<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<T, Refused> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
@@ -92,6 +93,74 @@ pub(super) async fn reset(
 ) -> Result<impl IntoResponse, Refused> {
     let (place, setting) = named.place();
     Ok(Json(shared.change(move |agent| agent.reset(&place, setting.as_deref(), &who)).await??))
+}
+
+/// Serves one more disk of a volume.
+///
+/// It takes a token with the role `admin`: a disk names a file of the host. One that cannot be opened is not added.
+#[utoipa::path(
+    post,
+    operation_id = "add",
+    path = "/api/v1/volumes/{volume}/disks",
+    params(("volume" = String, Path, description = "Name of the volume.")),
+    request_body = api::NewDisk,
+    responses((status = 200, body = api::DiskDone), Refusals)
+)]
+pub(super) async fn add_disk(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path(volume): Path<String>,
+    headers: HeaderMap,
+    sent: Bytes,
+) -> Result<impl IntoResponse, Refused> {
+    let new: api::NewDisk = body(&headers, &sent)?;
+    Ok(Json(shared.change(move |agent| agent.add_disk(&volume, &new, &who)).await??))
+}
+
+/// Stops serving a disk.
+///
+/// Its connections close when their requests are answered. Its data stays as it is.
+#[utoipa::path(
+    delete,
+    operation_id = "remove",
+    path = "/api/v1/volumes/{volume}/disks/{disk}",
+    params(
+        ("volume" = String, Path, description = "Name of the volume."),
+        ("disk" = String, Path, description = "Key of the disk."),
+        ("keep" = Option<api::Keep>, Query, description = "How long the removal lasts. Default: `state` if a state file is configured, else `until_restart`.")
+    ),
+    responses((status = 200, body = api::DiskDone), Refusals)
+)]
+pub(super) async fn remove_disk(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path((volume, disk)): Path<(String, String)>,
+    RawQuery(text): RawQuery,
+) -> Result<impl IntoResponse, Refused> {
+    let keep = query::keep(text.as_deref())?;
+    let place = Place { volume, of: Of::Disk(disk) };
+    Ok(Json(shared.change(move |agent| agent.remove_disk(&place, keep, &who)).await??))
+}
+
+/// Drains all disks of a volume, so that they refuse new connections, or ends that.
+///
+/// Connections that exist go on. A single disk is drained by its setting `drain`.
+#[utoipa::path(
+    post,
+    path = "/api/v1/volumes/{volume}/drain",
+    params(("volume" = String, Path, description = "Name of the volume.")),
+    request_body = api::Drain,
+    responses((status = 200, body = api::Drained), Refusals)
+)]
+pub(super) async fn drain(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path(volume): Path<String>,
+    headers: HeaderMap,
+    sent: Bytes,
+) -> Result<impl IntoResponse, Refused> {
+    let drain: api::Drain = body(&headers, &sent)?;
+    Ok(Json(shared.change(move |agent| agent.drain(&volume, &drain, &who)).await??))
 }
 
 /// Paths at which [`set`] answers, each with the name of its operation.
