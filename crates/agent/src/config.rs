@@ -86,28 +86,12 @@ impl Config {
         Config::check(&Document::read(path)?)
     }
 
-    /// Reads and checks a configuration file that was read before, which a pipe cannot be.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it.
-    pub fn read_again(path: &Path) -> Result<Config, Error> {
-        Config::check(&Document::read_regular(path)?)
-    }
-
-    /// Reads and checks a configuration file and looks into the disks that it names and the
-    /// certificates for their servers, and the keys of its exchanges.
+    /// Checks a configuration, and looks into the disks that it names and the certificates for their servers, and the keys of its
+    /// exchanges.
     ///
     /// # Errors
     /// The first thing that is wrong with it or with those certificates or keys, or a disk that is an
     /// image of another format or no data at all.
-    pub fn look(path: &Path) -> Result<Config, Error> {
-        Config::look_into(&Document::read(path)?)
-    }
-
-    /// The same with a file that was read before, which a pipe can be once.
-    ///
-    /// # Errors
-    /// As with [`Config::look`].
     pub fn look_into(doc: &Document) -> Result<Config, Error> {
         let config = Config::check(doc)?;
         apart::data(doc, &config.volumes)?;

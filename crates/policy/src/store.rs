@@ -168,18 +168,6 @@ impl Store {
         self.client.reload();
     }
 
-    /// The endpoint that is asked first.
-    #[must_use]
-    pub fn endpoint(&self) -> String {
-        self.client.endpoint()
-    }
-
-    /// Calls and bytes since the start.
-    #[must_use]
-    pub fn traffic(&self) -> parda_etcd::Traffic {
-        self.client.traffic()
-    }
-
     fn key(&self, name: &str) -> Vec<u8> {
         format!("{}policy/{name}", self.prefix).into_bytes()
     }
