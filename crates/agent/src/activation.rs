@@ -37,7 +37,7 @@ enum BoundAddress {
 /// The sockets that were passed. They stay open as long as this is kept, so that a listener that
 /// goes and comes again finds its socket.
 #[derive(Debug, Default)]
-pub struct Passed {
+pub(crate) struct Passed {
     sockets: Vec<(BoundAddress, OwnedFd)>,
 }
 
@@ -50,7 +50,7 @@ impl Passed {
     ///
     /// # Errors
     /// A name that the configuration has was not passed.
-    pub fn from_environment() -> Result<Passed, ActivationError> {
+    pub(crate) fn from_environment() -> Result<Passed, ActivationError> {
         let pid = std::env::var("LISTEN_PID").ok().and_then(|pid| pid.parse().ok());
         if pid != Some(std::process::id()) {
             // Meant for a process that we are a child of, or for nobody.

@@ -8,10 +8,10 @@ pub(crate) mod values;
 mod wait;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use parda_api as api;
-use parda_http::{Change, Pages, Place, Refusal, Who};
+use parda_http::{Pages, Refusal};
 
 pub(crate) use audit::Audit;
 
@@ -19,6 +19,7 @@ use crate::events::Recorder;
 use crate::history::History;
 use crate::http;
 use crate::live::Live;
+use crate::locked::locked;
 use crate::metrics::Exposition;
 use crate::status::Detail;
 use crate::tokens::Tokens;
@@ -52,7 +53,7 @@ impl Api {
                 );
             }
         };
-        *self.tokens.lock().unwrap_or_else(PoisonError::into_inner) = tokens;
+        *locked(&self.tokens) = tokens;
     }
 }
 
@@ -60,7 +61,7 @@ impl parda_http::Agent for Api {
     fn pages(&self) -> Pages {
         let status = self.views.counters(Detail::Counters);
         let lacking = http::lacking(&status);
-        let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut metrics = locked(&self.metrics);
         Pages { lacking, metrics: metrics.text(status).into() }
     }
 
@@ -78,41 +79,6 @@ impl parda_http::Agent for Api {
     }
 
     fn who(&self, secret: &str) -> Option<(String, api::Role)> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).find(secret)
-    }
-
-    fn set(&self, change: &Change, who: &Who) -> Result<api::Changed, Refusal> {
-        self.set(&change.place, change.keep, &change.settings, who)
-    }
-
-    fn reset(
-        &self,
-        place: &Place,
-        setting: Option<&str>,
-        who: &Who,
-    ) -> Result<api::Changed, Refusal> {
-        self.reset(place, setting, who)
-    }
-
-    fn add_disk(
-        &self,
-        volume: &str,
-        new: &api::NewDisk,
-        who: &Who,
-    ) -> Result<api::DiskDone, Refusal> {
-        self.add(volume, new, who)
-    }
-
-    fn remove_disk(
-        &self,
-        place: &Place,
-        keep: Option<api::Keep>,
-        who: &Who,
-    ) -> Result<api::DiskDone, Refusal> {
-        self.remove(place, keep, who)
-    }
-
-    fn drain(&self, volume: &str, drain: &api::Drain, who: &Who) -> Result<api::Drained, Refusal> {
-        self.drain_all(volume, drain, who)
+        locked(&self.tokens).find(secret)
     }
 }

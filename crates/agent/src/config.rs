@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parda_address::{Address, AddressError, ExportName};
+use parda_address::{Address, ExportName};
 use parda_block::AgentMemory;
-use parda_config::{Document, Error, TenantSettings, wrong_tenants};
+use parda_config::{Document, Error, Part, TenantSettings, wrong_tenants};
 use parda_control::law::Mode;
 use parda_control::{Costs, Span};
 use parda_exchange::HostName;
@@ -25,7 +25,6 @@ mod etcd_data;
 mod exchange;
 mod files;
 mod http;
-mod idle_probe;
 pub(crate) mod limits;
 mod listener;
 mod meeting;
@@ -44,8 +43,6 @@ mod volume;
 pub use etcd::Etcd;
 pub use exchange::{Exchange, Slots};
 pub use http::Http;
-pub use idle_probe::IdleProbe;
-pub(crate) use idle_probe::Target;
 pub use listener::{Listener, Tls};
 pub use own::api_beside;
 pub use place::Place;
@@ -54,7 +51,8 @@ pub use pool::Pool;
 pub use qemu::{Qemu, Rules};
 pub use steer::{Steer, SteeredVm, Vms};
 pub use udp::Udp;
-pub use volume::{Disk, Volume, Work};
+pub(crate) use volume::Target;
+pub use volume::{Disk, IdleProbe, Volume, Work};
 
 /// Configuration of a host, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,40 +86,21 @@ impl Config {
         Config::check(&Document::read(path)?)
     }
 
-    /// Reads and checks a configuration file that was read before, which a pipe cannot be.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it.
-    pub fn read_again(path: &Path) -> Result<Config, Error> {
-        Config::check(&Document::read_regular(path)?)
-    }
-
-    /// Reads and checks a configuration file and looks into the disks that it names and the
-    /// certificates for their servers, and the keys of its exchanges.
+    /// Checks a configuration, and looks into the disks that it names and the certificates for their servers, and the keys of its
+    /// exchanges.
     ///
     /// # Errors
     /// The first thing that is wrong with it or with those certificates or keys, or a disk that is an
     /// image of another format or no data at all.
-    pub fn look(path: &Path) -> Result<Config, Error> {
-        Config::look_into(&Document::read(path)?)
-    }
-
-    /// The same with a file that was read before, which a pipe can be once.
-    ///
-    /// # Errors
-    /// As with [`Config::look`].
     pub fn look_into(doc: &Document) -> Result<Config, Error> {
         let config = Config::check(doc)?;
-        apart::kinds(doc, &config.volumes)?;
-        apart::images(doc, &config.volumes)?;
-        apart::own_files(doc, &config.volumes)?;
-        files::certificates(doc, &config.volumes)?;
-        files::keys(doc, &config.volumes)?;
+        apart::data(doc, &config.volumes)?;
+        files::secrets(doc, &config.volumes)?;
         files::shown(doc, config.http.as_ref())?;
         files::tokens(doc, config.tokens.as_deref())?;
         // That of an exchange was read with the exchange.
         if let Some(policy) = config.policy.as_ref().filter(|policy| policy.is_apart) {
-            files::policy(doc, &policy.etcd)?;
+            files::of_etcd(&doc.part("policy"), &policy.etcd)?;
         }
         Ok(config)
     }
@@ -141,11 +120,7 @@ impl Config {
         let places = Places::look(&self.volumes);
         apart::exchanges(doc, &self.volumes, &places)?;
         apart::disks(doc, &self.volumes, &places)?;
-        apart::own_sockets(doc, self.status.as_deref(), &self.volumes)?;
-        let http = self.http.as_ref();
-        http.map_or(Ok(()), |http| {
-            http::is_its_own(doc, &http.address, self.status.as_deref(), &self.volumes)
-        })
+        apart::sockets(doc, self.status.as_deref(), self.http.as_ref(), &self.volumes)
     }
 
     /// Checks the settings of a configuration, wherever its places are. Reads stored probes.
@@ -162,14 +137,15 @@ impl Config {
         }
         let listeners = Listeners::check(doc, &file.listener)?;
         let served = file.volume.iter().filter(|volume| volume.is_served()).count();
-        let memory = limits::check_agent(doc, &file.limits, served)?;
+        let memory = limits::check_agent(&doc.part("limits"), &file.limits, served)?;
         let mut unique = Unique::new(listeners, AgentMemory::new(memory, served));
         let mut volumes = file
             .volume
             .iter()
             .enumerate()
             .map(|(i, volume)| {
-                check_volume(doc, &host, &format!("volume.{i}"), volume, &mut unique)
+                let at = doc.part(format!("volume.{i}"));
+                check_volume(&at, &host, volume, &mut unique)
             })
             .collect::<Result<Vec<_>, _>>()?;
         apart::addresses(doc, &volumes)?;
@@ -302,93 +278,66 @@ impl Unique {
 }
 
 fn check_volume(
-    doc: &Document,
+    at: &Part<'_>,
     host: &HostName,
-    at: &str,
     volume: &file::Volume,
     unique: &mut Unique,
 ) -> Result<Volume, Error> {
-    let wrong = |key: &str, message: String| doc.error(&format!("{at}.{key}"), message);
-    if volume.name.is_empty() {
-        return Err(wrong("name", "must not be empty".into()));
-    }
-    if !unique.volumes.insert(volume.name.clone()) {
-        return Err(wrong("name", "is also the name of another volume: names must differ".into()));
-    }
+    at.refuse_if(volume.name.is_empty(), "name", "must not be empty")?;
+    let is_new = unique.volumes.insert(volume.name.clone());
+    at.refuse_if(!is_new, "name", "is also the name of another volume: names must differ")?;
     let probed = volume.control.probe().map(Probed::read).transpose();
-    let probed = probed.map_err(|e| wrong("control.latency_threshold.probe", e))?;
+    let probed = at.read("control.latency_threshold.probe", probed)?;
     let recommended = probed.as_ref().and_then(|p| p.threshold);
     let law = volume.control.resolve_probed(recommended).map_err(|e| {
-        wrong(&format!("control.{}", e.parameter), format!("must be {}", e.must_be))
+        at.error(&format!("control.{}", e.parameter), format!("must be {}", e.must_be))
     })?;
-    let pool = pool::check(&wrong, host, volume)?;
+    let pool = pool::check(at, host, volume)?;
     let meets_as = pool.as_ref().map_or(&volume.name, |pool| &pool.name);
-    let exchange = volume.exchange.as_ref().map(|e| exchange::check(&wrong, meets_as, e));
+    let exchange = volume.exchange.as_ref().map(|e| exchange::check(at, meets_as, e));
     let exchange = exchange.transpose()?;
     if !volume.is_served() {
         let key = if volume.steer.is_some() { "steer" } else { "qemu" };
-        if !volume.disk.is_empty() || (volume.steer.is_some() && volume.qemu.is_some()) {
-            let message = "a volume is either steered or served, and this one has disks, or [volume.qemu] as well";
-            return Err(wrong(key, message.into()));
-        }
-        if law.control.costs.is_some_and(|costs| costs != Costs::IOPS) {
-            let message = "must be \"outstanding\" or \"iops\" on a steered volume: a queue or a throttle counts IOs";
-            return Err(wrong("control.fairness", message.into()));
-        }
+        let message = "a volume is either steered or served, and this one has disks, or [volume.qemu] as well";
+        let both = volume.steer.is_some() && volume.qemu.is_some();
+        at.refuse_if(!volume.disk.is_empty() || both, key, message)?;
+        let message = "must be \"outstanding\" or \"iops\" on a steered volume: a queue or a throttle counts IOs";
+        let counts_ios = law.control.costs.is_none_or(|costs| costs == Costs::IOPS);
+        at.refuse_if(!counts_ios, "control.fairness", message)?;
     }
     let work = match (&volume.steer, &volume.qemu) {
-        (Some(steer), _) => Work::Steer(steer::check(
-            &|key, message| wrong(&format!("steer.{key}"), message),
-            steer,
-        )?),
-        (None, Some(qemu)) => Work::Qemu(qemu::check(
-            &|key, message| wrong(&format!("qemu.{key}"), message),
-            qemu,
-            law.control.law.mode,
-        )?),
-        (None, None) => Work::Serve(check_disks(doc, at, &volume.disk, unique)?),
-    };
-    check_tenants(&wrong, &volume.tenant, &work)?;
-    let limits = match (&volume.limits, &work) {
-        (Some(_), Work::Steer(_) | Work::Qemu(_)) => {
-            return Err(wrong("limits", "are only for disks that are served".into()));
+        (Some(steer), _) => Work::Steer(steer::check(&at.part("steer"), steer)?),
+        (None, Some(qemu)) => {
+            Work::Qemu(qemu::check(&at.part("qemu"), qemu, law.control.law.mode)?)
         }
-        (written, _) => {
-            let written = written.clone().unwrap_or_default();
-            limits::check_volume(&wrong, &written, &unique.memory)?
-        }
+        (None, None) => Work::Serve(check_disks(at, &volume.disk, unique)?),
     };
+    check_tenants(at, &volume.tenant, &work)?;
+    let message = "are only for disks that are served";
+    at.refuse_if(volume.limits.is_some() && !volume.is_served(), "limits", message)?;
+    let limits = volume.limits.clone().unwrap_or_default();
+    let limits = limits::check_volume(at, &limits, &unique.memory)?;
     let asked = volume.control.probes_when_idle();
     let idle_probe = asked.then(|| check_idle_probe(probed.as_ref(), &work)).transpose();
-    let idle_probe =
-        idle_probe.map_err(|e| wrong("control.latency_threshold.idle_probe", e.to_owned()))?;
-    let listeners = unique.listeners_of_last();
-    let name = volume.name.clone();
-    let control = volume.control.clone();
-    let own = Arc::default();
     Ok(Volume {
-        name,
+        name: volume.name.clone(),
         pool,
-        control,
+        control: volume.control.clone(),
         law,
         probed,
-        idle_probe,
+        idle_probe: at.read("control.latency_threshold.idle_probe", idle_probe)?,
         exchange,
-        listeners,
+        listeners: unique.listeners_of_last(),
         limits,
         tenants: volume.tenant.clone(),
         work,
-        own,
+        own: Arc::default(),
     })
 }
 
-fn check_tenants(
-    wrong: &dyn Fn(&str, String) -> Error,
-    tenants: &[TenantSettings],
-    work: &Work,
-) -> Result<(), Error> {
-    if let Some((at, key, fault)) = wrong_tenants(tenants) {
-        return Err(wrong(&format!("tenant.{at}.{key}"), fault));
+fn check_tenants(at: &Part<'_>, tenants: &[TenantSettings], work: &Work) -> Result<(), Error> {
+    if let Some((i, key, fault)) = wrong_tenants(tenants) {
+        return Err(at.error(&format!("tenant.{i}.{key}"), fault));
     }
     let (key, vms): (_, Vec<_>) = match work {
         Work::Serve(disks) => ("disk", disks.iter().map(|disk| disk.settings.tenant).collect()),
@@ -401,20 +350,16 @@ fn check_tenants(
         }
     };
     let mut here = BTreeSet::new();
-    for (at, tenant) in vms.into_iter().enumerate() {
-        let Some(tenant) = tenant else { continue };
-        let wrong_vm = |fault| Err(wrong(&format!("{key}.{at}.tenant"), fault));
+    for (i, tenant) in vms.into_iter().enumerate() {
+        let (Some(tenant), key) = (tenant, format!("{key}.{i}.tenant")) else { continue };
         here.insert(tenant);
-        let Some(known) = tenants.iter().position(|known| known.name == tenant) else {
-            return wrong_vm("is no [[volume.tenant]] of this volume".to_owned());
-        };
-        if here.len() > MOST_TENANTS {
-            return wrong_vm(format!(
-                "is one tenant too many: a host can have disks of {MOST_TENANTS} at a volume"
-            ));
-        }
+        let known = tenants.iter().position(|known| known.name == tenant);
+        let known = at.read(&key, known.ok_or("is no [[volume.tenant]] of this volume"))?;
+        let message =
+            format!("is one tenant too many: a host can have disks of {MOST_TENANTS} at a volume");
+        at.refuse_if(here.len() > MOST_TENANTS, &key, message)?;
         if let Some((setting, fault)) = not_held(&tenants[known], work) {
-            return Err(wrong(&format!("tenant.{known}.{setting}"), fault));
+            return Err(at.error(&format!("tenant.{known}.{setting}"), fault));
         }
     }
     Ok(())
@@ -457,92 +402,70 @@ fn check_idle_probe(probed: Option<&Probed>, work: &Work) -> Result<IdleProbe, &
 }
 
 fn check_disks(
-    doc: &Document,
-    at: &str,
+    at: &Part<'_>,
     files: &[file::Disk],
     unique: &mut Unique,
 ) -> Result<Vec<Disk>, Error> {
     // An empty list is written on purpose: its disks are added while the agent runs.
-    if files.is_empty() && !doc.has(&format!("{at}.disk")) {
-        let message = "is missing: a [[volume.disk]] to serve is needed, or [volume.steer]; disk = [] waits for parda disk add";
-        return Err(doc.error(&format!("{at}.disk"), message));
-    }
+    let message = "is missing: a [[volume.disk]] to serve is needed, or [volume.steer]; disk = [] waits for parda disk add";
+    at.refuse_if(files.is_empty() && !at.has("disk"), "disk", message)?;
     let mut disks: Vec<Disk> = Vec::new();
     for (i, disk) in files.iter().enumerate() {
-        let wrong =
-            |key: &str, message: String| doc.error(&format!("{at}.disk.{i}.{key}"), message);
-        let disk = check_disk(&wrong, disk)?;
-        let export = (disk.listen.to_string(), disk.name.to_string());
-        if !unique.exports.insert(export) {
-            return Err(wrong("name", format!("is served at {} already", disk.listen)));
-        }
+        let at = at.part(&format!("disk.{i}"));
+        let disk = check_disk(&at, disk)?;
+        let is_new = unique.exports.insert((disk.listen.to_string(), disk.name.to_string()));
+        at.refuse_if(!is_new, "name", format!("is served at {} already", disk.listen))?;
         let ours = unique.volumes.len();
-        match unique.volume_at.get(&disk.listen) {
-            Some(volume) if *volume != ours => {
-                let message = "belongs to another volume: each volume needs listeners of its own";
-                return Err(wrong("listen", message.into()));
+        if let Some(volume) = unique.volume_at.get(&disk.listen) {
+            let message = "belongs to another volume: each volume needs listeners of its own";
+            at.refuse_if(*volume != ours, "listen", message)?;
+            let message = "is another disk's already: a socket of vhost-user is for one disk";
+            at.refuse_if(matches!(disk.listen, Address::Vhost(_)), "listen", message)?;
+        } else {
+            if let Some(other) = unique.socket(&disk.listen) {
+                let message = format!("is the socket of {other}: write it the same way");
+                return Err(at.error("listen", message));
             }
-            Some(_) if matches!(disk.listen, Address::Vhost(_)) => {
-                let message = "is another disk's already: a socket of vhost-user is for one disk";
-                return Err(wrong("listen", message.into()));
-            }
-            Some(_) => {}
-            None => {
-                if let Some(other) = unique.socket(&disk.listen) {
-                    let message = format!("is the socket of {other}: write it the same way");
-                    return Err(wrong("listen", message));
-                }
-                let listener = unique.described.at(&disk.listen).map_err(|e| wrong("listen", e))?;
-                unique.listeners.push((listener, ours));
-                unique.volume_at.insert(disk.listen.clone(), ours);
-            }
+            let listener = at.read("listen", unique.described.at(&disk.listen))?;
+            unique.listeners.push((listener, ours));
+            unique.volume_at.insert(disk.listen.clone(), ours);
         }
         disks.push(disk);
     }
     Ok(disks)
 }
 
-fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Result<Disk, Error> {
-    let name = ExportName::new(&disk.name).map_err(|e| wrong("name", e.to_string()))?;
-    if disk.name.is_empty() {
-        return Err(wrong("name", "must not be empty".into()));
-    }
-    if disk.description.len() > ExportName::MAX_LEN || disk.description.contains('\0') {
-        let message = format!("must be at most {} bytes, without a NUL", ExportName::MAX_LEN);
-        return Err(wrong("description", message));
-    }
+fn check_disk(at: &Part<'_>, disk: &file::Disk) -> Result<Disk, Error> {
+    let name = at.read("name", ExportName::new(&disk.name))?;
+    at.refuse_if(disk.name.is_empty(), "name", "must not be empty")?;
+    let most = ExportName::MAX_LEN;
+    let is_long = disk.description.len() > most || disk.description.contains('\0');
+    let message = format!("must be at most {most} bytes, without a NUL");
+    at.refuse_if(is_long, "description", message)?;
     for (key, bytes) in [("offset", disk.offset), ("size", disk.size)] {
-        if bytes.is_some_and(|b| !b.as_u64().is_multiple_of(REGION_ALIGNMENT)) {
-            return Err(wrong(key, "must be a multiple of 4KiB".into()));
-        }
+        let aligned = bytes.is_none_or(|b| b.as_u64().is_multiple_of(REGION_ALIGNMENT));
+        at.refuse_if(!aligned, key, "must be a multiple of 4KiB")?;
     }
-    let region = match (disk.offset, disk.size) {
-        (None, None) => None,
-        (Some(_), None) => {
-            return Err(wrong("size", "is missing: a disk with an offset needs one".into()));
-        }
-        (offset, Some(size)) => {
-            let from = offset.map_or(0, |b| b.as_u64());
-            match from.checked_add(size.as_u64()) {
-                Some(to) if to > from && to <= MOST_BYTES => Some(from..to),
-                _ => return Err(wrong("size", "must be above zero, and end below 8EiB".into())),
-            }
-        }
-    };
+    let message = "is missing: a disk with an offset needs one";
+    at.refuse_if(disk.offset.is_some() && disk.size.is_none(), "size", message)?;
+    let from = disk.offset.map_or(0, |b| b.as_u64());
+    let region = disk.size.map(|size| from..from.saturating_add(size.as_u64()));
+    let good = region.as_ref().is_none_or(|r| r.end > r.start && r.end <= MOST_BYTES);
+    at.refuse_if(!good, "size", "must be above zero, and end below 8EiB")?;
     if let Some((key, message)) = disk.settings().fault() {
-        return Err(wrong(key, message));
+        return Err(at.error(key, message));
     }
-    let mut place = place(&disk.path).map_err(|e| wrong("path", e))?;
-    let nbd = nbd::check(wrong, &place, disk.nbd.as_ref())?;
+    let mut place = at.read("path", place(&disk.path))?;
+    let nbd = nbd::check(at, &place, disk.nbd.as_ref())?;
     let tls = disk.nbd.as_ref().and_then(|nbd| nbd.tls.as_ref());
-    server_tls::check(wrong, &mut place, "path", tls)?;
+    server_tls::check(at, &mut place, "path", tls)?;
     Ok(Disk {
         name,
         description: disk.description.clone(),
         nbd,
         place,
         region,
-        listen: disk.listen.parse().map_err(|e: AddressError| wrong("listen", e.to_string()))?,
+        listen: at.read("listen", disk.listen.parse())?,
         settings: disk.settings().or_defaults(),
         read_only: disk.read_only,
         drain: disk.drain,

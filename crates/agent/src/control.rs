@@ -3,7 +3,7 @@
 //! any IO noticing.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant as Clock};
 
 use parda_block::Heard;
@@ -15,6 +15,8 @@ use crate::config;
 use crate::enforcer::Enforcer;
 use crate::exchange::Local;
 use crate::idle_probe::IdleProber;
+use crate::locked::locked;
+use crate::news::is_news;
 use crate::outsider;
 use crate::settings::{self, Said};
 use crate::shown::Shown;
@@ -145,13 +147,12 @@ impl Control {
                 self.link = Some(link);
             }
             Err(fault) => {
-                if self.fault.as_ref() != Some(&fault) {
+                if is_news(&mut self.fault, &fault) {
                     tracing::error!(
                         volume = self.volume,
                         event = "exchange_down",
                         "{fault}; it is tried again, IO goes on, control falls back"
                     );
-                    self.fault = Some(fault);
                 }
             }
         }
@@ -308,7 +309,7 @@ impl Control {
         if let Some(prober) = &mut self.idle_prober {
             prober.end();
         }
-        let last = self.shown.lock().unwrap_or_else(PoisonError::into_inner).report;
+        let last = locked(&self.shown).report;
         if let (Some(link), Some(report)) = (&mut self.link, last) {
             link.say(&self.volume, &self.clock, (report, Vec::new()), true);
         }
@@ -316,7 +317,7 @@ impl Control {
 
     fn show(&self, report: Report) {
         let now = self.now();
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = locked(&self.shown);
         shown.ticks += 1;
         shown.report = Some(report);
         shown.own = Some(exchange::own(&self.me.host, &report));
@@ -413,13 +414,12 @@ impl ExchangeState {
         }
         let fault = error.to_string();
         self.failures += 1;
-        if self.fault.as_ref() != Some(&fault) {
+        if is_news(&mut self.fault, &fault) {
             tracing::error!(
                 volume,
                 event = "exchange_down",
                 "{fault}; IO goes on, control falls back"
             );
-            self.fault = Some(fault);
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parda_block::threads_help;
 
 use crate::locked::locked;
+use crate::news::is_news;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -92,10 +93,9 @@ impl Crew {
             }
             Err(error) => {
                 let fault = format!("cannot start a thread to {name}: {error}{}", threads_help());
-                if shift.fault.as_ref() != Some(&fault) {
+                if is_news(&mut shift.fault, &fault) {
                     tracing::error!("{fault}");
                 }
-                shift.fault = Some(fault);
                 false
             }
         }

@@ -1,20 +1,26 @@
 //! Enforcement of a volume's window: in our own ring, in the kernel's queue, or by QEMU's throttles.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use parda_block::{Drained, Heard, Said};
+use parda_config::tenants;
 use parda_control::law::Mode;
-use parda_control::{Costs, Instant};
+use parda_control::{Costs, Instant, KernelHost, View};
 
 use crate::config::{self, Work};
+use crate::locked::locked;
+use crate::outlook::OutlookStatus;
+use crate::outside::Outside;
 use crate::outsider;
-use crate::served::{Served, Shared};
+use crate::served::{Served, Shared, tenant};
 use crate::settings::SettingsStatus;
 use crate::shown::Shown;
 use crate::start_error::StartError;
 use crate::status::exchange::compare;
-use crate::status::{Detail, VolumeStatus};
+use crate::status::{Detail, ObjectiveStatus, VolumeStatus};
 use crate::steered::Steered;
+use crate::threshold::ThresholdStatus;
 use crate::throttled::Throttled;
 
 /// A volume's enforcer. The control thread ticks it; the main thread changes it; the status thread
@@ -22,10 +28,8 @@ use crate::throttled::Throttled;
 pub(crate) enum Enforcer {
     /// Disks that are served over NBD.
     Ring(Served),
-    /// A device that VMs open directly.
-    Kernel(Box<Steered>),
-    /// Disks that QEMUs open themselves.
-    Qemu(Box<Throttled>),
+    /// A device that VMs open directly, or disks that QEMUs open themselves.
+    Outside(Mutex<Box<dyn Outside>>),
 }
 
 impl Enforcer {
@@ -35,19 +39,23 @@ impl Enforcer {
         shared: &Shared,
         settled: impl FnOnce() + Send + 'static,
     ) -> Result<Enforcer, StartError> {
-        Ok(match &config.work {
-            Work::Serve(_) => Enforcer::Ring(Served::start(config, shared, settled)?),
-            Work::Steer(steer) => {
-                let steered = Steered::start(config, steer)?;
-                settled();
-                Enforcer::Kernel(Box::new(steered))
+        let host = || -> Result<_, StartError> {
+            let mut host = KernelHost::new(config.law.control.clone(), config.law.period.into())?;
+            host.set_tenants(&tenants(&config.tenants));
+            Ok(host)
+        };
+        let outside: Box<dyn Outside> = match &config.work {
+            Work::Serve(_) => {
+                return Ok(Enforcer::Ring(Served::start(config, shared, settled)?));
             }
+            Work::Steer(steer) => Box::new(Steered::start(&config.name, steer, host()?)?),
             Work::Qemu(qemu) => {
-                let throttled = Throttled::start(config, qemu)?;
-                settled();
-                Enforcer::Qemu(Box::new(throttled))
+                let throttled = Throttled::start(&config.name, qemu, host()?);
+                Box::new(throttled.map_err(StartError::Thread)?)
             }
-        })
+        };
+        settled();
+        Ok(Enforcer::Outside(Mutex::new(outside)))
     }
 
     /// Ends a period, at `now`. `heard`: what the other hosts said; `None` if the exchange is silent. `None`
@@ -55,25 +63,36 @@ impl Enforcer {
     pub(crate) fn tick(&self, now: Instant, heard: Option<Heard>) -> Option<Said> {
         match self {
             Enforcer::Ring(served) => served.ring()?.tick(heard).ok(),
-            Enforcer::Kernel(steered) => Some(steered.tick(now, heard)),
-            Enforcer::Qemu(throttled) => Some(throttled.tick(heard)),
+            Enforcer::Outside(outside) => {
+                let mut outside = locked(outside);
+                let (totals, tenants) = heard.unzip();
+                outside.host().hear_tenants(tenants);
+                let report = outside.tick(now, totals.map_or(View::Silent, View::Peers));
+                Some((report, outside.host().tenant_parts().collect()))
+            }
         }
     }
 
     /// Does what is due between two ticks. Returns when something is due again before the next tick, if anything is.
     pub(crate) fn between_ticks(&self, now: Instant) -> Option<Instant> {
         match self {
-            Enforcer::Ring(_) | Enforcer::Qemu(_) => None,
-            Enforcer::Kernel(steered) => steered.between_ticks(now),
+            Enforcer::Ring(_) => None,
+            Enforcer::Outside(outside) => locked(outside).between_ticks(now),
         }
     }
 
     /// Takes over from `new` into what is in force what may change while it runs.
     pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
-        match self {
-            Enforcer::Ring(served) => served.reload(in_force, new),
-            Enforcer::Kernel(steered) => steered.reload(in_force, new),
-            Enforcer::Qemu(throttled) => throttled.reload(in_force, new),
+        let outside = match self {
+            Enforcer::Ring(served) => return served.reload(in_force, new),
+            Enforcer::Outside(outside) => outside,
+        };
+        let mut outside = locked(outside);
+        reload_law(outside.host(), in_force, new);
+        if let Some(vms) = outside.set_vms(&new.work) {
+            let volume = &in_force.name;
+            tracing::info!(volume, %vms, event = "shares_changed", "shares changed");
+            in_force.work = new.work.clone();
         }
     }
 
@@ -87,33 +106,80 @@ impl Enforcer {
         let mut status = base(config, shown);
         match self {
             Enforcer::Ring(served) => served.describe(&mut status, config, detail),
-            Enforcer::Kernel(steered) => steered.describe(&mut status, config),
-            Enforcer::Qemu(throttled) => throttled.describe(&mut status, config),
+            Enforcer::Outside(outside) => describe(&mut **locked(outside), &mut status, config),
         }
         status
     }
 
     /// How many IOs were done or are under way, if this host serves them. `None` once it has ended.
     pub(crate) fn served(&self) -> Option<u64> {
-        match self {
-            Enforcer::Ring(served) => {
-                let stats = served.ring()?.stats().ok()?;
-                let total = stats.total();
-                let done = total.reads.ios + total.writes.ios + total.others.ios + total.errors;
-                Some(done + (stats.outstanding + stats.held) as u64)
-            }
-            Enforcer::Kernel(_) | Enforcer::Qemu(_) => None,
-        }
+        let Enforcer::Ring(served) = self else { return None };
+        let stats = served.ring()?.stats().ok()?;
+        let total = stats.total();
+        let done = total.reads.ios + total.writes.ios + total.others.ios + total.errors;
+        Some(done + (stats.outstanding + stats.held) as u64)
     }
 
     /// Ends it. `None` if it was not running any more.
     pub(crate) fn stop(self, within: Duration) -> Option<Drained> {
         match self {
             Enforcer::Ring(served) => served.stop(within),
-            Enforcer::Kernel(steered) => steered.stop(),
-            Enforcer::Qemu(throttled) => throttled.stop(),
+            Enforcer::Outside(outside) => {
+                outside.into_inner().unwrap_or_else(PoisonError::into_inner).stop();
+                // Nothing is in flight here that would have to be answered.
+                Some(Drained { unanswered: 0 })
+            }
         }
     }
+}
+
+/// Takes over another law and other tenants while it runs.
+fn reload_law(host: &mut KernelHost, in_force: &mut config::Volume, new: &config::Volume) {
+    if new.tenants != in_force.tenants {
+        host.set_tenants(&tenants(&new.tenants));
+        in_force.tenants.clone_from(&new.tenants);
+        tracing::info!(volume = in_force.name, event = "tenants_changed", "tenants changed");
+    }
+    if new.law == in_force.law {
+        return;
+    }
+    match host.set_config(new.law.control.clone(), new.law.period.into()) {
+        Ok(()) => {
+            let changes = new.law_changes(in_force);
+            tracing::info!(
+                volume = in_force.name,
+                event = "control_changed",
+                "control changed: {changes}"
+            );
+            (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
+            in_force.probed = new.probed.clone();
+        }
+        Err(error) => tracing::error!(volume = in_force.name, "control not changed: {error}"),
+    }
+}
+
+/// Fields of the status of a volume whose IOs do not pass through the agent.
+fn describe(outside: &mut dyn Outside, status: &mut VolumeStatus, config: &config::Volume) {
+    let (vms, steer) = (outside.vms(), outside.status());
+    let host = outside.host();
+    let governor = host.governor();
+    let tenants = config.tenants.iter().zip(host.tenants());
+    status.tenants = tenants.map(|(settings, state)| tenant(settings, &state)).collect();
+    status.cluster_latency_ms = governor.latency().map(|l| l * 1e3);
+    status.window = Some(governor.window().0).filter(|w| w.is_finite());
+    status.outlook = governor.outlook().and_then(|o| OutlookStatus::new(o, &vms));
+    status.threshold =
+        governor.estimate().map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
+    status.latency_threshold_ms = governor.threshold().secs() * 1e3;
+    let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
+    let cost = governor.objective_price();
+    status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &[], peers));
+    let settings = governor.settings();
+    status.settings =
+        status.settings.take().map(|shown| SettingsStatus::new(settings, shown.differ));
+    status.shares = vms.iter().fold(0, |sum, (_, shares)| sum.saturating_add(*shares));
+    status.held = (steer.pending - status.outstanding).max(0.0) as u64;
+    status.steer = Some(steer);
 }
 
 /// Fields of the status that are the same for served and steered volumes.

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parda_api::{Event, Events, EventsQuery, Severity};
@@ -16,6 +16,8 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::locked::locked;
+
 /// Events that are remembered: of a few kB each at most.
 const KEPT: usize = 1000;
 
@@ -24,97 +26,6 @@ const LONGEST: usize = 1000;
 
 /// How many events are told, if the request does not say.
 const TOLD: usize = 100;
-
-/// Name and meaning of each kind of event.
-pub const KINDS: &[(&str, &str)] = &[
-    ("agent_started", "The agent has started its volumes"),
-    ("reload_applied", "The configuration was read again and is in force"),
-    ("reload_refused", "The configuration was read again and has an error; nothing was changed"),
-    ("volume_added", "A volume came with a reload"),
-    ("volume_removed", "A volume went with a reload, or is stopped and started as another"),
-    ("volume_down", "A volume does not start, or ended by itself"),
-    ("volume_up", "A volume that was down runs again"),
-    ("disk_up", "Clients find the disk"),
-    ("disk_down", "The disk cannot be served"),
-    ("disk_removed", "The disk is removed"),
-    ("disk_drains", "A disk takes no new connections"),
-    ("disk_drains_no_more", "A disk that was drained takes new connections again"),
-    ("disk_shrunk", "The disk's data is smaller than it was: IOs behind its end fail"),
-    ("disk_grown", "The disk's data is larger than it was"),
-    ("disk_replaced", "The disk's path leads to another file now"),
-    ("server_lost", "The NBD server behind a disk was lost"),
-    ("server_back", "The NBD server behind a disk is back"),
-    ("listener_down", "Nobody can connect at an address"),
-    (
-        "listener_certificate",
-        "A listener's certificate that was read again cannot be used; the one from before is shown",
-    ),
-    (
-        "shares_changed",
-        "A disk's shares, burst or latency objective, or the shares of VMs, have changed",
-    ),
-    ("control_changed", "Settings of the law have changed"),
-    (
-        "live_change",
-        "A setting was changed while the agent ran: by whom, from where, before and now",
-    ),
-    ("tenants_changed", "Tenants of a volume, or what they have, have changed"),
-    ("change_left_out", "A live change conflicts with the configuration, and is left out"),
-    (
-        "state_unreadable",
-        "The state file, or the one with the policy, cannot be read: what is kept there is not in force",
-    ),
-    ("policy_applied", "A policy of etcd is in force that was not"),
-    ("policy_refused", "The policy of a volume cannot be in force here; the one from before stays"),
-    ("policy_unknown", "A policy has keys that this version does not know; the rest is in force"),
-    (
-        "policy_unreachable",
-        "The policy cannot be read from etcd; what was read last stays in force",
-    ),
-    ("policy_reachable", "The policy can be read from etcd again"),
-    ("policy_not_kept", "The policy in force cannot be kept over restarts"),
-    (
-        "http_down",
-        "Nobody is answered at an HTTP address: it cannot be bound, or its certificate cannot be used",
-    ),
-    ("http_up", "An HTTP address has no fault any more"),
-    (
-        "http_certificate",
-        "A certificate that was read again cannot be used; the one from before is shown",
-    ),
-    ("tokens_unreadable", "The file of tokens cannot be read: tokens are as before"),
-    ("exchange_down", "The exchange cannot be read or written: control falls back"),
-    ("exchange_up", "The exchange works again"),
-    ("exchange_changed", "The hosts meet elsewhere after a reload"),
-    (
-        "exchange_warning",
-        "Something is wrong in the exchange, such as another host of one name or slot",
-    ),
-    ("exchange_slowed", "Hosts meet less often than configured"),
-    ("host_appeared", "Another host is seen to live for the first time"),
-    ("host_silent", "Another host is heard no more and did not say goodbye"),
-    ("host_returned", "A host that was silent or had left lives again"),
-    ("host_left", "Another host said goodbye"),
-    ("settings_differ", "Live hosts have different settings that must be alike"),
-    ("settings_alike", "All live hosts have the same settings again"),
-    (
-        "objective_in_force",
-        "A disk's latency objective is in force in place of the volume's threshold",
-    ),
-    ("objective_over", "No latency objective is in force any more"),
-    ("reservation_short", "A disk or a tenant asks for its reservation and has less"),
-    ("objective_missed", "A disk misses its latency objective for want of shares"),
-    ("threshold_missed", "The windows are at their least and the latency is above the threshold"),
-    ("array_slower", "The array became slower, or an outsider uses it: by how much"),
-    ("array_as_usual", "The array serves IOs as fast again as it did"),
-    ("log_lost", "Lines of the log cannot be written, for example as the disk is full"),
-    ("log_written", "The log can be written again: how many lines were lost"),
-    ("held_too_long", "IOs went out of turn, as their disk had been held for hold_max"),
-    ("device_lost", "A device cannot be steered"),
-    ("device_back", "A device that was lost is steered again"),
-    ("vm_came", "A VM's cgroup or QEMU came"),
-    ("vm_went", "A VM's cgroup or QEMU went"),
-];
 
 /// A layer that remembers events, and tells them.
 #[derive(Clone, Debug)]
@@ -148,10 +59,6 @@ impl Recorder {
         self.clone().with_filter(filter_fn(is_event))
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The answer to a query.
     #[must_use]
     pub fn answer(&self, query: EventsQuery) -> Events {
@@ -161,7 +68,7 @@ impl Recorder {
 
     /// The answer without its events, and its events.
     fn find(&self, query: EventsQuery) -> (Events, Vec<Arc<Event>>) {
-        let memory = self.memory();
+        let memory = locked(&self.0);
         let limit = query.limit.unwrap_or(TOLD);
         let oldest = memory.last_id + 1 - memory.events.len() as u64;
         // Who knows of later events has seen another run of the agent.
@@ -197,7 +104,7 @@ impl<S: Subscriber> Layer<S> for Recorder {
         };
         let Read { volume, disk, host, message, more, .. } = read;
         let message = message + &more;
-        let mut memory = self.memory();
+        let mut memory = locked(&self.0);
         memory.last_id += 1;
         let oldest = (memory.events.len() == KEPT).then(|| memory.events.pop_front());
         let (id, at_ms) = (memory.last_id, now_ms());
@@ -222,21 +129,19 @@ struct Read {
 
 impl Visit for Read {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let mut text = Bounded::default();
-        // What is too long ends early, which is no error here.
-        let _ = write!(text, "{value:?}");
-        self.take(field.name(), text.0);
+        self.take(field.name(), &format!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let mut text = Bounded::default();
-        let _ = text.write_str(value);
-        self.take(field.name(), text.0);
+        self.take(field.name(), value);
     }
 }
 
 impl Read {
-    fn take(&mut self, field: &str, text: String) {
+    fn take(&mut self, field: &str, text: &str) {
+        let mut ends = (0..=LONGEST.min(text.len())).rev();
+        let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        let text = text[..end].to_owned();
         match field {
             "event" => self.kind = Some(text),
             "volume" => self.volume = Some(text),
@@ -249,19 +154,6 @@ impl Read {
             }
             _ => {}
         }
-    }
-}
-
-/// A text of at most [`LONGEST`] bytes.
-#[derive(Default)]
-struct Bounded(String);
-
-impl fmt::Write for Bounded {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = LONGEST.saturating_sub(self.0.len()).min(text.len());
-        let end = (0..=room).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        self.0.push_str(&text[..end]);
-        if end < text.len() { Err(fmt::Error) } else { Ok(()) }
     }
 }
 

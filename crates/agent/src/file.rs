@@ -261,6 +261,20 @@ pub struct Exchange {
     pub fallback: Option<Fallback>,
 }
 
+impl Exchange {
+    /// Keys that belong to `etcd`, and whether each is there.
+    pub(crate) fn keys_of_etcd(&self) -> [(&'static str, bool); 6] {
+        [
+            ("prefix", self.prefix.is_some()),
+            ("tls", self.tls.is_some()),
+            ("plain", self.plain),
+            ("user", self.user.is_some()),
+            ("password_file", self.password_file.is_some()),
+            ("data_dir", self.data_dir.is_some()),
+        ]
+    }
+}
+
 /// `[volume.exchange.fallback]`: slots where the hosts meet while `udp` or `etcd` fails.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

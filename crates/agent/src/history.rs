@@ -11,12 +11,13 @@ mod series;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use parda_exchange::Liveness;
 
 use crate::events::now_ms;
+use crate::locked::locked;
 use crate::status::{Status, VolumeStatus};
 use quantity::packed;
 use recent::Before;
@@ -41,8 +42,8 @@ pub(crate) struct History {
 #[derive(Default)]
 struct Kept {
     volume: Series<8>,
-    disks: BTreeMap<String, Series<5>>,
-    vms: BTreeMap<String, Series<3>>,
+    /// Disks, or VMs of a steered device.
+    disks: BTreeMap<String, Series<6>>,
     hosts: BTreeMap<String, Series<3>>,
     before: Before,
     recent: Recent,
@@ -54,18 +55,14 @@ impl History {
         History { calendar: Calendar::new(), volumes: Mutex::default() }
     }
 
-    fn volumes(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
-        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What a volume did in the last second.
     pub(crate) fn recent(&self, volume: &str) -> Recent {
-        self.volumes().get(volume).map(|kept| kept.recent.clone()).unwrap_or_default()
+        locked(&self.volumes).get(volume).map(|kept| kept.recent.clone()).unwrap_or_default()
     }
 
     /// Adds the values of a second that has just ended. `seconds`: time since the look before.
     fn take(&self, second: u64, seconds: f64, status: &Status) {
-        let mut volumes = self.volumes();
+        let mut volumes = locked(&self.volumes);
         for volume in &status.volumes {
             volumes.entry(volume.name.clone()).or_default().take(second, seconds, volume);
         }
@@ -84,58 +81,48 @@ impl Kept {
         self.watch.look(now, &keys);
         let rates = self.recent.all;
         let runs = now.fault.is_none();
-        self.volume.push(
-            second,
-            [
-                packed(now.window.filter(|_| runs)),
-                packed(now.cluster_latency_ms.filter(|_| runs)),
-                packed(now.own.as_ref().filter(|_| runs).and_then(|own| own.latency_ms)),
-                packed(Some(now.latency_threshold_ms)),
-                packed(rates.map(|rates| rates.iops)),
-                packed(rates.map(|rates| rates.bytes)),
-                packed(runs.then_some(now.outstanding)),
-                packed(runs.then_some(now.held as f64)),
-            ],
-        );
+        let values = [
+            now.window.filter(|_| runs),
+            now.cluster_latency_ms.filter(|_| runs),
+            now.own.as_ref().filter(|_| runs).and_then(|own| own.latency_ms),
+            Some(now.latency_threshold_ms),
+            rates.map(|rates| rates.iops),
+            rates.map(|rates| rates.bytes),
+            runs.then_some(now.outstanding),
+            runs.then_some(now.held as f64),
+        ];
+        self.volume.push(second, values.map(packed));
         for (key, disk) in keys.into_iter().zip(&now.disks) {
             let Some(did) = self.recent.disks.get(&key) else { continue };
             let slice = now.at_most(disk).filter(|_| did.device_ms.is_some());
-            self.disks.entry(key).or_default().push(
-                second,
-                [
-                    packed(did.iops),
-                    packed(did.bytes_per_s),
-                    packed(did.device_ms),
-                    packed(did.held_ms),
-                    packed(slice),
-                ],
-            );
+            let values = [
+                did.iops,
+                did.bytes_per_s,
+                did.device_ms,
+                did.held_ms,
+                // An idle disk has none.
+                did.outstanding,
+                slice,
+            ];
+            self.disks.entry(key).or_default().push(second, values.map(packed));
         }
         let vms = now.steer.as_ref().map_or(&[][..], |steer| &steer.vms);
         for (key, vm) in vm_keys(vms).into_iter().zip(vms) {
             let rates = self.recent.vms.get(&key);
-            self.vms.entry(key).or_default().push(
-                second,
-                [
-                    packed(rates.map(|rates| rates.iops)),
-                    packed(rates.map(|rates| rates.bytes)),
-                    packed(Some(vm.pending)),
-                ],
-            );
+            let (iops, bytes) = (rates.map(|rates| rates.iops), rates.map(|rates| rates.bytes));
+            let values = [iops, bytes, None, None, Some(vm.pending), None];
+            self.disks.entry(key).or_default().push(second, values.map(packed));
         }
         let peers = now.exchange.iter().flat_map(|exchange| &exchange.peers);
         for peer in peers.filter(|peer| peer.liveness == Liveness::Live) {
-            self.hosts
-                .entry(peer.name.clone())
-                .or_default()
-                .push(second, [packed(peer.window), packed(peer.latency_ms), packed(peer.iops)]);
+            let values = [peer.window, peer.latency_ms, peer.iops].map(packed);
+            self.hosts.entry(peer.name.clone()).or_default().push(second, values);
         }
     }
 
     /// Drops series without values since that second.
     fn forget(&mut self, since: u64) {
         self.disks.retain(|_, series| !series.is_over(since));
-        self.vms.retain(|_, series| !series.is_over(since));
         self.hosts.retain(|_, series| !series.is_over(since));
     }
 }

@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | [`file`](mod@file) | `parda.toml` as it is written |
 //! | [`config`] | what it means, checked |
-//! | [`activation`] | sockets that a service manager has bound |
+//! | `activation` | sockets that a service manager has bound |
 //! | `running` | the running agent: signals, its volumes as they come and go |
 //! | `wakeup` | what wakes its main thread |
 //! | `volume` | one running volume: start, reload, stop, status |
@@ -22,6 +22,7 @@
 //! | `patience` | questions to file systems, of which none is waited for without a bound |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
 //! | `enforcer` | what holds a volume's IOs to its window |
+//! | `outside` | the same where these IOs do not pass through the agent |
 //! | `served` | a volume whose disks are served: its ring |
 //! | `steered` | a volume whose device is steered: the kernel's queue |
 //! | `throttled` | a volume that QEMUs open themselves: their throttles |
@@ -38,10 +39,10 @@
 //! | `safe` | text of others without what a terminal obeys |
 //! | `views` | the volumes as other threads see them |
 //! | `manager` | readiness, state and signs of life for the service manager |
-//! | [`metrics`] | the status as OpenMetrics text |
+//! | `metrics` | the status as OpenMetrics text |
+//! | `news` | faults that are logged when they are new |
 //! | [`status`] | what an agent says of itself |
 //! | `settings` | settings that hosts must have alike, compared |
-//! | `objective` | latency objectives, in the status |
 //! | `slowed` | log lines of an exchange whose rounds are slower than configured |
 //! | `idle_probe` | the daily probe of a volume that is idle |
 //! | [`threshold`] | thresholds that are found or come from a stored probe, in the status |
@@ -50,7 +51,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod activation;
+mod activation;
 mod api;
 pub mod config;
 mod control;
@@ -68,9 +69,10 @@ pub mod latency;
 pub mod live;
 mod locked;
 mod manager;
-pub mod metrics;
-mod objective;
+mod metrics;
+mod news;
 pub mod outlook;
+mod outside;
 mod outsider;
 mod patience;
 mod policy;

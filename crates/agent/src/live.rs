@@ -148,7 +148,7 @@ impl Layers {
         let live = [(&self.kept, Keep::State), (&self.temporary, Keep::UntilRestart)];
         for (layer, keep) in live {
             for (volume, shape) in layer.shapes() {
-                found.shape(&volume, &shape, keep);
+                found.shape(volume, shape, keep);
             }
         }
         found.add_policies(&self.policy);
@@ -176,7 +176,7 @@ impl Layers {
 
     /// The layer that adds or removes a disk, or else the configuration.
     pub(crate) fn disk_from(&self, volume: &str, disk: &DiskName) -> ValueFrom {
-        let says = |layer: &Overlay| layer.adds(volume, disk) || layer.removes(volume, disk);
+        let says = |layer: &Overlay| layer.shapes_disk(volume, disk);
         if says(&self.temporary) {
             ValueFrom::Live
         } else if says(&self.kept) {
@@ -200,7 +200,7 @@ impl Layers {
         if keep == Keep::UntilRestart {
             self.kept.shape(&mut table);
         }
-        overlay::has(&mut table, volume, disk)
+        overlay::table_of(&mut table, &Target::vm(volume, disk.clone())).is_some()
     }
 
     /// Whether the file, or the table of a disk that was added, has a disk drained.
@@ -288,9 +288,9 @@ pub fn examine(file: Document) -> Result<Vec<String>, Error> {
     }
     let found = layers.find(&Policies::default())?;
     let kept = &found.good.kept;
-    let shapes = kept.shapes().into_iter();
+    let shapes = kept.shapes().iter();
     let shapes =
-        shapes.map(|(volume, shape)| format!("{state}: {}: {shape}", shape.target(&volume)));
+        shapes.map(|(volume, shape)| format!("{state}: {}: {shape}", shape.target(volume)));
     let settings = kept.all().into_iter();
     let settings =
         settings.map(|(target, setting, value)| format!("{state}: {target}: {setting} = {value}"));

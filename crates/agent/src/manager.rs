@@ -20,23 +20,10 @@ const STATE_LIMIT: usize = 400;
 /// How long the agent's end waits for the last message to be taken.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Message to the service manager.
-#[derive(Debug)]
-enum Message {
-    /// All that can be served is served. The state in a line.
-    Ready(String),
-    /// The configuration is read again; `Ready` follows.
-    Reloading,
-    /// The agent has begun to end.
-    Stopping,
-    /// The state in a line.
-    State(String),
-}
-
 /// The service manager, if there is one.
 pub(crate) struct Manager {
     pulse: Arc<Pulse>,
-    messages: Option<Sender<Message>>,
+    messages: Option<Sender<String>>,
     thread: Option<JoinHandle<()>>,
     /// The state that was told last.
     told: String,
@@ -78,13 +65,18 @@ impl Manager {
     pub(crate) fn ready(&mut self, state: String) {
         self.ready = true;
         self.told.clone_from(&state);
-        self.say(Message::Ready(state));
+        self.say(format!("READY=1\nSTATUS={}", line(&state)));
     }
 
     /// The agent reads its configuration again.
     pub(crate) fn reloading(&self) {
         if self.ready {
-            self.say(Message::Reloading);
+            // Without a clock it is told all the same.
+            let now = NotifyState::monotonic_usec_now();
+            self.say(format!(
+                "RELOADING=1\n{}",
+                now.map(|now| now.to_string()).unwrap_or_default()
+            ));
         }
     }
 
@@ -98,18 +90,18 @@ impl Manager {
 
     /// The agent has begun to end.
     pub(crate) fn stopping(&self) {
-        self.say(Message::Stopping);
+        self.say("STOPPING=1\nSTATUS=answers the requests in flight, then ends".to_owned());
     }
 
     /// The state has changed, or may have.
     pub(crate) fn state(&mut self, state: String) {
         if self.ready && self.told != state {
             self.told.clone_from(&state);
-            self.say(Message::State(state));
+            self.say(format!("STATUS={}", line(&state)));
         }
     }
 
-    fn say(&self, message: Message) {
+    fn say(&self, message: String) {
         if let Some(messages) = &self.messages {
             // A thread that is gone has panicked, which the log has.
             let _ = messages.send(message);
@@ -130,7 +122,7 @@ impl Drop for Manager {
 }
 
 /// Sends what it receives, and signs of life in between, until nobody sends any more.
-fn speak(received: &Receiver<Message>, every: Option<Duration>, pulse: &Pulse, ask: impl Fn()) {
+fn speak(received: &Receiver<String>, every: Option<Duration>, pulse: &Pulse, ask: impl Fn()) {
     let mut next = Instant::now();
     loop {
         let message = match every {
@@ -138,10 +130,10 @@ fn speak(received: &Receiver<Message>, every: Option<Duration>, pulse: &Pulse, a
             None => received.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match (message, every) {
-            (Ok(message), _) => tell(&message),
+            (Ok(message), _) => send(NotifyState::Custom(&message)),
             (Err(RecvTimeoutError::Timeout), Some(every)) => {
                 if pulse.beats() {
-                    send(&[NotifyState::Watchdog]);
+                    send(NotifyState::Watchdog);
                 }
                 if pulse.may_ask() {
                     ask();
@@ -153,25 +145,8 @@ fn speak(received: &Receiver<Message>, every: Option<Duration>, pulse: &Pulse, a
     }
 }
 
-fn tell(message: &Message) {
-    match message {
-        Message::Ready(state) => {
-            send(&[NotifyState::Ready, NotifyState::Status(&line(state))]);
-        }
-        Message::Reloading => match NotifyState::monotonic_usec_now() {
-            Ok(now) => send(&[NotifyState::Reloading, now]),
-            Err(_) => send(&[NotifyState::Reloading]),
-        },
-        Message::Stopping => {
-            let state = NotifyState::Status("answers the requests in flight, then ends");
-            send(&[NotifyState::Stopping, state]);
-        }
-        Message::State(state) => send(&[NotifyState::Status(&line(state))]),
-    }
-}
-
-fn send(states: &[NotifyState]) {
-    if let Err(error) = sd_notify::notify(states) {
+fn send(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
         tracing::debug!("the service manager was not told: {error}");
     }
 }

@@ -13,16 +13,16 @@ mod volume;
 use std::fmt;
 use std::sync::Arc;
 
+use parda_api::VolumePolicy;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::status::{Status, VolumeStatus};
 use disk::DiskNow;
 use kept::Kept;
-use table::{Family, Labels, Value, gauge, one, seconds};
+use table::{Family, Labels, Value, by, gauge, one, seconds, truth};
 
 /// An object with the labels that all of its samples have.
 struct Labelled<'a, T>(Labels, &'a T);
@@ -32,20 +32,17 @@ const PREFIX: &str = "parda";
 
 /// Statuses as OpenMetrics text, one after the other.
 #[derive(Debug, Default)]
-pub struct Exposition {
+pub(crate) struct Exposition {
     disks: Kept,
 }
 
 impl Exposition {
     /// The status as text. Samples of disks are kept for the next one.
-    pub fn text(&mut self, mut status: Status) -> String {
-        let per_share = status.volumes.iter().map(volume::per_share).collect();
-        let disks: Vec<_> = status.volumes.iter_mut().flat_map(disks).collect();
-        let mut registry = Registry::with_prefix(PREFIX);
-        registry.register_collector(Box::new(Snapshot { status, per_share }));
-        let mut text = String::new();
-        written(encode_registry(&mut text, &registry));
-        self.disks.write(&mut text, disks.into_iter());
+    pub(crate) fn text(&mut self, status: Status) -> String {
+        let mut shown = Arc::new(status);
+        let mut text = text_of(Snapshot(Arc::clone(&shown)));
+        let volumes = &mut Arc::make_mut(&mut shown).volumes;
+        self.disks.write(&mut text, volumes.iter_mut().flat_map(disks));
         written(encode_eof(&mut text));
         text
     }
@@ -65,58 +62,24 @@ fn written(result: fmt::Result) {
     }
 }
 
-/// A family as it is exposed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
-    /// Name of its samples; of a histogram without `_bucket`, `_count` and `_sum`.
-    pub name: String,
-    /// Type: `gauge`, `counter` or `histogram`.
-    pub kind: String,
-    /// Meaning of the value.
-    pub help: &'static str,
+fn text_of(collector: impl Collector) -> String {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(collector));
+    let mut text = String::new();
+    written(encode_registry(&mut text, &registry));
+    text
 }
 
-/// All families, in the order in which they are exposed.
-#[must_use]
-pub fn families() -> Vec<Described> {
-    let mut all = Vec::new();
-    list(&agent(), &mut all);
-    list(&volume::families(), &mut all);
-    list(&volume::share_families(), &mut all);
-    list(&exchange::families(), &mut all);
-    list(&exchange::peer_families(), &mut all);
-    list(&steer::families(), &mut all);
-    list(&steer::vm_families(), &mut all);
-    list(&disk::families(), &mut all);
-    all
-}
-
-fn list<T>(families: &[Family<T>], all: &mut Vec<Described>) {
-    for family in families {
-        let unit = family.unit.as_ref().map(|unit| format!("_{}", unit.as_str()));
-        let total = if matches!(family.kind, MetricType::Counter) { "_total" } else { "" };
-        let name = format!("parda_{}{}{total}", family.name, unit.unwrap_or_default());
-        all.push(Described { name, kind: family.kind.as_str().to_owned(), help: family.help });
-    }
-}
-
-/// Status of all but its disks, and the part of a share in the window of each volume.
+/// Status of all but its disks.
 #[derive(Debug)]
-struct Snapshot {
-    status: Status,
-    per_share: Vec<Option<f64>>,
-}
+struct Snapshot(Arc<Status>);
 
 impl Collector for Snapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> fmt::Result {
-        let Snapshot { status, per_share } = self;
-        write(&mut to, &agent(), &[Labelled(Vec::new(), status)])?;
+        let Snapshot(status) = self;
+        write(&mut to, &agent(), &[Labelled(Vec::new(), &**status)])?;
         let volumes: Vec<_> = status.volumes.iter().map(|v| Labelled(of(v), v)).collect();
         write(&mut to, &volume::families(), &volumes)?;
-        let shares = status.volumes.iter().zip(per_share);
-        let shares: Vec<_> =
-            shares.filter_map(|(v, s)| Some(Labelled(of(v), s.as_ref()?))).collect();
-        write(&mut to, &volume::share_families(), &shares)?;
         let exchanges = status.volumes.iter().filter_map(|v| Some((v, v.exchange.as_ref()?)));
         let exchanges: Vec<_> = exchanges.map(|(v, e)| Labelled(of(v), e)).collect();
         write(&mut to, &exchange::families(), &exchanges)?;
@@ -204,30 +167,21 @@ fn agent() -> [Family<Status>; 5] {
         }),
         seconds("agent_uptime", "Time since the agent started", |status| one(status.uptime_s)),
         gauge("http_up", "1 if HTTP is served at an address of the configuration", |status| {
-            let places = status.http.iter();
-            let each = places.map(|place| {
-                let labels = vec![("address", place.address.clone())];
-                (labels, Value::Gauge(f64::from(u8::from(place.up))))
-            });
-            each.collect()
+            let each = status.http.iter().map(|place| (&place.address, f64::from(place.up)));
+            by("address", Value::Gauge, each)
         }),
         gauge(
             "policy_up",
             "Whether etcd could be read for the policy at the last try; no sample without [policy]",
-            |status| {
-                status.policy.iter().flat_map(|of| one(f64::from(of.fault.is_none()))).collect()
-            },
+            |status| status.policy.iter().flat_map(|of| truth(of.fault.is_none())).collect(),
         ),
         gauge(
             "policy_refused",
             "Whether the policy that was read last is not in force for a volume, by `volume`",
             |status| {
                 let volumes = status.policy.iter().flat_map(|policy| &policy.volumes);
-                let each = volumes.map(|volume| {
-                    let labels = vec![("volume", volume.name.clone())];
-                    (labels, Value::Gauge(f64::from(volume.fault.is_some())))
-                });
-                each.collect()
+                let refused = |of: &VolumePolicy| f64::from(of.fault.is_some());
+                by("volume", Value::Gauge, volumes.map(|volume| (&volume.name, refused(volume))))
             },
         ),
     ]

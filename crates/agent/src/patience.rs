@@ -2,14 +2,13 @@
 //!
 //! A call to a file cannot be taken back: where a server of NFS or FUSE does not answer, it hangs. All questions of a caller are asked by the
 //! few threads of a [`Crew`], which has more where some hang. A path is silent when its own call takes longer than [`PATIENCE`], however long
-//! it had to wait for its turn: many questions to a slow file system take their time, and are answered. A path that hangs is not asked again
-//! before its call has come back: it has one thread, however often it is asked about. Who asks about other paths meanwhile does not wait for
-//! it.
+//! it had to wait for its turn: many questions to a slow file system take their time, and are answered. A path that was found silent is not asked
+//! again before its call has come back, however often it is asked about. Callers do not wait for each other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::crew::{Crew, SLOW};
@@ -34,30 +33,16 @@ impl<T> Question<T> {
     }
 }
 
-/// Questions about one path, each with its number, and the mark that they are being asked.
-type Asked<T> = (Mark, Vec<(usize, Question<T>)>);
-
-type ByPath<T> = BTreeMap<PathBuf, Vec<(usize, Question<T>)>>;
-
-/// News of a path, by its number.
+/// News of a path.
 enum News<T> {
     /// It is asked about from now on.
-    Begun(usize, Instant),
+    Begun(PathBuf, Instant),
     /// Its answers, each with the number of the question.
-    Answered(usize, Vec<(usize, T)>),
+    Answered(PathBuf, Vec<(usize, T)>),
 }
 
-/// A path that is being asked about.
-struct Unanswered {
-    since: Instant,
-    /// Who asked has gone on without the answer: nobody else waits for it.
-    is_silent: bool,
-}
-
-static UNANSWERED: Mutex<BTreeMap<PathBuf, Unanswered>> = Mutex::new(BTreeMap::new());
-
-/// Something was answered, or has become silent.
-static NEWS: Condvar = Condvar::new();
+/// Paths that did not answer, with the time of the question. They are asked again when they have answered.
+static SILENT: Mutex<BTreeMap<PathBuf, Instant>> = Mutex::new(BTreeMap::new());
 
 /// Asks all questions. `None` for those of which the file system does not answer.
 pub(crate) fn ask<T: Send + 'static>(questions: Vec<Question<T>>) -> Vec<Option<T>> {
@@ -74,146 +59,77 @@ fn ask_within<T: Send + 'static>(
     patience: Duration,
 ) -> Vec<Option<T>> {
     let mut answers: Vec<Option<T>> = questions.iter().map(|_| None).collect();
-    let mut rest: ByPath<T> = BTreeMap::new();
+    let mut paths: BTreeMap<PathBuf, Vec<(usize, Question<T>)>> = BTreeMap::new();
     for (number, question) in questions.into_iter().enumerate() {
-        rest.entry(question.path.clone()).or_default().push((number, question));
+        paths.entry(question.path.clone()).or_default().push((number, question));
     }
-    while !rest.is_empty() {
-        let (free, asked) = mark(rest);
-        if !free.is_empty() {
-            ask_free(free, patience, &mut answers);
-        }
-        rest = wait_for(asked);
-    }
-    answers
-}
-
-/// Marks those paths that nobody asks about. The others come back; but those that are silent do not.
-fn mark<T>(paths: ByPath<T>) -> (Vec<Asked<T>>, ByPath<T>) {
-    let mut unanswered = locked(&UNANSWERED);
-    let (mut free, mut asked) = (Vec::new(), BTreeMap::new());
-    for (path, questions) in paths {
-        match unanswered.get(&path) {
-            None => {
-                unanswered
-                    .insert(path.clone(), Unanswered { since: Instant::now(), is_silent: false });
-                free.push((Mark(path), questions));
-            }
-            Some(other) if other.is_silent => {}
-            Some(_) => drop(asked.insert(path, questions)),
-        }
-    }
-    (free, asked)
-}
-
-/// Waits until nobody else asks about these paths any more, or they are silent. Those that are answered come back.
-fn wait_for<T>(mut paths: ByPath<T>) -> ByPath<T> {
-    let mut unanswered = locked(&UNANSWERED);
-    loop {
-        let is_asked =
-            |path| unanswered.get(path).is_some_and(|other: &Unanswered| !other.is_silent);
-        if !paths.keys().any(is_asked) {
-            paths.retain(|path, _| !unanswered.contains_key(path));
-            return paths;
-        }
-        unanswered = NEWS.wait(unanswered).unwrap_or_else(PoisonError::into_inner);
-    }
-}
-
-/// Asks what nobody else asks.
-fn ask_free<T: Send + 'static>(free: Vec<Asked<T>>, patience: Duration, answers: &mut [Option<T>]) {
+    paths.retain(|path, _| !locked(&SILENT).contains_key(path));
+    // Paths that have not answered, with the time since when they are asked.
+    let mut awaited: BTreeMap<PathBuf, Option<Instant>> =
+        paths.keys().map(|path| (path.clone(), None)).collect();
     let (crew, (told, is_told)) = (Crew::new("look"), channel());
-    let paths: Vec<PathBuf> = free.iter().map(|(mark, _)| mark.0.clone()).collect();
-    let mut awaited: BTreeSet<usize> = (0..paths.len()).collect();
-    for (number, (mark, questions)) in free.into_iter().enumerate() {
+    for (path, questions) in paths {
         let told = told.clone();
-        crew.push(move || {
-            // Who asked may have gone on without.
-            let tell = |news| drop(told.send(news));
-            tell(News::Begun(number, mark.begins()));
-            let answers = questions.into_iter().map(|(n, q)| (n, (q.ask)())).collect();
-            // Before anybody hears of them, and asks again.
-            drop(mark);
-            tell(News::Answered(number, answers));
-        });
+        crew.push(move || answer(path, questions, &told));
     }
     crew.hire();
-    let mut begun = BTreeMap::new();
     let (mut next, mut heard) = (Instant::now() + SLOW, Instant::now());
+    let mut take = |news, awaited: &mut BTreeMap<PathBuf, Option<Instant>>| match news {
+        News::Begun(path, at) => drop(awaited.insert(path, Some(at))),
+        News::Answered(path, of) => {
+            awaited.remove(&path);
+            of.into_iter().for_each(|(number, answer)| answers[number] = Some(answer));
+        }
+    };
     while !awaited.is_empty() {
         let now = Instant::now();
         match is_told.recv_timeout(next.saturating_duration_since(now)) {
-            Ok(News::Begun(path, at)) => drop(begun.insert(path, at)),
-            Ok(News::Answered(path, of)) => {
-                begun.remove(&path);
-                awaited.remove(&path);
-                of.into_iter().for_each(|(number, answer)| answers[number] = Some(answer));
-            }
+            Ok(news) => take(news, &mut awaited),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Disconnected) => break,
         }
         if now < next {
             continue;
         }
         next = now + SLOW.min(patience / 10);
         crew.hire();
-        let silent = |at: &Instant| now.saturating_duration_since(*at) >= patience;
-        let hang: Vec<usize> =
-            begun.iter().filter(|(_, at)| silent(at)).map(|(path, _)| *path).collect();
-        for path in hang {
-            begun.remove(&path);
-            awaited.remove(&path);
-            fall_silent(&paths[path], patience);
-        }
+        let is_silent = |since: Instant| now.saturating_duration_since(since) >= patience;
+        // Who answers has the lock: no path is silent that has answered.
+        let mut silent = locked(&SILENT);
+        is_told.try_iter().for_each(|news| take(news, &mut awaited));
+        awaited.retain(|path, asked| {
+            let Some(since) = asked.filter(|since| is_silent(*since)) else { return true };
+            // Later calls do not ask about it, so that this is said once.
+            if silent.insert(path.clone(), since).is_none() {
+                tracing::warn!(path = %path.display(), "does not answer within {patience:?}: {LOOK_BEHIND}");
+            }
+            false
+        });
+        drop(silent);
         if crew.fault().is_none() {
             heard = now;
-        } else if silent(&heard) {
+        } else if is_silent(heard) {
             // Without threads nothing is known of the rest.
-            return;
+            break;
         }
     }
+    answers
 }
 
-/// Nobody waits any more for the answer about a path.
-fn fall_silent(path: &Path, patience: Duration) {
-    let mut unanswered = locked(&UNANSWERED);
-    if let Some(unanswered) = unanswered.get_mut(path) {
-        // Later calls do not ask about it, so that this is said once.
-        tracing::warn!(path = %path.display(), "does not answer within {patience:?}: {LOOK_BEHIND}");
-        unanswered.is_silent = true;
+/// Answers all questions about a path. Who asked may have gone on without.
+fn answer<T>(path: PathBuf, questions: Vec<(usize, Question<T>)>, told: &Sender<News<T>>) {
+    let _ = told.send(News::Begun(path.clone(), Instant::now()));
+    let answers = questions.into_iter().map(|(number, question)| (number, (question.ask)()));
+    let answers = answers.collect();
+    let mut silent = locked(&SILENT);
+    if let Some(since) = silent.remove(&path) {
+        tracing::info!(path = %path.display(), after = ?since.elapsed(), "has answered");
     }
-    NEWS.notify_all();
-}
-
-/// Mark that a path is being asked about, until this is dropped.
-struct Mark(PathBuf);
-
-impl Mark {
-    /// The call begins; when that is.
-    fn begins(&self) -> Instant {
-        let now = Instant::now();
-        if let Some(unanswered) = locked(&UNANSWERED).get_mut(&self.0) {
-            unanswered.since = now;
-        }
-        now
-    }
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        let answered = locked(&UNANSWERED).remove(&self.0);
-        NEWS.notify_all();
-        if let Some(answered) = answered.filter(|answered| answered.is_silent) {
-            let after = answered.since.elapsed();
-            tracing::info!(path = %self.0.display(), ?after, "has answered");
-        }
-    }
+    let _ = told.send(News::Answered(path, answers));
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::Sender;
-
     use super::*;
 
     const LONG: Duration = Duration::from_secs(600);
@@ -253,7 +169,7 @@ mod tests {
         assert_eq!(ask_within(again, LONG), [None, Some(1)]);
         drop(hangs);
         let begun = Instant::now();
-        while locked(&UNANSWERED).contains_key(Path::new(&a)) {
+        while locked(&SILENT).contains_key(Path::new(&a)) {
             assert!(begun.elapsed() < LONG, "it is never asked again");
             std::thread::yield_now();
         }
@@ -288,29 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_others_ask_and_who_asks_the_same_has_its_answer_too() {
+    fn nobody_waits_for_what_others_ask() {
         let (slow, answers) = hanging("test/same/a");
         let first = std::thread::spawn(move || ask_within(vec![slow], LONG));
-        while !locked(&UNANSWERED).contains_key(Path::new("test/same/a")) {
-            std::thread::yield_now();
-        }
-        // Another path has no turn to wait for.
-        assert_eq!(ask_within(vec![answered("test/same/b")], LONG), [Some(1)]);
         let asked = vec![answered("test/same/a"), answered("test/same/b")];
-        let same = std::thread::spawn(move || ask_within(asked, LONG));
+        assert_eq!(ask_within(asked, LONG), [Some(1), Some(1)]);
         answers.send(7).unwrap();
         assert_eq!(first.join().unwrap(), [Some(7)]);
-        assert_eq!(same.join().unwrap(), [Some(1), Some(1)]);
-    }
-
-    #[test]
-    fn what_falls_silent_is_silent_to_all_who_wait_for_it() {
-        let (hangs, _answers) = hanging("test/silent");
-        let first = std::thread::spawn(|| ask_within(vec![hangs], Duration::from_millis(500)));
-        while !locked(&UNANSWERED).contains_key(Path::new("test/silent")) {
-            std::thread::yield_now();
-        }
-        assert_eq!(ask_within(vec![answered("test/silent")], LONG), [None]);
-        assert_eq!(first.join().unwrap(), [None]);
     }
 }

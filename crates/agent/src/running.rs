@@ -224,8 +224,8 @@ impl Agent {
             }
         }
         self.show();
-        let (views, history) = (Arc::clone(&self.api.views), Arc::clone(&self.api.history));
-        self.sampler = Some(Sampler::start(views, history)?);
+        let Api { views, history, audit, .. } = self.api.clone();
+        self.sampler = Some(Sampler::start(views, history, move || audit.flush())?);
         if let Some(socket) = &self.config.status {
             self.status = Some(self.serve_status(socket)?);
         }

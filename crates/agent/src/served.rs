@@ -1,9 +1,8 @@
 //! A volume whose disks are served: its ring.
 
-mod addresses;
 mod board;
 mod keeper;
-mod opens;
+mod member;
 mod shared;
 
 use std::os::fd::OwnedFd;
@@ -25,12 +24,10 @@ use crate::file;
 use crate::start_error::StartError;
 use crate::status::{Detail, VolumeStatus};
 
-pub(crate) use addresses::Addresses;
 use board::Board;
 pub(crate) use board::tenant;
 use keeper::{Keeper, Order};
-pub(crate) use opens::Opens;
-pub(crate) use shared::Shared;
+pub(crate) use shared::{Addresses, Opens, Shared};
 
 /// A volume that is served. Its keeper, a thread, opens and closes what the configuration names.
 pub(crate) struct Served {

@@ -148,7 +148,7 @@ pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
     let fairness = settings(|s| fairness(s.costs));
     let signal = settings(|s| s.signal.to_string());
     let number = |said: &Said<'_>| {
-        (said.report.tuning == Tuning::Pinned).then(|| threshold(said.report.threshold))
+        (said.report.tuning == Tuning::Pinned).then(|| time(said.report.threshold))
     };
     let periods = hosts.iter().filter(|said| votes(said, own)).filter_map(|said| said.period);
     let (shortest, longest) = periods
@@ -158,7 +158,7 @@ pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
     [
         differ("fairness", won.map(|w| self::fairness(w.costs)), &fairness),
         differ("signal", won.map(|w| w.signal.to_string()), &signal),
-        differ("latency_threshold", ballot.threshold.winner().map(threshold), &number),
+        differ("latency_threshold", ballot.threshold.winner().map(time), &number),
         apart.then(|| differ("period", None, &period)).flatten(),
     ]
     .into_iter()
@@ -190,10 +190,6 @@ fn fairness(costs: Option<Costs>) -> String {
             format!("{{ {}, {} }}", of("reads", reads), of("writes", writes))
         }
     }
-}
-
-fn threshold(threshold: Span) -> String {
-    time(threshold)
 }
 
 fn time(span: Span) -> String {

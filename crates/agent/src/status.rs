@@ -3,7 +3,7 @@
 //! happened between them.
 
 pub(crate) mod exchange;
-mod limits;
+mod objective;
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -17,6 +17,7 @@ use parda_api::{Host, Limit, Outsider, Requests, Tenant, ValueFrom, is_full};
 pub use parda_block::{Count as Counter, Dropped, MemoryStats};
 use parda_block::{Latencies, VmStats};
 use parda_config::VmSettings;
+use parda_control::latency::Direction;
 use parda_control::{HeldBy, HeldTimes, ModeName, ReservationState, Source};
 use parda_steer::cgroup::Means;
 use parda_steer::knob;
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::history::disk_keys;
 pub use exchange::{EtcdStatus, ExchangeStatus, FallbackStatus, SlotStatus, UdpStatus};
-pub use limits::{ObjectiveStatus, TargetStatus};
+pub use objective::{ObjectiveStatus, TargetStatus};
 
 use crate::latency::Latency;
 use crate::outlook::OutlookStatus;
@@ -257,6 +258,19 @@ pub struct SteerStatus {
     /// What QEMUs have there, if their throttles are what is set.
     #[serde(default)]
     pub qemu: Option<QemuStatus>,
+}
+
+impl SteerStatus {
+    /// Counts IOs of one direction, with their times.
+    pub(crate) fn count(&mut self, direction: Direction, ios: u64, bytes: u64, times: &Latency) {
+        let (counter, latency) = match direction {
+            Direction::Read => (&mut self.reads, &mut self.read_latency),
+            Direction::Write => (&mut self.writes, &mut self.write_latency),
+        };
+        counter.ios += ios;
+        counter.bytes += bytes;
+        *latency = latency.plus(times);
+    }
 }
 
 /// QEMUs that open a volume themselves.

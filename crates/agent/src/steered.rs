@@ -3,23 +3,21 @@
 //! depths set here.
 
 mod attached;
-pub(crate) mod describe;
-mod done;
 mod vms;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant as Clock;
 
-use parda_block::{Drained, Heard, Said};
-use parda_config::tenants;
+use parda_control::latency::Direction;
 use parda_control::{Bytes, Config, Instant, KernelHost, QueueMeans, Report, Span, View};
 use parda_steer::cgroup::Allowance;
-use parda_steer::measure::Reading;
+use parda_steer::measure::{Histogram, Method, Reading};
 
-use crate::config::{self, Steer, Work};
-use crate::status::VolumeStatus;
+use crate::config::{Steer, Work};
+use crate::latency::Latency;
+use crate::news::is_news;
+use crate::outside::Outside;
+use crate::status::{MeasuredBy, PathStatus, SteerStatus};
 use attached::{Attached, Look};
-use done::Done;
 use vms::HostVms;
 
 pub use attached::SteerError;
@@ -30,121 +28,27 @@ pub(crate) fn examine(control: Config, period: Span, asked: &Steer) -> Result<()
     attached::examine(asked, sets)
 }
 
-/// Takes over another law and other tenants while it runs.
-pub(crate) fn reload_law(
-    host: &mut KernelHost,
-    in_force: &mut config::Volume,
-    new: &config::Volume,
-) {
-    if new.tenants != in_force.tenants {
-        host.set_tenants(&tenants(&new.tenants));
-        in_force.tenants.clone_from(&new.tenants);
-        tracing::info!(volume = in_force.name, event = "tenants_changed", "tenants changed");
-    }
-    if new.law == in_force.law {
-        return;
-    }
-    match host.set_config(new.law.control.clone(), new.law.period.into()) {
-        Ok(()) => {
-            let changes = new.law_changes(in_force);
-            tracing::info!(
-                volume = in_force.name,
-                event = "control_changed",
-                "control changed: {changes}"
-            );
-            (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
-            in_force.probed = new.probed.clone();
-        }
-        Err(error) => tracing::error!(volume = in_force.name, "control not changed: {error}"),
-    }
-}
-
 /// A volume whose device's queue depth is set by the law.
-pub(crate) struct Steered(Mutex<State>);
-
-struct State {
+pub(crate) struct Steered {
     volume: String,
     steer: Steer,
     host: KernelHost,
     /// The device; none while it is gone.
     device: Option<Attached>,
     vms: HostVms,
-    done: Done,
+    /// IOs since the start, and how the device was measured last.
+    done: SteerStatus,
     /// Fault of the device or its meter, if there is one now.
     fault: Option<String>,
     ticked: Clock,
 }
 
-impl Steered {
-    /// Takes hold of the device and begins to measure it.
-    pub(crate) fn start(config: &config::Volume, steer: &Steer) -> Result<Steered, SteerError> {
-        let control = &config.law.control;
-        let mut host = KernelHost::new(control.clone(), config.law.period.into())?;
-        host.set_tenants(&tenants(&config.tenants));
-        let device = Attached::start(&config.name, steer, host.sets_depths())?;
-        Ok(Steered(Mutex::new(State {
-            volume: config.name.clone(),
-            steer: steer.clone(),
-            host,
-            device: Some(device),
-            vms: HostVms::start(&config.name, &steer.vms),
-            done: Done::default(),
-            fault: None,
-            ticked: Clock::now(),
-        })))
+impl Outside for Steered {
+    fn host(&mut self) -> &mut KernelHost {
+        &mut self.host
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends a period: measures the device, ticks the law, sets the depth.
-    pub(crate) fn tick(&self, now: Instant, heard: Option<Heard>) -> Said {
-        let mut state = self.state();
-        let (totals, tenants) = heard.unzip();
-        state.host.hear_tenants(tenants);
-        let report = state.tick(now, totals.map_or(View::Silent, View::Peers));
-        (report, state.host.tenant_parts().collect())
-    }
-
-    /// Sets another depth if one is due. Returns when the next one is due before the next tick, if one is.
-    pub(crate) fn between_ticks(&self, now: Instant) -> Option<Instant> {
-        self.state().between_ticks(now)
-    }
-
-    /// The law and the shares may change while it runs.
-    pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
-        let mut state = self.state();
-        let Work::Steer(wanted) = &new.work else { return };
-        reload_law(&mut state.host, in_force, new);
-        let Work::Steer(steer) = &mut in_force.work else { return };
-        if wanted.vms != steer.vms {
-            tracing::info!(
-                volume = in_force.name, vms = %wanted.vms, event = "shares_changed",
-                "shares changed"
-            );
-            steer.vms = wanted.vms.clone();
-            state.steer.vms = wanted.vms.clone();
-            state.vms.change(&in_force.name, &wanted.vms);
-        }
-    }
-
-    pub(crate) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
-        self.state().describe(status, config);
-    }
-
-    /// Puts back what was there before. Nothing is in flight here that would have to be answered.
-    pub(crate) fn stop(self) -> Option<Drained> {
-        let state = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        state.vms.stop(&state.volume);
-        if let Some(device) = state.device {
-            device.stop(&state.volume);
-        }
-        Some(Drained { unanswered: 0 })
-    }
-}
-
-impl State {
+    /// Measures the device, ticks the law, sets the depth.
     fn tick(&mut self, now: Instant, view: View) -> Report {
         let before = std::mem::replace(&mut self.ticked, Clock::now());
         if self.device.is_none() {
@@ -168,12 +72,86 @@ impl State {
         report
     }
 
+    /// Sets another depth if one is due.
+    fn between_ticks(&mut self, now: Instant) -> Option<Instant> {
+        if self.host.change_is_due(now) {
+            // First, as what the kernel lowered by itself would not be seen any more.
+            self.check(Attached::check_knobs);
+            self.set(now);
+        }
+        self.host.next_change()
+    }
+
+    fn set_vms(&mut self, wanted: &Work) -> Option<String> {
+        let Work::Steer(Steer { vms, .. }) = wanted else { return None };
+        (self.steer.vms != *vms).then(|| {
+            self.steer.vms = vms.clone();
+            self.vms.change(&self.volume, vms);
+            vms.to_string()
+        })
+    }
+
+    fn vms(&self) -> Vec<(String, u32)> {
+        self.vms.names()
+    }
+
+    fn status(&self) -> SteerStatus {
+        let device = self.device.as_ref();
+        let bounds = device.and_then(|d| d.bounds());
+        let in_force = device.and_then(|d| d.in_force());
+        let window = self.host.governor().window();
+        SteerStatus {
+            device: self.steer.device.display().to_string(),
+            steered: device.map(|d| d.device.name.clone()),
+            fault: self.fault.as_deref().or(self.vms.fault()).map(str::to_owned),
+            vms_share_by: self.vms.means(),
+            why_not_ebpf: device.and_then(|d| d.why_not_ebpf()).map(str::to_owned),
+            depth: in_force.as_ref().map(|f| f.depth),
+            least: bounds.map(|b| b.least),
+            most: bounds.map(|b| b.most),
+            cannot_go_lower: device.is_some_and(|d| d.cannot_hold(window))
+                && !self.vms.hold_below_least(),
+            drops: device.map_or(0, |d| d.drops),
+            paths: in_force.map_or(Vec::new(), |f| f.paths.iter().map(path).collect()),
+            vms: self.vms.status(&self.steer),
+            ..self.done.clone()
+        }
+    }
+
+    fn stop(&mut self) {
+        self.vms.stop(&self.volume);
+        if let Some(device) = self.device.take() {
+            device.stop(&self.volume);
+        }
+    }
+}
+
+impl Steered {
+    /// Takes hold of the device and begins to measure it.
+    pub(crate) fn start(
+        volume: &str,
+        steer: &Steer,
+        host: KernelHost,
+    ) -> Result<Steered, SteerError> {
+        let device = Attached::start(volume, steer, host.sets_depths())?;
+        Ok(Steered {
+            volume: volume.to_owned(),
+            steer: steer.clone(),
+            host,
+            device: Some(device),
+            vms: HostVms::start(volume, &steer.vms),
+            done: SteerStatus::default(),
+            fault: None,
+            ticked: Clock::now(),
+        })
+    }
+
     /// Splits the window over the VMs. `latency`: of the device, in the period that ended.
     fn share(&mut self, latency: Span) {
         let window = self.host.governor().window();
         let allowed = self.device.as_ref().and_then(|device| {
             let least = device.bounds()?.least;
-            Some((device.device(), Allowance { window, latency, least }))
+            Some((&device.device, Allowance { window, latency, least }))
         });
         self.vms.set(&self.volume, &self.steer, allowed);
     }
@@ -200,7 +178,18 @@ impl State {
         for class in &reading.classes {
             self.host.record(class.direction, class.ios, Bytes(class.bytes), class.latency);
         }
-        self.done.add(reading);
+        let done = &mut self.done;
+        for class in &reading.classes {
+            done.count(class.direction, class.ios, class.bytes, &Latency::default());
+        }
+        done.count(Direction::Read, 0, 0, &latency(&reading.reads));
+        done.count(Direction::Write, 0, 0, &latency(&reading.writes));
+        done.requeues += reading.requeues;
+        done.pending = reading.pending;
+        (done.measured_by, done.latency_error) = match reading.method {
+            Method::Ebpf => (Some(MeasuredBy::Ebpf), None),
+            Method::Little { error } => (Some(MeasuredBy::Little), Some(error)),
+        };
     }
 
     /// Sets the next depth that the window asks for.
@@ -215,15 +204,6 @@ impl State {
         }
     }
 
-    fn between_ticks(&mut self, now: Instant) -> Option<Instant> {
-        if self.host.change_is_due(now) {
-            // First, as what the kernel lowered by itself would not be seen any more.
-            self.check(Attached::check_knobs);
-            self.set(now);
-        }
-        self.host.next_change()
-    }
-
     /// The device is gone, or does not let us. It is looked for again at each tick.
     fn lose(&mut self, error: &SteerError) {
         self.device = None;
@@ -234,13 +214,12 @@ impl State {
     /// Says once what is wrong, not once per period.
     fn say(&mut self, error: &SteerError) {
         let fault = error.to_string();
-        if self.fault.as_ref() != Some(&fault) {
+        if is_news(&mut self.fault, &fault) {
             tracing::error!(
                 volume = self.volume,
                 event = "device_lost",
                 "{fault}; nothing is set until it works again, IO goes on"
             );
-            self.fault = Some(fault);
         }
     }
 
@@ -256,5 +235,19 @@ impl State {
             }
             Err(error) => self.say(&error),
         }
+    }
+}
+
+/// As it travels: each bucket by its middle.
+fn latency(histogram: &Histogram) -> Latency {
+    Latency { buckets: histogram.buckets().map(|(middle, ios)| (middle.0, ios)).collect() }
+}
+
+fn path(path: &parda_steer::steering::PathInForce) -> PathStatus {
+    PathStatus {
+        name: path.name.clone(),
+        method: path.method,
+        depth: path.depth,
+        state: path.state,
     }
 }

@@ -4,37 +4,32 @@
 //! QEMU counts the wait for its throttle as latency. So the array's latency is that of disks which are not held, and that
 //! of the agent's own reads ([`probe`]).
 
-mod describe;
 mod probe;
 mod seat;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant as Clock;
 
-use parda_block::{Drained, Heard, Said};
-use parda_config::tenants;
+use parda_api::Limit;
 use parda_control::latency::Direction;
-use parda_control::{Bytes, KernelHost, QueueMeans, Report, Shares, Span, View, VmPeriod};
+use parda_control::{Bytes, Instant, KernelHost, QueueMeans, Report, Span, View, VmPeriod};
 use parda_steer::cgroup::{Want, level};
 use parda_steer::qemu::{Flow, each, sockets};
 
-use crate::config::{self, Qemu, Work};
+use crate::config::{Qemu, Work};
 use crate::latency::Latency;
-use crate::start_error::StartError;
-use crate::status::{Counter, VolumeStatus};
-use crate::steered::reload_law;
+use crate::outside::Outside;
+use crate::status::{MeasuredBy, QemuStatus, SettingsFrom, SteerStatus, SteeredVmStatus};
 use probe::{Probe, Reads};
-use seat::{Held, Seat, Target};
+use seat::{Held, Seat, Target, Vm};
 
 /// Weight of a period in the mean latency by which a window becomes a rate.
 const NEW: f64 = 0.3;
 
 /// A volume whose VMs are held by QEMU's throttles.
-pub(crate) struct Throttled(Mutex<State>);
-
-struct State {
+pub(crate) struct Throttled {
     volume: String,
     qemu: Qemu,
     host: KernelHost,
@@ -43,81 +38,20 @@ struct State {
     probe: Option<Probe>,
     /// Mean latency of the array, in seconds.
     latency: Option<f64>,
-    done: Done,
+    /// IOs since the start. Their times are means of each disk over a period: its own, or that of the array while it was held.
+    done: SteerStatus,
     /// Why the sockets cannot be found.
     fault: Option<String>,
     ticked: Clock,
 }
 
-/// Counters since the agent started.
-#[derive(Default)]
-struct Done {
-    reads: Counter,
-    writes: Counter,
-    /// Means of each disk over a period: its own, or that of the array while it was held.
-    read_latency: Latency,
-    write_latency: Latency,
-}
-
-impl Throttled {
-    pub(crate) fn start(config: &config::Volume, qemu: &Qemu) -> Result<Throttled, StartError> {
-        let mut host = KernelHost::new(config.law.control.clone(), config.law.period.into())?;
-        host.set_tenants(&tenants(&config.tenants));
-        let probe = qemu.probe.clone().map(|place| Probe::start(&config.name, place));
-        Ok(Throttled(Mutex::new(State {
-            volume: config.name.clone(),
-            qemu: qemu.clone(),
-            host,
-            seats: BTreeMap::new(),
-            probe: probe.transpose().map_err(StartError::Thread)?,
-            latency: None,
-            done: Done::default(),
-            fault: None,
-            ticked: Clock::now(),
-        })))
+impl Outside for Throttled {
+    fn host(&mut self) -> &mut KernelHost {
+        &mut self.host
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends a period: asks all QEMUs, ticks the law, sets limits.
-    pub(crate) fn tick(&self, heard: Option<Heard>) -> Said {
-        let mut state = self.state();
-        let (totals, tenants) = heard.unzip();
-        state.host.hear_tenants(tenants);
-        let report = state.tick(totals.map_or(View::Silent, View::Peers));
-        (report, state.host.tenant_parts().collect())
-    }
-
-    /// The law and the shares may change while it runs.
-    pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
-        let mut state = self.state();
-        let Work::Qemu(wanted) = &new.work else { return };
-        reload_law(&mut state.host, in_force, new);
-        let Work::Qemu(qemu) = &mut in_force.work else { return };
-        if wanted.vms != qemu.vms {
-            let volume = &in_force.name;
-            tracing::info!(volume, vms = %wanted.vms, event = "shares_changed", "shares changed");
-            qemu.vms = wanted.vms.clone();
-            state.qemu.vms = wanted.vms.clone();
-        }
-    }
-
-    pub(crate) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
-        self.state().describe(status, config);
-    }
-
-    /// Puts back what was there before. Nothing is in flight here that would have to be answered.
-    pub(crate) fn stop(self) -> Option<Drained> {
-        let mut state = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        state.release();
-        Some(Drained { unanswered: 0 })
-    }
-}
-
-impl State {
-    fn tick(&mut self, view: View) -> Report {
+    /// Asks all QEMUs, ticks the law, sets limits.
+    fn tick(&mut self, _: Instant, view: View) -> Report {
         let before = std::mem::replace(&mut self.ticked, Clock::now());
         let elapsed: Span = self.ticked.saturating_duration_since(before).into();
         self.look();
@@ -137,6 +71,81 @@ impl State {
             self.release();
         }
         report
+    }
+
+    fn set_vms(&mut self, wanted: &Work) -> Option<String> {
+        let Work::Qemu(Qemu { vms, .. }) = wanted else { return None };
+        (self.qemu.vms != *vms).then(|| {
+            self.qemu.vms = vms.clone();
+            vms.to_string()
+        })
+    }
+
+    fn vms(&self) -> Vec<(String, u32)> {
+        let known = self.seats.values().filter_map(Seat::vm);
+        known.map(|vm| (vm.name.clone(), vm.settings.shares().0)).collect()
+    }
+
+    fn status(&self) -> SteerStatus {
+        let latency = self.latency.unwrap_or(0.0);
+        let known = || self.seats.iter().filter_map(|(socket, seat)| Some((socket, seat.vm()?)));
+        let pending = known().map(|(_, vm)| vm.pending(latency)).sum::<f64>();
+        let disks = || known().flat_map(|(_, vm)| vm.disks.values());
+        let silent = || self.seats.values().filter_map(|seat| seat.fault());
+        let probe = self.probe.as_ref().and_then(|probe| probe.fault());
+        let fault = probe.or(self.fault.clone()).or_else(|| silent().next().map(str::to_owned));
+        let qemu = QemuStatus {
+            silent: silent().count(),
+            disks: disks().count(),
+            held: disks().filter(|disk| disk.is_limited()).count(),
+        };
+        let vm = |(socket, vm): (&PathBuf, &Vm)| SteeredVmStatus {
+            name: vm.name.clone(),
+            cgroup: socket.display().to_string(),
+            settings_from: SettingsFrom::new(),
+            settings: vm.settings,
+            shares: vm.settings.shares().0,
+            limited_by: match vm.is_at_most(latency) {
+                true => Some(Limit::Configured),
+                false => (vm.by_shares.is_some() && vm.disks.values().any(Held::is_limited))
+                    .then_some(Limit::Slice),
+            },
+            ios: vm.ios,
+            bytes: vm.bytes,
+            pending: vm.pending(latency),
+        };
+        SteerStatus {
+            device: self.qemu.sockets.display().to_string(),
+            steered: Some("QEMU".to_owned()),
+            fault,
+            measured_by: Some(MeasuredBy::Qemu),
+            cannot_go_lower: disks().any(|disk| disk.is_at_least()),
+            pending,
+            vms: known().map(vm).collect(),
+            qemu: Some(qemu),
+            ..self.done.clone()
+        }
+    }
+
+    fn stop(&mut self) {
+        self.release();
+    }
+}
+
+impl Throttled {
+    pub(crate) fn start(volume: &str, qemu: &Qemu, host: KernelHost) -> io::Result<Throttled> {
+        let probe = qemu.probe.clone().map(|place| Probe::start(volume, place));
+        Ok(Throttled {
+            volume: volume.to_owned(),
+            qemu: qemu.clone(),
+            host,
+            seats: BTreeMap::new(),
+            probe: probe.transpose()?,
+            latency: None,
+            done: SteerStatus::default(),
+            fault: None,
+            ticked: Clock::now(),
+        })
     }
 
     /// Asks all QEMUs what their disks did.
@@ -170,7 +179,7 @@ impl State {
             self.probe.as_ref().map(Probe::take).unwrap_or_default();
         self.host.record(Direction::Read, ios, Bytes(bytes), latency);
         let all = self.seats.values().flat_map(Seat::disks);
-        let (free, held): (Vec<_>, Vec<_>) = all.partition(|disk| disk.is_free());
+        let (free, held): (Vec<_>, Vec<_>) = all.partition(|disk| disk.is_free);
         let flows = |disks: &[&Held]| disks.iter().flat_map(|disk| disk.did()).collect::<Vec<_>>();
         let (free, held) = (flows(&free), flows(&held));
         let measured = free.iter().fold((ios, latency.secs()), |(n, sum), (_, flow)| {
@@ -188,7 +197,7 @@ impl State {
             if mean.is_some() {
                 self.host.record(direction, flow.ios, Bytes(flow.bytes), Span(flow.time));
             }
-            self.done.add(direction, flow);
+            self.done.count(direction, flow.ios, flow.bytes, &self::mean(&flow));
         }
         if let Some(probe) = &self.probe {
             let (ios, bytes) = held.iter().fold((0, 0), |(n, b), (_, f)| (n + f.ios, b + f.bytes));
@@ -229,24 +238,11 @@ impl State {
         let (volume, qemu) = (&self.volume, &self.qemu);
         each(self.seats.iter_mut().collect(), |(socket, seat)| seat.release(volume, socket, qemu));
     }
-
-    fn shares(&self) -> Shares {
-        let each = self.seats.values().filter_map(|seat| Some(seat.vm()?.settings.shares().0));
-        Shares(each.fold(0, u32::saturating_add))
-    }
 }
 
-impl Done {
-    fn add(&mut self, direction: Direction, flow: Flow) {
-        let (counter, latency) = match direction {
-            Direction::Read => (&mut self.reads, &mut self.read_latency),
-            Direction::Write => (&mut self.writes, &mut self.write_latency),
-        };
-        counter.ios += flow.ios;
-        counter.bytes += flow.bytes;
-        // In buckets of an eighth.
-        let mean = flow.time.checked_div(flow.ios).unwrap_or(0);
-        let fine = mean.checked_ilog2().unwrap_or(0).saturating_sub(4);
-        *latency = latency.plus(&Latency { buckets: vec![(mean >> fine << fine, flow.ios)] });
-    }
+/// Mean time of IOs, in a bucket of an eighth.
+fn mean(flow: &Flow) -> Latency {
+    let mean = flow.time.checked_div(flow.ios).unwrap_or(0);
+    let fine = mean.checked_ilog2().unwrap_or(0).saturating_sub(4);
+    Latency { buckets: vec![(mean >> fine << fine, flow.ios)] }
 }

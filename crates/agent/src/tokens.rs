@@ -39,11 +39,8 @@ impl Tokens {
             let [name, role, secret] = line.split_whitespace().collect::<Vec<_>>()[..] else {
                 return wrong("must be NAME ROLE SECRET");
             };
-            let role = match role {
-                "read" => Role::Read,
-                "write" => Role::Write,
-                "admin" => Role::Admin,
-                _ => return wrong("the role must be read, write or admin"),
+            let Ok(role) = serde_json::from_value::<Role>(role.into()) else {
+                return wrong("the role must be read, write or admin");
             };
             if secret.len() < SHORTEST {
                 return wrong("the secret must be of 16 characters or more: openssl rand -hex 32");

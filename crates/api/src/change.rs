@@ -16,32 +16,13 @@ pub enum Keep {
     UntilRestart,
 }
 
-/// New values of settings of a volume, by the keys of `[volume.control]`, such as `latency_threshold`, `mode` or `window_max`.
+/// New values of settings: of a volume's law by the keys of `[volume.control]`, of a disk by those keys of `[[volume.disk]]` that can be changed
+/// live, or of a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct VolumeChange {
+pub struct SettingsChange {
     /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
     pub keep: Option<Keep>,
-    /// New values by key: texts, numbers or booleans, as in the configuration.
-    #[serde(flatten, deserialize_with = "crate::settings::read")]
-    pub settings: Map<String, Value>,
-}
-
-/// New values of settings of a disk, by those keys of `[[volume.disk]]` that can be changed live, such as `shares` or `drain`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct DiskChange {
-    /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
-    pub keep: Option<Keep>,
-    /// New values by key, as in the configuration.
-    #[serde(flatten, deserialize_with = "crate::settings::read")]
-    pub settings: Map<String, Value>,
-}
-
-/// New values of settings of a tenant: `shares`, `limit` and `reservation`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct TenantChange {
-    /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
-    pub keep: Option<Keep>,
-    /// New values by key, as in the configuration.
+    /// New values by key, as in the configuration, such as `latency_threshold`, `shares` or `drain`.
     #[serde(flatten, deserialize_with = "crate::settings::read")]
     pub settings: Map<String, Value>,
 }

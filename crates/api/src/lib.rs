@@ -2,12 +2,10 @@
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | `state` | the present state: volumes, hosts, disks |
+//! | `state` | the present state: volumes, hosts, disks, tenants, outsiders, the policy |
 //! | `history` | the last hour, second by second |
 //! | `events` | events: disks, hosts, settings, faults |
 //! | `limit` | the reason why a disk does no more IOs |
-//! | `outsider` | load on the array that is not under control |
-//! | `policy` | the policy that the host has read |
 //! | `change` | settings changed while the agent runs |
 //! | `disks` | disks added, removed and drained while the agent runs |
 //!
@@ -21,24 +19,18 @@ mod disks;
 mod events;
 mod history;
 mod limit;
-mod outsider;
-mod policy;
 mod settings;
 mod state;
-mod tenant;
 
-pub use change::{Changed, ChangedSetting, DiskChange, Keep, TenantChange, VolumeChange};
+pub use change::{Changed, ChangedSetting, Keep, SettingsChange};
 pub use disks::{DiskDone, Drain, Drained, DrainedDisk, NewDisk};
 pub use events::{Event, Events, EventsQuery, Severity};
 pub use history::{DiskHistory, History, HistoryQuery, HostHistory, VolumeHistory};
 pub use limit::{HELD, Limit, Requests, is_full};
-pub use outsider::Outsider;
-pub use policy::{Policy, VolumePolicy};
 pub use state::{
-    Disk, DiskLimits, DiskRates, Exchange, Host, HttpPlace, Role, State, Steer, SteeredVm,
-    Threshold, ValueFrom, Volume,
+    Disk, DiskLimits, DiskRates, Exchange, Host, HttpPlace, Outsider, Policy, Role, State, Steer,
+    SteeredVm, Tenant, Threshold, ValueFrom, Volume, VolumePolicy,
 };
-pub use tenant::Tenant;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

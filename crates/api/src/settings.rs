@@ -33,17 +33,17 @@ impl<'de> Visitor<'de> for Settings {
 
 #[cfg(test)]
 mod tests {
-    use crate::{DiskChange, NewDisk, VolumeChange};
+    use crate::{NewDisk, SettingsChange};
 
     #[test]
     fn a_key_that_stands_twice_is_refused() {
-        let change: DiskChange =
+        let change: SettingsChange =
             serde_json::from_str(r#"{"shares": 5, "keep": "state", "burst": 1}"#).unwrap();
         assert_eq!(change.settings.len(), 2);
         let twice = |key: &str| format!(r#"{{"{key}": 5, "burst": 1, "{key}": 3000}}"#);
         let error = |result: Result<(), serde_json::Error>| result.unwrap_err().to_string();
-        let disk = |text: &str| serde_json::from_str::<DiskChange>(text).map(drop);
-        let volume = |text: &str| serde_json::from_str::<VolumeChange>(text).map(drop);
+        let disk = |text: &str| serde_json::from_str::<SettingsChange>(text).map(drop);
+        let volume = |text: &str| serde_json::from_str::<SettingsChange>(text).map(drop);
         let new = |text: &str| serde_json::from_str::<NewDisk>(text).map(drop);
         assert!(error(disk(&twice("shares"))).contains("\"shares\" stands twice"));
         assert!(error(volume(&twice("period"))).contains("\"period\" stands twice"));

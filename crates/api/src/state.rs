@@ -9,9 +9,6 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::limit::Limit;
-use crate::outsider::Outsider;
-use crate::policy::Policy;
-use crate::tenant::Tenant;
 
 /// State of the agent. Rates and means of disks and volumes are of the last whole second. Values of hosts, windows and latencies of
 /// the law are of the last control period.
@@ -353,4 +350,69 @@ pub struct SteeredVm {
     pub bytes_per_s: Option<f64>,
     /// Mean IOs submitted and not completed in the last period.
     pub pending: f64,
+}
+
+/// The policy in etcd, as the host read it last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Policy {
+    /// Number of its revision; 0 before there is a policy.
+    pub revision: u64,
+    /// Author of the revision.
+    pub by: Option<String>,
+    /// Time of the revision by the author's clock, in milliseconds since 1970.
+    pub at_ms: Option<u64>,
+    /// Reason why etcd cannot be read now. The policy that was read last stays in force.
+    pub fault: Option<String>,
+    /// Volumes of this host that have a policy.
+    pub volumes: Vec<VolumePolicy>,
+}
+
+/// The policy of one volume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VolumePolicy {
+    /// Name of the volume.
+    pub name: String,
+    /// Revision in which the policy in force was made; `null` if none is in force.
+    pub in_force: Option<u64>,
+    /// Reason why the policy that was read last is not in force.
+    pub fault: Option<String>,
+    /// Keys that this version does not know. The rest is in force.
+    pub unknown: Vec<String>,
+}
+
+/// Load on the array that is not under control, or an array that became slower: nothing says which.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Outsider {
+    /// Outstanding IOs of an outsider that would explain it, counted in IOs like those of the hosts.
+    pub outstanding: f64,
+    /// Part of all outstanding IOs that such an outsider has, from 0 to 1.
+    pub part: f64,
+    /// Mean latency of all hosts' IOs in the last period, in milliseconds.
+    pub latency_ms: f64,
+    /// The usual latency with as many outstanding IOs, in milliseconds.
+    pub usual_ms: f64,
+    /// Periods for which the latency has been above that.
+    pub periods: u32,
+    /// Factor by which the array would be slower, if that explained it.
+    pub factor: f64,
+}
+
+/// A tenant of a volume: disks on any number of hosts with shares, a limit or a reservation together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Tenant {
+    /// Name of the tenant, the same on all hosts.
+    pub name: String,
+    /// Settings that are set, by key: `shares`, `limit` and `reservation`.
+    pub settings: Map<String, Value>,
+    /// Origin of each setting that is set.
+    #[serde(default)]
+    pub settings_from: BTreeMap<String, ValueFrom>,
+    /// IO/s of its disks on all hosts that are heard.
+    pub iops: f64,
+    /// IO/s of its disks on this host.
+    pub own_iops: f64,
+    /// This host's part of its limit, from 0 to 1.
+    pub limit_part: Option<f64>,
+    /// It asks for its reservation, and has less.
+    pub short: bool,
 }

@@ -4,71 +4,67 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use parda_control::ConfigError;
+use parda_control::{ConfigError, VmConfig};
 
 use crate::tunables::ControlSettings;
 use crate::values::SizeModelSetting;
 
-const HOUR: Duration = Duration::from_secs(3600);
-const TEN_SECONDS: Duration = Duration::from_secs(10);
-const SECOND: Duration = Duration::from_secs(1);
 const MILLION: f64 = 1e6;
+const HOUR: f64 = 3600.0;
 
-const HELD: &str = "from 100ms to 1h";
-
-/// What waits for less would go out of turn wherever an array is busy.
-const LEAST_HELD: Duration = Duration::from_millis(100);
-
-/// Refuses the first setting that is beyond its largest value.
+/// Refuses the first setting that is beyond its bounds. What bounds depend on other settings, the law's own check has.
 pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
     let line = match settings.size_model {
         Some(SizeModelSetting::Line(line)) => Some(line),
         _ => None,
     };
-    let time = |value: Option<Duration>, most: Duration| {
-        (value.map(|value| value.as_secs_f64()), most.as_secs_f64())
-    };
-    let size = |value: Option<ByteSize>| {
-        (value.map(|value| value.as_u64() as f64), ByteSize::gib(1).as_u64() as f64)
-    };
-    let count = |value: Option<f64>| (value, MILLION);
-    for (parameter, (value, most), must_be) in [
-        ("period", time(settings.period, HOUR), "from 50ms to 1h"),
-        ("hold_max", time(settings.hold_max, HOUR), HELD),
+    let time = |value: Option<Duration>| value.map(|value| value.as_secs_f64());
+    let size = settings.reference_size.map(|value| value.as_u64() as f64);
+    let gib = ByteSize::gib(1).as_u64() as f64;
+    for (parameter, value, bounds, must_be) in [
+        // A shorter interval holds too few IOs of a disk array to mean anything.
+        ("period", time(settings.period), 0.05..=HOUR, "from 50ms to 1h"),
+        // What waits for less would go out of turn wherever an array is busy.
+        ("hold_max", time(settings.hold_max), 0.1..=HOUR, "from 100ms to 1h"),
         (
             "latency_target_min",
-            time(settings.latency_target_min, TEN_SECONDS),
+            time(settings.latency_target_min),
+            0.0..=10.0,
             "above zero, at most 10s",
         ),
-        ("size_model.per_kib", time(line.map(|line| line.per_kib), SECOND), "at most 1s"),
-        ("size_model.fixed", time(line.map(|line| line.fixed), TEN_SECONDS), "at most 10s"),
-        ("window_min", count(settings.window_min), "above zero, at most 1000000"),
-        ("window_max", count(settings.window_max), "at least window_min, at most 1000000"),
-        ("window_start", count(settings.window_start), "above zero, at most 1000000"),
-        ("cluster_min", count(settings.cluster_min), "zero or more, at most 1000000"),
-        ("min_ios", count(settings.min_ios.map(f64::from)), "at most 1000000"),
-        ("reference_size", size(settings.reference_size), "above zero, at most 1GiB"),
+        ("size_model.per_kib", time(line.map(|line| line.per_kib)), 0.0..=1.0, "at most 1s"),
+        ("size_model.fixed", time(line.map(|line| line.fixed)), 0.0..=10.0, "at most 10s"),
+        ("window_min", settings.window_min, 0.0..=MILLION, "above zero, at most 1000000"),
+        ("window_max", settings.window_max, 0.0..=MILLION, "at least window_min, at most 1000000"),
+        ("window_start", settings.window_start, 0.0..=MILLION, "above zero, at most 1000000"),
+        ("cluster_min", settings.cluster_min, 0.0..=MILLION, "zero or more, at most 1000000"),
+        ("min_ios", settings.min_ios.map(f64::from), 0.0..=MILLION, "at most 1000000"),
+        ("reference_size", size, 0.0..=gib, "above zero, at most 1GiB"),
+        // These count in other modes than the one in force, too.
+        (
+            "beta_per_share",
+            settings.beta_per_share,
+            f64::MIN_POSITIVE..=MILLION,
+            "above zero, at most 1000000",
+        ),
+        // Twice the largest threshold.
+        ("outsider_at_most", time(settings.outsider_at_most), 0.0..=20.0, "at most 20s"),
+        (
+            "outsider_shares",
+            settings.outsider_shares.map(f64::from),
+            1.0..=f64::from(VmConfig::MAX_SHARES),
+            "from 1 to 1000000",
+        ),
     ] {
         // NaN is within no bounds.
-        if let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) {
+        if let Some(value) = value.filter(|value| !bounds.contains(value)) {
             return Err(ConfigError { parameter, must_be, value });
         }
     }
-    if let Some(held) = settings.hold_max.filter(|held| *held < LEAST_HELD) {
-        let value = held.as_secs_f64();
-        return Err(ConfigError { parameter: "hold_max", must_be: HELD, value });
+    match settings.fairness.and_then(|fairness| fairness.fault()) {
+        Some((parameter, must_be, value)) => Err(ConfigError { parameter, must_be, value }),
+        None => Ok(()),
     }
-    if let Some((parameter, must_be, value)) =
-        settings.fairness.and_then(|fairness| fairness.fault())
-    {
-        return Err(ConfigError { parameter, must_be, value });
-    }
-    // A setting of another mode than the one in force is not in the law's configuration, which is checked later.
-    if let Some(value) = settings.beta_per_share.filter(|k| !(*k > 0.0 && *k <= MILLION)) {
-        let must_be = "above zero, at most 1000000";
-        return Err(ConfigError { parameter: "beta_per_share", must_be, value });
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 use parda_control::law::{LawConfig, Mode};
 use parda_control::outsider::Answer;
 use parda_control::size::{Line, SizeModel};
-use parda_control::{Auto, Bytes, Config, ConfigError, ModeName, Span, VmConfig, Window};
+use parda_control::{Auto, Bytes, Config, ConfigError, ModeName, Span, Window};
 
 use crate::bounds;
 use crate::threshold::{IdleProbeSetting, ThresholdSetting};
@@ -26,11 +26,6 @@ pub struct Resolved {
 const DEFAULT_PERIOD: Duration = Duration::from_secs(1);
 const DEFAULT_BETA_PER_SHARE: f64 = 0.002;
 const DEFAULT_OUTSIDER_SHARES: u32 = 1000;
-/// Twice the largest threshold.
-const MOST_OUTSIDER: Span = Span::from_millis(20_000);
-
-/// The shortest period: below it an interval holds too few IOs of a disk array to mean anything.
-const MIN_PERIOD: Duration = Duration::from_millis(50);
 
 impl ControlSettings {
     /// Fills in the defaults and checks the whole.
@@ -95,12 +90,11 @@ impl ControlSettings {
             costs: self.fairness.as_ref().and_then(Fairness::costs),
             objective_floor: self.latency_target_min.map_or(default.objective_floor, Into::into),
             auto,
-            outsider: self.law_outsider(threshold)?,
+            outsider: self.law_outsider(threshold),
             prefer: self.prefer.unwrap_or_default(),
         };
         control.validate()?;
-        let period = self.law_period()?;
-        Ok(Resolved { control, period })
+        Ok(Resolved { control, period: self.period.unwrap_or(DEFAULT_PERIOD) })
     }
 
     fn law_mode(&self) -> Mode {
@@ -115,21 +109,14 @@ impl ControlSettings {
         }
     }
 
-    fn law_outsider(&self, threshold: Span) -> Result<Answer, ConfigError> {
+    fn law_outsider(&self, threshold: Span) -> Answer {
         let at_most = self.outsider_at_most.map_or(Span(2 * threshold.0), Span::from);
-        let shares = self.outsider_shares.unwrap_or(DEFAULT_OUTSIDER_SHARES);
-        let refused = |parameter, must_be, value| Err(ConfigError { parameter, must_be, value });
-        if at_most > MOST_OUTSIDER {
-            return refused("outsider_at_most", "at most 20s", at_most.secs());
-        }
-        if !(1..=VmConfig::MAX_SHARES).contains(&shares) {
-            return refused("outsider_shares", "from 1 to 1000000", f64::from(shares));
-        }
-        Ok(match self.outsider {
+        let shares = f64::from(self.outsider_shares.unwrap_or(DEFAULT_OUTSIDER_SHARES));
+        match self.outsider {
             None | Some(OutsiderSetting::Hold) => Answer::Hold,
-            Some(OutsiderSetting::Share) => Answer::Share { shares: f64::from(shares), at_most },
+            Some(OutsiderSetting::Share) => Answer::Share { shares, at_most },
             Some(OutsiderSetting::Compete) => Answer::Compete { at_most },
-        })
+        }
     }
 
     fn law_size_model(&self) -> SizeModel {
@@ -164,18 +151,6 @@ impl ControlSettings {
                 Ok((begins.unwrap_or(default), auto))
             }
         }
-    }
-
-    fn law_period(&self) -> Result<Duration, ConfigError> {
-        let period = self.period.unwrap_or(DEFAULT_PERIOD);
-        if period < MIN_PERIOD {
-            return Err(ConfigError {
-                parameter: "period",
-                must_be: "at least 0.05 s",
-                value: period.as_secs_f64(),
-            });
-        }
-        Ok(period)
     }
 }
 

@@ -18,6 +18,13 @@ pub struct Document {
     text: String,
 }
 
+/// A table of a document, for errors about its keys.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    doc: &'a Document,
+    path: String,
+}
+
 /// Error of a document with its place. Prints as `file:line:column: key = value: message`.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct Error {
@@ -112,20 +119,12 @@ impl Document {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
         toml::from_str(&self.text).map_err(|e| {
             let message = plainly(&e.message().trim().replace('\n', "; "));
-            let message = match e.span() {
-                Some(span) => {
-                    let message = of_shares(message, &self.text[..span.start]);
-                    of_date(message, &self.text[span])
-                }
-                None => message,
+            let Some(span) = e.span() else {
+                return Error { file: self.name.clone(), place: None, value: None, message };
             };
-            match e.span() {
-                Some(span) => Error {
-                    value: Some(self.line_of(&span)),
-                    ..self.at_span(span.clone(), message)
-                },
-                None => Error { file: self.name.clone(), place: None, value: None, message },
-            }
+            let message = of_shares(message, &self.text[..span.start]);
+            let message = of_date(message, &self.text[span.clone()]);
+            Error { value: Some(self.line_of(&span)), ..self.at_span(span, message) }
         })
     }
 
@@ -136,16 +135,18 @@ impl Document {
         self.error_at(&path.split('.').collect::<Vec<_>>(), message)
     }
 
+    /// The table at a path of keys and indices, such as `volume.0`.
+    #[must_use]
+    pub fn part(&self, path: impl Into<String>) -> Part<'_> {
+        Part { doc: self, path: path.into() }
+    }
+
     /// Whether there is a value at a path of keys and indices.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
-        let root = self.text.parse().map(toml::Value::Table);
-        let below = |value: toml::Value, key: &str| match value {
-            toml::Value::Table(mut table) => table.remove(key),
-            toml::Value::Array(array) => array.into_iter().nth(key.parse().ok()?),
-            _ => None,
-        };
-        root.ok().and_then(|root| path.split('.').try_fold(root, below)).is_some()
+        let Ok(root) = DeTable::parse(&self.text) else { return false };
+        let root = DeValue::Table(root.into_inner());
+        path.split('.').try_fold(root, |value, key| Some(child(value, key)?.into_inner())).is_some()
     }
 
     /// [`error`](Self::error) for keys that may themselves have dots in them.
@@ -159,23 +160,15 @@ impl Document {
         let mut found = Some(DeValue::Table(root.into_inner()));
         let mut last = "";
         for &key in keys {
-            found = match found.take() {
-                Some(DeValue::Table(mut table)) => {
-                    // A value in a list is named by its list.
-                    last = key;
-                    table.remove(key).map(|value| {
-                        span = Some(value.span());
-                        Spanned::into_inner(value)
-                    })
-                }
-                Some(DeValue::Array(array)) => {
-                    key.parse::<usize>().ok().and_then(|i| array.into_iter().nth(i)).map(|value| {
-                        span = Some(value.span());
-                        Spanned::into_inner(value)
-                    })
-                }
-                _ => None,
-            };
+            let value = found.take();
+            // A value in a list is named by its list.
+            if let Some(DeValue::Table(_)) = value {
+                last = key;
+            }
+            found = value.and_then(|value| child(value, key)).map(|value| {
+                span = Some(value.span());
+                value.into_inner()
+            });
             if found.is_none() {
                 break;
             }
@@ -202,6 +195,56 @@ impl Document {
         let start = span.start.min(self.text.len());
         let from = self.text[..start].rfind('\n').map_or(0, |i| i + 1);
         self.text[from..].lines().next().unwrap_or_default().trim().to_owned()
+    }
+}
+
+impl<'a> Part<'a> {
+    /// A part of this part: a key, or keys and indices with dots between them.
+    #[must_use]
+    pub fn part(&self, path: &str) -> Part<'a> {
+        Part { doc: self.doc, path: format!("{}.{path}", self.path) }
+    }
+
+    /// An error about a value below this part, as [`Document::error`].
+    #[must_use]
+    pub fn error(&self, key: &str, message: impl Into<String>) -> Error {
+        self.doc.error(&format!("{}.{key}", self.path), message)
+    }
+
+    /// Whether there is a value at a key.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.doc.has(&format!("{}.{key}", self.path))
+    }
+
+    /// Refuses a value that is wrong.
+    ///
+    /// # Errors
+    /// The value is wrong: the message at its key.
+    pub fn refuse_if(
+        &self,
+        is_wrong: bool,
+        key: &str,
+        message: impl Into<String>,
+    ) -> Result<(), Error> {
+        if is_wrong { Err(self.error(key, message)) } else { Ok(()) }
+    }
+
+    /// A value that was read, or its fault as an error at its key.
+    ///
+    /// # Errors
+    /// The value could not be read.
+    pub fn read<T>(&self, key: &str, value: Result<T, impl ToString>) -> Result<T, Error> {
+        value.map_err(|fault| self.error(key, fault.to_string()))
+    }
+}
+
+/// The value of a key of a table, or at an index of a list.
+fn child<'a>(value: DeValue<'a>, key: &str) -> Option<Spanned<DeValue<'a>>> {
+    match value {
+        DeValue::Table(mut table) => table.remove(key),
+        DeValue::Array(array) => array.into_iter().nth(key.parse().ok()?),
+        _ => None,
     }
 }
 

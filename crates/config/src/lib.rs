@@ -20,7 +20,7 @@ mod vm;
 
 pub use amount::Amount;
 pub use control::{NAMES_FILES, Resolved};
-pub use document::{Document, Error};
+pub use document::{Document, Error, Part};
 pub use limit::LimitSetting;
 pub use short::short;
 pub use tenant::{TenantName, TenantSettings, tenants, wrong_tenants};

@@ -41,6 +41,11 @@ const MOST_IOPS: f64 = 1e9;
 const LONGEST: Duration = Duration::from_secs(3600);
 
 impl LimitSetting {
+    /// Rates of IOs, by key.
+    fn rates(&self) -> [(&'static str, Option<f64>); 3] {
+        [("iops", self.iops), ("iops_reads", self.iops_reads), ("iops_writes", self.iops_writes)]
+    }
+
     /// What is wrong with the limit.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
@@ -50,27 +55,18 @@ impl LimitSetting {
                 "needs `iops` or `bandwidth`, or one of these with `_reads` or `_writes`".into(),
             );
         }
-        let rates = [
-            ("iops", self.iops),
-            ("iops_reads", self.iops_reads),
-            ("iops_writes", self.iops_writes),
-        ];
-        for (key, rate) in rates {
+        for (key, rate) in self.rates() {
             if let Some(rate) = rate.filter(|rate| !(1.0..=MOST_IOPS).contains(rate)) {
                 return Some(format!("has {key} = {rate}, which must be from 1 to 1000000000"));
             }
         }
-        let sizes = [
+        for (key, size) in [
             ("bandwidth", self.bandwidth),
             ("bandwidth_reads", self.bandwidth_reads),
             ("bandwidth_writes", self.bandwidth_writes),
-        ];
-        for (key, size) in sizes {
-            if let Some(size) = size.filter(|size| *size < ByteSize::kib(1)) {
-                return Some(format!(
-                    "has {key} = {} bytes, which must be 1KiB or more",
-                    size.as_u64()
-                ));
+        ] {
+            if let Some(ByteSize(bytes)) = size.filter(|size| *size < ByteSize::kib(1)) {
+                return Some(format!("has {key} = {bytes} bytes, which must be 1KiB or more"));
             }
         }
         match (self.burst, self.burst_for) {
@@ -105,12 +101,8 @@ impl LimitSetting {
             let fault = "has a burst, which the kernel's io.max does not know: leave out `burst` and `burst_for` on a steered device";
             return Some(fault.to_owned());
         }
-        let rates = [
-            ("iops", self.iops, 2.0 * LEAST_STEERED),
-            ("iops_reads", self.iops_reads, LEAST_STEERED),
-            ("iops_writes", self.iops_writes, LEAST_STEERED),
-        ];
-        rates.into_iter().find_map(|(key, rate, least)| {
+        self.rates().into_iter().find_map(|(key, rate)| {
+            let least = if key == "iops" { 2.0 * LEAST_STEERED } else { LEAST_STEERED };
             let rate = rate.filter(|rate| *rate < least)?;
             Some(format!("has {key} = {rate}, which must be {least} or more on a steered device, as the kernel's io.max takes no less"))
         })

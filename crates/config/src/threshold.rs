@@ -92,29 +92,23 @@ const AT_LEAST: &str =
 impl ThresholdSetting {
     /// Refuses durations that no array needs, and those that none can meet.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        let given = match self {
-            ThresholdSetting::Fixed(duration) => vec![("latency_threshold", Some(*duration))],
-            ThresholdSetting::Auto(auto) => vec![
-                ("latency_threshold.start", auto.start),
-                ("latency_threshold.at_least", auto.at_least),
-                ("latency_threshold.at_most", auto.at_most),
-            ],
+        let within = |parameter, given: Option<Duration>, least: Duration| {
+            let refused = |must_be, value: Duration| {
+                Err(ConfigError { parameter, must_be, value: value.as_secs_f64() })
+            };
+            match given {
+                Some(given) if given < least => refused(AT_LEAST, given),
+                Some(given) if given > MOST => refused(AT_MOST, given),
+                _ => Ok(()),
+            }
         };
-        let small = match self {
-            ThresholdSetting::Fixed(duration) => Some(("latency_threshold", *duration)),
+        match self {
+            ThresholdSetting::Fixed(given) => within("latency_threshold", Some(*given), LEAST),
             ThresholdSetting::Auto(auto) => {
-                auto.start.map(|start| ("latency_threshold.start", start))
+                within("latency_threshold.start", auto.start, LEAST)?;
+                within("latency_threshold.at_least", auto.at_least, Duration::ZERO)?;
+                within("latency_threshold.at_most", auto.at_most, Duration::ZERO)
             }
-        };
-        if let Some((parameter, value)) = small.filter(|(_, value)| *value < LEAST) {
-            return Err(ConfigError { parameter, must_be: AT_LEAST, value: value.as_secs_f64() });
-        }
-        let large = |(_, value): &(_, Option<Duration>)| value.is_some_and(|value| value > MOST);
-        match given.into_iter().find(large) {
-            Some((parameter, Some(value))) => {
-                Err(ConfigError { parameter, must_be: AT_MOST, value: value.as_secs_f64() })
-            }
-            _ => Ok(()),
         }
     }
 }

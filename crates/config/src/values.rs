@@ -78,35 +78,20 @@ impl Fairness {
     /// The first number that no array has: its key, what it must be, and what it is.
     pub(crate) fn fault(&self) -> Option<(&'static str, &'static str, f64)> {
         let Fairness::Cost(cost) = self else { return None };
-        [
-            (
-                "fairness.iops_reads",
-                "fairness.bandwidth_reads",
-                cost.iops_reads,
-                cost.bandwidth_reads,
-            ),
-            (
-                "fairness.iops_writes",
-                "fairness.bandwidth_writes",
-                cost.iops_writes,
-                cost.bandwidth_writes,
-            ),
-        ]
-        .into_iter()
-        .find_map(|(iops_key, bandwidth_key, iops, bandwidth)| {
+        let wrong = |iops_key, iops: f64, bandwidth_key, bandwidth: ByteSize| {
             let bytes = bandwidth.as_u64() as f64;
             if !(1.0..=1e8).contains(&iops) {
-                Some((iops_key, "from 1 to 100000000", iops))
-            } else if !(MIB..=MIB * MIB).contains(&bytes) || bytes < SMALL * iops {
-                Some((
-                    bandwidth_key,
-                    "from 1MiB to 1TiB, and what these IO/s of 4 KiB move at least",
-                    bytes,
-                ))
-            } else {
-                None
+                return Some((iops_key, "from 1 to 100000000", iops));
             }
-        })
+            let good = (MIB..=MIB * MIB).contains(&bytes) && bytes >= SMALL * iops;
+            let must_be = "from 1MiB to 1TiB, and what these IO/s of 4 KiB move at least";
+            (!good).then_some((bandwidth_key, must_be, bytes))
+        };
+        let CostSetting { iops_reads, bandwidth_reads, iops_writes, bandwidth_writes } = *cost;
+        let of_reads = "fairness.bandwidth_reads";
+        let of_writes = "fairness.bandwidth_writes";
+        wrong("fairness.iops_reads", iops_reads, of_reads, bandwidth_reads)
+            .or_else(|| wrong("fairness.iops_writes", iops_writes, of_writes, bandwidth_writes))
     }
 }
 

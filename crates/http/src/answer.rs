@@ -33,6 +33,18 @@ impl IntoResponse for Refused {
     }
 }
 
+/// Refusals of requests that change something, as the description of the API has them.
+#[derive(utoipa::IntoResponses)]
+#[allow(dead_code, reason = "for the description alone")]
+pub(crate) enum Refusals {
+    /// The request is wrong, or not allowed.
+    #[response(status = "4XX")]
+    Refused(api::Problem),
+    /// The change cannot be kept: a full disk, for one.
+    #[response(status = 500)]
+    Failed(api::Problem),
+}
+
 /// A body of JSON, with headers that keep browsers from storing it or taking it for another type.
 pub(crate) struct Json<T>(pub(crate) T);
 

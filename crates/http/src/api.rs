@@ -1,7 +1,6 @@
 //! `/api/v1`: state, history, events, and changes.
 
 mod change;
-mod disks;
 mod query;
 
 use axum::extract::{RawQuery, State};
@@ -12,7 +11,7 @@ use axum::{Extension, Router};
 use parda_api as api;
 use utoipa::OpenApi;
 
-use self::change::{OVERRIDES, Overrides};
+use self::change::{OVERRIDES, Paths, SETTINGS};
 use crate::answer::{Json, Refused};
 use crate::asked::Who;
 use crate::guard;
@@ -29,35 +28,31 @@ use crate::who;
         state,
         history,
         events,
-        change::set_volume,
-        change::set_disk,
-        change::set_tenant,
+        change::set,
         change::reset,
-        disks::add,
-        disks::remove,
-        disks::drain
+        change::add_disk,
+        change::remove_disk,
+        change::drain
     ),
-    modifiers(&Overrides),
+    modifiers(&Paths),
     servers((url = "/"))
 )]
 struct Description;
 
 pub(crate) fn router(shared: &Shared) -> Router<Shared> {
     let volume = "/api/v1/volumes/{volume}";
-    let disk = "/api/v1/volumes/{volume}/disks/{disk}";
-    let tenant = "/api/v1/volumes/{volume}/tenants/{tenant}";
-    let resets = OVERRIDES
+    let sets = SETTINGS
         .iter()
-        .fold(Router::new(), |router, (path, _)| router.route(path, delete(change::reset)));
-    let changes = resets
-        .route(volume, patch(change::set_volume))
-        .route(disk, patch(change::set_disk).delete(disks::remove))
-        .route(&format!("{volume}/drain"), post(disks::drain))
-        .route(tenant, patch(change::set_tenant))
+        .fold(Router::new(), |router, (path, _)| router.route(path, patch(change::set)));
+    let changes = OVERRIDES
+        .iter()
+        .fold(sets, |router, (path, _)| router.route(path, delete(change::reset)))
+        .route(&format!("{volume}/disks/{{disk}}"), delete(change::remove_disk))
+        .route(&format!("{volume}/drain"), post(change::drain))
         .route_layer(from_fn(who::writers_only))
         .route_layer(from_fn(guard::of_one_site));
     let files = Router::new()
-        .route(&format!("{volume}/disks"), post(disks::add))
+        .route(&format!("{volume}/disks"), post(change::add_disk))
         .route_layer(from_fn(who::admins_only))
         .route_layer(from_fn(guard::of_one_site));
     Router::new()

@@ -5,7 +5,7 @@ use parda_api as api;
 use serde_json::{Map, Value};
 
 /// An agent: it answers the server's requests. Each call may block.
-pub trait Agent: Send + Sync + 'static {
+pub trait Agent: Changes + Disks + Send + Sync + 'static {
     /// Metrics, and the list of disks and listeners that are not served.
     fn pages(&self) -> Pages;
 
@@ -23,7 +23,10 @@ pub trait Agent: Send + Sync + 'static {
 
     /// Name and role of a token, if it is known.
     fn who(&self, secret: &str) -> Option<(String, api::Role)>;
+}
 
+/// Changes of settings by an agent.
+pub trait Changes {
     /// Changes settings of a volume or a disk while it runs.
     ///
     /// # Errors
@@ -40,7 +43,10 @@ pub trait Agent: Send + Sync + 'static {
         setting: Option<&str>,
         who: &Who,
     ) -> Result<api::Changed, Refusal>;
+}
 
+/// Changes of the disks that an agent serves.
+pub trait Disks {
     /// Serves one more disk of a volume.
     ///
     /// # Errors

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
+use axum::http::Request;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use axum::http::{Method, Request};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use parda_tls::Connector;
@@ -75,16 +75,27 @@ pub fn ask(
 ) -> Result<Value, AskError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(AskError::Connect)?;
+    let host = match server {
+        Server::Unix(_) => "localhost",
+        Server::Tcp(authority) | Server::Tls(authority, _) => authority,
+    };
+    let mut request = Request::builder().method(method).uri(path).header(HOST, host);
+    if let Some(token) = token {
+        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+    }
+    if body.is_some() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    let body = body.map_or_else(Body::empty, |value| Body::from(value.to_string()));
+    let request = request.body(body).map_err(wrong)?;
     runtime.block_on(async {
         let answered = async {
             match server {
                 Server::Unix(socket) => {
-                    let stream = tokio::net::UnixStream::connect(socket).await;
-                    exchange(stream, "localhost", method, path, body, token).await
+                    exchange(tokio::net::UnixStream::connect(socket).await, request).await
                 }
                 Server::Tcp(authority) => {
-                    let stream = tokio::net::TcpStream::connect(authority).await;
-                    exchange(stream, authority, method, path, body, token).await
+                    exchange(tokio::net::TcpStream::connect(authority).await, request).await
                 }
                 Server::Tls(authority, connector) => {
                     let (config, name) = connector.parts();
@@ -93,7 +104,7 @@ pub fn ask(
                     let stream = TlsConnector::from(config).connect(name, stream).await;
                     let stream =
                         stream.map_err(|error| AskError::Answer(connector.explain(&error)))?;
-                    exchange(Ok(stream), authority, method, path, body, token).await
+                    exchange(Ok(stream), request).await
                 }
             }
         };
@@ -103,36 +114,22 @@ pub fn ask(
     })
 }
 
+fn wrong(error: impl std::fmt::Display) -> AskError {
+    AskError::Answer(error.to_string())
+}
+
 async fn exchange(
     stream: io::Result<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
-    host: &str,
-    method: &str,
-    path: &str,
-    body: Option<&Value>,
-    token: Option<&str>,
+    request: Request<Body>,
 ) -> Result<Value, AskError> {
-    let wrong = |error: &dyn std::fmt::Display| AskError::Answer(error.to_string());
     let stream = TokioIo::new(stream.map_err(AskError::Connect)?);
-    let (mut sender, connection) = http1::handshake(stream).await.map_err(|e| wrong(&e))?;
+    let (mut sender, connection) = http1::handshake(stream).await.map_err(wrong)?;
     tokio::spawn(connection);
-    let method: Method = method.parse().map_err(|e| wrong(&e))?;
-    let mut request = Request::builder().method(method).uri(path).header(HOST, host);
-    if let Some(token) = token {
-        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
-    }
-    let body = match body {
-        Some(value) => {
-            request = request.header(CONTENT_TYPE, "application/json");
-            Body::from(value.to_string())
-        }
-        None => Body::empty(),
-    };
-    let request = request.body(body).map_err(|e| wrong(&e))?;
-    let answer = sender.send_request(request).await.map_err(|e| wrong(&e))?;
+    let answer = sender.send_request(request).await.map_err(wrong)?;
     let status = answer.status();
-    let text = to_bytes(Body::new(answer.into_body()), LARGEST).await.map_err(|e| wrong(&e))?;
+    let text = to_bytes(Body::new(answer.into_body()), LARGEST).await.map_err(wrong)?;
     if status.is_success() {
-        return serde_json::from_slice(&text).map_err(|e| wrong(&e));
+        return serde_json::from_slice(&text).map_err(wrong);
     }
     let problem: Result<parda_api::Problem, _> = serde_json::from_slice(&text);
     let error = problem.map_or_else(|_| format!("it answers {status}"), |problem| problem.error);

@@ -38,12 +38,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::io::InspectReader;
 
 use connections::{Connections, Origin};
 
-pub use asked::{Agent, Change, Of, Pages, Place, Refusal, Who};
+pub use asked::{Agent, Change, Changes, Disks, Of, Pages, Place, Refusal, Who};
 pub use axum::body::Bytes;
-use progress::{ObservedStream, Progress, Step};
+use progress::{Progress, Step};
 pub use shared::FRESH;
 use who::Peer;
 
@@ -239,8 +240,9 @@ async fn answer(
     router: Router,
     sent: Progress,
 ) {
-    let stream = ObservedStream { stream, progress: sent.clone() };
-    let router = router.layer(Extension(peer)).layer(map_request_with_state(sent, progress::noted));
+    let begun = sent.clone();
+    let stream = InspectReader::new(stream, move |_| begun.reached(Step::Begun));
+    let router = router.layer(Extension(peer)).layer(map_request_with_state(sent, progress::whole));
     let served = http1::Builder::new()
         .keep_alive(false)
         .half_close(true)

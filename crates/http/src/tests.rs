@@ -55,7 +55,9 @@ impl Agent for Stub {
             _ => None,
         }
     }
+}
 
+impl Changes for Stub {
     fn set(&self, change: &Change, who: &Who) -> Result<parda_api::Changed, Refusal> {
         Err(Refusal::Conflict(format!(
             "{} {:?} {:?} {}",
@@ -71,7 +73,9 @@ impl Agent for Stub {
     ) -> Result<parda_api::Changed, Refusal> {
         Err(Refusal::Failed(format!("{} {:?} {setting:?}", place.volume, place.of)))
     }
+}
 
+impl Disks for Stub {
     fn add_disk(
         &self,
         volume: &str,

@@ -1,12 +1,12 @@
 //! What differs between two policies, and one setting changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use crate::document::{Group, Policy, Tenant, Vm, Volume};
+use crate::document::{Group, Named, Policy, Volume};
 
 /// The part of a volume that a setting belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -114,29 +114,17 @@ fn alike(one: &Value, other: &Value) -> bool {
 /// Settings that differ between two policies, sorted by volume and scope.
 #[must_use]
 pub fn changes(before: &Policy, after: &Policy) -> Vec<Change> {
-    let (before, mut left) = (settings(before, after), settings(after, before));
-    let mut changes = Vec::new();
-    for (key, was) in before {
-        let is = left.remove(&key);
-        if is.as_ref().is_some_and(|is| alike(is, &was)) {
-            continue;
-        }
-        let (volume, of, setting) = key;
-        if is.is_none() && setting == "place" {
-            // The group is gone.
-            continue;
-        }
-        changes.push(Change { volume, of, setting, before: Some(was), after: is });
-    }
-    changes.extend(left.into_iter().map(|((volume, of, setting), is)| Change {
-        volume,
-        of,
-        setting,
-        before: None,
-        after: Some(is),
-    }));
-    changes.sort_by(|a, b| (&a.volume, &a.of, &a.setting).cmp(&(&b.volume, &b.of, &b.setting)));
-    changes
+    let (before, after) = (settings(before, after), settings(after, before));
+    let keys: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let change = |key: &(String, Scope, String)| {
+        let (volume, of, setting) = key.clone();
+        let (before, after) = (before.get(key).cloned(), after.get(key).cloned());
+        let is_same = before.as_ref().zip(after.as_ref()).is_some_and(|(was, is)| alike(was, is));
+        // A group that is gone has no place.
+        let is_gone = after.is_none() && setting == "place";
+        (!is_same && !is_gone).then_some(Change { volume, of, setting, before, after })
+    };
+    keys.into_iter().filter_map(change).collect()
 }
 
 /// Sets a setting of a policy, or removes it if there is no value. Volumes, groups and VMs are added as needed, and removed when
@@ -147,12 +135,9 @@ pub fn set(policy: &mut Policy, volume: &str, of: &Scope, setting: &str, value: 
         |v| v.name == volume,
         || Volume { name: volume.to_owned(), ..Volume::default() },
     );
+    let is_tenant = matches!(of, Scope::Tenant(_));
     let table = match of {
         Scope::Control => &mut volume.control,
-        Scope::Tenant(name) => {
-            let new = || Tenant { name: name.clone(), ..Tenant::default() };
-            &mut entry(&mut volume.tenant, |tenant| tenant.name == *name, new).settings
-        }
         Scope::Group(name) => {
             let new = || Group { name: name.clone(), ..Group::default() };
             let group = entry(&mut volume.group, |group| group.name == *name, new);
@@ -163,9 +148,10 @@ pub fn set(policy: &mut Policy, volume: &str, of: &Scope, setting: &str, value: 
             }
             &mut group.settings
         }
-        Scope::Vm(name) => {
-            let new = || Vm { name: name.clone(), ..Vm::default() };
-            &mut entry(&mut volume.vm, |vm| vm.name == *name, new).settings
+        Scope::Tenant(name) | Scope::Vm(name) => {
+            let list = if is_tenant { &mut volume.tenant } else { &mut volume.vm };
+            let new = || Named { name: name.clone(), ..Named::default() };
+            &mut entry(list, |named| named.name == *name, new).settings
         }
     };
     match value {

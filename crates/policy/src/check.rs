@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use parda_config::{
-    ControlSettings, Document, Error, NAMES_FILES, TenantSettings, VmSettings, short,
+    ControlSettings, Document, Error, NAMES_FILES, Part, TenantSettings, VmSettings, short,
     with_vm_settings, wrong_tenants,
 };
 use serde::Deserialize;
@@ -71,13 +71,13 @@ pub fn check(doc: &Document) -> Result<Policy, Error> {
     let policy: Policy = doc.parse()?;
     let mut names = BTreeSet::new();
     for (i, (volume, written)) in file.volume.iter().zip(&policy.volume).enumerate() {
-        let wrong = |key: &str, message: &str| doc.error(&format!("volume.{i}.{key}"), message);
-        check_name(&wrong, "name", &volume.name, &mut names)?;
-        check_control(&wrong, &volume.control, written)?;
-        if let Some((at, key, fault)) = wrong_tenants(&volume.tenant) {
-            return Err(wrong(&format!("tenant.{at}.{key}"), &fault));
+        let at = doc.part(format!("volume.{i}"));
+        check_name(&at, &volume.name, &mut names)?;
+        check_control(&at.part("control"), &volume.control, written)?;
+        if let Some((i, key, fault)) = wrong_tenants(&volume.tenant) {
+            return Err(at.error(&format!("tenant.{i}.{key}"), fault));
         }
-        check_vms(&wrong, volume)?;
+        check_vms(&at, volume)?;
     }
     // A file with inline tables is shorter than the same policy in etcd.
     if policy.text().is_ok_and(|text| text.len() > MOST_BYTES) {
@@ -102,68 +102,41 @@ pub fn check_volume(volume: &Volume) -> Result<(), String> {
     })
 }
 
-type Wrong<'a> = &'a dyn Fn(&str, &str) -> Error;
-
-fn check_name(
-    wrong: Wrong<'_>,
-    key: &str,
-    name: &str,
-    others: &mut BTreeSet<String>,
-) -> Result<(), Error> {
-    if name.is_empty() || name.len() > 256 || name.chars().any(char::is_control) {
-        return Err(wrong(key, "must be 1 to 256 bytes without control characters"));
-    }
-    if !others.insert(name.to_owned()) {
-        return Err(wrong(key, "is there already: names must differ"));
-    }
-    Ok(())
+fn check_name(at: &Part<'_>, name: &str, others: &mut BTreeSet<String>) -> Result<(), Error> {
+    let good = (1..=256).contains(&name.len()) && !name.chars().any(char::is_control);
+    at.refuse_if(!good, "name", "must be 1 to 256 bytes without control characters")?;
+    let is_new = others.insert(name.to_owned());
+    at.refuse_if(!is_new, "name", "is there already: names must differ")
 }
 
-fn check_control(
-    wrong: Wrong<'_>,
-    control: &ControlSettings,
-    written: &Volume,
-) -> Result<(), Error> {
-    for (key, value) in &written.control {
-        let at = format!("control.{key}");
-        if key == NAMES_FILES && value.is_table() {
-            let message = "is a table, which may name a file: only parda.toml may have it";
-            return Err(wrong(&at, message));
-        }
-    }
-    control.resolve().map(|_| ()).map_err(|error| {
-        wrong(&format!("control.{}", error.parameter), &format!("must be {}", error.must_be))
-    })
+fn check_control(at: &Part<'_>, control: &ControlSettings, written: &Volume) -> Result<(), Error> {
+    let names_file = written.control.get(NAMES_FILES).is_some_and(toml::Value::is_table);
+    let message = "is a table, which may name a file: only parda.toml may have it";
+    at.refuse_if(names_file, NAMES_FILES, message)?;
+    let checked = control.resolve().map(drop);
+    checked.map_err(|error| at.error(error.parameter, format!("must be {}", error.must_be)))
 }
 
-fn check_vms(wrong: Wrong<'_>, volume: &VolumeFile) -> Result<(), Error> {
+fn check_vms(at: &Part<'_>, volume: &VolumeFile) -> Result<(), Error> {
     let mut names = BTreeSet::new();
     for (i, group) in volume.group.iter().enumerate() {
-        let at = |key: &str| format!("group.{i}.{key}");
-        check_name(wrong, &at("name"), &group.name, &mut names)?;
-        if group.vms.is_empty() || group.vms.iter().any(String::is_empty) {
-            return Err(wrong(&at("vms"), "must be names of VMs, with * for any text"));
-        }
-        check_settings(wrong, &at, &group.settings())?;
+        let at = at.part(&format!("group.{i}"));
+        check_name(&at, &group.name, &mut names)?;
+        let none = group.vms.is_empty() || group.vms.iter().any(String::is_empty);
+        at.refuse_if(none, "vms", "must be names of VMs, with * for any text")?;
+        check_settings(&at, &group.settings())?;
     }
     let mut names = BTreeSet::new();
     for (i, vm) in volume.vm.iter().enumerate() {
-        let at = |key: &str| format!("vm.{i}.{key}");
-        check_name(wrong, &at("name"), &vm.name, &mut names)?;
-        check_settings(wrong, &at, &vm.settings())?;
+        let at = at.part(&format!("vm.{i}"));
+        check_name(&at, &vm.name, &mut names)?;
+        check_settings(&at, &vm.settings())?;
     }
     Ok(())
 }
 
-fn check_settings(
-    wrong: Wrong<'_>,
-    at: &dyn Fn(&str) -> String,
-    settings: &VmSettings,
-) -> Result<(), Error> {
-    match settings.fault() {
-        Some((key, message)) => Err(wrong(&at(key), &message)),
-        None => Ok(()),
-    }
+fn check_settings(at: &Part<'_>, settings: &VmSettings) -> Result<(), Error> {
+    settings.fault().map_or(Ok(()), |(key, message)| Err(at.error(key, message)))
 }
 
 #[cfg(test)]

@@ -23,24 +23,25 @@ pub struct Volume {
     pub control: Table,
     /// Tenants, as in `[[volume.tenant]]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tenant: Vec<Tenant>,
+    pub tenant: Vec<Named>,
     /// Groups of VMs; of two that have a VM and a setting, the later one counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<Group>,
     /// Single VMs, which count over groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub vm: Vec<Vm>,
+    pub vm: Vec<Named>,
     /// Keys that this version does not know, with their values.
     #[serde(flatten, skip_serializing_if = "Table::is_empty")]
     pub other: Table,
 }
 
-/// A tenant of a volume, over that of `parda.toml` if there is one.
+/// Settings of a tenant, over those of `parda.toml` if it has the tenant; or of one VM: of the disk of that name, or of the VM of a steered
+/// device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Tenant {
-    /// Name of the tenant.
+pub struct Named {
+    /// Name of the tenant or VM.
     pub name: String,
-    /// Shares, limit and reservation.
+    /// Its settings by their keys in `parda.toml`.
     #[serde(flatten)]
     pub settings: Table,
 }
@@ -53,16 +54,6 @@ pub struct Group {
     /// Names of its VMs, in which `*` stands for any text and `?` for one character.
     pub vms: Vec<String>,
     /// Settings of each of its VMs.
-    #[serde(flatten)]
-    pub settings: Table,
-}
-
-/// Settings of one VM: of the disk of that name, or of the VM of a steered device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Vm {
-    /// Name of the VM in `parda.toml`.
-    pub name: String,
-    /// Settings of the VM.
     #[serde(flatten)]
     pub settings: Table,
 }

@@ -22,7 +22,7 @@ pub mod stored;
 
 pub use changes::{Change, Scope, changes, set};
 pub use check::check;
-pub use document::{Group, Policy, Vm, Volume};
+pub use document::{Group, Named, Policy, Volume};
 pub use hosts::{HostReport, HostState, InForce, Presence, VolumeReport};
 pub use store::{Applied, Author, Snapshot, Store, StoreError};
 pub use stored::{Head, HistoryEntry, Stored, StoredFault};

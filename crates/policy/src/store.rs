@@ -9,6 +9,7 @@ use std::time::Duration;
 use parda_config::short;
 use parda_etcd::revisions::MOST_WRITES;
 use parda_etcd::{Client, Entry, EtcdError, Fault, Keys, Lease, Settings, Write, segment};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::changes::{Change, changes};
@@ -24,6 +25,9 @@ const MOST_CHANGES: usize = 200;
 
 /// Number of revisions or hosts that one call reads.
 const PAGE: usize = 16;
+
+/// Keys with their values; none for a key to delete.
+type Values = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// A policy in etcd, and the client that reads and writes it.
 #[derive(Debug)]
@@ -91,23 +95,13 @@ pub enum StoreError {
     /// Another author has changed the policy since it was read.
     #[error("{}; nothing was changed. Look at the difference again (parda policy diff), and try again", now(.0.as_ref()))]
     Conflict(Option<Head>),
-    /// The stored policy of a volume is of a newer format, so it cannot be replaced.
-    #[error("volume {volume}: {fault}")]
+    /// The stored policy of a volume cannot be read, so it cannot be replaced.
+    #[error("volume {volume}: {fault}{}", fault.remedy())]
     Unreadable {
         /// Name of the volume.
         volume: String,
         /// Reason why it cannot be read.
         fault: StoredFault,
-    },
-    /// The key of a volume holds no policy, so it cannot be replaced.
-    #[error(
-        "volume {volume}: what etcd has is no policy: {why}. Remove its key below policy/volume/ (etcdctl del), and apply a policy file"
-    )]
-    Damaged {
-        /// Name of the volume.
-        volume: String,
-        /// What is wrong with the value.
-        why: String,
     },
     /// etcd did not answer to a write, which it may have made.
     #[error(
@@ -154,9 +148,6 @@ impl Snapshot {
     pub fn policy(&self) -> Result<Policy, StoreError> {
         let each = self.volumes.iter().map(|(name, stored)| match stored {
             Ok(stored) => Ok(stored.volume.clone()),
-            Err(StoredFault::Damaged(why)) => {
-                Err(StoreError::Damaged { volume: name.clone(), why: why.clone() })
-            }
             Err(fault) => {
                 Err(StoreError::Unreadable { volume: name.clone(), fault: fault.clone() })
             }
@@ -175,18 +166,6 @@ impl Store {
     /// Reads certificates and password again with the next call.
     pub fn reload(&mut self) {
         self.client.reload();
-    }
-
-    /// The endpoint that is asked first.
-    #[must_use]
-    pub fn endpoint(&self) -> String {
-        self.client.endpoint()
-    }
-
-    /// Calls and bytes since the start.
-    #[must_use]
-    pub fn traffic(&self) -> parda_etcd::Traffic {
-        self.client.traffic()
     }
 
     fn key(&self, name: &str) -> Vec<u8> {
@@ -274,18 +253,25 @@ impl Store {
                 .to_owned(),
         })?;
         let head = Head { revision, by, at_ms, comment };
-        let entry = history_entry(policy, &head, &changes)?;
-        let (puts, deletes) = self.writes(&before, policy, &entry, &changes)?;
+        let entry = HistoryEntry {
+            head: head.clone(),
+            changes: changes.iter().take(MOST_CHANGES).cloned().collect(),
+            more: changes.len().saturating_sub(MOST_CHANGES),
+            policy: policy.text().map_err(unwritable)?,
+        };
+        let values = self.values(&before, policy, &entry, &changes)?;
         let oldest = head.revision.saturating_sub(MOST_HISTORY);
         let (first, last) = (self.history_key(0), self.history_key(oldest + 1));
-        let each = puts.iter().map(|(key, value)| Write::Put(key, value));
+        let each = values.iter().map(|(key, value)| match value {
+            Some(value) => Write::Put(key, value),
+            None => Write::Delete(Keys::One(key)),
+        });
         let mut writes: Vec<_> = each.collect();
-        writes.extend(deletes.iter().map(|key| Write::Delete(Keys::One(key))));
         if oldest > 0 {
             writes.push(Write::Delete(Keys::Between(&first, &last)));
         }
         if writes.len() > MOST_WRITES {
-            return Err(StoreError::TooMany(puts.len() + deletes.len()));
+            return Err(StoreError::TooMany(values.len()));
         }
         let key = self.key("head");
         let written = self.client.write_if((&key, read.etcd_revision), &writes, self.limit);
@@ -300,29 +286,27 @@ impl Store {
         Ok(Applied { head: Some(head), changes })
     }
 
-    /// Keys to write with their new values, and keys to delete.
-    #[allow(clippy::type_complexity, reason = "a list of keys with values, and one of keys")]
-    fn writes(
+    /// Keys to write with their new values, and keys to delete, which have none.
+    fn values(
         &self,
         before: &Policy,
         policy: &Policy,
         entry: &HistoryEntry,
         changes: &[Change],
-    ) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, Vec<Vec<u8>>), StoreError> {
-        let text = |value: serde_json::Result<Vec<u8>>| value.map_err(|error| unwritable(&error));
+    ) -> Result<Values, StoreError> {
         let head = &entry.head;
-        let mut puts = vec![
-            (self.key("head"), text(serde_json::to_vec(head))?),
-            (self.history_key(head.revision), text(serde_json::to_vec(entry))?),
+        let mut values = vec![
+            (self.key("head"), Some(value_of(head)?)),
+            (self.history_key(head.revision), Some(value_of(entry)?)),
         ];
         let differs = |name: &str| changes.iter().any(|change| change.volume == name);
         for volume in policy.volume.iter().filter(|volume| differs(&volume.name)) {
-            let stored = Stored::new(head.revision, volume.clone()).text();
-            let stored = stored.map_err(|error| unwritable(&error))?;
-            puts.push((self.volume_key(&volume.name), stored.into_bytes()));
+            let stored = Stored::new(head.revision, volume.clone()).text().map_err(unwritable)?;
+            values.push((self.volume_key(&volume.name), Some(stored.into_bytes())));
         }
         let gone = before.volume.iter().filter(|volume| policy.of(&volume.name).is_none());
-        Ok((puts, gone.map(|volume| self.volume_key(&volume.name)).collect()))
+        values.extend(gone.map(|volume| (self.volume_key(&volume.name), None)));
+        Ok(values)
     }
 
     /// Revisions of the history, the latest first, and faults of keys that are none.
@@ -353,24 +337,22 @@ impl Store {
         lease: &mut Option<Lease>,
     ) -> Result<(), StoreError> {
         let key = self.hosts_key(&report.host);
-        let value = serde_json::to_vec(report)
-            .map_err(|error| StoreError::Unwritable(error.to_string()))?;
-        let mut held = lease.take();
-        loop {
-            let (mine, is_new) = match held.take() {
-                Some(held) => (held, false),
-                None => (self.client.grant(LEASE, self.limit)?, true),
-            };
-            match self.client.put(&key, &value, &mine, self.limit) {
+        let value = value_of(report)?;
+        if let Some(held) = lease.take() {
+            match self.client.put(&key, &value, &held, self.limit) {
                 // It ran out, or all of etcd's data was replaced.
-                Err(EtcdError { fault: Fault::NoLease, .. }) if !is_new => {}
+                Err(EtcdError { fault: Fault::NoLease, .. }) => {}
                 put => {
                     put?;
-                    *lease = Some(mine);
+                    *lease = Some(held);
                     return Ok(());
                 }
             }
         }
+        let new = self.client.grant(LEASE, self.limit)?;
+        self.client.put(&key, &value, &new, self.limit)?;
+        *lease = Some(new);
+        Ok(())
     }
 
     /// Renews the lease of a published report. False if the lease ran out, and etcd has removed the report.
@@ -403,21 +385,12 @@ impl Store {
     }
 }
 
-fn history_entry(
-    policy: &Policy,
-    head: &Head,
-    changes: &[Change],
-) -> Result<HistoryEntry, StoreError> {
-    Ok(HistoryEntry {
-        head: head.clone(),
-        changes: changes.iter().take(MOST_CHANGES).cloned().collect(),
-        more: changes.len().saturating_sub(MOST_CHANGES),
-        policy: policy.text().map_err(|error| unwritable(&error))?,
-    })
+fn unwritable(error: impl std::fmt::Display) -> StoreError {
+    StoreError::Unwritable(error.to_string())
 }
 
-fn unwritable(error: &dyn std::fmt::Display) -> StoreError {
-    StoreError::Unwritable(error.to_string())
+fn value_of(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(value).map_err(unwritable)
 }
 
 fn json<T: DeserializeOwned>(entry: &Entry) -> Result<T, StoreError> {

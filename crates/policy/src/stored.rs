@@ -72,6 +72,18 @@ pub enum StoredFault {
     Damaged(String),
 }
 
+impl StoredFault {
+    /// What to do before the policy can be replaced, beside what the fault says.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match self {
+            StoredFault::Newer { .. } => "",
+            StoredFault::Damaged(_) => {
+                ". Remove its key below policy/volume/ (etcdctl del), and apply a policy file"
+            }
+        }
+    }
+}
+
 impl Stored {
     /// Policy of a volume as this version writes it.
     #[must_use]

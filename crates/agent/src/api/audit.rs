@@ -2,27 +2,22 @@
 //! line a second with the number of changes, so that lines on other changes are not lost in a flood.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use parda_api::ChangedSetting;
 use parda_http::{Of, Place, Who};
 
+use crate::locked::locked;
+
 /// Time between two lines on one setting.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Changes that were logged in the last second, and changes to be logged.
+/// Changes of settings that were logged in the last second, and changes to be logged.
 #[derive(Default)]
-pub(crate) struct Audit(Mutex<Changes>);
+pub(crate) struct Audit(Mutex<HashMap<Key, Last>>);
 
-#[derive(Default)]
-struct Changes {
-    /// By volume and part of it, setting and author.
-    last: HashMap<Key, Last>,
-    /// Whether a thread is about to log the waiting changes.
-    will: bool,
-}
-
+/// Volume and part of it, setting and author.
 type Key = (Place, String, String);
 
 struct Last {
@@ -39,59 +34,36 @@ pub(super) struct Change {
 }
 
 impl Audit {
-    fn changes(&self) -> MutexGuard<'_, Changes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Logs a change at once, or within a second if its author has just changed the same setting.
-    pub(super) fn say(self: &Arc<Self>, mut change: Change, who: &Who) {
-        let key = (
-            change.place.clone(),
-            change.setting.setting.clone(),
-            format!("{} at {}", who.name, who.at),
-        );
-        let now = Instant::now();
-        let mut changes = self.changes();
-        changes.last.retain(|_, last| last.waits.is_some() || now - last.said < PAUSE);
-        let Some(last) = changes.last.get_mut(&key) else {
-            changes.last.insert(key, Last { said: now, waits: None });
+    /// Logs a change at once, or with the next [`Audit::flush`] if its author has just changed the same setting.
+    pub(super) fn say(&self, mut change: Change, who: &Who) {
+        let author = format!("{} at {}", who.name, who.at);
+        let key = (change.place.clone(), change.setting.setting.clone(), author);
+        let mut changes = locked(&self.0);
+        let Some(last) = changes.get_mut(&key) else {
+            changes.insert(key, Last { said: Instant::now(), waits: None });
             drop(changes);
             return change.say(&who.name, &who.at, 1);
         };
-        last.waits = Some(match last.waits.take() {
-            Some((first, count)) => {
-                change.setting.before = first.setting.before;
-                (change, count + 1)
-            }
-            None => (change, 1),
-        });
-        if std::mem::replace(&mut changes.will, true) {
-            return;
+        let mut count = 1;
+        if let Some((first, before)) = last.waits.take() {
+            change.setting.before = first.setting.before;
+            count += before;
         }
-        drop(changes);
-        let audit = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("audit".to_owned());
-        let spawned = thread.spawn(move || {
-            std::thread::sleep(PAUSE);
-            audit.flush();
-        });
-        if spawned.is_err() {
-            self.flush();
-        }
+        last.waits = Some((change, count));
     }
 
-    /// Logs all changes that wait.
+    /// Logs all changes that wait. Called each second.
     pub(crate) fn flush(&self) {
-        let mut changes = self.changes();
-        changes.will = false;
         let mut say = Vec::new();
-        for ((.., who), last) in &mut changes.last {
-            if let Some((change, count)) = last.waits.take() {
-                last.said = Instant::now();
+        let now = Instant::now();
+        locked(&self.0).retain(|(.., who), last| match last.waits.take() {
+            Some((change, count)) => {
+                last.said = now;
                 say.push((change, count, who.clone()));
+                true
             }
-        }
-        drop(changes);
+            None => now - last.said < PAUSE,
+        });
         for (change, count, who) in say {
             let (name, at) = who.rsplit_once(" at ").unwrap_or((&who, ""));
             change.say(name, at, count);
@@ -132,9 +104,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_changes_of_one_setting_is_a_line_and_hides_no_other() {
-        let audit = Arc::new(Audit::default());
-        // No thread logs them, so that the test sees all.
-        audit.changes().will = true;
+        let audit = Audit::default();
         let who = |name: &str| Who {
             name: name.to_owned(),
             at: "the unix socket".to_owned(),

@@ -4,27 +4,21 @@ use std::time::Instant;
 
 use parda_api::{Changed, ChangedSetting, Keep};
 use parda_config::{DISK_SETTINGS, NAMES_FILES, TenantSettings};
-use parda_http::{Of, Place, Refusal, Who};
-use serde_json::{Map, Value};
+use parda_http::{Changes, Of, Place, Refusal, Who};
+use serde_json::Value;
 
 use super::Api;
 use super::audit::Change;
-use super::values::{Settings, of, of_disk, of_keys, of_law};
+use super::values::{Settings, of, of_disk, of_keys};
 use super::wait::{PATIENCE, wait};
 use crate::config::{Config, Steer, Volume, Work};
 use crate::history::disk_keys;
 use crate::live::{self, DiskName, Layers, Setting, Target, plain};
 use crate::status::{Detail, DiskState, VolumeStatus};
 
-impl Api {
-    /// Sets settings of a volume or a disk, and reads back the values in force.
-    pub(super) fn set(
-        &self,
-        place: &Place,
-        keep: Option<Keep>,
-        settings: &Map<String, Value>,
-        who: &Who,
-    ) -> Result<Changed, Refusal> {
+impl Changes for Api {
+    fn set(&self, change: &parda_http::Change, who: &Who) -> Result<Changed, Refusal> {
+        let parda_http::Change { place, keep, settings } = change;
         if settings.is_empty() {
             return Err(Refusal::Invalid("no setting is named".to_owned()));
         }
@@ -32,7 +26,7 @@ impl Api {
             settings.iter().map(|(key, value)| Ok((key.clone(), Some(scalar(key, value)?))));
         let values = values.collect::<Result<Vec<_>, _>>()?;
         self.change(place, &values, who, |layers, target| {
-            let keep = kept_where(layers, keep)?;
+            let keep = kept_where(layers, *keep)?;
             for (key, value) in &values {
                 let Some(value) = value.clone() else { continue };
                 layers.temporary.clear(target, key);
@@ -42,13 +36,7 @@ impl Api {
         })
     }
 
-    /// Removes the live change of one setting, or of all settings of a volume or disk.
-    pub(super) fn reset(
-        &self,
-        place: &Place,
-        setting: Option<&str>,
-        who: &Who,
-    ) -> Result<Changed, Refusal> {
+    fn reset(&self, place: &Place, setting: Option<&str>, who: &Who) -> Result<Changed, Refusal> {
         let target = self.target(place)?;
         let layers = self.live.layers();
         let mut keys = layers.kept.keys(&target);
@@ -70,7 +58,9 @@ impl Api {
             Ok(())
         })
     }
+}
 
+impl Api {
     fn change(
         &self,
         place: &Place,
@@ -84,11 +74,14 @@ impl Api {
         if let Some(message) = keys.iter().find_map(|key| fixed(place, key)) {
             return Err(Refusal::Invalid(message));
         }
-        let was = self.values(place, &keys)?;
+        let was = self.values(&target, &keys);
         let (layers, config) = self.make(|layers| edit(layers, &target))?;
         let wanted = config.volumes.iter().find(|volume| volume.name == target.volume);
         let wanted = wanted.map_or_else(Vec::new, |it| in_configuration(it, &target, &keys));
-        let is = self.read_back(place, &keys, &wanted);
+        let look = || self.values(&target, &keys);
+        let is = wait(Instant::now() + PATIENCE, look, |is| {
+            is.iter().zip(&wanted).all(|(is, wanted)| alike(is, wanted))
+        });
         let origins = self.live.origins();
         let settings = keys.iter().enumerate().map(|(at, key)| ChangedSetting {
             setting: (*key).to_owned(),
@@ -185,35 +178,28 @@ impl Api {
     }
 
     /// Values in force, read from the running volume.
-    fn values(&self, place: &Place, keys: &[&str]) -> Result<Vec<Value>, Refusal> {
-        let volume = self.volume(&place.volume)?;
-        let Some(config) = self.views.config(&place.volume) else {
-            return Ok(of_keys(keys, &Settings::new()));
+    fn values(&self, target: &Target, keys: &[&str]) -> Vec<Value> {
+        let Some(config) = self.views.config(&target.volume) else {
+            return of_keys(keys, &Settings::new());
         };
-        let (Of::Disk(key), Work::Serve(_)) = (&place.of, &config.work) else {
+        let (live::Of::Vm(name), Work::Serve(_)) = (&target.of, &config.work) else {
             // The volume has taken these over with its configuration.
-            return Ok(in_configuration(&config, &self.target(place)?, keys));
+            return in_configuration(&config, target, keys);
         };
-        let at = disk_keys(&volume.disks).iter().position(|other| other == key);
+        let disks = self.volume(&target.volume).map(|volume| volume.disks).unwrap_or_default();
         // A disk that is not served takes its settings when it opens.
-        let disk = at.map(|at| &volume.disks[at]).filter(|disk| disk.state == DiskState::Serving);
-        let set = disk.map(|disk| of_disk(&disk.settings, disk.drain)).unwrap_or_default();
-        Ok(of_keys(keys, &set))
-    }
-
-    /// Values in force once they are the wanted ones, or after [`PATIENCE`].
-    fn read_back(&self, place: &Place, keys: &[&str], wanted: &[Value]) -> Vec<Value> {
-        let look = || self.values(place, keys).unwrap_or_else(|_| vec![Value::Null; keys.len()]);
-        wait(Instant::now() + PATIENCE, look, |is| {
-            is.iter().zip(wanted).all(|(is, wanted)| alike(is, wanted))
-        })
+        let disk = disks.iter().find(|disk| {
+            let is_there = name.listen.as_ref().is_none_or(|listen| *listen == disk.listen);
+            disk.name == name.name && is_there && disk.state == DiskState::Serving
+        });
+        of_keys(keys, &disk.map(|disk| of_disk(&disk.settings, disk.drain)).unwrap_or_default())
     }
 }
 
 /// Values of a checked volume, in the form of [`Api::values`].
 fn in_configuration(volume: &Volume, target: &Target, keys: &[&str]) -> Vec<Value> {
     let set = match (&target.of, &volume.work) {
-        (live::Of::Law, _) => Some(of_law(volume)),
+        (live::Of::Law, _) => Some(of(&volume.control)),
         (live::Of::Vm(vm), Work::Steer(steer)) => steer.vm(&vm.name).map(|vm| of(&vm.settings)),
         // Its VMs have rules, not tables of their own.
         (live::Of::Vm(_), Work::Qemu(_)) => None,
@@ -284,22 +270,12 @@ fn alike(one: &Value, other: &Value) -> bool {
 
 /// A value of a request as TOML. A table that may name a file is refused.
 fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
-    let number = |number: &serde_json::Number| {
-        number
-            .as_i64()
-            .map(toml::Value::Integer)
-            .or_else(|| number.as_f64().map(toml::Value::Float))
+    let is_setting = match value {
+        Value::Object(_) => key != NAMES_FILES,
+        Value::Null | Value::Array(_) => false,
+        Value::String(_) | Value::Bool(_) | Value::Number(_) => true,
     };
-    let value = match value {
-        Value::String(text) => Some(toml::Value::String(text.clone())),
-        Value::Bool(truth) => Some(toml::Value::Boolean(*truth)),
-        Value::Number(value) => number(value),
-        Value::Object(table) if key != NAMES_FILES => {
-            let values = table.iter().map(|(key, value)| Ok((key.clone(), scalar(key, value)?)));
-            Some(toml::Value::Table(values.collect::<Result<_, Refusal>>()?))
-        }
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
-    };
+    let value = is_setting.then(|| toml::Value::try_from(value).ok()).flatten();
     value.ok_or_else(|| {
         Refusal::Invalid(format!(
             "{key}: must be a text, a number, true or false, or a table of these ({NAMES_FILES}: as a table only in parda.toml, as it may name \

@@ -5,28 +5,29 @@ use std::time::Instant;
 
 use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk};
 use parda_config::DRAIN;
-use parda_http::{Of, Place, Refusal, Who};
-use serde_json::{Map, Value};
+use parda_http::{Disks, Of, Place, Refusal, Who};
 
 use super::Api;
 use super::change::kept_where;
 use super::wait::{PATIENCE, wait};
 use crate::config::{Config, Disk, apart};
 use crate::history::disk_keys;
-use crate::live::{self, DiskName, Layers, Target, plain};
+use crate::live::{self, DiskName, Layers, Shape, Target, plain};
 use crate::status::{DiskState, DiskStatus};
 
-impl Api {
-    /// Serves one more disk. If it cannot be opened, nothing changes.
-    pub(super) fn add(&self, volume: &str, new: &NewDisk, who: &Who) -> Result<DiskDone, Refusal> {
+impl Disks for Api {
+    /// If the disk cannot be opened, nothing changes.
+    fn add_disk(&self, volume: &str, new: &NewDisk, who: &Who) -> Result<DiskDone, Refusal> {
         self.volume(volume)?;
-        let table = table(&new.disk)?;
+        let table = toml::Table::try_from(&new.disk);
+        let table =
+            table.map_err(|error| Refusal::Invalid(format!("the disk cannot be read: {error}")))?;
         let name = name(&table)?;
         let again = table.keys().all(|key| matches!(key.as_str(), "name" | "listen"));
         let edit = |layers: &mut Layers| {
             let keep = kept_where(layers, new.keep)?;
             if !again {
-                layers.layer(keep).add(volume, table.clone());
+                layers.layer(keep).take(volume, Shape::Add(table.clone()));
                 return Ok(());
             }
             let removed = [&layers.kept, &layers.temporary];
@@ -71,8 +72,8 @@ impl Api {
         Ok(done)
     }
 
-    /// Stops serving a disk. Its connections close when their requests are answered.
-    pub(super) fn remove(
+    /// The disk's connections close when their requests are answered.
+    fn remove_disk(
         &self,
         place: &Place,
         keep: Option<Keep>,
@@ -100,13 +101,7 @@ impl Api {
         Ok(done)
     }
 
-    /// Drains all disks of a volume, so that they refuse new connections, or gives that back to the configuration.
-    pub(super) fn drain_all(
-        &self,
-        volume: &str,
-        drain: &Drain,
-        who: &Who,
-    ) -> Result<Drained, Refusal> {
+    fn drain(&self, volume: &str, drain: &Drain, who: &Who) -> Result<Drained, Refusal> {
         let _turn = self.live.turn();
         let disks = self.volume(volume)?.disks;
         if disks.is_empty() {
@@ -160,7 +155,9 @@ impl Api {
         });
         Ok(Drained { volume: volume.to_owned(), disks: each.collect() })
     }
+}
 
+impl Api {
     /// Waits until clients can connect to a disk's address, which another volume or program may be about to give up.
     fn listens(&self, volume: &str, disk: &Disk, until: Instant) -> Result<(), String> {
         let address = disk.listen.to_string();
@@ -217,12 +214,6 @@ fn name(table: &toml::Table) -> Result<DiskName, Refusal> {
     let text = |key: &str| table.get(key).and_then(toml::Value::as_str).map(str::to_owned);
     let name = text("name").ok_or_else(|| Refusal::Invalid("name: is missing".to_owned()))?;
     Ok(DiskName { name, listen: text("listen") })
-}
-
-/// A disk of a request as TOML.
-fn table(disk: &Map<String, Value>) -> Result<toml::Table, Refusal> {
-    toml::Table::try_from(disk)
-        .map_err(|error| Refusal::Invalid(format!("the disk cannot be read: {error}")))
 }
 
 fn done(volume: &str, disk: &Disk, state: Option<DiskStatus>, layers: &Layers) -> DiskDone {

@@ -4,15 +4,8 @@ use parda_config::{DRAIN, VmSettings};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::config::Volume;
-
 /// Settings that are set, by key.
 pub(crate) type Settings = Map<String, Value>;
-
-/// Settings of a volume's law.
-pub(super) fn of_law(volume: &Volume) -> Settings {
-    of(&volume.control)
-}
 
 /// Settings of a disk that can be changed live.
 pub(super) fn of_disk(vm: &VmSettings, drain: bool) -> Settings {

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use parda_block::{Image, Stretch, Stretches};
 use parda_config::{Document, Error};
 
+use super::http::Http;
 use super::meeting::are_one_pool;
-use super::own::{self, Own};
+use super::own;
 use super::place::Place;
 use super::places::{self, Places};
 use super::volume::{Disk, Volume};
-use crate::patience;
+use crate::patience::{self, Question};
 
 /// Checks every exchange against every disk and against every other exchange, over all volumes.
 pub(super) fn exchanges(doc: &Document, volumes: &[Volume], places: &Places) -> Result<(), Error> {
@@ -98,11 +99,8 @@ pub(super) fn disks(doc: &Document, volumes: &[Volume], places: &Places) -> Resu
         if let Some((other, _, name, _)) =
             seen.meeting(stretch).filter(overlaps).min().map(|n| &disks[*n])
         {
-            let of = if other == i {
-                String::new()
-            } else {
-                format!(" of volume {}", volumes[*other].name)
-            };
+            let of = format!(" of volume {}", volumes[*other].name);
+            let of = if other == i { "" } else { &of };
             let message = format!(
                 "overlaps the disk {}{of} ({}), and one of them is writable",
                 name.name, name.place
@@ -114,61 +112,50 @@ pub(super) fn disks(doc: &Document, volumes: &[Volume], places: &Places) -> Resu
     Ok(())
 }
 
-/// Checks that disks are regular files or block devices, as far as they are there. Only for who asks: the other disks of a host start.
-pub(super) fn kinds(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    let wrong = of_each_disk(volumes, |_, disk| {
-        let Place::Path(path) = &disk.place else { return None };
-        let kind = std::fs::metadata(path).ok()?.file_type();
-        let what = match kind {
-            kind if kind.is_file() || kind.is_block_device() => return None,
-            kind if kind.is_dir() => "a directory",
-            kind if kind.is_char_device() => "a character device",
-            kind if kind.is_fifo() => "a FIFO",
-            _ => "a socket",
-        };
-        Some(format!("is {what}: a disk's data is in a regular file or on a block device"))
-    });
-    wrong.map_or(Ok(()), |(key, fault)| Err(doc.error(&key, fault)))
-}
-
-/// Checks that no disk is an image of a format that would be served as if it were data. Only for
-/// who asks: a guest can write such a header itself, and must not stop other disks by it.
-pub(super) fn images(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    let wrong = of_each_disk(volumes, |_, disk| Some(image(disk)?.to_string()));
-    wrong.map_or(Ok(()), |(key, image)| Err(doc.error(&key, image)))
-}
-
-/// The first fault of a disk, with the key of its path. A disk whose file system does not answer has none.
-fn of_each_disk(
-    volumes: &[Volume],
-    fault: impl Fn(&Own, &Disk) -> Option<String> + Clone + Send + 'static,
-) -> Option<(String, String)> {
+/// Checks the data of disks, as far as it is there: that it is in regular files or block devices, is no image of a format that would be
+/// served as if it were data, and is not the agent's own. Only for who asks: a guest can write such a header itself, and the other disks
+/// of a host start.
+pub(super) fn data(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     let disks = volumes.iter().enumerate().flat_map(|(i, volume)| {
         let disks = volume.disks().iter().enumerate();
-        disks.map(move |(j, disk)| (format!("volume.{i}.disk.{j}.path"), volume, disk))
+        disks.map(move |(j, disk)| (format!("volume.{i}.disk.{j}.path"), question(volume, disk)))
     });
-    let (keys, questions): (Vec<String>, Vec<_>) = disks
-        .map(|(key, volume, disk)| {
-            let (fault, own, asked) = (fault.clone(), Arc::clone(&volume.own), disk.clone());
-            (key, places::question(&disk.place, move || fault(&own, &asked)))
-        })
-        .unzip();
+    let (keys, questions): (Vec<String>, Vec<_>) = disks.unzip();
     let faults = patience::ask(questions).into_iter().map(Option::flatten);
-    keys.into_iter().zip(faults).find_map(|(key, fault)| Some((key, fault?)))
+    let first = keys.into_iter().zip(faults).find_map(|(key, fault)| Some((key, fault?)));
+    first.map_or(Ok(()), |(key, fault)| Err(doc.error(&key, fault)))
 }
 
-/// Fault of a disk that is to be added, if its file system answers: it is an image of another format, or the agent's own.
+/// Fault of a disk that is to be added, if its file system answers.
 pub(crate) fn look_into(volume: &Volume, disk: &Disk) -> Result<(), String> {
-    let (own, asked) = (Arc::clone(&volume.own), disk.clone());
-    let question = places::question(&disk.place, move || {
-        let image = image(&asked).map(|image| image.to_string());
-        image.or_else(|| own.fault(&asked.place, asked.region.as_ref()))
-    });
-    match patience::ask_one(question) {
+    match patience::ask_one(question(volume, disk)) {
         Some(None) => Ok(()),
         Some(Some(fault)) => Err(fault),
         None => Err("does not answer".to_owned()),
     }
+}
+
+/// The fault of a disk's data, if it has one, as a question to its file system.
+fn question(volume: &Volume, disk: &Disk) -> Question<Option<String>> {
+    let (own, asked) = (Arc::clone(&volume.own), disk.clone());
+    places::question(&disk.place, move || {
+        let image = || image(&asked).map(|image| image.to_string());
+        let fault = kind(&asked.place).or_else(image);
+        fault.or_else(|| own.fault(&asked.place, asked.region.as_ref()))
+    })
+}
+
+/// The fault of a place that is neither a regular file nor a block device.
+fn kind(place: &Place) -> Option<String> {
+    let Place::Path(path) = place else { return None };
+    let what = match std::fs::metadata(path).ok()?.file_type() {
+        kind if kind.is_file() || kind.is_block_device() => return None,
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_char_device() => "a character device",
+        kind if kind.is_fifo() => "a FIFO",
+        _ => "a socket",
+    };
+    Some(format!("is {what}: a disk's data is in a regular file or on a block device"))
 }
 
 /// The format that a disk is an image of, if it would be served as if it were data.
@@ -181,28 +168,29 @@ fn image(disk: &Disk) -> Option<Image> {
     Image::at(path, disk.name.as_str(), disk.read_only)
 }
 
-/// Checks that no disk has its data in what is the agent's own. Only for who asks: the other disks of a host start.
-pub(super) fn own_files(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    let wrong = of_each_disk(volumes, |own, disk| own.fault(&disk.place, disk.region.as_ref()));
-    wrong.map_or(Ok(()), |(key, fault)| Err(doc.error(&key, fault)))
-}
-
-/// Refuses disks that listen at a socket of the agent itself.
-pub(super) fn own_sockets(
+/// Refuses an address for two: of a disk and of the agent itself, or of two sockets of the agent.
+pub(super) fn sockets(
     doc: &Document,
     status: Option<&Path>,
+    http: Option<&Http>,
     volumes: &[Volume],
 ) -> Result<(), Error> {
+    let at = doc.part("http");
     let mut seen = HashSet::new();
     for (i, volume) in volumes.iter().enumerate() {
-        for (j, disk) in volume.disks().iter().enumerate() {
-            if !seen.insert(&disk.listen) {
+        for (j, Disk { listen, name, .. }) in volume.disks().iter().enumerate() {
+            if !seen.insert(listen) {
                 continue;
             }
-            if let Some(taken) = own::taken(&disk.listen, status) {
+            if let Some(taken) = own::taken(listen, status) {
                 return Err(doc.error(&format!("volume.{i}.disk.{j}.listen"), taken));
             }
+            let message = format!("is where disk {name} listens: give it an address of its own");
+            at.refuse_if(http.is_some_and(|http| http.address == *listen), "address", message)?;
         }
     }
-    Ok(())
+    match http.and_then(|http| own::taken(&http.address, status)) {
+        Some(taken) => Err(at.error("address", taken)),
+        None => Ok(()),
+    }
 }

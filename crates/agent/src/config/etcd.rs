@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use parda_config::Error;
+use parda_config::{Error, Part};
 use parda_etcd::{Endpoint, Login, Settings, Tls};
 
+use super::server_tls::identity;
 use crate::file;
 
 /// Most endpoints that are tried one after the other.
@@ -52,80 +53,55 @@ impl fmt::Display for Etcd {
 }
 
 pub(super) fn check(
-    wrong: &dyn Fn(&str, String) -> Error,
+    at: &Part<'_>,
     urls: &[String],
     exchange: &file::Exchange,
 ) -> Result<Etcd, Error> {
-    if urls.is_empty() || urls.len() > MOST_ENDPOINTS {
-        let message = format!("must be the URLs of 1 to {MOST_ENDPOINTS} members of etcd");
-        return Err(wrong("exchange.etcd", message));
-    }
+    let message = format!("must be the URLs of 1 to {MOST_ENDPOINTS} members of etcd");
+    at.refuse_if(!(1..=MOST_ENDPOINTS).contains(&urls.len()), "etcd", message)?;
     let mut endpoints = Vec::new();
     for (i, url) in urls.iter().enumerate() {
-        let key = format!("exchange.etcd.{i}");
-        let endpoint = Endpoint::parse(url).map_err(|fault| wrong(&key, fault.to_string()))?;
-        if !endpoint.has_tls() && !endpoint.is_loopback() && !exchange.plain {
-            let message = "would be used without TLS: anybody on the network could speak for the hosts or change their \
-                           policy. Use https://, or say plain = true";
-            return Err(wrong(&key, message.into()));
-        }
+        let key = format!("etcd.{i}");
+        let endpoint = at.read(&key, Endpoint::parse(url))?;
+        let message = "would be used without TLS: anybody on the network could speak for the hosts or change their \
+                       policy. Use https://, or say plain = true";
+        let is_open = !endpoint.has_tls() && !endpoint.is_loopback() && !exchange.plain;
+        at.refuse_if(is_open, &key, message)?;
         endpoints.push(endpoint);
     }
-    let tls = check_tls(wrong, &endpoints, exchange.tls.as_ref())?;
+    let tls = check_tls(at, &endpoints, exchange.tls.as_ref())?;
     let login = match (&exchange.user, &exchange.password_file) {
         (None, None) => None,
-        (Some(user), Some(password_file)) if !user.is_empty() => {
+        (Some(user), Some(password_file)) => {
+            at.refuse_if(user.is_empty(), "user", "must not be empty")?;
             Some(Login { user: user.clone(), password_file: password_file.clone() })
         }
-        (Some(_), Some(_)) => return Err(wrong("exchange.user", "must not be empty".into())),
-        (Some(_), None) => {
-            return Err(wrong("exchange.user", "needs a password: add password_file".into()));
-        }
+        (Some(_), None) => return Err(at.error("user", "needs a password: add password_file")),
         (None, Some(_)) => {
-            let message = "is a password without a user: add user";
-            return Err(wrong("exchange.password_file", message.into()));
+            return Err(at.error("password_file", "is a password without a user: add user"));
         }
     };
     let prefix = exchange.prefix.clone().unwrap_or_else(|| PREFIX.to_owned());
-    if prefix.len() > MOST_PREFIX || !prefix.ends_with('/') || prefix.chars().any(char::is_control)
-    {
-        let message = format!("must end with /, and have at most {MOST_PREFIX} bytes");
-        return Err(wrong("exchange.prefix", message));
-    }
+    let plain = prefix.ends_with('/') && !prefix.chars().any(char::is_control);
+    let message = format!("must end with /, and have at most {MOST_PREFIX} bytes");
+    at.refuse_if(!plain || prefix.len() > MOST_PREFIX, "prefix", message)?;
     let cluster = Settings { endpoints, tls, login };
     Ok(Etcd { cluster, prefix, data_dir: exchange.data_dir.clone() })
 }
 
 fn check_tls(
-    wrong: &dyn Fn(&str, String) -> Error,
+    at: &Part<'_>,
     endpoints: &[Endpoint],
     written: Option<&file::EtcdTls>,
 ) -> Result<Option<Tls>, Error> {
     let any = endpoints.iter().any(Endpoint::has_tls);
-    let Some(written) = written else {
-        if any {
-            let message = "is missing: tls = { ca = \"ca.pem\" }, the CA that the members' certificates must \
-                           come from. No CA is trusted unless it is named";
-            return Err(wrong("exchange.tls", message.into()));
-        }
+    let Some(file::EtcdTls { ca, certificate, key }) = written else {
+        let message = "is missing: tls = { ca = \"ca.pem\" }, the CA that the members' certificates must \
+                       come from. No CA is trusted unless it is named";
+        at.refuse_if(any, "tls", message)?;
         return Ok(None);
     };
-    if !any {
-        let message = "is for endpoints that begin with https://, and none does";
-        return Err(wrong("exchange.tls", message.into()));
-    }
-    let file::EtcdTls { ca, certificate, key } = written;
-    let identity = match (certificate, key) {
-        (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
-        (None, None) => None,
-        (Some(_), None) => {
-            let message = "needs its private key: add key";
-            return Err(wrong("exchange.tls.certificate", message.into()));
-        }
-        (None, Some(_)) => {
-            let message = "is the key of no certificate: add certificate";
-            return Err(wrong("exchange.tls.key", message.into()));
-        }
-    };
+    at.refuse_if(!any, "tls", "is for endpoints that begin with https://, and none does")?;
+    let identity = identity(&at.part("tls"), certificate.as_ref(), key.as_ref())?;
     Ok(Some(Tls { ca: ca.clone(), identity }))
 }

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use bytesize::ByteSize;
-use parda_config::Error;
+use parda_config::{Error, Part};
 use parda_exchange::SlotChoice;
 use parda_exchange::region::{SlotCount, SlotIndex};
 
@@ -93,143 +92,94 @@ pub struct Slots {
     pub make: String,
 }
 
-/// The keys that belong to one transport, with whether each is there, and why it is not for another one.
-struct Keys {
-    of: &'static str,
-    is_for: &'static str,
-    keys: Vec<(&'static str, bool)>,
+/// Refuses keys of other transports than the one that is used.
+fn only(at: &Part<'_>, exchange: &file::Exchange, transport: &str) -> Result<(), Error> {
+    let of_file = "is for file: only a file, device or export has slots";
+    let of_udp = "is for udp, and this exchange is another";
+    let of_etcd = "is for etcd, and this exchange is another";
+    let file = [
+        ("slots", exchange.slots.is_some()),
+        ("slot", exchange.slot.is_some()),
+        ("offset", exchange.offset.is_some()),
+    ];
+    let udp = [
+        ("peers", exchange.peers.is_some()),
+        ("interface", exchange.interface.is_some()),
+        ("key_file", exchange.key_file.is_some()),
+    ];
+    let etcd = exchange.keys_of_etcd();
+    for (of, message, keys) in
+        [("file", of_file, &file[..]), ("udp", of_udp, &udp), ("etcd", of_etcd, &etcd)]
+    {
+        for (key, is_there) in keys.iter().filter(|_| of != transport) {
+            at.refuse_if(*is_there, key, message)?;
+        }
+    }
+    Ok(())
 }
 
-fn keys(exchange: &file::Exchange) -> [Keys; 3] {
-    let etcd = vec![
-        ("exchange.prefix", exchange.prefix.is_some()),
-        ("exchange.tls", exchange.tls.is_some()),
-        ("exchange.plain", exchange.plain),
-        ("exchange.user", exchange.user.is_some()),
-        ("exchange.password_file", exchange.password_file.is_some()),
-        ("exchange.data_dir", exchange.data_dir.is_some()),
-    ];
-    let slots = vec![
-        ("exchange.slots", exchange.slots.is_some()),
-        ("exchange.slot", exchange.slot.is_some()),
-        ("exchange.offset", exchange.offset.is_some()),
-    ];
-    let udp = vec![
-        ("exchange.peers", exchange.peers.is_some()),
-        ("exchange.interface", exchange.interface.is_some()),
-        ("exchange.key_file", exchange.key_file.is_some()),
-    ];
-    [
-        Keys {
-            of: "file",
-            is_for: "is for file: only a file, device or export has slots",
-            keys: slots,
-        },
-        Keys { of: "udp", is_for: "is for udp, and this exchange is another", keys: udp },
-        Keys { of: "etcd", is_for: "is for etcd, and this exchange is another", keys: etcd },
-    ]
-}
-
+/// Checks `[volume.exchange]`. `at`: the volume, whose hosts meet under the name `volume`.
 pub(super) fn check(
-    wrong: &dyn Fn(&str, String) -> Error,
+    at: &Part<'_>,
     volume: &str,
     exchange: &file::Exchange,
 ) -> Result<Exchange, Error> {
-    let only = |transport: &str| {
-        let others = keys(exchange).into_iter().filter(|keys| keys.of != transport);
-        let misplaced = others.flat_map(|Keys { is_for, keys, .. }| {
-            keys.into_iter().filter(|(_, there)| *there).map(move |(key, _)| (key, is_for))
-        });
-        let first = misplaced.into_iter().next();
-        first.map_or(Ok(()), |(key, is_for)| Err(wrong(key, is_for.into())))
-    };
-    match (&exchange.file, &exchange.udp, &exchange.etcd) {
+    let (volume_at, at) = (at, &at.part("exchange"));
+    let file::Exchange { file, slots, slot, offset, fallback, .. } = exchange;
+    let first = match (file, &exchange.udp, &exchange.etcd) {
         (None, None, None) => {
             let message = "names no place where hosts meet: add file, udp or etcd";
-            Err(wrong("exchange", message.into()))
+            return Err(volume_at.error("exchange", message));
         }
         (Some(file), None, None) => {
-            only("file")?;
-            if exchange.fallback.is_some() {
-                let message = "is for udp and etcd: a file is a fall-back itself";
-                return Err(wrong("exchange.fallback", message.into()));
-            }
-            let written = Written {
-                at: "exchange",
-                file,
-                slots: exchange.slots,
-                slot: exchange.slot,
-                offset: exchange.offset,
-            };
-            check_slots(wrong, volume, &written).map(Exchange::Slots)
+            only(at, exchange, "file")?;
+            let message = "is for udp and etcd: a file is a fall-back itself";
+            at.refuse_if(fallback.is_some(), "fallback", message)?;
+            let (file, slots, slot, offset) = (file.clone(), *slots, *slot, *offset);
+            let written = file::Fallback { file, slots, slot, offset };
+            return check_slots(at, volume, &written).map(Exchange::Slots);
         }
         (None, Some(address), None) => {
-            only("udp")?;
-            let udp = udp::check(wrong, address, exchange).map(Exchange::Udp)?;
-            with_fallback(wrong, volume, udp, exchange.fallback.as_ref())
+            only(at, exchange, "udp")?;
+            Exchange::Udp(udp::check(at, address, exchange)?)
         }
         (None, None, Some(urls)) => {
-            only("etcd")?;
-            let etcd = etcd::check(wrong, urls, exchange).map(Exchange::Etcd)?;
-            with_fallback(wrong, volume, etcd, exchange.fallback.as_ref())
+            only(at, exchange, "etcd")?;
+            Exchange::Etcd(etcd::check(at, urls, exchange)?)
         }
         (file, udp, _) => {
             let (key, other) = match (file, udp) {
-                (Some(_), Some(_)) => ("exchange.udp", "file"),
-                (Some(_), None) => ("exchange.etcd", "file"),
-                (None, _) => ("exchange.etcd", "udp"),
+                (Some(_), Some(_)) => ("udp", "file"),
+                (Some(_), None) => ("etcd", "file"),
+                (None, _) => ("etcd", "udp"),
             };
             let message = format!("contradicts {other}: an exchange is one of file, udp and etcd");
-            Err(wrong(key, message))
+            return Err(at.error(key, message));
         }
-    }
-}
-
-fn with_fallback(
-    wrong: &dyn Fn(&str, String) -> Error,
-    volume: &str,
-    first: Exchange,
-    fallback: Option<&file::Fallback>,
-) -> Result<Exchange, Error> {
-    let Some(file::Fallback { file, slots, slot, offset }) = fallback else { return Ok(first) };
-    let written =
-        Written { at: "exchange.fallback", file, slots: *slots, slot: *slot, offset: *offset };
-    let slots = check_slots(wrong, volume, &written)?;
+    };
+    let Some(written) = fallback else { return Ok(first) };
+    let slots = check_slots(&at.part("fallback"), volume, written)?;
     Ok(Exchange::WithFallback(Box::new(first), slots))
 }
 
-/// Slots as they are written, and the table where.
-struct Written<'a> {
-    at: &'a str,
-    file: &'a str,
-    slots: Option<u32>,
-    slot: Option<u32>,
-    offset: Option<ByteSize>,
-}
-
-fn check_slots(
-    wrong: &dyn Fn(&str, String) -> Error,
-    volume: &str,
-    written: &Written<'_>,
-) -> Result<Slots, Error> {
-    let Written { at, file, .. } = *written;
-    let key = |name: &str| format!("{at}.{name}");
-    let mut place = place(file).map_err(|e| wrong(&key("file"), e))?;
-    server_tls::check(wrong, &mut place, &key("file"), None)?;
-    let slots = SlotCount::new(written.slots.unwrap_or_else(file::default_slots))
-        .ok_or_else(|| wrong(&key("slots"), format!("must be from 1 to {}", SlotCount::MAX)))?;
-    let choice = match written.slot {
+fn check_slots(at: &Part<'_>, volume: &str, written: &file::Fallback) -> Result<Slots, Error> {
+    let file = &written.file;
+    let mut place = at.read("file", place(file))?;
+    server_tls::check(at, &mut place, "file", None)?;
+    let slots = SlotCount::new(written.slots.unwrap_or_else(file::default_slots));
+    let slots = slots.ok_or_else(|| format!("must be from 1 to {}", SlotCount::MAX));
+    let slots = at.read("slots", slots)?;
+    let choice = match written.slot.map(SlotIndex) {
         None => SlotChoice::Automatic,
-        Some(slot) if slots.contains(SlotIndex(slot)) => SlotChoice::Fixed(SlotIndex(slot)),
-        Some(_) => {
-            let last = slots.get() - 1;
-            return Err(wrong(&key("slot"), format!("must be from 0 to {last} (see slots)")));
+        Some(slot) => {
+            let message = format!("must be from 0 to {} (see slots)", slots.get() - 1);
+            at.refuse_if(!slots.contains(slot), "slot", message)?;
+            SlotChoice::Fixed(slot)
         }
     };
     let offset = written.offset.map(|b| b.as_u64());
-    if !offset.unwrap_or(0).is_multiple_of(REGION_ALIGNMENT) {
-        return Err(wrong(&key("offset"), "must be a multiple of 4KiB".into()));
-    }
+    let aligned = offset.unwrap_or(0).is_multiple_of(REGION_ALIGNMENT);
+    at.refuse_if(!aligned, "offset", "must be a multiple of 4KiB")?;
     let mut make = format!("parda exchange init {}", quoted(file));
     if slots.get() != file::default_slots() {
         make += &format!(" --slots {}", slots.get());

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use parda_config::{Document, Error};
+use parda_config::{Document, Error, Part};
 use parda_exchange::udp::{KeySource, Keys};
-
-use parda_tls::{Acceptor, FileRole, ServerFiles};
+use parda_tls::{Acceptor, FileError, FileRole, ServerFiles};
 
 use super::etcd::Etcd;
+use super::exchange::Exchange;
 use super::http::Http;
 use super::listener;
 use super::server_tls;
@@ -21,62 +21,65 @@ pub(super) fn shown(doc: &Document, http: Option<&Http>) -> Result<(), Error> {
     let file: file::File = doc.parse()?;
     for (i, listener) in file.listener.iter().enumerate() {
         if let Some(tls) = &listener.tls {
-            server(doc, &format!("listener.{i}.tls"), listener::files(tls))?;
+            server(&doc.part(format!("listener.{i}.tls")), listener::files(tls))?;
         }
     }
     match http.and_then(|http| http.tls.clone()) {
-        Some(files) => server(doc, "http.tls", files),
+        Some(files) => server(&doc.part("http.tls"), files),
         None => Ok(()),
     }
 }
 
-/// Reads a server's certificate and its key, and points at the key of the configuration that named a file that is wrong.
-fn server(doc: &Document, table: &str, files: ServerFiles) -> Result<(), Error> {
-    Acceptor::new(files).map(drop).map_err(|error| {
-        let key = match error.role {
-            FileRole::Certificate => "certificate",
-            FileRole::Key => "key",
-            FileRole::Authorities => "clients",
-        };
-        doc.error(&format!("{table}.{key}"), error.message)
-    })
+/// Reads a server's certificate and its key.
+fn server(tls: &Part<'_>, files: ServerFiles) -> Result<(), Error> {
+    Acceptor::new(files).map(drop).map_err(|error| blame(tls, "clients", error))
 }
 
-/// Reads the certificates for all servers. Only for who asks: one that has expired must not keep
-/// the other disks of a host from starting.
-pub(super) fn certificates(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
+/// Points at the key that named a file that is wrong. `authorities`: the key of the CAs.
+fn blame(tls: &Part<'_>, authorities: &str, error: FileError) -> Error {
+    let key = match error.role {
+        FileRole::Certificate => "certificate",
+        FileRole::Key => "key",
+        FileRole::Authorities => authorities,
+    };
+    tls.error(key, error.message)
+}
+
+/// Reads the certificates for all servers, and the keys and passwords of exchanges. Only for who asks: an agent whose keys are not there
+/// yet, or with a certificate that has expired, must serve its disks.
+pub(super) fn secrets(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     let file: file::File = doc.parse()?;
     for (i, (volume, written)) in volumes.iter().zip(&file.volume).enumerate() {
-        let wrong = |key: &str, message| doc.error(&format!("volume.{i}.{key}"), message);
+        let at = doc.part(format!("volume.{i}"));
         if let Some(exchange) = &volume.exchange {
             if let Some(slots) = exchange.slots() {
-                let key = exchange.file_key();
-                server_tls::read(&wrong, &slots.place, key, &ServerTls::default())?;
+                server_tls::read(&at, &slots.place, exchange.file_key(), &ServerTls::default())?;
             }
-            if let Some(etcd) = exchange.etcd() {
-                etcd_certificates(doc, &format!("volume.{i}.exchange"), etcd)?;
-            }
+            of_exchange(&at.part("exchange"), exchange)?;
         }
         for (j, (disk, written)) in volume.disks().iter().zip(&written.disk).enumerate() {
-            let wrong = |key: &str, message| wrong(&format!("disk.{j}.{key}"), message);
-            let written = written.nbd.as_ref().and_then(|nbd| nbd.tls.clone());
-            server_tls::read(&wrong, &disk.place, "path", &written.unwrap_or_default())?;
+            let tls = written.nbd.as_ref().and_then(|nbd| nbd.tls.clone()).unwrap_or_default();
+            server_tls::read(&at.part(&format!("disk.{j}")), &disk.place, "path", &tls)?;
         }
     }
     Ok(())
 }
 
-/// Reads the key files and the passwords of exchanges. Only for who asks: an agent whose keys are not there yet must serve its disks.
-pub(super) fn keys(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    for (i, volume) in volumes.iter().enumerate() {
-        let Some(exchange) = &volume.exchange else { continue };
-        if let Some(Udp { keys: KeySource::File(file), .. }) = exchange.udp() {
-            let key = format!("volume.{i}.exchange.key_file");
-            Keys::read(file).map_err(|error| doc.error(&key, error.to_string()))?;
-        }
-        if let Some(etcd) = exchange.etcd() {
-            etcd_password(doc, &format!("volume.{i}.exchange"), etcd)?;
-        }
+/// Reads the key file of an exchange, or its certificates and its password.
+pub(crate) fn of_exchange(at: &Part<'_>, exchange: &Exchange) -> Result<(), Error> {
+    if let Some(Udp { keys: KeySource::File(file), .. }) = exchange.udp() {
+        at.read("key_file", Keys::read(file))?;
+    }
+    exchange.etcd().map_or(Ok(()), |etcd| of_etcd(at, etcd))
+}
+
+/// Reads the certificates and the password for etcd, whose keys are in a table.
+pub(super) fn of_etcd(at: &Part<'_>, etcd: &Etcd) -> Result<(), Error> {
+    if let Some(tls) = &etcd.cluster.tls {
+        tls.check().map_err(|error| blame(&at.part("tls"), "ca", error))?;
+    }
+    if let Some(login) = &etcd.cluster.login {
+        at.read("password_file", parda_etcd::password::read(&login.password_file))?;
     }
     Ok(())
 }
@@ -90,31 +93,4 @@ pub(super) fn tokens(doc: &Document, tokens: Option<&Path>) -> Result<(), Error>
         return Err(wrong(format!("{}: {message}", path.display())));
     }
     Ok(())
-}
-
-/// Reads the certificates and the password for the etcd of the policy.
-pub(super) fn policy(doc: &Document, etcd: &Etcd) -> Result<(), Error> {
-    etcd_certificates(doc, "policy", etcd)?;
-    etcd_password(doc, "policy", etcd)
-}
-
-/// Reads certificates for etcd, whose keys are in a table.
-fn etcd_certificates(doc: &Document, table: &str, etcd: &Etcd) -> Result<(), Error> {
-    let Some(tls) = &etcd.cluster.tls else { return Ok(()) };
-    tls.check().map_err(|file| {
-        let key = match file.role {
-            FileRole::Authorities => "ca",
-            FileRole::Certificate => "certificate",
-            FileRole::Key => "key",
-        };
-        doc.error(&format!("{table}.tls.{key}"), file.message)
-    })
-}
-
-fn etcd_password(doc: &Document, table: &str, etcd: &Etcd) -> Result<(), Error> {
-    let Some(login) = &etcd.cluster.login else { return Ok(()) };
-    let wrong = |error: parda_etcd::PasswordError| {
-        doc.error(&format!("{table}.password_file"), error.to_string())
-    };
-    parda_etcd::password::read(&login.password_file).map(|_| ()).map_err(wrong)
 }

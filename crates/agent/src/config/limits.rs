@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use parda_block::{AgentMemory, Limits};
-use parda_config::{Document, Error};
+use parda_config::{Error, Part};
 use serde::{Deserialize, Serialize};
 
 /// `[limits]`: for the whole agent.
@@ -50,22 +50,21 @@ const MOST: usize = 65_536;
 /// The shortest and the longest time that may be set.
 const TIMES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(24 * 3600));
 
-/// Memory: the same.
+/// Largest memory of a volume or of the agent, in bytes.
 const MOST_MEMORY: u64 = 1 << 40;
 
 /// The memory of the agent, for so many volumes that serve disks.
 pub(super) fn check_agent(
-    doc: &Document,
+    at: &Part<'_>,
     limits: &AgentLimits,
     volumes: usize,
 ) -> Result<usize, Error> {
     let least = AgentMemory::LEAST_OF_A_VOLUME * volumes.max(1);
-    match limits.memory {
-        None => Ok(least.max(AgentMemory::default().total())),
-        Some(memory) => within(memory, least).map_err(|message| {
-            doc.error("limits.memory", format!("{message}: 64MiB or more for each volume"))
-        }),
-    }
+    let Some(memory) = limits.memory else {
+        return Ok(least.max(AgentMemory::default().total()));
+    };
+    let memory = within(memory, least);
+    at.read("memory", memory.map_err(|fault| format!("{fault}: 64MiB or more for each volume")))
 }
 
 /// The value as a number of bytes, checked to be from `least` to 1 TiB.
@@ -78,7 +77,7 @@ fn within(value: ByteSize, least: usize) -> Result<usize, String> {
 
 /// The limits of one volume, which shares the agent's memory with others.
 pub(super) fn check_volume(
-    wrong: &dyn Fn(&str, String) -> Error,
+    at: &Part<'_>,
     written: &VolumeLimits,
     agent: &AgentMemory,
 ) -> Result<Limits, Error> {
@@ -96,8 +95,7 @@ pub(super) fn check_volume(
     macro_rules! limits {
         ($($key:ident: $check:expr),+) => {
             $(if let Some(value) = written.$key {
-                let checked = $check(value);
-                limits.$key = checked.map_err(|why| wrong(concat!("limits.", stringify!($key)), why))?;
+                limits.$key = at.read(concat!("limits.", stringify!($key)), $check(value))?;
             })+
         };
     }
@@ -115,8 +113,6 @@ pub(super) fn check_volume(
         handshake_timeout: time,
         progress_timeout: time
     );
-    agent
-        .check(limits.memory, limits.connections)
-        .map_err(|error| wrong("limits", error.to_string()))?;
+    at.read("limits", agent.check(limits.memory, limits.connections))?;
     Ok(limits)
 }

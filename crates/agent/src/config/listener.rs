@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use parda_address::{Address, AddressError};
+use parda_address::Address;
 use parda_block::SocketAccess;
-use parda_config::{Document, Error};
+use parda_config::{Document, Error, Part};
 use parda_tls::ServerFiles;
 use uzers::{get_group_by_name, get_user_by_name};
 
@@ -44,11 +44,10 @@ impl Listeners {
     pub(super) fn check(doc: &Document, files: &[file::Listener]) -> Result<Self, Error> {
         let mut all: Vec<Listener> = Vec::new();
         for (i, file) in files.iter().enumerate() {
-            let wrong = |key: &str, message: String| doc.error(&at(i, key), message);
-            let listener = check(&wrong, file)?;
-            if all.iter().any(|other| other.address == listener.address) {
-                return Err(wrong("address", "is another [[listener]]'s address already".into()));
-            }
+            let at = doc.part(format!("listener.{i}"));
+            let listener = check(&at, file)?;
+            let taken = all.iter().any(|other| other.address == listener.address);
+            at.refuse_if(taken, "address", "is another [[listener]]'s address already")?;
             all.push(listener);
         }
         Ok(Self { all, used: BTreeSet::new() })
@@ -72,15 +71,11 @@ impl Listeners {
         match (0..self.all.len()).find(|index| !self.used.contains(index)) {
             Some(unused) => {
                 let message = "no disk listens there: write it as the disk's `listen` does";
-                Err(doc.error(&at(unused, "address"), message))
+                Err(doc.error(&format!("listener.{unused}.address"), message))
             }
             None => Ok(()),
         }
     }
-}
-
-fn at(index: usize, key: &str) -> String {
-    format!("listener.{index}.{key}")
 }
 
 fn unprotected(address: &Address) -> String {
@@ -91,38 +86,28 @@ fn unprotected(address: &Address) -> String {
     )
 }
 
-fn check(wrong: &dyn Fn(&str, String) -> Error, file: &file::Listener) -> Result<Listener, Error> {
-    let address: Address =
-        file.address.parse().map_err(|e: AddressError| wrong("address", e.to_string()))?;
+fn check(at: &Part<'_>, file: &file::Listener) -> Result<Listener, Error> {
+    let address: Address = at.read("address", file.address.parse())?;
     if matches!(address, Address::Tcp { .. }) {
-        let unix_only = [("mode", &file.mode), ("owner", &file.owner), ("group", &file.group)];
-        if let Some((key, _)) = unix_only.iter().find(|(_, value)| value.is_some()) {
-            return Err(wrong(key, "is for unix sockets: a TCP address has none".into()));
+        for (key, value) in [("mode", &file.mode), ("owner", &file.owner), ("group", &file.group)] {
+            at.refuse_if(value.is_some(), key, "is for unix sockets: a TCP address has none")?;
         }
-    } else if file.plain {
-        return Err(wrong("plain", "is for TCP: no other host reaches a unix socket".into()));
+    } else {
+        at.refuse_if(file.plain, "plain", "is for TCP: no other host reaches a unix socket")?;
     }
-    if matches!(address, Address::Vhost(_)) && file.tls.is_some() {
-        return Err(wrong("tls", "is for NBD: a guest's memory is shared on this host".into()));
-    }
+    let guest = matches!(address, Address::Vhost(_)) && file.tls.is_some();
+    at.refuse_if(guest, "tls", "is for NBD: a guest's memory is shared on this host")?;
     let tls = file.tls.as_ref().map(|tls| Tls { files: files(tls), required: tls.required });
     let required = tls.as_ref().is_some_and(|tls| tls.required);
-    if required && file.plain {
-        return Err(wrong("plain", "contradicts tls, which is required unless it says not".into()));
-    }
+    let message = "contradicts tls, which is required unless it says not";
+    at.refuse_if(required && file.plain, "plain", message)?;
     if !address.is_local() && !file.plain && !required {
-        return Err(match tls {
-            Some(_) => wrong(
-                "tls.required",
-                "leaves clients without TLS at an address that is not loopback: that takes \
-                 plain = true as well"
-                    .into(),
-            ),
-            None => wrong("address", unprotected(&address)),
-        });
+        let message = "leaves clients without TLS at an address that is not loopback: that takes plain = true as well";
+        at.refuse_if(tls.is_some(), "tls.required", message)?;
+        return Err(at.error("address", unprotected(&address)));
     }
     let value = |key, text: &Option<String>, read: fn(&str) -> Result<u32, String>| {
-        text.as_deref().map(|text| read(text).map_err(|e| wrong(key, e))).transpose()
+        at.read(key, text.as_deref().map(read).transpose())
     };
     let access = SocketAccess {
         mode: value("mode", &file.mode, mode)?.unwrap_or(SocketAccess::default().mode),

@@ -16,36 +16,30 @@ pub(super) fn are_one_pool(one: &Volume, other: &Volume) -> bool {
 /// Checks that the volumes of each pool meet: by an exchange of the same kind, in the same place.
 pub(super) fn pools(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     for (i, volume) in volumes.iter().enumerate() {
-        let Some(pool) = &volume.pool else { continue };
+        let (Some(pool), at) = (&volume.pool, doc.part(format!("volume.{i}"))) else { continue };
         let same_name = |other: &&Volume| other.pool.is_none() && other.name == pool.name;
         if let Some(other) = volumes.iter().find(same_name) {
             let message = format!(
                 "is the name of volume {}, which is not in the pool: its hosts could be taken for members",
                 other.name
             );
-            return Err(doc.error(&format!("volume.{i}.pool"), message));
+            return Err(at.error("pool", message));
         }
         let members = volumes.iter().filter(|other| are_one_pool(volume, other)).count();
         let slots = volume.exchange.as_ref().and_then(Exchange::slots).map(|slots| slots.slots);
-        if let Some(slots) =
-            slots.map(|slots| slots.get() as usize).filter(|slots| *slots < members)
-        {
-            let message = format!(
-                "has {slots} slots for the {members} volumes of pool {} on this host alone",
-                pool.name
-            );
-            return Err(doc.error(&format!("volume.{i}.exchange"), message));
-        }
+        let slots = slots.map_or(usize::MAX, |slots| slots.get() as usize);
+        let pool = &pool.name;
+        let message = format!(
+            "has {slots} slots for the {members} volumes of pool {pool} on this host alone"
+        );
+        at.refuse_if(slots < members, "exchange", message)?;
         let mates = volumes[..i].iter().filter(|other| are_one_pool(volume, other));
         let met = mates.filter_map(|other| Some((other, other.exchange.as_ref()?)));
         for (mate, other) in met {
             let Some(own) = &volume.exchange else { continue };
             if let Some((key, why)) = apart(own, other) {
-                let message = format!(
-                    "{why} volume {}, of the same pool: its volumes meet in one exchange",
-                    mate.name
-                );
-                return Err(doc.error(&format!("volume.{i}.{key}"), message));
+                let rule = "of the same pool: its volumes meet in one exchange";
+                return Err(at.error(key, format!("{why} volume {}, {rule}", mate.name)));
             }
         }
     }

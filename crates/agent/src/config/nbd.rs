@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use parda_block::NbdOptions;
-use parda_config::Error;
+use parda_config::{Error, Part};
 
 use super::place::Place;
 use crate::file;
@@ -18,28 +18,21 @@ const LONGEST: Duration = Duration::from_secs(3600);
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) fn check(
-    wrong: &dyn Fn(&str, String) -> Error,
+    at: &Part<'_>,
     place: &Place,
     nbd: Option<&file::Nbd>,
 ) -> Result<NbdOptions, Error> {
     let defaults = NbdOptions::default();
     let Some(nbd) = nbd else { return Ok(defaults) };
-    if let Place::Path(_) = place {
-        let message =
-            "is only for a disk whose path is an NBD URI, and this one is a file or device";
-        return Err(wrong("nbd", message.into()));
-    }
+    let message = "is only for a disk whose path is an NBD URI, and this one is a file or device";
+    at.refuse_if(matches!(place, Place::Path(_)), "nbd", message)?;
     let connections = nbd.connections.unwrap_or(defaults.connections as u32);
-    if connections == 0 || connections > MAX_CONNECTIONS {
-        return Err(wrong("nbd.connections", format!("must be from 1 to {MAX_CONNECTIONS}")));
-    }
+    let message = format!("must be from 1 to {MAX_CONNECTIONS}");
+    at.refuse_if(!(1..=MAX_CONNECTIONS).contains(&connections), "nbd.connections", message)?;
     let hold = nbd.hold.unwrap_or(defaults.hold);
-    if hold > LONGEST {
-        return Err(wrong("nbd.hold", "must be from 0s (fail at once) to 1h".into()));
-    }
+    at.refuse_if(hold > LONGEST, "nbd.hold", "must be from 0s (fail at once) to 1h")?;
     let timeout = nbd.timeout.unwrap_or(defaults.timeout);
-    if !(SHORTEST_TIMEOUT..=LONGEST).contains(&timeout) {
-        return Err(wrong("nbd.timeout", "must be from 1s to 1h".into()));
-    }
+    let good = (SHORTEST_TIMEOUT..=LONGEST).contains(&timeout);
+    at.refuse_if(!good, "nbd.timeout", "must be from 1s to 1h")?;
     Ok(NbdOptions { connections: connections as usize, hold, timeout })
 }

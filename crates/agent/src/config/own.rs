@@ -40,33 +40,28 @@ impl Own {
         disks: impl Iterator<Item = (&'a Place, &'a Address)>,
     ) -> Own {
         let mut own = Own { host: host.id().0, ..Own::default() };
-        own.add("the configuration", Some(&PathBuf::from(doc.name())));
-        own.add("the state file", file.state.as_ref());
-        let policy = file.state.as_deref().map(policy_beside);
-        own.add("the file of the policy", policy.as_ref());
-        if let Some(http) = &file.http {
-            own.add("the file of tokens", http.tokens.as_ref());
-            if let Some(tls) = &http.tls {
-                own.identity(Some(&tls.certificate), Some(&tls.key));
-                own.add(AUTHORITIES, tls.clients.as_ref());
-            }
+        own.add("the configuration", Some(Path::new(doc.name())));
+        own.add("the state file", file.state.as_deref());
+        own.add("the file of the policy", file.state.as_deref().map(policy_beside).as_deref());
+        let http = file.http.as_ref();
+        own.add("the file of tokens", http.and_then(|http| http.tokens.as_deref()));
+        if let Some(tls) = http.and_then(|http| http.tls.as_ref()) {
+            own.tls(tls.clients.as_deref(), Some(&tls.certificate), Some(&tls.key));
         }
         for tls in file.listener.iter().filter_map(|listener| listener.tls.as_ref()) {
-            own.identity(Some(&tls.certificate), Some(&tls.key));
-            own.add(AUTHORITIES, tls.clients.as_ref());
+            own.tls(tls.clients.as_deref(), Some(&tls.certificate), Some(&tls.key));
         }
         if let Some(policy) = &file.policy {
-            own.etcd(policy.tls.as_ref(), policy.password_file.as_ref());
+            own.etcd(policy.tls.as_ref(), policy.password_file.as_deref());
         }
         for volume in &file.volume {
-            own.add("a stored probe", volume.control.probe().map(Path::to_owned).as_ref());
+            own.add("a stored probe", volume.control.probe());
             if let Some(exchange) = &volume.exchange {
-                own.add("a file of keys", exchange.key_file.as_ref());
-                own.etcd(exchange.tls.as_ref(), exchange.password_file.as_ref());
+                own.add("a file of keys", exchange.key_file.as_deref());
+                own.etcd(exchange.tls.as_ref(), exchange.password_file.as_deref());
             }
             for tls in volume.disk.iter().filter_map(|disk| disk.nbd.as_ref()?.tls.as_ref()) {
-                own.identity(tls.certificate.as_ref(), tls.key.as_ref());
-                own.add(AUTHORITIES, tls.ca.as_ref());
+                own.tls(tls.ca.as_deref(), tls.certificate.as_deref(), tls.key.as_deref());
             }
         }
         let mut seen = HashSet::new();
@@ -79,19 +74,19 @@ impl Own {
         own
     }
 
-    fn add(&mut self, what: &'static str, path: Option<&PathBuf>) {
-        self.files.extend(path.map(|path| (what, path.clone())));
+    fn add(&mut self, what: &'static str, path: Option<&Path>) {
+        self.files.extend(path.map(|path| (what, path.to_owned())));
     }
 
-    fn identity(&mut self, certificate: Option<&PathBuf>, key: Option<&PathBuf>) {
+    fn tls(&mut self, ca: Option<&Path>, certificate: Option<&Path>, key: Option<&Path>) {
+        self.add("a certificate of CAs", ca);
         self.add("a certificate", certificate);
         self.add("a private key", key);
     }
 
-    fn etcd(&mut self, tls: Option<&file::EtcdTls>, password: Option<&PathBuf>) {
+    fn etcd(&mut self, tls: Option<&file::EtcdTls>, password: Option<&Path>) {
         if let Some(tls) = tls {
-            self.add(AUTHORITIES, Some(&tls.ca));
-            self.identity(tls.certificate.as_ref(), tls.key.as_ref());
+            self.tls(Some(&tls.ca), tls.certificate.as_deref(), tls.key.as_deref());
         }
         self.add("a password", password);
     }
@@ -102,15 +97,13 @@ impl Own {
         match &tls.certificates {
             Certificates::Unsaid => {}
             Certificates::Directory(directory) => {
-                self.add(AUTHORITIES, Some(&directory.join("ca-cert.pem")));
-                let (certificate, key) = ("client-cert.pem", "client-key.pem");
-                self.identity(Some(&directory.join(certificate)), Some(&directory.join(key)));
+                let [ca, certificate, key] = ["ca-cert.pem", "client-cert.pem", "client-key.pem"]
+                    .map(|it| directory.join(it));
+                self.tls(Some(&ca), Some(&certificate), Some(&key));
             }
             Certificates::Files { ca, identity } => {
-                self.add(AUTHORITIES, Some(ca));
-                if let Some((certificate, key)) = identity {
-                    self.identity(Some(certificate), Some(key));
-                }
+                let (certificate, key) = identity.as_ref().map(|(c, k)| (&**c, &**k)).unzip();
+                self.tls(Some(ca), certificate, key);
             }
         }
     }
@@ -137,8 +130,6 @@ impl Own {
         }
     }
 }
-
-const AUTHORITIES: &str = "a certificate of CAs";
 
 /// Whether a path leads to the file that standard error goes to.
 fn is_log(path: &Path) -> bool {

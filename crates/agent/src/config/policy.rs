@@ -38,9 +38,8 @@ pub(super) fn check(
     volumes: &[Volume],
 ) -> Result<Policy, Error> {
     let period = written.period.unwrap_or(PERIOD);
-    if !BOUNDS.contains(&period) {
-        return Err(doc.error("policy.period", "must be from 100ms to 1h"));
-    }
+    let at = doc.part("policy");
+    at.refuse_if(!BOUNDS.contains(&period), "period", "must be from 100ms to 1h")?;
     let Some(state) = state else {
         let message = "needs state = \"/var/lib/parda/state.toml\": what was last in force is kept beside that file, and \
                        counts while etcd cannot be reached";
@@ -53,36 +52,19 @@ pub(super) fn check(
 
 /// Its own cluster, or else that in which the hosts of the volumes meet.
 fn cluster(doc: &Document, written: &file::Policy, volumes: &[Volume]) -> Result<Etcd, Error> {
-    if let Some(urls) = &written.etcd {
-        let wrong =
-            |key: &str, message: String| doc.error(&key.replacen("exchange", "policy", 1), message);
-        let exchange = file::Exchange {
-            prefix: written.prefix.clone(),
-            tls: written.tls.clone(),
-            plain: written.plain,
-            user: written.user.clone(),
-            password_file: written.password_file.clone(),
-            ..file::Exchange::default()
-        };
-        return etcd::check(&wrong, urls, &exchange);
+    let at = doc.part("policy");
+    let file::Policy { period: _, etcd, prefix, tls, plain, user, password_file } = written.clone();
+    let own = file::Exchange { prefix, tls, plain, user, password_file, ..Default::default() };
+    if let Some(urls) = &etcd {
+        return etcd::check(&at, urls, &own);
     }
-    for (key, there) in [
-        ("policy.prefix", written.prefix.is_some()),
-        ("policy.tls", written.tls.is_some()),
-        ("policy.plain", written.plain),
-        ("policy.user", written.user.is_some()),
-        ("policy.password_file", written.password_file.is_some()),
-    ] {
-        if there {
-            return Err(doc.error(key, "belongs to a cluster of its own: add etcd"));
-        }
+    for (key, is_there) in own.keys_of_etcd() {
+        at.refuse_if(is_there, key, "belongs to a cluster of its own: add etcd")?;
     }
     let mut found =
         volumes.iter().filter_map(|volume| volume.exchange.as_ref().and_then(Exchange::etcd));
-    let Some(first) = found.next() else {
-        let message = "names no cluster: add etcd, as no volume has it in [volume.exchange]";
-        return Err(doc.error("policy", message));
-    };
+    let missing = "names no cluster: add etcd, as no volume has it in [volume.exchange]";
+    let first = found.next().ok_or_else(|| doc.error("policy", missing))?;
     if found.any(|other| other.cluster != first.cluster || other.prefix != first.prefix) {
         let message = "names no cluster, and the exchanges of the volumes are in several: add etcd";
         return Err(doc.error("policy", message));

@@ -1,6 +1,6 @@
 //! `pool` of a volume: volumes on the same drives, whose hosts meet in one exchange.
 
-use parda_config::Error;
+use parda_config::{Error, Part};
 use parda_exchange::HostName;
 
 use crate::file;
@@ -15,32 +15,22 @@ pub struct Pool {
 }
 
 pub(super) fn check(
-    wrong: &dyn Fn(&str, String) -> Error,
+    at: &Part<'_>,
     host: &HostName,
     volume: &file::Volume,
 ) -> Result<Option<Pool>, Error> {
     let Some(name) = &volume.pool else { return Ok(None) };
-    if name.is_empty() {
-        return Err(wrong("pool", "must not be empty".into()));
-    }
-    if volume.exchange.is_none() {
-        let message =
-            "needs [volume.exchange]: volumes of a pool meet there, also those of one host";
-        return Err(wrong("pool", message.into()));
-    }
-    if volume.name.contains('/') {
-        let message = "needs a volume's name without `/`: HOST/VOLUME would be ambiguous";
-        return Err(wrong("name", message.into()));
-    }
-    let member = HostName::new(&format!("{host}/{}", volume.name)).map_err(|_| {
-        let most = HostName::MAX_BYTES;
-        let message = format!(
-            "needs host and the volume's name to be at most {} bytes together, without control characters: \
-             the volume is {host}/{} in the pool",
-            most - 1,
-            volume.name
-        );
-        wrong("pool", message)
-    })?;
+    at.refuse_if(name.is_empty(), "pool", "must not be empty")?;
+    let message = "needs [volume.exchange]: volumes of a pool meet there, also those of one host";
+    at.refuse_if(volume.exchange.is_none(), "pool", message)?;
+    let message = "needs a volume's name without `/`: HOST/VOLUME would be ambiguous";
+    at.refuse_if(volume.name.contains('/'), "name", message)?;
+    let member = format!("{host}/{}", volume.name);
+    let most = HostName::MAX_BYTES - 1;
+    let too_long = format!(
+        "needs host and the volume's name to be at most {most} bytes together, without control characters: the volume is \
+         {member} in the pool"
+    );
+    let member = at.read("pool", HostName::new(&member).map_err(|_| too_long))?;
     Ok(Some(Pool { name: name.clone(), member }))
 }

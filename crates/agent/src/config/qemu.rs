@@ -3,11 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use parda_config::{Error, VmSettings};
+use parda_config::{Error, Part, VmSettings};
 use parda_control::law::Mode;
 use parda_steer::cgroup::glob;
 
 use super::place::{Place, place};
+use super::steer::are_names;
 use crate::file;
 
 /// A volume whose disks QEMU opens itself.
@@ -49,43 +50,27 @@ impl fmt::Display for Rules {
     }
 }
 
-pub(super) fn check(
-    wrong: &dyn Fn(&str, String) -> Error,
-    qemu: &file::Qemu,
-    mode: Mode,
-) -> Result<Qemu, Error> {
-    let dir = qemu.sockets.parent().filter(|_| qemu.sockets.is_absolute());
-    match dir.map(|dir| dir.to_string_lossy()) {
-        None => return Err(wrong("sockets", "must be an absolute path".into())),
-        Some(dir) if dir.contains(['*', '?']) => {
-            let message = "has a pattern in its directory: only its last name may be one";
-            return Err(wrong("sockets", message.into()));
-        }
-        Some(_) => {}
-    }
-    if qemu.disks.is_empty() || qemu.disks.iter().any(String::is_empty) {
-        let message = "must name the disks that are on this array, such as [\"rbd:*\"]; [\"*\"] is all of each VM";
-        return Err(wrong("disks", message.into()));
-    }
-    let probe = qemu.probe.as_deref().map(place).transpose().map_err(|e| wrong("probe", e))?;
-    if probe.is_none() && !matches!(mode, Mode::Observe | Mode::Off) {
-        let message = "is missing: QEMU counts the wait for its own throttle as latency, so the array has to be measured \
-                       beside it. Name a file, a device or an NBD URI on the array, or set mode = \"observe\"";
-        return Err(wrong("probe", message.into()));
-    }
+pub(super) fn check(at: &Part<'_>, qemu: &file::Qemu, mode: Mode) -> Result<Qemu, Error> {
+    let dir = qemu.sockets.parent().unwrap_or(&qemu.sockets).to_string_lossy();
+    at.refuse_if(!qemu.sockets.is_absolute(), "sockets", "must be an absolute path")?;
+    let message = "has a pattern in its directory: only its last name may be one";
+    at.refuse_if(dir.contains(['*', '?']), "sockets", message)?;
+    let message = "must name the disks that are on this array, such as [\"rbd:*\"]; [\"*\"] is all of each VM";
+    let none = qemu.disks.is_empty() || qemu.disks.iter().any(String::is_empty);
+    at.refuse_if(none, "disks", message)?;
+    let probe = at.read("probe", qemu.probe.as_deref().map(place).transpose())?;
+    let message = "is missing: QEMU counts the wait for its own throttle as latency, so the array has to be measured \
+                   beside it. Name a file, a device or an NBD URI on the array, or set mode = \"observe\"";
+    let acts = !matches!(mode, Mode::Observe | Mode::Off);
+    at.refuse_if(probe.is_none() && acts, "probe", message)?;
+    let names = qemu.vm.iter().map(|vm| vm.name.as_str());
+    are_names(at, "vm", &names.collect::<Vec<_>>())?;
     let mut rules: Vec<(String, VmSettings)> = Vec::new();
     for (i, vm) in qemu.vm.iter().enumerate() {
-        let wrong = |key: &str, message: String| wrong(&format!("vm.{i}.{key}"), message);
-        if vm.name.is_empty() {
-            return Err(wrong("name", "must not be empty".into()));
-        }
-        if rules.iter().any(|(name, _)| *name == vm.name) {
-            return Err(wrong("name", "is also the name of another VM: names must differ".into()));
-        }
         let shares = Some(vm.shares.unwrap_or(parda_config::DEFAULT_SHARES));
         let settings = VmSettings { shares, tenant: vm.tenant, ..VmSettings::default() };
         if let Some((key, fault)) = settings.fault() {
-            return Err(wrong(key, fault));
+            return Err(at.error(&format!("vm.{i}.{key}"), fault));
         }
         rules.push((vm.name.clone(), settings));
     }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use parda_config::{Error, VmSettings};
+use parda_config::{Error, Part, VmSettings};
 use parda_control::{Shares, TenantId};
 
-use parda_steer::cgroup::{Means, Pattern, PatternError, VmPattern};
+use parda_steer::cgroup::{Means, Pattern, VmPattern};
 use parda_steer::knob::Method;
 use parda_steer::measure::Choice;
 
@@ -88,78 +88,57 @@ impl fmt::Display for Vms {
     }
 }
 
-pub(super) fn check(
-    wrong: &dyn Fn(&str, String) -> Error,
-    steer: &file::Steer,
-) -> Result<Steer, Error> {
-    if !steer.device.is_absolute() {
-        return Err(wrong("device", "must be an absolute path".into()));
-    }
-    let method = match steer.method.as_deref() {
-        None | Some("auto") => None,
-        Some(name) => Some(name.parse::<Method>().map_err(|e| wrong("method", e.to_string()))?),
-    };
-    let measure = match steer.measure.as_deref() {
-        None => Choice::Auto,
-        Some(name) => name.parse::<Choice>().map_err(|e| wrong("measure", e.to_string()))?,
-    };
-    let sharing = match steer.sharing.as_deref() {
-        None | Some("auto") => None,
-        Some(name) => Some(name.parse::<Means>().map_err(|e| wrong("sharing", e.to_string()))?),
-    };
+pub(super) fn check(at: &Part<'_>, steer: &file::Steer) -> Result<Steer, Error> {
+    at.refuse_if(!steer.device.is_absolute(), "device", "must be an absolute path")?;
+    let chosen = |name: &Option<String>| name.clone().filter(|name| name != "auto");
+    let method = chosen(&steer.method).map(|name| name.parse());
+    let sharing = chosen(&steer.sharing).map(|name| name.parse());
+    let measure = steer.measure.as_deref().map_or(Ok(Choice::Auto), str::parse);
     let vms = match (steer.shares, steer.vm.as_slice()) {
         (Some(_), [_, ..]) => {
             let message = "is for a host that is one VM: here each [[volume.steer.vm]] has its own";
-            return Err(wrong("shares", message.into()));
+            return Err(at.error("shares", message));
         }
-        (shares, []) => Vms::Host(check_shares(
-            wrong,
-            "shares",
-            shares.unwrap_or(parda_config::DEFAULT_SHARES),
-        )?),
-        (None, vms) => Vms::Groups(check_vms(wrong, vms)?),
+        (shares, []) => {
+            let shares = shares.unwrap_or(parda_config::DEFAULT_SHARES);
+            let wrong = parda_config::wrong_shares(shares);
+            Vms::Host(at.read("shares", wrong.map_or(Ok(Shares(shares)), Err))?)
+        }
+        (None, vms) => Vms::Groups(check_vms(at, vms)?),
     };
-    Ok(Steer { device: steer.device.clone(), method, measure, sharing, vms })
+    Ok(Steer {
+        device: steer.device.clone(),
+        method: at.read("method", method.transpose())?,
+        measure: at.read("measure", measure)?,
+        sharing: at.read("sharing", sharing.transpose())?,
+        vms,
+    })
 }
 
-fn check_vms(
-    wrong: &dyn Fn(&str, String) -> Error,
-    vms: &[file::SteeredVm],
-) -> Result<Vec<SteeredVm>, Error> {
-    let mut patterns: Vec<SteeredVm> = Vec::new();
-    for (i, vm) in vms.iter().enumerate() {
-        let wrong = |key: &str, message: String| wrong(&format!("vm.{i}.{key}"), message);
-        if vm.name.is_empty() {
-            return Err(wrong("name", "must not be empty".into()));
-        }
-        if patterns.iter().any(|other| other.name == vm.name) {
-            return Err(wrong("name", "is also the name of another VM: names must differ".into()));
-        }
+fn check_vms(at: &Part<'_>, vms: &[file::SteeredVm]) -> Result<Vec<SteeredVm>, Error> {
+    let names = vms.iter().map(|vm| vm.name.as_str());
+    are_names(at, "vm", &names.collect::<Vec<_>>())?;
+    let checked = vms.iter().enumerate().map(|(i, vm)| {
+        let at = at.part(&format!("vm.{i}"));
         let shares = Some(vm.shares.unwrap_or(parda_config::DEFAULT_SHARES));
         let (limit, tenant) = (vm.limit, vm.tenant);
         let settings = VmSettings { shares, limit, tenant, ..VmSettings::default() };
         if let Some((key, fault)) = settings.fault_steered() {
-            return Err(wrong(key, fault));
+            return Err(at.error(key, fault));
         }
-        patterns.push(SteeredVm {
-            name: vm.name.clone(),
-            pattern: vm
-                .cgroup
-                .parse::<Pattern>()
-                .map_err(|e: PatternError| wrong("cgroup", e.to_string()))?,
-            settings,
-        });
-    }
-    Ok(patterns)
+        let pattern = at.read("cgroup", vm.cgroup.parse())?;
+        Ok(SteeredVm { name: vm.name.clone(), pattern, settings })
+    });
+    checked.collect()
 }
 
-pub(super) fn check_shares(
-    wrong: &dyn Fn(&str, String) -> Error,
-    key: &str,
-    shares: u32,
-) -> Result<Shares, Error> {
-    match parda_config::wrong_shares(shares) {
-        Some(message) => Err(wrong(key, message)),
-        None => Ok(Shares(shares)),
+/// Refuses names of a list that are empty, or stand twice. `list`: path of the list.
+pub(super) fn are_names(at: &Part<'_>, list: &str, names: &[&str]) -> Result<(), Error> {
+    for (i, name) in names.iter().enumerate() {
+        let key = format!("{list}.{i}.name");
+        at.refuse_if(name.is_empty(), &key, "must not be empty")?;
+        let message = "is also the name of another VM: names must differ";
+        at.refuse_if(names[..i].contains(name), &key, message)?;
     }
+    Ok(())
 }

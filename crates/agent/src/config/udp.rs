@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use parda_config::Error;
+use parda_config::{Error, Part};
 use parda_exchange::udp::{KeySource, MOST_PEERS, PeerAddress, Reach};
 
 use crate::file;
@@ -32,87 +32,61 @@ impl fmt::Display for Udp {
     }
 }
 
-pub(super) fn check(
-    wrong: &dyn Fn(&str, String) -> Error,
-    address: &str,
-    exchange: &file::Exchange,
-) -> Result<Udp, Error> {
-    let bad = |message: &str| wrong("exchange.udp", message.to_owned());
-    let address: SocketAddr = address.parse().map_err(|_| {
-        bad("must be ADDRESS:PORT, of this host or of a multicast group; IPv6 as [ADDRESS]:PORT")
-    })?;
-    if address.port() == 0 {
-        return Err(bad("has port 0, which no other host can know"));
-    }
-    if matches!(address.ip(), IpAddr::V4(ip) if ip.is_broadcast()) {
-        return Err(bad("is the broadcast address: name an address of this host"));
-    }
+pub(super) fn check(at: &Part<'_>, address: &str, exchange: &file::Exchange) -> Result<Udp, Error> {
+    let message =
+        "must be ADDRESS:PORT, of this host or of a multicast group; IPv6 as [ADDRESS]:PORT";
+    let address: SocketAddr = at.read("udp", address.parse().map_err(|_| message))?;
+    at.refuse_if(address.port() == 0, "udp", "has port 0, which no other host can know")?;
+    let is_broadcast = matches!(address.ip(), IpAddr::V4(ip) if ip.is_broadcast());
+    at.refuse_if(is_broadcast, "udp", "is the broadcast address: name an address of this host")?;
     let reach = match address.ip().is_multicast() {
-        true => check_group(wrong, exchange)?,
-        false => check_peers(wrong, address, exchange)?,
+        true => check_group(at, exchange)?,
+        false => check_peers(at, address, exchange)?,
     };
     let keys = match &exchange.key_file {
         Some(file) => KeySource::File(file.clone()),
         None => {
             let local = |peers: &[PeerAddress]| peers.iter().all(PeerAddress::is_loopback);
             let all = matches!(&reach, Reach::Peers(peers) if local(peers));
-            if !(all && address.ip().is_loopback()) {
-                let message = "is missing: without keys anybody on the network could say how loaded \
-                               the volume is. Only loopback addresses, without names, need none";
-                return Err(wrong("exchange.key_file", message.into()));
-            }
+            let message = "is missing: without keys anybody on the network could say how loaded \
+                           the volume is. Only loopback addresses, without names, need none";
+            at.refuse_if(!all || !address.ip().is_loopback(), "key_file", message)?;
             KeySource::Loopback
         }
     };
     Ok(Udp { address, reach, keys })
 }
 
-fn check_group(
-    wrong: &dyn Fn(&str, String) -> Error,
-    exchange: &file::Exchange,
-) -> Result<Reach, Error> {
-    if exchange.peers.is_some() {
-        let message = "is not for a multicast group: who is in the group is a peer";
-        return Err(wrong("exchange.peers", message.into()));
-    }
-    let interface = exchange.interface.clone().ok_or_else(|| {
-        let message = "is missing: the interface where the multicast group is, such as \"eth1\"";
-        wrong("exchange.interface", message.into())
-    })?;
+fn check_group(at: &Part<'_>, exchange: &file::Exchange) -> Result<Reach, Error> {
+    let message = "is not for a multicast group: who is in the group is a peer";
+    at.refuse_if(exchange.peers.is_some(), "peers", message)?;
+    let missing = "is missing: the interface where the multicast group is, such as \"eth1\"";
+    let interface = at.read("interface", exchange.interface.clone().ok_or(missing))?;
     let plain = |c: char| c.is_ascii_graphic() && c != '/';
-    if !(1..=MOST_INTERFACE).contains(&interface.len()) || !interface.chars().all(plain) {
-        return Err(wrong("exchange.interface", "is no name of an interface".into()));
-    }
+    let good = (1..=MOST_INTERFACE).contains(&interface.len()) && interface.chars().all(plain);
+    at.refuse_if(!good, "interface", "is no name of an interface")?;
     Ok(Reach::Group { interface })
 }
 
 fn check_peers(
-    wrong: &dyn Fn(&str, String) -> Error,
+    at: &Part<'_>,
     address: SocketAddr,
     exchange: &file::Exchange,
 ) -> Result<Reach, Error> {
-    if exchange.interface.is_some() {
-        let message = "is for a multicast group, and udp is no address of one";
-        return Err(wrong("exchange.interface", message.into()));
-    }
+    let message = "is for a multicast group, and udp is no address of one";
+    at.refuse_if(exchange.interface.is_some(), "interface", message)?;
     let texts = exchange.peers.as_deref().unwrap_or_default();
-    if texts.is_empty() || texts.len() > MOST_PEERS {
-        let message = format!("must be the addresses or names of 1 to {MOST_PEERS} hosts");
-        return Err(wrong("exchange.peers", message));
-    }
+    let message = format!("must be the addresses or names of 1 to {MOST_PEERS} hosts");
+    at.refuse_if(!(1..=MOST_PEERS).contains(&texts.len()), "peers", message)?;
     let mut peers = Vec::new();
     for (i, text) in texts.iter().enumerate() {
-        let bad = |message: String| wrong(&format!("exchange.peers.{i}"), message);
-        let peer = PeerAddress::parse(text, address.port()).map_err(&bad)?;
+        let key = format!("peers.{i}");
+        let peer = at.read(&key, PeerAddress::parse(text, address.port()))?;
         if let PeerAddress::Address(peer) = peer {
-            if peer.ip().is_multicast() || peer.ip().is_unspecified() {
-                return Err(bad("is no address of one host".into()));
-            }
-            if peer.is_ipv4() != address.is_ipv4() {
-                return Err(bad(format!(
-                    "is not of the same family of addresses as udp, {address}"
-                )));
-            }
+            let of_many = peer.ip().is_multicast() || peer.ip().is_unspecified();
+            at.refuse_if(of_many, &key, "is no address of one host")?;
+            let message = format!("is not of the same family of addresses as udp, {address}");
+            at.refuse_if(peer.is_ipv4() != address.is_ipv4(), &key, message)?;
         }
         peers.push(peer);
     }

@@ -1,5 +1,8 @@
 //! A checked volume: its disks, its place of meeting, its work.
 
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parda_address::{Address, ExportName};
@@ -8,7 +11,6 @@ use parda_config::{ControlSettings, Resolved, TenantSettings, VmSettings};
 use parda_control::VmConfig;
 
 use super::exchange::Exchange;
-use super::idle_probe::IdleProbe;
 use super::listener::Listener;
 use super::own::Own;
 use super::place::Place;
@@ -113,7 +115,7 @@ pub struct Disk {
     /// Place of the disk's data.
     pub place: Place,
     /// Part of the place that is the disk, in bytes from and up to; `None` for all of it.
-    pub region: Option<std::ops::Range<u64>>,
+    pub region: Option<Range<u64>>,
     /// Where clients find it.
     pub listen: Address,
     /// Its settings as a VM, with their defaults.
@@ -137,4 +139,28 @@ impl Disk {
     pub(crate) fn vm(&self) -> VmConfig {
         VmConfig::from(&self.settings)
     }
+}
+
+/// A file or block device, or a part of one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Target {
+    /// The file or the block device.
+    pub(crate) path: PathBuf,
+    /// The part that is read, in bytes. `None`: all of it.
+    pub(crate) region: Option<Range<u64>>,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+/// The setting `idle_probe = "daily"` of a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IdleProbe {
+    /// Disk or device from which the probe reads.
+    pub(crate) target: Target,
+    /// The file of the stored probe, which is replaced.
+    pub(crate) probe: PathBuf,
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use parda_api::{self as api, DiskHistory, HistoryQuery, HostHistory, VolumeHistory};
 use parda_http::Refusal;
 
-use super::quantity::{rounded, unpacked};
+use super::quantity::unpacked;
 use super::series::Series;
-use super::{HOUR, History, Kept};
+use super::{HOUR, History};
+use crate::locked::locked;
 
 /// Seconds of an answer, if the query does not say.
 const SECONDS: u64 = 60;
@@ -21,7 +22,7 @@ impl History {
     /// # Errors
     /// There is no such volume, disk or host, or the answer would be too long.
     pub(crate) fn answer(&self, query: &HistoryQuery) -> Result<api::History, Refusal> {
-        let volumes = self.volumes();
+        let volumes = locked(&self.volumes);
         let Some(kept) = volumes.get(&query.volume) else {
             let message = format!(
                 "volume {:?}: there is no such volume, or its first second is not over yet",
@@ -32,9 +33,8 @@ impl History {
         let missing = |what: &str, name: &String| {
             Refusal::NotFound(format!("{what} {name:?}: volume {:?} has none", query.volume))
         };
-        let all_disks = || kept.disks.keys().chain(kept.vms.keys()).cloned().collect();
-        let disks = query.disk.clone().unwrap_or_else(all_disks);
-        if let Some(name) = disks.iter().find(|name| kept.disk(name).is_none()) {
+        let disks = query.disk.clone().unwrap_or_else(|| kept.disks.keys().cloned().collect());
+        if let Some(name) = disks.iter().find(|name| !kept.disks.contains_key(*name)) {
             return Err(missing("disk", name));
         }
         let hosts = query.host.clone().unwrap_or_else(|| kept.hosts.keys().cloned().collect());
@@ -63,7 +63,7 @@ impl History {
             return Err(Refusal::Invalid(message));
         }
         let told = disks.into_iter().filter_map(|name| {
-            let told = kept.disk(&name)?.values(from, end);
+            let told = disk(kept.disks.get(&name)?, from, end);
             Some((name, told))
         });
         let hosts = hosts.into_iter().filter_map(|name| {
@@ -80,50 +80,15 @@ impl History {
     }
 }
 
-/// A disk or a VM over time.
-enum Found<'a> {
-    Disk(&'a Series<5>),
-    Vm(&'a Series<3>),
-}
-
-impl Kept {
-    fn disk(&self, name: &str) -> Option<Found<'_>> {
-        let disk = self.disks.get(name).map(Found::Disk);
-        disk.or_else(|| self.vms.get(name).map(Found::Vm))
-    }
-}
-
-impl Found<'_> {
-    fn values(&self, from: u64, end: u64) -> DiskHistory {
-        let [iops, bytes_per_s, device_ms, held_ms, outstanding, slice] = match self {
-            Found::Disk(series) => columns(from, end, |second| {
-                let [iops, bytes, device, held, slice] = series.at(second).map(unpacked);
-                // By Little's law; an idle disk has none.
-                let outstanding = iops.map(|iops| rounded(iops * device.unwrap_or(0.0) / 1e3));
-                [iops, bytes, device, held, outstanding, slice]
-            }),
-            Found::Vm(series) => columns(from, end, |second| {
-                let [iops, bytes, pending] = series.at(second).map(unpacked);
-                [iops, bytes, None, None, pending, None]
-            }),
-        };
-        DiskHistory { iops, bytes_per_s, device_ms, held_ms, outstanding, slice }
-    }
-}
-
 /// A column of each value that every second from `from` to before `end` has.
-fn columns<const N: usize>(
-    from: u64,
-    end: u64,
-    at: impl Fn(u64) -> [Option<f64>; N],
-) -> [Vec<Option<f64>>; N] {
-    let rows: Vec<_> = (from..end).map(at).collect();
+fn columns<const N: usize>(series: &Series<N>, from: u64, end: u64) -> [Vec<Option<f64>>; N] {
+    let rows: Vec<_> = (from..end).map(|second| series.at(second).map(unpacked)).collect();
     std::array::from_fn(|column| rows.iter().map(|row| row[column]).collect())
 }
 
 fn volume(series: &Series<8>, from: u64, end: u64) -> VolumeHistory {
     let [window, latency_ms, own_latency_ms, threshold_ms, iops, bytes_per_s, outstanding, held] =
-        columns(from, end, |second| series.at(second).map(unpacked));
+        columns(series, from, end);
     VolumeHistory {
         window,
         latency_ms,
@@ -136,7 +101,12 @@ fn volume(series: &Series<8>, from: u64, end: u64) -> VolumeHistory {
     }
 }
 
+fn disk(series: &Series<6>, from: u64, end: u64) -> DiskHistory {
+    let [iops, bytes_per_s, device_ms, held_ms, outstanding, slice] = columns(series, from, end);
+    DiskHistory { iops, bytes_per_s, device_ms, held_ms, outstanding, slice }
+}
+
 fn host(series: &Series<3>, from: u64, end: u64) -> HostHistory {
-    let [window, latency_ms, iops] = columns(from, end, |second| series.at(second).map(unpacked));
+    let [window, latency_ms, iops] = columns(series, from, end);
     HostHistory { window, latency_ms, iops }
 }

@@ -17,11 +17,15 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Starts the thread that takes a sample of all volumes once a second.
+    /// Starts the thread that takes a sample of all volumes once a second. `also`: what else it does then.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub(crate) fn start(views: Arc<Views>, history: Arc<History>) -> io::Result<Sampler> {
+    pub(crate) fn start(
+        views: Arc<Views>,
+        history: Arc<History>,
+        also: impl Fn() + Send + 'static,
+    ) -> io::Result<Sampler> {
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new().name("history".to_owned()).spawn(move || {
             let mut looked = Instant::now();
@@ -34,6 +38,7 @@ impl Sampler {
                 let seconds = looked.saturating_duration_since(before).as_secs_f64();
                 // The second that has just ended.
                 history.take(second - 1, seconds, &status);
+                also();
             }
         })?;
         Ok(Sampler { stop: Some(stop), thread: Some(thread) })

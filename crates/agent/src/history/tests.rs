@@ -121,7 +121,7 @@ fn a_thousand_idle_disks_take_little_memory() {
         .collect();
     let start = history.calendar.now() / 1000;
     (0..4000).for_each(|i| history.take(start + i, 1.0, &status));
-    let volumes = history.volumes();
+    let volumes = locked(&history.volumes);
     assert_eq!(volumes["array"].disks.len(), 100);
     let disk = &volumes["array"].disks["vm7"];
     assert!(disk.bytes() <= 64 * 16, "{}", disk.bytes());

@@ -29,7 +29,8 @@ impl Origins {
             }
             for (volume, shape) in layer.shapes() {
                 if let Shape::Add(_) = shape {
-                    origins.added.insert((volume, shape.disk().to_owned()), *from);
+                    let disk = shape.disk().to_owned();
+                    origins.added.insert((volume.clone(), disk), *from);
                 }
             }
         }

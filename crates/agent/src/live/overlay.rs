@@ -1,6 +1,6 @@
 //! A layer of settings over a configuration file.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use parda_config::{DISK_SETTINGS, DiskSetting, TenantSettings};
@@ -9,15 +9,24 @@ use toml::{Table, Value};
 
 use super::target::{DiskName, Of, Setting, Target, has_name, text};
 
-/// A layer: settings and disks that were changed, in the shape of the configuration.
+/// A layer: settings and disks that were changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "Written", into = "Written")]
 pub(crate) struct Overlay {
+    settings: BTreeMap<Target, Table>,
+    /// Removals and additions of disks, each with its volume, in the order in which they apply.
+    shapes: Vec<(String, Shape)>,
+}
+
+/// A layer as its file has it, in the shape of the configuration.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     volume: Vec<Volume>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Volume {
     name: String,
@@ -45,44 +54,66 @@ pub(crate) enum Shape {
 }
 
 /// Settings of a disk or of a tenant.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Named {
-    name: String,
-    /// Address of the disk's listener, if two disks of the volume have the name.
-    listen: Option<String>,
+    #[serde(flatten)]
+    name: DiskName,
     #[serde(flatten)]
     settings: Table,
 }
 
-impl Named {
-    fn is(&self, disk: &DiskName) -> bool {
-        self.name == disk.name && self.listen == disk.listen
+impl From<Written> for Overlay {
+    fn from(written: Written) -> Overlay {
+        let mut overlay = Overlay::default();
+        for Volume { name: of, control, remove, add, disk, tenant } in written.volume {
+            let shapes = remove.into_iter().map(Shape::Remove);
+            let shapes = shapes.chain(add.into_iter().map(Shape::Add));
+            overlay.shapes.extend(shapes.map(|shape| (of.clone(), shape)));
+            let law = std::iter::once((Target::volume(&of), control));
+            let disks = disk.into_iter().map(|it| (Target::vm(&of, it.name), it.settings));
+            let tenants =
+                tenant.into_iter().map(|it| (Target::tenant(&of, &it.name.name), it.settings));
+            let all = law.chain(disks).chain(tenants);
+            overlay.settings.extend(all.filter(|(_, settings)| !settings.is_empty()));
+        }
+        overlay
     }
 }
 
-impl Volume {
-    /// The list that has the settings of a part of the volume, and the part's name there. The law has a table of its own.
-    fn list(&mut self, of: &Of) -> Option<(&mut Vec<Named>, DiskName)> {
-        match of {
-            Of::Law => None,
-            Of::Vm(disk) => Some((&mut self.disk, disk.clone())),
-            Of::Tenant(name) => {
-                Some((&mut self.tenant, DiskName { name: name.clone(), listen: None }))
+impl From<Overlay> for Written {
+    fn from(overlay: Overlay) -> Written {
+        let mut volumes: BTreeMap<String, Volume> = BTreeMap::new();
+        for (Target { volume, of }, settings) in overlay.settings {
+            let volume = volumes.entry(volume).or_default();
+            match of {
+                Of::Law => volume.control = settings,
+                Of::Vm(name) => volume.disk.push(Named { name, settings }),
+                Of::Tenant(name) => {
+                    let name = DiskName { name, listen: None };
+                    volume.tenant.push(Named { name, settings });
+                }
             }
         }
+        for (volume, shape) in overlay.shapes {
+            let volume = volumes.entry(volume).or_default();
+            match shape {
+                Shape::Remove(disk) => volume.remove.push(disk),
+                Shape::Add(disk) => volume.add.push(disk),
+            }
+        }
+        let named = volumes.into_iter().map(|(name, volume)| Volume { name, ..volume });
+        Written { volume: named.collect() }
     }
 }
 
 impl Overlay {
-    /// Settings that a policy gives to a volume of a file, and to its VMs.
-    pub(crate) fn of_policy(policy: &parda_policy::Volume, file: &Table) -> Overlay {
-        let mut overlay = Overlay::default();
-        let Some(volume) = volumes(file).find(|volume| has_name(volume, &policy.name)) else {
-            return overlay;
-        };
+    /// Adds the settings that a policy gives to a volume of a file, and to its VMs.
+    pub(super) fn add_policy(&mut self, policy: &parda_policy::Volume, file: &Table) {
+        let volume = volumes(file).find(|volume| has_name(volume, &policy.name));
+        let Some(volume) = volume else { return };
         let control = Target::volume(&policy.name);
         for (key, value) in &policy.control {
-            overlay.set(&control, key, value.clone());
+            self.set(&control, key, value.clone());
         }
         for (target, _) in vms(volume) {
             let name = target.disk_name().unwrap_or_default();
@@ -94,17 +125,16 @@ impl Overlay {
                     Some(_) => steered,
                 };
                 if takes {
-                    overlay.set(&target, &key, value);
+                    self.set(&target, &key, value);
                 }
             }
         }
         for tenant in &policy.tenant {
             let target = Target::tenant(&policy.name, &tenant.name);
             for (key, value) in &tenant.settings {
-                overlay.set(&target, key, value.clone());
+                self.set(&target, key, value.clone());
             }
         }
-        overlay
     }
 
     /// Adds the tenants of a policy that a file does not have.
@@ -123,145 +153,81 @@ impl Overlay {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.volume.is_empty()
-    }
-
-    fn settings(&self, target: &Target) -> Option<&Table> {
-        let volume = self.volume.iter().find(|volume| volume.name == target.volume)?;
-        let named = match &target.of {
-            Of::Law => return Some(&volume.control),
-            Of::Vm(disk) => volume.disk.iter().find(|other| other.is(disk))?,
-            Of::Tenant(name) => volume.tenant.iter().find(|other| other.name == *name)?,
-        };
-        Some(&named.settings)
+        self.settings.is_empty() && self.shapes.is_empty()
     }
 
     #[cfg(test)]
     pub(crate) fn get(&self, target: &Target, setting: &str) -> Option<&Value> {
-        self.settings(target)?.get(setting)
+        self.settings.get(target)?.get(setting)
     }
 
     /// Keys of all settings of a target.
     pub(crate) fn keys(&self, target: &Target) -> Vec<Setting> {
-        self.settings(target).map(|table| table.keys().cloned().collect()).unwrap_or_default()
+        self.settings.get(target).into_iter().flat_map(Table::keys).cloned().collect()
     }
 
     pub(crate) fn set(&mut self, target: &Target, setting: &str, value: Value) {
-        let volume = self.volume(&target.volume);
-        let Some((list, named)) = volume.list(&target.of) else {
-            volume.control.insert(setting.to_owned(), value);
-            return;
-        };
-        let at = list.iter().position(|other| other.is(&named));
-        let at = at.unwrap_or_else(|| {
-            let DiskName { name, listen } = named;
-            list.push(Named { name, listen, settings: Table::new() });
-            list.len() - 1
-        });
-        list[at].settings.insert(setting.to_owned(), value);
+        self.settings.entry(target.clone()).or_default().insert(setting.to_owned(), value);
     }
 
     /// Takes a setting out.
     pub(crate) fn clear(&mut self, target: &Target, setting: &str) {
-        for volume in self.volume.iter_mut().filter(|volume| volume.name == target.volume) {
-            let Some((list, named)) = volume.list(&target.of) else {
-                drop(volume.control.remove(setting));
-                continue;
-            };
-            for other in list.iter_mut().filter(|other| other.is(&named)) {
-                other.settings.remove(setting);
-            }
-            list.retain(|other| !other.settings.is_empty());
-        }
-        self.tidy();
-    }
-
-    /// Serves a disk besides those of the layers below.
-    pub(crate) fn add(&mut self, volume: &str, disk: Table) {
-        self.volume(volume).add.push(disk);
+        self.settings.get_mut(target).map(|settings| settings.remove(setting));
+        self.settings.retain(|_, settings| !settings.is_empty());
     }
 
     /// Serves a disk no more, whether this layer or one below has it.
     pub(crate) fn remove(&mut self, volume: &str, disk: DiskName) {
         self.forget(volume, &disk);
-        self.volume(volume).remove.push(disk);
+        self.take(volume, Shape::Remove(disk));
     }
 
     /// Takes out a disk's settings, and its addition or removal. True if this layer had added or removed it.
     pub(crate) fn forget(&mut self, volume: &str, disk: &DiskName) -> bool {
-        let Some(volume) = self.volume.iter_mut().find(|other| other.name == volume) else {
-            return false;
-        };
-        let before = volume.add.len() + volume.remove.len();
-        volume.add.retain(|other| !disk.is(other));
-        volume.remove.retain(|other| other != disk);
-        volume.disk.retain(|other| !other.is(disk));
-        let after = volume.add.len() + volume.remove.len();
-        self.tidy();
-        after < before
+        let before = self.shapes.len();
+        self.shapes.retain(|(of, shape)| !(of == volume && shape.is_of(disk)));
+        self.settings.remove(&Target::vm(volume, disk.clone()));
+        self.shapes.len() < before
     }
 
-    /// Whether this layer has added a disk.
-    pub(crate) fn adds(&self, volume: &str, disk: &DiskName) -> bool {
-        let volume = self.volume.iter().find(|other| other.name == volume);
-        volume.is_some_and(|volume| volume.add.iter().any(|other| disk.is(other)))
+    /// Whether this layer has added or removed a disk.
+    pub(crate) fn shapes_disk(&self, volume: &str, disk: &DiskName) -> bool {
+        self.shapes.iter().any(|(of, shape)| of == volume && shape.is_of(disk))
     }
 
     /// Whether this layer has removed a disk.
     pub(crate) fn removes(&self, volume: &str, disk: &DiskName) -> bool {
-        let volume = self.volume.iter().find(|other| other.name == volume);
-        volume.is_some_and(|volume| volume.remove.contains(disk))
+        let removed = Shape::Remove(disk.clone());
+        self.shapes.iter().any(|(of, shape)| of == volume && *shape == removed)
     }
 
     /// All removals and additions of disks, each with its volume, in the order in which they apply.
-    pub(crate) fn shapes(&self) -> Vec<(String, Shape)> {
-        let of = |volume: &Volume| {
-            let removed = volume.remove.iter().cloned().map(Shape::Remove);
-            let added = volume.add.iter().cloned().map(Shape::Add);
-            let name = volume.name.clone();
-            removed.chain(added).map(move |shape| (name.clone(), shape)).collect::<Vec<_>>()
-        };
-        self.volume.iter().flat_map(of).collect()
+    pub(crate) fn shapes(&self) -> &[(String, Shape)] {
+        &self.shapes
     }
 
-    /// Takes over an addition or removal of another layer.
+    /// Adds or removes a disk.
     pub(crate) fn take(&mut self, volume: &str, shape: Shape) {
-        let volume = self.volume(volume);
-        match shape {
-            Shape::Remove(disk) => volume.remove.push(disk),
-            Shape::Add(disk) => volume.add.push(disk),
-        }
+        self.shapes.push((volume.to_owned(), shape));
     }
 
     /// All settings that were changed, each with its target.
     pub(crate) fn all(&self) -> Vec<(Target, Setting, Value)> {
-        let mut all = Vec::new();
-        for volume in &self.volume {
-            let mut add = |target: Target, table: &Table| {
-                all.extend(table.iter().map(|(k, v)| (target.clone(), k.clone(), v.clone())));
-            };
-            let of = &volume.name;
-            add(Target::volume(of), &volume.control);
-            for Named { name, listen, settings } in &volume.disk {
-                let name = DiskName { name: name.clone(), listen: listen.clone() };
-                add(Target::vm(of, name), settings);
-            }
-            for Named { name, settings, .. } in &volume.tenant {
-                add(Target::tenant(of, name), settings);
-            }
-        }
-        all
+        let each = self.settings.iter().flat_map(|(target, table)| {
+            table.iter().map(|(key, value)| (target.clone(), key.clone(), value.clone()))
+        });
+        each.collect()
     }
 
     /// Adds its disks to those of a file, and takes those out that it removes.
     pub(crate) fn shape(&self, file: &mut Table) {
-        for (volume, shape) in self.shapes() {
-            let Some(disks) = disks_of(file, &volume) else { continue };
+        for (volume, shape) in &self.shapes {
+            let Some(disks) = disks_of(file, volume) else { continue };
             match shape {
                 Shape::Remove(disk) => {
                     disks.retain(|other| !other.as_table().is_some_and(|table| disk.is(table)));
                 }
-                Shape::Add(disk) => disks.push(Value::Table(disk)),
+                Shape::Add(disk) => disks.push(Value::Table(disk.clone())),
             }
         }
     }
@@ -274,27 +240,17 @@ impl Overlay {
             }
         }
     }
-
-    fn volume(&mut self, name: &str) -> &mut Volume {
-        let at = self.volume.iter().position(|volume| volume.name == name);
-        let at = at.unwrap_or_else(|| {
-            self.volume.push(Volume { name: name.to_owned(), ..Volume::default() });
-            self.volume.len() - 1
-        });
-        &mut self.volume[at]
-    }
-
-    /// Takes out volumes without any change.
-    fn tidy(&mut self) {
-        self.volume.retain(|volume| {
-            let Volume { name: _, control, remove, add, disk, tenant } = volume;
-            let named = disk.is_empty() && tenant.is_empty();
-            !(control.is_empty() && remove.is_empty() && add.is_empty() && named)
-        });
-    }
 }
 
 impl Shape {
+    /// Whether it adds or removes this disk.
+    fn is_of(&self, disk: &DiskName) -> bool {
+        match self {
+            Shape::Remove(other) => other == disk,
+            Shape::Add(table) => disk.is(table),
+        }
+    }
+
     /// Name of the disk.
     pub(crate) fn disk(&self) -> &str {
         match self {
@@ -327,11 +283,6 @@ fn disks_of<'a>(file: &'a mut Table, volume: &str) -> Option<&'a mut Vec<Value>>
 fn volume_of<'a>(file: &'a mut Table, name: &str) -> Option<&'a mut Table> {
     let volumes = file.get_mut("volume")?.as_array_mut()?.iter_mut();
     volumes.filter_map(Value::as_table_mut).find(|table| has_name(table, name))
-}
-
-/// Whether a file has a disk.
-pub(super) fn has(file: &mut Table, volume: &str, disk: &DiskName) -> bool {
-    table_of(file, &Target::vm(volume, disk.clone())).is_some()
 }
 
 /// Addresses at which the disks of a file listen.
@@ -419,7 +370,7 @@ pub(crate) fn all_written(file: &Table) -> Vec<(Target, Setting, Value)> {
 }
 
 /// The table of a file with the settings of a target. A missing `[volume.control]` is added.
-fn table_of<'a>(file: &'a mut Table, target: &Target) -> Option<&'a mut Table> {
+pub(super) fn table_of<'a>(file: &'a mut Table, target: &Target) -> Option<&'a mut Table> {
     let volume = volume_of(file, &target.volume)?;
     let list = match &target.of {
         Of::Law => {

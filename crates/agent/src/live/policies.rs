@@ -57,11 +57,7 @@ impl Policies {
     /// The policies as a layer over a file: settings of its volumes and VMs.
     pub(super) fn overlay(&self, file: &Table) -> Overlay {
         let mut all = Overlay::default();
-        for stored in &self.volumes {
-            for (target, setting, value) in Overlay::of_policy(&stored.volume, file).all() {
-                all.set(&target, &setting, value);
-            }
-        }
+        self.volumes.iter().for_each(|stored| all.add_policy(&stored.volume, file));
         all
     }
 }

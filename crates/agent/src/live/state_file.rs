@@ -39,21 +39,22 @@ impl<'a> StateFile<'a> {
 
     /// The contents. The default if the file does not exist or is empty.
     pub(super) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, String> {
-        match std::fs::metadata(self.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(T::default()),
-            _ => {}
-        }
-        let doc = Document::read_regular(self.path).map_err(|error| error.to_string())?;
-        self.check_mark(doc.text())?;
+        let Some(doc) = self.document()? else { return Ok(T::default()) };
         if !doc.text().is_empty() && !doc.text().ends_with(self.end) {
             return Err(format!("{}: has lost its end", self.path.display()));
         }
         doc.parse().map_err(|error| error.to_string())
     }
 
-    fn check_mark(&self, text: &str) -> Result<(), String> {
-        if text.is_empty() || text.starts_with(self.mark) {
-            return Ok(());
+    /// The file as it is; none if it does not exist. A pipe is no such file: to open it would wait for a writer.
+    fn document(&self) -> Result<Option<Document>, String> {
+        match std::fs::metadata(self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            _ => {}
+        }
+        let doc = Document::read_regular(self.path).map_err(|error| error.to_string())?;
+        if doc.text().is_empty() || doc.text().starts_with(self.mark) {
+            return Ok(Some(doc));
         }
         Err(format!(
             "{}: state: is no state file of parda, and is not written: name a file that is not \
@@ -64,18 +65,10 @@ impl<'a> StateFile<'a> {
 
     /// Replaces the file as a whole: after a crash it is the old one or the new one.
     pub(crate) fn write<T: Serialize>(&self, kept: &T) -> Result<(), String> {
+        self.document()?;
         let wrong = |error: std::io::Error| {
             format!("{}: the change cannot be kept: {error}", self.path.display())
         };
-        match std::fs::metadata(self.path) {
-            // To open a pipe would wait for a writer.
-            Ok(_) => {
-                let doc = Document::read_regular(self.path).map_err(|error| error.to_string())?;
-                self.check_mark(doc.text())?;
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(wrong(error)),
-        }
         let text = toml::to_string(kept).map_err(|error| {
             format!("{}: the change cannot be written: {error}", self.path.display())
         })?;

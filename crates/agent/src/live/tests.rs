@@ -468,7 +468,7 @@ fn a_look_at_the_state_file_names_what_counts_and_what_is_left_out() {
     layers.kept.set(&disk(), "shares", 2000.into());
     layers.kept.set(&disk(), "burst", (-1.0).into());
     let more = "name = \"vm2\"\npath = \"/e\"\nlisten = \"unix:s\"";
-    layers.kept.add("array", more.parse().unwrap());
+    layers.kept.take("array", Shape::Add(more.parse().unwrap()));
     layers.write().unwrap();
     let look = || {
         let text = FILE.replace("STATE", dir.path().join("state.toml").to_str().unwrap());
@@ -495,7 +495,7 @@ fn disks_are_added_and_removed_over_the_file() {
     let name = |name: &str| DiskName { name: name.to_owned(), listen: None };
     let add = |layer: &mut Overlay, name: &str| {
         let text = format!("name = \"{name}\"\npath = \"/{name}\"\nlisten = \"unix:s\"");
-        layer.add("array", text.parse().unwrap());
+        layer.take("array", Shape::Add(text.parse().unwrap()));
     };
     let names = |layers: &Layers| -> Vec<String> {
         let config = layers.merged().unwrap();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use parda_block::Latencies;
 
 use super::table::{
-    Family, Labels, Value, bounded, count, counter, counts, gauge, histogram, maybe, ms, one,
-    seconds, time, times_by,
+    Family, Labels, Value, bounded, by, count, counter, counts, gauge, histogram, maybe, ms, one,
+    seconds, time, truth,
 };
 use crate::latency::occupied;
 use crate::status::{DiskState, DiskStatus, HeldByStatus, Recorded};
@@ -66,7 +66,7 @@ impl DiskNow {
 pub(super) fn families() -> Vec<Family<DiskNow>> {
     vec![
         gauge("disk_up", "1 if clients find the disk and its IOs can be done", |d| {
-            one(u8::from(d.is_up()))
+            truth(d.is_up())
         }),
         gauge("disk_shares", "Shares of the disk", |d| one(d.disk.shares)),
         gauge(
@@ -113,8 +113,9 @@ pub(super) fn families() -> Vec<Family<DiskNow>> {
             "The same time by cause; cause is share, window, turn or limit",
             |DiskNow { disk: d, .. }| {
                 let HeldByStatus { share_s, window_s, turn_s, limit_s } = d.time_held_by;
-                times_by(
+                by(
                     "cause",
+                    Value::Time,
                     [
                         ("share", share_s),
                         ("window", window_s),

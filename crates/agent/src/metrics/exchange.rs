@@ -3,16 +3,18 @@
 use parda_api::Host;
 use parda_exchange::Liveness;
 
-use super::table::{Family, Labels, Value, count, counter, gauge, gauges, maybe, ms, one, seconds};
+use super::table::{
+    Family, Labels, Value, by, count, counter, counts, gauge, maybe, ms, one, seconds, truth,
+};
 use crate::status::{EtcdStatus, ExchangeStatus, UdpStatus};
 
 pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
     vec![
         gauge("exchange_up", "1 if the exchange worked in the last period", |e| {
-            one(u8::from(e.fault.is_none()))
+            truth(e.fault.is_none())
         }),
         gauge("exchange_fallback_in_force", "1 if the exchange's fall-back is in force", |e| {
-            e.fallback.as_ref().map(|f| one(u8::from(f.in_force))).unwrap_or_default()
+            e.fallback.as_ref().map(|f| truth(f.in_force)).unwrap_or_default()
         }),
         counter("exchange_switches", "How often an exchange went to its fall-back or back", |e| {
             e.fallback.as_ref().map(|f| count(f.switches)).unwrap_or_default()
@@ -31,13 +33,13 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
         }),
         counter("exchange_etcd_calls", "Calls to etcd, by their fate", |e| {
             let calls = |etcd: &EtcdStatus| {
-                fates([("answered", etcd.calls), ("failed", etcd.failed_calls)])
+                counts("fate", [("answered", etcd.calls), ("failed", etcd.failed_calls)])
             };
             e.etcd.as_ref().map(calls).unwrap_or_default()
         }),
         counter("exchange_etcd_bytes", "Bytes of calls to etcd and of its answers", |e| {
             let bytes = |etcd: &EtcdStatus| {
-                fates([("sent", etcd.sent_bytes), ("received", etcd.received_bytes)])
+                counts("fate", [("sent", etcd.sent_bytes), ("received", etcd.received_bytes)])
             };
             e.etcd.as_ref().map(bytes).unwrap_or_default()
         }),
@@ -54,7 +56,7 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
         ),
         gauge("exchange_peers", "Other hosts, by liveness", |e| {
             let peers = |liveness| e.peers.iter().filter(|p| p.liveness == liveness).count() as f64;
-            gauges("liveness", LIVENESS.map(|(name, liveness)| (name, peers(liveness))))
+            by("liveness", Value::Gauge, LIVENESS.map(|(name, of)| (name, peers(of))))
         }),
     ]
 }
@@ -62,14 +64,10 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
 /// Datagrams since the start: `sent`, `unsent`, `heard`, `own`, and each reason for which some were refused.
 fn datagrams(udp: &UdpStatus) -> Vec<(Labels, Value)> {
     let sent = [("sent", udp.sent), ("unsent", udp.unsent), ("heard", udp.heard), ("own", udp.own)];
-    fates(sent.into_iter().chain(udp.refused.iter().map(|(why, count)| (why.as_str(), *count))))
-}
-
-/// A counter for each fate.
-fn fates<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> Vec<(Labels, Value)> {
-    let sample =
-        |(fate, count): (&str, u64)| (vec![("fate", fate.to_owned())], Value::Counter(count));
-    counts.into_iter().map(sample).collect()
+    counts(
+        "fate",
+        sent.into_iter().chain(udp.refused.iter().map(|(why, count)| (why.as_str(), *count))),
+    )
 }
 
 /// Liveness of other hosts, by its names in the status.
@@ -84,7 +82,7 @@ const LIVENESS: [(&str, Liveness); 5] = [
 pub(super) fn peer_families() -> Vec<Family<Host>> {
     vec![
         gauge("peer_up", "1 if the host is alive, as far as this one can see", |p| {
-            one(u8::from(p.liveness == Liveness::Live))
+            truth(p.liveness == Liveness::Live)
         }),
         seconds("peer_age", "Time since the host was last seen to change", |p| one(p.age_s)),
         gauge("peer_window_ios", "Window of the host", |p| maybe(p.window)),

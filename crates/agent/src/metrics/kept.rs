@@ -4,11 +4,9 @@ use std::fmt;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::encoding::text::encode_registry;
-use prometheus_client::registry::Registry;
 
 use super::disk::{DiskNow, families};
-use super::{Labelled, PREFIX, write, written};
+use super::{Labelled, text_of, write};
 
 /// First line of a family.
 const HELP: &str = "# HELP ";
@@ -102,12 +100,4 @@ impl Collector for One {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> fmt::Result {
         write(&mut to, &families(), &[Labelled(self.0.labels(), &self.0)])
     }
-}
-
-fn text_of(collector: impl Collector) -> String {
-    let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(collector));
-    let mut text = String::new();
-    written(encode_registry(&mut text, &registry));
-    text
 }

@@ -2,19 +2,21 @@
 
 use parda_api::Limit;
 
-use super::table::{Family, Value, count, counter, counts, gauge, histogram, maybe, one, times};
+use super::table::{
+    Family, by, count, counter, counts, gauge, histogram, maybe, one, times, truth,
+};
 use crate::status::{SteerStatus, SteeredVmStatus};
 
 pub(super) fn families() -> Vec<Family<SteerStatus>> {
     vec![
         gauge("steer_up", "1 if the device is there and steered without a fault", |s| {
-            one(u8::from(s.fault.is_none() && s.steered.is_some()))
+            truth(s.fault.is_none() && s.steered.is_some())
         }),
         gauge("steer_depth_ios", "Queue depth that is set, over all paths", |s| {
             maybe(s.depth.map(f64::from))
         }),
         gauge("steer_at_least_depth", "1 if the window is smaller than the least depth", |s| {
-            one(u8::from(s.cannot_go_lower))
+            truth(s.cannot_go_lower)
         }),
         counter("steer_depth_drops", "Times that the kernel lowered the depth by itself", |s| {
             count(s.drops)
@@ -27,9 +29,7 @@ pub(super) fn families() -> Vec<Family<SteerStatus>> {
             counts("op", [("read", s.reads.bytes), ("write", s.writes.bytes)])
         }),
         histogram("steer_device", "Time of IOs at the device; op is read or write", |s| {
-            let of =
-                |op: &str, latency| -> (_, Value) { (vec![("op", op.to_owned())], times(latency)) };
-            vec![of("read", &s.read_latency), of("write", &s.write_latency)]
+            by("op", times, [("read", &s.read_latency), ("write", &s.write_latency)])
         }),
     ]
 }

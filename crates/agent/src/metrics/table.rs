@@ -24,6 +24,9 @@ pub(super) enum Value {
     Histogram(Vec<(f64, u64)>, f64),
 }
 
+/// Samples of one object: labels besides the object's own, and the value.
+pub(super) type Samples<T> = fn(&T) -> Vec<(Labels, Value)>;
+
 /// One family of metrics: samples that have a name in common.
 pub(super) struct Family<T> {
     /// Name without `parda_`, without the unit and without `_total`.
@@ -31,62 +34,45 @@ pub(super) struct Family<T> {
     pub(super) help: &'static str,
     pub(super) unit: Option<Unit>,
     pub(super) kind: MetricType,
-    /// Samples of one object: labels besides the object's own, and the value.
-    pub(super) samples: fn(&T) -> Vec<(Labels, Value)>,
+    pub(super) samples: Samples<T>,
+}
+
+/// A name or a help text.
+type Text = &'static str;
+
+fn family<T>(name: Text, help: Text, kind: MetricType, samples: Samples<T>) -> Family<T> {
+    Family { name, help, unit: None, kind, samples }
 }
 
 /// A gauge of which each object has one.
-pub(super) const fn gauge<T>(
-    name: &'static str,
-    help: &'static str,
-    samples: fn(&T) -> Vec<(Labels, Value)>,
-) -> Family<T> {
-    Family { name, help, unit: None, kind: MetricType::Gauge, samples }
+pub(super) fn gauge<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
+    family(name, help, MetricType::Gauge, samples)
 }
 
 /// The same in seconds.
-pub(super) const fn seconds<T>(
-    name: &'static str,
-    help: &'static str,
-    samples: fn(&T) -> Vec<(Labels, Value)>,
-) -> Family<T> {
-    Family { name, help, unit: Some(Unit::Seconds), kind: MetricType::Gauge, samples }
+pub(super) fn seconds<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
+    Family { unit: Some(Unit::Seconds), ..gauge(name, help, samples) }
 }
 
 /// The same in bytes.
-pub(super) const fn bytes<T>(
-    name: &'static str,
-    help: &'static str,
-    samples: fn(&T) -> Vec<(Labels, Value)>,
-) -> Family<T> {
-    Family { name, help, unit: Some(Unit::Bytes), kind: MetricType::Gauge, samples }
+pub(super) fn bytes<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
+    Family { unit: Some(Unit::Bytes), ..gauge(name, help, samples) }
 }
 
 /// A counter since the agent's start.
-pub(super) const fn counter<T>(
-    name: &'static str,
-    help: &'static str,
-    samples: fn(&T) -> Vec<(Labels, Value)>,
-) -> Family<T> {
-    Family { name, help, unit: None, kind: MetricType::Counter, samples }
+pub(super) fn counter<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
+    family(name, help, MetricType::Counter, samples)
 }
 
 /// A counter of seconds since the agent's start.
-pub(super) const fn time<T>(
-    name: &'static str,
-    help: &'static str,
-    samples: fn(&T) -> Vec<(Labels, Value)>,
-) -> Family<T> {
-    Family { name, help, unit: Some(Unit::Seconds), kind: MetricType::Counter, samples }
+pub(super) fn time<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
+    Family { unit: Some(Unit::Seconds), ..counter(name, help, samples) }
 }
 
 /// A histogram of times since the agent's start.
-pub(super) const fn histogram<T>(
-    name: &'static str,
-    help: &'static str,
-    samples: fn(&T) -> Vec<(Labels, Value)>,
-) -> Family<T> {
-    Family { name, help, unit: Some(Unit::Seconds), kind: MetricType::Histogram, samples }
+pub(super) fn histogram<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
+    let family = family(name, help, MetricType::Histogram, samples);
+    Family { unit: Some(Unit::Seconds), ..family }
 }
 
 /// One sample without labels of its own.
@@ -108,32 +94,35 @@ pub(super) fn count(value: u64) -> Vec<(Labels, Value)> {
     vec![(Vec::new(), Value::Counter(value))]
 }
 
-/// Counters that one label tells apart.
-pub(super) fn counts<const N: usize>(
-    label: &'static str,
-    values: [(&'static str, u64); N],
-) -> Vec<(Labels, Value)> {
-    let sample =
-        |(name, value): (&str, u64)| (vec![(label, name.to_owned())], Value::Counter(value));
-    values.into_iter().map(sample).collect()
+/// A gauge that is 1 where something is so, and else 0.
+pub(super) fn truth(is_so: bool) -> Vec<(Labels, Value)> {
+    one(u8::from(is_so))
 }
 
-/// Counters of seconds that one label tells apart.
-pub(super) fn times_by<const N: usize>(
+/// Values that one label tells apart.
+pub(super) fn by<S: ToString, T>(
     label: &'static str,
-    values: [(&'static str, f64); N],
+    value: fn(T) -> Value,
+    of: impl IntoIterator<Item = (S, T)>,
 ) -> Vec<(Labels, Value)> {
-    let sample = |(name, value): (&str, f64)| (vec![(label, name.to_owned())], Value::Time(value));
-    values.into_iter().map(sample).collect()
+    of.into_iter().map(|(name, of)| (vec![(label, name.to_string())], value(of))).collect()
 }
 
-/// Gauges that one label tells apart.
-pub(super) fn gauges<const N: usize>(
+/// IOs or bytes of reads and writes.
+pub(super) fn counts<S: ToString>(
     label: &'static str,
-    values: [(&'static str, f64); N],
+    of: impl IntoIterator<Item = (S, u64)>,
 ) -> Vec<(Labels, Value)> {
-    let sample = |(name, value): (&str, f64)| (vec![(label, name.to_owned())], Value::Gauge(value));
-    values.into_iter().map(sample).collect()
+    by(label, Value::Counter, of)
+}
+
+/// 1 for the name that is the case, 0 for the others.
+pub(super) fn one_of<T: PartialEq>(
+    label: &'static str,
+    is: &T,
+    all: &[(&str, T)],
+) -> Vec<(Labels, Value)> {
+    by(label, Value::Gauge, all.iter().map(|(name, of)| (name, f64::from(u8::from(of == is)))))
 }
 
 /// A distribution in the buckets of [`BOUNDS`].

@@ -1,9 +1,44 @@
 use parda_api::ValueFrom;
 
-use super::table::times;
+use prometheus_client::metrics::MetricType;
+
+use super::table::{Family, times};
 use super::*;
 use crate::latency::Latency;
 use crate::status::{Recorded, TargetStatus};
+
+/// A family as it is exposed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Described {
+    /// Name of its samples; of a histogram without `_bucket`, `_count` and `_sum`.
+    name: String,
+    /// Type: `gauge`, `counter` or `histogram`.
+    kind: String,
+    /// Meaning of the value.
+    help: &'static str,
+}
+
+/// All families, in the order in which they are exposed.
+fn families() -> Vec<Described> {
+    let mut all = Vec::new();
+    list(&agent(), &mut all);
+    list(&volume::families(), &mut all);
+    list(&exchange::families(), &mut all);
+    list(&exchange::peer_families(), &mut all);
+    list(&steer::families(), &mut all);
+    list(&steer::vm_families(), &mut all);
+    list(&disk::families(), &mut all);
+    all
+}
+
+fn list<T>(families: &[Family<T>], all: &mut Vec<Described>) {
+    for family in families {
+        let unit = family.unit.as_ref().map(|unit| format!("_{}", unit.as_str()));
+        let total = if matches!(family.kind, MetricType::Counter) { "_total" } else { "" };
+        let name = format!("parda_{}{}{total}", family.name, unit.unwrap_or_default());
+        all.push(Described { name, kind: family.kind.as_str().to_owned(), help: family.help });
+    }
+}
 
 #[test]
 fn names_follow_the_conventions_and_stand_once() {
@@ -161,7 +196,7 @@ fn a_status_without_volumes_is_a_document() {
 
 #[test]
 fn a_refused_policy_and_an_etcd_that_is_away_are_seen() {
-    let volume = |name: &str, fault: Option<&str>| parda_api::VolumePolicy {
+    let volume = |name: &str, fault: Option<&str>| VolumePolicy {
         name: name.to_owned(),
         in_force: Some(6),
         fault: fault.map(str::to_owned),

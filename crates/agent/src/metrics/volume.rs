@@ -4,7 +4,8 @@ use parda_api::{Limit, Tenant};
 use parda_control::Source;
 
 use super::table::{
-    Family, Labels, Value, bytes, count, counter, counts, gauge, gauges, maybe, ms, one, seconds,
+    Family, Labels, Value, bytes, count, counter, counts, gauge, maybe, ms, one, one_of, seconds,
+    truth,
 };
 use crate::status::VolumeStatus;
 
@@ -15,6 +16,8 @@ pub(super) fn families() -> Vec<Family<VolumeStatus>> {
     all.extend(tenants());
     all.extend(others());
     all.extend(clients());
+    let help = "Slice of a disk for each of its shares: IOs that the disk may have outstanding";
+    all.push(gauge("volume_window_per_share_ios", help, |v| maybe(per_share(v))));
     all
 }
 
@@ -23,7 +26,7 @@ fn state() -> Vec<Family<VolumeStatus>> {
         gauge(
             "volume_up",
             "1 if the volume runs, 0 if it does not start or ended by itself",
-            |v| one(if v.fault.is_none() { 1.0 } else { 0.0 }),
+            |v| truth(v.fault.is_none()),
         ),
         gauge("volume_mode", "1 for the mode of control in force", |v| {
             vec![(vec![("mode", v.mode.to_string())], Value::Gauge(1.0))]
@@ -48,11 +51,9 @@ fn latency() -> Vec<Family<VolumeStatus>> {
             "volume_latency_source",
             "1 for where that latency comes from: cluster, last-good or local",
             |v| {
-                let is = |source| f64::from(u8::from(v.source == source));
                 // Before the first IO there is no latency, from nowhere.
-                v.cluster_latency_ms.map_or_else(Vec::new, |_| {
-                    gauges("source", SOURCES.map(|(name, source)| (name, is(source))))
-                })
+                let latency = v.cluster_latency_ms.iter();
+                latency.flat_map(|_| one_of("source", &v.source, &SOURCES)).collect()
             },
         ),
         seconds(
@@ -76,11 +77,8 @@ fn law() -> Vec<Family<VolumeStatus>> {
             "volume_limited_by",
             "1 for what limits the host: nothing, the slices of its VMs, or its largest window",
             |v| {
-                let Some(limit) = v.own.as_ref().and_then(|own| own.limited_by) else {
-                    return Vec::new();
-                };
-                let is = |bound| f64::from(u8::from(limit == bound));
-                gauges("limit", LIMITS.map(|(name, bound)| (name, is(bound))))
+                let limit = v.own.iter().filter_map(|own| own.limited_by);
+                limit.flat_map(|limit| one_of("limit", &limit, &LIMITS)).collect()
             },
         ),
         gauge(
@@ -145,7 +143,7 @@ fn others() -> Vec<Family<VolumeStatus>> {
         gauge(
             "volume_outsider",
             "1 while load that is not under control uses the array, or the array has become slower",
-            |v| one(f64::from(u8::from(v.outsider.is_some()))),
+            |v| truth(v.outsider.is_some()),
         ),
         gauge("volume_outsider_ios", "Outstanding IOs of an outsider that would explain it", |v| {
             maybe(v.outsider.map(|found| found.outstanding))
@@ -153,14 +151,8 @@ fn others() -> Vec<Family<VolumeStatus>> {
     ]
 }
 
-/// The part of a share in the window: [`per_share`].
-pub(super) fn share_families() -> Vec<Family<f64>> {
-    let help = "Slice of a disk for each of its shares: IOs that the disk may have outstanding";
-    vec![gauge("volume_window_per_share_ios", help, |per_share| one(*per_share))]
-}
-
 /// The slice of a disk for each of its shares. A disk that has just woken up has less for a while.
-pub(super) fn per_share(volume: &VolumeStatus) -> Option<f64> {
+fn per_share(volume: &VolumeStatus) -> Option<f64> {
     let slices = volume.disks.iter().filter_map(|disk| Some(disk.slice? / f64::from(disk.shares)));
     slices.reduce(f64::max)
 }

@@ -50,9 +50,7 @@ fn values(
         let value = |key: String| {
             let found = set.get(&key);
             let value = found.and_then(|(value, _)| serde_json::to_value(value).ok());
-            let from = found.map(|(_, from)| *from).unwrap_or_default();
-            let from = serde_json::to_value(from).ok();
-            let from = from.and_then(|from| from.as_str().map(str::to_owned)).unwrap_or_default();
+            let from = found.map(|(_, from)| *from).unwrap_or_default().to_string();
             (key, InForce { value: value.unwrap_or_default(), from })
         };
         keys.into_iter().map(value).collect()

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use parda_api::Tenant;
 use parda_block::{DiskId, Handle, VmStats};
-use parda_config::{TenantSettings, VmSettings};
+use parda_config::TenantSettings;
 use parda_control::TenantState;
 
+use super::member::{DiskMember, ListenerMember, State};
 use crate::api::values::of;
 use crate::config;
 use crate::history::rounded;
@@ -16,37 +17,15 @@ use crate::locked::locked;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
 use crate::status::{
-    Detail, DiskState, DiskStatus, LateStatus, ListenerStatus, ObjectiveStatus, PastFailure,
-    SettingsFrom, VolumeStatus,
+    Detail, DiskStatus, LateStatus, ListenerStatus, ObjectiveStatus, PastFailure, SettingsFrom,
+    VolumeStatus,
 };
 use crate::threshold::ThresholdStatus;
 
-/// A disk as it is shown.
-#[derive(Clone)]
-pub(super) struct ShownDisk {
-    pub(super) name: String,
-    pub(super) listen: String,
-    pub(super) settings: VmSettings,
-    pub(super) id: Option<DiskId>,
-    pub(super) state: DiskState,
-    pub(super) since: Instant,
-    pub(super) fault: Option<String>,
-    pub(super) drain: bool,
-}
-
-/// A listener as it is shown.
-#[derive(Clone)]
-pub(super) struct ShownListener {
-    pub(super) address: String,
-    pub(super) since: Instant,
-    pub(super) fault: Option<String>,
-    pub(super) is_bound: bool,
-}
-
 #[derive(Clone, Default)]
 pub(super) struct Shown {
-    pub(super) disks: Vec<ShownDisk>,
-    pub(super) listeners: Vec<ShownListener>,
+    pub(super) disks: Vec<DiskMember>,
+    pub(super) listeners: Vec<ListenerMember>,
     /// Reason why the ring does not run, if it does not.
     pub(super) fault: Option<String>,
     /// Reason and time of the ring's last failure, if it runs again.
@@ -57,13 +36,11 @@ pub(super) struct Shown {
 impl Shown {
     /// Names and shares of disks, in this order.
     fn named(&self, disks: &[DiskId]) -> Vec<(String, u32)> {
-        let of: HashMap<_, _> =
-            self.disks.iter().filter_map(|disk| Some((disk.id?, disk))).collect();
-        let named = disks.iter().map(|id| {
-            let disk = of.get(id);
-            disk.map_or((String::new(), 0), |disk| (disk.name.clone(), disk.settings.shares().0))
-        });
-        named.collect()
+        let of =
+            |disk: &DiskMember| (disk.config.name.to_string(), disk.config.settings.shares().0);
+        let open: HashMap<_, _> =
+            self.disks.iter().filter_map(|disk| Some((disk.id()?, of(disk)))).collect();
+        disks.iter().map(|id| open.get(id).cloned().unwrap_or_default()).collect()
     }
 }
 
@@ -127,23 +104,27 @@ impl Board {
         let mut counted: HashMap<_, _> =
             stats.into_iter().flat_map(|stats| stats.disks.into_iter().zip(stats.vms)).collect();
         status.disks = (shown.disks.iter())
-            .map(|disk| {
+            .map(|member| {
                 // Zero while it is not open.
-                let counted = disk.id.and_then(|id| counted.remove(&id)).unwrap_or_default();
-                let (state, state_s) = (disk.state, secs(disk.since));
-                let fault = disk.fault.clone().or_else(|| fault(&counted));
-                let (listen, drain) = (disk.listen.clone(), disk.drain);
-                let disk = DiskStatus::new(disk.name.clone(), disk.settings, counted, detail);
-                DiskStatus { state, state_s, fault, listen, drain, ..disk }
+                let counted = member.id().and_then(|id| counted.remove(&id)).unwrap_or_default();
+                let disk = &member.config;
+                DiskStatus {
+                    state: member.shown(),
+                    state_s: secs(member.since),
+                    fault: member.fault.clone().or_else(|| fault(&counted)),
+                    listen: disk.listen.to_string(),
+                    drain: disk.drain,
+                    ..DiskStatus::new(disk.name.to_string(), disk.settings, counted, detail)
+                }
             })
             .collect();
         let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
         status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &status.disks, peers));
         let listeners = shown.listeners.iter().map(|listener| ListenerStatus {
-            address: listener.address.clone(),
+            address: listener.config.address.to_string(),
             state_s: secs(listener.since),
             fault: listener.fault.clone(),
-            is_bound: listener.is_bound,
+            is_bound: matches!(listener.state, State::Open(_)),
         });
         status.listeners = listeners.collect();
     }

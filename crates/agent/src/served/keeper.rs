@@ -5,7 +5,6 @@
 
 mod disks;
 mod listeners;
-mod member;
 mod ring;
 
 use std::sync::Arc;
@@ -13,20 +12,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use parda_address::Address;
-use parda_block::{
-    AddListenerError, AgentMemory, DiskId, Drained, Ended, Handle, OpenDisk, SpawnError,
-};
-use parda_tls::{Acceptor, FileError};
+use parda_block::{AddListenerError, AgentMemory, Drained, Ended, Handle, OpenDisk, SpawnError};
+use parda_tls::FileError;
 
-use super::Shared;
-use super::addresses::{Addresses, Owner};
-use super::board::{Board, Shown, ShownDisk, ShownListener};
-use super::opens::{Opens, Ticket};
+use super::board::{Board, Shown};
+use super::member::{Certificate, DiskMember, ListenerMember, Member, position};
+use super::shared::{Addresses, Opens, Owner, Shared, Ticket};
 use crate::activation::Passed;
-use crate::config::{self, Disk, Listener};
+use crate::config;
 use crate::crew::Crew;
-use crate::status::DiskState;
-use member::{Member, State, position};
 use ring::{FIRST_RESTART, spawn};
 
 /// How long nothing is done but what others ask for, in times of what the turn before has taken.
@@ -54,9 +48,6 @@ pub(super) enum NotOpened {
     #[error(transparent)]
     Cannot(#[from] SpawnError),
 }
-
-/// TLS that a listener shows, if it has any.
-type Certificate = Option<Arc<Acceptor>>;
 
 /// Reason why nobody can connect at an address.
 #[derive(Debug, thiserror::Error)]
@@ -90,8 +81,8 @@ pub(super) struct Keeper {
     /// The same, of a ring that was started again.
     last_failure: Option<(String, Instant)>,
     started: Instant,
-    disks: Vec<Member<Disk, DiskId>>,
-    listeners: Vec<Member<Listener, Certificate>>,
+    disks: Vec<DiskMember>,
+    listeners: Vec<ListenerMember>,
     /// When certificates that are shown are looked at.
     certificates_due: Option<Instant>,
     /// Threads that open disks, and those that bind listeners.
@@ -246,33 +237,9 @@ impl Keeper {
     }
 
     fn show(&self) {
-        let disks = self.disks.iter().map(|member| ShownDisk {
-            name: member.config.name.to_string(),
-            listen: member.config.listen.to_string(),
-            settings: member.config.settings,
-            since: member.since,
-            fault: member.fault.clone(),
-            drain: member.config.drain,
-            id: match member.state {
-                State::Open(id) => Some(id),
-                _ => None,
-            },
-            state: match member.state {
-                State::Open(_) => DiskState::Serving,
-                State::Leaving => DiskState::Leaving,
-                State::Opening if member.fault.is_none() => DiskState::Opening,
-                State::Waiting(_) | State::Opening => DiskState::Waiting,
-            },
-        });
-        let listeners = self.listeners.iter().map(|member| ShownListener {
-            address: member.config.address.to_string(),
-            since: member.since,
-            fault: member.fault.clone(),
-            is_bound: matches!(member.state, State::Open(_)),
-        });
         self.board.show(Shown {
-            disks: disks.collect(),
-            listeners: listeners.collect(),
+            disks: self.disks.clone(),
+            listeners: self.listeners.clone(),
             fault: self.fault.as_ref().map(|(why, _)| why.clone()),
             last_failure: self.last_failure.clone(),
             restarts: self.restarts,

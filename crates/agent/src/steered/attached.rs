@@ -47,13 +47,13 @@ pub(super) fn examine(asked: &Steer, sets: bool) -> Result<(), SteerError> {
 
 /// A device that is there, with its meter and its steering.
 pub(super) struct Attached {
-    device: Device,
+    pub(super) device: Device,
     meter: Box<dyn Measure>,
     asked: Steer,
     /// None while nothing is to be set.
     steering: Option<Steering>,
     /// How often the kernel lowered the depth by itself.
-    drops: u64,
+    pub(super) drops: u64,
 }
 
 /// Result of a look at the device.
@@ -92,20 +92,12 @@ impl Attached {
         Ok(self.steering.insert(steering))
     }
 
-    pub(super) fn device(&self) -> &Device {
-        &self.device
-    }
-
     pub(super) fn bounds(&self) -> Option<DepthBounds> {
         self.steering.as_ref().map(Steering::bounds)
     }
 
     pub(super) fn in_force(&self) -> Option<InForce> {
         self.steering.as_ref().map(Steering::in_force)
-    }
-
-    pub(super) fn drops(&self) -> u64 {
-        self.drops
     }
 
     pub(super) fn why_not_ebpf(&self) -> Option<&str> {

@@ -14,78 +14,62 @@ use parda_steer::{Device, Journal};
 use super::SteerError;
 use super::attached::Look;
 use crate::config::{self, Steer};
+use crate::news::is_news;
 use crate::status::{SettingsFrom, SteeredVmStatus};
 
 /// Demand of a VM whose queue is full, as a multiple of what can be seen of it.
 const UNSEEN: f64 = 2.0;
 
 /// The VMs of this host.
-pub(super) enum HostVms {
-    /// The host is one, with the reason, if limits are configured for its VMs.
-    One(Shares, Option<String>),
-    /// Each is a cgroup.
-    Groups(Box<Groups>),
+pub(super) struct HostVms {
+    /// Shares of the host, where it is one VM.
+    one: Shares,
+    /// VMs that are cgroups. None where the host is one.
+    groups: Option<Box<Groups>>,
+    /// Fault of the caps or weights, as it was last logged. Where the host is one VM: why limits that are configured are not in force.
+    fault: Option<String>,
 }
 
 /// VMs that are cgroups.
-pub(super) struct Groups {
+struct Groups {
     vms: Vms,
     /// None while nothing is to be set.
     sharing: Option<Sharing>,
     demands: Demands,
     /// IOs and bytes of each VM since it was first seen.
     done: BTreeMap<VmKey, (u64, u64)>,
-    /// Fault of the caps or weights, as it was last logged.
-    fault: Option<String>,
 }
 
 impl HostVms {
     pub(super) fn start(volume: &str, vms: &config::Vms) -> HostVms {
         let patterns = match vms {
-            config::Vms::Host(shares) => return HostVms::One(*shares, None),
+            config::Vms::Host(one) => return HostVms { one: *one, groups: None, fault: None },
             config::Vms::Groups(vms) => vms,
         };
         let patterns: Vec<_> = patterns.iter().map(config::SteeredVm::pattern).collect();
+        let one = Shares(patterns.iter().map(|p| p.shares.0).fold(0, u32::saturating_add));
         match Vms::find(Path::new("/"), &patterns) {
             Ok(vms) => {
                 for (key, vm) in vms.iter() {
                     tracing::info!(volume, vm = vm.name, cgroup = %key, shares = vm.shares.0, "VM");
                 }
-                HostVms::Groups(Box::new(Groups {
-                    vms,
-                    sharing: None,
-                    demands: Demands::default(),
-                    done: BTreeMap::new(),
-                    fault: None,
-                }))
+                let (demands, done) = (Demands::default(), BTreeMap::new());
+                let groups = Some(Box::new(Groups { vms, sharing: None, demands, done }));
+                HostVms { one, groups, fault: None }
             }
             Err(error) => {
-                let all = patterns.iter().map(|p| p.shares.0).fold(0, u32::saturating_add);
-                tracing::warn!(volume, shares = all, "{error}; it has the shares of all its VMs");
+                tracing::warn!(volume, shares = one.0, "{error}; it has the shares of all its VMs");
                 let limited = patterns.iter().any(|p| !p.limit.is_none() || p.tenant.is_some());
-                HostVms::One(
-                    Shares(all),
-                    limited.then(|| format!("no limit and no tenant of a VM is in force: {error}")),
-                )
-            }
-        }
-    }
-
-    /// Of all of them together.
-    pub(super) fn shares(&self) -> Shares {
-        match self {
-            HostVms::One(shares, _) => *shares,
-            HostVms::Groups(groups) => {
-                let each = groups.vms.iter().map(|(_, vm)| vm.shares.0);
-                Shares(each.fold(0, u32::saturating_add))
+                let fault = format!("no limit and no tenant of a VM is in force: {error}");
+                HostVms { one, groups: None, fault: limited.then_some(fault) }
             }
         }
     }
 
     /// Takes over other shares. Those of cgroups are in force with the next period.
     pub(super) fn change(&mut self, volume: &str, wanted: &config::Vms) {
-        match (&mut *self, wanted) {
-            (HostVms::Groups(groups), config::Vms::Groups(vms)) => {
+        match (&mut self.groups, wanted) {
+            (Some(groups), config::Vms::Groups(vms)) => {
                 let patterns: Vec<_> = vms.iter().map(config::SteeredVm::pattern).collect();
                 groups.vms.set_patterns(&patterns);
             }
@@ -103,40 +87,36 @@ impl HostVms {
         let reading = look.map(|look| &look.reading);
         let window_per_share = host.governor().window_per_share();
         let full = look.is_some_and(|look| look.full);
-        let one = matches!(self, HostVms::One(..));
+        let one = self.groups.is_none();
         let of = |shares: Shares, tenant: Option<TenantId>, pending: f64| {
             let (_, counts) = host.weigh(tenant, shares);
             let wants_more = full && (one || pending >= window_per_share * counts / UNSEEN);
             let pending = if wants_more { UNSEEN * pending } else { pending };
             VmPeriod { shares, tenant, pending, ios: [0; 2], bytes: [0; 2], held: false }
         };
-        match self {
-            HostVms::One(shares, _) => vec![of(*shares, None, reading.map_or(0.0, |r| r.pending))],
-            HostVms::Groups(groups) => {
-                groups.look(volume, reading);
-                let sharing = groups.sharing.as_ref();
-                let each = groups.vms.iter().map(|(key, vm)| {
-                    let demand = groups.demands.vms.get(key).copied().unwrap_or_default();
-                    let begun = sharing.and_then(|sharing| sharing.begun(key));
-                    let (ios, bytes) = begun.map_or(
-                        // Which way they went matters to limits alone, and none is in force.
-                        ([demand.ios, 0], [demand.bytes, 0]),
-                        |Begun { ios, bytes }| {
-                            ([ios.reads, ios.writes], [bytes.reads, bytes.writes])
-                        },
-                    );
-                    let by = sharing.and_then(|sharing| sharing.held_by(key));
-                    let held = by == Some(HeldBy::Tenant);
-                    VmPeriod { ios, bytes, held, ..of(vm.shares, vm.tenant, demand.pending) }
-                });
-                each.collect()
-            }
-        }
+        let Some(groups) = &mut self.groups else {
+            return vec![of(self.one, None, reading.map_or(0.0, |r| r.pending))];
+        };
+        groups.look(volume, reading);
+        let sharing = groups.sharing.as_ref();
+        let each = groups.vms.iter().map(|(key, vm)| {
+            let demand = groups.demands.vms.get(key).copied().unwrap_or_default();
+            let begun = sharing.and_then(|sharing| sharing.begun(key));
+            let (ios, bytes) = begun.map_or(
+                // Which way they went matters to limits alone, and none is in force.
+                ([demand.ios, 0], [demand.bytes, 0]),
+                |Begun { ios, bytes }| ([ios.reads, ios.writes], [bytes.reads, bytes.writes]),
+            );
+            let by = sharing.and_then(|sharing| sharing.held_by(key));
+            let held = by == Some(HeldBy::Tenant);
+            VmPeriod { ios, bytes, held, ..of(vm.shares, vm.tenant, demand.pending) }
+        });
+        each.collect()
     }
 
     /// Takes over what the law has for the VMs, in their order.
     pub(super) fn grant(&mut self, grants: &[VmGrant]) {
-        if let HostVms::Groups(groups) = self {
+        if let Some(groups) = &mut self.groups {
             groups.vms.grant(grants);
         }
     }
@@ -148,62 +128,50 @@ impl HostVms {
         steer: &Steer,
         allowed: Option<(&Device, Allowance)>,
     ) {
-        let HostVms::Groups(groups) = self else { return };
+        let Some(groups) = &mut self.groups else { return };
         let set = match allowed {
             Some((device, allowance)) => groups.set(volume, steer, device, allowance),
             None => groups.release(),
         };
         match set {
-            Ok(()) => groups.fault = None,
+            Ok(()) => self.fault = None,
             Err(error) => {
                 // What was set is put back when it is dropped; it is tried again in a period.
                 groups.sharing = None;
                 let fault = error.to_string();
-                if groups.fault.as_ref() != Some(&fault) {
+                if is_news(&mut self.fault, &fault) {
                     tracing::error!(volume, "{fault}; VMs share the host's window as they can");
-                    groups.fault = Some(fault);
                 }
             }
         }
     }
 
+    fn sharing(&self) -> Option<&Sharing> {
+        self.groups.as_ref()?.sharing.as_ref()
+    }
+
     /// Whether VMs are held to less than the queue's least depth by caps of their own.
     pub(super) fn hold_below_least(&self) -> bool {
-        match self {
-            HostVms::One(..) => false,
-            HostVms::Groups(groups) => {
-                groups.sharing.as_ref().is_some_and(|sharing| sharing.beyond().is_empty())
-            }
-        }
+        self.sharing().is_some_and(|sharing| sharing.beyond().is_empty())
     }
 
     pub(super) fn fault(&self) -> Option<&str> {
-        match self {
-            HostVms::One(_, fault) => fault.as_deref(),
-            HostVms::Groups(groups) => groups.fault.as_deref(),
-        }
+        self.fault.as_deref()
     }
 
     /// Means by which the VMs are held to their shares, if anything is set.
     pub(super) fn means(&self) -> Option<Means> {
-        match self {
-            HostVms::One(..) => None,
-            HostVms::Groups(groups) => groups.sharing.as_ref().map(Sharing::means),
-        }
+        self.sharing().map(Sharing::means)
     }
 
     /// Names and shares, in the order of their demands.
     pub(super) fn names(&self) -> Vec<(String, u32)> {
-        match self {
-            HostVms::One(shares, _) => vec![("all".to_owned(), shares.0)],
-            HostVms::Groups(groups) => {
-                groups.vms.iter().map(|(_, vm)| (vm.name.clone(), vm.shares.0)).collect()
-            }
-        }
+        let Some(groups) = &self.groups else { return vec![("all".to_owned(), self.one.0)] };
+        groups.vms.iter().map(|(_, vm)| (vm.name.clone(), vm.shares.0)).collect()
     }
 
     pub(super) fn status(&self, steer: &Steer) -> Vec<SteeredVmStatus> {
-        let HostVms::Groups(groups) = self else { return Vec::new() };
+        let Some(groups) = &self.groups else { return Vec::new() };
         let each = groups.vms.iter().map(|(key, vm)| {
             let (ios, bytes) = groups.done.get(key).copied().unwrap_or_default();
             let held_by = groups.sharing.as_ref().and_then(|sharing| sharing.held_by(key));
@@ -226,10 +194,8 @@ impl HostVms {
     }
 
     /// Puts back what was there before.
-    pub(super) fn stop(mut self, volume: &str) {
-        if let HostVms::Groups(groups) = &mut self
-            && let Err(error) = groups.release()
-        {
+    pub(super) fn stop(&mut self, volume: &str) {
+        if let Some(Err(error)) = self.groups.as_mut().map(|groups| groups.release()) {
             tracing::error!(volume, "{error}; parda steer restore puts back what was set before");
         }
     }

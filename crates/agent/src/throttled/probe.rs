@@ -3,8 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use parda_control::Span;
@@ -13,6 +12,7 @@ use rustix::fs::OFlags;
 
 use crate::config::Place;
 use crate::locked::locked;
+use crate::news::is_news;
 
 /// Time between the beginnings of two reads.
 const EVERY: Duration = Duration::from_millis(50);
@@ -26,12 +26,7 @@ const ALIGNED: u64 = 4096;
 const LARGEST: u64 = 256 << 10;
 
 /// A thread that reads.
-pub(super) struct Probe(Arc<Shared>);
-
-struct Shared {
-    state: Mutex<State>,
-    stop: AtomicBool,
-}
+pub(super) struct Probe(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -52,69 +47,59 @@ pub(super) struct Reads {
 
 impl Probe {
     pub(super) fn start(volume: &str, place: Place) -> io::Result<Probe> {
-        let shared = Arc::new(Shared { state: Mutex::default(), stop: AtomicBool::new(false) });
-        let (own, volume) = (Arc::clone(&shared), volume.to_owned());
+        let state = Arc::new(Mutex::default());
+        let (own, volume) = (Arc::downgrade(&state), volume.to_owned());
         // Not joined: a read of a file may hang.
         let thread = std::thread::Builder::new().name(format!("probe-{volume}"));
-        thread.spawn(move || own.run(&volume, &place))?;
-        Ok(Probe(shared))
+        thread.spawn(move || run(&own, &volume, &place))?;
+        Ok(Probe(state))
     }
 
     /// Reads of about this many bytes each from now on, or none.
     pub(super) fn read(&self, bytes: Option<u64>) {
         let whole = |bytes: u64| bytes.div_ceil(ALIGNED).max(1) * ALIGNED;
-        locked(&self.0.state).size = bytes.map(|bytes| whole(bytes.min(LARGEST)));
+        locked(&self.0).size = bytes.map(|bytes| whole(bytes.min(LARGEST)));
     }
 
     /// What was read since the last call.
     pub(super) fn take(&self) -> Reads {
-        std::mem::take(&mut locked(&self.0.state).done)
+        std::mem::take(&mut locked(&self.0).done)
     }
 
     pub(super) fn fault(&self) -> Option<String> {
-        locked(&self.0.state).fault.clone()
+        locked(&self.0).fault.clone()
     }
 }
 
-impl Drop for Probe {
-    fn drop(&mut self) {
-        self.0.stop.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Shared {
-    fn run(&self, volume: &str, place: &Place) {
-        let mut open = None;
-        while !self.stop.load(Ordering::Relaxed) {
-            let begun = Instant::now();
-            let size = locked(&self.state).size;
-            let read = size.map(|size| read(&mut open, place, size).map(|took| (size, took)));
-            let mut pause = EVERY;
-            let mut state = locked(&self.state);
-            match read {
-                None => {}
-                Some(Ok((bytes, took))) => {
-                    state.done.ios += 1;
-                    state.done.bytes += bytes;
-                    state.done.latency += took;
-                    state.fault = None;
-                }
-                Some(Err(error)) => {
-                    open = None;
-                    pause = AGAIN;
-                    let fault = format!("{place}: the array cannot be measured: {error}");
-                    if state.fault.as_ref() != Some(&fault) {
-                        tracing::error!(
-                            volume,
-                            "{fault}; limits of QEMUs stay as they are meanwhile"
-                        );
-                    }
-                    state.fault = Some(fault);
+/// Reads until the probe is dropped.
+fn run(probe: &Weak<Mutex<State>>, volume: &str, place: &Place) {
+    let mut open = None;
+    while let Some(state) = probe.upgrade() {
+        let begun = Instant::now();
+        let size = locked(&state).size;
+        let read = size.map(|size| read(&mut open, place, size).map(|took| (size, took)));
+        let mut pause = EVERY;
+        let mut known = locked(&state);
+        match read {
+            None => {}
+            Some(Ok((bytes, took))) => {
+                known.done.ios += 1;
+                known.done.bytes += bytes;
+                known.done.latency += took;
+                known.fault = None;
+            }
+            Some(Err(error)) => {
+                open = None;
+                pause = AGAIN;
+                let fault = format!("{place}: the array cannot be measured: {error}");
+                if is_news(&mut known.fault, &fault) {
+                    tracing::error!(volume, "{fault}; limits of QEMUs stay as they are meanwhile");
                 }
             }
-            drop(state);
-            std::thread::sleep(pause.saturating_sub(begun.elapsed()));
         }
+        drop(known);
+        drop(state);
+        std::thread::sleep(pause.saturating_sub(begun.elapsed()));
     }
 }
 

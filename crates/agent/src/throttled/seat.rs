@@ -76,7 +76,7 @@ pub(super) struct Held {
     did: Counters,
     seconds: f64,
     /// Whether its times are those of the array.
-    is_free: bool,
+    pub(super) is_free: bool,
 }
 
 /// Rate of a disk in the next period.
@@ -448,11 +448,6 @@ impl Held {
     pub(super) fn did(&self) -> impl Iterator<Item = (Direction, Flow)> {
         let both = [(Direction::Read, self.did.reads), (Direction::Write, self.did.writes)];
         both.into_iter().filter(|(_, flow)| flow.ios > 0)
-    }
-
-    /// Whether its times are those of the array.
-    pub(super) fn is_free(&self) -> bool {
-        self.is_free
     }
 
     /// Whether a limit of parda holds it.

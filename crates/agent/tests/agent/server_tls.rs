@@ -96,7 +96,8 @@ fn files_that_cannot_be_used_are_found_by_who_looks() {
     let look = |path: &str, nbd: &str| {
         std::fs::write(dir.path().join("parda.toml"), text(path, nbd)).unwrap();
         Config::read(&dir.path().join("parda.toml")).unwrap();
-        Config::look(&dir.path().join("parda.toml")).map_err(|e| e.to_string())
+        Config::look_into(&Document::read(&dir.path().join("parda.toml")).unwrap())
+            .map_err(|e| e.to_string())
     };
     let table = |ca: &str, certificate: &str, key: &str| {
         let (ca, certificate, key) = (at(ca), at(certificate), at(key));

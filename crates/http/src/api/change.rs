@@ -1,139 +1,77 @@
 //! Requests that change something.
 
 use axum::Extension;
-use axum::body::{Body, to_bytes};
-use axum::extract::{Path, State};
+use axum::body::Bytes;
+use axum::extract::{Path, RawQuery, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use parda_api as api;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 use utoipa::Modify;
-use utoipa::openapi::{HttpMethod, OpenApi, PathItem};
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::{HttpMethod, OpenApi};
 
-use crate::answer::{Json, Refused};
+use super::query;
+use crate::answer::{Json, Refusals, Refused};
 use crate::asked::{Change, Of, Place, Refusal, Who};
 use crate::shared::Shared;
 
-/// The largest body of a request, in bytes.
-const LARGEST: usize = 64 << 10;
-
 /// Reads a body of JSON. Other content types are refused, such as those of forms, which a page of any site may send.
-pub(super) async fn body<T: DeserializeOwned>(
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<T, Refused> {
+fn body<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<T, Refused> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         let message = "the body must be JSON: content-type: application/json".to_owned();
         return Err(Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
-    let bytes = to_bytes(body, LARGEST).await.map_err(|_| {
-        let message = format!("the body is larger than {} KiB, or was not sent", LARGEST >> 10);
-        Refused(StatusCode::PAYLOAD_TOO_LARGE, message)
-    })?;
     let wrong = |error| Refusal::Invalid(format!("the body cannot be read: {error}"));
-    serde_json::from_slice(&bytes).map_err(|error| wrong(error).into())
+    serde_json::from_slice(body).map_err(|error| wrong(error).into())
 }
 
-async fn set(
-    shared: Shared,
-    who: Who,
-    place: Place,
-    keep: Option<api::Keep>,
-    settings: Map<String, Value>,
-) -> Result<Json<api::Changed>, Refused> {
-    let change = Change { place, keep, settings };
-    Ok(Json(shared.change(move |agent| agent.set(&change, &who)).await??))
-}
-
-/// Changes settings of a volume's law.
-///
-/// The keys are those of `[volume.control]`. The answer has the values in force, read back from the running volume.
-#[utoipa::path(
-    patch,
-    path = "/api/v1/volumes/{volume}",
-    params(("volume" = String, Path, description = "Name of the volume.")),
-    request_body = api::VolumeChange,
-    responses(
-        (status = 200, body = api::Changed),
-        (status = "4XX", body = api::Problem),
-        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
-    )
-)]
-pub(super) async fn set_volume(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    Path(volume): Path<String>,
-    headers: HeaderMap,
-    sent: Body,
-) -> Result<impl IntoResponse, Refused> {
-    let api::VolumeChange { keep, settings } = body(&headers, sent).await?;
-    set(shared, who, Place { volume, of: Of::Law }, keep, settings).await
-}
-
-/// Changes settings of a disk, or of a VM of a steered device.
-#[utoipa::path(
-    patch,
-    path = "/api/v1/volumes/{volume}/disks/{disk}",
-    params(
-        ("volume" = String, Path, description = "Name of the volume."),
-        ("disk" = String, Path, description = "Key of the disk, or name of the steered VM in the configuration.")
-    ),
-    request_body = api::DiskChange,
-    responses(
-        (status = 200, body = api::Changed),
-        (status = "4XX", body = api::Problem),
-        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
-    )
-)]
-pub(super) async fn set_disk(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    Path((volume, disk)): Path<(String, String)>,
-    headers: HeaderMap,
-    sent: Body,
-) -> Result<impl IntoResponse, Refused> {
-    let api::DiskChange { keep, settings } = body(&headers, sent).await?;
-    set(shared, who, Place { volume, of: Of::Disk(disk) }, keep, settings).await
-}
-
-/// Changes settings of a tenant on this host.
-#[utoipa::path(
-    patch,
-    path = "/api/v1/volumes/{volume}/tenants/{tenant}",
-    params(
-        ("volume" = String, Path, description = "Name of the volume."),
-        ("tenant" = String, Path, description = "Name of the tenant.")
-    ),
-    request_body = api::TenantChange,
-    responses(
-        (status = 200, body = api::Changed),
-        (status = "4XX", body = api::Problem),
-        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
-    )
-)]
-pub(super) async fn set_tenant(
-    State(shared): State<Shared>,
-    Extension(who): Extension<Who>,
-    Path((volume, tenant)): Path<(String, String)>,
-    headers: HeaderMap,
-    sent: Body,
-) -> Result<impl IntoResponse, Refused> {
-    let api::TenantChange { keep, settings } = body(&headers, sent).await?;
-    set(shared, who, Place { volume, of: Of::Tenant(tenant) }, keep, settings).await
-}
-
-/// What a path of [`OVERRIDES`] names.
+/// What a path of [`SETTINGS`] or [`OVERRIDES`] names.
 #[derive(Deserialize)]
-pub(super) struct Overridden {
+pub(super) struct Named {
     volume: String,
     disk: Option<String>,
     tenant: Option<String>,
     setting: Option<String>,
+}
+
+impl Named {
+    /// The part of a volume, and the setting.
+    fn place(self) -> (Place, Option<String>) {
+        let Named { volume, disk, tenant, setting } = self;
+        let of = disk.map(Of::Disk).or(tenant.map(Of::Tenant)).unwrap_or(Of::Law);
+        (Place { volume, of }, setting)
+    }
+}
+
+/// Changes settings of a volume's law, of a disk or a VM of a steered device, or of a tenant on this host.
+///
+/// The keys are those of the configuration. The answer has the values in force, read back from the running volume.
+#[utoipa::path(
+    patch,
+    path = "",
+    params(
+        ("volume" = String, Path, description = "Name of the volume."),
+        ("disk" = String, Path, description = "Key of the disk, or name of the steered VM in the configuration."),
+        ("tenant" = String, Path, description = "Name of the tenant.")
+    ),
+    request_body = api::SettingsChange,
+    responses((status = 200, body = api::Changed), Refusals)
+)]
+pub(super) async fn set(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path(named): Path<Named>,
+    headers: HeaderMap,
+    sent: Bytes,
+) -> Result<impl IntoResponse, Refused> {
+    let api::SettingsChange { keep, settings } = body(&headers, &sent)?;
+    let change = Change { place: named.place().0, keep, settings };
+    Ok(Json(shared.change(move |agent| agent.set(&change, &who)).await??))
 }
 
 /// Gives settings of a volume's law, a disk or a tenant back to the configuration file: the one that is named, or all.
@@ -151,14 +89,88 @@ pub(super) struct Overridden {
 pub(super) async fn reset(
     State(shared): State<Shared>,
     Extension(who): Extension<Who>,
-    Path(Overridden { volume, disk, tenant, setting }): Path<Overridden>,
+    Path(named): Path<Named>,
 ) -> Result<impl IntoResponse, Refused> {
-    let of = disk.map(Of::Disk).or(tenant.map(Of::Tenant)).unwrap_or(Of::Law);
-    let place = Place { volume, of };
+    let (place, setting) = named.place();
     Ok(Json(shared.change(move |agent| agent.reset(&place, setting.as_deref(), &who)).await??))
 }
 
-/// Paths at which [`reset`] answers, each with the name of its operation.
+/// Serves one more disk of a volume.
+///
+/// It takes a token with the role `admin`: a disk names a file of the host. One that cannot be opened is not added.
+#[utoipa::path(
+    post,
+    operation_id = "add",
+    path = "/api/v1/volumes/{volume}/disks",
+    params(("volume" = String, Path, description = "Name of the volume.")),
+    request_body = api::NewDisk,
+    responses((status = 200, body = api::DiskDone), Refusals)
+)]
+pub(super) async fn add_disk(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path(volume): Path<String>,
+    headers: HeaderMap,
+    sent: Bytes,
+) -> Result<impl IntoResponse, Refused> {
+    let new: api::NewDisk = body(&headers, &sent)?;
+    Ok(Json(shared.change(move |agent| agent.add_disk(&volume, &new, &who)).await??))
+}
+
+/// Stops serving a disk.
+///
+/// Its connections close when their requests are answered. Its data stays as it is.
+#[utoipa::path(
+    delete,
+    operation_id = "remove",
+    path = "/api/v1/volumes/{volume}/disks/{disk}",
+    params(
+        ("volume" = String, Path, description = "Name of the volume."),
+        ("disk" = String, Path, description = "Key of the disk."),
+        ("keep" = Option<api::Keep>, Query, description = "How long the removal lasts. Default: `state` if a state file is configured, else `until_restart`.")
+    ),
+    responses((status = 200, body = api::DiskDone), Refusals)
+)]
+pub(super) async fn remove_disk(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path((volume, disk)): Path<(String, String)>,
+    RawQuery(text): RawQuery,
+) -> Result<impl IntoResponse, Refused> {
+    let keep = query::keep(text.as_deref())?;
+    let place = Place { volume, of: Of::Disk(disk) };
+    Ok(Json(shared.change(move |agent| agent.remove_disk(&place, keep, &who)).await??))
+}
+
+/// Drains all disks of a volume, so that they refuse new connections, or ends that.
+///
+/// Connections that exist go on. A single disk is drained by its setting `drain`.
+#[utoipa::path(
+    post,
+    path = "/api/v1/volumes/{volume}/drain",
+    params(("volume" = String, Path, description = "Name of the volume.")),
+    request_body = api::Drain,
+    responses((status = 200, body = api::Drained), Refusals)
+)]
+pub(super) async fn drain(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path(volume): Path<String>,
+    headers: HeaderMap,
+    sent: Bytes,
+) -> Result<impl IntoResponse, Refused> {
+    let drain: api::Drain = body(&headers, &sent)?;
+    Ok(Json(shared.change(move |agent| agent.drain(&volume, &drain, &who)).await??))
+}
+
+/// Paths at which [`set`] answers, each with the name of its operation.
+pub(super) const SETTINGS: [(&str, &str); 3] = [
+    ("/api/v1/volumes/{volume}", "set_volume"),
+    ("/api/v1/volumes/{volume}/disks/{disk}", "set_disk"),
+    ("/api/v1/volumes/{volume}/tenants/{tenant}", "set_tenant"),
+];
+
+/// Paths at which [`reset`] answers, likewise.
 pub(super) const OVERRIDES: [(&str, &str); 6] = [
     ("/api/v1/volumes/{volume}/overrides", "reset_volume"),
     ("/api/v1/volumes/{volume}/overrides/{setting}", "reset_volume_setting"),
@@ -168,22 +180,25 @@ pub(super) const OVERRIDES: [(&str, &str); 6] = [
     ("/api/v1/volumes/{volume}/tenants/{tenant}/overrides/{setting}", "reset_tenant_setting"),
 ];
 
-/// Describes [`reset`] at each of its paths.
-pub(super) struct Overrides;
+/// Describes [`set`] and [`reset`] at each of their paths.
+pub(super) struct Paths;
 
-impl Modify for Overrides {
+impl Modify for Paths {
     fn modify(&self, description: &mut OpenApi) {
-        let paths = &mut description.paths.paths;
-        let Some(operation) = paths.remove("").and_then(|described| described.delete) else {
-            return;
+        let paths = &mut description.paths;
+        let Some(described) = paths.paths.remove("") else { return };
+        let mut add = |operation: Option<Operation>, method: HttpMethod, at: &[(&str, &str)]| {
+            let Some(operation) = operation else { return };
+            for (path, id) in at {
+                let mut operation = operation.clone();
+                operation.operation_id = Some((*id).to_owned());
+                let named = operation.parameters.iter().flatten();
+                let named = named.filter(|named| path.contains(&format!("{{{}}}", named.name)));
+                operation.parameters = Some(named.cloned().collect());
+                paths.add_path_operation(path, vec![method.clone()], operation);
+            }
         };
-        for (path, id) in OVERRIDES {
-            let mut operation = operation.clone();
-            operation.operation_id = Some(id.to_owned());
-            let named = operation.parameters.iter().flatten();
-            let named = named.filter(|named| path.contains(&format!("{{{}}}", named.name)));
-            operation.parameters = Some(named.cloned().collect());
-            paths.insert(path.to_owned(), PathItem::new(HttpMethod::Delete, operation));
-        }
+        add(described.patch, HttpMethod::Patch, &SETTINGS);
+        add(described.delete, HttpMethod::Delete, &OVERRIDES);
     }
 }

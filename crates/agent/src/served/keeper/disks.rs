@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use parda_address::{Address, ExportName};
 use parda_block::{OpenDisk, OpenError, SpawnError, Stopped};
 
-use super::member::{Member, State, position};
 use super::{Keeper, NotOpened, Order, Owner, Ticket, apart};
 use crate::config::{Disk, Place};
 use crate::patience::{LOOK_BEHIND, PATIENCE};
+use crate::served::member::{Member, State, position};
 use crate::served::offered_at;
-use crate::served::opens::Heard;
+use crate::served::shared::Heard;
 
 /// How long a disk that is removed answers what is in flight.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -159,17 +159,11 @@ impl Keeper {
                 && member.cannot_begin(fault)
             {
                 let disk = &member.config.name;
-                tracing::error!(
-                    volume, %disk, event = "disk_down",
-                    "cannot be served: {fault}; it is tried again until it can"
-                );
+                say_down(volume, disk, &format!("{fault}; it is tried again until it can"));
             }
             if member.falls_silent(silent) {
                 let (disk, why) = (&member.config.name, silent(&member.config));
-                tracing::error!(
-                    volume, %disk, event = "disk_down",
-                    "cannot be served: {why}; it is served when it does"
-                );
+                say_down(volume, disk, &format!("{why}; it is served when it does"));
             }
         }
     }
@@ -206,10 +200,7 @@ impl Keeper {
                         tracing::info!(volume, disk = %name, "waits until it can be opened: {why}");
                     }
                 } else if member.failed(why.clone()) {
-                    tracing::error!(
-                        volume, disk = %name, event = "disk_down",
-                        "cannot be served: {why}; it is tried again until it can"
-                    );
+                    say_down(volume, name, &format!("{why}; it is tried again until it can"));
                 }
                 return;
             }
@@ -226,6 +217,10 @@ impl Keeper {
             Err(error) => drop(member.failed(error.to_string())),
         }
     }
+}
+
+fn say_down(volume: &str, disk: &ExportName, why: &str) {
+    tracing::error!(volume, %disk, event = "disk_down", "cannot be served: {why}");
 }
 
 fn silent(disk: &Disk) -> String {

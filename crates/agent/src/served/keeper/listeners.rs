@@ -3,15 +3,16 @@
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use parda_address::Address;
 use parda_block::Handle;
 use parda_tls::{Acceptor, FileError};
 
-use super::member::{Member, State, position};
-use super::{Certificate, Keeper, NotBound, Order, Owner, apart};
+use super::{Keeper, NotBound, Order, Owner, apart};
 use crate::config::Listener;
+use crate::served::member::{Certificate, ListenerMember, Member, State, position};
 
 /// How often it is looked whether another volume has let go of an address.
 const LOOK: Duration = Duration::from_millis(20);
@@ -60,12 +61,8 @@ impl Keeper {
         match (&member.state, &self.ring) {
             (State::Open(_) | State::Opening, Some(ring)) => {
                 member.state = State::Leaving;
-                let (ring, orders) = (Arc::clone(ring), self.orders.clone());
                 let address = member.config.address.clone();
-                apart("unlisten", move || {
-                    let _ = ring.remove_listener(&address);
-                    let _ = orders.send(Order::Unbound(owner));
-                });
+                unlisten(ring, &self.orders, owner, address);
             }
             _ => {
                 self.addresses.release(owner);
@@ -78,8 +75,7 @@ impl Keeper {
     /// disks there are no descriptors would only take some of others.
     pub(super) fn bind_listeners(&mut self, now: Instant) {
         let Some(ring) = self.ring.clone() else { return };
-        let waits =
-            |l: &Member<Listener, Certificate>| matches!(l.state, State::Waiting(at) if now >= at);
+        let waits = |l: &ListenerMember| matches!(l.state, State::Waiting(at) if now >= at);
         if !self.listeners.iter().any(waits) {
             return;
         }
@@ -130,11 +126,7 @@ impl Keeper {
         let Some(member) = member.filter(|m| m.state == State::Opening) else {
             if let (Ok((address, _)), Some(ring)) = (bound, &self.ring) {
                 // It was removed meanwhile, perhaps before it was there.
-                let (ring, orders) = (Arc::clone(ring), self.orders.clone());
-                apart("unlisten", move || {
-                    let _ = ring.remove_listener(&address);
-                    let _ = orders.send(Order::Unbound(owner));
-                });
+                unlisten(ring, &self.orders, owner, address);
             }
             return;
         };
@@ -158,7 +150,7 @@ impl Keeper {
     }
 
     /// Begins to read a listener's certificate again, if it shows one.
-    fn renew(&self, member: &Member<Listener, Certificate>) {
+    fn renew(&self, member: &ListenerMember) {
         let State::Open(Some(shown)) = &member.state else { return };
         let (shown, owner, orders) = (Arc::clone(shown), member.owner, self.orders.clone());
         apart("certificate", move || {
@@ -187,7 +179,7 @@ impl Keeper {
 
     /// Reads those certificates again that have a fault or expire before the next look. Else no file is read.
     pub(super) fn look_at_certificates(&mut self, now: Instant) {
-        let shown = |l: &&Member<Listener, Certificate>| matches!(l.state, State::Open(Some(_)));
+        let shown = |l: &&ListenerMember| matches!(l.state, State::Open(Some(_)));
         if !self.listeners.iter().any(|listener| shown(&listener)) {
             self.certificates_due = None;
             return;
@@ -203,6 +195,15 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Closes a listener, which may wait for its ring.
+fn unlisten(ring: &Arc<Handle>, orders: &Sender<Order>, owner: Owner, address: Address) {
+    let (ring, orders) = (Arc::clone(ring), orders.clone());
+    apart("unlisten", move || {
+        let _ = ring.remove_listener(&address);
+        let _ = orders.send(Order::Unbound(owner));
+    });
 }
 
 /// Reads the certificate of a listener, if it has one, and binds its address.

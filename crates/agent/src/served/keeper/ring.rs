@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use parda_block::{AgentMemory, Drained, Ended, Handle, SpawnError, VolumeConfig};
 use parda_config::tenants;
 
-use super::member::State;
 use super::{Keeper, Order, Owner};
 use crate::config;
+use crate::served::member::State;
 
 /// After what time a ring that panicked is started again, and at most.
 pub(super) const FIRST_RESTART: Duration = Duration::from_millis(500);

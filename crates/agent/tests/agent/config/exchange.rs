@@ -255,7 +255,7 @@ fn a_check_reads_the_key_file_and_points_at_its_line() {
     std::fs::write(&file, text).unwrap();
     // An agent starts without the key, and tries again.
     Config::read(&file).unwrap();
-    let error = || Config::look(&file).unwrap_err().to_string();
+    let error = || Config::look_into(&Document::read(&file).unwrap()).unwrap_err().to_string();
     assert!(error().contains("cannot read the key file"), "{}", error());
     std::fs::write(&key, "secret\n").unwrap();
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -263,7 +263,7 @@ fn a_check_reads_the_key_file_and_points_at_its_line() {
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     assert!(error().contains("key:1: is no key") && !error().contains("secret"), "{}", error());
     std::fs::write(&key, "ab".repeat(31) + "cd\n").unwrap();
-    Config::look(&file).unwrap();
+    Config::look_into(&Document::read(&file).unwrap()).unwrap();
 }
 
 #[test]
@@ -362,7 +362,9 @@ fn a_check_reads_the_files_for_etcd_and_points_at_them() {
         std::fs::write(&file, with_udp(keys)).unwrap();
         // An agent starts without the files, and tries again.
         Config::read(&file).unwrap();
-        Config::look(&file).map(|_| ()).map_err(|error| error.to_string())
+        Config::look_into(&Document::read(&file).unwrap())
+            .map(|_| ())
+            .map_err(|error| error.to_string())
     };
     let missing = error(&tls).unwrap_err();
     assert!(missing.contains("parda.toml:1") && missing.contains("ca = "), "{missing}");

@@ -1,9 +1,15 @@
 //! A disk or listener on its way in and out.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Owner;
-use crate::served::opens::Heard;
+use parda_block::DiskId;
+use parda_tls::Acceptor;
+
+use super::shared::{Heard, Owner};
+use crate::config::{Disk, Listener};
+use crate::news::is_news;
+use crate::status::DiskState;
 
 /// After what time it is tried again for the first time to open a disk or a listener, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -11,7 +17,13 @@ const LAST_PAUSE: Duration = Duration::from_secs(10);
 /// At most, if another disk of this agent has to be closed first.
 const BRIEF_PAUSE: Duration = Duration::from_secs(1);
 
+/// TLS that a listener shows, if it has any.
+pub(super) type Certificate = Option<Arc<Acceptor>>;
+pub(super) type DiskMember = Member<Disk, DiskId>;
+pub(super) type ListenerMember = Member<Listener, Certificate>;
+
 /// Something that is to be open.
+#[derive(Clone)]
 pub(super) struct Member<T, O> {
     pub(super) owner: Owner,
     pub(super) config: T,
@@ -76,7 +88,7 @@ impl<T, O> Member<T, O> {
         if self.fault.is_none() {
             self.since = Instant::now();
         }
-        self.fault.replace(fault.clone()) != Some(fault)
+        is_news(&mut self.fault, &fault)
     }
 
     /// Takes note that what is being opened does not answer. True if that is news.
@@ -91,7 +103,7 @@ impl<T, O> Member<T, O> {
 
     /// Takes note that nothing begins to open it, for that reason. True if that is news.
     pub(super) fn cannot_begin(&mut self, fault: &str) -> bool {
-        self.fault.replace(fault.to_owned()).as_deref() != Some(fault)
+        is_news(&mut self.fault, fault)
     }
 
     pub(super) fn opened(&mut self, what: O) {
@@ -113,6 +125,23 @@ impl<T, O> Member<T, O> {
             State::Waiting(at) => Some(at).filter(|_| !self.too_early),
             State::Opening => self.heard.as_ref().and_then(Heard::due),
             _ => None,
+        }
+    }
+}
+
+impl DiskMember {
+    /// The disk in its ring, while it is open.
+    pub(super) fn id(&self) -> Option<DiskId> {
+        if let State::Open(id) = self.state { Some(id) } else { None }
+    }
+
+    /// The state that clients see.
+    pub(super) fn shown(&self) -> DiskState {
+        match self.state {
+            State::Open(_) => DiskState::Serving,
+            State::Leaving => DiskState::Leaving,
+            State::Opening if self.fault.is_none() => DiskState::Opening,
+            State::Waiting(_) | State::Opening => DiskState::Waiting,
         }
     }
 }
