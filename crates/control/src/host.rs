@@ -156,21 +156,23 @@ struct Outstanding {
     dispatched: Instant,
 }
 
+/// What each IO needs comes first and takes two lines of the processor's cache.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Vm {
-    shares: Shares,
+    /// What it has beside its shares, if anything.
+    guarantees: Option<Box<Guarantees>>,
     /// Its IOs that are not done: held and outstanding.
     ios: usize,
     /// What it has at the array, in slots.
     at_array: f64,
+    /// Slots that it completed in this period.
+    done: f64,
+    shares: Shares,
     /// It takes no more IOs and has no part in the window; gone when the last one is done.
     removed: bool,
     /// What it may have outstanding.
     slice: Slice,
-    /// What it has beside its shares, if anything.
-    guarantees: Option<Box<Guarantees>>,
-    /// Slots that it completed in this period.
-    done: f64,
 }
 
 impl Vm {

@@ -39,9 +39,32 @@ pub struct SliceBounds {
     pub bind: bool,
 }
 
-/// What a VM wants and is granted. Times are in nanoseconds.
+/// What a VM wants and is granted. Times are in nanoseconds. What each IO needs comes first.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Slice {
+    pending: f64,
+    /// What it may have outstanding.
+    slice: f64,
+    grant: f64,
+    /// ∫ (slice − grant) dt, of which a few IOs' time at the array count, or a burst's. Minus infinity
+    /// where nothing is saved.
+    saved: f64,
+    /// The cost of its last IO: the least that can be outstanding.
+    unit: f64,
+    /// Slots beyond its slice that it may have saved up and use at once.
+    burst: f64,
+    since: Instant,
+    /// ∫ pending dt, ∫ grant dt and ∫ weight dt over this period.
+    pending_sum: f64,
+    grant_sum: f64,
+    /// The most that was granted in this period.
+    most: f64,
+    /// The most that was granted in earlier periods, fading.
+    seen: f64,
+    weight_sum: f64,
+    /// When the weight changed last, or the period began.
+    weighed: Instant,
     /// The shares that it counts with, and those while all VMs want theirs.
     shares: f64,
     awake: f64,
@@ -49,30 +72,8 @@ pub struct Slice {
     weight: f64,
     /// The least that its slice is, in slots.
     floor: f64,
-    /// Slots beyond its slice that it may have saved up and use at once.
-    burst: f64,
     /// p · shares, or the floor: the slice of a VM that has not just woken up.
     full: f64,
-    /// What it may have outstanding.
-    slice: f64,
-    /// The cost of its last IO: the least that can be outstanding.
-    unit: f64,
-    pending: f64,
-    grant: f64,
-    /// ∫ (slice − grant) dt, of which a few IOs' time at the array count, or a burst's. Minus infinity
-    /// where nothing is saved.
-    saved: f64,
-    /// ∫ pending dt, ∫ grant dt and ∫ weight dt over this period.
-    pending_sum: f64,
-    grant_sum: f64,
-    weight_sum: f64,
-    /// When the weight changed last, or the period began.
-    weighed: Instant,
-    /// The most that was granted in this period.
-    most: f64,
-    /// The most that was granted in earlier periods, fading.
-    seen: f64,
-    since: Instant,
 }
 
 /// What a VM wanted over a period, in slots.

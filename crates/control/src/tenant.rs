@@ -16,7 +16,7 @@
 
 use alloc::vec::Vec;
 
-use crate::limit::{Limit, LimiterId, Rates};
+use crate::limit::{Limit, Rates, SharedId};
 use crate::reservation::{Arrears, Floor, Room};
 use crate::units::{Shares, Span, larger, smaller};
 
@@ -158,7 +158,7 @@ pub(crate) struct Member {
 struct State {
     id: TenantId,
     tenant: Tenant,
-    limiter: Option<LimiterId>,
+    limiter: Option<SharedId>,
     /// IOs of this period, and Σ slots · time at the array, in seconds.
     ios: u64,
     load: f64,
@@ -295,7 +295,7 @@ impl Tenants {
     pub(crate) fn set(
         &mut self,
         tenants: &[(TenantId, Tenant)],
-        mut limiter: impl FnMut(Option<LimiterId>, &Limit, f64) -> Option<LimiterId>,
+        mut limiter: impl FnMut(Option<SharedId>, &Limit, f64) -> Option<SharedId>,
     ) {
         let mut before = core::mem::take(&mut self.states);
         for (id, tenant) in tenants {
@@ -315,12 +315,12 @@ impl Tenants {
         self.states.iter().position(|state| state.id == id)
     }
 
-    pub(crate) fn limiter(&self, place: usize) -> Option<LimiterId> {
+    pub(crate) fn limiter(&self, place: usize) -> Option<SharedId> {
         self.states[place].limiter
     }
 
     /// The limiters of tenants, with this host's parts of their limits.
-    pub(crate) fn limiters(&self) -> impl Iterator<Item = (LimiterId, f64)> {
+    pub(crate) fn limiters(&self) -> impl Iterator<Item = (SharedId, f64)> {
         self.states.iter().filter_map(|state| Some((state.limiter?, state.part())))
     }
 
@@ -382,7 +382,7 @@ impl Tenants {
     pub(crate) fn end(
         &mut self,
         elapsed: Span,
-        mut limited: impl FnMut(TenantId, &Limit, Option<LimiterId>) -> (f64, f64),
+        mut limited: impl FnMut(TenantId, &Limit, Option<SharedId>) -> (f64, f64),
     ) {
         let secs = larger(elapsed.secs(), 1e-9);
         for state in &mut self.states {
