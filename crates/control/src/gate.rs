@@ -73,12 +73,6 @@ impl Gate {
         Window(self.grant)
     }
 
-    /// What is outstanding at the array, in slots.
-    #[must_use]
-    pub fn outstanding(&self) -> f64 {
-        self.outstanding
-    }
-
     /// Running mean of the time that an IO spends at the array, in nanoseconds.
     #[must_use]
     pub fn service(&self) -> f64 {

@@ -210,12 +210,6 @@ impl Reservation {
         }
     }
 
-    /// IO/s that are reserved.
-    #[must_use]
-    pub fn iops(&self) -> f64 {
-        self.iops
-    }
-
     /// Changes what is reserved.
     pub fn set(&mut self, iops: f64) {
         (self.iops, self.scaled) = (iops, iops);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::{Host, VmConfig, VmId, Waiting};
+use crate::held::HeldBy;
 use crate::limit::{AsideId, Limit};
 use crate::objective::{Objective, ObjectiveState, Wants, strictest};
 use crate::queue::{Cost, FlowId};
@@ -153,7 +154,10 @@ impl Host {
     #[cold]
     fn apply_due_limits(&mut self, now: Instant) {
         let mut limits = core::mem::take(&mut self.limits);
-        limits.open(now, |vm, waiting| self.enqueue(now, VmId(vm), waiting));
+        limits.open(now, |vm, mut waiting, bound| {
+            waiting.held_by = if bound { HeldBy::Limit } else { HeldBy::Turn };
+            self.enqueue(now, VmId(vm), waiting);
+        });
         self.limits = limits;
     }
 
@@ -209,14 +213,8 @@ impl Host {
         self.governor.want(wants)
     }
 
-    fn guarantees(&self, vm: VmId) -> Option<&Guarantees> {
+    pub(super) fn guarantees(&self, vm: VmId) -> Option<&Guarantees> {
         self.vms.get(vm.0)?.guarantees.as_deref()
-    }
-
-    /// IOs of a VM that its limits hold back.
-    pub(super) fn waits_aside(&self, vm: VmId) -> usize {
-        let aside = self.guarantees(vm).and_then(|own| own.aside);
-        aside.map_or(0, |aside| self.limits.waiting(aside))
     }
 
     /// How a VM's reservation stands, if it has one.

@@ -74,6 +74,10 @@ impl<T> Aside<T> {
         self.own.has_room(now, way) && shared.is_none_or(|shared| shared.limiter.has_room(now, way))
     }
 
+    fn is_bound(&self, shared: Option<&Shared>, now: Instant, way: Direction) -> bool {
+        self.own.binds(now, way) || shared.is_some_and(|shared| shared.limiter.binds(now, way))
+    }
+
     /// Lets an IO go: its limits keep room for it until it has gone.
     fn promise(&mut self, shared: Option<&mut Shared>, io: Io, way: Direction) {
         let units = units(io);
@@ -297,8 +301,8 @@ impl<T> Limits<T> {
         }
     }
 
-    /// Hands over each IO that may go now, with its VM.
-    pub(crate) fn open(&mut self, now: Instant, mut goes: impl FnMut(usize, T)) {
+    /// Hands over each IO that may go now, with its VM, and whether its limits are the cause for which it was held.
+    pub(crate) fn open(&mut self, now: Instant, mut goes: impl FnMut(usize, T, bool)) {
         while let Some(&Reverse((at, full))) = self.opens.peek()
             && at <= now
         {
@@ -328,7 +332,7 @@ impl<T> Limits<T> {
     }
 
     /// Lets go what a VM may send that takes no turns.
-    fn release(&mut self, now: Instant, id: AsideId, goes: &mut impl FnMut(usize, T)) {
+    fn release(&mut self, now: Instant, id: AsideId, goes: &mut impl FnMut(usize, T, bool)) {
         for way in WAYS {
             while !self.asides[id.0].items[way as usize].is_empty()
                 && (self.idle || self.has_room(now, id, way))
@@ -340,7 +344,12 @@ impl<T> Limits<T> {
     }
 
     /// Lets go what the VMs of a tenant may send, by their turns.
-    fn release_by_turns(&mut self, now: Instant, of: SharedId, goes: &mut impl FnMut(usize, T)) {
+    fn release_by_turns(
+        &mut self,
+        now: Instant,
+        of: SharedId,
+        goes: &mut impl FnMut(usize, T, bool),
+    ) {
         loop {
             let mut next: Option<(f64, AsideId, Direction)> = None;
             let shared = &self.shared[of.0];
@@ -372,7 +381,7 @@ impl<T> Limits<T> {
         now: Instant,
         id: AsideId,
         way: Direction,
-        goes: &mut impl FnMut(usize, T),
+        goes: &mut impl FnMut(usize, T, bool),
     ) {
         let aside = &mut self.asides[id.0];
         let Some((io, item)) = aside.items[way as usize].pop_front() else { return };
@@ -382,10 +391,11 @@ impl<T> Limits<T> {
         if let Some(shared) = &mut shared {
             shared.holds(now, shared.waiting - 1);
         }
+        let bound = aside.is_bound(shared.as_deref(), now, way);
         if !self.idle {
             aside.promise(shared, io, way);
         }
-        goes(aside.vm, item);
+        goes(aside.vm, item, bound);
     }
 
     /// Whether something may go that was held back.
@@ -406,6 +416,14 @@ impl<T> Limits<T> {
     /// IOs of a VM that are held back.
     pub(crate) fn waiting(&self, id: AsideId) -> usize {
         self.asides[id.0].waiting
+    }
+
+    /// Those of them for which its limits are the cause, and not IOs that were let go before and wait for their turn.
+    pub(crate) fn limited(&self, now: Instant, id: AsideId) -> usize {
+        let aside = &self.asides[id.0];
+        let shared = aside.shared.map(|shared| &self.shared[shared.0]);
+        let bound = WAYS.into_iter().filter(|way| aside.is_bound(shared, now, *way));
+        bound.map(|way| aside.items[way as usize].len()).sum()
     }
 
     /// IOs that are held back.

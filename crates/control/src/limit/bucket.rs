@@ -55,6 +55,8 @@ struct Bucket {
     unit: Unit,
     /// The IOs that it counts; `None`: all.
     way: Option<Direction>,
+    /// The rate had not paid for the IOs before when the last one went.
+    busy: bool,
 }
 
 impl Bucket {
@@ -68,7 +70,17 @@ impl Bucket {
         ios.chain(bytes).flat_map(move |((way, rate), unit)| {
             let bucket = |rate, tolerance| {
                 let (paid, each, tolerance) = (Instant(0), 1e9 / rate, TOLERANCE.max(tolerance));
-                Bucket { each, tolerance, paid, promised: 0.0, taken: 0.0, rate, unit, way }
+                Bucket {
+                    each,
+                    tolerance,
+                    paid,
+                    promised: 0.0,
+                    taken: 0.0,
+                    rate,
+                    unit,
+                    way,
+                    busy: false,
+                }
             };
             let short = bursts.then(|| bucket(burst_rate * rate, Span::ZERO));
             [bucket(rate, burst)].into_iter().chain(short)
@@ -161,6 +173,14 @@ impl Limiter {
         self.buckets.iter().all(|bucket| !bucket.counts(way) || bucket.has_room(now))
     }
 
+    /// Whether it holds IOs of this direction to its rates: the rate was used without a gap, and IOs that were let go do not wait for longer.
+    pub(super) fn binds(&self, now: Instant, way: Direction) -> bool {
+        self.buckets.iter().filter(|bucket| bucket.counts(way)).any(|bucket| {
+            let debt = bucket.paid.since(now);
+            bucket.busy && debt > bucket.ahead(now) - debt
+        })
+    }
+
     /// Plans the next look at it, if it has no room and none is planned before that. Returns when.
     pub(super) fn plan(&mut self, now: Instant) -> Option<Instant> {
         let at = self.buckets.iter().filter_map(|bucket| bucket.opens(now)).min()?;
@@ -201,6 +221,7 @@ impl Limiter {
         for bucket in self.counting(way) {
             let units = units[bucket.unit as usize];
             bucket.release(kept);
+            bucket.busy = bucket.paid > now;
             bucket.paid = bucket.paid.max(now) + bucket.span(units);
             bucket.taken += units;
         }
