@@ -20,7 +20,7 @@ use slab::Slab;
 use self::guarantees::Guarantees;
 pub use self::io::{Completed, Dispatch, IoId, Outcome};
 pub use self::vms::{VmConfig, VmId, VmPart};
-use crate::cluster::{Report, Source, View};
+use crate::cluster::{Report, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::Outlook;
 use crate::gate::Gate;
@@ -36,7 +36,7 @@ use crate::objective::Price;
 use crate::queue::{Cost, FairQueue, FlowId};
 use crate::settings::Settings;
 use crate::slices::Slice;
-use crate::tenant::{Member, TenantPart, Tenants};
+use crate::tenant::{Member, Tenants};
 use crate::threshold::Estimate;
 use crate::units::{Instant, Shares, Span, Window, larger, smaller};
 
@@ -110,8 +110,6 @@ pub struct Host {
     queue: FairQueue<Waiting>,
     limits: Limits<Waiting>,
     tenants: Tenants,
-    /// What the other hosts said of tenants, for the next tick.
-    heard: Option<Vec<TenantPart>>,
     /// VMs with a reservation and waiting IOs, and when their next one is due, or earlier.
     reserved: BinaryHeap<Reverse<(Instant, usize)>>,
     /// What waits is charged by these costs.
@@ -160,7 +158,6 @@ impl Host {
             queue,
             limits,
             tenants: Tenants::default(),
-            heard: None,
             reserved: BinaryHeap::new(),
             costs: governor.settings().costs,
             gate: Gate::new(now),
@@ -304,11 +301,8 @@ impl Host {
             reserved,
         };
         let mut report = self.governor.tick(measured, view);
-        // Where most are not heard, what the others said last stays.
-        let heard = self.heard.take().filter(|_| report.source != Source::LastGood);
-        self.tenants.hear(heard.as_deref());
         let limits = &mut self.limits;
-        self.tenants.end(elapsed, |_, _, limiter| {
+        self.tenants.end(elapsed, report.source, |_, _, limiter| {
             limiter.map_or((0.0, 0.0), |limiter| limits.roll(now, limiter, elapsed))
         });
         for (limiter, part) in self.tenants.limiters() {
@@ -351,12 +345,11 @@ impl Host {
             let Some(own) = &mut vm.guarantees else { return demand };
             if let Some(place) = tenant {
                 let held = own.aside.is_some_and(|aside| self.limits.waiting(aside) > 0);
-                let used = wanted.used / window_per_share;
                 self.tenants.account(
                     place,
                     &Member {
                         shares,
-                        used: if used.is_finite() { used } else { 0.0 },
+                        used: wanted.used / window_per_share,
                         wants: demand.is_limited(),
                         active: wanted.pending > 0.0 || held,
                     },

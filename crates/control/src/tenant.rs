@@ -16,6 +16,7 @@
 
 use alloc::vec::Vec;
 
+use crate::cluster::Source;
 use crate::limit::{Limit, Rates, SharedId};
 use crate::reservation::{Arrears, Floor, Room};
 use crate::units::{Shares, Span, larger, smaller};
@@ -279,13 +280,15 @@ pub fn part(own: &TenantPart, others: &[TenantPart]) -> f64 {
 #[derive(Debug)]
 pub(crate) struct Tenants {
     states: Vec<State>,
+    /// What the other hosts said of their tenants, for the end of the period.
+    heard: Option<Vec<TenantPart>>,
     /// Rounds without hearing anybody, since the start; more than [`ALONE`] if somebody was heard before. `None` while others are heard.
     silent: Option<u32>,
 }
 
 impl Default for Tenants {
     fn default() -> Tenants {
-        Tenants { states: Vec::new(), silent: Some(0) }
+        Tenants { states: Vec::new(), heard: None, silent: Some(0) }
     }
 }
 
@@ -345,15 +348,20 @@ impl Tenants {
         self.states[place].load += load;
     }
 
-    /// Takes in what the other hosts say of their tenants; `None` while they are silent.
-    pub(crate) fn hear(&mut self, parts: Option<&[TenantPart]>) {
-        self.silent = match (parts, self.silent) {
+    /// Takes in what the other hosts say of their tenants before the end of a period; `None` while they are silent.
+    pub(crate) fn hear(&mut self, parts: Option<Vec<TenantPart>>) {
+        self.heard = parts;
+    }
+
+    /// Keeps what was heard.
+    fn keep(&mut self, heard: Option<Vec<TenantPart>>) {
+        self.silent = match (&heard, self.silent) {
             (Some(_), _) => None,
             (None, Some(rounds)) => Some(rounds.saturating_add(1)),
             // Those that were heard once are not forgotten.
             (None, None) => Some(ALONE + 1),
         };
-        let Some(parts) = parts else { return };
+        let Some(parts) = heard else { return };
         for state in &mut self.states {
             state.others.clear();
             state.others.extend(parts.iter().filter(|part| part.id == state.id));
@@ -373,17 +381,21 @@ impl Tenants {
         let own = &mut self.states[place].own;
         own.shares += vm.shares;
         own.active += if vm.active { vm.shares } else { 0.0 };
-        own.used += vm.used;
+        own.used += if vm.used.is_finite() { vm.used } else { 0.0 };
         own.wants |= vm.wants;
     }
 
-    /// Ends the account of a period. `limited` answers of a tenant with a limit the largest part of its rates that went on this host, and
+    /// Ends the account of a period, in which the hosts were heard by `source`. `limited` answers of a tenant with a limit the largest part of its rates that went on this host, and
     /// the part of the time for which the limit held IOs back.
     pub(crate) fn end(
         &mut self,
         elapsed: Span,
+        source: Source,
         mut limited: impl FnMut(TenantId, &Limit, Option<SharedId>) -> (f64, f64),
     ) {
+        // Where most are not heard, what the others said last stays.
+        let heard = self.heard.take().filter(|_| source != Source::LastGood);
+        self.keep(heard);
         let secs = larger(elapsed.secs(), 1e-9);
         for state in &mut self.states {
             state.own.rate = core::mem::take(&mut state.ios) as f64 / secs;

@@ -130,7 +130,7 @@ impl Host {
 
     /// Takes in what the other hosts say of tenants, `None` while nothing can be said of them: before each [`Host::tick`].
     pub fn hear_tenants(&mut self, parts: Option<Vec<TenantPart>>) {
-        self.heard = parts;
+        self.tenants.hear(parts);
     }
 
     /// What to publish of tenants after a tick.

@@ -149,19 +149,20 @@ impl Host {
         if let Some(ahead) = self.queue.pop_ahead(now, room) {
             return Some(ahead);
         }
-        if room
-            && !self.reserved.is_empty()
-            && let Some((flow, cost, waiting)) = self.next_reserved(now)
-        {
-            return Some((flow, cost, waiting, false));
-        }
-        let (slices, vms, gate) = (self.has_slices(), &self.vms, &mut self.gate);
-        let may = |flow: FlowId, cost: Cost| {
-            gate.admits(now, cost)
-                || (room && on(Mechanism::OwnGrant) && slices && vms[flow.0].has_room(cost))
-        };
-        if let Some((flow, cost, waiting)) = self.queue.pop_if(now, may) {
-            return Some((flow, cost, waiting, false));
+        if room {
+            if !self.reserved.is_empty()
+                && let Some((flow, cost, waiting)) = self.next_reserved(now)
+            {
+                return Some((flow, cost, waiting, false));
+            }
+            let (slices, vms, gate) = (self.has_slices(), &self.vms, &mut self.gate);
+            let may = |flow: FlowId, cost: Cost| {
+                let own = on(Mechanism::OwnGrant) && slices;
+                gate.admits(now, cost) || (own && vms[flow.0].has_room(cost))
+            };
+            if let Some((flow, cost, waiting)) = self.queue.pop_if(now, may) {
+                return Some((flow, cost, waiting, false));
+            }
         }
         // Also where nobody waits for a turn: what was due is then forgotten, or `next_wakeup` would name a time that is past.
         let flow = self.queue.overdue(now)?;
