@@ -22,7 +22,6 @@ pub use self::io::{Completed, Dispatch, IoId, Outcome};
 pub use self::vms::{VmConfig, VmId, VmPart};
 use crate::cluster::{Report, View};
 use crate::config::{Config, ConfigError};
-use crate::forecast::Outlook;
 use crate::gate::Gate;
 use crate::governor::{Governor, Measured, VmDemand};
 use crate::held::HeldBy;
@@ -32,12 +31,9 @@ use crate::latency::Meter;
 use crate::law::LawConfig;
 use crate::limit::Limits;
 use crate::mechanism::{Mechanism, on};
-use crate::objective::Price;
 use crate::queue::{Cost, FairQueue, FlowId};
-use crate::settings::Settings;
 use crate::slices::Slice;
 use crate::tenant::{Member, Tenants};
-use crate::threshold::Estimate;
 use crate::units::{Instant, Shares, Span, Window, larger, smaller};
 
 #[derive(Debug)]
@@ -185,7 +181,7 @@ impl Host {
         self.governor.set_config(config)?;
         let Config { size_model, reference_size, .. } = *self.governor.config();
         self.meter.scale(size_model, reference_size);
-        let patience = patience(&self.config().law);
+        let patience = patience(&self.governor.config().law);
         self.queue.set_patience(patience);
         self.limits.act(!self.governor.observes());
         self.charge_anew(now);
@@ -220,7 +216,7 @@ impl Host {
             let own = f64::from(vm.shares.0);
             let place = vm.guarantees.as_ref().and_then(|own| own.place);
             let (counts, awake) = place.map_or((own, own), |place| self.tenants.weigh(place, own));
-            vm.slice.set_shares(counts, awake);
+            (vm.slice.shares, vm.slice.awake) = (counts, awake);
             self.queue.set_weight(FlowId(id), counts);
             shares += awake;
         }
@@ -239,10 +235,10 @@ impl Host {
                 && let Some(reservation) = &mut own.reservation
             {
                 reservation.scale(room.scale);
-                vm.slice.set_floor(reservation.floor().slots(&room));
+                vm.slice.floor = reservation.floor().slots(&room);
             }
             vm.slice.set(now, bounds);
-            weights += if vm.removed { 0.0 } else { vm.slice.weight() };
+            weights += if vm.removed { 0.0 } else { vm.slice.weight };
             self.pending += vm.slice.pending();
             self.granted += vm.slice.grant();
         }
@@ -267,17 +263,11 @@ impl Host {
         self.gate.set_grant(now, grant);
     }
 
-    /// The parameters in force.
+    /// The law, for what it knows. Its window is what the host may have outstanding while all of its VMs want what they wanted in the
+    /// last period.
     #[must_use]
-    pub fn config(&self) -> &Config {
-        self.governor.config()
-    }
-
-    /// The window in force: what the host may have outstanding while all of its VMs want what they
-    /// wanted in the last period.
-    #[must_use]
-    pub fn window(&self) -> Window {
-        self.governor.window()
+    pub fn governor(&self) -> &Governor {
+        &self.governor
     }
 
     /// What the host may have outstanding at this instant, in slots.
@@ -333,7 +323,7 @@ impl Host {
             let tenant = vm.guarantees.as_ref().and_then(|own| own.place);
             // What a tenant's VM counts with is found once a period.
             let (awake, counts) =
-                tenant.map_or((shares, shares), |_| (vm.slice.awake(), vm.slice.shares()));
+                tenant.map_or((shares, shares), |_| (vm.slice.awake, vm.slice.shares));
             let demand = VmDemand {
                 shares: awake,
                 counts,
@@ -363,41 +353,5 @@ impl Host {
             demand
         }));
         reserved
-    }
-
-    /// What the objective costs that is in force, if one is.
-    #[must_use]
-    pub fn objective_price(&self) -> Option<Price> {
-        self.governor.objective_price()
-    }
-
-    /// What would have been done, if the law only observes.
-    #[must_use]
-    pub fn outlook(&self) -> Option<&Outlook> {
-        self.governor.outlook()
-    }
-
-    /// What is known of the threshold, if it is found while working.
-    #[must_use]
-    pub fn estimate(&self) -> Option<Estimate> {
-        self.governor.estimate()
-    }
-
-    /// The threshold in force.
-    #[must_use]
-    pub fn threshold(&self) -> Span {
-        self.governor.threshold()
-    }
-
-    /// L, the latency that the window rests on, in seconds: CAL(t).
-    #[must_use]
-    pub fn latency(&self) -> Option<f64> {
-        self.governor.latency()
-    }
-
-    /// What is in force of the settings that all hosts must have alike.
-    #[must_use]
-    pub fn settings(&self) -> Settings {
-        self.governor.settings()
     }
 }

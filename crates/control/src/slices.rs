@@ -53,7 +53,7 @@ pub struct Slice {
     /// The cost of its last IO: the least that can be outstanding.
     unit: f64,
     /// Slots beyond its slice that it may have saved up and use at once.
-    burst: f64,
+    pub(crate) burst: f64,
     since: Instant,
     /// ∫ pending dt, ∫ grant dt and ∫ weight dt over this period.
     pending_sum: f64,
@@ -65,13 +65,13 @@ pub struct Slice {
     weight_sum: f64,
     /// When the weight changed last, or the period began.
     weighed: Instant,
-    /// The shares that it counts with, and those while all VMs want theirs.
-    shares: f64,
-    awake: f64,
+    /// The shares that it counts with, and those while all VMs want theirs: from the next [`set`](Slice::set) on.
+    pub(crate) shares: f64,
+    pub(crate) awake: f64,
     /// The shares that its slice takes: more than its own where its floor is above p · shares.
-    weight: f64,
-    /// The least that its slice is, in slots.
-    floor: f64,
+    pub(crate) weight: f64,
+    /// The least that its slice is, in slots, from the next [`set`](Slice::set) on.
+    pub(crate) floor: f64,
     /// p · shares, or the floor: the slice of a VM that has not just woken up.
     full: f64,
 }
@@ -216,42 +216,9 @@ impl Slice {
         self.saved = self.saved.min(0.0);
     }
 
-    /// Changes how much it may save up.
-    pub fn set_burst(&mut self, burst: f64) {
-        self.burst = burst;
-    }
-
-    /// Changes the shares from the next [`set`](Self::set) on: those that it counts with, and those while all VMs want theirs.
-    pub fn set_shares(&mut self, shares: f64, awake: f64) {
-        (self.shares, self.awake) = (shares, awake);
-    }
-
-    /// The shares that it counts with while all VMs want theirs.
-    #[must_use]
-    pub fn awake(&self) -> f64 {
-        self.awake
-    }
-
-    /// The shares that it counts with.
-    #[must_use]
-    pub fn shares(&self) -> f64 {
-        self.shares
-    }
-
-    /// Changes the floor from the next [`set`](Self::set) on.
-    pub fn set_floor(&mut self, floor: f64) {
-        self.floor = floor;
-    }
-
     /// Whether the floor decides the slice.
     fn is_floored(&self, bounds: SliceBounds) -> bool {
         bounds.window_per_share > 0.0 && self.floor > self.shares * bounds.window_per_share
-    }
-
-    /// The shares that the slice takes of the window.
-    #[must_use]
-    pub fn weight(&self) -> f64 {
-        self.weight
     }
 
     /// The slice that follows from these bounds.

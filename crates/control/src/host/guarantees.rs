@@ -57,7 +57,7 @@ impl Host {
             Some(reservation) if iops > 0.0 => reservation.set(iops),
             reservation => {
                 *reservation = (iops > 0.0).then(|| Reservation::new(iops));
-                self.vms[id.0].slice.set_floor(0.0);
+                self.vms[id.0].slice.floor = 0.0;
                 self.reserved.retain(|Reverse((_, vm))| *vm != id.0);
                 self.watch(id.0);
             }
@@ -199,7 +199,7 @@ impl Host {
     /// Ends the period of each objective. Answers the lowest threshold that is asked for, and the IOs of
     /// the VMs that have objectives.
     pub(super) fn wants(&mut self) -> Wants {
-        let (latency, least) = (self.governor.latency(), self.config().law.min_ios);
+        let (latency, least) = (self.governor.latency(), self.governor.config().law.min_ios);
         let (own, in_force) = (self.governor.own_threshold(), self.governor.threshold());
         let mut wants = Wants::default();
         let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);

@@ -116,7 +116,7 @@ impl Host {
         self.vms.get_mut(id.0).filter(|vm| !vm.removed)
     }
 
-    /// The VMs, in the order in which [`Outlook`] has them.
+    /// The VMs, in the order in which [`Outlook`](crate::Outlook) has them.
     pub fn vms(&self) -> impl Iterator<Item = VmId> {
         self.vms.iter().filter(|(_, vm)| !vm.removed).map(|(id, _)| VmId(id))
     }
@@ -125,7 +125,7 @@ impl Host {
     pub fn set_vm(&mut self, now: Instant, id: VmId, config: VmConfig) -> bool {
         let Some(vm) = self.vm_mut(id) else { return false };
         vm.shares = config.shares;
-        vm.slice.set_burst(config.burst);
+        vm.slice.burst = config.burst;
         self.changed = true;
         self.queue.set_burst(FlowId(id.0), Cost::slots(config.burst));
         self.guarantee(now, id, &config);

@@ -323,57 +323,48 @@ impl<T> Limits<T> {
             }
         }
         while let Some(id) = self.freed.pop() {
-            let Some(aside) = self.asides.get(id.0) else { continue };
-            match aside.shared.filter(|_| !self.idle) {
-                Some(shared) => self.release_by_turns(now, shared, &mut goes),
-                None => self.release(now, id, &mut goes),
+            if self.asides.contains(id.0) {
+                self.release(now, id, &mut goes);
             }
         }
     }
 
-    /// Lets go what a VM may send that takes no turns.
+    /// Lets go what a VM may send, or the VMs of its tenant by their turns.
     fn release(&mut self, now: Instant, id: AsideId, goes: &mut impl FnMut(usize, T, bool)) {
-        for way in WAYS {
-            while !self.asides[id.0].items[way as usize].is_empty()
-                && (self.idle || self.has_room(now, id, way))
-            {
-                self.let_go(now, id, way, goes);
+        let shared = self.asides[id.0].shared.filter(|_| !self.idle);
+        let members = match shared {
+            Some(shared) => self.shared[shared.0].members.clone(),
+            None => Vec::from([id]),
+        };
+        while let Some((start, id, way)) = self.turn(now, &members) {
+            if let Some(shared) = shared {
+                self.shared[shared.0].virtual_time = start;
             }
-        }
-        self.plan(now, id);
-    }
-
-    /// Lets go what the VMs of a tenant may send, by their turns.
-    fn release_by_turns(
-        &mut self,
-        now: Instant,
-        of: SharedId,
-        goes: &mut impl FnMut(usize, T, bool),
-    ) {
-        loop {
-            let mut next: Option<(f64, AsideId, Direction)> = None;
-            let shared = &self.shared[of.0];
-            for member in &shared.members {
-                let aside = &self.asides[member.0];
-                let start = larger(aside.finish, shared.virtual_time);
-                if next.is_some_and(|(first, ..)| first <= start) {
-                    continue;
-                }
-                let may = |way: &Direction| {
-                    !aside.items[*way as usize].is_empty()
-                        && aside.has_room(Some(shared), now, *way)
-                };
-                if let Some(way) = WAYS.into_iter().find(may) {
-                    next = Some((start, *member, way));
-                }
-            }
-            let Some((start, id, way)) = next else { break };
-            self.shared[of.0].virtual_time = start;
             self.let_go(now, id, way, goes);
         }
-        let members = self.shared[of.0].members.clone();
-        self.freed.retain(|freed| !members.contains(freed));
+        if shared.is_some() {
+            self.freed.retain(|freed| !members.contains(freed));
+        }
         members.into_iter().for_each(|member| self.plan(now, member));
+    }
+
+    /// Start tag, VM and direction of the IO that may go next.
+    fn turn(&self, now: Instant, members: &[AsideId]) -> Option<(f64, AsideId, Direction)> {
+        let mut next: Option<(f64, AsideId, Direction)> = None;
+        for member in members {
+            let aside = &self.asides[member.0];
+            let shared = aside.shared.map(|shared| &self.shared[shared.0]);
+            let start = larger(aside.finish, shared.map_or(0.0, |shared| shared.virtual_time));
+            if next.is_some_and(|(first, ..)| first <= start) {
+                continue;
+            }
+            let may = |way: &Direction| {
+                !aside.items[*way as usize].is_empty()
+                    && (self.idle || aside.has_room(shared, now, *way))
+            };
+            next = WAYS.into_iter().find(may).map(|way| (start, *member, way)).or(next);
+        }
+        next
     }
 
     fn let_go(
