@@ -183,8 +183,10 @@ impl<T> Limits<T> {
     pub(crate) fn set_own(&mut self, now: Instant, id: AsideId, shares: f64, limit: &Limit) {
         let aside = &mut self.asides[id.0];
         aside.shares = larger(shares, LEAST_PART);
-        aside.own.set(now, limit, &aside.promised);
-        self.freed.push(id);
+        if !(aside.own.is_none() && limit.is_none()) {
+            aside.own.set(now, limit, &aside.promised);
+            self.freed.push(id);
+        }
     }
 
     /// Puts a VM under a shared limit, or takes it from the one that it has. What that held back goes with the next [`Limits::open`].
