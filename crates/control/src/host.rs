@@ -8,6 +8,7 @@
 
 mod guarantees;
 mod io;
+mod part;
 mod vms;
 
 use alloc::boxed::Box;
@@ -19,7 +20,7 @@ use slab::Slab;
 
 use self::guarantees::Guarantees;
 pub use self::io::{Completed, Dispatch, IoId, Outcome};
-pub use self::vms::{VmConfig, VmId, VmPart};
+pub use self::part::{VmConfig, VmId, VmPart};
 use crate::cluster::{Report, View};
 use crate::config::{Config, ConfigError};
 use crate::gate::Gate;

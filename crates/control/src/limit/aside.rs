@@ -52,7 +52,7 @@ pub(crate) struct AsideId(usize);
 #[repr(C, align(64))]
 struct Aside<T> {
     own: Limiter,
-    /// Its tenant's limit.
+    /// Limit of its tenant, if that has one.
     shared: Option<SharedId>,
     shares: f64,
     /// Finish tag at its tenant's limit.

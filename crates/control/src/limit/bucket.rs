@@ -21,7 +21,7 @@ pub(crate) fn way(io: Io) -> Option<Direction> {
     }
 }
 
-/// What rates count.
+/// What a rate counts of an IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Ios,
