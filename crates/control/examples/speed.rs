@@ -40,8 +40,9 @@ fn cost(vms: usize, guaranteed: bool) -> f64 {
             part = VmConfig { limit, reservation: 100.0, tenant: Some(tenant), ..part };
         }
         host.add_vm(now, part);
-        (0..2).for_each(|_| host.submit(now, VmId(vm), READ, vm as u64));
     }
+    // Afterwards, as slices are found anew when VMs have changed.
+    (0..2 * vms).for_each(|io| host.submit(now, VmId(io / 2), READ, io as u64 / 2));
     let mut outstanding = std::collections::VecDeque::new();
     let started = Clock::now();
     for _ in 0..IOS {

@@ -73,12 +73,6 @@ impl Gate {
         Window(self.grant)
     }
 
-    /// What is outstanding at the array, in slots.
-    #[must_use]
-    pub fn outstanding(&self) -> f64 {
-        self.outstanding
-    }
-
     /// Running mean of the time that an IO spends at the array, in nanoseconds.
     #[must_use]
     pub fn service(&self) -> f64 {
@@ -112,7 +106,7 @@ impl Gate {
         self.outstanding + cost <= grant || (self.outstanding < grant && fraction)
     }
 
-    /// Whether an IO may go now whose VM has no more outstanding with it than it is granted. What a
+    /// Whether an IO may go now whose VM has no more outstanding with it than it is granted; if not, no other may. What a
     /// neighbour's fraction took beyond the grant is not for this VM to wait for: the debt grows, and
     /// fractions pay it.
     #[must_use]

@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use crate::cluster::{Report, Source, View};
+use crate::cluster::{Report, View};
 use crate::config::{Config, ConfigError};
 use crate::depth::{DepthBounds, DepthSchedule};
 use crate::governor::{Governor, Measured, VmDemand};
@@ -68,8 +68,6 @@ pub struct KernelHost {
     /// Whether IOs were outstanding in the last period. The depth of an unused queue is left as it is.
     in_use: bool,
     tenants: Tenants,
-    /// What the other hosts said of tenants, for the next tick.
-    heard: Option<Vec<TenantPart>>,
     grants: Vec<VmGrant>,
 }
 
@@ -85,7 +83,6 @@ impl KernelHost {
             schedule: DepthSchedule::new(period),
             in_use: false,
             tenants: Tenants::default(),
-            heard: None,
             grants: Vec::new(),
         })
     }
@@ -123,7 +120,7 @@ impl KernelHost {
 
     /// Takes in what the other hosts say of tenants, `None` while nothing can be said of them: before each [`KernelHost::tick`].
     pub fn hear_tenants(&mut self, parts: Option<Vec<TenantPart>>) {
-        self.heard = parts;
+        self.tenants.hear(parts);
     }
 
     /// What to publish of tenants after a tick.
@@ -163,10 +160,7 @@ impl KernelHost {
         self.account(&means, &demands, &interval);
         let measured = Measured { elapsed, interval, outstanding, vms: &demands, reserved: 0.0 };
         let report = self.governor.tick(measured, view);
-        // Where most are not heard, what the others said last stays.
-        let heard = self.heard.take().filter(|_| report.source != Source::LastGood);
-        self.tenants.hear(heard.as_deref());
-        self.tenants.end(elapsed, |id, limit, _| {
+        self.tenants.end(elapsed, report.source, |id, limit, _| {
             let vms = || vms.iter().filter(|vm| vm.tenant == Some(id));
             let held = vms().any(|vm| vm.held);
             (ROOM * used(limit, vms(), elapsed), f64::from(u8::from(held)))
@@ -188,12 +182,12 @@ impl KernelHost {
             let Some(place) = vm.tenant.and_then(|tenant| self.tenants.place(tenant)) else {
                 continue;
             };
-            let (ios, used) = (vm.ios.iter().sum(), demand.used / per_share);
+            let ios = vm.ios.iter().sum();
             self.tenants.account(
                 place,
                 &Member {
                     shares: f64::from(vm.shares.0),
-                    used: if used.is_finite() { used } else { 0.0 },
+                    used: demand.used / per_share,
                     wants: demand.is_limited(),
                     active: is_active(vm),
                 },

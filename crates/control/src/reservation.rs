@@ -60,23 +60,24 @@ impl Prefer {
     }
 }
 
-/// The reservation of one VM, with what it measures.
+/// The reservation of one VM, with what it measures. What each IO needs comes first.
 #[derive(Clone, Debug, PartialEq)]
+#[repr(C)]
 pub struct Reservation {
-    iops: f64,
-    /// IO/s that the cluster can do of it now.
-    scaled: f64,
-    /// When its next IO is due.
-    due: Instant,
     /// The host looks for its next IO.
     pub(crate) watched: bool,
-    /// Mean time of its IOs at the array, in seconds, and slots of each.
-    latency: Option<f64>,
-    slots: f64,
+    /// When its next IO is due.
+    due: Instant,
+    /// IO/s that the cluster can do of it now.
+    scaled: f64,
     /// IOs of this period, their times at the array and their slots.
     ios: u64,
     device: f64,
     cost: f64,
+    iops: f64,
+    /// Mean time of its IOs at the array, in seconds, and slots of each.
+    latency: Option<f64>,
+    slots: f64,
     /// IO/s and pending slots of the last period.
     rate: f64,
     pending: f64,
@@ -207,12 +208,6 @@ impl Reservation {
             pending: 0.0,
             arrears: Arrears::default(),
         }
-    }
-
-    /// IO/s that are reserved.
-    #[must_use]
-    pub fn iops(&self) -> f64 {
-        self.iops
     }
 
     /// Changes what is reserved.

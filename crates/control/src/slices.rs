@@ -39,40 +39,41 @@ pub struct SliceBounds {
     pub bind: bool,
 }
 
-/// What a VM wants and is granted. Times are in nanoseconds.
+/// What a VM wants and is granted. Times are in nanoseconds. What each IO needs comes first.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Slice {
-    /// The shares that it counts with, and those while all VMs want theirs.
-    shares: f64,
-    awake: f64,
-    /// The shares that its slice takes: more than its own where its floor is above p · shares.
-    weight: f64,
-    /// The least that its slice is, in slots.
-    floor: f64,
-    /// Slots beyond its slice that it may have saved up and use at once.
-    burst: f64,
-    /// p · shares, or the floor: the slice of a VM that has not just woken up.
-    full: f64,
+    pending: f64,
     /// What it may have outstanding.
     slice: f64,
-    /// The cost of its last IO: the least that can be outstanding.
-    unit: f64,
-    pending: f64,
     grant: f64,
     /// ∫ (slice − grant) dt, of which a few IOs' time at the array count, or a burst's. Minus infinity
     /// where nothing is saved.
     saved: f64,
+    /// The cost of its last IO: the least that can be outstanding.
+    unit: f64,
+    /// Slots beyond its slice that it may have saved up and use at once.
+    pub(crate) burst: f64,
+    since: Instant,
     /// ∫ pending dt, ∫ grant dt and ∫ weight dt over this period.
     pending_sum: f64,
     grant_sum: f64,
-    weight_sum: f64,
-    /// When the weight changed last, or the period began.
-    weighed: Instant,
     /// The most that was granted in this period.
     most: f64,
     /// The most that was granted in earlier periods, fading.
     seen: f64,
-    since: Instant,
+    weight_sum: f64,
+    /// When the weight changed last, or the period began.
+    weighed: Instant,
+    /// The shares that it counts with, and those while all VMs want theirs: from the next [`set`](Slice::set) on.
+    pub(crate) shares: f64,
+    pub(crate) awake: f64,
+    /// The shares that its slice takes: more than its own where its floor is above p · shares.
+    pub(crate) weight: f64,
+    /// The least that its slice is, in slots, from the next [`set`](Slice::set) on.
+    pub(crate) floor: f64,
+    /// p · shares, or the floor: the slice of a VM that has not just woken up.
+    full: f64,
 }
 
 /// What a VM wanted over a period, in slots.
@@ -215,42 +216,9 @@ impl Slice {
         self.saved = self.saved.min(0.0);
     }
 
-    /// Changes how much it may save up.
-    pub fn set_burst(&mut self, burst: f64) {
-        self.burst = burst;
-    }
-
-    /// Changes the shares from the next [`set`](Self::set) on: those that it counts with, and those while all VMs want theirs.
-    pub fn set_shares(&mut self, shares: f64, awake: f64) {
-        (self.shares, self.awake) = (shares, awake);
-    }
-
-    /// The shares that it counts with while all VMs want theirs.
-    #[must_use]
-    pub fn awake(&self) -> f64 {
-        self.awake
-    }
-
-    /// The shares that it counts with.
-    #[must_use]
-    pub fn shares(&self) -> f64 {
-        self.shares
-    }
-
-    /// Changes the floor from the next [`set`](Self::set) on.
-    pub fn set_floor(&mut self, floor: f64) {
-        self.floor = floor;
-    }
-
     /// Whether the floor decides the slice.
     fn is_floored(&self, bounds: SliceBounds) -> bool {
         bounds.window_per_share > 0.0 && self.floor > self.shares * bounds.window_per_share
-    }
-
-    /// The shares that the slice takes of the window.
-    #[must_use]
-    pub fn weight(&self) -> f64 {
-        self.weight
     }
 
     /// The slice that follows from these bounds.

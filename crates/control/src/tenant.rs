@@ -16,7 +16,8 @@
 
 use alloc::vec::Vec;
 
-use crate::limit::{Limit, LimiterId, Rates};
+use crate::cluster::Source;
+use crate::limit::{Limit, Rates, SharedId};
 use crate::reservation::{Arrears, Floor, Room};
 use crate::units::{Shares, Span, larger, smaller};
 
@@ -158,7 +159,7 @@ pub(crate) struct Member {
 struct State {
     id: TenantId,
     tenant: Tenant,
-    limiter: Option<LimiterId>,
+    limiter: Option<SharedId>,
     /// IOs of this period, and Σ slots · time at the array, in seconds.
     ios: u64,
     load: f64,
@@ -279,13 +280,15 @@ pub fn part(own: &TenantPart, others: &[TenantPart]) -> f64 {
 #[derive(Debug)]
 pub(crate) struct Tenants {
     states: Vec<State>,
+    /// What the other hosts said of their tenants, for the end of the period.
+    heard: Option<Vec<TenantPart>>,
     /// Rounds without hearing anybody, since the start; more than [`ALONE`] if somebody was heard before. `None` while others are heard.
     silent: Option<u32>,
 }
 
 impl Default for Tenants {
     fn default() -> Tenants {
-        Tenants { states: Vec::new(), silent: Some(0) }
+        Tenants { states: Vec::new(), heard: None, silent: Some(0) }
     }
 }
 
@@ -295,7 +298,7 @@ impl Tenants {
     pub(crate) fn set(
         &mut self,
         tenants: &[(TenantId, Tenant)],
-        mut limiter: impl FnMut(Option<LimiterId>, &Limit, f64) -> Option<LimiterId>,
+        mut limiter: impl FnMut(Option<SharedId>, &Limit, f64) -> Option<SharedId>,
     ) {
         let mut before = core::mem::take(&mut self.states);
         for (id, tenant) in tenants {
@@ -315,12 +318,12 @@ impl Tenants {
         self.states.iter().position(|state| state.id == id)
     }
 
-    pub(crate) fn limiter(&self, place: usize) -> Option<LimiterId> {
+    pub(crate) fn limiter(&self, place: usize) -> Option<SharedId> {
         self.states[place].limiter
     }
 
     /// The limiters of tenants, with this host's parts of their limits.
-    pub(crate) fn limiters(&self) -> impl Iterator<Item = (LimiterId, f64)> {
+    pub(crate) fn limiters(&self) -> impl Iterator<Item = (SharedId, f64)> {
         self.states.iter().filter_map(|state| Some((state.limiter?, state.part())))
     }
 
@@ -345,15 +348,20 @@ impl Tenants {
         self.states[place].load += load;
     }
 
-    /// Takes in what the other hosts say of their tenants; `None` while they are silent.
-    pub(crate) fn hear(&mut self, parts: Option<&[TenantPart]>) {
-        self.silent = match (parts, self.silent) {
+    /// Takes in what the other hosts say of their tenants before the end of a period; `None` while they are silent.
+    pub(crate) fn hear(&mut self, parts: Option<Vec<TenantPart>>) {
+        self.heard = parts;
+    }
+
+    /// Keeps what was heard.
+    fn keep(&mut self, heard: Option<Vec<TenantPart>>) {
+        self.silent = match (&heard, self.silent) {
             (Some(_), _) => None,
             (None, Some(rounds)) => Some(rounds.saturating_add(1)),
             // Those that were heard once are not forgotten.
             (None, None) => Some(ALONE + 1),
         };
-        let Some(parts) = parts else { return };
+        let Some(parts) = heard else { return };
         for state in &mut self.states {
             state.others.clear();
             state.others.extend(parts.iter().filter(|part| part.id == state.id));
@@ -373,17 +381,21 @@ impl Tenants {
         let own = &mut self.states[place].own;
         own.shares += vm.shares;
         own.active += if vm.active { vm.shares } else { 0.0 };
-        own.used += vm.used;
+        own.used += if vm.used.is_finite() { vm.used } else { 0.0 };
         own.wants |= vm.wants;
     }
 
-    /// Ends the account of a period. `limited` answers of a tenant with a limit the largest part of its rates that went on this host, and
+    /// Ends the account of a period, in which the hosts were heard by `source`. `limited` answers of a tenant with a limit the largest part of its rates that went on this host, and
     /// the part of the time for which the limit held IOs back.
     pub(crate) fn end(
         &mut self,
         elapsed: Span,
-        mut limited: impl FnMut(TenantId, &Limit, Option<LimiterId>) -> (f64, f64),
+        source: Source,
+        mut limited: impl FnMut(TenantId, &Limit, Option<SharedId>) -> (f64, f64),
     ) {
+        // Where most are not heard, what the others said last stays.
+        let heard = self.heard.take().filter(|_| source != Source::LastGood);
+        self.keep(heard);
         let secs = larger(elapsed.secs(), 1e-9);
         for state in &mut self.states {
             state.own.rate = core::mem::take(&mut state.ios) as f64 / secs;

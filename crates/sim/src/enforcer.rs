@@ -51,7 +51,7 @@ impl Enforcer {
     /// The slots that an IO takes. A kernel's queue counts IOs.
     pub(crate) fn cost(&self, io: Io) -> Cost {
         match self {
-            Enforcer::Host(host) => io.cost(host.settings().costs),
+            Enforcer::Host(host) => io.cost(host.governor().settings().costs),
             Enforcer::Kernel(_) => Cost::ONE,
         }
     }
@@ -103,7 +103,7 @@ impl Enforcer {
     /// The window that the law found.
     pub(crate) fn window(&self) -> Window {
         match self {
-            Enforcer::Host(host) => host.window(),
+            Enforcer::Host(host) => host.governor().window(),
             Enforcer::Kernel(kernel) => kernel.window(),
         }
     }
@@ -111,7 +111,7 @@ impl Enforcer {
     /// The threshold in force.
     pub(crate) fn threshold(&self) -> Span {
         match self {
-            Enforcer::Host(host) => host.threshold(),
+            Enforcer::Host(host) => host.governor().threshold(),
             Enforcer::Kernel(kernel) => kernel.threshold(),
         }
     }
@@ -119,7 +119,7 @@ impl Enforcer {
     /// Whether it only says what it would do, and holds nothing back.
     pub(crate) fn observes(&self) -> bool {
         match self {
-            Enforcer::Host(host) => host.outlook().is_some(),
+            Enforcer::Host(host) => host.governor().outlook().is_some(),
             Enforcer::Kernel(_) => false,
         }
     }

@@ -48,7 +48,7 @@ impl Engine {
             }
             Command::SetControl { config, answer } => {
                 let result = self.host.set_config(now, config);
-                let _ = answer.send(result.map(|()| self.host.config().clone()));
+                let _ = answer.send(result.map(|()| self.host.governor().config().clone()));
             }
             Command::Reconnected { disk, lane, connected } => {
                 if let Some(key) = self.disks.key_of(disk)
@@ -82,16 +82,16 @@ impl Engine {
         let (connections, memory, dropped) = self.fronts.stats(&self.work.io.pool);
         Stats {
             at: now,
-            window: self.host.window(),
+            window: self.host.governor().window(),
             outstanding: self.host.outstanding(),
             held: self.host.held(),
-            latency: self.host.latency().map(Span::from_secs),
-            outlook: self.host.outlook().cloned(),
-            threshold: self.host.threshold(),
-            objective_price: self.host.objective_price(),
-            settings: self.host.settings(),
+            latency: self.host.governor().latency().map(Span::from_secs),
+            outlook: self.host.governor().outlook().cloned(),
+            threshold: self.host.governor().threshold(),
+            objective_price: self.host.governor().objective_price(),
+            settings: self.host.governor().settings(),
             overdue: self.host.overdue(),
-            estimate: self.host.estimate(),
+            estimate: self.host.governor().estimate(),
             lateness: self.delays.last,
             connections,
             memory,

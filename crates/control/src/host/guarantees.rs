@@ -1,26 +1,29 @@
 //! What some VMs of a host have beside their shares: an objective, a limit, a reservation, a tenant.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::{Host, VmConfig, VmId, Waiting};
-use crate::limit::{AsideId, Limit, LimiterId, Of};
+use crate::held::HeldBy;
+use crate::limit::{AsideId, Limit};
 use crate::objective::{Objective, ObjectiveState, Wants, strictest};
 use crate::queue::{Cost, FlowId};
 use crate::reservation::{Reservation, ReservationState};
 use crate::tenant::{Tenant, TenantId, TenantPart, TenantState};
 use crate::units::{Instant, Span};
 
-/// What a VM has beside its shares. Apart from the VM, as few have it.
+/// What a VM has beside its shares. Apart from the VM, as few have it. What each IO needs comes first.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 pub(super) struct Guarantees {
-    pub(super) objective: Option<Objective>,
-    pub(super) reservation: Option<Reservation>,
     /// Its place beside the queue, if it has a limit or its tenant has one.
     pub(super) aside: Option<AsideId>,
-    /// Its tenant, and the place of that, if the host knows it.
-    tenant: Option<TenantId>,
+    pub(super) objective: Option<Box<Objective>>,
+    /// Its tenant's place, if the host knows the tenant.
     pub(super) place: Option<usize>,
+    pub(super) reservation: Option<Reservation>,
+    tenant: Option<TenantId>,
 }
 
 impl Host {
@@ -33,8 +36,8 @@ impl Host {
             return;
         }
         let own = vm.guarantees.get_or_insert_default();
-        if own.objective.as_ref().map(Objective::target) != *target {
-            own.objective = target.map(Objective::new);
+        if own.objective.as_ref().map(|objective| objective.target()) != *target {
+            own.objective = target.map(|target| Box::new(Objective::new(target)));
         }
         own.tenant = *tenant;
         self.reserve(id, *reservation);
@@ -54,51 +57,40 @@ impl Host {
             Some(reservation) if iops > 0.0 => reservation.set(iops),
             reservation => {
                 *reservation = (iops > 0.0).then(|| Reservation::new(iops));
-                self.vms[id.0].slice.set_floor(0.0);
+                self.vms[id.0].slice.floor = 0.0;
                 self.reserved.retain(|Reverse((_, vm))| *vm != id.0);
                 self.watch(id.0);
             }
         }
     }
 
-    /// Puts a VM under its own limit and that of its tenant, or takes it out of these.
+    /// Changes the limit of a VM.
     fn limit(&mut self, now: Instant, id: VmId, limit: &Limit) {
-        let own = match (self.own_limiter(id), limit.is_none()) {
-            (own, true) => {
-                own.into_iter().for_each(|own| self.limits.remove(now, own));
-                None
-            }
-            (own, false) => {
-                let limiter = own.unwrap_or_else(|| self.limits.add());
-                self.limits.set(now, limiter, limit);
-                Some(limiter)
-            }
-        };
-        self.place(now, id, own);
+        if !limit.is_none() || self.own(id).aside.is_some() {
+            let (aside, shares) = (self.aside(id), f64::from(self.vms[id.0].shares.0));
+            self.limits.set_own(now, aside, shares, limit);
+        }
+        self.place(now, id);
     }
 
-    fn own_limiter(&mut self, id: VmId) -> Option<LimiterId> {
-        let aside = self.own(id).aside?;
-        self.limits.of(aside)[Of::Vm as usize]
+    /// The place of a VM beside the queue, which it has from now on.
+    fn aside(&mut self, id: VmId) -> AsideId {
+        let shares = f64::from(self.vms[id.0].shares.0);
+        let own = self.vms[id.0].guarantees.get_or_insert_default();
+        *own.aside.get_or_insert_with(|| self.limits.enter(id.0, shares))
     }
 
-    /// Puts a VM under these limiters: its own, and its tenant's.
-    fn place(&mut self, now: Instant, id: VmId, own: Option<LimiterId>) {
+    /// Puts a VM under its tenant's limit, or takes it out of that. A VM without any limit has no place beside the queue.
+    fn place(&mut self, now: Instant, id: VmId) {
         let place = self.own(id).tenant.and_then(|tenant| self.tenants.place(tenant));
-        let tenant = place.and_then(|place| self.tenants.limiter(place));
         self.own(id).place = place;
-        let aside = match self.own(id).aside {
-            Some(aside) => aside,
-            None if own.is_none() && tenant.is_none() => return,
-            None => {
-                let aside = self.limits.enter(id.0);
-                *self.own(id).aside.insert(aside)
-            }
-        };
-        self.limits.set_shares(aside, f64::from(self.vms[id.0].shares.0));
-        self.limits.place(now, aside, Of::Vm, own);
-        self.limits.place(now, aside, Of::Tenant, tenant);
-        if own.is_none() && tenant.is_none() {
+        let shared = place.and_then(|place| self.tenants.limiter(place));
+        if shared.is_some() {
+            self.aside(id);
+        }
+        let Some(aside) = self.own(id).aside else { return };
+        self.limits.share(now, aside, shared);
+        if !self.limits.concern(aside) {
             self.own(id).aside = None;
             for waiting in self.limits.leave(now, aside) {
                 self.enqueue(now, id, waiting);
@@ -106,44 +98,39 @@ impl Host {
         }
     }
 
-    /// Takes a VM from its limiters. What these held back goes with the next dispatch.
+    /// Takes a VM from its limits. What these held back goes with the next dispatch.
     pub(super) fn free(&mut self, now: Instant, id: VmId) {
-        let guarantees = self.vms[id.0].guarantees.as_ref();
-        let Some(aside) = guarantees.and_then(|own| own.aside) else { return };
-        if let Some(own) = self.limits.of(aside)[Of::Vm as usize] {
-            self.limits.remove(now, own);
+        if let Some(aside) = self.guarantees(id).and_then(|own| own.aside) {
+            self.limits.set_own(now, aside, 0.0, &Limit::default());
+            self.limits.share(now, aside, None);
         }
-        self.limits.place(now, aside, Of::Tenant, None);
     }
 
     /// Changes the tenants that this host knows, and what they have.
     pub fn set_tenants(&mut self, now: Instant, tenants: &[(TenantId, Tenant)]) {
         let limits = &mut self.limits;
-        self.tenants.set(tenants, |limiter, limit, part| {
+        self.tenants.set(tenants, |shared, limit, part| {
             if limit.is_none() {
-                limiter.into_iter().for_each(|gone| limits.remove(now, gone));
+                shared.into_iter().for_each(|gone| limits.remove(now, gone));
                 return None;
             }
-            let limiter = limiter.unwrap_or_else(|| limits.add());
-            limits.set(now, limiter, limit);
-            limits.divide(now, limiter, part);
-            Some(limiter)
+            let shared = shared.unwrap_or_else(|| limits.add());
+            limits.set(now, shared, limit);
+            limits.divide(now, shared, part);
+            Some(shared)
         });
         let members = self.vms.iter_mut().filter_map(|(id, vm)| {
             vm.guarantees.as_mut()?.place = None;
             (!vm.removed).then_some(VmId(id))
         });
         let members: Vec<_> = members.collect();
-        for id in members {
-            let own = self.own_limiter(id);
-            self.place(now, id, own);
-        }
+        members.into_iter().for_each(|id| self.place(now, id));
         self.changed = true;
     }
 
     /// Takes in what the other hosts say of tenants, `None` while nothing can be said of them: before each [`Host::tick`].
     pub fn hear_tenants(&mut self, parts: Option<Vec<TenantPart>>) {
-        self.heard = parts;
+        self.tenants.hear(parts);
     }
 
     /// What to publish of tenants after a tick.
@@ -167,7 +154,10 @@ impl Host {
     #[cold]
     fn apply_due_limits(&mut self, now: Instant) {
         let mut limits = core::mem::take(&mut self.limits);
-        limits.open(now, |vm, waiting| self.enqueue(now, VmId(vm), waiting));
+        limits.open(now, |vm, mut waiting, bound| {
+            waiting.held_by = if bound { HeldBy::Limit } else { HeldBy::Turn };
+            self.enqueue(now, VmId(vm), waiting);
+        });
         self.limits = limits;
     }
 
@@ -209,7 +199,7 @@ impl Host {
     /// Ends the period of each objective. Answers the lowest threshold that is asked for, and the IOs of
     /// the VMs that have objectives.
     pub(super) fn wants(&mut self) -> Wants {
-        let (latency, least) = (self.governor.latency(), self.config().law.min_ios);
+        let (latency, least) = (self.governor.latency(), self.governor.config().law.min_ios);
         let (own, in_force) = (self.governor.own_threshold(), self.governor.threshold());
         let mut wants = Wants::default();
         let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
@@ -223,14 +213,8 @@ impl Host {
         self.governor.want(wants)
     }
 
-    fn guarantees(&self, vm: VmId) -> Option<&Guarantees> {
+    pub(super) fn guarantees(&self, vm: VmId) -> Option<&Guarantees> {
         self.vms.get(vm.0)?.guarantees.as_deref()
-    }
-
-    /// IOs of a VM that its limits hold back.
-    pub(super) fn waits_aside(&self, vm: VmId) -> usize {
-        let aside = self.guarantees(vm).and_then(|own| own.aside);
-        aside.map_or(0, |aside| self.limits.waiting(aside))
     }
 
     /// How a VM's reservation stands, if it has one.

@@ -173,7 +173,7 @@ proptest! {
                     host.set_config(now, config).unwrap();
                     // It is in IOs, of which the largest has 512 KiB.
                     let largest = if costs.is_some() { 64.0 } else { 1.0 };
-                    prop_assert!(host.window().0 <= slots * largest || observes);
+                    prop_assert!(host.governor().window().0 <= slots * largest || observes);
                 }
             }
             while let Some(d) = host.next_dispatch(now) {
@@ -270,7 +270,7 @@ fn without_control_order_is_kept_and_nothing_is_held() {
     }
     let report = host.tick(Instant(2000), View::Peers(Totals::default()));
     assert_eq!((report.window, report.governed), (Window(0.0), Governed::No));
-    assert!(host.window().0.is_infinite());
+    assert!(host.governor().window().0.is_infinite());
 }
 
 /// A trim of 8 MiB takes eight slots, so that others wait for it, and is heard as one write.
@@ -316,7 +316,7 @@ fn parameters_that_cannot_work_are_refused_and_change_nothing() {
     let mut bad = Config::default();
     bad.law.gamma = 0.0;
     assert_eq!(host.set_config(Instant(0), bad.clone()).unwrap_err().parameter, "gamma");
-    assert_eq!(host.config(), &Config::default());
+    assert_eq!(host.governor().config(), &Config::default());
     assert!(Host::new(Instant(0), bad).is_err());
 }
 

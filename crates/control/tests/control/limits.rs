@@ -6,7 +6,7 @@ use parda_control::law::{LawConfig, Mode};
 use parda_control::limit::TOLERANCE;
 use parda_control::{
     Bytes, Config, HeldBy, Host, Instant, Io, IoId, IoKind, Limit, Outcome, Rates, Shares, Span,
-    Tenant, TenantId, Totals, View, VmConfig, VmId,
+    Tenant, TenantId, Totals, View, VmConfig, VmId, Window,
 };
 use proptest::prelude::*;
 
@@ -289,6 +289,8 @@ fn a_client_that_wants_more_has_what_its_limit_allows() {
         let iops = done[0] as f64 / 10.0;
         assert!((iops / rate - 1.0).abs() < 0.03, "{iops} of {rate}");
         assert!(held > Span::from_millis(10_000), "{held:?}");
+        let part = run.host.part(vm).unwrap();
+        assert!(2 * part.limited > part.held, "{part:?}");
         // What its limit holds back is no demand.
         let report = run.host.tick(run.now, View::Peers(Totals::default()));
         assert!(!matches!(report.bounded, parda_control::Bounded::Slices), "{:?}", report.bounded);
@@ -449,5 +451,21 @@ fn vms_of_a_tenant_divide_its_limit_by_their_shares() {
     let sum: f64 = went.iter().sum();
     for (went, part) in went.iter().zip([1.0, 2.0, 3.0]) {
         assert!((went / sum * 6.0 / part - 1.0).abs() < 0.03, "{went} of {sum}");
+    }
+}
+
+#[test]
+fn a_window_that_holds_a_vm_below_its_limit_is_the_cause() {
+    // One IO at a time, of 20 ms and of 100 ms.
+    for (rate, ms) in [(200.0, 20), (50.0, 100)] {
+        let iops = Rates { total: Some(rate), ..Rates::default() };
+        let (mut run, vm) = limited(Limit { iops, ..Limit::default() });
+        let law = LawConfig { mode: Mode::Static, window_max: Window(1.0), ..LawConfig::default() };
+        run.host.set_config(run.now, Config { law, ..Config::default() }).unwrap();
+        let (done, limited) = client(&mut run, vm, Span::from_millis(ms), &[READ], 64);
+        assert!((9_800..=10_000).contains(&(done[0] * ms)), "{done:?} of {ms} ms");
+        assert_eq!(limited, Span::ZERO);
+        let part = run.host.part(vm).unwrap();
+        assert_eq!((part.limited, part.held), (0, 63));
     }
 }

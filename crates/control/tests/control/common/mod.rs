@@ -144,11 +144,11 @@ impl Cluster {
     }
 
     pub(crate) fn estimate(&self, host: usize) -> Option<Estimate> {
-        self.hosts[host].host.estimate()
+        self.hosts[host].host.governor().estimate()
     }
 
     pub(crate) fn threshold(&self, host: usize) -> f64 {
-        self.hosts[host].host.threshold().secs()
+        self.hosts[host].host.governor().threshold().secs()
     }
 
     pub(crate) fn silence(&mut self, host: usize, silent: bool) {
@@ -160,7 +160,7 @@ impl Cluster {
     }
 
     pub(crate) fn outlook(&self, host: usize) -> Option<&Outlook> {
-        self.hosts[host].host.outlook()
+        self.hosts[host].host.governor().outlook()
     }
 
     pub(crate) fn held(&self) -> usize {
@@ -168,7 +168,7 @@ impl Cluster {
     }
 
     pub(crate) fn window(&self, host: usize) -> f64 {
-        self.hosts[host].host.window().0
+        self.hosts[host].host.governor().window().0
     }
 
     pub(crate) fn report(&self, host: usize) -> Option<Report> {
@@ -287,7 +287,7 @@ impl Cluster {
         let view = if h.silent { View::Silent } else { View::Peers(peers) };
         let report = h.host.tick(now, view);
         h.report = Some(report);
-        if let Some(latency) = h.host.latency() {
+        if let Some(latency) = h.host.governor().latency() {
             self.latency_trace.push((now, latency));
         }
         self.dispatch(host);

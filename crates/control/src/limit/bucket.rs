@@ -1,0 +1,236 @@
+//! A limit in force: its rates as buckets.
+
+use alloc::vec::Vec;
+
+use super::{Limit, TOLERANCE};
+use crate::io::{Io, IoKind};
+use crate::latency::Direction;
+use crate::units::{Instant, Span, larger, smaller};
+
+/// The longest time for which a limit that was changed holds everything back for what went before.
+const LONGEST_DEBT: Span = Span::from_millis(1000);
+
+/// The directions that a limit knows.
+pub(super) const WAYS: [Direction; 2] = [Direction::Read, Direction::Write];
+
+/// The direction that an IO counts in. `None`: limits do not concern it.
+pub(crate) fn way(io: Io) -> Option<Direction> {
+    match io.kind {
+        IoKind::Discard => Some(Direction::Write),
+        kind => kind.direction(),
+    }
+}
+
+/// What a rate counts of an IO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Ios,
+    Bytes,
+}
+
+/// IOs and bytes, by [`Unit`].
+pub(super) type Units = [f64; 2];
+
+/// What limits count of an IO.
+pub(super) fn units(io: Io) -> Units {
+    [1.0, if io.kind == IoKind::Discard { 0.0 } else { io.bytes.0 as f64 }]
+}
+
+/// One rate, in one line of the processor's cache. See the documentation of [`limit`](crate::limit).
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Bucket {
+    /// Nanoseconds that one unit takes, at this host's part of the rate.
+    each: f64,
+    /// τ: how far ahead of its rate a client may be.
+    tolerance: Span,
+    /// T: the time up to which the rate has paid.
+    paid: Instant,
+    /// Units that were let go and have not gone yet.
+    promised: f64,
+    /// Units that went since the last look.
+    taken: f64,
+    /// Units per second, on all hosts.
+    rate: f64,
+    unit: Unit,
+    /// The IOs that it counts; `None`: all.
+    way: Option<Direction>,
+    /// The rate had not paid for the IOs before when the last one went.
+    busy: bool,
+}
+
+impl Bucket {
+    /// The buckets of a limit, of which nothing went.
+    fn of(limit: &Limit) -> impl Iterator<Item = Bucket> {
+        let ios = limit.iops.each().map(|rate| (rate, Unit::Ios));
+        let bytes = limit.bandwidth.each().map(|rate| (rate, Unit::Bytes));
+        let burst = Span::from_secs((limit.burst - 1.0) * limit.burst_for.secs());
+        let bursts = burst > Span::ZERO;
+        let burst_rate = limit.burst;
+        ios.chain(bytes).flat_map(move |((way, rate), unit)| {
+            let bucket = |rate, tolerance| {
+                let (paid, each, tolerance) = (Instant(0), 1e9 / rate, TOLERANCE.max(tolerance));
+                Bucket {
+                    each,
+                    tolerance,
+                    paid,
+                    promised: 0.0,
+                    taken: 0.0,
+                    rate,
+                    unit,
+                    way,
+                    busy: false,
+                }
+            };
+            let short = bursts.then(|| bucket(burst_rate * rate, Span::ZERO));
+            [bucket(rate, burst)].into_iter().chain(short)
+        })
+    }
+
+    fn has_room(&self, now: Instant) -> bool {
+        self.ahead(now) <= self.tolerance
+    }
+
+    fn counts(&self, way: Direction) -> bool {
+        self.way.is_none_or(|mine| mine == way)
+    }
+
+    /// Time that so many units take. A day at most: so long a debt is an error of who set the rate, and must end.
+    fn span(&self, units: f64) -> Span {
+        // Rounded up, so that no number of IOs is early.
+        Span(smaller(units * self.each, 86_400e9) as i64 as u64 + 1)
+    }
+
+    fn release(&mut self, kept: Units) {
+        self.promised = larger(self.promised - kept[self.unit as usize], 0.0);
+    }
+
+    /// How far the rate is ahead with all that was let go.
+    fn ahead(&self, now: Instant) -> Span {
+        let promised = if self.promised > 0.0 { self.span(self.promised) } else { Span::ZERO };
+        self.paid.since(now) + promised
+    }
+
+    /// Changes the part of the rate that is this host's. What went is not forgotten: the debt is one of units.
+    fn divide(&mut self, now: Instant, part: f64) {
+        let each = 1e9 / (self.rate * part);
+        let debt = (self.paid.since(now).0 as f64 / self.each * each).min(86_400e9);
+        (self.each, self.paid) = (each, now + Span(debt as u64));
+    }
+
+    /// When to look at it again, if it has no room at `now`. `None` also where what was let go has to go first.
+    fn opens(&self, now: Instant) -> Option<Instant> {
+        let (ahead, debt) = (self.ahead(now), self.paid.since(now));
+        let passes = ahead - debt <= self.tolerance;
+        let wait = ahead - self.tolerance + Span(TOLERANCE.0 / 2);
+        (ahead > self.tolerance && passes).then(|| now + wait)
+    }
+}
+
+/// What was let go and has not gone yet, by direction.
+pub(super) type Promised = [Units; 2];
+
+/// A limit in force.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limiter {
+    buckets: Vec<Bucket>,
+    /// When it is looked at next.
+    planned: Option<Instant>,
+}
+
+impl Limiter {
+    /// Changes the rates. What went is not forgotten: a bucket of the same kind keeps its debt, in IOs or bytes.
+    pub(super) fn set(&mut self, now: Instant, limit: &Limit, promised: &Promised) {
+        let before = core::mem::replace(&mut self.buckets, Bucket::of(limit).collect());
+        for (bucket, before) in self.buckets.iter_mut().zip(&before) {
+            if (bucket.way, bucket.unit) == (before.way, before.unit) {
+                bucket.taken = before.taken;
+                if bucket.rate == before.rate {
+                    (bucket.each, bucket.paid) = (before.each, before.paid);
+                    continue;
+                }
+                let debt = before.paid.since(now).secs() / before.each * bucket.each;
+                // A burst that was had at other rates is not paid back at these, but for a second.
+                bucket.paid = now + Span::from_secs(debt).min(bucket.tolerance + LONGEST_DEBT);
+            }
+        }
+        self.promise(promised, 1.0);
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    fn counting(&mut self, way: Direction) -> impl Iterator<Item = &mut Bucket> {
+        self.buckets.iter_mut().filter(move |bucket| bucket.counts(way))
+    }
+
+    pub(super) fn divide(&mut self, now: Instant, part: f64) {
+        self.buckets.iter_mut().for_each(|bucket| bucket.divide(now, part));
+    }
+
+    pub(super) fn has_room(&self, now: Instant, way: Direction) -> bool {
+        self.buckets.iter().all(|bucket| !bucket.counts(way) || bucket.has_room(now))
+    }
+
+    /// Whether it holds IOs of this direction to its rates: the rate was used without a gap, and IOs that were let go do not wait for longer.
+    pub(super) fn binds(&self, now: Instant, way: Direction) -> bool {
+        self.buckets.iter().filter(|bucket| bucket.counts(way)).any(|bucket| {
+            let debt = bucket.paid.since(now);
+            bucket.busy && debt > bucket.ahead(now) - debt
+        })
+    }
+
+    /// Plans the next look at it, if it has no room and none is planned before that. Returns when.
+    pub(super) fn plan(&mut self, now: Instant) -> Option<Instant> {
+        let at = self.buckets.iter().filter_map(|bucket| bucket.opens(now)).min()?;
+        self.planned.is_none_or(|planned| at < planned).then(|| *self.planned.insert(at))
+    }
+
+    /// It is looked at.
+    pub(super) fn look(&mut self) {
+        self.planned = None;
+    }
+
+    /// Keeps room for what VMs promised, or with a sign of -1 does so no more.
+    pub(super) fn promise(&mut self, promised: &Promised, sign: f64) {
+        for bucket in &mut self.buckets {
+            let ways = WAYS.into_iter().filter(|way| bucket.counts(*way));
+            let units =
+                ways.fold(0.0, |sum, way| sum + promised[way as usize][bucket.unit as usize]);
+            bucket.promised = larger(bucket.promised + sign * units, 0.0);
+        }
+    }
+
+    /// Keeps room for an IO. Returns the time of the limit that it takes, in nanoseconds.
+    pub(super) fn keep(&mut self, units: Units, way: Direction) -> f64 {
+        self.counting(way).fold(0.0, |most, bucket| {
+            let units = units[bucket.unit as usize];
+            bucket.promised += units;
+            larger(most, units * 1e9 / bucket.rate)
+        })
+    }
+
+    /// Gives back room that was kept.
+    pub(super) fn release(&mut self, kept: Units, way: Direction) {
+        self.counting(way).for_each(|bucket| bucket.release(kept));
+    }
+
+    /// Counts an IO that goes, for which room was kept or none.
+    pub(super) fn take(&mut self, now: Instant, units: Units, kept: Units, way: Direction) {
+        for bucket in self.counting(way) {
+            let units = units[bucket.unit as usize];
+            bucket.release(kept);
+            bucket.busy = bucket.paid > now;
+            bucket.paid = bucket.paid.max(now) + bucket.span(units);
+            bucket.taken += units;
+        }
+    }
+
+    /// Ends a period of `secs` seconds. Returns the largest part of its rates that went.
+    pub(super) fn roll(&mut self, secs: f64) -> f64 {
+        self.buckets.iter_mut().fold(0.0, |most, bucket| {
+            larger(most, core::mem::take(&mut bucket.taken) / (bucket.rate * secs))
+        })
+    }
+}
