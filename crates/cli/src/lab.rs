@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use parda_config::Document;
 use parda_lab::error::Refusal;
 use parda_lab::{Dashboards, LabOptions, Progress};
@@ -184,11 +184,8 @@ struct Bar {
 impl Bar {
     fn new(scenario: &Scenario) -> Bar {
         let duration = scenario.duration;
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} s  {msg}");
-            let bar = ProgressBar::new(duration.as_secs());
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
+        let bar = || output::bar("{bar:30} {pos}/{len} s  {msg}", duration.as_secs());
+        let bar = std::io::stderr().is_terminal().then(bar);
         Bar { bar, duration }
     }
 

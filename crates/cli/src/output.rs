@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use comfy_table::{CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
 use parda_agent::escaped;
 use parda_report::table;
 use parda_report::table::missed;
@@ -136,6 +137,12 @@ pub(crate) fn answer(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> 
 /// Whether standard output may be coloured: on a terminal, unless NO_COLOR is set.
 pub(crate) fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// A bar that shows progress up to `length`. On what is no terminal it draws nothing.
+pub(crate) fn bar(template: &str, length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 #[cfg(test)]
