@@ -77,7 +77,7 @@ impl Lab {
         let study = Study::parse(&document)?;
         let study = variants(study, &self.scenario, &self.variant)?;
         for run in &study.runs {
-            parda_lab::limits::check(&run.scenario)
+            parda_lab::limits::check(&run.scenario, false)
                 .map_err(|refusal| Failure::usage(placed(&document, run, &refusal).to_string()))?;
         }
         if self.live && study.runs.len() > 1 {
@@ -103,6 +103,7 @@ impl Lab {
             variant: None,
             keep_logs: self.keep_logs,
             live: None,
+            guests: None,
             interrupt,
         };
         // One after the other: each has the machine to itself.
@@ -231,7 +232,7 @@ mod tests {
         let document = Document::new("t.toml", text);
         let study = Study::parse(&document).unwrap();
         let refusal = |run: &Run| {
-            let refusal = parda_lab::limits::check(&run.scenario).err()?;
+            let refusal = parda_lab::limits::check(&run.scenario, false).err()?;
             Some(placed(&document, run, &refusal).to_string())
         };
         study.runs.iter().find_map(refusal).unwrap()

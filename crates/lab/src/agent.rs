@@ -12,7 +12,7 @@ use parda_scenario::{Host, HostId, Scenario};
 
 use crate::export_uri::export_uri;
 use crate::run_dir::RunDir;
-use crate::{guest_host, limits};
+use crate::{guest, limits};
 
 /// Name of the volume that all hosts of a scenario share.
 pub const VOLUME: &str = "array";
@@ -45,8 +45,8 @@ pub fn make_exchange(scenario: &Scenario, run_dir: &RunDir) -> Result<(), InitEr
 pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir: &RunDir) -> File {
     let host = scenario.host(id);
     let (status, exchange, disk, steer) = if host.kind.guest().is_some() {
-        let exchange = guest_host::EXCHANGE_DISK.to_owned();
-        (guest_host::STATUS.to_owned(), exchange, Vec::new(), Some(steer(host, state)))
+        let exchange = guest::EXCHANGE_DISK.to_owned();
+        (guest::STATUS.to_owned(), exchange, Vec::new(), Some(steer(host, state)))
     } else {
         let exchange = match limits::has_own_relay(scenario, id) {
             true => run_dir.exchange(id),
@@ -96,7 +96,7 @@ fn disks(scenario: &Scenario, id: HostId, state: &HostState, run_dir: &RunDir) -
 fn steer(host: &Host, state: &HostState) -> Steer {
     let vms = host.vms.iter().zip(&state.vms).map(|(vm, state)| SteeredVm {
         name: vm.name.clone(),
-        cgroup: guest_host::cgroup(&vm.name),
+        cgroup: guest::cgroup(&vm.name),
         shares: Some(state.shares.0),
         limit: vm.settings.limit,
         tenant: vm.settings.tenant,
@@ -106,7 +106,7 @@ fn steer(host: &Host, state: &HostState) -> Steer {
         [only] if only.limit.is_none() && only.tenant.is_none() => (only.shares, Vec::new()),
         _ => (None, vms),
     };
-    let device = guest_host::DISK.into();
+    let device = guest::DISK.into();
     Steer { device, method: None, measure: None, shares, sharing: None, vm }
 }
 

@@ -39,8 +39,6 @@ pub struct ArrayStatus {
     pub rebuilt: Option<f64>,
     /// Counters of each export, in the order of the LUNs.
     pub exports: Vec<DiskStatus>,
-    /// Addresses for clients, as `unix:PATH` or `tcp:ADDRESS:PORT`.
-    pub addresses: Vec<String>,
 }
 
 /// Reason why a request got no answer.
@@ -117,7 +115,7 @@ pub(crate) fn serve(
             Ok(request) => answer(&requests, &handle, &exports, request)?,
             Err(error) => {
                 let error = Some(format!("not a request: {error}"));
-                ArrayStatus { error, rebuilt: None, exports: Vec::new(), addresses: Vec::new() }
+                ArrayStatus { error, rebuilt: None, exports: Vec::new() }
             }
         };
         let text = serde_json::to_string(&status)? + "\n";
@@ -146,7 +144,6 @@ fn answer(
         exports: exports
             .map(|(name, stats)| DiskStatus::without_shares(name.clone(), stats))
             .collect(),
-        addresses: handle.addresses().iter().map(ToString::to_string).collect(),
     })
 }
 

@@ -146,7 +146,9 @@ impl Drop for Process {
     }
 }
 
-pub(crate) fn last_lines(log: &Path) -> String {
+/// Last lines of a log.
+#[must_use]
+pub fn last_lines(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
