@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use parda_config::{Error, VmSettings};
 use parda_control::{Shares, TenantId};
@@ -97,15 +98,17 @@ pub(super) fn check(
     }
     let method = match steer.method.as_deref() {
         None | Some("auto") => None,
-        Some(name) => Some(name.parse::<Method>().map_err(|e| wrong("method", e.to_string()))?),
+        Some(name) => {
+            Some(named(wrong, "method", name, "\"auto\", \"queue_depth\" or \"nr_requests\"")?)
+        }
     };
     let measure = match steer.measure.as_deref() {
         None => Choice::Auto,
-        Some(name) => name.parse::<Choice>().map_err(|e| wrong("measure", e.to_string()))?,
+        Some(name) => named(wrong, "measure", name, "\"auto\", \"ebpf\" or \"little\"")?,
     };
     let sharing = match steer.sharing.as_deref() {
         None | Some("auto") => None,
-        Some(name) => Some(name.parse::<Means>().map_err(|e| wrong("sharing", e.to_string()))?),
+        Some(name) => Some(named(wrong, "sharing", name, "\"auto\", \"caps\" or \"bfq\"")?),
     };
     let vms = match (steer.shares, steer.vm.as_slice()) {
         (Some(_), [_, ..]) => {
@@ -120,6 +123,16 @@ pub(super) fn check(
         (None, vms) => Vms::Groups(check_vms(wrong, vms)?),
     };
     Ok(Steer { device: steer.device.clone(), method, measure, sharing, vms })
+}
+
+/// One of the names of a setting.
+fn named<T: FromStr>(
+    wrong: &dyn Fn(&str, String) -> Error,
+    key: &str,
+    name: &str,
+    names: &str,
+) -> Result<T, Error> {
+    name.parse().map_err(|_| wrong(key, format!("must be {names}")))
 }
 
 fn check_vms(

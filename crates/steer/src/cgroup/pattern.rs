@@ -9,6 +9,8 @@
 
 use std::str::FromStr;
 
+use wildmatch::WildMatch;
+
 /// Reason why a pattern is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
@@ -47,7 +49,8 @@ enum Part {
     Name(String),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 enum Platform {
     Libvirt,
     Proxmox,
@@ -108,15 +111,8 @@ impl FromStr for Pattern {
                 if what.is_empty() || what.contains('/') {
                     return Err(PatternError::Name(text.to_owned(), what.to_owned()));
                 }
-                let platform = match who {
-                    "libvirt" => Platform::Libvirt,
-                    "proxmox" => Platform::Proxmox,
-                    "kubernetes" => Platform::Kubernetes,
-                    "systemd" => Platform::Systemd,
-                    other => {
-                        return Err(PatternError::Platform(text.to_owned(), other.to_owned()));
-                    }
-                };
+                let unknown = |_| PatternError::Platform(text.to_owned(), who.to_owned());
+                let platform: Platform = who.parse().map_err(unknown)?;
                 (Some(platform), platform.paths(what))
             }
             _ => (None, vec![text.to_owned()]),
@@ -187,27 +183,7 @@ fn matches(parts: &[Part], path: &[String]) -> bool {
 /// Matches a name: `*` stands for any characters, `?` for one.
 #[must_use]
 pub fn glob(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
-    // After the last `*`: the place to continue in the pattern, and how much of the name `*` matched.
-    let (mut p, mut n, mut star) = (0, 0, None);
-    while n < name.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p + 1, n));
-                p += 1;
-            }
-            Some(c) if *c == '?' || *c == name[n] => (p, n) = (p + 1, n + 1),
-            _ => match star {
-                Some((after, eaten)) => {
-                    star = Some((after, eaten + 1));
-                    (p, n) = (after, eaten + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|c| *c == '*')
+    WildMatch::new(pattern).matches(name)
 }
 
 /// A name with systemd's `\xNN` escapes replaced.
