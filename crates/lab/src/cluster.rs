@@ -25,7 +25,7 @@ use crate::export_uri::export_uri;
 use crate::fio;
 use crate::guest::{self, GuestHost};
 use crate::limits;
-use crate::meeting::Meeting;
+use crate::meeting::{Meeting, no_way};
 use crate::meter::HostReading;
 use crate::options::LabOptions;
 use crate::process::Process;
@@ -91,13 +91,13 @@ impl<'a> Cluster<'a> {
     /// # Errors
     /// A process cannot be started, dies, or does not answer in time.
     pub fn start(scenario: &'a Scenario, options: &'a LabOptions) -> Result<Self, LabError> {
-        limits::check(scenario, options.guests.is_some())?;
+        limits::check(scenario, options.guests.is_some()).map_err(LabError::failed)?;
         fio::check()?;
-        let dir = temporary::directory("parda-lab-").map_err(LabError::Temporary)?;
+        let dir = temporary::directory("parda-lab-").map_err(LabError::failed)?;
         let run_dir = RunDir::new(dir.path());
         if let Some(live) = &options.live {
             let path = run_dir.tokens();
-            live.write_tokens(&path).map_err(|source| LabError::Write { path, source })?;
+            live.write_tokens(&path).map_err(|error| unwritten(&path, &error))?;
         }
         let meeting = Meeting::start(scenario, &run_dir)?;
         let array = start_array(options, &run_dir)?;
@@ -138,7 +138,7 @@ impl<'a> Cluster<'a> {
         })?;
         self.wait(Who::Etcd, "elect a leader", |cluster| cluster.meeting.is_ready())?;
         if self.scenario.transport == Transport::File {
-            agent::make_exchange(self.scenario, &self.run_dir)?;
+            agent::make_exchange(self.scenario, &self.run_dir).map_err(LabError::failed)?;
         }
         let all: Vec<HostId> = self.scenario.present().map(|(id, _)| id).collect();
         if let Some(boot) = self.options.guests {
@@ -347,7 +347,7 @@ impl<'a> Cluster<'a> {
             return Err(LabError::Interrupted);
         }
         self.stopping.retain_mut(|process| process.ended().is_none());
-        self.meeting.check()?;
+        self.meeting.check().map_err(LabError::failed)?;
         let everybody = std::iter::once(&mut self.array)
             .chain(self.sides.iter_mut().map(|(_, array)| array))
             .chain(self.meeting.processes())
@@ -357,12 +357,8 @@ impl<'a> Cluster<'a> {
         // the earlier ones with them.
         for process in everybody {
             if let Some(status) = process.ended() {
-                return Err(LabError::Died {
-                    who: process.who().to_owned(),
-                    status,
-                    last: process.last_words(),
-                    logs: self.run_dir.path().to_owned(),
-                });
+                let what = format!("{} ended unexpectedly, {status}", process.who());
+                return Err(logged(&what, &process.last_words(), &self.run_dir));
             }
         }
         let alive = |id: &HostId| self.state.host(*id).alive;
@@ -397,13 +393,9 @@ impl<'a> Cluster<'a> {
             Who::Agent(id) => self.agents.get(&id),
             Who::Etcd => self.meeting.processes().next().map(|process| &*process),
         };
-        LabError::Late {
-            who: process.map_or_else(String::new, |p| p.who().to_owned()),
-            what,
-            waited: READY_WITHIN,
-            last: process.map_or_else(String::new, Process::last_words),
-            logs: self.run_dir.path().to_owned(),
-        }
+        let within = humantime::format_duration(READY_WITHIN);
+        let (who, last) = process.map_or_else(Default::default, |p| (p.who(), p.last_words()));
+        logged(&format!("{who} did not {what} within {within}"), &last, &self.run_dir)
     }
 
     /// Configuration of a host's agent.
@@ -422,7 +414,7 @@ impl<'a> Cluster<'a> {
         let path = self.run_dir.configuration(id);
         let text = toml::to_string(&file).map_err(std::io::Error::other);
         let written = text.and_then(|text| fs::write(&path, &text).map(|()| text));
-        let text = written.map_err(|source| LabError::Write { path, source })?;
+        let text = written.map_err(|error| unwritten(&path, &error))?;
         Ok(self.guests.get(&id).map_or(Ok(()), |guest| guest.configure(&text))?)
     }
 
@@ -454,7 +446,8 @@ impl<'a> Cluster<'a> {
             ArrayEvent::WriteCache(on) => Request::WriteCache(on),
             ArrayEvent::Slow(slow) => Request::Slow(slow.value()),
         };
-        self.ask_array(request)?.error.map_or(Ok(()), |error| Err(LabError::Array(error)))
+        let refused = |why| LabError::failed(format!("nothing happened to the array: {why}"));
+        self.ask_array(request)?.error.map_or(Ok(()), |why| Err(refused(why)))
     }
 
     fn ask_array(&mut self, request: Request) -> Result<ArrayStatus, LabError> {
@@ -490,9 +483,9 @@ impl<'a> Cluster<'a> {
             self.relays.remove(&id);
         }
         if hearing.reachable && !led && limits::has_own_relay(self.scenario, id) {
-            let host = self.scenario.host(id).name.clone();
+            let host = &self.scenario.host(id).name;
             let relay = Relay::start(End::Unix(self.run_dir.exchange(id)), to)
-                .map_err(|source| LabError::Relay { host, source })?;
+                .map_err(|error| no_way(host, &error))?;
             self.relays.insert(id, relay);
         }
         Ok(())
@@ -514,13 +507,16 @@ impl<'a> Cluster<'a> {
         let slack = if self.options.live.is_some() { LIVE_SLACK } else { CLIENT_SLACK };
         let told = |target| fio::arguments(vm, id, target, seed, duration + slack);
         if let Some(guest) = self.guests.get_mut(&id.host) {
-            return Ok(guest.start_client(id, &told(JobTarget::Path(guest::DISK))?)?);
+            return Ok(guest.start_client(
+                id,
+                &told(JobTarget::Path(guest::DISK)).map_err(LabError::failed)?,
+            )?);
         }
         let outside = self.scenario.host(id.host).outside;
         let socket = if outside { self.run_dir.array() } else { self.run_dir.disks(id.host) };
         let uri = export_uri(&socket, &vm.name);
         let mut command = Command::new("fio");
-        command.args(told(JobTarget::Nbd(&uri))?);
+        command.args(told(JobTarget::Nbd(&uri)).map_err(LabError::failed)?);
         let log = self.run_dir.log(&format!("fio-{}", vm.name));
         self.clients.insert(id, start(format!("the client of {}", vm.name), log, command)?);
         Ok(())
@@ -615,5 +611,16 @@ fn array(options: &LabOptions, socket: &Path) -> Command {
 }
 
 fn start(who: String, log: PathBuf, command: Command) -> Result<Process, LabError> {
-    Process::start(who.clone(), log, command).map_err(|source| LabError::Start { who, source })
+    let failed = format!("cannot start {who}");
+    Process::start(who, log, command).map_err(|e| LabError::failed(format!("{failed}: {e}")))
+}
+
+/// The error of a process, with what it last said.
+fn logged(what: &str, last: &str, logs: &RunDir) -> LabError {
+    let logs = logs.path().display();
+    LabError::failed(format!("{what}. It last said:\n{last}\nAll logs are in {logs}"))
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> LabError {
+    LabError::failed(format!("cannot write {}: {error}", path.display()))
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use parda_scenario::exchange::{ExchangeSettings, Hearing, Transport};
 use parda_scenario::{Action, Host, HostId, Scenario};
 
-use crate::error::{LabError, Refusal};
+use crate::error::Refusal;
 use crate::fio;
 
 /// Checks that the laboratory can run a scenario, whose hosts may be guests or not.
@@ -17,8 +17,9 @@ pub fn check(scenario: &Scenario, guests: bool) -> Result<(), Refusal> {
     fio::can_do(scenario)?;
     let guest = scenario.present().find(|(_, host)| host.kind.guest().is_some());
     if let Some((_, guest)) = guest.filter(|_| !guests) {
-        let only_simulated = LabError::OnlySimulated(format!("{}, a guest,", guest.name));
-        return Err(Refusal::new([format!("{}.kind", guest.path)], only_simulated));
+        let (paths, what) =
+            (vec![format!("{}.kind", guest.path)], format!("{}, a guest,", guest.name));
+        return Err(Refusal { paths, what });
     }
     let faults = |(id, _)| {
         settings(scenario, id).find_map(|found| fault_of_packets(scenario.transport, &found))
@@ -29,7 +30,7 @@ pub fn check(scenario: &Scenario, guests: bool) -> Result<(), Refusal> {
         Transport::Udp => " over UDP",
         Transport::Etcd { .. } => " over etcd",
     };
-    Err(Refusal::new(paths, LabError::OnlySimulated(format!("{what}{over}"))))
+    Err(Refusal { paths, what: format!("{what}{over}") })
 }
 
 /// Whether the host is ever cut off from the exchange, or on a side of its own.

@@ -11,7 +11,7 @@ use parda_scenario::{HostId, Scenario};
 use crate::error::LabError;
 use crate::etcd::{self, Etcd};
 use crate::limits;
-use crate::network::{Network, NetworkError};
+use crate::network::Network;
 use crate::process::Process;
 use crate::relay::{End, Relay};
 use crate::run_dir::RunDir;
@@ -52,7 +52,7 @@ impl Meeting {
     ///
     /// # Errors
     /// The thread that passes packets on has ended.
-    pub(crate) fn check(&self) -> Result<(), NetworkError> {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
         self.network.as_ref().map_or(Ok(()), Network::check)
     }
 
@@ -67,7 +67,7 @@ impl Meeting {
             _ => 0,
         };
         let network = match transport {
-            Transport::Udp => Some(Network::new(hosts, scenario.seed)?),
+            Transport::Udp => Some(Network::new(hosts, scenario.seed).map_err(no_network)?),
             _ => None,
         };
         let mut meeting = Meeting {
@@ -79,7 +79,7 @@ impl Meeting {
             run_dir: run_dir.clone(),
         };
         if members > 0 {
-            etcd::check().map_err(LabError::NoEtcd)?;
+            etcd::check().map_err(no_etcd)?;
             meeting.etcd = Some(Etcd::new(&servers(members), run_dir.path()));
             meeting.start_etcd()?;
             meeting.make_routes(scenario)?;
@@ -89,7 +89,7 @@ impl Meeting {
 
     fn start_etcd(&mut self) -> Result<(), LabError> {
         let started = self.etcd.as_mut().map(|etcd| etcd.start(self.run_dir.path()));
-        let failed = |source| LabError::Start { who: "etcd".to_owned(), source };
+        let failed = |error| LabError::failed(format!("cannot start etcd: {error}"));
         started.unwrap_or(Ok(())).map_err(failed)
     }
 
@@ -107,8 +107,7 @@ impl Meeting {
                 route.open(true).map(|()| route)
             };
             let routes = etcd.addresses().map(route).collect::<io::Result<_>>();
-            let failed = |source| LabError::Relay { host: host.name.clone(), source };
-            self.routes.insert(id, routes.map_err(failed)?);
+            self.routes.insert(id, routes.map_err(|error| no_way(&host.name, &error))?);
         }
         Ok(())
     }
@@ -156,8 +155,9 @@ impl Meeting {
             network.set(id.0, hearing);
         }
         let mut routes = self.routes.get_mut(&id).into_iter().flatten();
-        let failed = |source| LabError::Relay { host: host.to_owned(), source };
-        routes.try_for_each(|route| route.open(hearing.reachable)).map_err(failed)
+        routes
+            .try_for_each(|route| route.open(hearing.reachable))
+            .map_err(|error| no_way(host, &error))
     }
 
     /// Lets something happen to etcd.
@@ -175,6 +175,22 @@ impl Meeting {
     pub(crate) fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
         self.etcd.iter_mut().flat_map(Etcd::processes)
     }
+}
+
+/// The error of a relay to the exchange that cannot be started.
+pub(crate) fn no_way(host: &str, error: &io::Error) -> LabError {
+    LabError::failed(format!("no way to the exchange for {host}: {error}"))
+}
+
+fn no_network(error: io::Error) -> LabError {
+    LabError::failed(format!("cannot make a network of loopback addresses: {error}"))
+}
+
+fn no_etcd(error: io::Error) -> LabError {
+    LabError::failed(format!(
+        "etcd, in which the hosts meet, cannot be run: {error}. Install it (Debian, Ubuntu: apt install \
+         etcd-server), or let them meet elsewhere: --exchange udp"
+    ))
 }
 
 /// Addresses of members of etcd, at most seven.
