@@ -411,11 +411,13 @@ impl<'a> Cluster<'a> {
         let mut file = self.file(id);
         file.http =
             self.options.live.as_ref().and_then(|live| live.http(id, &self.run_dir.tokens()));
+        if let Some(guest) = self.guests.get(&id) {
+            return Ok(guest.configure(file)?);
+        }
         let path = self.run_dir.configuration(id);
         let text = toml::to_string(&file).map_err(std::io::Error::other);
-        let written = text.and_then(|text| fs::write(&path, &text).map(|()| text));
-        let text = written.map_err(|error| unwritten(&path, &error))?;
-        Ok(self.guests.get(&id).map_or(Ok(()), |guest| guest.configure(&text))?)
+        let written = text.and_then(|text| fs::write(&path, text));
+        written.map_err(|error| unwritten(&path, &error))
     }
 
     fn start_agent(&mut self, id: HostId) -> Result<(), LabError> {

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use parda_agent::file::File;
 use parda_agent::status::{Status, VolumeStatus};
 use parda_scenario::{HostId, Scenario, VmId};
 use rustix::process::Signal;
@@ -14,21 +15,6 @@ use crate::run_dir::RunDir;
 
 /// Device in a guest of the LUN that its VMs open.
 pub const DISK: &str = "/dev/lab/lun";
-
-/// Device in a guest of the exchange's LUN.
-pub const EXCHANGE_DISK: &str = "/dev/lab/exchange";
-
-/// Status socket of the agent in a guest.
-pub const STATUS: &str = "/run/parda.sock";
-
-/// Parent of the VMs' cgroups in a guest, as libvirt names it.
-pub const SLICE: &str = "machine.slice";
-
-/// Path of a VM's cgroup, below the cgroup root.
-#[must_use]
-pub fn cgroup(vm: &str) -> String {
-    format!("{SLICE}/{vm}.scope")
-}
 
 /// Reason why a guest failed, for people.
 pub type GuestError = Box<dyn Error + Send + Sync>;
@@ -40,8 +26,8 @@ pub type Boot =
 /// A host of a scenario that is a guest: its kernel, its agent and its VMs' clients. All errors say that one of them is gone.
 #[expect(clippy::missing_errors_doc, reason = "said above for all")]
 pub trait GuestHost: Debug {
-    /// Writes the agent's configuration, without a signal to reload it.
-    fn configure(&self, configuration: &str) -> Result<(), GuestError>;
+    /// Writes the agent's configuration, with the guest's devices in place of served disks, without a signal to reload it.
+    fn configure(&self, file: File) -> Result<(), GuestError>;
     /// Starts the agent.
     fn start_agent(&mut self) -> Result<(), GuestError>;
     /// Sends the agent a signal.

@@ -6,10 +6,11 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use parda_agent::file::{Disk, File, Steer, SteeredVm};
 use parda_agent::latency::Latency;
 use parda_agent::status::{Counter, DiskStatus, Status, VolumeStatus};
 use parda_lab::array_control::{Request, ask};
-use parda_lab::guest::{DISK, GuestError, GuestHost, SLICE, STATUS, cgroup};
+use parda_lab::guest::{DISK, GuestError, GuestHost};
 use parda_lab::meter::HostReading;
 use parda_lab::relay::{End, Relay};
 use parda_lab::{RunDir, limits};
@@ -24,7 +25,38 @@ use crate::{PARDA, SOON};
 /// Name of the LUN that the host's VMs open: the last part of [`DISK`].
 const LUN: &str = "lun";
 
+/// Device of the exchange's LUN.
+const EXCHANGE_DISK: &str = "/dev/lab/exchange";
+
+/// Status socket of the agent.
+const STATUS: &str = "/run/parda.sock";
+
+/// Parent of the VMs' cgroups, as libvirt names it.
+const SLICE: &str = "machine.slice";
+
 const CONFIGURATION: &str = "/run/parda.toml";
+
+/// Path of a VM's cgroup, below the cgroup root.
+fn cgroup(vm: &str) -> String {
+    format!("{SLICE}/{vm}.scope")
+}
+
+/// The disks of a configuration as VMs of the guest's device.
+fn steered(disks: Vec<Disk>) -> Steer {
+    let vms = disks.into_iter().map(|disk| SteeredVm {
+        cgroup: cgroup(&disk.name),
+        name: disk.name,
+        shares: disk.shares,
+        limit: disk.limit,
+        tenant: disk.tenant,
+    });
+    let vms: Vec<SteeredVm> = vms.collect();
+    let (shares, vm) = match vms.as_slice() {
+        [only] if only.limit.is_none() && only.tenant.is_none() => (only.shares, Vec::new()),
+        _ => (None, vms),
+    };
+    Steer { device: DISK.into(), method: None, measure: None, shares, sharing: None, vm }
+}
 
 /// A host that is a guest.
 #[derive(Debug)]
@@ -123,8 +155,13 @@ impl Host {
 }
 
 impl GuestHost for Host {
-    fn configure(&self, configuration: &str) -> Result<(), GuestError> {
-        Ok(self.guest.put(CONFIGURATION, configuration.as_bytes())?)
+    fn configure(&self, mut file: File) -> Result<(), GuestError> {
+        file.status = Some(format!("unix:{STATUS}"));
+        for volume in &mut file.volume {
+            volume.steer = Some(steered(std::mem::take(&mut volume.disk)));
+            volume.exchange.iter_mut().for_each(|it| it.file = Some(EXCHANGE_DISK.to_owned()));
+        }
+        Ok(self.guest.put(CONFIGURATION, toml::to_string(&file)?.as_bytes())?)
     }
 
     fn start_agent(&mut self) -> Result<(), GuestError> {

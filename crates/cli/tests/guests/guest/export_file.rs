@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::error::GuestError;
@@ -24,6 +25,9 @@ const PACKAGE: &str = "libnbd-bin";
 
 /// Number of connections to the array. nbdfuse's threads use any of them.
 const CONNECTIONS: &str = "16";
+
+/// Time for nbdfuse to end after it was asked to.
+const TIDY: Duration = Duration::from_secs(5);
 
 /// Time for the file to appear. It appears at once, except on a busy machine.
 const WITHIN: Duration = Duration::from_secs(20);
@@ -47,12 +51,12 @@ impl ExportFile {
         let dir = dir.map_err(|e| wrong(e.to_string()))?;
         let mut export_file = ExportFile { server: None, dir };
         std::fs::create_dir(export_file.mountpoint()).map_err(|e| wrong(e.to_string()))?;
-        let mut nbdfuse = Command::new(NBDFUSE);
-        nbdfuse.args(["-C", CONNECTIONS]).arg(export_file.path());
+        // A killed nbdfuse would leave the mount behind, so it is asked to end, also when this program dies.
+        let mut nbdfuse = Command::new("setpriv");
+        nbdfuse.args(["--pdeathsig", "TERM", NBDFUSE, "-C", CONNECTIONS]).arg(export_file.path());
         nbdfuse.arg(export_uri(socket, export));
         let log = export_file.dir.path().join("log");
-        // A killed nbdfuse would leave the mount behind, so it is asked to end.
-        let server = Process::start_tidy(format!("{NBDFUSE} of {export}"), log, nbdfuse);
+        let server = Process::start(format!("{NBDFUSE} of {export}"), log, nbdfuse);
         let server = export_file.server.insert(server.map_err(|e| wrong(e.to_string()))?);
         let path = export_file.dir.path().join(MOUNTPOINT).join(FILE);
         match look_until(Instant::now() + WITHIN, server, || path.exists().then_some(())) {
@@ -81,6 +85,13 @@ const FILE: &str = "disk";
 impl Drop for ExportFile {
     fn drop(&mut self) {
         // nbdfuse unmounts when asked to end, whether or not the file is open.
+        if let Some(server) = &mut self.server {
+            server.signal(Signal::TERM);
+            let deadline = Instant::now() + TIDY;
+            while server.ended().is_none() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
         self.server = None;
         // An nbdfuse that died before left the mount. An error means that nothing is mounted.
         let _ = unmount(self.mountpoint(), UnmountFlags::DETACH);
