@@ -327,8 +327,8 @@ impl Axis {
     /// The pattern of a panel's metrics.
     fn pattern(&self, path: &str) -> Result<Pattern, MetricError> {
         match self {
-            Axis::Host => Ok(Pattern::of_each_host(path)),
-            Axis::Vm => Ok(Pattern::of_each_vm(path)),
+            Axis::Host => Pattern::parse(&format!("host/*/{path}")),
+            Axis::Vm => Pattern::parse(&format!("vm/*/{path}")),
             _ => Pattern::parse(path),
         }
     }
