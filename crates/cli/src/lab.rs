@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use parda_config::Document;
 use parda_lab::error::Refusal;
 use parda_lab::{Dashboards, LabOptions, Progress};
-use parda_scenario::set::{SetError, Setting, with_settings};
+use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::{Engine, Run, Scenario, Study};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -133,7 +133,7 @@ impl Lab {
         let Some(value) = self.exchange.as_ref().and_then(ValueEnum::to_possible_value) else {
             return Ok(document);
         };
-        let wrong = |e: SetError| Failure::usage(format!("--exchange {}: {e}", value.get_name()));
+        let wrong = |e: String| Failure::usage(format!("--exchange {}: {e}", value.get_name()));
         let transport: Setting =
             format!("exchange.transport={}", value.get_name()).parse().map_err(wrong)?;
         with_settings(&document, &[transport]).map_err(wrong)

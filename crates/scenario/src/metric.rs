@@ -83,27 +83,9 @@ pub struct PhaseNames {
     pub tenants: Vec<(String, Vec<String>)>,
 }
 
-/// Reason why a path names no metric.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MetricError {
-    /// The path does not have the required parts.
-    #[error(
-        "is not a path such as `PHASE/total/iops`, `PHASE/host/NAME/iops`, `PHASE/vm/NAME/iops`, \
-         `PHASE/tenant/NAME/iops`, \
-         `PHASE/hosts/max_share_error` or `PHASE/vms/max_share_error`"
-    )]
-    Shape,
-    /// A part of the path is unknown.
-    #[error("there is no {kind} `{name}`; there is {known}")]
-    Unknown {
-        /// Kind of the part: phase, host, VM, quantity or statistic.
-        kind: &'static str,
-        /// The part as written.
-        name: String,
-        /// The names that are known in its place.
-        known: String,
-    },
-}
+/// The error of a path that has too few parts.
+const SHAPE: &str = "is not a path such as `PHASE/total/iops`, `PHASE/host/NAME/iops`, `PHASE/vm/NAME/iops`, \
+     `PHASE/tenant/NAME/iops`, `PHASE/hosts/max_share_error` or `PHASE/vms/max_share_error`";
 
 type Of<T> = &'static [(&'static str, fn(&T) -> Option<f64>)];
 
@@ -204,13 +186,11 @@ impl Subject {
     }
 
     /// Subject and quantity of a path without its phase.
-    fn parse(rest: &str) -> Result<(Subject, String), MetricError> {
-        let (kind, rest) = rest.split_once('/').ok_or(MetricError::Shape)?;
-        let kind: Kind = kind.parse().map_err(|_| MetricError::Shape)?;
+    fn parse(rest: &str) -> Result<(Subject, String), String> {
+        let (kind, rest) = rest.split_once('/').ok_or(SHAPE)?;
+        let kind: Kind = kind.parse().map_err(|_| SHAPE)?;
         let (name, quantity) = match kind {
-            Kind::Host | Kind::Vm | Kind::Tenant => {
-                rest.split_once('/').ok_or(MetricError::Shape)?
-            }
+            Kind::Host | Kind::Vm | Kind::Tenant => rest.split_once('/').ok_or(SHAPE)?,
             _ => ("", rest),
         };
         Ok((Subject::new(kind, name), quantity.to_owned()))
@@ -244,8 +224,8 @@ impl Metric {
     ///
     /// # Errors
     /// The path names no metric in a scenario with these names.
-    pub fn parse(path: &str, names: &Names) -> Result<Metric, MetricError> {
-        let (phase, rest) = path.split_once('/').ok_or(MetricError::Shape)?;
+    pub fn parse(path: &str, names: &Names) -> Result<Metric, String> {
+        let (phase, rest) = path.split_once('/').ok_or(SHAPE)?;
         Metric::checked(Which::parse(phase), Subject::parse(rest), names)
     }
 
@@ -265,9 +245,9 @@ impl Metric {
 
     fn checked(
         phase: Which,
-        subject: Result<(Subject, String), MetricError>,
+        subject: Result<(Subject, String), String>,
         names: &Names,
-    ) -> Result<Metric, MetricError> {
+    ) -> Result<Metric, String> {
         let phases: Vec<&PhaseNames> =
             names.0.iter().filter(|p| phase.is(&p.name, &p.own)).collect();
         if phases.is_empty() {
@@ -276,11 +256,7 @@ impl Metric {
                 Which::Extreme(_, own, _) => (own.as_deref().unwrap_or_default(), true),
             };
             let all = names.0.iter().map(|p| if own { p.own.as_str() } else { p.name.as_str() });
-            return Err(MetricError::Unknown {
-                kind: "phase",
-                name: name.to_owned(),
-                known: list(all),
-            });
+            return Err(unknown("phase", name, &list(all)));
         }
         let (mut subject, quantity) = subject?;
         // Not every phase of an extreme needs to have the subject.
@@ -393,12 +369,15 @@ impl Metric {
     }
 }
 
-fn known(kind: &'static str, name: &str, known: &[&str]) -> Result<(), MetricError> {
+fn known(kind: &str, name: &str, known: &[&str]) -> Result<(), String> {
     if known.contains(&name) {
         return Ok(());
     }
-    let known = list(known.iter().copied());
-    Err(MetricError::Unknown { kind, name: name.to_owned(), known })
+    Err(unknown(kind, name, &list(known.iter().copied())))
+}
+
+fn unknown(kind: &str, name: &str, known: &str) -> String {
+    format!("there is no {kind} `{name}`; there is {known}")
 }
 
 /// Distinct names for a message, shortened if there are many.

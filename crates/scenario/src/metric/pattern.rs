@@ -1,6 +1,6 @@
 //! Metrics of a chart's panel: a quantity of one subject, or of each host or VM, in any phase.
 
-use super::{Kind, Metric, MetricError, Names, Subject, Which};
+use super::{Kind, Metric, Names, Subject, Which};
 use crate::run::Run;
 
 /// Name that stands for each host or VM.
@@ -15,7 +15,7 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     /// The pattern of a path without its phase, whose host or VM may be `*`.
-    pub(crate) fn parse(path: &str) -> Result<Pattern, MetricError> {
+    pub(crate) fn parse(path: &str) -> Result<Pattern, String> {
         Subject::parse(path).map(|(subject, quantity)| Pattern { subject, quantity })
     }
 
@@ -34,7 +34,7 @@ impl Pattern {
         phase: String,
         name: &str,
         names: &Names,
-    ) -> Result<Metric, MetricError> {
+    ) -> Result<Metric, String> {
         let subject = match name {
             "" => self.subject.clone(),
             name => Subject::new(self.subject.kind, name),
