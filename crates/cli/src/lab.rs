@@ -194,7 +194,7 @@ impl Bar {
         let message = format!(
             "{:7.0} IOPS  {:>6} ms  {}",
             progress.iops,
-            progress.device_latency_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}")),
+            output::number(progress.device_latency_ms, 1),
             progress.phase.unwrap_or("settling"),
         );
         let at = progress.at.as_secs();

@@ -121,6 +121,23 @@ pub(crate) fn json(to: &Path, answer: &impl Serialize) -> Result<(), Failure> {
     write(to, &text).map(|_| ())
 }
 
+/// Writes an answer as JSON to `out`, or as text to standard output.
+pub(crate) fn either<T: Serialize>(
+    out: Option<&Path>,
+    answer: &T,
+    text: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
+    match out {
+        Some(out) => json(out, answer),
+        None => print(&text(answer)),
+    }
+}
+
+/// A number, or a dash.
+pub(crate) fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
 /// Writes the answer of a run, as JSON to `to` or as a table to standard output. Fails if an expectation failed.
 pub(crate) fn answer(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> {
     match to {

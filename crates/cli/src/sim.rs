@@ -158,7 +158,7 @@ fn told(study: &Study, progress: &Progress) -> String {
     if study.runs.len() > 1 {
         return format!("of {} variants", study.runs.len());
     }
-    let latency = progress.device_latency_ms.map_or("-".to_owned(), |l| format!("{l:.1}"));
+    let latency = output::number(progress.device_latency_ms, 1);
     format!("{:7.0} IOPS  {latency:>6} ms", progress.iops)
 }
 

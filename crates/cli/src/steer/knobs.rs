@@ -72,11 +72,7 @@ impl Show {
 
     pub(crate) fn run(&self) -> Result<(), Failure> {
         output::check([&self.json])?;
-        let answer = self.answer()?;
-        match &self.json {
-            Some(out) => output::json(out, &answer),
-            None => output::print(&text(&answer)),
-        }
+        output::either(self.json.as_deref(), &self.answer()?, text)
     }
 }
 
