@@ -150,7 +150,7 @@ fn answer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array_server::{ArrayOptions, Data, PresetChanges, run_array};
+    use crate::array_server::{ArrayOptions, Data, run_array};
     use parda_array::Preset;
 
     /// Answers of an idle array to a sequence of requests.
@@ -158,8 +158,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("control");
         let listen = format!("unix:{}", dir.path().join("array").display()).parse().unwrap();
-        let mut options =
-            ArrayOptions::of_preset(preset, PresetChanges::default(), vec![listen], Data::Memory);
+        let mut options = ArrayOptions::of_preset(preset.params(), vec![listen], Data::Memory);
         options.control = Some(socket.clone());
         let mut answers = Vec::new();
         run_array(options, |_| {
