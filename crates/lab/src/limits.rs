@@ -28,7 +28,7 @@ pub fn check(scenario: &Scenario, guests: bool) -> Result<(), Refusal> {
     let over = match scenario.transport {
         Transport::File => "",
         Transport::Udp => " over UDP",
-        Transport::Etcd { .. } => " over etcd",
+        Transport::Etcd => " over etcd",
     };
     Err(Refusal { paths, what: format!("{what}{over}") })
 }

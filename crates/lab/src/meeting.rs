@@ -62,10 +62,6 @@ impl Meeting {
     /// The network cannot be made, or etcd cannot be started.
     pub(crate) fn start(scenario: &Scenario, run_dir: &RunDir) -> Result<Meeting, LabError> {
         let (transport, hosts) = (scenario.transport, scenario.hosts.len());
-        let members = match transport {
-            Transport::Etcd { members } => usize::from(members),
-            _ => 0,
-        };
         let network = match transport {
             Transport::Udp => Some(Network::new(hosts, scenario.seed).map_err(no_network)?),
             _ => None,
@@ -78,9 +74,9 @@ impl Meeting {
             network,
             run_dir: run_dir.clone(),
         };
-        if members > 0 {
+        if transport == Transport::Etcd {
             etcd::check().map_err(no_etcd)?;
-            meeting.etcd = Some(Etcd::new(&servers(members), run_dir.path()));
+            meeting.etcd = Some(Etcd::new(&servers(scenario.etcd_members), run_dir.path()));
             meeting.start_etcd()?;
             meeting.make_routes(scenario)?;
         }
@@ -129,7 +125,7 @@ impl Meeting {
                     ..Exchange::default()
                 })
             }
-            (Transport::Etcd { .. }, _, Some(etcd)) => {
+            (Transport::Etcd, _, Some(etcd)) => {
                 let url = |address: SocketAddr| format!("http://{address}");
                 let urls = match self.routes.get(&id) {
                     Some(routes) => routes.iter().map(|route| url(route.from)).collect(),
@@ -194,7 +190,7 @@ fn no_etcd(error: io::Error) -> LabError {
 }
 
 /// Addresses of members of etcd, at most seven.
-fn servers(members: usize) -> Vec<SocketAddr> {
+fn servers(members: u8) -> Vec<SocketAddr> {
     let (x, y) = (fastrand::u8(2..), fastrand::u8(..));
-    (0..members).map(|n| SocketAddr::new(Ipv4Addr::new(127, x, y, 1 + n as u8).into(), 0)).collect()
+    (1..=members).map(|n| SocketAddr::new(Ipv4Addr::new(127, x, y, n).into(), 0)).collect()
 }

@@ -35,6 +35,8 @@ pub struct Scenario {
     pub exchange_slots: u32,
     /// How the hosts meet.
     pub transport: Transport,
+    /// Number of members of the etcd, where hosts meet in one.
+    pub etcd_members: u8,
     /// Tenants, whose settings all hosts have.
     pub tenants: Vec<TenantSettings>,
     /// Hosts, in the order of the file.
