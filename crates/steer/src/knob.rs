@@ -40,14 +40,13 @@ impl Queue {
             Kind::BlkMq => Method::NrRequests,
         };
         let method = asked.unwrap_or(own);
-        let refuse = |why: String| Err(Why::Method { name: self.name.clone(), why });
+        let refuse = |why: String| Err(Why::Unfit(format!("{}: {why}", self.name)));
         if method == Method::QueueDepth && self.kind == Kind::BlkMq {
             return refuse("is no SCSI disk and has no queue_depth; use nr_requests".to_owned());
         }
         if method == Method::NrRequests {
-            let scheduler = self
-                .scheduler()
-                .map_err(|e| Why::Method { name: self.name.clone(), why: e.to_string() })?;
+            let scheduler =
+                self.scheduler().map_err(|e| Why::Unfit(format!("{}: {e}", self.name)))?;
             if let Some(why) = self.shares_tags().filter(|_| scheduler == NONE) {
                 return refuse(why);
             }
