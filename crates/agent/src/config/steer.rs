@@ -7,7 +7,7 @@ use std::str::FromStr;
 use parda_config::{Error, VmSettings};
 use parda_control::{Shares, TenantId};
 
-use parda_steer::cgroup::{Means, Pattern, PatternError, VmPattern};
+use parda_steer::cgroup::{Means, Pattern, VmPattern};
 use parda_steer::knob::Method;
 use parda_steer::measure::Choice;
 
@@ -156,10 +156,7 @@ fn check_vms(
         }
         patterns.push(SteeredVm {
             name: vm.name.clone(),
-            pattern: vm
-                .cgroup
-                .parse::<Pattern>()
-                .map_err(|e: PatternError| wrong("cgroup", e.to_string()))?,
+            pattern: vm.cgroup.parse::<Pattern>().map_err(|e| wrong("cgroup", e))?,
             settings,
         });
     }

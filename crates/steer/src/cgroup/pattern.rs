@@ -11,26 +11,6 @@ use std::str::FromStr;
 
 use wildmatch::WildMatch;
 
-/// Reason why a pattern is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PatternError {
-    /// The pattern is empty or names the root, which is the host and not a VM.
-    #[error(
-        "{0:?} names no cgroup: it must be a path below the cgroup root, such as \
-             \"machine.slice/machine-qemu*db*.scope\""
-    )]
-    Empty(String),
-    /// A part of the path is `.` or `..`, or no valid name.
-    #[error("{0:?}: {1:?} is no name of a cgroup")]
-    Name(String, String),
-    /// The platform is unknown.
-    #[error(
-        "{0:?}: {1:?} is not known: it must be libvirt:, proxmox:, kubernetes: or systemd:, \
-             or a path below the cgroup root"
-    )]
-    Platform(String, String),
-}
-
 /// A pattern. Each cgroup that matches is one VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
@@ -102,16 +82,21 @@ impl Pattern {
 }
 
 impl FromStr for Pattern {
-    type Err = PatternError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Pattern, PatternError> {
+    fn from_str(text: &str) -> Result<Pattern, String> {
         let (platform, texts) = match text.split_once(':') {
             // A cgroup's name may contain a colon; a platform's name has none of these characters.
             Some((who, what)) if !who.contains(['/', '.', '*', '?']) => {
                 if what.is_empty() || what.contains('/') {
-                    return Err(PatternError::Name(text.to_owned(), what.to_owned()));
+                    return Err(no_name(text, what));
                 }
-                let unknown = |_| PatternError::Platform(text.to_owned(), who.to_owned());
+                let unknown = |_| {
+                    format!(
+                        "{text:?}: {who:?} is not known: it must be libvirt:, proxmox:, kubernetes: or systemd:, or a path \
+                         below the cgroup root"
+                    )
+                };
                 let platform: Platform = who.parse().map_err(unknown)?;
                 (Some(platform), platform.paths(what))
             }
@@ -152,17 +137,24 @@ impl Platform {
     }
 }
 
-fn parts(text: &str, path: &str) -> Result<Vec<Part>, PatternError> {
+fn no_name(text: &str, name: &str) -> String {
+    format!("{text:?}: {name:?} is no name of a cgroup")
+}
+
+fn parts(text: &str, path: &str) -> Result<Vec<Part>, String> {
     let below = path.strip_prefix("/sys/fs/cgroup").unwrap_or(path);
     let below = below.strip_prefix('/').unwrap_or(below);
     let below = below.strip_suffix('/').unwrap_or(below);
     let part = |name: &str| match name {
-        "" | "." | ".." => Err(PatternError::Name(text.to_owned(), name.to_owned())),
+        "" | "." | ".." => Err(no_name(text, name)),
         "**" => Ok(Part::Deep),
         name => Ok(Part::Name(name.to_owned())),
     };
     if below.is_empty() || below.split('/').all(|name| name == "**") {
-        return Err(PatternError::Empty(text.to_owned()));
+        return Err(format!(
+            "{text:?} names no cgroup: it must be a path below the cgroup root, such as \
+             \"machine.slice/machine-qemu*db*.scope\""
+        ));
     }
     below.split('/').map(part).collect()
 }
