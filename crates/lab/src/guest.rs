@@ -28,7 +28,7 @@ pub type Boot =
 pub trait GuestHost: Debug {
     /// Writes the agent's configuration, with the guest's devices in place of served disks, without a signal to reload it.
     fn configure(&self, file: File) -> Result<(), GuestError>;
-    /// Starts the agent.
+    /// Starts the agent with the configuration that was written last.
     fn start_agent(&mut self) -> Result<(), GuestError>;
     /// Sends the agent a signal.
     fn signal_agent(&self, signal: Signal) -> Result<(), GuestError>;
