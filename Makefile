@@ -165,9 +165,8 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	tools/miri.sh
 	tools/mutations.sh
 
-reproduce: build ## The papers' figures beside ours; renews docs/reproduction.md, docs/elling.md and the pictures of docs/probe.md
-	@$(PARDA) reproduce --page docs/reproduction.md
-	@PARDA_RENEW=1 $(CARGO) test --release --locked --quiet --package parda-probe-tools --test manual
+reproduce: ## The papers' figures beside ours; renews docs/reproduction.md, docs/elling.md and the pictures of docs/probe.md
+	@PARDA_RENEW=1 $(CARGO) test --release --locked --quiet --package parda-report --test papers --package parda-probe-tools --test manual
 
 docs: ## The documentation as a site, target/book/html (mdBook)
 	@tools/docs.sh

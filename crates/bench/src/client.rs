@@ -1,9 +1,8 @@
 //! One connection under load: requests out, replies in, latencies measured.
 
-use std::io;
 use std::time::Instant;
 
-use parda_disk::{Errno, Extent, Op};
+use parda_disk::{Extent, Op};
 use parda_nbd::client::{self, Expected, Reply, ReplyError, put_request};
 use parda_nbd::{Cookie, Framing};
 
@@ -11,55 +10,6 @@ use crate::buffered_socket::BufferedSocket;
 use crate::measured::Measured;
 use crate::outbox::Outbox;
 use crate::pattern::Pattern;
-
-/// Reason why a connection cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// Receiving from or sending to the socket failed.
-    #[error(transparent)]
-    Io(io::Error),
-    /// The server broke the protocol.
-    #[error(transparent)]
-    Reply(#[from] ReplyError),
-    /// The server answered a request with an error.
-    #[error("the server failed {what} of {len} bytes at {offset}: {errno} {message}",
-            what = if *write { "a write" } else { "a read" })]
-    Failed {
-        /// Whether the request was a write; otherwise a read.
-        write: bool,
-        /// Offset of the request, in bytes.
-        offset: u64,
-        /// Length of the request, in bytes.
-        len: u64,
-        /// Error number of the reply.
-        errno: Errno,
-        /// Message of the reply; may be empty.
-        message: String,
-    },
-    /// The server completed a read without sending all of its data.
-    #[error("the server sent {got} bytes of a read of {len}")]
-    Short {
-        /// Bytes that the server sent.
-        got: u64,
-        /// Bytes that were requested.
-        len: u64,
-    },
-    /// The server closed the connection.
-    #[error("the server closed the connection")]
-    Closed,
-    /// The server did not answer in time.
-    #[error("the server has not answered for {0:?}")]
-    Silent(std::time::Duration),
-}
-
-impl From<io::Error> for ClientError {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Closed,
-            _ => Self::Io(error),
-        }
-    }
-}
 
 /// State of the request with one cookie.
 #[derive(Clone, Copy)]
@@ -166,7 +116,7 @@ impl Client {
         &mut self,
         now: Instant,
         mut measured: Option<&mut Measured>,
-    ) -> Result<(), ClientError> {
+    ) -> Result<(), String> {
         loop {
             if let Some(coming) = &mut self.coming {
                 let n = coming.left.min(self.socket.bytes().len());
@@ -187,7 +137,9 @@ impl Client {
                 slot.began?;
                 Some(if slot.write { Expected::Outcome } else { Expected::Data(slot.extent) })
             };
-            let Some(head) = client::reply(self.socket.bytes(), self.framing, expected)? else {
+            let Some(head) = client::reply(self.socket.bytes(), self.framing, expected)
+                .map_err(|e| e.to_string())?
+            else {
                 return Ok(());
             };
             self.socket.take(head.taken);
@@ -205,16 +157,13 @@ impl Client {
                     last
                 }
                 // The parser refuses this reply to any request but BLOCK_STATUS.
-                Reply::Status { .. } => return Err(ReplyError::WrongKind.into()),
+                Reply::Status { .. } => return Err(ReplyError::WrongKind.to_string()),
                 Reply::Error { errno, message, .. } => {
                     let Extent { offset, len } = slot.extent;
-                    return Err(ClientError::Failed {
-                        write: slot.write,
-                        offset,
-                        len,
-                        errno,
-                        message,
-                    });
+                    let what = if slot.write { "a write" } else { "a read" };
+                    return Err(format!(
+                        "the server failed {what} of {len} bytes at {offset}: {errno} {message}"
+                    ));
                 }
             };
             if last {
@@ -228,10 +177,11 @@ impl Client {
         index: usize,
         now: Instant,
         measured: Option<&mut Measured>,
-    ) -> Result<(), ClientError> {
+    ) -> Result<(), String> {
         let slot = &mut self.slots[index];
         if !slot.write && slot.got != slot.extent.len {
-            return Err(ClientError::Short { got: slot.got, len: slot.extent.len });
+            let (got, len) = (slot.got, slot.extent.len);
+            return Err(format!("the server sent {got} bytes of a read of {len}"));
         }
         let began = slot.began.take();
         self.free.push(index);

@@ -1,17 +1,18 @@
 //! Runs a load: connects, warms up, measures, and waits for outstanding requests.
 
+use std::fmt::Display;
+use std::io;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use parda_address::Uri;
-use parda_dial::DialError;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 
 use crate::buffered_socket::{BufferedSocket, Received};
-use crate::client::{Client, ClientError, Data};
+use crate::client::{Client, Data};
 use crate::cpu::{self, ServerCpu};
 use crate::measured::Measured;
 use crate::pattern::Pattern;
@@ -20,31 +21,18 @@ use crate::plan::{Plan, PlanError};
 /// Reason why a load could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// A server cannot be reached, or refused the handshake.
-    #[error("{address}: {source}")]
-    Connect {
-        /// Address of the server.
-        address: String,
-        /// The failure to connect or to negotiate.
-        source: DialError,
-    },
     /// The load does not fit the export.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A connection failed under load.
-    #[error("{address}: {source}")]
-    Client {
-        /// Address of the server.
-        address: String,
-        /// The failure of the connection.
-        source: ClientError,
-    },
+    /// A server cannot be reached, refused the handshake, or failed under load. Holds its address, and how it failed.
+    #[error("{0}: {1}")]
+    Server(String, String),
     /// The servers' CPU time cannot be read.
     #[error("cannot measure the server's CPU time: {0}")]
-    ServerCpu(std::io::Error),
+    ServerCpu(io::Error),
     /// A thread, poll or clock of the system failed.
     #[error(transparent)]
-    System(#[from] std::io::Error),
+    System(#[from] io::Error),
 }
 
 /// Beginning and end of the measured time.
@@ -74,9 +62,8 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
     let count = plan.connections * plan.uris.len() as u32;
     for index in 0..count {
         let uri = &plan.uris[(index / plan.connections) as usize];
-        let connect_error =
-            |source| BenchError::Connect { address: uri.address.to_string(), source };
-        let (socket, agreed) = BufferedSocket::open(uri, plan.patience).map_err(connect_error)?;
+        let (socket, agreed) =
+            BufferedSocket::open(uri, plan.patience).map_err(|e| failure(uri, &e))?;
         let range = plan.range_of(uri, &agreed)?;
         let at = (index, count);
         let pattern = Pattern::new(plan.operation, &range, plan.block, at, plan.seed);
@@ -184,18 +171,18 @@ impl<'a> Driver<'a> {
                 let flags = PollFlags::IN | PollFlags::OUT;
                 let mut fds = [PollFd::new(client.socket.fd(), flags)];
                 let limit = Timespec::try_from(self.plan.patience).ok();
-                if poll(&mut fds, limit.as_ref()).map_err(std::io::Error::from)? == 0 {
-                    return Err(failure(uri, ClientError::Silent(self.plan.patience)));
+                if poll(&mut fds, limit.as_ref()).map_err(io::Error::from)? == 0 {
+                    return Err(failure(uri, &silent(self.plan.patience)));
                 }
                 let ready = fds[0].revents();
                 self.ready(0, ready.intersects(!PollFlags::OUT))?;
             } else {
-                match client.socket.receive(true).map_err(|e| failure(uri, e.into()))? {
+                match client.socket.receive(true).map_err(|e| failure(uri, &lost(&e)))? {
                     Received::Some => self.received(0)?,
                     Received::Nothing => {
-                        return Err(failure(uri, ClientError::Silent(self.plan.patience)));
+                        return Err(failure(uri, &silent(self.plan.patience)));
                     }
-                    Received::Closed => return Err(failure(uri, ClientError::Closed)),
+                    Received::Closed => return Err(failure(uri, &CLOSED)),
                 }
             }
         }
@@ -227,7 +214,7 @@ impl<'a> Driver<'a> {
             match epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), limit.as_ref()) {
                 Ok(0) => {
                     let uri = self.clients[0].0;
-                    return Err(failure(uri, ClientError::Silent(self.plan.patience)));
+                    return Err(failure(uri, &silent(self.plan.patience)));
                 }
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(system(error)),
@@ -244,10 +231,10 @@ impl<'a> Driver<'a> {
     fn ready(&mut self, index: usize, receive: bool) -> Result<(), BenchError> {
         let (uri, client) = &mut self.clients[index];
         if receive {
-            match client.socket.receive(false).map_err(|e| failure(uri, e.into()))? {
+            match client.socket.receive(false).map_err(|e| failure(uri, &lost(&e)))? {
                 Received::Some => return self.received(index),
                 Received::Nothing => {}
-                Received::Closed => return Err(failure(uri, ClientError::Closed)),
+                Received::Closed => return Err(failure(uri, &CLOSED)),
             }
         }
         self.ask(index)
@@ -259,7 +246,7 @@ impl<'a> Driver<'a> {
         self.tell_time(now);
         let measured = (self.cpu.is_some() && !self.ended).then_some(&mut self.measured);
         let (uri, client) = &mut self.clients[index];
-        client.take_replies(now, measured).map_err(|e| failure(uri, e))?;
+        client.take_replies(now, measured).map_err(|e| failure(uri, &e))?;
         self.ask(index)
     }
 
@@ -269,7 +256,7 @@ impl<'a> Driver<'a> {
             client.fill(self.data);
         }
         let Client { socket, outbox, .. } = client;
-        socket.send(outbox, &self.data.bytes).map_err(|e| failure(uri, e.into()))
+        socket.send(outbox, &self.data.bytes).map_err(|e| failure(uri, &lost(&e)))
     }
 
     fn tell_time(&mut self, now: Instant) {
@@ -290,6 +277,20 @@ impl<'a> Driver<'a> {
     }
 }
 
-fn failure(uri: &Uri, source: ClientError) -> BenchError {
-    BenchError::Client { address: uri.address.to_string(), source }
+fn failure(uri: &Uri, error: &dyn Display) -> BenchError {
+    BenchError::Server(uri.address.to_string(), error.to_string())
+}
+
+const CLOSED: &str = "the server closed the connection";
+
+fn silent(patience: Duration) -> String {
+    format!("the server has not answered for {patience:?}")
+}
+
+/// The error of a connection that fails.
+fn lost(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => CLOSED.to_owned(),
+        _ => error.to_string(),
+    }
 }

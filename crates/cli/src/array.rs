@@ -2,14 +2,17 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
 use parda_address::Address;
 use parda_array::{Preset, RaidLevel};
 use parda_config::Document;
-use parda_lab::array_server::{ArrayError, PresetChanges};
+use parda_lab::array_server::ArrayError;
 use parda_lab::{ArrayOptions, Data, run_array};
 use parda_scenario::{Scenario, Study};
+use serde::Deserialize as _;
+use serde::de::IntoDeserializer as _;
+use serde::de::value::{Error, StringDeserializer};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -51,8 +54,8 @@ pub(crate) struct Array {
     #[arg(long, value_name = "N", requires = "preset")]
     drives: Option<u32>,
     /// Change the preset's RAID level
-    #[arg(long, value_enum, value_name = "LEVEL", requires = "preset")]
-    raid: Option<Raid>,
+    #[arg(long, value_name = "LEVEL", requires = "preset", value_parser = raid())]
+    raid: Option<RaidLevel>,
     /// Change the depth of each drive's own queue
     #[arg(long, value_name = "IOS", requires = "preset")]
     queue_depth: Option<u32>,
@@ -70,16 +73,16 @@ pub(crate) struct Array {
     control: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Raid {
-    Raid0,
-    Raid5,
-    Raid10,
-}
-
 fn preset() -> impl TypedValueParser<Value = Preset> {
     let value = |preset: Preset| PossibleValue::new(preset.name()).help(parts(preset));
     PossibleValuesParser::new(Preset::ALL.map(value)).try_map(|name| name.parse::<Preset>())
+}
+
+fn raid() -> impl TypedValueParser<Value = RaidLevel> {
+    let parser = PossibleValuesParser::new(["raid0", "raid5", "raid10"]);
+    parser.try_map(|name| {
+        RaidLevel::deserialize(name.into_deserializer() as StringDeserializer<Error>)
+    })
 }
 
 /// LUNs and drives of a preset.
@@ -125,11 +128,8 @@ impl Array {
             signals.forever().next();
         })
         .map_err(|e| match e {
-            ArrayError::Param(_) | ArrayError::Name(_) => Failure::usage(e.to_string()),
-            ArrayError::Data { .. }
-            | ArrayError::Spawn(_)
-            | ArrayError::Control { .. }
-            | ArrayError::Stopped => Failure::new(e.to_string()),
+            ArrayError::Impossible(why) => Failure::usage(why),
+            ArrayError::Failed(why) => Failure::new(why),
         })?;
         said
     }
@@ -156,14 +156,12 @@ impl Array {
                     .map_err(|e| Failure::usage(format!("{}: {e}", file.display())))
             }
             (None, Some(preset)) => {
-                let level = self.raid.map(|raid| match raid {
-                    Raid::Raid0 => RaidLevel::Raid0,
-                    Raid::Raid5 => RaidLevel::Raid5,
-                    Raid::Raid10 => RaidLevel::Raid10,
-                });
-                let changes =
-                    PresetChanges { drives: self.drives, level, queue_depth: self.queue_depth };
-                Ok(ArrayOptions::of_preset(preset, changes, listen, data))
+                let mut params = preset.params();
+                params.raid.drives = self.drives.unwrap_or(params.raid.drives);
+                params.raid.level = self.raid.unwrap_or(params.raid.level);
+                let depth = params.drive.queue_depth_mut();
+                *depth = self.queue_depth.unwrap_or(*depth);
+                Ok(ArrayOptions::of_preset(params, listen, data))
             }
             (None, None) => Err(Failure::usage("name a preset or a scenario")),
         }

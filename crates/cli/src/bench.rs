@@ -180,17 +180,14 @@ impl VhostUser {
         let measured = parda_bench::run_guest(&plan).map_err(failed)?;
         let answer = Answer {
             uris: &[format!("vhost-user:{}", self.socket.display())],
-            op: self.op.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned()),
+            op: name_of(self.op),
             bs: self.bs,
             depth: self.depth.into(),
             connections: 1,
             threads: 1,
             summary: measured.summary(),
         };
-        match &self.json {
-            Some(out) => output::json(out, &answer),
-            None => output::print(&table(&answer)),
-        }
+        output::either(self.json.as_deref(), &answer, table)
     }
 }
 
@@ -206,6 +203,11 @@ enum Op {
     Randwrite,
     /// Reads and writes anywhere, as --reads says
     Mixed,
+}
+
+/// An operation as it is named on the command line.
+fn name_of(op: impl ValueEnum) -> String {
+    op.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// The answer as JSON.
@@ -247,18 +249,14 @@ impl Nbd {
         })?;
         let answer = Answer {
             uris: &self.uris,
-            op: self.op.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned()),
+            op: name_of(self.op),
             bs: self.bs,
             depth: self.depth,
             connections: self.connections,
             threads: self.threads,
             summary: measured.summary(),
         };
-        match &self.json {
-            Some(out) => output::json(out, &answer)?,
-            None => output::print(&table(&answer))?,
-        }
-        Ok(())
+        output::either(self.json.as_deref(), &answer, table)
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
@@ -282,10 +280,8 @@ impl Nbd {
                 range = range.start.max(writable.start)..range.end.min(writable.end);
             }
         } else if let Some(name) = self.allow_writes.first() {
-            return Err(Failure::usage(format!(
-                "--allow-writes={name}: --op {} only reads",
-                self.op.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned())
-            )));
+            let op = name_of(self.op);
+            return Err(Failure::usage(format!("--allow-writes={name}: --op {op} only reads")));
         }
         Ok(Plan {
             uris,
@@ -305,13 +301,9 @@ impl Nbd {
 
     /// The part of an export that may be written to.
     fn writable(&self, name: &str) -> Result<std::ops::Range<u64>, Failure> {
-        let writes = match self.allow_writes.iter().find(|named| *named == name) {
-            Some(named) => Writes::To(named.clone()),
-            None => match self.allow_writes.first() {
-                Some(other) => Writes::To(other.clone()),
-                None => Writes::Allowed,
-            },
-        };
+        let named = self.allow_writes.iter().find(|named| *named == name);
+        let named = named.or(self.allow_writes.first());
+        let writes = named.map_or(Writes::Allowed, |named| Writes::To(named.clone()));
         writable_export(name, &writes).map_err(|error| match error {
             TargetError::Failed(_) => Failure::new(error.to_string()),
             error => Failure::usage(error.to_string()),
@@ -330,12 +322,11 @@ fn table(answer: &Answer<'_>) -> String {
     line(
         "load",
         format!(
-            "{} of {}, {} outstanding on each of {} connection{}, {seconds:.1} s",
+            "{} of {}, {} outstanding on each of {}, {seconds:.1} s",
             answer.op,
             exact_size(answer.bs.into()),
             answer.depth,
-            answer.connections as usize * answer.uris.len(),
-            if answer.connections as usize * answer.uris.len() == 1 { "" } else { "s" },
+            output::count(u64::from(answer.connections) * answer.uris.len() as u64, "connection"),
         ),
     );
     line("IOPS", format!("{iops:.0}"));

@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
 use clap::{Args, Subcommand};
-use comfy_table::{Table, presets};
 use parda_control::Bytes;
 use parda_exchange::region::SlotCount;
 use parda_exchange::{Content, Header, Location, Made, Site, VolumeName, init, look};
 use serde::Serialize;
 
+use crate::output::plain;
 use crate::{Failure, output, quantity};
 
 /// Time limit of one call to an NBD server.
@@ -118,7 +118,7 @@ struct Head {
 }
 
 /// One slot as JSON, and a row of the table.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Row {
     slot: u32,
     host: Option<String>,
@@ -174,49 +174,36 @@ fn head(header: &Header) -> Head {
 }
 
 fn row(slot: u32, content: Content) -> Option<Row> {
-    let mut row = Row {
-        slot,
-        host: None,
-        volume: None,
-        sequence: None,
-        period_s: None,
-        window: None,
-        would_be: None,
-        beta: None,
-        shares: None,
-        active_shares: None,
-        iops: None,
-        latency_ms: None,
-        leaving: None,
-        fault: None,
-    };
-    match content {
+    let record = match content {
         Content::Empty => return None,
-        Content::Fault(fault) => row.fault = Some(fault.to_string()),
-        Content::Record(record) => {
-            let body = &record.message.body;
-            let all = body.report.interval.reads.plus(body.report.interval.writes);
-            let elapsed = body.report.elapsed.secs();
-            row.host = Some(record.message.from.host.to_string());
-            row.volume = Some(record.volume.to_string());
-            row.sequence = Some(record.message.sequence.0);
-            row.period_s = Some(body.period.secs());
-            row.window = body.report.in_force().map(|w| w.0);
-            row.would_be = body.report.would_be().map(|w| w.0);
-            row.beta = Some(body.report.beta);
-            row.shares = Some(body.report.shares.0);
-            row.active_shares = Some(body.report.active);
-            row.iops = (elapsed > 0.0).then(|| all.ios as f64 / elapsed);
-            row.latency_ms = all.mean().map(|s| s * 1e3);
-            row.leaving = Some(body.leaving);
+        Content::Fault(fault) => {
+            return Some(Row { slot, fault: Some(fault.to_string()), ..Row::default() });
         }
-    }
-    Some(row)
+        Content::Record(record) => record,
+    };
+    let body = &record.message.body;
+    let all = body.report.interval.reads.plus(body.report.interval.writes);
+    let elapsed = body.report.elapsed.secs();
+    Some(Row {
+        slot,
+        host: Some(record.message.from.host.to_string()),
+        volume: Some(record.volume.to_string()),
+        sequence: Some(record.message.sequence.0),
+        period_s: Some(body.period.secs()),
+        window: body.report.in_force().map(|w| w.0),
+        would_be: body.report.would_be().map(|w| w.0),
+        beta: Some(body.report.beta),
+        shares: Some(body.report.shares.0),
+        active_shares: Some(body.report.active),
+        iops: (elapsed > 0.0).then(|| all.ios as f64 / elapsed),
+        latency_ms: all.mean().map(|s| s * 1e3),
+        leaving: Some(body.leaving),
+        fault: None,
+    })
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header([
+    let mut table = plain([
         "slot",
         "host",
         "sequence",

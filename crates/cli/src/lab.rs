@@ -8,11 +8,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use parda_config::Document;
 use parda_lab::error::Refusal;
 use parda_lab::{Dashboards, LabOptions, Progress};
-use parda_scenario::set::{SetError, Setting, with_settings};
+use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::{Engine, Run, Scenario, Study};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -77,7 +77,7 @@ impl Lab {
         let study = Study::parse(&document)?;
         let study = variants(study, &self.scenario, &self.variant)?;
         for run in &study.runs {
-            parda_lab::limits::check(&run.scenario)
+            parda_lab::limits::check(&run.scenario, false)
                 .map_err(|refusal| Failure::usage(placed(&document, run, &refusal).to_string()))?;
         }
         if self.live && study.runs.len() > 1 {
@@ -103,6 +103,7 @@ impl Lab {
             variant: None,
             keep_logs: self.keep_logs,
             live: None,
+            guests: None,
             interrupt,
         };
         // One after the other: each has the machine to itself.
@@ -132,7 +133,7 @@ impl Lab {
         let Some(value) = self.exchange.as_ref().and_then(ValueEnum::to_possible_value) else {
             return Ok(document);
         };
-        let wrong = |e: SetError| Failure::usage(format!("--exchange {}: {e}", value.get_name()));
+        let wrong = |e: String| Failure::usage(format!("--exchange {}: {e}", value.get_name()));
         let transport: Setting =
             format!("exchange.transport={}", value.get_name()).parse().map_err(wrong)?;
         with_settings(&document, &[transport]).map_err(wrong)
@@ -184,11 +185,8 @@ struct Bar {
 impl Bar {
     fn new(scenario: &Scenario) -> Bar {
         let duration = scenario.duration;
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} s  {msg}");
-            let bar = ProgressBar::new(duration.as_secs());
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
+        let bar = || output::bar("{bar:30} {pos}/{len} s  {msg}", duration.as_secs());
+        let bar = std::io::stderr().is_terminal().then(bar);
         Bar { bar, duration }
     }
 
@@ -196,7 +194,7 @@ impl Bar {
         let message = format!(
             "{:7.0} IOPS  {:>6} ms  {}",
             progress.iops,
-            progress.device_latency_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}")),
+            output::number(progress.device_latency_ms, 1),
             progress.phase.unwrap_or("settling"),
         );
         let at = progress.at.as_secs();
@@ -234,7 +232,7 @@ mod tests {
         let document = Document::new("t.toml", text);
         let study = Study::parse(&document).unwrap();
         let refusal = |run: &Run| {
-            let refusal = parda_lab::limits::check(&run.scenario).err()?;
+            let refusal = parda_lab::limits::check(&run.scenario, false).err()?;
             Some(placed(&document, run, &refusal).to_string())
         };
         study.runs.iter().find_map(refusal).unwrap()

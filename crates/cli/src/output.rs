@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use comfy_table::{CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
 use parda_agent::escaped;
 use parda_report::table;
 use parda_report::table::missed;
@@ -120,6 +121,23 @@ pub(crate) fn json(to: &Path, answer: &impl Serialize) -> Result<(), Failure> {
     write(to, &text).map(|_| ())
 }
 
+/// Writes an answer as JSON to `out`, or as text to standard output.
+pub(crate) fn either<T: Serialize>(
+    out: Option<&Path>,
+    answer: &T,
+    text: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
+    match out {
+        Some(out) => json(out, answer),
+        None => print(&text(answer)),
+    }
+}
+
+/// A number, or a dash.
+pub(crate) fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
 /// Writes the answer of a run, as JSON to `to` or as a table to standard output. Fails if an expectation failed.
 pub(crate) fn answer(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> {
     match to {
@@ -136,6 +154,12 @@ pub(crate) fn answer(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> 
 /// Whether standard output may be coloured: on a terminal, unless NO_COLOR is set.
 pub(crate) fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// A bar that shows progress up to `length`. On what is no terminal it draws nothing.
+pub(crate) fn bar(template: &str, length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use clap::Args;
 use parda_api::State;
 
 use crate::api::Agent;
-use crate::output::{align, plain};
+use crate::output::{align, number, plain};
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -54,9 +54,6 @@ impl Peers {
             "outstanding",
         ];
         let mut table = plain(headers);
-        let number = |value: Option<f64>, digits: usize| {
-            value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
-        };
         for volume in &volumes {
             for host in &volume.hosts {
                 let name = output::line(&host.name);

@@ -225,7 +225,7 @@ impl Set {
             Failure::usage(parda_config::Error { place: None, ..error }.to_string())
         })?;
         let author = self.cluster.author(self.comment.clone())?;
-        tell(&write(&mut store, &read, &policy, author)?, &read, self.json)
+        apply(&mut store, &read, &policy, author, self.json)
     }
 }
 
@@ -266,7 +266,7 @@ impl Apply {
             )));
         }
         let author = self.cluster.author(self.comment.clone())?;
-        tell(&write(&mut store, &read, &policy, author)?, &read, self.json)
+        apply(&mut store, &read, &policy, author, self.json)
     }
 }
 
@@ -298,28 +298,23 @@ impl History {
     }
 }
 
-fn write(
+/// Replaces the policy that was read, and says what changed.
+fn apply(
     store: &mut Store,
     read: &Snapshot,
     policy: &parda_policy::Policy,
     author: Author,
-) -> Result<Applied, Failure> {
-    store.apply(read, policy, author).map_err(failed)
-}
-
-fn tell(applied: &Applied, read: &Snapshot, json: bool) -> Result<(), Failure> {
-    let revision = applied.head.as_ref().map_or(read.revision(), |head| head.revision);
+    json: bool,
+) -> Result<(), Failure> {
+    let Applied { head, changes } = store.apply(read, policy, author).map_err(failed)?;
+    let revision = head.as_ref().map_or(read.revision(), |head| head.revision);
     if json {
-        return output::json("-".as_ref(), &Answer { revision, changes: &applied.changes });
+        return output::json("-".as_ref(), &Answer { revision, changes: &changes });
     }
-    match &applied.head {
-        None => {
-            output::print(&format!("no difference from revision {revision}: nothing was written"))
-        }
-        Some(_) => {
-            output::print(&format!("revision {revision}\n{}", shown::lines(&applied.changes)))
-        }
-    }
+    output::print(&match head {
+        None => format!("no difference from revision {revision}: nothing was written"),
+        Some(_) => format!("revision {revision}\n{}", shown::lines(&changes)),
+    })
 }
 
 /// A policy as a policy file.

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use parda_config::Document;
 use parda_report::pictures::{WriteError, folder, pictures, write};
-use parda_scenario::Study;
 use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::study::Sweep;
+use parda_scenario::{Run, Study};
 use parda_sim::{Keep, Progress, RunOutcome, StudyOutcome};
 
 use crate::asked::is_no_configuration;
@@ -83,9 +83,11 @@ impl Sim {
             (None, Some(_)) => Keep::Plotted,
             (None, None) => Keep::Nothing,
         };
-        let bar = Bar::new(&study);
+        let bar = Bar::new(study.runs.iter());
         let jobs = self.jobs.map_or_else(cores, usize::from);
-        let outcome = parda_sim::run_all(&study, kept, jobs, |_, progress| bar.show(&progress));
+        let outcome = parda_sim::run_all(&study, kept, jobs, |_, progress| {
+            bar.show(|| told(&study, &progress));
+        });
         bar.clear();
         let outcome = outcome.map_err(|e| Failure::new(e.to_string()))?;
         if let Some(out) = &self.series {
@@ -151,10 +153,18 @@ fn series(study: &Study, outcome: &StudyOutcome) -> serde_json::Value {
     }
 }
 
-/// Progress of the run: a bar on a terminal, once it takes longer than [`PATIENCE`].
+/// Progress of one run, or the number of several.
+fn told(study: &Study, progress: &Progress) -> String {
+    if study.runs.len() > 1 {
+        return format!("of {} variants", study.runs.len());
+    }
+    let latency = output::number(progress.device_latency_ms, 1);
+    format!("{:7.0} IOPS  {latency:>6} ms", progress.iops)
+}
+
+/// Progress of runs: a bar on a terminal, once it takes longer than [`PATIENCE`].
 pub(crate) struct Bar {
     began: Instant,
-    runs: usize,
     /// Length of the run, in simulated seconds.
     seconds: u64,
     done: AtomicU64,
@@ -165,35 +175,21 @@ pub(crate) struct Bar {
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Bar {
-    pub(crate) fn new(study: &Study) -> Bar {
-        Bar {
-            began: Instant::now(),
-            runs: study.runs.len(),
-            seconds: study.runs.iter().map(|run| run.scenario.duration.as_secs()).sum(),
-            done: AtomicU64::new(0),
-            bar: OnceLock::new(),
-        }
+    pub(crate) fn new<'a>(runs: impl Iterator<Item = &'a Run>) -> Bar {
+        let seconds = runs.map(|run| run.scenario.duration.as_secs()).sum();
+        Bar { began: Instant::now(), seconds, done: AtomicU64::new(0), bar: OnceLock::new() }
     }
 
     /// Counts another simulated second of a run, and draws the bar.
-    pub(crate) fn show(&self, progress: &Progress) {
+    pub(crate) fn show(&self, message: impl Fn() -> String) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         if self.began.elapsed() < PATIENCE {
             return;
         }
-        let bar = self.bar.get_or_init(|| {
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} s  {msg}");
-            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-            // On what is no terminal it draws nothing.
-            ProgressBar::new(self.seconds).with_style(style)
-        });
+        let bar = || output::bar("{bar:30} {pos}/{len} s  {msg}", self.seconds);
+        let bar = self.bar.get_or_init(bar);
         bar.set_position(done);
-        if self.runs == 1 {
-            let latency = progress.device_latency_ms.map_or("-".to_owned(), |l| format!("{l:.1}"));
-            bar.set_message(format!("{:7.0} IOPS  {latency:>6} ms", progress.iops));
-        } else {
-            bar.set_message(format!("of {} variants", self.runs));
-        }
+        bar.set_message(message());
     }
 
     pub(crate) fn clear(&self) {

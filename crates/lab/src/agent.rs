@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use parda_address::{Address, ExportName, Uri};
-use parda_agent::file::{AgentLimits, Disk, Exchange, File, Steer, SteeredVm, Volume};
+use parda_agent::file::{AgentLimits, Disk, Exchange, File, Volume};
 use parda_agent::status::{Status, VolumeStatus};
 use parda_config::{ControlSettings, ThresholdSetting, VmSettings};
 use parda_exchange::{Header, InitError, Location, Site, SlotCount, VolumeName, init_as};
 use parda_scenario::scenario::{EXCHANGE, HostState};
-use parda_scenario::{Host, HostId, Scenario};
+use parda_scenario::{HostId, Scenario};
 
 use crate::export_uri::export_uri;
+use crate::limits;
 use crate::run_dir::RunDir;
-use crate::{guest_host, limits};
 
 /// Name of the volume that all hosts of a scenario share.
 pub const VOLUME: &str = "array";
@@ -40,37 +40,34 @@ pub fn make_exchange(scenario: &Scenario, run_dir: &RunDir) -> Result<(), InitEr
     })
 }
 
-/// The configuration of a host in its current state. A guest steers its only disk.
+/// The configuration of a host in its current state. Disks are served at a socket; a guest steers its only disk instead, and says how.
 #[must_use]
 pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir: &RunDir) -> File {
     let host = scenario.host(id);
-    let (status, exchange, disk, steer) = if host.kind.guest().is_some() {
-        let exchange = guest_host::EXCHANGE_DISK.to_owned();
-        (guest_host::STATUS.to_owned(), exchange, Vec::new(), Some(steer(host, state)))
-    } else {
-        let exchange = match limits::has_own_relay(scenario, id) {
-            true => run_dir.exchange(id),
-            false => run_dir.array(),
-        };
-        let status = run_dir.status(id).display().to_string();
-        (status, export_uri(&exchange, EXCHANGE), disks(scenario, id, state, run_dir), None)
+    let exchange = match limits::has_own_relay(scenario, id) {
+        true => run_dir.exchange(id),
+        false => run_dir.array(),
     };
-    let (file, slots) = (Some(exchange), Some(scenario.exchange_slots));
+    let exchange = Exchange {
+        file: Some(export_uri(&exchange, EXCHANGE)),
+        slots: Some(scenario.exchange_slots),
+        ..Exchange::default()
+    };
     let volume = Volume {
         tenant: scenario.tenants.clone(),
         limits: None,
         name: VOLUME.to_owned(),
         pool: None,
         control: state.control.clone(),
-        exchange: Some(Exchange { file, slots, ..Exchange::default() }),
-        disk,
-        steer,
+        exchange: Some(exchange),
+        disk: disks(scenario, id, state, run_dir),
+        steer: None,
         qemu: None,
     };
     File {
         limits: AgentLimits::default(),
         host: host.name.clone(),
-        status: Some(format!("unix:{status}")),
+        status: Some(format!("unix:{}", run_dir.status(id).display())),
         state: None,
         http: None,
         policy: None,
@@ -93,23 +90,6 @@ fn disks(scenario: &Scenario, id: HostId, state: &HostState, run_dir: &RunDir) -
     disks.collect()
 }
 
-fn steer(host: &Host, state: &HostState) -> Steer {
-    let vms = host.vms.iter().zip(&state.vms).map(|(vm, state)| SteeredVm {
-        name: vm.name.clone(),
-        cgroup: guest_host::cgroup(&vm.name),
-        shares: Some(state.shares.0),
-        limit: vm.settings.limit,
-        tenant: vm.settings.tenant,
-    });
-    let vms: Vec<SteeredVm> = vms.collect();
-    let (shares, vm) = match vms.as_slice() {
-        [only] if only.limit.is_none() && only.tenant.is_none() => (only.shares, Vec::new()),
-        _ => (None, vms),
-    };
-    let device = guest_host::DISK.into();
-    Steer { device, method: None, measure: None, shares, sharing: None, vm }
-}
-
 /// Whether an agent's status matches a configuration, so that a change is in force. Settings that
 /// the configuration leaves out are not compared.
 #[must_use]
@@ -128,17 +108,16 @@ fn volume_follows(status: &VolumeStatus, volume: &Volume) -> bool {
         }
         ThresholdSetting::Auto(auto) => status.threshold.is_some() == auto.learn.unwrap_or(true),
     };
+    // A guest's disks are VMs of its steered device, or that as a whole.
+    let vms = status.steer.as_ref().map_or([].as_slice(), |steer| &steer.vms);
+    let disks = status.disks.iter().map(|disk| (&disk.name, Some(disk.shares)));
+    let mut told: Vec<_> = disks.chain(vms.iter().map(|vm| (&vm.name, Some(vm.shares)))).collect();
+    if let (true, [only]) = (told.is_empty(), volume.disk.as_slice()) {
+        told.push((&only.name, Some(status.shares)));
+    }
     mode.is_none_or(in_mode)
         && latency_threshold.as_ref().is_none_or(at_threshold)
-        && volume.disk.iter().all(|disk| {
-            status.disks.iter().any(|s| s.name == disk.name && Some(s.shares) == disk.shares)
-        })
-        && volume.steer.as_ref().is_none_or(|steer| {
-            let vms = status.steer.as_ref().map_or([].as_slice(), |steer| &steer.vms);
-            steer.shares.is_none_or(|shares| u64::from(shares) == u64::from(status.shares))
-                && (steer.vm.iter())
-                    .all(|vm| vms.iter().any(|s| s.name == vm.name && Some(s.shares) == vm.shares))
-        })
+        && volume.disk.iter().all(|disk| told.contains(&(&disk.name, disk.shares)))
 }
 
 #[cfg(test)]

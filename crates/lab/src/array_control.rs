@@ -39,8 +39,6 @@ pub struct ArrayStatus {
     pub rebuilt: Option<f64>,
     /// Counters of each export, in the order of the LUNs.
     pub exports: Vec<DiskStatus>,
-    /// Addresses for clients, as `unix:PATH` or `tcp:ADDRESS:PORT`.
-    pub addresses: Vec<String>,
 }
 
 /// Reason why a request got no answer.
@@ -117,7 +115,7 @@ pub(crate) fn serve(
             Ok(request) => answer(&requests, &handle, &exports, request)?,
             Err(error) => {
                 let error = Some(format!("not a request: {error}"));
-                ArrayStatus { error, rebuilt: None, exports: Vec::new(), addresses: Vec::new() }
+                ArrayStatus { error, rebuilt: None, exports: Vec::new() }
             }
         };
         let text = serde_json::to_string(&status)? + "\n";
@@ -146,14 +144,13 @@ fn answer(
         exports: exports
             .map(|(name, stats)| DiskStatus::without_shares(name.clone(), stats))
             .collect(),
-        addresses: handle.addresses().iter().map(ToString::to_string).collect(),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array_server::{ArrayOptions, Data, PresetChanges, run_array};
+    use crate::array_server::{ArrayOptions, Data, run_array};
     use parda_array::Preset;
 
     /// Answers of an idle array to a sequence of requests.
@@ -161,8 +158,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("control");
         let listen = format!("unix:{}", dir.path().join("array").display()).parse().unwrap();
-        let mut options =
-            ArrayOptions::of_preset(preset, PresetChanges::default(), vec![listen], Data::Memory);
+        let mut options = ArrayOptions::of_preset(preset.params(), vec![listen], Data::Memory);
         options.control = Some(socket.clone());
         let mut answers = Vec::new();
         run_array(options, |_| {

@@ -5,18 +5,16 @@
 //! placement on the drives is up to the array model.
 
 use std::collections::VecDeque;
-use std::io;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parda_address::{Address, ExportName, ExportNameError};
-use parda_array::{
-    Array, ArrayIo, ArrayParams, IoTag, LunId, Nanos, ParamError, Preset, RaidLevel,
-};
+use parda_address::{Address, ExportName};
+use parda_array::{Array, ArrayIo, ArrayParams, IoTag, LunId, Nanos};
 use parda_block::{
-    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Lock, Region, SpawnError,
-    Timed, TimedId, Volume, VolumeConfig,
+    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Lock, Region, Timed, TimedId,
+    Volume, VolumeConfig,
 };
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{Bytes, Config, Instant, IoKind, Shares, VmConfig};
@@ -57,17 +55,6 @@ pub struct ArrayOptions {
     pub control: Option<PathBuf>,
 }
 
-/// Changes to a preset; `None` keeps the preset's value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PresetChanges {
-    /// Number of drives in the group.
-    pub drives: Option<u32>,
-    /// RAID level of the drives' group.
-    pub level: Option<RaidLevel>,
-    /// Depth of each drive's own queue.
-    pub queue_depth: Option<u32>,
-}
-
 impl ArrayOptions {
     /// The array of a scenario: an export for each disk, named after its first VM, and [`EXCHANGE`].
     ///
@@ -84,21 +71,10 @@ impl ArrayOptions {
         Ok(ArrayOptions { params, exports, listen, data, control: None })
     }
 
-    /// A preset with changes. Its exports are `lun0`, `lun1` and so on. The last LUN is shortened by
+    /// A preset, changed or not. Its exports are `lun0`, `lun1` and so on. The last LUN is shortened by
     /// the room for one more, [`EXCHANGE`].
     #[must_use]
-    pub fn of_preset(
-        preset: Preset,
-        changes: PresetChanges,
-        listen: Vec<Address>,
-        data: Data,
-    ) -> ArrayOptions {
-        let mut params = preset.params();
-        let PresetChanges { drives, level, queue_depth } = changes;
-        params.raid.drives = drives.unwrap_or(params.raid.drives);
-        params.raid.level = level.unwrap_or(params.raid.level);
-        let depth = params.drive.queue_depth_mut();
-        *depth = queue_depth.unwrap_or(*depth);
+    pub fn of_preset(mut params: ArrayParams, listen: Vec<Address>, data: Data) -> ArrayOptions {
         let luns = &mut params.layout.luns;
         let mut exports: Vec<String> = (0..luns.len()).map(|i| format!("lun{i}")).collect();
         let exchange = EXCHANGE_HEADER.0 + EXCHANGE_SIZE.0;
@@ -114,36 +90,22 @@ impl ArrayOptions {
 /// Reason why an array cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ArrayError {
-    /// No array with these parameters is possible.
-    #[error(transparent)]
-    Param(#[from] ParamError),
-    /// A LUN's name is no valid export name.
-    #[error(transparent)]
-    Name(#[from] ExportNameError),
-    /// The data file cannot be created.
-    #[error("cannot make {path}, a sparse file of {size} bytes: {source}", path = path.display())]
-    Data {
-        /// Path of the data file.
-        path: PathBuf,
-        /// Size of the data file in bytes.
-        size: u64,
-        /// The failure to create or resize the file.
-        source: io::Error,
-    },
-    /// The server does not start.
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-    /// The control socket cannot be bound.
-    #[error("control socket {path}: {source}", path = path.display())]
-    Control {
-        /// Path of the control socket.
-        path: PathBuf,
-        /// The failure to bind it.
-        source: io::Error,
-    },
-    /// The array's thread ended by itself.
-    #[error("the array's thread has ended")]
-    Stopped,
+    /// No array with these parameters, or with LUNs of these names, is possible.
+    #[error("{0}")]
+    Impossible(String),
+    /// Its data, its control socket or its server failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl ArrayError {
+    fn impossible(error: impl Display) -> ArrayError {
+        ArrayError::Impossible(error.to_string())
+    }
+
+    fn stopped() -> ArrayError {
+        ArrayError::Failed("the array's thread has ended".to_owned())
+    }
 }
 
 /// Serves an array until `wait` returns. `wait` is called with the addresses of the array once
@@ -157,14 +119,14 @@ pub fn run_array(options: ArrayOptions, wait: impl FnOnce(&Handle)) -> Result<()
     let handle = Arc::new(serve(options, requests)?);
     let control = control.map(|path| {
         array_control::serve(&path, sender, Arc::downgrade(&handle), exports)
-            .map_err(|source| ArrayError::Control { path, source })
+            .map_err(|e| ArrayError::Failed(format!("control socket {}: {e}", path.display())))
     });
     let control = control.transpose()?;
     wait(&handle);
     // The control socket holds the last other handle of the array.
     drop(control);
-    let handle = Arc::into_inner(handle).ok_or(ArrayError::Stopped)?;
-    handle.shutdown(DRAIN).map(drop).map_err(|_| ArrayError::Stopped)
+    let handle = Arc::into_inner(handle).ok_or_else(ArrayError::stopped)?;
+    handle.shutdown(DRAIN).map(drop).map_err(|_| ArrayError::stopped())
 }
 
 fn serve(options: ArrayOptions, requests: RequestQueue) -> Result<Handle, ArrayError> {
@@ -176,16 +138,19 @@ fn serve(options: ArrayOptions, requests: RequestQueue) -> Result<Handle, ArrayE
         Data::File(path) => {
             let file =
                 std::fs::File::options().write(true).create(true).truncate(false).open(&path);
-            if let Err(source) = file.and_then(|file| file.set_len(size)) {
-                return Err(ArrayError::Data { path, size, source });
-            }
+            file.and_then(|file| file.set_len(size)).map_err(|error| {
+                let path = path.display();
+                ArrayError::Failed(format!(
+                    "cannot make {path}, a sparse file of {size} bytes: {error}"
+                ))
+            })?;
             // The array model alone determines the time of an IO.
             BackendConfig::File { path, direct: Direct::Off, lock: Lock::On, raw: true }
         }
     };
     let disks = exports.iter().zip(&luns).map(|(export, &region)| {
         Ok(DiskConfig {
-            export: ExportName::new(export)?,
+            export: ExportName::new(export).map_err(ArrayError::impossible)?,
             description: "a LUN of an emulated array".to_owned(),
             backend: backend.clone(),
             region: Some(region),
@@ -194,12 +159,12 @@ fn serve(options: ArrayOptions, requests: RequestQueue) -> Result<Handle, ArrayE
             listen: listen.clone(),
         })
     });
-    let disks = disks.collect::<Result<_, ExportNameError>>()?;
+    let disks = disks.collect::<Result<_, ArrayError>>()?;
     // An array has no window.
     let control =
         Config { law: LawConfig { mode: Mode::Off, ..LawConfig::default() }, ..Config::default() };
-    let model = Model::new(Array::new(params)?, luns, requests);
-    Ok(Volume::spawn(VolumeConfig {
+    let model = Model::new(Array::new(params).map_err(ArrayError::impossible)?, luns, requests);
+    Volume::spawn(VolumeConfig {
         tenants: Vec::new(),
         name: "array".to_owned(),
         control,
@@ -208,7 +173,8 @@ fn serve(options: ArrayOptions, requests: RequestQueue) -> Result<Handle, ArrayE
         model: Some(Box::new(model)),
         limits: Limits::default(),
         memory: AgentMemory::default(),
-    })?)
+    })
+    .map_err(|error| ArrayError::Failed(error.to_string()))
 }
 
 /// Location of each LUN in the store.
@@ -284,15 +250,13 @@ impl Timed for Model {
 
 #[cfg(test)]
 mod tests {
+    use parda_array::Preset;
+
     use super::*;
 
     fn model() -> Model {
-        let options = ArrayOptions::of_preset(
-            Preset::Cx340Raid5Vms,
-            PresetChanges::default(),
-            Vec::new(),
-            Data::Memory,
-        );
+        let params = Preset::Cx340Raid5Vms.params();
+        let options = ArrayOptions::of_preset(params, Vec::new(), Data::Memory);
         let luns = regions(&options.params);
         Model::new(Array::new(options.params).unwrap(), luns, request_channel().1)
     }
@@ -304,11 +268,9 @@ mod tests {
     #[test]
     fn exports_and_luns_pair_up_and_the_whole_is_possible() {
         for preset in Preset::ALL {
-            let changes = PresetChanges { queue_depth: Some(4), ..PresetChanges::default() };
-            let ArrayOptions { mut params, exports, .. } =
-                ArrayOptions::of_preset(preset, changes, Vec::new(), Data::Memory);
+            let ArrayOptions { params, exports, .. } =
+                ArrayOptions::of_preset(preset.params(), Vec::new(), Data::Memory);
             assert_eq!(params.validate(), Ok(()), "{preset}");
-            assert_eq!(*params.drive.queue_depth_mut(), 4);
             assert_eq!(exports.len(), params.layout.luns.len());
             assert_eq!(exports.last().map(String::as_str), Some(EXCHANGE));
         }

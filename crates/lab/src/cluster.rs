@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parda_agent::file::File;
-use parda_agent::status::{DiskStatus, Status, ask};
+use parda_agent::status::{Status, ask};
 use parda_scenario::array::ArrayEvent;
 use parda_scenario::exchange::Transport;
-use parda_scenario::{Action, GuestDisk, Host, HostId, Scenario, State, VmId};
+use parda_scenario::{Action, HostId, Scenario, State, VmId};
 use parda_workload::fio::JobTarget;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -23,9 +23,9 @@ use crate::array_control::{self, ArrayStatus, Request};
 use crate::error::LabError;
 use crate::export_uri::export_uri;
 use crate::fio;
-use crate::guest_host::{self, GuestHost};
+use crate::guest::{self, GuestHost};
 use crate::limits;
-use crate::meeting::Meeting;
+use crate::meeting::{Meeting, no_way};
 use crate::meter::HostReading;
 use crate::options::LabOptions;
 use crate::process::Process;
@@ -70,7 +70,7 @@ pub struct Cluster<'a> {
     stopping: Vec<Process>,
     agents: BTreeMap<HostId, Process>,
     /// Hosts that are guests, with their agents and clients.
-    guests: BTreeMap<HostId, GuestHost>,
+    guests: BTreeMap<HostId, Box<dyn GuestHost>>,
     /// Relays to the exchange, for hosts that can be cut off from it.
     relays: BTreeMap<HostId, Relay>,
     array: Process,
@@ -91,16 +91,16 @@ impl<'a> Cluster<'a> {
     /// # Errors
     /// A process cannot be started, dies, or does not answer in time.
     pub fn start(scenario: &'a Scenario, options: &'a LabOptions) -> Result<Self, LabError> {
-        limits::check(scenario)?;
+        limits::check(scenario, options.guests.is_some()).map_err(LabError::failed)?;
         fio::check()?;
-        let dir = temporary::directory("parda-lab-").map_err(LabError::Temporary)?;
+        let dir = temporary::directory("parda-lab-").map_err(LabError::failed)?;
         let run_dir = RunDir::new(dir.path());
         if let Some(live) = &options.live {
             let path = run_dir.tokens();
-            live.write_tokens(&path).map_err(|source| LabError::Write { path, source })?;
+            live.write_tokens(&path).map_err(|error| unwritten(&path, &error))?;
         }
         let meeting = Meeting::start(scenario, &run_dir)?;
-        let array = start_array(scenario, options, &run_dir)?;
+        let array = start_array(options, &run_dir)?;
         let sides = start_sides(scenario, options, &run_dir)?;
         let mut cluster = Cluster {
             state: State::new(&scenario.hosts),
@@ -138,10 +138,12 @@ impl<'a> Cluster<'a> {
         })?;
         self.wait(Who::Etcd, "elect a leader", |cluster| cluster.meeting.is_ready())?;
         if self.scenario.transport == Transport::File {
-            agent::make_exchange(self.scenario, &self.run_dir)?;
+            agent::make_exchange(self.scenario, &self.run_dir).map_err(LabError::failed)?;
         }
         let all: Vec<HostId> = self.scenario.present().map(|(id, _)| id).collect();
-        self.guests = GuestHost::boot(self.scenario, &all, &self.options.program, &self.run_dir)?;
+        if let Some(boot) = self.options.guests {
+            self.guests = boot(self.scenario, &all, &self.run_dir)?;
+        }
         let outside = |id: &HostId| self.scenario.host(*id).outside;
         let hosts: Vec<HostId> = all.into_iter().filter(|id| !outside(id)).collect();
         hosts.iter().try_for_each(|&id| self.set_hearing(id))?;
@@ -193,7 +195,7 @@ impl<'a> Cluster<'a> {
 
     fn start_host(&mut self, id: HostId) -> Result<(), LabError> {
         if let Some(guest) = self.guests.get_mut(&id) {
-            guest.restart(self.scenario, id)?;
+            guest.restart()?;
         }
         if !self.scenario.host(id).outside {
             self.start_agent(id)?;
@@ -241,10 +243,9 @@ impl<'a> Cluster<'a> {
         };
         let volume = status.volumes.into_iter().find(|v| v.name == agent::VOLUME);
         let Some(volume) = volume else { return Ok(None) };
-        let counted = self.counted(id)?;
-        Ok(Some(match (self.guests.get(&id), counted) {
-            (Some(guest), Some(counted)) => guest.standing(self.scenario, id, volume, counted),
-            _ => HostReading::from(volume),
+        Ok(Some(match self.guests.get(&id) {
+            Some(guest) => guest.reading(volume)?,
+            None => HostReading::from(volume),
         }))
     }
 
@@ -253,17 +254,6 @@ impl<'a> Cluster<'a> {
         let exports = self.ask_array(Request::Status)?.exports;
         let exchange = exports.iter().find(|export| export.name == EXCHANGE);
         Ok(exchange.map_or(0, |export| export.reads.ios + export.writes.ios))
-    }
-
-    /// Counters of the array for a guest's LUN.
-    fn counted(&mut self, id: HostId) -> Result<Option<DiskStatus>, LabError> {
-        if !self.guests.contains_key(&id) {
-            return Ok(None);
-        }
-        let lun = self.scenario.host(id).vms.first().map(|vm| vm.lun);
-        let owner = lun.and_then(|lun| self.scenario.disk_owner(lun));
-        let exports = self.ask_array(Request::Status)?.exports;
-        Ok(exports.into_iter().find(|export| owner.is_some_and(|vm| vm.name == export.name)))
     }
 
     /// Status of a host's agent. `None` if it does not answer.
@@ -320,7 +310,7 @@ impl<'a> Cluster<'a> {
                  going on beside it"
             );
         }
-        let guests = self.guests.values().map(GuestHost::ran_and_waited);
+        let guests = self.guests.values().map(|guest| guest.ran_and_waited());
         let (ran, waited) = guests
             .fold(Default::default(), |(ran, waited): (Duration, Duration), (r, w)| {
                 (ran + r, waited + w)
@@ -357,7 +347,7 @@ impl<'a> Cluster<'a> {
             return Err(LabError::Interrupted);
         }
         self.stopping.retain_mut(|process| process.ended().is_none());
-        self.meeting.check()?;
+        self.meeting.check().map_err(LabError::failed)?;
         let everybody = std::iter::once(&mut self.array)
             .chain(self.sides.iter_mut().map(|(_, array)| array))
             .chain(self.meeting.processes())
@@ -367,12 +357,8 @@ impl<'a> Cluster<'a> {
         // the earlier ones with them.
         for process in everybody {
             if let Some(status) = process.ended() {
-                return Err(LabError::Died {
-                    who: process.who().to_owned(),
-                    status,
-                    last: process.last_words(),
-                    logs: self.run_dir.path().to_owned(),
-                });
+                let what = format!("{} ended unexpectedly, {status}", process.who());
+                return Err(logged(&what, &process.last_words(), &self.run_dir));
             }
         }
         let alive = |id: &HostId| self.state.host(*id).alive;
@@ -407,13 +393,9 @@ impl<'a> Cluster<'a> {
             Who::Agent(id) => self.agents.get(&id),
             Who::Etcd => self.meeting.processes().next().map(|process| &*process),
         };
-        LabError::Late {
-            who: process.map_or_else(String::new, |p| p.who().to_owned()),
-            what,
-            waited: READY_WITHIN,
-            last: process.map_or_else(String::new, Process::last_words),
-            logs: self.run_dir.path().to_owned(),
-        }
+        let within = humantime::format_duration(READY_WITHIN);
+        let (who, last) = process.map_or_else(Default::default, |p| (p.who(), p.last_words()));
+        logged(&format!("{who} did not {what} within {within}"), &last, &self.run_dir)
     }
 
     /// Configuration of a host's agent.
@@ -429,18 +411,19 @@ impl<'a> Cluster<'a> {
         let mut file = self.file(id);
         file.http =
             self.options.live.as_ref().and_then(|live| live.http(id, &self.run_dir.tokens()));
+        if let Some(guest) = self.guests.get(&id) {
+            return Ok(guest.configure(file)?);
+        }
         let path = self.run_dir.configuration(id);
         let text = toml::to_string(&file).map_err(std::io::Error::other);
-        let written = text.and_then(|text| fs::write(&path, &text).map(|()| text));
-        let text = written.map_err(|source| LabError::Write { path, source })?;
-        Ok(self.guests.get(&id).map_or(Ok(()), |guest| guest.configure(&text))?)
+        let written = text.and_then(|text| fs::write(&path, text));
+        written.map_err(|error| unwritten(&path, &error))
     }
 
     fn start_agent(&mut self, id: HostId) -> Result<(), LabError> {
         self.configure(id)?;
-        let counted = self.counted(id)?;
         if let Some(guest) = self.guests.get_mut(&id) {
-            return Ok(guest.start_agent(counted)?);
+            return Ok(guest.start_agent()?);
         }
         let name = &self.scenario.host(id).name;
         let before = self.options.before.as_ref().filter(|_| !self.upgraded.contains(&id));
@@ -465,7 +448,8 @@ impl<'a> Cluster<'a> {
             ArrayEvent::WriteCache(on) => Request::WriteCache(on),
             ArrayEvent::Slow(slow) => Request::Slow(slow.value()),
         };
-        self.ask_array(request)?.error.map_or(Ok(()), |error| Err(LabError::Array(error)))
+        let refused = |why| LabError::failed(format!("nothing happened to the array: {why}"));
+        self.ask_array(request)?.error.map_or(Ok(()), |why| Err(refused(why)))
     }
 
     fn ask_array(&mut self, request: Request) -> Result<ArrayStatus, LabError> {
@@ -477,10 +461,7 @@ impl<'a> Cluster<'a> {
         if let Some(agent) = self.agents.get_mut(&id) {
             agent.signal(signal);
         }
-        match self.guests.get(&id) {
-            Some(guest) => Ok(guest.signal_agent(signal.as_raw())?),
-            None => Ok(()),
-        }
+        Ok(self.guests.get(&id).map_or(Ok(()), |guest| guest.signal_agent(signal))?)
     }
 
     /// Has a host hear the others as its state says.
@@ -504,9 +485,9 @@ impl<'a> Cluster<'a> {
             self.relays.remove(&id);
         }
         if hearing.reachable && !led && limits::has_own_relay(self.scenario, id) {
-            let host = self.scenario.host(id).name.clone();
+            let host = &self.scenario.host(id).name;
             let relay = Relay::start(End::Unix(self.run_dir.exchange(id)), to)
-                .map_err(|source| LabError::Relay { host, source })?;
+                .map_err(|error| no_way(host, &error))?;
             self.relays.insert(id, relay);
         }
         Ok(())
@@ -528,13 +509,16 @@ impl<'a> Cluster<'a> {
         let slack = if self.options.live.is_some() { LIVE_SLACK } else { CLIENT_SLACK };
         let told = |target| fio::arguments(vm, id, target, seed, duration + slack);
         if let Some(guest) = self.guests.get_mut(&id.host) {
-            return Ok(guest.start_client(vm, id, &told(JobTarget::Path(guest_host::DISK))?)?);
+            return Ok(guest.start_client(
+                id,
+                &told(JobTarget::Path(guest::DISK)).map_err(LabError::failed)?,
+            )?);
         }
         let outside = self.scenario.host(id.host).outside;
         let socket = if outside { self.run_dir.array() } else { self.run_dir.disks(id.host) };
         let uri = export_uri(&socket, &vm.name);
         let mut command = Command::new("fio");
-        command.args(told(JobTarget::Nbd(&uri))?);
+        command.args(told(JobTarget::Nbd(&uri)).map_err(LabError::failed)?);
         let log = self.run_dir.log(&format!("fio-{}", vm.name));
         self.clients.insert(id, start(format!("the client of {}", vm.name), log, command)?);
         Ok(())
@@ -564,10 +548,7 @@ impl<'a> Cluster<'a> {
         if let Some(client) = self.clients.get_mut(&id) {
             client.signal(signal);
         }
-        match self.guests.get(&id.host) {
-            Some(guest) => Ok(guest.signal_client(id, signal.as_raw())?),
-            None => Ok(()),
-        }
+        Ok(self.guests.get(&id.host).map_or(Ok(()), |guest| guest.signal_client(id, signal))?)
     }
 }
 
@@ -599,17 +580,8 @@ enum Who {
     Etcd,
 }
 
-fn start_array(
-    scenario: &Scenario,
-    options: &LabOptions,
-    run_dir: &RunDir,
-) -> Result<Process, LabError> {
+fn start_array(options: &LabOptions, run_dir: &RunDir) -> Result<Process, LabError> {
     let mut command = array(options, &run_dir.array());
-    // A guest with an NBD client of its own connects over its network.
-    let nbd = |host: &Host| host.kind.guest().is_some_and(|guest| guest.disk == GuestDisk::Nbd);
-    if scenario.present().any(|(_, host)| nbd(host)) {
-        command.args(["--listen", "tcp:127.0.0.1:0"]);
-    }
     command.arg("--control").arg(run_dir.array_control());
     start("the array".to_owned(), run_dir.log("array"), command)
 }
@@ -641,5 +613,16 @@ fn array(options: &LabOptions, socket: &Path) -> Command {
 }
 
 fn start(who: String, log: PathBuf, command: Command) -> Result<Process, LabError> {
-    Process::start(who.clone(), log, command).map_err(|source| LabError::Start { who, source })
+    let failed = format!("cannot start {who}");
+    Process::start(who, log, command).map_err(|e| LabError::failed(format!("{failed}: {e}")))
+}
+
+/// The error of a process, with what it last said.
+fn logged(what: &str, last: &str, logs: &RunDir) -> LabError {
+    let logs = logs.path().display();
+    LabError::failed(format!("{what}. It last said:\n{last}\nAll logs are in {logs}"))
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> LabError {
+    LabError::failed(format!("cannot write {}: {error}", path.display()))
 }

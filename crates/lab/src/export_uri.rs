@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// The URI of an export, with all that means something in a URI encoded: the directory for temporary files may have a space in its name.
-pub(crate) fn export_uri(socket: &Path, export: &str) -> String {
+#[must_use]
+pub fn export_uri(socket: &Path, export: &str) -> String {
     let mut uri = format!("nbd+unix:///{export}?socket=");
     for byte in socket.as_os_str().as_bytes() {
         match byte {

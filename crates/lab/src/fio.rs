@@ -14,9 +14,16 @@ use crate::error::{LabError, Refusal};
 /// # Errors
 /// It is missing, or it has none.
 pub fn check() -> Result<(), LabError> {
-    let engines = Command::new("fio").arg("--enghelp").output().map_err(LabError::NoFio)?;
+    let engines = Command::new("fio").arg("--enghelp").output().map_err(|error| {
+        LabError::failed(format!("fio, which plays the VMs, cannot be run: {error}. Install it (Debian, Ubuntu: apt install fio)"))
+    })?;
     let speaks_nbd = String::from_utf8_lossy(&engines.stdout).lines().any(|l| l.trim() == "nbd");
-    if speaks_nbd { Ok(()) } else { Err(LabError::NoNbdEngine) }
+    match speaks_nbd {
+        true => Ok(()),
+        false => Err(LabError::failed(
+            "this fio was built without its nbd engine: install one with it (Debian's has it)",
+        )),
+    }
 }
 
 /// Checks that fio supports the workloads of all VMs of a scenario.
@@ -26,13 +33,13 @@ pub fn check() -> Result<(), LabError> {
 pub fn can_do(scenario: &Scenario) -> Result<(), Refusal> {
     scenario.vm_ids().try_for_each(|(id, vm)| {
         let path = format!("{}.vm.{}.workload", scenario.host(id.host).path, id.index);
-        load(&mut Job::new(&vm.name), vm).map_err(|error| Refusal::new([path], error))
+        load(&mut Job::new(&vm.name), vm).map_err(|what| Refusal { paths: vec![path], what })
     })
 }
 
 /// Sets the workload of a VM.
-fn load(job: &mut Job, vm: &Vm) -> Result<(), LabError> {
-    let unsupported = |key: &str| LabError::OnlySimulated(format!("`{key}`, of {},", vm.name));
+fn load(job: &mut Job, vm: &Vm) -> Result<(), String> {
+    let unsupported = |key: &str| format!("`{key}`, of {},", vm.name);
     let ClientLoad::Drawn(workload) = &vm.load else { return Err(unsupported("trace")) };
     // The laboratory stops and resumes the client between bursts.
     let workload = Workload { bursts: None, ..workload.clone() };
@@ -52,7 +59,7 @@ pub fn arguments(
     target: JobTarget<'_>,
     seed: u64,
     at_most: Duration,
-) -> Result<Vec<String>, LabError> {
+) -> Result<Vec<String>, String> {
     let mut job = Job::new(&vm.name);
     job.target(target);
     load(&mut job, vm)?;

@@ -11,8 +11,7 @@
 //! | [`agent`] | a host's agent: its configuration and its status |
 //! | `export_uri` | NBD URIs of exports at unix sockets |
 //! | [`fio`] | a VM's client |
-//! | [`guest`] | a machine with a kernel of its own |
-//! | [`guest_host`] | a guest as a host of a scenario |
+//! | [`guest`] | hosts with a kernel of their own, which tests make |
 //! | [`Dashboards`] | web dashboards of the hosts, in a run that goes on until it is interrupted |
 //! | [`limits`] | features of scenarios that only the simulator has |
 //! | [`relay`] | a host's connection to the exchange, which can be cut |
@@ -34,7 +33,6 @@ mod etcd;
 mod export_uri;
 pub mod fio;
 pub mod guest;
-pub mod guest_host;
 pub mod limits;
 mod meeting;
 pub mod meter;
@@ -49,6 +47,7 @@ mod temporary;
 pub use array_server::{ArrayOptions, Data, run_array};
 pub use dashboards::Dashboards;
 pub use error::LabError;
+pub use export_uri::export_uri;
 pub use options::LabOptions;
 pub use run::{Progress, run};
 pub use run_dir::RunDir;

@@ -6,18 +6,20 @@ use std::collections::BTreeSet;
 use parda_scenario::exchange::{ExchangeSettings, Hearing, Transport};
 use parda_scenario::{Action, Host, HostId, Scenario};
 
-use crate::error::{LabError, Refusal};
+use crate::error::Refusal;
 use crate::fio;
 
-/// Checks that the laboratory can run a scenario.
+/// Checks that the laboratory can run a scenario, whose hosts may be guests or not.
 ///
 /// # Errors
 /// It cannot; the error names the feature, and where in the document it may stand.
-pub fn check(scenario: &Scenario) -> Result<(), Refusal> {
+pub fn check(scenario: &Scenario, guests: bool) -> Result<(), Refusal> {
     fio::can_do(scenario)?;
-    let elsewhere = scenario.transport != Transport::File;
-    for (id, guest) in scenario.present().filter(|(_, host)| host.kind.guest().is_some()) {
-        check_guest(scenario, id, guest, elsewhere)?;
+    let guest = scenario.present().find(|(_, host)| host.kind.guest().is_some());
+    if let Some((_, guest)) = guest.filter(|_| !guests) {
+        let (paths, what) =
+            (vec![format!("{}.kind", guest.path)], format!("{}, a guest,", guest.name));
+        return Err(Refusal { paths, what });
     }
     let faults = |(id, _)| {
         settings(scenario, id).find_map(|found| fault_of_packets(scenario.transport, &found))
@@ -26,35 +28,9 @@ pub fn check(scenario: &Scenario) -> Result<(), Refusal> {
     let over = match scenario.transport {
         Transport::File => "",
         Transport::Udp => " over UDP",
-        Transport::Etcd { .. } => " over etcd",
+        Transport::Etcd => " over etcd",
     };
-    Err(Refusal::new(paths, LabError::OnlySimulated(format!("{what}{over}"))))
-}
-
-fn check_guest(
-    scenario: &Scenario,
-    id: HostId,
-    guest: &Host,
-    elsewhere: bool,
-) -> Result<(), Refusal> {
-    let name = &guest.name;
-    let only_simulated = |paths, what| Err(Refusal::new(paths, LabError::OnlySimulated(what)));
-    if elsewhere {
-        let what = format!("a network between hosts (`exchange.transport`) with {name}, a guest,");
-        return only_simulated(vec![format!("{}.kind", guest.path)], what);
-    }
-    if let Some(cut) = settings(scenario, id).find(|found| cuts_off(found.settings)) {
-        let what = format!("`exchange.reachable` or `exchange.side` of {name}, a guest,");
-        let keys = ["reachable", "side"];
-        return only_simulated(keys.iter().flat_map(|key| cut.paths(key)).collect(), what);
-    }
-    let luns = |id: HostId| scenario.host(id).vms.iter().map(|vm| vm.lun);
-    let others = scenario.present().filter(|(other, _)| *other != id);
-    if others.flat_map(|(other, _)| luns(other)).any(|lun| luns(id).any(|l| l == lun)) {
-        let what = format!("{name}, a guest whose disk is another host's, too,");
-        return only_simulated(vec![format!("{}.kind", guest.path)], what);
-    }
-    Ok(())
+    Err(Refusal { paths, what: format!("{what}{over}") })
 }
 
 /// Whether the host is ever cut off from the exchange, or on a side of its own.
@@ -125,6 +101,7 @@ fn fault_of_packets(
 mod tests {
     use super::*;
     use parda_config::Document;
+    use parda_scenario::{GuestDisk, GuestSettings, HostKind};
 
     fn checked(more: &str) -> (Scenario, Result<(), String>) {
         let text = format!(
@@ -134,7 +111,7 @@ mod tests {
              [[phase]]\nname = \"p\"\nfrom = \"1s\"\nto = \"2s\"\n[[event]]\nat = \"3s\"\n{more}\n"
         );
         let scenario = Scenario::parse(&Document::new("t.toml", text)).unwrap();
-        let checked = check(&scenario).map_err(|e| e.to_string());
+        let checked = check(&scenario, false).map_err(|e| e.to_string());
         (scenario, checked)
     }
 
@@ -151,36 +128,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_cannot_do_is_refused_by_name() {
-        let refused = |guest: &str, other: &str, more: &str| {
-            let host = |name: &str, keys: &str, disk: &str| {
-                format!(
-                    "[[host]]\nname = \"{name}\"\n{keys}\n[[host.vm]]\nname = \"vm-{name}\"\n\
-                     shares = 1\n{disk}\nworkload = {{ size = \"4KiB\", read = 100, random = 100, \
-                     outstanding = 8 }}\n"
-                )
-            };
-            let text = format!(
-                "name = \"t\"\nduration = \"9s\"\n[array]\npreset = \"drive-7200\"\n{}{}\
-                 [[phase]]\nname = \"p\"\nfrom = \"1s\"\nto = \"2s\"\n{more}",
-                host("a", &format!("kind = \"guest\"\n{guest}"), "disk = \"1GiB\""),
-                host("b", "", other),
-            );
-            let scenario = Scenario::parse(&Document::new("t.toml", text)).unwrap();
-            check(&scenario).map_err(|e| e.to_string())
-        };
-        let own = "disk = \"1GiB\"";
-        for disk in ["scsi", "iscsi", "nbd"] {
-            assert_eq!(refused(&format!("guest = {{ disk = \"{disk}\" }}"), own, ""), Ok(()));
-        }
-        let cut = "[[event]]\nat = \"3s\"\nhost = \"a\"\nexchange = { reachable = false }\n";
-        for (guest, other, more, says) in [
-            ("", "same_disk_as = \"vm-a\"", "", "a, a guest whose disk is another host's, too, is"),
-            ("", own, cut, "`exchange.reachable` or `exchange.side` of a, a guest, is"),
-        ] {
-            let says = format!("{says} beyond the laboratory: parda sim can do it");
-            assert_eq!(refused(guest, other, more), Err(says));
-        }
+    fn a_guest_is_refused_at_its_kind_unless_there_can_be_one() {
+        let (mut scenario, _) = checked("host = \"a\"\ndo = \"hang\"");
+        let settings = GuestSettings { disk: GuestDisk::Scsi, queue_depth: None };
+        scenario.hosts[0].kind = HostKind::Guest(settings);
+        let refusal = check(&scenario, false).unwrap_err();
+        assert_eq!(refusal.paths, ["host.0.kind"]);
+        let says = "a, a guest, is beyond the laboratory: parda sim can do it";
+        assert_eq!(refusal.to_string(), says);
+        assert!(check(&scenario, true).is_ok());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use parda_scenario::{HostId, Scenario};
 use crate::error::LabError;
 use crate::etcd::{self, Etcd};
 use crate::limits;
-use crate::network::{Network, NetworkError};
+use crate::network::Network;
 use crate::process::Process;
 use crate::relay::{End, Relay};
 use crate::run_dir::RunDir;
@@ -52,7 +52,7 @@ impl Meeting {
     ///
     /// # Errors
     /// The thread that passes packets on has ended.
-    pub(crate) fn check(&self) -> Result<(), NetworkError> {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
         self.network.as_ref().map_or(Ok(()), Network::check)
     }
 
@@ -62,12 +62,8 @@ impl Meeting {
     /// The network cannot be made, or etcd cannot be started.
     pub(crate) fn start(scenario: &Scenario, run_dir: &RunDir) -> Result<Meeting, LabError> {
         let (transport, hosts) = (scenario.transport, scenario.hosts.len());
-        let members = match transport {
-            Transport::Etcd { members } => usize::from(members),
-            _ => 0,
-        };
         let network = match transport {
-            Transport::Udp => Some(Network::new(hosts, scenario.seed)?),
+            Transport::Udp => Some(Network::new(hosts, scenario.seed).map_err(no_network)?),
             _ => None,
         };
         let mut meeting = Meeting {
@@ -78,9 +74,9 @@ impl Meeting {
             network,
             run_dir: run_dir.clone(),
         };
-        if members > 0 {
-            etcd::check().map_err(LabError::NoEtcd)?;
-            meeting.etcd = Some(Etcd::new(&servers(members), run_dir.path()));
+        if transport == Transport::Etcd {
+            etcd::check().map_err(no_etcd)?;
+            meeting.etcd = Some(Etcd::new(&servers(scenario.etcd_members), run_dir.path()));
             meeting.start_etcd()?;
             meeting.make_routes(scenario)?;
         }
@@ -89,7 +85,7 @@ impl Meeting {
 
     fn start_etcd(&mut self) -> Result<(), LabError> {
         let started = self.etcd.as_mut().map(|etcd| etcd.start(self.run_dir.path()));
-        let failed = |source| LabError::Start { who: "etcd".to_owned(), source };
+        let failed = |error| LabError::failed(format!("cannot start etcd: {error}"));
         started.unwrap_or(Ok(())).map_err(failed)
     }
 
@@ -107,8 +103,7 @@ impl Meeting {
                 route.open(true).map(|()| route)
             };
             let routes = etcd.addresses().map(route).collect::<io::Result<_>>();
-            let failed = |source| LabError::Relay { host: host.name.clone(), source };
-            self.routes.insert(id, routes.map_err(failed)?);
+            self.routes.insert(id, routes.map_err(|error| no_way(&host.name, &error))?);
         }
         Ok(())
     }
@@ -130,7 +125,7 @@ impl Meeting {
                     ..Exchange::default()
                 })
             }
-            (Transport::Etcd { .. }, _, Some(etcd)) => {
+            (Transport::Etcd, _, Some(etcd)) => {
                 let url = |address: SocketAddr| format!("http://{address}");
                 let urls = match self.routes.get(&id) {
                     Some(routes) => routes.iter().map(|route| url(route.from)).collect(),
@@ -156,8 +151,9 @@ impl Meeting {
             network.set(id.0, hearing);
         }
         let mut routes = self.routes.get_mut(&id).into_iter().flatten();
-        let failed = |source| LabError::Relay { host: host.to_owned(), source };
-        routes.try_for_each(|route| route.open(hearing.reachable)).map_err(failed)
+        routes
+            .try_for_each(|route| route.open(hearing.reachable))
+            .map_err(|error| no_way(host, &error))
     }
 
     /// Lets something happen to etcd.
@@ -177,8 +173,24 @@ impl Meeting {
     }
 }
 
+/// The error of a relay to the exchange that cannot be started.
+pub(crate) fn no_way(host: &str, error: &io::Error) -> LabError {
+    LabError::failed(format!("no way to the exchange for {host}: {error}"))
+}
+
+fn no_network(error: io::Error) -> LabError {
+    LabError::failed(format!("cannot make a network of loopback addresses: {error}"))
+}
+
+fn no_etcd(error: io::Error) -> LabError {
+    LabError::failed(format!(
+        "etcd, in which the hosts meet, cannot be run: {error}. Install it (Debian, Ubuntu: apt install \
+         etcd-server), or let them meet elsewhere: --exchange udp"
+    ))
+}
+
 /// Addresses of members of etcd, at most seven.
-fn servers(members: usize) -> Vec<SocketAddr> {
+fn servers(members: u8) -> Vec<SocketAddr> {
     let (x, y) = (fastrand::u8(2..), fastrand::u8(..));
-    (0..members).map(|n| SocketAddr::new(Ipv4Addr::new(127, x, y, 1 + n as u8).into(), 0)).collect()
+    (1..=members).map(|n| SocketAddr::new(Ipv4Addr::new(127, x, y, n).into(), 0)).collect()
 }

@@ -22,17 +22,6 @@ use doors::Doors;
 use links::Links;
 use router::Router;
 
-/// Reason why there is no network.
-#[derive(Debug, thiserror::Error)]
-pub enum NetworkError {
-    /// Sockets or the thread cannot be made.
-    #[error("cannot make a network of loopback addresses: {0}")]
-    Io(#[from] io::Error),
-    /// The thread that passes packets on has ended.
-    #[error("the network between the hosts has ended, without which their exchange is no exchange")]
-    Ended,
-}
-
 /// Hosts at loopback addresses, with a door in front of each. Gone when dropped.
 #[derive(Debug)]
 pub struct Network {
@@ -47,7 +36,7 @@ impl Network {
     ///
     /// # Errors
     /// The addresses are taken, or there are too few descriptors.
-    pub fn new(nodes: usize, seed: u64) -> Result<Network, NetworkError> {
+    pub fn new(nodes: usize, seed: u64) -> io::Result<Network> {
         let open = Doors::open(nodes)?;
         let (hosts, doors) = (open.hosts().to_vec(), open.addresses().to_vec());
         let links = Arc::new(Mutex::new(Links::new(nodes, seed)));
@@ -71,8 +60,13 @@ impl Network {
     ///
     /// # Errors
     /// The thread that does so has ended.
-    pub fn check(&self) -> Result<(), NetworkError> {
-        if self.router.runs() { Ok(()) } else { Err(NetworkError::Ended) }
+    pub fn check(&self) -> Result<(), &'static str> {
+        match self.router.runs() {
+            true => Ok(()),
+            false => Err(
+                "the network between the hosts has ended, without which their exchange is no exchange",
+            ),
+        }
     }
 
     /// Changes how well a node hears the others.

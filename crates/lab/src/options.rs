@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::dashboards::Dashboards;
+use crate::guest::Boot;
 
 /// Options of a run.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct LabOptions {
     pub keep_logs: bool,
     /// Dashboards of the hosts, in a run that goes on after its timeline until the interrupt.
     pub live: Option<Dashboards>,
+    /// How to boot hosts of `kind = "guest"`. `None`: such a scenario is refused.
+    pub guests: Option<Boot>,
     /// Flag that stops the run, set on Ctrl-C.
     pub interrupt: Arc<AtomicBool>,
 }

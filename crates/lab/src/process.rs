@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{
     Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
@@ -14,9 +14,6 @@ use rustix::process::{
 
 /// Number of last lines of the log that an error quotes.
 const LAST_LINES: usize = 8;
-
-/// Time for a child to end after it was asked to.
-const TIDY: Duration = Duration::from_secs(5);
 
 /// A running child, killed when dropped.
 ///
@@ -27,8 +24,6 @@ pub struct Process {
     who: String,
     log: PathBuf,
     child: Child,
-    /// Signal that ends the child.
-    last: Signal,
 }
 
 impl Process {
@@ -36,26 +31,7 @@ impl Process {
     ///
     /// # Errors
     /// The log cannot be written, or the program cannot be run.
-    pub fn start(who: String, log: PathBuf, command: Command) -> io::Result<Process> {
-        Process::start_that_ends_by(Signal::KILL, who, log, command)
-    }
-
-    /// As [`Process::start`], for a program that cleans up at its end. It is asked to end (SIGTERM),
-    /// when this is dropped as well as when the laboratory dies, and killed only if it does not end in
-    /// time.
-    ///
-    /// # Errors
-    /// As for [`Process::start`].
-    pub fn start_tidy(who: String, log: PathBuf, command: Command) -> io::Result<Process> {
-        Process::start_that_ends_by(Signal::TERM, who, log, command)
-    }
-
-    fn start_that_ends_by(
-        last: Signal,
-        who: String,
-        log: PathBuf,
-        mut command: Command,
-    ) -> io::Result<Process> {
+    pub fn start(who: String, log: PathBuf, mut command: Command) -> io::Result<Process> {
         let output = File::options().create(true).append(true).open(&log)?;
         let parent = getpid();
         // A process group of its own, so that Ctrl-C reaches the laboratory alone, which ends its
@@ -65,7 +41,7 @@ impl Process {
         // allocation, no lock.
         unsafe {
             command.pre_exec(move || {
-                set_parent_process_death_signal(Some(last))?;
+                set_parent_process_death_signal(Some(Signal::KILL))?;
                 // The laboratory may have died before the signal was set.
                 if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
             });
@@ -74,7 +50,7 @@ impl Process {
             let program = command.get_program().display();
             io::Error::new(error.kind(), format!("{program}: {error}"))
         })?;
-        Ok(Process { who, log, child, last })
+        Ok(Process { who, log, child })
     }
 
     /// Description of the process, for people.
@@ -127,13 +103,6 @@ impl Process {
     }
 
     fn end(&mut self) {
-        if self.last != Signal::KILL {
-            self.signal(self.last);
-            let deadline = Instant::now() + TIDY;
-            while self.ended().is_none() && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
         // Errors mean that the child is gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -146,7 +115,9 @@ impl Drop for Process {
     }
 }
 
-pub(crate) fn last_lines(log: &Path) -> String {
+/// Last lines of a log.
+#[must_use]
+pub fn last_lines(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -159,6 +130,8 @@ pub(crate) fn last_lines(log: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     fn shell(script: &str, log: &Path) -> Process {
@@ -198,21 +171,6 @@ mod tests {
         assert!(rustix::process::test_kill_process(pid).is_ok());
         drop(process);
         assert!(rustix::process::test_kill_process(pid).is_err());
-    }
-
-    #[test]
-    fn who_has_something_to_put_back_may_do_so_before_it_is_gone() {
-        let dir = tempfile::tempdir().unwrap();
-        let (log, mark) = (dir.path().join("log"), dir.path().join("mark"));
-        let mut command = Command::new("sh");
-        let script = "trap 'rm \"$0\"; exit' TERM; touch \"$0\"; while :; do sleep 0.05; done";
-        command.args(["-c", script]).arg(&mark);
-        let process = Process::start_tidy("a shell".to_owned(), log, command).unwrap();
-        while !mark.exists() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        drop(process);
-        assert!(!mark.exists());
     }
 
     #[test]

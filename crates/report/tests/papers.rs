@@ -1,10 +1,30 @@
 //! Every value of the source papers has a scenario and is within its tolerance, and
-//! docs/reproduction.md shows the results of the current code.
+//! docs/reproduction.md shows the results of the current code. With `PARDA_RENEW` set the page and its pictures are written.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use parda_report::reproduce::{Value, built_in, in_folder, renewed, reproduce};
+use parda_report::pictures::{Picture, pictures};
+use parda_report::reproduce::{Value, built_in, in_folder, tally, values};
+use parda_scenario::{Answer, Study};
+use parda_sim::{Keep, StudyOutcome, run_all};
+
+/// Line of the page below which it is made anew.
+const MARK: &str = "<!-- From here on by `make reproduce`. -->";
+
+fn docs(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file)
+}
+
+/// Compares a file of the documentation with what it has to be, or writes it.
+fn is_shown(file: &str, right: &str) {
+    if std::env::var_os("PARDA_RENEW").is_some() {
+        return std::fs::write(docs(file), right).unwrap();
+    }
+    let shown = std::fs::read_to_string(docs(file)).unwrap();
+    let differ = shown.lines().zip(right.lines()).find(|(shown, right)| shown != right);
+    assert!(shown == right, "`make reproduce` renews {file}: {differ:?}");
+}
 
 /// Numbers in the tables and text of the source documents, by their source.
 const NUMBERS: &[(&str, &[f64])] = &[
@@ -35,8 +55,11 @@ const NUMBERS: &[(&str, &[f64])] = &[
 
 #[test]
 fn all_values_are_there_and_in_tolerance_and_the_page_shows_them() {
-    let reproduction = reproduce(built_in().unwrap(), true, 2, |_| ()).unwrap();
-    let values: Vec<Value> = reproduction.values().collect();
+    let studies = built_in().unwrap();
+    let outcome = |study: &Study| run_all(study, Keep::Plotted, 2, |_, _| ()).unwrap();
+    let outcomes: Vec<StudyOutcome> = studies.iter().map(outcome).collect();
+    let answers: Vec<Answer> = outcomes.iter().map(|of| of.answer.clone()).collect();
+    let values: Vec<Value> = values(&answers).collect();
     let out: Vec<&Value> = values.iter().filter(|value| value.outcome == "out").collect();
     assert!(out.is_empty(), "{out:#?}");
     for (source, numbers) in NUMBERS {
@@ -56,26 +79,68 @@ fn all_values_are_there_and_in_tolerance_and_the_page_shows_them() {
             value.source
         );
     }
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let shown = std::fs::read_to_string(docs.join("reproduction.md")).unwrap();
-    let renewed =
-        renewed(&shown, &reproduction, "reproduction").expect("the line below which it is renewed");
-    let differ = shown.lines().zip(renewed.lines()).find(|(shown, renewed)| shown != renewed);
-    assert!(shown == renewed, "`make reproduce` renews the page: {differ:?}");
-    let mut pictures = 0;
-    for picture in reproduction.figures.iter().flat_map(|figure| &figure.pictures) {
-        let file = docs.join("reproduction").join(format!("{}.svg", picture.name));
-        let shown = std::fs::read_to_string(&file).unwrap();
-        assert!(shown == picture.figure.svg(), "`make reproduce` renews {}", file.display());
-        pictures += 1;
+    let mut page = format!("{}.\n", tally(&answers));
+    let mut shown = 0;
+    for (study, outcome) in studies.iter().zip(&outcomes) {
+        let about = study.description.trim().split("\n\n").next().unwrap();
+        page += &format!("\n## {}\n\n`{}.toml`:\n{about}\n", study.title, study.name);
+        for Picture { name, figure } in pictures(study, outcome, "paper") {
+            is_shown(&format!("reproduction/{name}.svg"), &figure.svg());
+            page += &format!("\n![{}](reproduction/{name}.svg)\n", figure.title);
+            shown += 1;
+        }
+        page += &format!("\n{}", markdown(&outcome.answer));
     }
-    assert_eq!(docs.join("reproduction").read_dir().unwrap().count(), pictures);
+    let before = std::fs::read_to_string(docs("reproduction.md")).unwrap();
+    let (prose, _) = before.split_once(MARK).expect("the line below which it is renewed");
+    is_shown("reproduction.md", &format!("{prose}{MARK}\n\n{page}"));
+    assert_eq!(docs("reproduction").read_dir().unwrap().count(), shown);
+}
+
+/// The values of a figure as a table. A source and its tolerance stand where they begin.
+fn markdown(answer: &Answer) -> String {
+    let (mut before, mut work) = (String::new(), String::new());
+    let rows = values(std::slice::from_ref(answer)).map(|value| {
+        let [paper, ours, mut error, tolerance] = value.numbers();
+        let all = if tolerance.is_empty() {
+            value.source
+        } else {
+            format!("{}, {tolerance}", value.source)
+        };
+        let (of, what) = all.split_once(": ").unwrap_or((&all, ""));
+        let source = match all == before {
+            true => "",
+            false if of == work => what,
+            false => &all,
+        };
+        let source = source.to_owned();
+        (work, before) = (of.to_owned(), all.clone());
+        match (value.outcome, value.reason) {
+            (_, Some(reason)) => error += &format!(" **exempt**: {reason}"),
+            ("out", _) => error += " **OUT**",
+            _ => {}
+        }
+        [source, format!("`{}`", brief(&value.what)), paper, ours, error]
+    });
+    let cells = |cells: [String; 5]| {
+        format!("|{}|\n", cells.map(|cell| cell.replace('|', "\\|")).join("|"))
+    };
+    let rows: String = rows.map(cells).collect();
+    format!("|source|value|paper|ours|error|\n|---|---|--:|--:|--:|\n{rows}")
+}
+
+/// `A of B`, in which B has only the parts of its path that differ from A's.
+fn brief(what: &str) -> String {
+    let Some((a, b)) = what.split_once(" of ") else { return what.to_owned() };
+    let differ =
+        a.split('/').zip(b.split('/')).filter(|(a, b)| a != b).map(|(_, b)| b).collect::<Vec<_>>();
+    format!("{a} of {}", differ.join("/"))
 }
 
 #[test]
 fn what_is_built_in_is_the_folder() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/papers");
-    let names = |studies: Vec<parda_scenario::Study>| -> Vec<String> {
+    let names = |studies: Vec<Study>| -> Vec<String> {
         studies.into_iter().map(|study| study.name).collect()
     };
     assert_eq!(names(built_in().unwrap()), names(in_folder(&folder).unwrap()));

@@ -51,7 +51,7 @@ pub(crate) fn check(
         vms: BTreeMap::new(),
         disks: BTreeMap::new(),
         moves: Moves::default(),
-        transport: Transport::default(),
+        transport: file.exchange.transport.unwrap_or_default(),
     }
     .scenario(file)
 }
@@ -83,7 +83,6 @@ impl Checker<'_> {
         self.name("name", &file.name)?;
         self.ensure(!file.duration.is_zero(), "duration", "must be above zero")?;
         self.control("control", &file.control, &file.control)?;
-        self.transport = file.exchange.transport();
         self.exchange("exchange", &file.exchange)?;
         self.ensure(!file.host.is_empty(), "host", "there must be at least one [[host]]")?;
         for (i, host) in file.host.iter().enumerate() {
@@ -128,6 +127,7 @@ impl Checker<'_> {
             array: file.array.clone(),
             exchange_slots,
             transport: self.transport,
+            etcd_members: file.exchange.members.unwrap_or(1),
             tenants: file.tenant.clone(),
             hosts,
             timeline,

@@ -118,7 +118,7 @@ impl Checker<'_> {
                 vec![Action::Array(array_event(change).ok_or_else(one_of)?)]
             }
             (None, None, EventKind::Etcd(change)) => {
-                let is_etcd = matches!(self.transport, Transport::Etcd { .. });
+                let is_etcd = self.transport == Transport::Etcd;
                 let message = "is for [exchange] transport = \"etcd\": hosts meet without it";
                 self.ensure(is_etcd, &at("etcd"), message)?;
                 vec![Action::Etcd(change)]

@@ -12,29 +12,15 @@ const MOST_DELAY: Duration = Duration::from_secs(60 * 60);
 pub const MOST_MEMBERS: u8 = 7;
 
 /// How the hosts of a scenario meet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// In slots on the array.
     #[default]
     File,
     /// Datagrams from host to host.
     Udp,
-    /// Keys of an etcd with so many members.
-    Etcd {
-        /// Number of members of the etcd.
-        members: u8,
-    },
-}
-
-/// Name of a [`Transport`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TransportName {
-    /// Name of the transport [`Transport::File`].
-    File,
-    /// Name of the transport [`Transport::Udp`].
-    Udp,
-    /// Name of the transport [`Transport::Etcd`].
+    /// Keys of an etcd.
     Etcd,
 }
 
@@ -84,12 +70,12 @@ impl EtcdState {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExchangeSettings {
-    /// Name of the transport; the array's slots if absent. Allowed in `[exchange]` only, as are
+    /// The transport; the array's slots if absent. Allowed in `[exchange]` only, as are
     /// `members` and `slots`. [`Scenario::transport`] is taken from it.
     ///
     /// [`Scenario::transport`]: crate::Scenario::transport
-    pub transport: Option<TransportName>,
-    /// Number of members of the etcd.
+    pub transport: Option<Transport>,
+    /// Number of members of the etcd; 1 if absent.
     pub members: Option<u8>,
     /// Number of slots. [`Scenario::exchange_slots`] is taken from it.
     ///
@@ -165,19 +151,9 @@ impl ExchangeSettings {
         }
     }
 
-    /// The transport of a scenario with these settings.
-    #[must_use]
-    pub fn transport(&self) -> Transport {
-        match self.transport.unwrap_or(TransportName::File) {
-            TransportName::File => Transport::File,
-            TransportName::Udp => Transport::Udp,
-            TransportName::Etcd => Transport::Etcd { members: self.members.unwrap_or(1) },
-        }
-    }
-
     /// The first invalid key and what is wrong with its value, on this transport.
     pub(crate) fn fault(&self, transport: Transport) -> Option<(&'static str, &'static str)> {
-        let is_etcd = matches!(transport, Transport::Etcd { .. });
+        let is_etcd = transport == Transport::Etcd;
         let percentage = self.loss.is_none_or(|loss| (0.0..=100.0).contains(&loss.percent()));
         let members = self.members.is_none_or(|members| (1..=MOST_MEMBERS).contains(&members));
         let of_etcd = "is not for etcd, which a host reaches or does not: use reachable";

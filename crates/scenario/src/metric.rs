@@ -27,22 +27,14 @@ enum Which {
     Extreme(Extreme, Option<String>, Option<String>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 enum Extreme {
     Largest,
     Smallest,
 }
 
 impl Extreme {
-    const ALL: [Extreme; 2] = [Extreme::Largest, Extreme::Smallest];
-
-    fn name(self) -> &'static str {
-        match self {
-            Extreme::Largest => "largest",
-            Extreme::Smallest => "smallest",
-        }
-    }
-
     fn of(self, values: impl Iterator<Item = f64>) -> Option<f64> {
         values.reduce(match self {
             Extreme::Largest => f64::max,
@@ -52,15 +44,24 @@ impl Extreme {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Subject {
+struct Subject {
+    kind: Kind,
+    /// Of a host, a VM or a tenant; else empty.
+    name: String,
+    /// VMs of a tenant, once they are known.
+    vms: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
+enum Kind {
     Total,
     Controlled,
     Hosts,
     Vms,
-    Host(String),
-    Vm(String),
-    /// A tenant, with the names of its VMs once they are known.
-    Tenant(String, Vec<String>),
+    Host,
+    Vm,
+    Tenant,
 }
 
 /// Names that paths may use, by phase.
@@ -82,27 +83,9 @@ pub struct PhaseNames {
     pub tenants: Vec<(String, Vec<String>)>,
 }
 
-/// Reason why a path names no metric.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MetricError {
-    /// The path does not have the required parts.
-    #[error(
-        "is not a path such as `PHASE/total/iops`, `PHASE/host/NAME/iops`, `PHASE/vm/NAME/iops`, \
-         `PHASE/tenant/NAME/iops`, \
-         `PHASE/hosts/max_share_error` or `PHASE/vms/max_share_error`"
-    )]
-    Shape,
-    /// A part of the path is unknown.
-    #[error("there is no {kind} `{name}`; there is {known}")]
-    Unknown {
-        /// Kind of the part: phase, host, VM, quantity or statistic.
-        kind: &'static str,
-        /// The part as written.
-        name: String,
-        /// The names that are known in its place.
-        known: String,
-    },
-}
+/// The error of a path that has too few parts.
+const SHAPE: &str = "is not a path such as `PHASE/total/iops`, `PHASE/host/NAME/iops`, `PHASE/vm/NAME/iops`, \
+     `PHASE/tenant/NAME/iops`, `PHASE/hosts/max_share_error` or `PHASE/vms/max_share_error`";
 
 type Of<T> = &'static [(&'static str, fn(&T) -> Option<f64>)];
 
@@ -198,46 +181,35 @@ fn distribution(path: &str, name: &str, of: Option<&Distribution>) -> Option<f64
 }
 
 impl Subject {
-    /// Subject and quantity of a path without its phase.
-    fn parse(rest: &str) -> Result<(Subject, String), MetricError> {
-        let (subject, quantity) = rest.split_once('/').ok_or(MetricError::Shape)?;
-        let named = || quantity.split_once('/').ok_or(MetricError::Shape);
-        let (subject, quantity) = match subject {
-            "total" => (Subject::Total, quantity),
-            "controlled" => (Subject::Controlled, quantity),
-            "hosts" => (Subject::Hosts, quantity),
-            "vms" => (Subject::Vms, quantity),
-            "host" => {
-                let (name, quantity) = named()?;
-                (Subject::Host(name.to_owned()), quantity)
-            }
-            "vm" => {
-                let (name, quantity) = named()?;
-                (Subject::Vm(name.to_owned()), quantity)
-            }
-            "tenant" => {
-                let (name, quantity) = named()?;
-                (Subject::Tenant(name.to_owned(), Vec::new()), quantity)
-            }
-            _ => return Err(MetricError::Shape),
-        };
-        Ok((subject, quantity.to_owned()))
+    fn new(kind: Kind, name: &str) -> Subject {
+        Subject { kind, name: name.to_owned(), vms: Vec::new() }
     }
 
+    /// Subject and quantity of a path without its phase.
+    fn parse(rest: &str) -> Result<(Subject, String), String> {
+        let (kind, rest) = rest.split_once('/').ok_or(SHAPE)?;
+        let kind: Kind = kind.parse().map_err(|_| SHAPE)?;
+        let (name, quantity) = match kind {
+            Kind::Host | Kind::Vm | Kind::Tenant => rest.split_once('/').ok_or(SHAPE)?,
+            _ => ("", rest),
+        };
+        Ok((Subject::new(kind, name), quantity.to_owned()))
+    }
+}
+
+impl Kind {
     /// Every quantity of this kind of subject.
-    fn quantities(&self) -> Vec<String> {
+    fn quantities(self) -> Vec<String> {
         let own = |name: &str| std::iter::once(name.to_owned());
         match self {
-            Subject::Total | Subject::Controlled => names(TOTAL).collect(),
-            Subject::Hosts | Subject::Vms => {
-                own(MAX_SHARE_ERROR).chain(own(MAX_SLOTS_ERROR)).collect()
-            }
-            Subject::Host(_) => {
+            Kind::Total | Kind::Controlled => names(TOTAL).collect(),
+            Kind::Hosts | Kind::Vms => own(MAX_SHARE_ERROR).chain(own(MAX_SLOTS_ERROR)).collect(),
+            Kind::Host => {
                 let errors = own(SHARE_ERROR).chain(own(SLOTS_ERROR));
                 names(HOST).chain(errors).chain(statistics(DEVICE_LATENCY)).collect()
             }
-            Subject::Tenant(..) => names(VM).collect(),
-            Subject::Vm(_) => names(VM)
+            Kind::Tenant => names(VM).collect(),
+            Kind::Vm => names(VM)
                 .chain(own(SHARE_ERROR))
                 .chain(own(SLOTS_ERROR))
                 .chain(statistics(LATENCY))
@@ -252,15 +224,15 @@ impl Metric {
     ///
     /// # Errors
     /// The path names no metric in a scenario with these names.
-    pub fn parse(path: &str, names: &Names) -> Result<Metric, MetricError> {
-        let (phase, rest) = path.split_once('/').ok_or(MetricError::Shape)?;
+    pub fn parse(path: &str, names: &Names) -> Result<Metric, String> {
+        let (phase, rest) = path.split_once('/').ok_or(SHAPE)?;
         Metric::checked(Which::parse(phase), Subject::parse(rest), names)
     }
 
     /// A quantity of a host in a phase, which are not checked.
     #[must_use]
     pub fn of_host(phase: String, host: &str, quantity: &str) -> Metric {
-        let subject = Subject::Host(host.to_owned());
+        let subject = Subject::new(Kind::Host, host);
         Metric { phase: Which::Phase(phase), subject, quantity: quantity.to_owned() }
     }
 
@@ -273,9 +245,9 @@ impl Metric {
 
     fn checked(
         phase: Which,
-        subject: Result<(Subject, String), MetricError>,
+        subject: Result<(Subject, String), String>,
         names: &Names,
-    ) -> Result<Metric, MetricError> {
+    ) -> Result<Metric, String> {
         let phases: Vec<&PhaseNames> =
             names.0.iter().filter(|p| phase.is(&p.name, &p.own)).collect();
         if phases.is_empty() {
@@ -284,30 +256,26 @@ impl Metric {
                 Which::Extreme(_, own, _) => (own.as_deref().unwrap_or_default(), true),
             };
             let all = names.0.iter().map(|p| if own { p.own.as_str() } else { p.name.as_str() });
-            return Err(MetricError::Unknown {
-                kind: "phase",
-                name: name.to_owned(),
-                known: list(all),
-            });
+            return Err(unknown("phase", name, &list(all)));
         }
         let (mut subject, quantity) = subject?;
         // Not every phase of an extreme needs to have the subject.
         let among = |pick: fn(&PhaseNames) -> &Vec<String>| -> Vec<&str> {
             phases.iter().flat_map(|p| pick(p)).map(String::as_str).collect()
         };
-        match &mut subject {
-            Subject::Tenant(name, vms) => {
+        match subject.kind {
+            Kind::Tenant => {
                 let tenants: Vec<_> = phases.iter().flat_map(|p| &p.tenants).collect();
                 let all: Vec<_> = tenants.iter().map(|(name, _)| name.as_str()).collect();
-                known("tenant", name, &all)?;
-                let own = tenants.iter().find(|(other, _)| other == name);
-                vms.extend(own.into_iter().flat_map(|(_, vms)| vms.iter().cloned()));
+                known("tenant", &subject.name, &all)?;
+                let own = tenants.iter().find(|(other, _)| *other == subject.name);
+                subject.vms.extend(own.into_iter().flat_map(|(_, vms)| vms.iter().cloned()));
             }
-            Subject::Host(name) => known("host", name, &among(|p| &p.hosts))?,
-            Subject::Vm(name) => known("VM", name, &among(|p| &p.vms))?,
+            Kind::Host => known("host", &subject.name, &among(|p| &p.hosts))?,
+            Kind::Vm => known("VM", &subject.name, &among(|p| &p.vms))?,
             _ => {}
         }
-        let all = subject.quantities();
+        let all = subject.kind.quantities();
         known("quantity", &quantity, &all.iter().map(String::as_str).collect::<Vec<_>>())?;
         Ok(Metric { phase, subject, quantity })
     }
@@ -371,29 +339,26 @@ impl Metric {
         let quantity = self.quantity.as_str();
         let unit = [SLOTS_ERROR, MAX_SLOTS_ERROR].contains(&quantity).then_some(Unit::Slots);
         let is_error = [SHARE_ERROR, SLOTS_ERROR].contains(&quantity);
-        match &self.subject {
-            Subject::Total => get(TOTAL, quantity, &phase.total),
-            Subject::Controlled => get(TOTAL, quantity, &phase.controlled()),
-            Subject::Hosts => largest(host_errors(&phase.hosts, unit).into_values()),
-            Subject::Vms => largest(vm_errors(&phase.hosts, unit).into_values()),
-            Subject::Host(name) if is_error => {
-                host_errors(&phase.hosts, unit).get(name.as_str()).copied()
-            }
-            Subject::Vm(name) if is_error => {
-                vm_errors(&phase.hosts, unit).get(name.as_str()).copied()
-            }
-            Subject::Host(name) => {
+        let Subject { kind, name, vms: own } = &self.subject;
+        match kind {
+            Kind::Total => get(TOTAL, quantity, &phase.total),
+            Kind::Controlled => get(TOTAL, quantity, &phase.controlled()),
+            Kind::Hosts => largest(host_errors(&phase.hosts, unit).into_values()),
+            Kind::Vms => largest(vm_errors(&phase.hosts, unit).into_values()),
+            Kind::Host if is_error => host_errors(&phase.hosts, unit).get(name.as_str()).copied(),
+            Kind::Vm if is_error => vm_errors(&phase.hosts, unit).get(name.as_str()).copied(),
+            Kind::Host => {
                 let host = phase.hosts.iter().find(|h| h.name == *name)?;
                 get(HOST, quantity, host).or_else(|| {
                     distribution(quantity, DEVICE_LATENCY, host.device_latency_ms.as_ref())
                 })
             }
-            Subject::Tenant(_, names) => {
+            Kind::Tenant => {
                 let vms = phase.hosts.iter().flat_map(|h| &h.vms);
-                let own = vms.filter(|vm| names.contains(&vm.name));
+                let own = vms.filter(|vm| own.contains(&vm.name));
                 Some(own.filter_map(|vm| get(VM, quantity, vm)).sum())
             }
-            Subject::Vm(name) => {
+            Kind::Vm => {
                 let mut vms = phase.hosts.iter().flat_map(|h| &h.vms);
                 let vm = vms.find(|v| v.name == *name)?;
                 get(VM, quantity, vm)
@@ -404,12 +369,15 @@ impl Metric {
     }
 }
 
-fn known(kind: &'static str, name: &str, known: &[&str]) -> Result<(), MetricError> {
+fn known(kind: &str, name: &str, known: &[&str]) -> Result<(), String> {
     if known.contains(&name) {
         return Ok(());
     }
-    let known = list(known.iter().copied());
-    Err(MetricError::Unknown { kind, name: name.to_owned(), known })
+    Err(unknown(kind, name, &list(known.iter().copied())))
+}
+
+fn unknown(kind: &str, name: &str, known: &str) -> String {
+    format!("there is no {kind} `{name}`; there is {known}")
 }
 
 /// Distinct names for a message, shortened if there are many.
@@ -432,9 +400,9 @@ impl Which {
             Some((first, rest)) => (first, Some(rest)),
             None => (text, None),
         };
-        match Extreme::ALL.into_iter().find(|extreme| extreme.name() == first) {
-            Some(extreme) => Which::Extreme(extreme, rest.map(str::to_owned), None),
-            None => Which::Phase(text.to_owned()),
+        match first.parse() {
+            Ok(extreme) => Which::Extreme(extreme, rest.map(str::to_owned), None),
+            Err(_) => Which::Phase(text.to_owned()),
         }
     }
 
@@ -456,7 +424,7 @@ impl fmt::Display for Which {
         match self {
             Which::Phase(phase) => f.write_str(phase),
             Which::Extreme(extreme, phase, combination) => {
-                f.write_str(extreme.name())?;
+                write!(f, "{extreme}")?;
                 phase.as_ref().map_or(Ok(()), |phase| write!(f, ".{phase}"))?;
                 combination.as_ref().map_or(Ok(()), |combination| write!(f, " ({combination})"))
             }
@@ -466,15 +434,10 @@ impl fmt::Display for Which {
 
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Metric { phase, subject, quantity } = self;
-        match subject {
-            Subject::Total => write!(f, "{phase}/total/{quantity}"),
-            Subject::Controlled => write!(f, "{phase}/controlled/{quantity}"),
-            Subject::Hosts => write!(f, "{phase}/hosts/{quantity}"),
-            Subject::Vms => write!(f, "{phase}/vms/{quantity}"),
-            Subject::Host(name) => write!(f, "{phase}/host/{name}/{quantity}"),
-            Subject::Vm(name) => write!(f, "{phase}/vm/{name}/{quantity}"),
-            Subject::Tenant(name, _) => write!(f, "{phase}/tenant/{name}/{quantity}"),
+        let Metric { phase, subject: Subject { kind, name, .. }, quantity } = self;
+        match name.as_str() {
+            "" => write!(f, "{phase}/{kind}/{quantity}"),
+            name => write!(f, "{phase}/{kind}/{name}/{quantity}"),
         }
     }
 }
@@ -486,16 +449,8 @@ mod tests {
     #[test]
     fn the_manual_names_every_quantity_and_plots_know_its_unit() {
         let manual = include_str!("../../../docs/scenarios.md");
-        let name = || "a".to_owned();
-        for subject in [
-            Subject::Total,
-            Subject::Controlled,
-            Subject::Hosts,
-            Subject::Vms,
-            Subject::Host(name()),
-            Subject::Vm(name()),
-        ] {
-            for quantity in subject.quantities() {
+        for kind in [Kind::Total, Kind::Controlled, Kind::Hosts, Kind::Vms, Kind::Host, Kind::Vm] {
+            for quantity in kind.quantities() {
                 let named = match quantity.split_once('/') {
                     None => format!("`{quantity}`"),
                     Some((_, statistic)) => format!("`…/{statistic}`"),

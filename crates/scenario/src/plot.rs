@@ -8,7 +8,7 @@ use self::keys::Over;
 pub(crate) use self::keys::PlotKeys;
 pub use self::keys::{Draw, OVER_TIME};
 use crate::check::name_is_plain;
-use crate::metric::{Metric, MetricError, Names, Pattern, list};
+use crate::metric::{Metric, Names, Pattern, list};
 use crate::run::{Run, names};
 use crate::variant_name::phase_name;
 
@@ -325,10 +325,10 @@ impl Axis {
     }
 
     /// The pattern of a panel's metrics.
-    fn pattern(&self, path: &str) -> Result<Pattern, MetricError> {
+    fn pattern(&self, path: &str) -> Result<Pattern, String> {
         match self {
-            Axis::Host => Ok(Pattern::of_each_host(path)),
-            Axis::Vm => Ok(Pattern::of_each_vm(path)),
+            Axis::Host => Pattern::parse(&format!("host/*/{path}")),
+            Axis::Vm => Pattern::parse(&format!("vm/*/{path}")),
             _ => Pattern::parse(path),
         }
     }

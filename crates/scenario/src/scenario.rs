@@ -35,6 +35,8 @@ pub struct Scenario {
     pub exchange_slots: u32,
     /// How the hosts meet.
     pub transport: Transport,
+    /// Number of members of the etcd, where hosts meet in one.
+    pub etcd_members: u8,
     /// Tenants, whose settings all hosts have.
     pub tenants: Vec<TenantSettings>,
     /// Hosts, in the order of the file.
@@ -327,34 +329,6 @@ pub struct VmState {
     pub shares: Shares,
 }
 
-/// Reason why an [`Action`] is invalid in the current [`State`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // The messages say it.
-pub enum InvalidAction {
-    #[error("this VM is running already")]
-    RunningAlready,
-    #[error("this VM is not running")]
-    NotRunning,
-    #[error("the host of this VM is dead")]
-    HostDead,
-    #[error("this host is alive already")]
-    AliveAlready,
-    #[error("this host is dead already")]
-    DeadAlready,
-    #[error("this host is dead")]
-    Dead,
-    #[error("this host hangs already")]
-    HangsAlready,
-    #[error("this host does not hang")]
-    DoesNotHang,
-    #[error("the host of this VM hangs")]
-    HostHangs,
-    #[error(
-        "etcd is not in a state for it: it hangs while it serves, resumes while it hangs, starts while it is dead"
-    )]
-    Etcd,
-}
-
 impl State {
     /// State before the first event: hosts that are present are alive, and no VM is started.
     #[must_use]
@@ -404,42 +378,43 @@ impl State {
     /// Applies an action.
     ///
     /// # Errors
-    /// The action is invalid in this state; the state is unchanged.
-    pub fn apply(&mut self, action: &Action) -> Result<(), InvalidAction> {
+    /// Why the action is invalid in this state, for people; the state is unchanged.
+    pub fn apply(&mut self, action: &Action) -> Result<(), &'static str> {
         let require = |ok: bool, otherwise| if ok { Ok(()) } else { Err(otherwise) };
         match action {
             Action::StartVm(id) => {
-                require(self.host(id.host).alive, InvalidAction::HostDead)?;
-                require(!self.host(id.host).hangs, InvalidAction::HostHangs)?;
-                require(!self.vm(*id).started, InvalidAction::RunningAlready)?;
+                require(self.host(id.host).alive, "the host of this VM is dead")?;
+                require(!self.host(id.host).hangs, "the host of this VM hangs")?;
+                require(!self.vm(*id).started, "this VM is running already")?;
                 self.vm_mut(*id).started = true;
             }
             Action::StopVm(id) => {
-                require(self.vm(*id).started, InvalidAction::NotRunning)?;
+                require(self.vm(*id).started, "this VM is not running")?;
                 self.vm_mut(*id).started = false;
             }
             Action::SetShares(id, shares) => self.vm_mut(*id).shares = *shares,
             Action::KillHost(id) => {
-                require(self.host(*id).alive, InvalidAction::DeadAlready)?;
+                require(self.host(*id).alive, "this host is dead already")?;
                 (self.hosts[id.0].alive, self.hosts[id.0].hangs) = (false, false);
             }
             Action::StartHost(id) => {
-                require(!self.host(*id).alive, InvalidAction::AliveAlready)?;
+                require(!self.host(*id).alive, "this host is alive already")?;
                 self.hosts[id.0].alive = true;
             }
             Action::HangHost(id) => {
-                require(self.host(*id).alive, InvalidAction::Dead)?;
-                require(!self.host(*id).hangs, InvalidAction::HangsAlready)?;
+                require(self.host(*id).alive, "this host is dead")?;
+                require(!self.host(*id).hangs, "this host hangs already")?;
                 self.hosts[id.0].hangs = true;
             }
             Action::ResumeHost(id) => {
-                require(self.host(*id).hangs, InvalidAction::DoesNotHang)?;
+                require(self.host(*id).hangs, "this host does not hang")?;
                 self.hosts[id.0].hangs = false;
             }
             // The array checks its own events.
             Action::Array(_) => {}
             Action::Etcd(event) => {
-                self.etcd = self.etcd.after(*event).ok_or(InvalidAction::Etcd)?;
+                let otherwise = "etcd is not in a state for it: it hangs while it serves, resumes while it hangs, starts while it is dead";
+                self.etcd = self.etcd.after(*event).ok_or(otherwise)?;
             }
             Action::SetControl(id, settings) => {
                 self.hosts[id.0].control = ControlSettings::clone(settings);

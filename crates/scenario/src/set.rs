@@ -14,52 +14,19 @@ pub struct Setting {
     value: Value,
 }
 
-/// Reason why a setting is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SetError {
-    /// The text is not of the form `key=value`.
-    #[error("must be KEY=VALUE, such as control.gamma=0.2 or host.0.vm.1.shares=500")]
-    Shape,
-    /// The text is not of the form `key=value,value`.
-    #[error("must be KEY=VALUE,VALUE,… such as control.latency_threshold=20ms,30ms")]
-    Sweep,
-    /// The document is not TOML. Parsing it reports the place.
-    #[error("the file is not TOML: {0}")]
-    Document(String),
-    /// An index is beyond the end of a list.
-    #[error("there is no {path}: {list} has {length}, counted from 0")]
-    Place {
-        /// Path up to and including the index.
-        path: String,
-        /// Path of the list.
-        list: String,
-        /// Length of the list.
-        length: usize,
-    },
-    /// The path continues below a value that has no keys.
-    #[error("{path} is a single value: nothing lies below it")]
-    Single {
-        /// Path of the value.
-        path: String,
-    },
-    /// The path ends at a table.
-    #[error("{path} has keys of its own: set one of them")]
-    Several {
-        /// Path of the table.
-        path: String,
-    },
-}
+/// The error of a text that is no setting.
+const SHAPE: &str = "must be KEY=VALUE, such as control.gamma=0.2 or host.0.vm.1.shares=500";
 
 impl Setting {
     /// A value for a path.
     ///
     /// # Errors
     /// The path is malformed.
-    pub fn new(path: &str, value: &toml::Value) -> Result<Setting, SetError> {
+    pub fn new(path: &str, value: &toml::Value) -> Result<Setting, String> {
         if path.split('.').any(str::is_empty) {
-            return Err(SetError::Shape);
+            return Err(SHAPE.to_owned());
         }
-        let value = value.to_string().parse().map_err(|_| SetError::Shape)?;
+        let value = value.to_string().parse().map_err(|_| SHAPE)?;
         Ok(Setting { path: path.to_owned(), value })
     }
 
@@ -77,15 +44,15 @@ impl Setting {
 }
 
 impl FromStr for Setting {
-    type Err = SetError;
+    type Err = String;
 
     /// Parses `KEY=VALUE`. A value that is not TOML is a string, so that `control.mode=off` needs no
     /// quotes.
-    fn from_str(text: &str) -> Result<Setting, SetError> {
-        let (path, value) = text.split_once('=').ok_or(SetError::Shape)?;
+    fn from_str(text: &str) -> Result<Setting, String> {
+        let (path, value) = text.split_once('=').ok_or(SHAPE)?;
         let (path, value) = (path.trim(), value.trim());
         if value.is_empty() || path.split('.').any(str::is_empty) {
-            return Err(SetError::Shape);
+            return Err(SHAPE.to_owned());
         }
         let value = value.parse().unwrap_or_else(|_| Value::from(value));
         Ok(Setting { path: path.to_owned(), value })
@@ -98,10 +65,10 @@ impl FromStr for Setting {
 ///
 /// # Errors
 /// The first setting whose path does not fit the document.
-pub fn with_settings(document: &Document, settings: &[Setting]) -> Result<Document, SetError> {
+pub fn with_settings(document: &Document, settings: &[Setting]) -> Result<Document, String> {
     let text = document.text();
     let mut edited: DocumentMut =
-        text.parse().map_err(|e: toml_edit::TomlError| SetError::Document(e.to_string()))?;
+        text.parse().map_err(|e: toml_edit::TomlError| format!("the file is not TOML: {e}"))?;
     for Setting { path, value } in settings {
         let keys: Vec<&str> = path.split('.').collect();
         assign(edited.as_table_mut(), &keys, 0, value)?;
@@ -115,12 +82,11 @@ fn assign(
     keys: &[&str],
     at: usize,
     value: &Value,
-) -> Result<(), SetError> {
+) -> Result<(), String> {
     let path = |end: usize| keys[..end].join(".");
     let key = keys[at];
     if at + 1 == keys.len() {
-        return assign_here(table, key, value)
-            .map_err(|()| SetError::Several { path: path(at + 1) });
+        return assign_here(table, key, value).map_err(|()| several(&path(at + 1)));
     }
     let below = at + 1;
     let item = table.entry(key).or_insert_with(|| Item::Table(Table::new()));
@@ -137,14 +103,14 @@ fn assign(
             for place in places(keys, below, list.len())? {
                 match list.get_mut(place).and_then(Value::as_inline_table_mut) {
                     Some(table) => assign(table, keys, below + 1, value)?,
-                    None => return Err(SetError::Single { path: path(below + 1) }),
+                    None => return Err(single(&path(below + 1))),
                 }
             }
             Ok(())
         }
         item => match item.as_table_like_mut() {
             Some(table) => assign(table, keys, below, value),
-            None => Err(SetError::Single { path: path(below) }),
+            None => Err(single(&path(below))),
         },
     }
 }
@@ -166,18 +132,27 @@ fn assign_here(table: &mut dyn TableLike, key: &str, value: &Value) -> Result<()
     Ok(())
 }
 
+fn several(path: &str) -> String {
+    format!("{path} has keys of its own: set one of them")
+}
+
+fn single(path: &str) -> String {
+    format!("{path} is a single value: nothing lies below it")
+}
+
 /// The places of a list that the key at `below` names: one by its index, or all by `*`.
-fn places(keys: &[&str], below: usize, length: usize) -> Result<Range<usize>, SetError> {
+fn places(keys: &[&str], below: usize, length: usize) -> Result<Range<usize>, String> {
     let path = |end: usize| keys[..end].join(".");
     let places = match keys[below] {
         "*" => 0..length,
         index => index.parse::<usize>().map_or(0..0, |i| i..length.min(i.saturating_add(1))),
     };
     if places.is_empty() {
-        return Err(SetError::Place { path: path(below + 1), list: path(below), length });
+        let (path, list) = (path(below + 1), path(below));
+        return Err(format!("there is no {path}: {list} has {length}, counted from 0"));
     }
     if below + 1 == keys.len() {
-        return Err(SetError::Several { path: path(below + 1) });
+        return Err(several(&path(below + 1)));
     }
     Ok(places)
 }
@@ -193,7 +168,7 @@ mod tests {
     const TEXT: &str = "name = \"t\"\n\n[array]\npreset = \"p\" # why\nraid = { drives = 6 }\n\n\
         [[host]]\nname = \"a\"\n\n  [[host.vm]]\n  shares = 100\n\n  [[host.vm]]\n  shares = 200\n";
 
-    fn with(settings: &[&str]) -> Result<String, SetError> {
+    fn with(settings: &[&str]) -> Result<String, String> {
         let settings = settings.iter().map(|s| s.parse()).collect::<Result<Vec<_>, _>>()?;
         with_settings(&Document::new("t.toml", TEXT), &settings).map(|d| d.text().to_owned())
     }
@@ -232,7 +207,7 @@ mod tests {
         assert_eq!(error("array=1"), "array has keys of its own: set one of them");
         assert_eq!(error("host.0=1"), "host.0 has keys of its own: set one of them");
         for shape in ["control.gamma", "=1", "a..b=1", "a="] {
-            assert_eq!(with(&[shape]), Err(SetError::Shape), "{shape}");
+            assert_eq!(with(&[shape]), Err(SHAPE.to_owned()), "{shape}");
         }
     }
 }

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use serde::Deserialize;
 use toml::Value;
 
-use crate::set::SetError;
+/// The error of a text that is no sweep.
+const SHAPE: &str = "must be KEY=VALUE,VALUE,… such as control.latency_threshold=20ms,30ms";
 
 /// A sweep: a key, and the values that it takes in turn, each in a variant of its own.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -18,18 +19,18 @@ pub struct Sweep {
 }
 
 impl FromStr for Sweep {
-    type Err = SetError;
+    type Err = &'static str;
 
     /// Parses `KEY=VALUE,VALUE,…`. A value that is not TOML is a string. A value with commas needs
     /// quotes.
-    fn from_str(text: &str) -> Result<Sweep, SetError> {
-        let (key, values) = text.split_once('=').ok_or(SetError::Sweep)?;
+    fn from_str(text: &str) -> Result<Sweep, &'static str> {
+        let (key, values) = text.split_once('=').ok_or(SHAPE)?;
         let key = key.trim();
         if key.split('.').any(str::is_empty) {
-            return Err(SetError::Sweep);
+            return Err(SHAPE);
         }
         let values = split(values).into_iter().map(|text| match text.trim() {
-            "" => Err(SetError::Sweep),
+            "" => Err(SHAPE),
             text => Ok(value(text)),
         });
         Ok(Sweep { key: key.to_owned(), values: values.collect::<Result<_, _>>()? })
@@ -63,7 +64,7 @@ fn split(text: &str) -> Vec<&str> {
 mod tests {
     use super::*;
 
-    fn values(text: &str) -> Result<Vec<Value>, SetError> {
+    fn values(text: &str) -> Result<Vec<Value>, &'static str> {
         text.parse::<Sweep>().map(|sweep| sweep.values)
     }
 
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn what_is_no_sweep_is_refused() {
         for text in ["", "a", "=1", "a=", "a=1,,2", "a=1,", "a..b=1"] {
-            assert_eq!(values(text), Err(SetError::Sweep), "{text}");
+            assert_eq!(values(text), Err(SHAPE), "{text}");
         }
     }
 }

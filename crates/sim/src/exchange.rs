@@ -172,7 +172,7 @@ impl Rounds {
         match transport {
             Transport::File => self.clock.settle(self.peers.present(now), others, own),
             Transport::Udp => {}
-            Transport::Etcd { .. } => self.clock.set_least(etcd::pace(self.peers.present(now))),
+            Transport::Etcd => self.clock.set_least(etcd::pace(self.peers.present(now))),
         }
     }
 

@@ -24,6 +24,6 @@ pub use caps::HeldBy;
 pub use demand::{Begun, Demand, Demands, Whole};
 pub use files::{ChangedSetting, ShareError};
 pub use level::{Want, level};
-pub use pattern::{Pattern, PatternError, glob};
+pub use pattern::{Pattern, glob};
 pub use sharing::{Allowance, Means, Sharing};
 pub use vms::{Change, NoVms, Vm, VmKey, VmPattern, Vms};

@@ -72,12 +72,14 @@ impl Device {
             let mapped = sysfs::read(&dir.join("dm/name")).map_err(unreadable)?;
             let paths = paths(&dir)?;
             if paths.is_empty() {
-                return Err(Why::NoPath(name));
+                return Err(Why::Unfit(format!("{name} has no path left")));
             }
             (Some(mapped), paths)
         } else {
             if let Some(above) = multipath_above(&dir) {
-                return Err(Why::PathOf { name, above });
+                return Err(Why::Unfit(format!(
+                    "{name} is a path of the multipath device {above}: steer that"
+                )));
             }
             (None, vec![Queue::at(&dir)?])
         };
@@ -105,24 +107,28 @@ impl Queue {
     fn at(dir: &Path) -> Result<Queue, Why> {
         let name = name_of(dir);
         if let Some(what) = by_name(&name) {
-            return Err(Why::Kind { name, what });
+            return Err(Why::Unfit(format!("{name} {what}")));
         }
         if is_native_multipath(dir) {
-            let what = "is an NVMe disk whose paths the kernel hides: they can be neither steered \
-                        nor measured one by one; boot with nvme_core.multipath=N and use the \
-                        device mapper's multipath";
-            return Err(Why::Kind { name, what });
+            return Err(Why::Unfit(format!(
+                "{name} is an NVMe disk whose paths the kernel hides: they can be neither steered nor measured one by \
+                 one; boot with nvme_core.multipath=N and use the device mapper's multipath"
+            )));
         }
         let is =
             |file: &str, value: &str| sysfs::read_any(&dir.join(file)).as_deref() == Some(value);
         if is("removable", "1") {
-            return Err(Why::Removable(name));
+            return Err(Why::Unfit(format!(
+                "{name} is removable: it is no volume that hosts share"
+            )));
         }
         if is("size", "0") {
-            return Err(Why::Empty(name));
+            return Err(Why::Unfit(format!("{name} has no size: nothing is attached to it")));
         }
         if !dir.join("mq").is_dir() {
-            return Err(Why::NoQueue(name));
+            return Err(Why::Unfit(format!(
+                "{name} hands its IOs on one by one and has no queue of its own: nothing to set"
+            )));
         }
         let number = sysfs::number(&dir.join("dev")).map_err(unreadable)?;
         Ok(Queue { name, number, dir: dir.to_owned(), kind: kind(dir) })
@@ -200,7 +206,7 @@ fn descend(dir: &Path, through: &mut Vec<String>) -> Result<PathBuf, Why> {
     let name = name_of(dir);
     if dir.join("partition").exists() {
         through.push(name);
-        let disk = dir.parent().ok_or(Why::NotBlock)?;
+        let disk = dir.parent().ok_or_else(Why::not_block)?;
         return descend(disk, through);
     }
     if !dir.join("dm").is_dir() || is_multipath(dir) {
@@ -219,12 +225,16 @@ fn descend(dir: &Path, through: &mut Vec<String>) -> Result<PathBuf, Why> {
     let mut below: Vec<String> = ends.iter().map(|(end, _)| name_of(end)).collect();
     below.sort();
     match (ends.pop(), ends.is_empty()) {
-        (None, _) => Err(Why::Nothing(shown)),
+        (None, _) => Err(Why::Unfit(format!("{shown} lies on no disk: nothing to steer"))),
         (Some((end, way)), true) => {
             through.extend(way);
             Ok(end)
         }
-        (Some(_), false) => Err(Why::Several { name: shown, below }),
+        (Some(_), false) => Err(Why::Unfit(format!(
+            "{shown} lies on several disks ({}): their queues fill unevenly, so that no split of one window is right; \
+             steer each of them as a volume of its own",
+            below.join(", ")
+        ))),
     }
 }
 

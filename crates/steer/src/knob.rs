@@ -1,9 +1,7 @@
 //! The knob of one queue: the number that bounds its outstanding IOs.
 
-use std::fmt;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use crate::device::{Kind, Queue};
 use crate::event::SteeringEvent;
@@ -13,40 +11,25 @@ use crate::refusal::Why;
 use crate::sysfs::{self, SysError};
 
 /// Knob to be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    strum::Display,
+    strum::EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Method {
     /// A LUN's `device/queue_depth`: exact, from 1 on, effective at once, for this LUN alone.
     QueueDepth,
     /// A disk's `queue/nr_requests`: from 4 on for each hardware queue. A change waits until the queue
     /// has drained.
     NrRequests,
-}
-
-/// The name is not that of a method.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no way to steer a queue: queue_depth, nr_requests, or auto")]
-pub struct NoMethod(String);
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Method::QueueDepth => "queue_depth",
-            Method::NrRequests => "nr_requests",
-        })
-    }
-}
-
-impl FromStr for Method {
-    type Err = NoMethod;
-
-    fn from_str(name: &str) -> Result<Method, NoMethod> {
-        match name {
-            "queue_depth" => Ok(Method::QueueDepth),
-            "nr_requests" => Ok(Method::NrRequests),
-            _ => Err(NoMethod(name.to_owned())),
-        }
-    }
 }
 
 impl Queue {
@@ -57,14 +40,13 @@ impl Queue {
             Kind::BlkMq => Method::NrRequests,
         };
         let method = asked.unwrap_or(own);
-        let refuse = |why: String| Err(Why::Method { name: self.name.clone(), why });
+        let refuse = |why: String| Err(Why::Unfit(format!("{}: {why}", self.name)));
         if method == Method::QueueDepth && self.kind == Kind::BlkMq {
             return refuse("is no SCSI disk and has no queue_depth; use nr_requests".to_owned());
         }
         if method == Method::NrRequests {
-            let scheduler = self
-                .scheduler()
-                .map_err(|e| Why::Method { name: self.name.clone(), why: e.to_string() })?;
+            let scheduler =
+                self.scheduler().map_err(|e| Why::Unfit(format!("{}: {e}", self.name)))?;
             if let Some(why) = self.shares_tags().filter(|_| scheduler == NONE) {
                 return refuse(why);
             }

@@ -10,15 +10,14 @@ mod little;
 mod reading;
 mod whole;
 
-use std::str::FromStr;
-
 pub use ebpf::{Ebpf, RunTime};
 pub use histogram::Histogram;
 pub use little::Little;
 pub use reading::{Class, Group, Measure, MeasureError, Method, Reading, Watched};
 
 /// Method to use for measurements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum Choice {
     /// eBPF if it is available, else Little's law.
     #[default]
@@ -27,24 +26,6 @@ pub enum Choice {
     Ebpf,
     /// Little's law, although eBPF may be available.
     Little,
-}
-
-/// The name is not that of a method.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no way to measure: it must be \"auto\", \"ebpf\" or \"little\"")]
-pub struct NotAChoice(String);
-
-impl FromStr for Choice {
-    type Err = NotAChoice;
-
-    fn from_str(text: &str) -> Result<Choice, NotAChoice> {
-        match text {
-            "auto" => Ok(Choice::Auto),
-            "ebpf" => Ok(Choice::Ebpf),
-            "little" => Ok(Choice::Little),
-            _ => Err(NotAChoice(text.to_owned())),
-        }
-    }
 }
 
 /// Begins to measure. Dropping the result ends it.

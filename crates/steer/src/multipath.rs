@@ -1,7 +1,6 @@
 //! Path states of a multipath device. The kernel reports them to `dmsetup` only, which is present
 //! wherever `multipathd` is.
 
-use std::fmt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -10,8 +9,11 @@ use crate::device::{Device, Queue};
 use crate::sysfs;
 
 /// State of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, strum::Display,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum PathState {
     /// The path carries IOs.
     Active,
@@ -19,16 +21,6 @@ pub enum PathState {
     Standby,
     /// The path has failed.
     Failed,
-}
-
-impl fmt::Display for PathState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PathState::Active => "active",
-            PathState::Standby => "standby",
-            PathState::Failed => "failed",
-        })
-    }
 }
 
 /// States of a device's paths, in the order of `paths`.

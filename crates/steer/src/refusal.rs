@@ -26,86 +26,43 @@ fn missing(error: &io::Error) -> &'static str {
     }
 }
 
-/// Reason why a device cannot be steered.
+/// Reason why a device cannot be steered or measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Why {
     /// The path cannot be read.
     #[error("cannot be looked at: {error}{help}", error = .0, help = missing(.0))]
     Unreadable(io::Error),
-    /// The path is a file or something else without a queue.
-    #[error("is no block device")]
-    NotBlock,
-    /// The kernel does not list the device in sysfs.
-    #[error("device {0} is not in sysfs: is it mounted at /sys?")]
-    NotInSysfs(DevNum),
-    /// The device has no size: a loop device without a file, a drive without a medium.
-    #[error("{0} has no size: nothing is attached to it")]
-    Empty(String),
-    /// The device is removable: a stick, a card, a CD.
-    #[error("{0} is removable: it is no volume that hosts share")]
-    Removable(String),
-    /// The device is of a kind that is known to have no queue.
-    #[error("{name} {what}")]
-    Kind {
-        /// Name of the device.
-        name: String,
-        /// Description of the kind, and a remedy.
-        what: &'static str,
-    },
-    /// The device makes no requests, so there is no queue to bound.
-    #[error("{0} hands its IOs on one by one and has no queue of its own: nothing to set")]
-    NoQueue(String),
-    /// The device makes no requests, so there is nothing to measure.
-    #[error("{0} makes no requests of what is submitted, so there is nothing to measure")]
-    NoRequests(String),
-    /// The device is spread over several disks.
-    #[error("{name} lies on several disks ({}): their queues fill unevenly, so that no split of one \
-             window is right; steer each of them as a volume of its own", below.join(", "))]
-    Several {
-        /// Name of the device.
-        name: String,
-        /// Names of the disks below it.
-        below: Vec<String>,
-    },
-    /// The device-mapper device leads to no disk.
-    #[error("{0} lies on no disk: nothing to steer")]
-    Nothing(String),
-    /// The disk is a path of a multipath device.
-    #[error("{name} is a path of the multipath device {above}: steer that")]
-    PathOf {
-        /// Name of the path.
-        name: String,
-        /// Name of the multipath device.
-        above: String,
-    },
-    /// The multipath device has no path left.
-    #[error("{0} has no path left")]
-    NoPath(String),
-    /// The chosen method does not suit the device.
-    #[error("{name}: {why}")]
-    Method {
-        /// Name of the device.
-        name: String,
-        /// Reason why it does not.
-        why: String,
-    },
+    /// What it leads to has no queue that can be steered. Holds why, and a remedy.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+impl Why {
+    pub(crate) fn unfit(why: impl Into<String>) -> Why {
+        Why::Unfit(why.into())
+    }
+
+    pub(crate) fn not_block() -> Why {
+        Why::unfit("is no block device")
+    }
 }
 
 /// The directory in sysfs of a device node, or of a directory there.
 pub(crate) fn sysfs_dir(root: &Path, path: &Path) -> Result<PathBuf, Why> {
     let number = number_of(path)?;
     let dir = root.join("sys/dev/block").join(number.to_string());
-    fs::canonicalize(dir).map_err(|_| Why::NotInSysfs(number))
+    fs::canonicalize(dir)
+        .map_err(|_| Why::Unfit(format!("device {number} is not in sysfs: is it mounted at /sys?")))
 }
 
 /// Number of the device behind a device node or a directory in sysfs.
 fn number_of(path: &Path) -> Result<DevNum, Why> {
     let meta = fs::metadata(path).map_err(Why::Unreadable)?;
     if meta.is_dir() {
-        return sysfs::number(&path.join("dev")).map_err(|_| Why::NotBlock);
+        return sysfs::number(&path.join("dev")).map_err(|_| Why::not_block());
     }
     if !meta.file_type().is_block_device() {
-        return Err(Why::NotBlock);
+        return Err(Why::not_block());
     }
     let number = meta.rdev();
     Ok(DevNum { major: rustix::fs::major(number), minor: rustix::fs::minor(number) })

@@ -9,7 +9,7 @@ use crate::multipath::{PathState, states};
 use crate::steering::SteerError;
 
 /// One queue of a device, in its current state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct QueueSettings {
     /// Kernel name of the disk.
     pub name: String,
@@ -18,6 +18,7 @@ pub struct QueueSettings {
     /// State of the path; always active if there is only one.
     pub state: PathState,
     /// Knob that would be set.
+    #[serde(skip)]
     pub method: Method,
     /// File that would be written.
     pub file: PathBuf,

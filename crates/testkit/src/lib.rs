@@ -11,7 +11,9 @@ mod client;
 pub mod disk;
 mod etcd;
 mod loop_device;
+mod monitor;
 
 pub use client::{Answer, Client, ConnectError, at, read, write};
 pub use etcd::{Etcd, EtcdTls};
 pub use loop_device::LoopDevice;
+pub use monitor::Monitor;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use parda_config::{Error, Part, VmSettings};
 use parda_control::{Shares, TenantId};
@@ -91,9 +92,11 @@ impl fmt::Display for Vms {
 pub(super) fn check(at: &Part<'_>, steer: &file::Steer) -> Result<Steer, Error> {
     at.refuse_if(!steer.device.is_absolute(), "device", "must be an absolute path")?;
     let chosen = |name: &Option<String>| name.clone().filter(|name| name != "auto");
-    let method = chosen(&steer.method).map(|name| name.parse());
-    let sharing = chosen(&steer.sharing).map(|name| name.parse());
-    let measure = steer.measure.as_deref().map_or(Ok(Choice::Auto), str::parse);
+    let method = chosen(&steer.method)
+        .map(|name| named(&name, "\"auto\", \"queue_depth\" or \"nr_requests\""));
+    let sharing = chosen(&steer.sharing).map(|name| named(&name, "\"auto\", \"caps\" or \"bfq\""));
+    let measure =
+        named(steer.measure.as_deref().unwrap_or("auto"), "\"auto\", \"ebpf\" or \"little\"");
     let vms = match (steer.shares, steer.vm.as_slice()) {
         (Some(_), [_, ..]) => {
             let message = "is for a host that is one VM: here each [[volume.steer.vm]] has its own";
@@ -113,6 +116,11 @@ pub(super) fn check(at: &Part<'_>, steer: &file::Steer) -> Result<Steer, Error> 
         sharing: at.read("sharing", sharing.transpose())?,
         vms,
     })
+}
+
+/// One of the names of a setting.
+fn named<T: FromStr>(name: &str, names: &str) -> Result<T, String> {
+    name.parse().map_err(|_| format!("must be {names}"))
 }
 
 fn check_vms(at: &Part<'_>, vms: &[file::SteeredVm]) -> Result<Vec<SteeredVm>, Error> {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,14 +23,16 @@ const REPORT: Duration = Duration::from_secs(10);
 /// and misbehaves in a loop must neither fill the disk nor hide what others log. Changes of settings are all logged: who makes
 /// them may, and the agent says those of one setting once a second.
 #[derive(Default)]
-pub(super) struct Limit(Mutex<HashMap<(Identifier, u64), Source>>);
+pub(super) struct Limit(Mutex<Sources>);
 
 /// The filter of the layer that writes.
 pub(super) struct Throttle(pub(super) Arc<Limit>);
 
+/// By line of the program, and volume.
+type Sources = HashMap<(Identifier, Option<String>), Source>;
+
 struct Source {
     message: String,
-    volume: Option<String>,
     allowance: f64,
     updated: Instant,
     suppressed: u64,
@@ -51,19 +52,19 @@ impl<S> Filter<S> for Throttle {
 }
 
 impl Limit {
-    fn sources(&self) -> MutexGuard<'_, HashMap<(Identifier, u64), Source>> {
+    fn sources(&self) -> MutexGuard<'_, Sources> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn admits(&self, now: Instant, event: &Event<'_>) -> bool {
-        let mut seen = Seen { volume: DefaultHasher::new(), is_change: false };
+        let mut seen = Seen::default();
         event.record(&mut seen);
         if seen.is_change {
             return true;
         }
-        let key = (event.metadata().callsite(), seen.volume.finish());
+        let key = (event.metadata().callsite(), seen.volume);
         let mut sources = self.sources();
-        let source = sources.entry(key).or_insert_with(|| Source::new(now, event));
+        let source = sources.entry(key).or_insert_with(|| Source::new(now, seen.message));
         let passed = now.saturating_duration_since(source.updated).as_secs_f64();
         source.allowance = (source.allowance + passed * PER_SECOND).min(BURST);
         source.updated = now;
@@ -82,68 +83,43 @@ impl Limit {
     /// at the end, of all.
     pub(super) fn report(&self, now: Instant, end: bool) {
         let mut reports = Vec::new();
-        for source in self.sources().values_mut().filter(|source| source.suppressed > 0) {
+        let mut sources = self.sources();
+        let held_back = sources.iter_mut().filter(|(_, source)| source.suppressed > 0);
+        for ((_, volume), source) in held_back {
             let quiet = now.saturating_duration_since(source.updated) >= Duration::from_secs(1);
             if quiet || end || now.saturating_duration_since(source.since) >= REPORT {
                 let count = std::mem::take(&mut source.suppressed);
-                reports.push((count, source.message.clone(), source.volume.clone()));
+                reports.push((count, source.message.clone(), volume.clone()));
             }
         }
         // Not while the sources are locked: this logs, too.
+        drop(sources);
         for (count, message, volume) in reports {
-            match volume {
-                Some(volume) => {
-                    tracing::warn!(volume, count, "{message:?}: more like it were not logged");
-                }
-                None => tracing::warn!(count, "{message:?}: more like it were not logged"),
-            }
+            tracing::warn!(volume, count, "{message:?}: more like it were not logged");
         }
     }
 }
 
 impl Source {
-    fn new(now: Instant, event: &Event<'_>) -> Source {
-        let mut words = Words::default();
-        event.record(&mut words);
-        Source {
-            message: words.message,
-            volume: words.volume,
-            allowance: BURST,
-            updated: now,
-            suppressed: 0,
-            since: now,
-        }
+    fn new(now: Instant, message: String) -> Source {
+        Source { message, allowance: BURST, updated: now, suppressed: 0, since: now }
     }
 }
 
-/// Tells volumes apart without keeping their names.
+/// What tells the sources of events apart, and how they are named.
+#[derive(Default)]
 struct Seen {
-    volume: DefaultHasher,
+    message: String,
+    volume: Option<String>,
     is_change: bool,
 }
 
 impl Visit for Seen {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
-            "volume" => value.hash(&mut self.volume),
+            "volume" => self.volume = Some(value.to_owned()),
             "event" => self.is_change |= value == "live_change",
             _ => {}
-        }
-    }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
-}
-
-#[derive(Default)]
-struct Words {
-    message: String,
-    volume: Option<String>,
-}
-
-impl Visit for Words {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "volume" {
-            self.volume = Some(value.to_owned());
         }
     }
 

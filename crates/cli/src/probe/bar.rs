@@ -1,7 +1,9 @@
 //! Progress of a probe: a bar on a terminal, and notes as they come.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use parda_probe::{Point, Progress};
+
+use crate::output;
 
 /// On what is no terminal it draws nothing.
 #[derive(Default)]
@@ -13,10 +15,7 @@ pub(super) struct Bar {
 
 impl Bar {
     pub(super) fn show(&mut self, progress: &Progress<'_>) {
-        let bar = self.bar.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("{bar:20} {pos}/{len}  {msg}");
-            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
+        let bar = self.bar.get_or_insert_with(|| output::bar("{bar:20} {pos}/{len}  {msg}", 0));
         bar.set_length((progress.done + progress.left) as u64);
         bar.set_position(progress.done as u64);
         let left = progress.left_s.map_or(String::new(), |left| {

@@ -3,7 +3,7 @@
 use parda_agent::status::VolumeStatus;
 
 use super::recent::Recent;
-use crate::output::{align, count, plain};
+use crate::output::{align, count, number, plain};
 
 pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
     let mut table = plain([
@@ -29,7 +29,7 @@ pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
             format!("{:.0}", recent.rate(disk.writes.ios)),
             format!("{:.1}", recent.mib(disk.reads.bytes + disk.writes.bytes)),
             format!("{:.1}", recent.at_a_time(&disk.device)),
-            volume.at_most(disk).map_or("-".to_owned(), |slice| format!("{slice:.1}")),
+            number(volume.at_most(disk), 1),
             format!("{:.2}", device.mean),
             format!("{:.2}", device.p99),
             format!("{:.2}", held.mean),

@@ -7,7 +7,7 @@ use parda_agent::status::{EtcdStatus, ExchangeStatus, FallbackStatus, UdpStatus}
 use parda_api::Host;
 
 use super::slots;
-use crate::output::{align, count, plain};
+use crate::output::{align, count, number, plain};
 
 pub(super) fn lines(exchange: &ExchangeStatus) -> String {
     let mut text = format!("exchange {}", exchange.place);
@@ -68,7 +68,7 @@ fn peers(peers: &[Host]) -> Table {
                 Some(window) => format!("none (would be {window:.2})"),
                 None => slots(peer.window),
             },
-            peer.latency_ms.map_or("-".to_owned(), |v| format!("{v:.2}")),
+            number(peer.latency_ms, 2),
         ]);
     }
     align(table)

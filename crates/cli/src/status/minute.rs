@@ -8,7 +8,7 @@ use parda_http::client::{Server, ask};
 
 use crate::Failure;
 use crate::api::segment;
-use crate::output::{align, line, plain};
+use crate::output::{align, line, number, plain};
 use crate::quantity::mib;
 
 /// The history of the last minute of a volume, from the agent with this status socket.
@@ -36,22 +36,22 @@ pub(super) fn lines(host: &str, history: &History) -> String {
     for (disk, of) in &history.disks {
         table.add_row([
             line(disk),
-            shown(mean(&of.iops), 0),
-            shown(mean(&of.bytes_per_s).map(mib), 1),
-            shown(mean(&of.outstanding), 1),
-            shown(weighted(&of.slice, &of.iops), 1),
-            shown(weighted(&of.device_ms, &of.iops), 2),
-            shown(weighted(&of.held_ms, &of.iops), 2),
+            number(mean(&of.iops), 0),
+            number(mean(&of.bytes_per_s).map(mib), 1),
+            number(mean(&of.outstanding), 1),
+            number(weighted(&of.slice, &of.iops), 1),
+            number(weighted(&of.device_ms, &of.iops), 2),
+            number(weighted(&of.held_ms, &of.iops), 2),
         ]);
     }
     let own = &history.volume;
     table.add_row([
         format!("host {}", line(host)),
-        shown(mean(&own.iops), 0),
-        shown(mean(&own.bytes_per_s).map(mib), 1),
-        shown(mean(&own.outstanding), 1),
-        shown(mean(&own.window), 1),
-        shown(weighted(&own.own_latency_ms, &own.iops), 2),
+        number(mean(&own.iops), 0),
+        number(mean(&own.bytes_per_s).map(mib), 1),
+        number(mean(&own.outstanding), 1),
+        number(mean(&own.window), 1),
+        number(weighted(&own.own_latency_ms, &own.iops), 2),
         "-".to_owned(),
     ]);
     for (name, of) in &history.hosts {
@@ -62,11 +62,11 @@ pub(super) fn lines(host: &str, history: &History) -> String {
         let outstanding = iops.zip(latency).map(|(iops, ms)| iops * ms / 1e3);
         table.add_row([
             format!("host {}", line(name)),
-            shown(iops, 0),
+            number(iops, 0),
             unknown(),
-            shown(outstanding, 1),
-            shown(window, 1),
-            shown(latency, 2),
+            number(outstanding, 1),
+            number(window, 1),
+            number(latency, 2),
             unknown(),
         ]);
     }
@@ -74,13 +74,9 @@ pub(super) fn lines(host: &str, history: &History) -> String {
     format!(
         "{}\n  latency {} ms for a threshold of {} ms, in the mean over the minute\n",
         align(table),
-        shown(latency, 1),
-        shown(threshold, 1)
+        number(latency, 1),
+        number(threshold, 1)
     )
-}
-
-fn shown(value: Option<f64>, digits: usize) -> String {
-    value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
 }
 
 /// Mean of the known values.

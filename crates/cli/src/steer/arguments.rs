@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use parda_steer::knob::{Method, NoMethod};
+use parda_steer::knob::Method;
 use parda_steer::steering::SteerError;
 use parda_steer::{Device, Journal};
 
@@ -55,8 +55,12 @@ impl MethodArg {
 #[derive(Clone, Copy)]
 pub(crate) struct Choice(Option<Method>);
 
-fn method(name: &str) -> Result<Choice, NoMethod> {
-    if name == "auto" { Ok(Choice(None)) } else { name.parse().map(|m| Choice(Some(m))) }
+fn method(name: &str) -> Result<Choice, &'static str> {
+    if name == "auto" {
+        return Ok(Choice(None));
+    }
+    let method = name.parse().map_err(|_| "must be queue_depth, nr_requests or auto")?;
+    Ok(Choice(Some(method)))
 }
 
 /// A device of a kind that cannot be steered and a depth that cannot be set are usage errors; every other

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use parda_steer::journal::{JournalError, Original, Restored};
 use parda_steer::qemu::{SocketId, journal_name};
+use parda_steer::show::{QueueSettings, show};
 use parda_steer::{Device, Journal};
 use serde::Serialize;
 
@@ -46,26 +47,11 @@ struct Answer {
     device: String,
     through: Vec<String>,
     multipath: Option<String>,
-    queues: Vec<Row>,
+    queues: Vec<QueueSettings>,
     /// Process that steers the device now.
     steered_by: Option<String>,
     /// Original values that will be put back.
     originals: Vec<Original>,
-}
-
-/// One queue of a device.
-#[derive(Serialize)]
-struct Row {
-    name: String,
-    kind: String,
-    state: String,
-    file: PathBuf,
-    now: u32,
-    depth: u32,
-    hardware_queues: u32,
-    least: u32,
-    most: u32,
-    scheduler: String,
 }
 
 impl Show {
@@ -73,22 +59,9 @@ impl Show {
         let device = self.device.resolve()?;
         let journal = self.state.journal();
         let originals = journal.read(&device.name).map_err(failed)?;
-        let queues = parda_steer::show::show(&device, self.method.get(), &originals)
-            .map_err(steer_failed)?;
-        let queues = queues.into_iter().map(|queue| Row {
-            name: queue.name,
-            kind: queue.kind,
-            state: queue.state.to_string(),
-            file: queue.file,
-            now: queue.now,
-            depth: queue.depth,
-            hardware_queues: queue.hardware_queues,
-            least: queue.least,
-            most: queue.most,
-            scheduler: queue.scheduler,
-        });
+        let queues = show(&device, self.method.get(), &originals).map_err(steer_failed)?;
         Ok(Answer {
-            queues: queues.collect(),
+            queues,
             steered_by: journal.holder(&device.name),
             originals,
             device: device.name,
@@ -99,11 +72,7 @@ impl Show {
 
     pub(crate) fn run(&self) -> Result<(), Failure> {
         output::check([&self.json])?;
-        let answer = self.answer()?;
-        match &self.json {
-            Some(out) => output::json(out, &answer),
-            None => output::print(&text(&answer)),
-        }
+        output::either(self.json.as_deref(), &self.answer()?, text)
     }
 }
 

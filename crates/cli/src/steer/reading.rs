@@ -6,7 +6,7 @@ use parda_control::latency::Direction;
 use parda_steer::measure::{Class, Histogram, Method, Reading};
 use serde::Serialize;
 
-use crate::output::{align, plain};
+use crate::output::{align, number, plain};
 use crate::quantity::mib;
 
 /// Length of the longest bar of the histogram, in characters.
@@ -94,17 +94,16 @@ impl Way {
     }
 
     fn row(&self, name: &str) -> Vec<String> {
-        let ms = |v: Option<f64>| v.map_or("-".to_owned(), |v| format!("{v:.2}"));
         let each = if self.ios > 0 { self.bytes_per_s / self.iops } else { 0.0 };
         vec![
             name.to_owned(),
             format!("{:.0}", self.iops),
             format!("{:.1}", mib(self.bytes_per_s)),
             format!("{:.1}", each / 1024.0),
-            ms(self.mean_ms),
-            ms(self.p50_ms),
-            ms(self.p90_ms),
-            ms(self.p99_ms),
+            number(self.mean_ms, 2),
+            number(self.p50_ms, 2),
+            number(self.p90_ms, 2),
+            number(self.p99_ms, 2),
         ]
     }
 }

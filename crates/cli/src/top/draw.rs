@@ -12,7 +12,7 @@ use ratatui::widgets::{Block, Cell, Clear, Padding, Paragraph, Row, Sparkline, T
 use super::fit;
 use super::rows::{self, Column};
 use super::screen::{Input, Past, Screen};
-use crate::output::line;
+use crate::output::{line, number};
 use crate::status::outsider;
 
 /// Least width and height of a terminal with charts above the table.
@@ -81,7 +81,7 @@ fn heading(screen: &Screen, rows: &[rows::Row], area: Rect) -> Vec<Line<'static>
         return vec![Line::from(first), Line::from("this agent has no volume")];
     };
     let which = if of > 1 { format!(" ({at} of {of}, Tab)") } else { String::new() };
-    let latency = volume.cluster_latency_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}"));
+    let latency = number(volume.cluster_latency_ms, 1);
     let over = volume.cluster_latency_ms.is_some_and(|ms| ms > 1.25 * volume.latency_threshold_ms);
     let pool = volume.pool.as_ref().map_or(String::new(), |pool| format!(" of pool {pool}"));
     let second = vec![
@@ -131,7 +131,7 @@ fn lately(frame: &mut Frame<'_>, area: Rect, volume: &VolumeStatus, past: &Past)
         ("IO/s", iops, &past.iops, Color::Green),
     ];
     for (area, (name, now, past, colour)) in areas.into_iter().zip(lines) {
-        let now = now.map_or("-".to_owned(), |now| format!("{now:.1}"));
+        let now = number(now, 1);
         let title = Line::from(vec![Span::from(format!("{name} ")), Span::from(now).bold()]);
         let [top, rest] =
             Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use parda_lab::guest::{Bus, ExportFile, Guest, GuestConfig, Job, Source};
+use crate::guest::{Bus, ExportFile, Guest, GuestConfig, Job, Source};
 use tempfile::TempDir;
 
 use crate::{PARDA, SOON, guest, turn};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parda_lab::guest::{Bus, Guest, GuestError, Source};
+use crate::guest::{Bus, Guest, GuestError, Source};
 
 use crate::{SOON, guest, turn};
 

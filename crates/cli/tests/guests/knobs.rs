@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use parda_lab::guest::{Bus, Guest, Job, Source};
+use crate::guest::{Bus, Guest, Job, Source};
 
 use crate::{SOON, guest, turn};
 

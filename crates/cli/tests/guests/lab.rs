@@ -1,9 +1,15 @@
 //! Scenarios whose hosts are guests.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use crate::{PARDA, alone, turn};
+use parda_config::Document;
+use parda_lab::LabOptions;
+use parda_report::table::table;
+use parda_scenario::Scenario;
+use tempfile::NamedTempFile;
+
+use crate::{PARDA, alone, host, turn};
 
 /// What the laboratory says when its guests did not get the processor when they were due.
 const SHORT: &str = "this machine was short of CPU";
@@ -33,11 +39,29 @@ fn holds(name: &str) {
 /// Whether it holds, and all that was said.
 fn run(name: &str) -> (bool, String) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/guests");
-    let mut lab = Command::new(PARDA);
-    lab.arg("lab").arg(folder.join(name).with_extension("toml")).stdin(Stdio::null());
-    let output = lab.output().unwrap();
-    let [said, errors] = [output.stdout, output.stderr].map(|b| String::from_utf8(b).unwrap());
-    (output.status.success(), format!("{said}\n{errors}"))
+    let path = folder.join(name).with_extension("toml");
+    let scenario = Scenario::parse(&Document::read(&path).unwrap()).unwrap();
+    let options = LabOptions {
+        program: PARDA.into(),
+        before: None,
+        scenario: path,
+        variant: None,
+        keep_logs: false,
+        live: None,
+        guests: Some(host::boot),
+        interrupt: Arc::default(),
+    };
+    let log = NamedTempFile::new().unwrap();
+    let subscriber =
+        tracing_subscriber::fmt().with_writer(Arc::new(log.reopen().unwrap())).finish();
+    let answer = tracing::subscriber::with_default(subscriber, || {
+        parda_lab::run(&scenario, &options, |_| ())
+    });
+    let log = std::fs::read_to_string(log.path()).unwrap();
+    match answer {
+        Ok(answer) => (answer.ok(), format!("{}\n{log}", table(&answer, false))),
+        Err(error) => (false, format!("{error}\n{log}")),
+    }
 }
 
 #[test]

@@ -7,7 +7,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
 
 mod cgroups;
+mod guest;
 mod harness;
+mod host;
 mod knobs;
 mod lab;
 mod restarts;
@@ -17,7 +19,7 @@ use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use parda_lab::guest::{GuestConfig, unavailable};
+use guest::{GuestConfig, unavailable};
 
 /// The program under test.
 const PARDA: &str = env!("CARGO_BIN_EXE_parda");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use parda_lab::guest::{Bus, Guest, Job, Source};
+use crate::guest::{Bus, Guest, Job, Source};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{PARDA, SOON, guest, turn};

@@ -1,6 +1,6 @@
 //! `parda steer watch` on a kernel that is years older than others that its eBPF object is for.
 
-use parda_lab::guest::{Bus, Guest, Job, Source};
+use crate::guest::{Bus, Guest, Job, Source};
 use serde_json::Value;
 
 use crate::{SOON, guest, turn};

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use parda_agent::status::DiskStatus;
-use parda_lab::guest::Monitor;
+use parda_testkit::Monitor;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

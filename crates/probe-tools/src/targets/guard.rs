@@ -13,7 +13,9 @@
 mod ends;
 mod used;
 
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
 
 pub(crate) use ends::{EDGE, create, mark, unmarked};
 pub(crate) use used::{claim, device_in_use, file_in_use};
@@ -23,47 +25,27 @@ use parda_probe::Kind;
 /// Reason why a target is not written to.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Why {
-    #[error("{what} is mounted at {at}")]
-    Mounted { what: String, at: PathBuf },
-    #[error("{0} is used for swapping")]
-    Swap(String),
-    #[error("{what} is used by {holder}, which is built upon it")]
-    Held { what: String, holder: String },
-    #[error("it has partitions ({0})")]
-    Partitions(String),
-    #[error("another program has it open for itself")]
-    Claimed,
-    #[error("it holds {0}")]
-    Signature(String),
-    #[error(
-        "it holds data at byte {at}, and only what begins and ends with a MiB of zeroes is plainly \
-         not in use; if none of it is needed, say so with: blkdiscard -z, or dd if=/dev/zero"
-    )]
-    Data { at: u64 },
-    #[error(
-        "only a file that parda probe has made is plainly there to be overwritten: make one with \
-         --create 1GiB, under a new name"
-    )]
-    NotOurs,
-    #[error("it is the file behind {0}")]
-    Backs(String),
-    #[error("it is read-only")]
-    ReadOnly,
-    #[error("it has {0} bytes, and 4 MiB are the least")]
-    Small(u64),
-    #[error(
-        "who else uses an export cannot be seen: say that nobody does, with its name, as in \
-         --allow-writes={0}"
-    )]
-    NotNamed(String),
-    #[error("it is not what --allow-writes names, {0}")]
-    OtherName(String),
-    #[error("cannot look for file systems and partitions on it: {0}")]
-    Tool(String),
-    #[error("cannot look at it: {0}")]
-    Io(#[from] std::io::Error),
-    #[error("cannot look at it: {0}")]
-    Nbd(String),
+    /// Its size or its ends do not say that it may be overwritten.
+    #[error("{0}")]
+    Unmarked(String),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Why {
+    pub(crate) fn other(why: impl Into<String>) -> Why {
+        Why::Other(why.into())
+    }
+
+    pub(crate) fn unread(error: impl Display) -> Why {
+        Why::Other(format!("cannot look at it: {error}"))
+    }
+}
+
+impl From<io::Error> for Why {
+    fn from(error: io::Error) -> Why {
+        Why::unread(error)
+    }
 }
 
 /// The user's permission to write to a target.
@@ -82,8 +64,12 @@ impl Writes {
     /// Checks that the permission covers a target of this name and kind.
     pub(crate) fn named(&self, name: &str, kind: Kind) -> Result<(), Why> {
         match self {
-            Writes::To(typed) if typed != name => Err(Why::OtherName(typed.clone())),
-            Writes::Allowed if kind == Kind::Nbd => Err(Why::NotNamed(name.to_owned())),
+            Writes::To(typed) if typed != name => {
+                Err(Why::Other(format!("it is not what --allow-writes names, {typed}")))
+            }
+            Writes::Allowed if kind == Kind::Nbd => Err(Why::Other(format!(
+                "who else uses an export cannot be seen: say that nobody does, with its name, as in --allow-writes={name}"
+            ))),
             _ => Ok(()),
         }
     }
@@ -98,22 +84,26 @@ pub(crate) fn signatures(path: &Path) -> Result<(), Why> {
         Some(format!("{} (at {})", words.next()?, words.next()?))
     };
     let all: Vec<String> = found.lines().filter_map(one).collect();
-    if all.is_empty() { Ok(()) } else { Err(Why::Signature(all.join(", "))) }
+    if all.is_empty() { Ok(()) } else { Err(Why::Other(format!("it holds {}", all.join(", ")))) }
 }
 
 /// Output of one of util-linux's programs on a device or a file.
 fn said(program: &str, options: &[&str], path: &Path) -> Result<String, Why> {
     let output = std::process::Command::new(program).args(options).arg(path).output();
     let output = output.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
+        io::ErrorKind::NotFound => {
             let package = if program == "losetup" { "mount" } else { "util-linux" };
-            Why::Tool(format!("there is no {program} (apt-get install {package})"))
+            unknown(format!("there is no {program} (apt-get install {package})"))
         }
-        _ => Why::Tool(error.to_string()),
+        _ => unknown(error),
     })?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let errors = String::from_utf8_lossy(&output.stderr);
-    Err(Why::Tool(format!("{program}: {}", errors.trim())))
+    Err(unknown(format!("{program}: {}", errors.trim())))
+}
+
+fn unknown(why: impl Display) -> Why {
+    Why::Other(format!("cannot look for file systems and partitions on it: {why}"))
 }

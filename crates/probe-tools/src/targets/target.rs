@@ -222,7 +222,10 @@ fn may_overwrite(path: &Path, kind: Kind, bytes: u64, writes: &Writes) -> Result
     guard::signatures(path)?;
     let unmarked = guard::unmarked(bytes, &mut |at, buffer| Ok(file.read_exact_at(buffer, at)?));
     match (kind, unmarked) {
-        (Kind::File, Ok(true) | Err(Why::Data { .. } | Why::Small(_))) => Err(Why::NotOurs),
+        (Kind::File, Ok(true) | Err(Why::Unmarked(_))) => Err(Why::other(
+            "only a file that parda probe has made is plainly there to be overwritten: make one with \
+             --create 1GiB, under a new name",
+        )),
         (_, Err(why)) => Err(why),
         (_, Ok(false)) => Ok(file),
         (_, Ok(true)) => {
@@ -258,7 +261,7 @@ fn may_overwrite_export(
 ) -> Result<(), Why> {
     let agreed = *connection.agreed();
     if agreed.flags.contains(TransmissionFlags::READ_ONLY) {
-        return Err(Why::ReadOnly);
+        return Err(Why::other("it is read-only"));
     }
     // A sparse file with the export's size and ends, as `wipefs` reads files only.
     let copy = tempfile::NamedTempFile::new().map_err(|error| {
@@ -266,24 +269,19 @@ fn may_overwrite_export(
         io::Error::new(error.kind(), message)
     })?;
     copy.as_file().set_len(agreed.size)?;
-    let nbd = |error: &dyn ToString| Why::Nbd(error.to_string());
-    let mut ends = guard::unmarked(agreed.size, &mut |at, buffer| {
+    let ends = guard::unmarked(agreed.size, &mut |at, buffer| {
         connection.restart_clock(PATIENCE);
-        let bytes = connection.read(at, buffer.len()).map_err(|e| nbd(&e))?;
+        let bytes = connection.read(at, buffer.len()).map_err(Why::unread)?;
         buffer.copy_from_slice(&bytes);
         Ok(copy.as_file().write_all_at(&bytes, at)?)
     });
     // The name of a known format says more than the offset of the first byte that is not zero.
-    if let Err(Why::Data { .. }) = ends {
-        ends = guard::signatures(copy.path()).and(ends);
-    } else {
-        guard::signatures(copy.path())?;
-    }
+    guard::signatures(copy.path())?;
     let unmarked = ends?;
     writes.named(name, Kind::Nbd)?;
     if unmarked {
         connection.restart_clock(PATIENCE);
-        guard::mark(&mut |block| connection.write(0, block).map_err(|e| nbd(&e)))?;
+        guard::mark(&mut |block| connection.write(0, block).map_err(Why::unread))?;
     }
     Ok(())
 }

@@ -1,11 +1,10 @@
-//! Figures and tables of the source papers beside the simulator's results: runs the scenarios of
-//! `scenarios/papers` and lists their expectations as one table. `docs/reproduction.md` shows a
-//! run.
+//! Figures and tables of the source papers beside the simulator's results: the scenarios of `scenarios/papers`, and their
+//! expectations as one table. `docs/reproduction.md` shows a run.
 //!
 //! | file | subject |
 //! | --- | --- |
 //! | `value` | one value: the paper's and ours |
-//! | `page` | all values as a text table, as Markdown and as an HTML page |
+//! | `page` | all values as a text table |
 
 mod page;
 mod value;
@@ -13,14 +12,11 @@ mod value;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use page::{MARK, missed, renewed, table, write_pictures};
+pub use page::{missed, table};
 use parda_config::{Document, Error};
 use parda_scenario::expectation::Tally;
 use parda_scenario::{Answer, Study};
-use parda_sim::{Keep, SimError, run_all};
 pub use value::Value;
-
-use crate::pictures::{Picture, pictures};
 
 macro_rules! papers {
     ($($name:literal)*) => {
@@ -78,60 +74,16 @@ pub fn in_folder(folder: &Path) -> Result<Vec<Study>, PapersError> {
     Ok(files.iter().map(parse).collect::<Result<_, Error>>()?)
 }
 
-/// One figure or table of a paper.
-#[derive(Clone, Debug)]
-pub struct PaperFigure {
-    /// The scenario, with its variants, that was run.
-    pub study: Study,
-    /// Measured values, and verdicts on the values of the paper.
-    pub answer: Answer,
-    /// Pictures of the runs; empty unless they were requested.
-    pub pictures: Vec<Picture>,
-}
-
-/// Results of all scenarios.
-#[derive(Clone, Debug)]
-pub struct Reproduction {
-    /// The figures, in the order in which the scenarios were given.
-    pub figures: Vec<PaperFigure>,
-}
-
-/// Runs scenarios, `jobs` variants at a time. Pictures are drawn if `drawn` is set. `progress` has the name of the
-/// scenario, once per simulated second.
-///
-/// # Errors
-/// As [`run_all`].
-pub fn reproduce(
-    studies: Vec<Study>,
-    drawn: bool,
-    jobs: usize,
-    progress: impl Fn(&str) + Sync,
-) -> Result<Reproduction, SimError> {
-    let series = if drawn { Keep::Plotted } else { Keep::Nothing };
-    let figure = |study: Study| {
-        let outcome = run_all(&study, series, jobs, |_, _| progress(&study.name))?;
-        let pictures = if drawn { pictures(&study, &outcome, "paper") } else { Vec::new() };
-        Ok(PaperFigure { study, answer: outcome.answer, pictures })
+/// Every value of the papers beside ours, in the order of the answers.
+pub fn values(answers: &[Answer]) -> impl Iterator<Item = Value> {
+    let of = |answer: &Answer| -> Vec<Value> {
+        answer.expectations.iter().map(|it| Value::new(&answer.scenario, it)).collect()
     };
-    Ok(Reproduction { figures: studies.into_iter().map(figure).collect::<Result<_, SimError>>()? })
+    answers.iter().flat_map(of)
 }
 
-impl PaperFigure {
-    /// Values of the paper beside ours.
-    pub fn values(&self) -> impl Iterator<Item = Value> {
-        self.answer.expectations.iter().map(|verdict| Value::new(&self.answer.scenario, verdict))
-    }
-}
-
-impl Reproduction {
-    /// Every value of every figure.
-    pub fn values(&self) -> impl Iterator<Item = Value> {
-        self.figures.iter().flat_map(PaperFigure::values)
-    }
-
-    /// Numbers of values within their tolerance, beyond it, and exempt.
-    #[must_use]
-    pub fn tally(&self) -> Tally {
-        Tally::of(self.figures.iter().flat_map(|figure| &figure.answer.expectations))
-    }
+/// Numbers of values within their tolerance, beyond it, and exempt.
+#[must_use]
+pub fn tally(answers: &[Answer]) -> Tally {
+    Tally::of(answers.iter().flat_map(|answer| &answer.expectations))
 }

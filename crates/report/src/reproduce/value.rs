@@ -52,7 +52,8 @@ impl Value {
     }
 
     /// The paper's value, ours, the deviation and the tolerance as text.
-    pub(crate) fn numbers(&self) -> [String; 4] {
+    #[must_use]
+    pub fn numbers(&self) -> [String; 4] {
         // A percentage is stored as a binary fraction, so digits beyond the sixth are rounding errors.
         let paper = (self.paper * 1e6).round() / 1e6;
         let (paper, tolerance) = match self.tolerance.as_str() {

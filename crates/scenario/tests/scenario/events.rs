@@ -204,7 +204,7 @@ fn what_makes_no_sense_on_a_transport_is_refused_where_it_stands() {
         refused(&over(transport, event), place, says);
     }
     let good = parse(&over("etcd\"\nmembers = 3\n#\"", "etcd = \"hang\"")).unwrap();
-    assert_eq!(good.transport, Transport::Etcd { members: 3 });
+    assert_eq!((good.transport, good.etcd_members), (Transport::Etcd, 3));
     let reaches = |at| good.state_at(Duration::from_secs(at)).reaches_exchange(A);
     assert_eq!((reaches(9), reaches(10)), (true, false));
 }

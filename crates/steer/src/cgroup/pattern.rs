@@ -9,25 +9,7 @@
 
 use std::str::FromStr;
 
-/// Reason why a pattern is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PatternError {
-    /// The pattern is empty or names the root, which is the host and not a VM.
-    #[error(
-        "{0:?} names no cgroup: it must be a path below the cgroup root, such as \
-             \"machine.slice/machine-qemu*db*.scope\""
-    )]
-    Empty(String),
-    /// A part of the path is `.` or `..`, or no valid name.
-    #[error("{0:?}: {1:?} is no name of a cgroup")]
-    Name(String, String),
-    /// The platform is unknown.
-    #[error(
-        "{0:?}: {1:?} is not known: it must be libvirt:, proxmox:, kubernetes: or systemd:, \
-             or a path below the cgroup root"
-    )]
-    Platform(String, String),
-}
+use wildmatch::WildMatch;
 
 /// A pattern. Each cgroup that matches is one VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +29,8 @@ enum Part {
     Name(String),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 enum Platform {
     Libvirt,
     Proxmox,
@@ -99,24 +82,22 @@ impl Pattern {
 }
 
 impl FromStr for Pattern {
-    type Err = PatternError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Pattern, PatternError> {
+    fn from_str(text: &str) -> Result<Pattern, String> {
         let (platform, texts) = match text.split_once(':') {
             // A cgroup's name may contain a colon; a platform's name has none of these characters.
             Some((who, what)) if !who.contains(['/', '.', '*', '?']) => {
                 if what.is_empty() || what.contains('/') {
-                    return Err(PatternError::Name(text.to_owned(), what.to_owned()));
+                    return Err(no_name(text, what));
                 }
-                let platform = match who {
-                    "libvirt" => Platform::Libvirt,
-                    "proxmox" => Platform::Proxmox,
-                    "kubernetes" => Platform::Kubernetes,
-                    "systemd" => Platform::Systemd,
-                    other => {
-                        return Err(PatternError::Platform(text.to_owned(), other.to_owned()));
-                    }
+                let unknown = |_| {
+                    format!(
+                        "{text:?}: {who:?} is not known: it must be libvirt:, proxmox:, kubernetes: or systemd:, or a path \
+                         below the cgroup root"
+                    )
                 };
+                let platform: Platform = who.parse().map_err(unknown)?;
                 (Some(platform), platform.paths(what))
             }
             _ => (None, vec![text.to_owned()]),
@@ -156,17 +137,24 @@ impl Platform {
     }
 }
 
-fn parts(text: &str, path: &str) -> Result<Vec<Part>, PatternError> {
+fn no_name(text: &str, name: &str) -> String {
+    format!("{text:?}: {name:?} is no name of a cgroup")
+}
+
+fn parts(text: &str, path: &str) -> Result<Vec<Part>, String> {
     let below = path.strip_prefix("/sys/fs/cgroup").unwrap_or(path);
     let below = below.strip_prefix('/').unwrap_or(below);
     let below = below.strip_suffix('/').unwrap_or(below);
     let part = |name: &str| match name {
-        "" | "." | ".." => Err(PatternError::Name(text.to_owned(), name.to_owned())),
+        "" | "." | ".." => Err(no_name(text, name)),
         "**" => Ok(Part::Deep),
         name => Ok(Part::Name(name.to_owned())),
     };
     if below.is_empty() || below.split('/').all(|name| name == "**") {
-        return Err(PatternError::Empty(text.to_owned()));
+        return Err(format!(
+            "{text:?} names no cgroup: it must be a path below the cgroup root, such as \
+             \"machine.slice/machine-qemu*db*.scope\""
+        ));
     }
     below.split('/').map(part).collect()
 }
@@ -187,27 +175,7 @@ fn matches(parts: &[Part], path: &[String]) -> bool {
 /// Matches a name: `*` stands for any characters, `?` for one.
 #[must_use]
 pub fn glob(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
-    // After the last `*`: the place to continue in the pattern, and how much of the name `*` matched.
-    let (mut p, mut n, mut star) = (0, 0, None);
-    while n < name.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p + 1, n));
-                p += 1;
-            }
-            Some(c) if *c == '?' || *c == name[n] => (p, n) = (p + 1, n + 1),
-            _ => match star {
-                Some((after, eaten)) => {
-                    star = Some((after, eaten + 1));
-                    (p, n) = (after, eaten + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|c| *c == '*')
+    WildMatch::new(pattern).matches(name)
 }
 
 /// A name with systemd's `\xNN` escapes replaced.

@@ -11,8 +11,6 @@
 //! Caps also bound the host below the least value of its knob, and hold VMs to their limits.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use parda_control::{Span, Window};
 
@@ -43,39 +41,24 @@ const FALL: f64 = 0.98;
 const UNSEEN: f64 = 2.0;
 
 /// Means by which VMs are held to their shares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    strum::Display,
+    strum::EnumString,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Means {
     /// Caps (`io.max`), without weights.
     Caps,
     /// Weights of bfq, and caps.
     Bfq,
-}
-
-/// The name is not that of a means.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} does not say how VMs share: it must be \"caps\" or \"bfq\"")]
-pub struct NoMeans(String);
-
-impl FromStr for Means {
-    type Err = NoMeans;
-
-    fn from_str(text: &str) -> Result<Means, NoMeans> {
-        match text {
-            "caps" => Ok(Means::Caps),
-            "bfq" => Ok(Means::Bfq),
-            other => Err(NoMeans(other.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for Means {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Means::Caps => "caps",
-            Means::Bfq => "bfq",
-        })
-    }
 }
 
 /// Limits of a host at a device for the next period.

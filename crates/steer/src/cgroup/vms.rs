@@ -16,28 +16,12 @@ const MOUNTED: &str = "sys/fs/cgroup";
 
 /// Reason why VMs cannot be told apart, so that the host is one VM.
 #[derive(Debug, thiserror::Error)]
-pub enum NoVms {
-    /// No cgroup v2 is mounted.
-    #[error("{}: no cgroup v2 is mounted here, so VMs cannot be told apart: the host is one VM \
-             (boot with systemd.unified_cgroup_hierarchy=1)", .0.display())]
-    NotV2(PathBuf),
-    /// The cgroup file system has no io controller.
-    #[error("{}: has no io controller ({controllers}): another hierarchy has it (cgroup v1's \
-             blkio), or the kernel has none; the host is one VM", file.display())]
-    NoIo {
-        /// File that lists the controllers.
-        file: PathBuf,
-        /// Content of that file.
-        controllers: String,
-    },
-    /// A cgroup cannot be read.
-    #[error("{}: cannot be read: {source}", path.display())]
-    Read {
-        /// Path of the directory or file.
-        path: PathBuf,
-        /// Error of the kernel.
-        source: io::Error,
-    },
+#[error("{}: {why}", path.display())]
+pub struct NoVms {
+    /// Path of the directory or file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub why: String,
 }
 
 /// VMs that the configuration names.
@@ -117,11 +101,19 @@ impl Vms {
         let file = mounted.join("cgroup.controllers");
         let controllers = match fs::read_to_string(&file) {
             Ok(text) => text.trim().to_owned(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(NoVms::NotV2(mounted)),
-            Err(source) => return Err(NoVms::Read { path: file, source }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let why = "no cgroup v2 is mounted here, so VMs cannot be told apart: the host is one VM \
+                           (boot with systemd.unified_cgroup_hierarchy=1)";
+                return Err(NoVms { path: mounted, why: why.to_owned() });
+            }
+            Err(error) => return Err(unread(&file, &error)),
         };
         if !controllers.split_whitespace().any(|name| name == "io") {
-            return Err(NoVms::NoIo { file, controllers });
+            let why = format!(
+                "has no io controller ({controllers}): another hierarchy has it (cgroup v1's blkio), or the kernel has \
+                 none; the host is one VM"
+            );
+            return Err(NoVms { path: file, why });
         }
         let patterns = patterns.to_vec();
         let mut vms = Vms { mounted, patterns, vms: BTreeMap::new(), of: HashMap::new() };
@@ -260,12 +252,16 @@ struct FoundVm {
     nested: Vec<u64>,
 }
 
+fn unread(path: &Path, error: &io::Error) -> NoVms {
+    NoVms { path: path.to_owned(), why: format!("cannot be read: {error}") }
+}
+
 /// Collects the id of a cgroup and those of all cgroups below it. Empty if the cgroup went away.
 fn below(dir: &Path, ids: &mut Vec<u64>) -> Result<(), NoVms> {
     match fs::metadata(dir) {
         Ok(meta) => ids.push(meta.ino()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(NoVms::Read { path: dir.to_owned(), source }),
+        Err(error) => return Err(unread(dir, &error)),
     }
     for name in children(dir)? {
         below(&dir.join(name), ids)?;
@@ -275,7 +271,6 @@ fn below(dir: &Path, ids: &mut Vec<u64>) -> Result<(), NoVms> {
 
 /// Names of the child cgroups; empty if the cgroup went away.
 fn children(dir: &Path) -> Result<Vec<String>, NoVms> {
-    let fail = |source| NoVms::Read { path: dir.to_owned(), source };
     let gone = |e: &io::Error| {
         e.kind() == io::ErrorKind::NotFound
             || e.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
@@ -283,14 +278,14 @@ fn children(dir: &Path) -> Result<Vec<String>, NoVms> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(e) if gone(&e) => return Ok(Vec::new()),
-        Err(e) => return Err(fail(e)),
+        Err(e) => return Err(unread(dir, &e)),
     };
     let mut names = Vec::new();
     for entry in entries {
         let entry = match entry {
             Ok(entry) => entry,
             Err(e) if gone(&e) => break,
-            Err(e) => return Err(fail(e)),
+            Err(e) => return Err(unread(dir, &e)),
         };
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             names.extend(entry.file_name().into_string());

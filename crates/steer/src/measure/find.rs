@@ -19,7 +19,11 @@ impl Watched {
     pub fn find(root: &Path, device: &Path) -> Result<Watched, Refusal> {
         let refuse = |why| Refusal { path: device.to_owned(), why };
         let dir = sysfs_dir(root, device).map_err(refuse)?;
-        Watched::at(&dir).map_err(|name| refuse(Why::NoRequests(name)))
+        Watched::at(&dir).map_err(|name| {
+            refuse(Why::Unfit(format!(
+                "{name} makes no requests of what is submitted, so there is nothing to measure"
+            )))
+        })
     }
 
     /// The devices, with the leaves in place of a front that makes no requests (a multipath device with

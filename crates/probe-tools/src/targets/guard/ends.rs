@@ -27,7 +27,7 @@ pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> Result<(), Why
 /// mark.
 pub(crate) fn unmarked(bytes: u64, read: ReadAt<'_>) -> Result<bool, Why> {
     if bytes < 4 * EDGE {
-        return Err(Why::Small(bytes));
+        return Err(Why::Unmarked(format!("it has {bytes} bytes, and 4 MiB are the least")));
     }
     let mut edge = vec![0; EDGE as usize];
     read(0, &mut edge)?;
@@ -41,7 +41,11 @@ pub(crate) fn unmarked(bytes: u64, read: ReadAt<'_>) -> Result<bool, Why> {
             read(start, &mut edge)?;
         }
         if let Some(at) = edge.iter().position(|byte| *byte != 0) {
-            return Err(Why::Data { at: start + at as u64 });
+            let at = start + at as u64;
+            return Err(Why::Unmarked(format!(
+                "it holds data at byte {at}, and only what begins and ends with a MiB of zeroes is plainly \
+                 not in use; if none of it is needed, say so with: blkdiscard -z, or dd if=/dev/zero"
+            )));
         }
     }
     Ok(!marked)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{OFlags, major, minor};
 use serde::Deserialize;
 
-use super::{Why, said};
+use super::{Why, said, unknown};
 
 /// A device as `lsblk` lists it, with its partitions and the devices that are built upon it.
 #[derive(Deserialize)]
@@ -37,24 +37,28 @@ fn in_use(list: &str, read_only: bool) -> Result<(), Why> {
         blockdevices: (Node,),
     }
     let List { blockdevices: (node,) } =
-        serde_json::from_str(list).map_err(|error| Why::Tool(format!("lsblk: {error}")))?;
+        serde_json::from_str(list).map_err(|error| unknown(format!("lsblk: {error}")))?;
     mounted(&node)?;
     if read_only {
-        return Err(Why::ReadOnly);
+        return Err(Why::other("it is read-only"));
     }
     let is_partition = |child: &&Node| child.kind == "part";
     if let Some(holder) = node.children.iter().find(|child| !is_partition(child)) {
-        return Err(Why::Held { what: node.kname, holder: holder.kname.clone() });
+        let (what, holder) = (node.kname, &holder.kname);
+        return Err(Why::Other(format!("{what} is used by {holder}, which is built upon it")));
     }
     let partitions: Vec<&str> = node.children.iter().map(|child| child.kname.as_str()).collect();
-    if partitions.is_empty() { Ok(()) } else { Err(Why::Partitions(partitions.join(", "))) }
+    match partitions.is_empty() {
+        true => Ok(()),
+        false => Err(Why::Other(format!("it has partitions ({})", partitions.join(", ")))),
+    }
 }
 
 fn mounted(node: &Node) -> Result<(), Why> {
-    let what = node.kname.clone();
+    let what = &node.kname;
     match &node.mountpoint {
-        Some(swap) if swap == "[SWAP]" => Err(Why::Swap(what)),
-        Some(at) => Err(Why::Mounted { what, at: PathBuf::from(at) }),
+        Some(swap) if swap == "[SWAP]" => Err(Why::Other(format!("{what} is used for swapping"))),
+        Some(at) => Err(Why::Other(format!("{what} is mounted at {at}"))),
         None => node.children.iter().try_for_each(mounted),
     }
 }
@@ -65,8 +69,8 @@ pub(crate) fn claim(path: &Path) -> Result<File, Why> {
     let exclusively = OFlags::EXCL.bits().cast_signed();
     let opened = File::options().read(true).write(true).custom_flags(exclusively).open(path);
     opened.map_err(|error| match error.kind() {
-        io::ErrorKind::ResourceBusy => Why::Claimed,
-        _ => Why::Io(error),
+        io::ErrorKind::ResourceBusy => Why::other("another program has it open for itself"),
+        _ => error.into(),
     })
 }
 
@@ -74,7 +78,7 @@ pub(crate) fn claim(path: &Path) -> Result<File, Why> {
 pub(crate) fn file_in_use(path: &Path) -> Result<(), Why> {
     let devices = said("losetup", &["--noheadings", "--output", "NAME", "--associated"], path)?;
     if let Some(device) = devices.lines().next() {
-        return Err(Why::Backs(device.trim().to_owned()));
+        return Err(Why::Other(format!("it is the file behind {}", device.trim())));
     }
     let file = fs::metadata(path)?;
     let same = |other: &PathBuf| {
@@ -82,7 +86,7 @@ pub(crate) fn file_in_use(path: &Path) -> Result<(), Why> {
         other.is_some_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
     };
     match swap_paths(&fs::read_to_string("/proc/swaps")?).iter().any(same) {
-        true => Err(Why::Swap(path.display().to_string())),
+        true => Err(Why::Other(format!("{} is used for swapping", path.display()))),
         false => Ok(()),
     }
 }

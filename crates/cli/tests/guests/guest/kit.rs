@@ -14,14 +14,14 @@ use rustix::fs::{FlockOperation, flock};
 use super::error::GuestError;
 use super::machine::Base;
 use super::names::QEMU;
-pub use super::names::VARIABLE;
+pub(crate) use super::names::VARIABLE;
 
 /// Name of the file that `tools/guest.sh` writes last.
 const STAMP: &str = "stamp";
 
 /// Directory with the files that guests boot from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kit {
+pub(crate) struct Kit {
     dir: PathBuf,
 }
 
@@ -30,7 +30,7 @@ impl Kit {
     ///
     /// # Errors
     /// There is no kit.
-    pub fn find() -> Result<Kit, GuestError> {
+    pub(crate) fn find() -> Result<Kit, GuestError> {
         if let Some(dir) = std::env::var_os(VARIABLE) {
             return Kit::at(PathBuf::from(dir));
         }
@@ -49,19 +49,19 @@ impl Kit {
 
     /// Path of the kernel image.
     #[must_use]
-    pub fn kernel(&self) -> PathBuf {
+    pub(crate) fn kernel(&self) -> PathBuf {
         self.dir.join("vmlinuz")
     }
 
     /// Path of the initramfs, the first file system.
     #[must_use]
-    pub fn initramfs(&self) -> PathBuf {
+    pub(crate) fn initramfs(&self) -> PathBuf {
         self.dir.join("initramfs.gz")
     }
 
     /// Path of the disk with modules, programs and libraries.
     #[must_use]
-    pub fn tools(&self) -> PathBuf {
+    pub(crate) fn tools(&self) -> PathBuf {
         self.dir.join("tools.img")
     }
 
@@ -70,7 +70,7 @@ impl Kit {
     ///
     /// # Errors
     /// The program cannot be read, or the disk cannot be written.
-    pub fn disk_with(&self, program: &Path) -> Result<PathBuf, GuestError> {
+    pub(crate) fn disk_with(&self, program: &Path) -> Result<PathBuf, GuestError> {
         let failed = |source| GuestError::Disk { program: program.to_owned(), source };
         let meta = fs::metadata(program).map_err(failed)?;
         let mut path = DefaultHasher::new();

@@ -15,31 +15,31 @@ use std::time::{Duration, Instant};
 
 /// Result of a command in a guest.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Output {
+pub(crate) struct Output {
     /// Exit status, as in shells: 128 and above for signals.
-    pub status: i32,
+    pub(crate) status: i32,
     /// Bytes written to standard output.
-    pub stdout: Vec<u8>,
+    pub(crate) stdout: Vec<u8>,
     /// Bytes written to standard error.
-    pub stderr: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
 }
 
 impl Output {
     /// Whether the command succeeded: its status is 0.
     #[must_use]
-    pub fn success(&self) -> bool {
+    pub(crate) fn success(&self) -> bool {
         self.status == 0
     }
 
     /// Standard output as trimmed text.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).trim().to_owned()
     }
 
     /// Standard error as trimmed text.
     #[must_use]
-    pub fn errors(&self) -> String {
+    pub(crate) fn errors(&self) -> String {
         String::from_utf8_lossy(&self.stderr).trim().to_owned()
     }
 }

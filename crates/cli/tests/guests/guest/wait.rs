@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::process::Process;
+use parda_lab::process::Process;
 
 /// Waits for something that a process creates. Gives an error if the process does not.
 pub(super) fn look_until<T>(

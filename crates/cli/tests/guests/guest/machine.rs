@@ -11,31 +11,31 @@ use super::kit::Kit;
 use super::names::QEMU;
 
 /// Address at which a guest with a network reaches the loopback interface of this machine.
-pub const HOST: &str = "10.0.2.2";
+pub(crate) const HOST: &str = "10.0.2.2";
 
 /// Configuration of a guest.
 #[derive(Clone, Debug)]
-pub struct GuestConfig {
+pub(crate) struct GuestConfig {
     /// Name of the guest, for people.
-    pub name: String,
+    pub(crate) name: String,
     /// Size of the memory, in MiB.
-    pub memory: u32,
+    pub(crate) memory: u32,
     /// Number of virtual processors.
-    pub cpus: u32,
+    pub(crate) cpus: u32,
     /// Its memory is a file that servers of disks can map.
-    pub shared: bool,
+    pub(crate) shared: bool,
     /// Disks, in the order in which the kernel finds those of each bus.
-    pub disks: Vec<Disk>,
+    pub(crate) disks: Vec<Disk>,
     /// Disks that the guest connects to itself, over its network.
-    pub remotes: Vec<Remote>,
+    pub(crate) remotes: Vec<Remote>,
     /// Program to install as `parda`. It must run with this machine's libraries.
-    pub program: Option<PathBuf>,
+    pub(crate) program: Option<PathBuf>,
 }
 
 impl GuestConfig {
     /// A guest with one processor, 256 MiB and no disks.
     #[must_use]
-    pub fn new(name: &str) -> GuestConfig {
+    pub(crate) fn new(name: &str) -> GuestConfig {
         GuestConfig {
             name: name.to_owned(),
             memory: 256,
@@ -49,7 +49,7 @@ impl GuestConfig {
 
     /// Adds a disk that the emulator provides.
     #[must_use]
-    pub fn disk(mut self, name: &str, bus: Bus, source: Source) -> GuestConfig {
+    pub(crate) fn disk(mut self, name: &str, bus: Bus, source: Source) -> GuestConfig {
         self.shared |= matches!(source, Source::Vhost { .. });
         self.disks.push(Disk { name: name.to_owned(), bus, source, wwn: None });
         self
@@ -57,14 +57,14 @@ impl GuestConfig {
 
     /// Adds a disk that the guest connects to over its network.
     #[must_use]
-    pub fn remote(mut self, name: &str, server: Server) -> GuestConfig {
+    pub(crate) fn remote(mut self, name: &str, server: Server) -> GuestConfig {
         self.remotes.push(Remote { name: name.to_owned(), server });
         self
     }
 
     /// Installs this program as `parda`.
     #[must_use]
-    pub fn program(mut self, program: &Path) -> GuestConfig {
+    pub(crate) fn program(mut self, program: &Path) -> GuestConfig {
         self.program = Some(program.to_owned());
         self
     }
@@ -72,30 +72,30 @@ impl GuestConfig {
 
 /// A disk that the emulator provides.
 #[derive(Clone, Debug)]
-pub struct Disk {
+pub(crate) struct Disk {
     /// Name and serial number: 1 to 20 letters, digits and dashes. The disk is `/dev/lab/NAME` in the
     /// guest.
-    pub name: String,
+    pub(crate) name: String,
     /// Bus that connects the disk.
-    pub bus: Bus,
+    pub(crate) bus: Bus,
     /// Storage behind the disk.
-    pub source: Source,
+    pub(crate) source: Source,
     /// World-wide name. Disks with the same one are paths to one LUN (SCSI only).
-    pub wwn: Option<u64>,
+    pub(crate) wwn: Option<u64>,
 }
 
 /// A disk that a guest connects to itself. The emulator does not know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
+pub(crate) struct Remote {
     /// Name, with the rules for that of a [`Disk`].
-    pub name: String,
+    pub(crate) name: String,
     /// Server of the disk.
-    pub server: Server,
+    pub(crate) server: Server,
 }
 
 /// A server on the loopback interface of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Server {
+pub(crate) enum Server {
     /// An [`IscsiTarget`](super::IscsiTarget) whose LUN has the disk's name as its serial number.
     Iscsi {
         /// Port of the target.
@@ -112,7 +112,7 @@ pub enum Server {
 
 /// Bus that connects a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bus {
+pub(crate) enum Bus {
     /// virtio-scsi: a LUN of this controller, 0 or 1.
     Scsi(u8),
     /// virtio-blk: a disk without a SCSI layer.
@@ -121,7 +121,7 @@ pub enum Bus {
 
 /// Storage behind a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub(crate) enum Source {
     /// An NBD export at a unix socket, by QEMU's own client. Suited where the number of outstanding IOs
     /// does not matter; [`export_file`](super::export_file) says why.
     Nbd {

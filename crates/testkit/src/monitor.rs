@@ -52,12 +52,20 @@ impl Monitor {
     }
 
     /// Waits until the machine has loaded its state.
-    pub(super) fn wait_until_loaded(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If it cannot load it, or takes more than a minute.
+    pub fn wait_until_loaded(&mut self) -> io::Result<()> {
         self.wait_while("query-status", &["inmigrate"], "paused")
     }
 
     /// Writes the machine's state to a file. The machine is stopped from then on.
-    pub(super) fn save(&mut self, to: &Path) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If it cannot write it, or takes more than a minute.
+    pub fn save(&mut self, to: &Path) -> io::Result<()> {
         self.ask("stop", json!({}))?;
         let uri = format!("exec:cat >'{}'", to.display());
         self.ask("migrate", json!({ "uri": uri }))?;

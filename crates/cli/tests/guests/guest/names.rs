@@ -4,4 +4,4 @@
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 
 /// Environment variable with the directory of the kit.
-pub const VARIABLE: &str = "PARDA_GUEST";
+pub(crate) const VARIABLE: &str = "PARDA_GUEST";

@@ -10,8 +10,7 @@ use tempfile::TempDir;
 
 use super::error::GuestError;
 use super::wait::look_until;
-use crate::process::Process;
-use crate::temporary;
+use parda_lab::process::Process;
 
 /// The server, and the program that configures it.
 const TGTD: &str = "tgtd";
@@ -35,7 +34,7 @@ const WITHIN: Duration = Duration::from_secs(20);
 
 /// A running target. Dropping this ends it.
 #[derive(Debug)]
-pub struct IscsiTarget {
+pub(crate) struct IscsiTarget {
     process: Process,
     port: u16,
     dir: TempDir,
@@ -46,9 +45,9 @@ impl IscsiTarget {
     ///
     /// # Errors
     /// tgt is missing, does not start, or refuses the file.
-    pub fn serve(file: &Path, serial: &str) -> Result<IscsiTarget, GuestError> {
+    pub(crate) fn serve(file: &Path, serial: &str) -> Result<IscsiTarget, GuestError> {
         let failed = |e: io::Error| wrong(e.to_string());
-        let dir = temporary::directory("parda-iscsi-").map_err(failed)?;
+        let dir = tempfile::Builder::new().prefix("parda-iscsi-").tempdir().map_err(failed)?;
         let port = free_port().map_err(failed)?;
         let mut tgtd = command(TGTD, dir.path());
         // In the foreground, the server ends with the laboratory.
@@ -72,7 +71,7 @@ impl IscsiTarget {
 
     /// Port of the target on the loopback interface.
     #[must_use]
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 

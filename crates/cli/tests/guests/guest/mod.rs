@@ -1,15 +1,5 @@
 //! A guest: a machine with a kernel of its own, under software emulation, that runs shell scripts on request.
 //!
-//! ```no_run
-//! # use parda_lab::guest::{Bus, Guest, GuestConfig, Source};
-//! # use std::time::Duration;
-//! # fn main() -> Result<(), parda_lab::guest::GuestError> {
-//! let disk = Source::Null { size: 1 << 30, latency: 5_000_000 };
-//! let guest = Guest::boot(GuestConfig::new("a").disk("array", Bus::Scsi(0), disk))?;
-//! let depth = guest.ok("cat /sys/block/sda/device/queue_depth", Duration::from_secs(5))?;
-//! # drop(depth); Ok(()) }
-//! ```
-//!
 //! | module | subject |
 //! | --- | --- |
 //! | [`kit`] | kernel, initramfs and disks that guests boot from |
@@ -17,16 +7,14 @@
 //! | [`export_file`] | exports of the array as files, for a guest's disks |
 //! | [`iscsi`] | an export as an iSCSI target, for a guest's own initiator |
 //! | [`port`] | the port over which a guest receives scripts |
-//! | `monitor` | QEMU's monitor, which adds hardware and saves states |
 
 mod error;
-pub mod export_file;
-pub mod iscsi;
-pub mod kit;
-pub mod machine;
-mod monitor;
+mod export_file;
+mod iscsi;
+mod kit;
+mod machine;
 mod names;
-pub mod port;
+mod port;
 mod wait;
 
 use std::fmt::Display;
@@ -39,15 +27,14 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::Process;
-use crate::temporary;
-pub use error::GuestError;
-pub use export_file::ExportFile;
-pub use iscsi::IscsiTarget;
+pub(crate) use error::GuestError;
+pub(crate) use export_file::ExportFile;
+pub(crate) use iscsi::IscsiTarget;
 use kit::Kit;
-pub use machine::{Bus, Disk, GuestConfig, HOST, Remote, Server, Source};
-pub use monitor::Monitor;
-pub use port::Output;
+pub(crate) use machine::{Bus, GuestConfig, Server, Source};
+use parda_lab::process::Process;
+use parda_testkit::Monitor;
+pub(crate) use port::Output;
 use port::{Id, Port, READY, Waited};
 use wait::look_until;
 
@@ -60,7 +47,7 @@ const BRIEF: Duration = Duration::from_secs(60);
 
 /// A running guest. It is killed when this is dropped, or when the thread ends that booted it.
 #[derive(Debug)]
-pub struct Guest {
+pub(crate) struct Guest {
     config: GuestConfig,
     kit: Kit,
     running: Option<Running>,
@@ -77,7 +64,7 @@ struct Running {
 /// A command that runs in a guest. It runs on when this is dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Job {
+pub(crate) struct Job {
     id: Id,
     command: String,
 }
@@ -87,7 +74,7 @@ pub struct Job {
 /// Always `None` if [`kit::VARIABLE`] is set: whoever sets it wants guests, so that a missing kit
 /// is an error.
 #[must_use]
-pub fn unavailable() -> Option<String> {
+pub(crate) fn unavailable() -> Option<String> {
     if std::env::var_os(kit::VARIABLE).is_some() {
         return None;
     }
@@ -103,7 +90,7 @@ impl Guest {
     ///
     /// # Errors
     /// The kit or the emulator is missing, or the guest does not come up.
-    pub fn boot(config: GuestConfig) -> Result<Guest, GuestError> {
+    pub(crate) fn boot(config: GuestConfig) -> Result<Guest, GuestError> {
         let [guest] = Guest::boot_all([config])?;
         Ok(guest)
     }
@@ -112,7 +99,9 @@ impl Guest {
     ///
     /// # Errors
     /// As for [`Guest::boot`], the first one. All guests are ended then.
-    pub fn boot_all<const N: usize>(configs: [GuestConfig; N]) -> Result<[Guest; N], GuestError> {
+    pub(crate) fn boot_all<const N: usize>(
+        configs: [GuestConfig; N],
+    ) -> Result<[Guest; N], GuestError> {
         let guests = Guest::boot_each(configs)?;
         // There are as many guests as configurations.
         guests.try_into().map_err(|_| GuestError::NoKit { at: None })
@@ -122,7 +111,7 @@ impl Guest {
     ///
     /// # Errors
     /// As for [`Guest::boot_all`].
-    pub fn boot_each(
+    pub(crate) fn boot_each(
         configs: impl IntoIterator<Item = GuestConfig>,
     ) -> Result<Vec<Guest>, GuestError> {
         let kit = Kit::find()?;
@@ -141,7 +130,7 @@ impl Guest {
 
     fn new(config: GuestConfig, kit: &Kit) -> Result<Guest, GuestError> {
         let failed = |source| GuestError::Io { name: config.name.clone(), source };
-        let dir = temporary::directory("parda-guest-").map_err(failed)?;
+        let dir = tempfile::Builder::new().prefix("parda-guest-").tempdir().map_err(failed)?;
         Ok(Guest { config, kit: kit.clone(), running: None, dir })
     }
 
@@ -234,13 +223,13 @@ impl Guest {
 
     /// Name of the guest.
     #[must_use]
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.config.name
     }
 
     /// Path of the console's log, from the first boot on.
     #[must_use]
-    pub fn console(&self) -> PathBuf {
+    pub(crate) fn console(&self) -> PathBuf {
         self.dir.path().join("console")
     }
 
@@ -249,7 +238,7 @@ impl Guest {
     /// # Errors
     /// The script takes longer than `at_most`, and is killed; or the guest is gone. A failed script is
     /// no error: see its status.
-    pub fn run(&self, command: &str, at_most: Duration) -> Result<Output, GuestError> {
+    pub(crate) fn run(&self, command: &str, at_most: Duration) -> Result<Output, GuestError> {
         let job = self.begin(command)?;
         match self.look(&job, at_most)? {
             Some(output) => Ok(output),
@@ -264,7 +253,7 @@ impl Guest {
     ///
     /// # Errors
     /// As for [`Guest::run`]; or the script fails.
-    pub fn ok(&self, command: &str, at_most: Duration) -> Result<String, GuestError> {
+    pub(crate) fn ok(&self, command: &str, at_most: Duration) -> Result<String, GuestError> {
         self.run(command, at_most).and_then(|output| self.succeeded(command, output))
     }
 
@@ -272,7 +261,7 @@ impl Guest {
     ///
     /// # Errors
     /// The guest is gone.
-    pub fn begin(&self, command: &str) -> Result<Job, GuestError> {
+    pub(crate) fn begin(&self, command: &str) -> Result<Job, GuestError> {
         let Some(running) = &self.running else { return Err(self.is_off()) };
         match running.port.send(command.as_bytes()) {
             Ok(id) => Ok(Job { id, command: command.to_owned() }),
@@ -284,7 +273,7 @@ impl Guest {
     ///
     /// # Errors
     /// The guest is gone.
-    pub fn look(&self, job: &Job, at_most: Duration) -> Result<Option<Output>, GuestError> {
+    pub(crate) fn look(&self, job: &Job, at_most: Duration) -> Result<Option<Output>, GuestError> {
         let Some(running) = &self.running else { return Err(self.is_off()) };
         match running.port.wait(job.id, at_most) {
             Waited::Done(output) => Ok(Some(output)),
@@ -298,7 +287,7 @@ impl Guest {
     ///
     /// # Errors
     /// The guest is gone.
-    pub fn signal(&self, job: &Job, signal: impl Display) -> Result<(), GuestError> {
+    pub(crate) fn signal(&self, job: &Job, signal: impl Display) -> Result<(), GuestError> {
         let pid = format!("pid=$(cat /run/lab/{}.pid) && kill -{signal} -$pid || true", job.id);
         self.ok(&pid, BRIEF).map(drop)
     }
@@ -307,7 +296,7 @@ impl Guest {
     ///
     /// # Errors
     /// The guest is gone, or the job cannot be killed.
-    pub fn end(&self, job: &Job) -> Result<Output, GuestError> {
+    pub(crate) fn end(&self, job: &Job) -> Result<Output, GuestError> {
         self.signal(job, Signal::KILL.as_raw())?;
         self.look(job, BRIEF)?.ok_or_else(|| self.late(job, BRIEF))
     }
@@ -316,7 +305,7 @@ impl Guest {
     ///
     /// # Errors
     /// The guest has no such disk, or is gone.
-    pub fn device(&self, disk: &str) -> Result<String, GuestError> {
+    pub(crate) fn device(&self, disk: &str) -> Result<String, GuestError> {
         self.ok(&format!("[ -b /dev/lab/{disk} ] && readlink -f /dev/lab/{disk}"), BRIEF)
     }
 
@@ -324,7 +313,7 @@ impl Guest {
     ///
     /// # Errors
     /// The file cannot be written, or the guest is gone.
-    pub fn put(&self, path: &str, contents: &[u8]) -> Result<(), GuestError> {
+    pub(crate) fn put(&self, path: &str, contents: &[u8]) -> Result<(), GuestError> {
         let octal: String = contents.iter().map(|byte| format!("\\0{byte:03o}")).collect();
         self.ok(&format!("printf %b '{octal}' >'{path}'"), BRIEF).map(drop)
     }
@@ -333,7 +322,7 @@ impl Guest {
     ///
     /// # Errors
     /// The file cannot be read, or the guest is gone.
-    pub fn get(&self, path: &str) -> Result<Vec<u8>, GuestError> {
+    pub(crate) fn get(&self, path: &str) -> Result<Vec<u8>, GuestError> {
         let command = format!("cat '{path}'");
         let output = self.run(&command, BRIEF)?;
         let bytes = output.stdout.clone();
@@ -341,7 +330,7 @@ impl Guest {
     }
 
     /// Whether the guest's emulator is running.
-    pub fn runs(&mut self) -> bool {
+    pub(crate) fn runs(&mut self) -> bool {
         let runs = |r: &mut Running| !r.port.is_closed() && r.process.ended().is_none();
         self.running.as_mut().is_some_and(runs)
     }
@@ -349,12 +338,12 @@ impl Guest {
     /// Time that the guest ran, and time that it was ready to run but waited for a processor. Zero
     /// while it is off.
     #[must_use]
-    pub fn ran_and_waited(&self) -> (Duration, Duration) {
+    pub(crate) fn ran_and_waited(&self) -> (Duration, Duration) {
         self.running.as_ref().map_or_else(Default::default, |r| r.process.ran_and_waited())
     }
 
     /// Kills the guest as a power failure would.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.running = None;
     }
 
@@ -362,7 +351,7 @@ impl Guest {
     ///
     /// # Errors
     /// As for [`Guest::boot`].
-    pub fn restart(&mut self) -> Result<(), GuestError> {
+    pub(crate) fn restart(&mut self) -> Result<(), GuestError> {
         self.kill();
         let mut starting = self.start_up()?;
         self.come_up(&mut starting)
@@ -404,7 +393,7 @@ impl Guest {
 
     fn is_off(&self) -> GuestError {
         let (name, what) = (self.name().to_owned(), "is off".to_owned());
-        GuestError::Gone { name, what, last: crate::process::last_lines(&self.console()) }
+        GuestError::Gone { name, what, last: parda_lab::process::last_lines(&self.console()) }
     }
 
     fn gone(&self, process: &Process, what: String) -> GuestError {

@@ -9,7 +9,7 @@ use super::port::Output;
 
 /// Reason why a guest does not start, or failed.
 #[derive(Debug, thiserror::Error)]
-pub enum GuestError {
+pub(crate) enum GuestError {
     /// The kit that guests boot from is missing.
     #[error(
         "there is nothing to make guests of{}: `make guest` makes it, and {} says where it is",
@@ -30,9 +30,6 @@ pub enum GuestError {
         /// The failure to write the disk.
         source: io::Error,
     },
-    /// The array does not report the port at which guests reach it.
-    #[error("the array's port for guests is not known: {0}")]
-    NoPort(String),
     /// A program between a guest and the array is missing or failed.
     #[error("{program} (Debian, Ubuntu: apt install {package}): {what}")]
     Helper {
