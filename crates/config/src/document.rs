@@ -119,7 +119,8 @@ impl Document {
                 }
                 None => message,
             };
-            match e.span() {
+            // What the document itself lacks has no line.
+            match e.span().filter(|span| *span != (0..0)) {
                 Some(span) => Error {
                     value: Some(self.line_of(&span)),
                     ..self.at_span(span.clone(), message)
