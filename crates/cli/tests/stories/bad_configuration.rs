@@ -67,6 +67,10 @@ fn mistakes_are_pointed_at_by_file_line_and_value() {
     stage.write("host.toml", [0xff, 0xfe, 0x00]);
     expect(&stage.parda(&["check", "host.toml"]), 2, &["host.toml"]);
     expect(&stage.parda(&["serve", "--colour"]), 2, &["--colour"]);
+    let slots = ["exchange", "init", "x", "--volume", "v", "--slots", "-1"];
+    expect(&stage.parda(&slots), 2, &["invalid value '-1' for '--slots <N>'"]);
+    let bench = ["bench", "vhost-user", "nobody"];
+    expect(&stage.parda(&bench), 1, &["nobody: ", "is it the socket of a server of vhost-user"]);
     expect(&stage.parda(&["status", "nobody"]), 1, &["nobody", "Is the agent running?"]);
 }
 
