@@ -154,6 +154,29 @@ fn a_user_that_an_agent_does_not_answer_is_told_who_may_ask() {
 }
 
 #[test]
+fn a_check_says_which_files_its_user_may_not_open() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    stage.exchange("exchange", 8);
+    let text = config("host", OFF, &[("vm1", "data")]);
+    let slots = "[volume.exchange]\nfile = \"exchange\"\nslots = 8\n[[volume.disk]]";
+    stage.write("host.toml", text.replace("[[volume.disk]]", slots));
+    let check = [powerless(), &[PARDA, "check", "host.toml"]].concat();
+    assert!(!stage.ok(&check).contains("note"), "{}", stage.ok(&check));
+    for file in ["data", "exchange"] {
+        std::fs::set_permissions(stage.path(file), Permissions::from_mode(0o400)).unwrap();
+    }
+    let said = stage.ok(&check);
+    let lacks = "Permission denied (os error 13). The agent's user lacks the rights: docs/";
+    for note in ["note: vm1: data: ", "note: exchange exchange: "] {
+        assert!(said.contains(&format!("{note}{lacks}")), "{said}");
+    }
+    stage.write("host.toml", text.replace("path = ", "read_only = true\npath = "));
+    let said = stage.ok(&check);
+    assert!(!said.contains("note"), "to read is enough: {said}");
+}
+
+#[test]
 fn an_agent_short_of_descriptors_says_which_limit_to_raise_and_answers() {
     let stage = Stage::new();
     let names: Vec<_> = (0..64).map(|n| format!("vm{n}")).collect();
