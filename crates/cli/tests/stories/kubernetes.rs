@@ -242,6 +242,11 @@ fn pods_have_the_shares_of_their_claims_and_classes_as_these_change() {
         node.put("persistentvolumeclaims", claim("data-db-0", own, None));
         until(&format!("the limit is {iops}"), || node.limit() == iops);
     }
+    // Nor does a tenant that the node does not have.
+    let own = json!({"parda/shares": "5001", "parda/tenant": "silver"});
+    node.put("persistentvolumeclaims", claim("data-db-0", own, None));
+    node.until("without its tenant", &[("shop.db-0", 5001)]);
+    node.says("pod shop.db-0: parda/tenant = \"silver\": is no [[volume.tenant]] of this volume");
     node.says("parda/limit = \"{ iops = 3 }\": has iops = 3, which must be 4 or more on a steered");
     node.put("persistentvolumeclaims", claim("data-db-0", json!({}), Some("gold")));
     node.until("of the VolumeAttributesClass", &[("shop.db-0", 3000)]);
