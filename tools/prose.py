@@ -29,6 +29,7 @@ BUDGETS = {
     ("docs/libvirt.md",): 700,
     ("docs/proxmox.md",): 700,
     ("docs/kubernetes.md",): 700,
+    ("docs/vhost-user.md",): 700,
     ("docs/exchange-format.md", "docs/nbd-protocol.md", "docs/scenarios.md", "docs/api.md"): 11_000,
     ("docs/",): 52_500,
 }

@@ -32,6 +32,7 @@ mod nbd;
 pub(crate) mod own;
 mod place;
 mod places;
+pub(crate) use places::refused;
 mod policy;
 mod pool;
 mod qemu;

@@ -1,5 +1,6 @@
 //! The exchange that a configuration names: opened for a control thread, looked at for `parda check`.
 
+use std::fmt::Display;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -138,10 +139,11 @@ fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {
         Place::Nbd(uri) if uri.tls.is_some() => Location::Nbd(uri.clone()),
         Place::Nbd(_) => return None,
     };
-    let wrong = |fault: PlaceFault| {
-        let unheard = "this host and the others do not hear each other";
-        Some(format!("exchange {}: {fault}; {unheard}", exchange.place))
+    let unheard = |fault: &dyn Display| {
+        let so = "this host and the others do not hear each other";
+        Some(format!("exchange {}: {fault}; {so}", exchange.place))
     };
+    let wrong = |fault: PlaceFault| unheard(&fault);
     let site = Site::new(location, exchange.offset.map(Bytes)).ok()?;
     // On a path that is down this may hang, and whoever waits for it would not start.
     let (answer, looked) = channel();
@@ -166,6 +168,9 @@ fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {
     match header.volume.filter(|named| named.id() != VolumeId::of(volume.meets_as())) {
         Some(other) => wrong(PlaceFault::Volume(other.as_str().to_owned())),
         None if found != configured => wrong(PlaceFault::Slots { found, configured }),
-        None => None,
+        None => match &exchange.place {
+            Place::Path(path) => unheard(&config::refused(path, false)?),
+            Place::Nbd(_) => None,
+        },
     }
 }

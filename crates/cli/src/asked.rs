@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -34,7 +35,17 @@ impl Asked {
         if let Some(socket) = self.named()? {
             return Ok(socket);
         }
-        configuration(&self.config)?.status.ok_or_else(|| no_status(&self.config))
+        match configuration(&self.config) {
+            Ok(config) => config.status.ok_or_else(|| no_status(&self.config)),
+            // The agent goes on after a reload that it refused, and can be asked.
+            Err(wrong) => match running(&self.config) {
+                Some(socket) => {
+                    tracing::warn!("{}; the agent that runs is asked", wrong.message);
+                    Ok(socket)
+                }
+                None => Err(wrong),
+            },
+        }
     }
 }
 
@@ -52,6 +63,13 @@ impl AskedFirst {
     pub(crate) fn socket(&self) -> Result<PathBuf, Failure> {
         self.first.as_deref().map_or_else(|| self.agent.socket(), named)
     }
+}
+
+/// The status socket of a configuration that is wrong elsewhere, if something listens there.
+fn running(config: &Path) -> Option<PathBuf> {
+    let table = Document::read_regular(config).ok()?.text().parse::<toml::Table>().ok()?;
+    let path = table.get("status")?.as_str()?.strip_prefix("unix:")?;
+    UnixStream::connect(path).ok().map(|_| path.into())
 }
 
 /// A status socket by its path.

@@ -176,7 +176,9 @@ impl VhostUser {
             patience: self.run.patience,
             server: self.run.server_pid.clone(),
         };
-        let failed = |error| Failure::new(format!("{}: {error}", self.socket.display()));
+        let socket = self.socket.display();
+        let hint = "; is it the socket of a server of vhost-user-blk, with no guest at it?";
+        let failed = |error| Failure::new(format!("{socket}: {error}{hint}"));
         let measured = parda_bench::run_guest(&plan).map_err(failed)?;
         let answer = Answer {
             uris: &[format!("vhost-user:{}", self.socket.display())],

@@ -1,5 +1,6 @@
 //! `parda kubernetes`: settings of this node's pods in the agent's configuration.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
@@ -12,8 +13,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Pid;
 use parda_agent::config::Config;
-use parda_config::Document;
-use parda_kubernetes::{Answer, Node, Vm, follow};
+use parda_config::{Document, Error};
+use parda_kubernetes::{Answer, Node, PREFIX, Vm, follow};
+use toml::{Table, Value};
 
 use crate::Failure;
 use crate::asked::is_there;
@@ -21,6 +23,9 @@ use crate::asked::is_there;
 /// The lines of the agent's configuration between which the tables of pods are written.
 const BEGIN: &str = "# parda kubernetes: begin";
 const END: &str = "# parda kubernetes: end";
+
+/// The setting whose values are names of the configuration.
+const TENANT: &str = "tenant";
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -60,7 +65,8 @@ impl Kubernetes {
         with_tables(file.text(), &[])
             .map_err(|why| Failure::usage(format!("{}: {why}", self.config.display())))?;
         let node = Node { name: self.node.clone(), storage_classes: self.storage_class.clone() };
-        let mut section = Section { file: &self.config, is_reload_due: true, fault: None };
+        let (fault, told) = (None, BTreeSet::new());
+        let mut section = Section { file: &self.config, is_reload_due: true, fault, told };
         match follow(&node, |answer| section.take(answer)) {
             Ok(never) => match never {},
             Err(error) => Err(Failure::new(error.to_string())),
@@ -75,6 +81,8 @@ struct Section<'a> {
     is_reload_due: bool,
     /// Fault as it was last logged.
     fault: Option<String>,
+    /// Tenants that are not used, each with its pod and the reason, as they were last logged.
+    told: BTreeSet<String>,
 }
 
 impl Section<'_> {
@@ -91,15 +99,23 @@ impl Section<'_> {
     fn put(&mut self, vms: &[Vm]) -> Result<(), String> {
         let wrong = |what: &dyn std::fmt::Display| format!("{}: {what}", self.file.display());
         let before = Document::read_regular(self.file).map_err(|error| error.to_string())?;
-        let text = with_tables(before.text(), vms).map_err(|why| wrong(&why))?;
-        let after = Document::new(before.name(), text);
-        let config =
-            Config::check(&after).map_err(|error| format!("{error}; the file is as it was"))?;
+        let (mut vms, notes) = with_good_tenants(&before, vms);
+        for note in notes.difference(&self.told) {
+            tracing::warn!(event = "kubernetes_setting", "{note}; it is not used");
+        }
+        self.told = notes;
+        for (key, value) in of_all_pods(before.text()).unwrap_or_default() {
+            for vm in &mut vms {
+                vm.settings.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        let (after, config) =
+            checked(&before, &vms).map_err(|error| format!("{error}; the file is as it was"))?;
         if after.text() != before.text() {
             // Another may write the file as well: nothing of theirs is lost but in the moment of the replacement.
             replace(self.file, after.text()).map_err(|error| wrong(&error))?;
             self.is_reload_due = true;
-            let names: Vec<_> = vms.iter().map(told).collect();
+            let names: Vec<_> = vms.iter().map(line).collect();
             tracing::info!(pods = vms.len(), "settings of pods: {}", names.join(", "));
         }
         if self.is_reload_due {
@@ -113,8 +129,63 @@ impl Section<'_> {
     }
 }
 
+/// The configuration with the tables of these pods.
+fn checked(before: &Document, vms: &[Vm]) -> Result<(Document, Config), Error> {
+    let file = before.name().to_owned();
+    let text = with_tables(before.text(), vms);
+    let text = text.map_err(|message| Error { file, place: None, value: None, message })?;
+    let after = Document::new(before.name(), text);
+    let config = Config::check(&after)?;
+    Ok((after, config))
+}
+
+/// These pods without the tenants that the configuration refuses: one of them would keep the settings of all pods from being used. Each is
+/// told with its pod and the reason.
+fn with_good_tenants(before: &Document, vms: &[Vm]) -> (Vec<Vm>, BTreeSet<String>) {
+    let (mut vms, mut notes) = (vms.to_vec(), BTreeSet::new());
+    // What else is wrong is no tenant's fault.
+    if checked(before, &vms).is_ok() || checked(before, &[]).is_err() {
+        return (vms, notes);
+    }
+    // One pod of each good tenant: a host can have some tenants, and not more.
+    let (mut good, mut wrong) = (Vec::<Vm>::new(), BTreeMap::new());
+    for vm in &mut vms {
+        let Some(tenant) = vm.settings.get(TENANT) else { continue };
+        if good.iter().any(|other| other.settings.get(TENANT) == Some(tenant)) {
+            continue;
+        }
+        let name = tenant.to_string();
+        if !wrong.contains_key(&name) {
+            good.push(vm.clone());
+            let Err(Error { value, message, .. }) = checked(before, &good) else { continue };
+            good.pop();
+            wrong.insert(name.clone(), format!("{}: {message}", value.unwrap_or_default()));
+        }
+        notes.insert(format!("pod {}: {PREFIX}{}", vm.name, wrong[&name]));
+        vm.settings.remove(TENANT);
+    }
+    (vms, notes)
+}
+
+/// Settings that pods have without one of their own: those of the table of all pods, in the volume that has the two lines.
+fn of_all_pods(text: &str) -> Option<Table> {
+    // No pod is named like this.
+    let probe = Vm { name: "all pods".to_owned(), uid: "0".to_owned(), settings: Table::new() };
+    let text = with_tables(text, std::slice::from_ref(&probe)).ok()?;
+    let document = text.parse::<Table>().ok()?;
+    let mut volumes = document.get("volume")?.as_array()?.iter();
+    let has = |vm: &Value, key: &str, text: &str| vm.get(key).and_then(Value::as_str) == Some(text);
+    let vms = volumes.find_map(|volume| {
+        let vms = volume.get("steer")?.get("vm")?.as_array()?;
+        vms.iter().any(|vm| has(vm, "name", &probe.name)).then_some(vms)
+    })?;
+    let all = vms.iter().find(|vm| has(vm, "cgroup", "kubernetes:*"))?.as_table()?;
+    let settings = all.iter().filter(|(key, _)| !["name", "cgroup"].contains(&key.as_str()));
+    Some(settings.map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
 /// A pod's settings in a line.
-fn told(vm: &Vm) -> String {
+fn line(vm: &Vm) -> String {
     let each = vm.settings.iter().map(|(key, value)| format!("{key} = {value}"));
     format!("{} {{ {} }}", vm.name, each.collect::<Vec<_>>().join(", "))
 }
@@ -147,7 +218,7 @@ fn with_tables(text: &str, vms: &[Vm]) -> Result<String, String> {
     Ok([&text[..begin], &tables, &text[end..]].concat())
 }
 
-fn quoted(text: &str) -> toml::Value {
+fn quoted(text: &str) -> Value {
     text.into()
 }
 
@@ -203,7 +274,7 @@ mod tests {
     use super::*;
 
     fn vm(name: &str, shares: i64) -> Vm {
-        let settings = toml::Table::from_iter([("shares".to_owned(), shares.into())]);
+        let settings = Table::from_iter([("shares".to_owned(), shares.into())]);
         Vm { name: name.to_owned(), uid: "1b-2c".to_owned(), settings }
     }
 
@@ -216,6 +287,32 @@ mod tests {
         let table = "[[volume.steer.vm]]\nname = \"shop.db-0\"\ncgroup = \"kubernetes:1b-2c\"\nshares = 5\n";
         assert_eq!(one, format!("{head}{table}{tail}"));
         assert_eq!(with_tables(&one, &[]).unwrap(), empty);
+    }
+
+    #[test]
+    fn a_wrong_tenant_is_taken_from_its_pod_alone_and_what_is_not_set_is_as_for_all_pods() {
+        let text = format!(
+            "host = \"h\"\n[[volume]]\nname = \"v\"\n[volume.exchange]\nfile = \"/nowhere/x\"\n[volume.control]\nlatency_threshold = \"9ms\"\n\
+             [[volume.tenant]]\nname = \"gold\"\n[[volume.tenant]]\nname = \"kept\"\nreservation = 9\n\
+             [volume.steer]\ndevice = \"/dev/none\"\n{BEGIN}\n{END}\n\
+             [[volume.steer.vm]]\nname = \"pods\"\ncgroup = \"kubernetes:*\"\nshares = 100\ntenant = \"gold\"\n"
+        );
+        let before = Document::new("h.toml", &*text);
+        let of = |name: &str, tenant: &str| {
+            let mut vm = vm(name, 5);
+            vm.settings.insert(TENANT.to_owned(), tenant.into());
+            vm
+        };
+        let all = [of("s.a", "gold"), of("s.b", "silver"), of("s.c", "silver"), of("s.d", "kept")];
+        let (vms, notes) = with_good_tenants(&before, &all);
+        assert_eq!(vms, [of("s.a", "gold"), vm("s.b", 5), vm("s.c", 5), vm("s.d", 5)]);
+        let notes: Vec<_> = notes.into_iter().collect();
+        let said = "pod s.b: parda/tenant = \"silver\": is no [[volume.tenant]] of this volume";
+        assert_eq!(notes[0], said);
+        assert!(notes[1].starts_with("pod s.c: ") && notes[2].contains("reservation"), "{notes:?}");
+        assert!(checked(&before, &vms).is_ok());
+        let wanted = "shares = 100\ntenant = \"gold\"\n".parse::<Table>().unwrap();
+        assert_eq!(of_all_pods(&text), Some(wanted));
     }
 
     #[test]

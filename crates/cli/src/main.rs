@@ -35,7 +35,7 @@ mod top;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 
 pub(crate) use failure::Failure;
 
@@ -176,7 +176,8 @@ enum Command {
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = negatives_are_values(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // Dropped at the end of all: what was logged is written then.
     let events = parda_agent::events::Recorder::default();
     let log = match log::start(&cli.log, cli.log_format, &events) {
@@ -213,6 +214,15 @@ fn main() -> ExitCode {
     parda_tls::settle(LAST_WORDS);
     drop(log);
     end(done)
+}
+
+/// A command to which `--slots -1` is a wrong number, and no option `-1`.
+fn negatives_are_values(command: clap::Command) -> clap::Command {
+    let values = |arg: clap::Arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(values).mut_subcommands(negatives_are_values)
 }
 
 fn end(done: Result<(), Failure>) -> ExitCode {

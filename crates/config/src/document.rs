@@ -119,7 +119,8 @@ impl Document {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
         toml::from_str(&self.text).map_err(|e| {
             let message = plainly(&e.message().trim().replace('\n', "; "));
-            let Some(span) = e.span() else {
+            // What the document itself lacks has no line.
+            let Some(span) = e.span().filter(|span| *span != (0..0)) else {
                 return Error { file: self.name.clone(), place: None, value: None, message };
             };
             let message = of_shares(message, &self.text[..span.start]);

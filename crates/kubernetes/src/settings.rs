@@ -10,7 +10,7 @@ use parda_config::{DISK_SETTINGS, DiskSetting, VmSettings};
 use toml::{Table, Value};
 
 /// What the keys begin with.
-pub(crate) const PREFIX: &str = "parda/";
+pub const PREFIX: &str = "parda/";
 
 /// What annotations of pods begin with that set a container runtime's own limits.
 pub(crate) const BLOCK_IO: &str = "blockio.resources.beta.kubernetes.io/";
@@ -156,9 +156,9 @@ fn add(settings: &mut Table, key: String, value: Value) {
     }
 }
 
-/// Settings that a pod may have. Not a tenant: one that the agent's file does not have would keep the settings of all pods from being used.
+/// Settings that a pod may have. Which tenants there are is not known here.
 fn known() -> impl Iterator<Item = &'static DiskSetting> {
-    DISK_SETTINGS.iter().filter(|setting| setting.steered && setting.key != "tenant")
+    DISK_SETTINGS.iter().filter(|setting| setting.steered)
 }
 
 /// A value as TOML: a number, an inline table such as `{ iops = 500 }`, or text without quotes.
@@ -170,7 +170,9 @@ fn read(key: &str, text: &str) -> Result<Value, String> {
         let keys: Vec<_> = known().map(|setting| format!("{PREFIX}{}", setting.key)).collect();
         return Err(format!("is no setting of a pod: there is {}", keys.join(", ")));
     }
-    let value = toml::from_str::<Table>(&format!("value = {text}")).ok();
+    // A name of digits is a name.
+    let bare = (key != "tenant").then(|| format!("value = {text}"));
+    let value = bare.and_then(|bare| toml::from_str::<Table>(&bare).ok());
     let value = value.filter(|table| table.len() == 1).and_then(|mut table| table.remove("value"));
     let value = value.unwrap_or_else(|| text.into());
     let table = Table::from_iter([(key.to_owned(), value.clone())]);
@@ -274,6 +276,12 @@ mod tests {
             assert!(answer.vms[0].settings.get("limit").is_none(), "{wrong}");
             assert!(answer.notes.first().unwrap().contains("annotation parda/limit = "), "{wrong}");
         }
+        for wrong in ["", "two words", "gold\nshares = 9"] {
+            let answer = answer(&[claim(&[("parda/tenant", wrong)])], &Class::default(), &san, &[]);
+            assert!(answer.vms[0].settings.get("tenant").is_none(), "{wrong}");
+        }
+        let digits = answer(&[claim(&[("parda/tenant", "7")])], &Class::default(), &san, &[]);
+        assert_eq!(digits.vms[0].settings["tenant"], "7".into());
         let typo = answer(&[claim(&[("parda/sharez", "9")])], &Class::default(), &san, &[]);
         let note = typo.notes.first().unwrap();
         assert!(note.contains("is no setting of a pod: there is parda/shares"), "{note}");

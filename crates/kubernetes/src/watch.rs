@@ -61,7 +61,8 @@ pub enum FollowError {
 /// Follows the pods of a node and their claims, and hands over their settings: once all is known, after each change, and every
 /// half a minute. `take` returns whether they are in force; if not, it gets them again a second later.
 ///
-/// While the API server is away or refuses to answer, nothing changes. A line a minute says so.
+/// While the API server is away or refuses to answer, nothing changes. A line a minute says so. A kind of classes that it has refused from
+/// the start is left out.
 ///
 /// # Errors
 /// The API server is not known. It never returns otherwise.
@@ -126,10 +127,9 @@ impl Watches {
         Watches {
             pods: Watch::start(client, "pods", own),
             claims: Watch::start(client, "persistentvolumeclaims", all()),
-            storage: Watch::start(client, "storageclasses", all()),
-            // Kubernetes before 1.34 does not serve them.
+            storage: Watch { is_optional: true, ..Watch::start(client, "storageclasses", all()) },
             attributes: Watch {
-                may_be_missing: true,
+                is_optional: true,
                 ..Watch::start(client, "volumeattributesclasses", all())
             },
         }
@@ -174,9 +174,12 @@ struct Watch<K: Reduced> {
     /// Objects of a list that is not complete.
     listing: BTreeMap<String, K::Kept>,
     /// Whether all objects have been listed once.
-    known: bool,
+    listed: bool,
     changed: bool,
-    may_be_missing: bool,
+    /// Whether pods can have settings without these objects.
+    is_optional: bool,
+    /// Whether the cluster has none, or the role does not permit them: others are not kept waiting.
+    left_out: bool,
     /// Ticks until a fault is logged again.
     quiet: u32,
 }
@@ -192,9 +195,10 @@ where
             events: Box::pin(events),
             kept: BTreeMap::new(),
             listing: BTreeMap::new(),
-            known: false,
+            listed: false,
             changed: false,
-            may_be_missing: false,
+            is_optional: false,
+            left_out: false,
             quiet: 0,
         }
     }
@@ -218,8 +222,8 @@ where
             }
             Event::InitDone => {
                 let listed = std::mem::take(&mut self.listing);
-                self.changed |= !self.known || listed != self.kept;
-                (self.kept, self.known) = (listed, true);
+                self.changed |= !self.listed || listed != self.kept;
+                (self.kept, self.listed, self.left_out) = (listed, true, false);
             }
             Event::Apply(object) => {
                 let key = object.key();
@@ -241,22 +245,23 @@ where
             watcher::Error::WatchError(status) => status.code,
             _ => 0,
         };
+        let is_first =
+            self.is_optional && !self.listed && !self.left_out && matches!(code, 403 | 404);
+        self.left_out |= is_first;
+        self.changed |= is_first;
         match code {
-            404 if self.may_be_missing && !self.known => {
-                tracing::info!(kind, "this cluster has none; Kubernetes 1.34 has");
-                (self.known, self.changed) = (true, true);
-            }
-            404 if self.may_be_missing => {}
+            404 if is_first => tracing::info!(kind, "this cluster has none; Kubernetes 1.34 has"),
+            404 if self.is_optional => {}
             // The versions that were seen last are no longer kept there: all is listed anew.
             410 => {}
             _ if self.quiet == 0 => {
                 self.quiet = QUIET;
                 let why = chain(error);
-                tracing::warn!(
-                    kind,
-                    event = "kubernetes_unreachable",
-                    "{why}; settings stay as they are"
-                );
+                let so = match self.left_out {
+                    true => "what these classes say is not used",
+                    false => "settings stay as they are",
+                };
+                tracing::warn!(kind, event = "kubernetes_unreachable", "{why}; {so}");
             }
             _ => {}
         }
@@ -265,7 +270,7 @@ where
     /// Whether something has changed since the last call, and whether all is known.
     fn tick(&mut self) -> (bool, bool) {
         self.quiet = self.quiet.saturating_sub(1);
-        (std::mem::take(&mut self.changed), self.known)
+        (std::mem::take(&mut self.changed), self.listed || self.left_out)
     }
 
     fn by_name(&self) -> BTreeMap<&str, &K::Kept> {

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use parda_address::{Address, Uri};
-use parda_block::Stretch;
+use parda_block::{Stretch, error_help};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use super::exchange::{Exchange, Slots};
 use super::place::{Place, REGION_ALIGNMENT, stretch};
@@ -69,8 +71,8 @@ pub(super) fn missing(volumes: &[Volume]) -> Vec<String> {
     });
     let paths: Vec<_> = paths.collect();
     let questions = paths.iter().map(|(disk, path)| {
-        let (asked, region) = ((*path).clone(), disk.region.clone());
-        Question::new(path, move || fault(&asked, region))
+        let (asked, region, read_only) = ((*path).clone(), disk.region.clone(), disk.read_only);
+        Question::new(path, move || fault(&asked, region).or_else(|| refused(&asked, read_only)))
     });
     let answers = patience::ask(questions.collect());
     let faults = paths.into_iter().zip(answers).filter_map(|((disk, path), answer)| {
@@ -91,6 +93,14 @@ fn fault(path: &Path, region: Option<Range<u64>>) -> Option<String> {
     // A device does not tell its size here.
     let end = region.filter(|region| file.is_file() && region.end > file.len())?.end;
     Some(format!("has {} bytes, and the disk's region ends at {end}", file.len()))
+}
+
+/// Reason why the user that asks may not open the data of a disk, or an exchange.
+pub(crate) fn refused(path: &Path, read_only: bool) -> Option<String> {
+    let wanted = if read_only { Access::READ_OK } else { Access::READ_OK | Access::WRITE_OK };
+    // What else is wrong is found by who opens it.
+    let error = access(path, wanted).err().filter(|error| *error == Errno::ACCESS)?.into();
+    Some(format!("{error}{}", error_help(&error).unwrap_or_default()))
 }
 
 /// Bytes of a place, by its name.

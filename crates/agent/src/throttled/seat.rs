@@ -439,7 +439,8 @@ impl Held {
         if self.seconds <= 0.0 {
             return 0.0;
         }
-        let time = self.did().map(|(_, flow)| flow.time as f64 * 1e-9).sum::<f64>();
+        // The sum of nothing is -0.0.
+        let time = self.did().fold(0.0, |time, (_, flow)| time + flow.time as f64 * 1e-9);
         let allowed = self.own.most(self.mix()) * latency;
         (time / self.seconds).min(if latency > 0.0 { allowed } else { f64::INFINITY })
     }

@@ -225,15 +225,18 @@ const FILES: &str = "i=0; mkdir -p /run/sums; while :; do
 
 /// Adds rows to a database. `/run/row` has the number of the last one that was committed.
 const ROWS: &str = "i=0; while :; do i=$((i + 1))
-    sqlite3 /mnt/db \"pragma synchronous = full; insert into t values ($i, randomblob(4000))\" || exit 1
+    sqlite3 /mnt/db \"pragma synchronous = full; with r(b) as materialized (select randomblob(4000))
+      insert into t select $i, b, sha3(b) from r\" || exit 1
     echo $i >/run/row.new && mv /run/row.new /run/row
   done";
 
-/// Files and the database as `FILES` and `ROWS` left them: prints the last row.
+/// Files and the database as `FILES` and `ROWS` left them, each row with its checksum and none missing: prints the last row.
 const CHECK: &str = "for sum in /run/sums/*; do
     sha1sum </mnt/${sum##*/} | cmp - $sum || exit 1
   done
-  [ \"$(sqlite3 /mnt/db 'pragma integrity_check')\" = ok ] && sqlite3 /mnt/db 'select max(i) from t'";
+  wrong='(select count(*) from t where sha3(b) is not s)'
+  [ \"$(sqlite3 /mnt/db 'pragma integrity_check')\" = ok ] &&
+    [ \"$(sqlite3 /mnt/db \"select count(*) - max(i) + $wrong from t\")\" = 0 ] && sqlite3 /mnt/db 'select max(i) from t'";
 
 #[test]
 #[ignore = "the story before it, with a file system and a database: make nightly"]
@@ -243,7 +246,7 @@ fn files_and_a_database_survive_agents_that_are_killed_and_then_the_guest() {
     let (mut agent, mut guest) = by_vhost_user(dir.path(), 64 << 20);
     let device = guest.device("patient").unwrap();
     let mount = format!("modprobe ext4; mount -t ext4 {device} /mnt");
-    let create = "sqlite3 /mnt/db 'pragma journal_mode = wal; create table t (i integer primary key, b blob)'";
+    let create = "sqlite3 /mnt/db 'pragma journal_mode = wal; create table t (i integer primary key, b blob, s blob)'";
     let line =
         format!("mkdir -p /mnt; /tools/bin/mke2fs -q -t ext4 {device} && {mount} && {create}");
     guest.ok(&line, SOON).unwrap();

@@ -67,6 +67,10 @@ fn mistakes_are_pointed_at_by_file_line_and_value() {
     stage.write("host.toml", [0xff, 0xfe, 0x00]);
     expect(&stage.parda(&["check", "host.toml"]), 2, &["host.toml"]);
     expect(&stage.parda(&["serve", "--colour"]), 2, &["--colour"]);
+    let slots = ["exchange", "init", "x", "--volume", "v", "--slots", "-1"];
+    expect(&stage.parda(&slots), 2, &["invalid value '-1' for '--slots <N>'"]);
+    let bench = ["bench", "vhost-user", "nobody"];
+    expect(&stage.parda(&bench), 1, &["nobody: ", "is it the socket of a server of vhost-user"]);
     expect(&stage.parda(&["status", "nobody"]), 1, &["nobody", "Is the agent running?"]);
 }
 
@@ -147,6 +151,29 @@ fn a_user_that_an_agent_does_not_answer_is_told_who_may_ask() {
         assert!(!done.err.contains("Is the agent running?"), "{}", done.err);
     }
     agent.stop();
+}
+
+#[test]
+fn a_check_says_which_files_its_user_may_not_open() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    stage.exchange("exchange", 8);
+    let text = config("host", OFF, &[("vm1", "data")]);
+    let slots = "[volume.exchange]\nfile = \"exchange\"\nslots = 8\n[[volume.disk]]";
+    stage.write("host.toml", text.replace("[[volume.disk]]", slots));
+    let check = [powerless(), &[PARDA, "check", "host.toml"]].concat();
+    assert!(!stage.ok(&check).contains("note"), "{}", stage.ok(&check));
+    for file in ["data", "exchange"] {
+        std::fs::set_permissions(stage.path(file), Permissions::from_mode(0o400)).unwrap();
+    }
+    let said = stage.ok(&check);
+    let lacks = "Permission denied (os error 13). The agent's user lacks the rights: docs/";
+    for note in ["note: vm1: data: ", "note: exchange exchange: "] {
+        assert!(said.contains(&format!("{note}{lacks}")), "{said}");
+    }
+    stage.write("host.toml", text.replace("path = ", "read_only = true\npath = "));
+    let said = stage.ok(&check);
+    assert!(!said.contains("note"), "to read is enough: {said}");
 }
 
 #[test]

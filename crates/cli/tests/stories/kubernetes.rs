@@ -242,6 +242,11 @@ fn pods_have_the_shares_of_their_claims_and_classes_as_these_change() {
         node.put("persistentvolumeclaims", claim("data-db-0", own, None));
         until(&format!("the limit is {iops}"), || node.limit() == iops);
     }
+    // Nor does a tenant that the node does not have.
+    let own = json!({"parda/shares": "5001", "parda/tenant": "silver"});
+    node.put("persistentvolumeclaims", claim("data-db-0", own, None));
+    node.until("without its tenant", &[("shop.db-0", 5001)]);
+    node.says("pod shop.db-0: parda/tenant = \"silver\": is no [[volume.tenant]] of this volume");
     node.says("parda/limit = \"{ iops = 3 }\": has iops = 3, which must be 4 or more on a steered");
     node.put("persistentvolumeclaims", claim("data-db-0", json!({}), Some("gold")));
     node.until("of the VolumeAttributesClass", &[("shop.db-0", 3000)]);
@@ -303,7 +308,7 @@ fn watches_that_break_and_an_api_server_that_is_away_leave_settings_as_they_are(
     let lost = text.replace("# parda kubernetes: end", "");
     node.stage.write("node-1.toml", &lost);
     put(&node, "2003");
-    node.says("must stand there once each, within [volume.steer]; it is tried again");
+    node.says("must stand there once each, within [volume.steer]; the file is as it was; it is tried again");
     assert_eq!(String::from_utf8(node.stage.read("node-1.toml")).unwrap(), lost);
     node.stage.write("node-1.toml", text);
     node.until("the lines are back", &[("shop.db-0", 2003)]);
@@ -334,7 +339,7 @@ fn a_token_is_renewed_and_an_object_of_a_hundred_megabytes_keeps_nobody_from_its
 }
 
 #[test]
-fn a_cluster_without_classes_of_attributes_and_a_role_without_claims() {
+fn a_cluster_without_classes_of_attributes_and_roles_without_claims_or_classes() {
     let objects = [
         ("storageclasses", storage_class("2000")),
         ("persistentvolumeclaims", claim("data-db-0", json!({}), None)),
@@ -357,6 +362,26 @@ fn a_cluster_without_classes_of_attributes_and_a_role_without_claims() {
         (text.contains("shares = 2001") && anew.log().contains("this cluster has none"))
             .then_some(())
     });
+
+    // A role without a kind of classes: claims' own settings count, and those of the classes once it has them.
+    let data = claim("data-db-0", json!({"parda/shares": "700"}), None);
+    node.put("persistentvolumeclaims", data);
+    node.put("persistentvolumeclaims", claim("data-db-1", json!({}), None));
+    node.put("pods", pod("db-1", B, "node-1", claimed("data-db-1")));
+    node.order(json!({"deny": "storageclasses", "forget": true}));
+    let third = text.replace("shares = 2001", "shares = 5");
+    node.stage.write("third.toml", third);
+    let denied = follows(&node.stage, "third", "third.toml");
+    let has = |what: &str| String::from_utf8(node.stage.read("third.toml")).unwrap().contains(what);
+    until("the claim's shares", || has("shares = 700"));
+    assert!(!has("shop.db-1"), "of the class nothing is known");
+    let says = "cannot list resource \"storageclasses\" at the cluster scope";
+    until("it says so", || {
+        let log = denied.log();
+        log.contains(says) && log.contains("what these classes say is not used")
+    });
+    node.order(json!({"deny": null}));
+    until("the class's shares", || has("shares = 2001") && has("shares = 700"));
     node.end();
 }
 

@@ -99,12 +99,18 @@ impl Nodes {
 
     /// Has a node do something with its storage, on a version of the storage API.
     fn at_version(&self, version: u32, node: &str, line: &[&str]) -> Done {
+        let line = Nodes::line(version, node, line);
+        self.stage.run(&line.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The command line of that.
+    fn line(version: u32, node: &str, line: &[&str]) -> Vec<String> {
         let own = Path::new(env!("CARGO_MANIFEST_DIR"));
         let stand_in = own.join("tests/stories/proxmox_stand_in.pl").display().to_string();
         let plugin = own.join("../../contrib/proxmox/PardaPlugin.pm").display().to_string();
         let version = version.to_string();
         let perl = ["perl", "-T", "-w", &stand_in, &plugin, PARDA, node, &version];
-        self.stage.run(&[&perl, line].concat())
+        perl.iter().chain(line).map(|word| (*word).to_owned()).collect()
     }
 
     /// What it answers. It must succeed, with these warnings.
@@ -277,8 +283,20 @@ fn what_proxmox_asks_for_in_vain_is_refused_and_a_wrong_tag_keeps_no_vm_from_sta
     assert_eq!(nodes.ok("a", &["feature", VOLUME, "copy"]), 1);
     assert_eq!(nodes.ok("a", &["feature", VOLUME, "snapshot"]), Value::Null);
 
-    // Files.
+    // Files. A storage that is full after the directory of the VM, and one that is full before: nothing is left there.
     nodes.fails("a", &["activate", "san:100/vm-100-disk-7.raw"], "there is no file");
+    for inodes in [3, 2] {
+        let full = format!(
+            "mount -t tmpfs -o nr_inodes={inodes} none store && mkdir store/images && \"$@\"; \
+             code=$?; find store/images -mindepth 1 >&2; exit $code"
+        );
+        let line = Nodes::line(15, "a", &["alloc", "san", "102", "", "4096"]);
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+        let done =
+            nodes.stage.run(&[&["unshare", "-m", "sh", "-c", &full, "sh"], &line[..]].concat());
+        assert!(!done.status.success() && done.err.contains("No space left"), "{}", done.err);
+        assert!(!done.err.contains("\nstore/images/"), "this is left: {}", done.err);
+    }
     nodes.stage.write("secret", vec![0; 4096]);
     let link = nodes.stage.path("store/images/100/vm-100-disk-1.raw");
     std::os::unix::fs::symlink(nodes.stage.path("secret"), link).unwrap();

@@ -81,7 +81,12 @@ sub alloc_image {
     my $folder = $class->get_subdir($scfg, 'images') . "/$vmid";
     make_path($folder);
     die "disk image '$folder/$name' already exists\n" if -e "$folder/$name";
-    PVE::Tools::run_command(['/usr/bin/qemu-img', 'create', '-q', '-f', $fmt, "$folder/$name", "${size}K"]);
+    # As the true one, it takes back what it has made when this fails.
+    if (!eval { PVE::Tools::run_command(['/usr/bin/qemu-img', 'create', '-q', '-f', $fmt, "$folder/$name", "${size}K"]); 1 }) {
+        unlink("$folder/$name");
+        rmdir($folder);
+        die $@;
+    }
     return "$vmid/$name";
 }
 

@@ -229,6 +229,8 @@ fn qemus_of_two_hosts_have_iops_by_their_shares() {
         let is_vm = |line: &str| line.split_whitespace().take(2).eq(vm);
         assert!(status.lines().any(is_vm), "{vm:?}: {status}");
     }
+    let beside = stage.ok(&[PARDA, "status", "b.status"]);
+    assert!(beside.contains(" idle ") && !beside.contains("-0.0"), "{beside}");
 
     // Shares change while the agent runs.
     let text = String::from_utf8(stage.read("a.toml")).unwrap();

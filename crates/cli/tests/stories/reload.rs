@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::array::{Array, Delays};
-use crate::stage::{Stage, config, until, uri};
+use crate::stage::{PARDA, Stage, config, until, uri};
 
 #[test]
 fn shares_and_control_change_under_load_and_nobody_is_dropped() {
@@ -44,6 +44,9 @@ fn shares_and_control_change_under_load_and_nobody_is_dropped() {
     agent.says("configuration not changed: host.toml:11:10: shares = 0: must be from 1 to");
     assert_eq!(agent.volume().disks[0].shares, 3000);
     assert_eq!(agent.volume().latency_threshold_ms, 12.0);
+    let asked = stage.run(&[PARDA, "status", "-c", "host.toml"]);
+    assert!(asked.status.success() && asked.out.contains("host host"), "{}", asked.err);
+    assert!(asked.err.contains("shares = 0: must be from 1 to"), "{}", asked.err);
 
     // Another listener: the connections stay.
     let elsewhere = changed.replace("unix:host\"", "unix:elsewhere\"").replace("3000", "2000");

@@ -170,6 +170,7 @@ fn everything_wrong_is_pointed_at() {
         ("name = \"array-a\"", "", "parda.toml:3:1: [[volume]]: missing field `name`"),
         ("host = \"kvm-01\"", "host = \"kvm-01\"\nhosts = 1", "parda.toml:2:1: hosts = 1: unknown"),
         ("host = \"kvm-01\"", "host = ", "parda.toml:1:"),
+        ("host = \"kvm-01\"\n", "", "parda.toml: missing field `host`"),
     ] {
         let text = GOOD.replacen(from, to, 1);
         assert_ne!(text, GOOD);

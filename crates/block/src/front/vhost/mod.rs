@@ -171,7 +171,7 @@ impl Vhost {
         };
         let until = now + PATIENCE;
         if guest.next.replace(Next { address, fd, until }).is_some() {
-            tracing::warn!(volume, disk = guest.offered.name.as_str(), TURNED_AWAY);
+            tracing::warn!(volume, disk = guest.offered.name.as_str(), "{TURNED_AWAY}");
         }
         io.timers.add(until, VhostTimer::Next(key, guest.serial).into());
     }
@@ -189,7 +189,7 @@ impl Vhost {
         } else {
             guest.next = None;
             let (volume, disk) = (&self.volume, guest.offered.name.as_str());
-            tracing::warn!(volume, disk, TURNED_AWAY);
+            tracing::warn!(volume, disk, "{TURNED_AWAY}");
         }
     }
 
