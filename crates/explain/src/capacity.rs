@@ -31,6 +31,18 @@ impl Capacity {
         }
     }
 
+    /// The same where IOs take `latency_ms` beside so many others. An array does one IO at a time at least, so that an IO waits for one
+    /// service time of each of them at most. Many fast IOs, of a cache or of a quiet moment, say less.
+    #[must_use]
+    pub(crate) fn beside(&self, outstanding: f64, latency_ms: f64) -> Capacity {
+        match self {
+            Capacity::Assumed { service_ms } => {
+                Capacity::Assumed { service_ms: service_ms.max(latency_ms / (1.0 + outstanding)) }
+            }
+            Capacity::Probed { .. } => self.clone(),
+        }
+    }
+
     /// Throughput at the latency `to_ms` over throughput at `from_ms`.
     #[must_use]
     pub fn ratio(&self, to_ms: f64, from_ms: f64) -> f64 {

@@ -119,13 +119,16 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
         Change::ThresholdMs(ms) => step = Step::between(view, ms),
     }
     let slots = before.all_at(1.0);
-    step = match (change, view.latency_ms) {
-        // Where nobody is held, more load or less is another latency, up to the threshold.
-        (Change::LimitIops(_) | Change::TenantLimitIops(_), Some(ms)) if !view.is_contended() => {
+    // Where nobody is held, more load or less is another latency, up to the threshold.
+    let limited = matches!(change, Change::LimitIops(_) | Change::TenantLimitIops(_));
+    let unheld = view.latency_ms.filter(|_| limited && !view.is_contended());
+    let capacity = &unheld.map_or_else(|| capacity.clone(), |ms| capacity.beside(slots, ms));
+    step = match unheld {
+        Some(ms) => {
             let step = Step { from_ms: ms, to_ms: view.threshold_ms.max(ms) };
             step.under(after.most() / slots, capacity)
         }
-        _ => step.within(after.most() / slots, capacity),
+        None => step.within(after.most() / slots, capacity),
     };
     // A limit is of IOs per second: with another latency it is another number of slots.
     after.own.iter_mut().for_each(|claim| claim.most *= step.to_ms / step.from_ms);

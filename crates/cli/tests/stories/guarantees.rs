@@ -178,8 +178,8 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
     let more = rates();
     // A timer that is late on a busy machine loses some.
     assert!((400.0..624.0).contains(&more[2]), "{more:?} for a limit of 600");
-    // By an assumed curve of the array, on which more IOs are slower. This one does each in the same time.
-    let known = 1.05 * moved[2]..1.15 * more[2];
+    // By a curve that is assumed. This array does an IO at a time, and far more than both limits.
+    let known = 1.05 * moved[2]..630.0;
     assert!(known.contains(&predicted), "{predicted} predicted, of {moved:?} to {more:?}");
     // A change on one host alone is noticed by the others.
     let differ = || {
