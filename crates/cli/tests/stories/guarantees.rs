@@ -132,6 +132,15 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
         let (seconds, after) = (begin.elapsed().as_secs_f64(), ios());
         [0, 1, 2].map(|i| (after[i] - before[i]) as f64 / seconds)
     };
+    // A busy machine slows clients and timers for some seconds. The limit holds in all of them.
+    let reached = |least: f64, most: f64| {
+        let sum = |rates: &[f64; 3]| rates.iter().sum::<f64>();
+        let below = |rates: &[f64; 3]| assert!(sum(rates) < most, "{rates:?} are above {most}");
+        let mut windows = std::iter::repeat_with(rates).take(10).inspect(below);
+        windows
+            .find(|rates| sum(rates) >= least)
+            .unwrap_or_else(|| panic!("never {least} IO/s for a limit below {most}"))
+    };
     let settled = |parts: [f64; 3]| {
         until("each host has its part of the limit", || {
             agents.iter().zip(parts).all(|(agent, part)| {
@@ -142,14 +151,11 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
     };
     let one = load("a");
     settled([1.0, 0.0, 0.0]);
-    let alone = rates();
-    assert!((225.0..312.0).contains(&alone[0]), "{alone:?} for a limit of 300, on one host");
+    reached(225.0, 312.0);
 
     let (two, three) = (load("b"), load("c"));
     settled([0.33; 3]);
-    let three_hosts = rates();
-    let sum: f64 = three_hosts.iter().sum();
-    assert!((225.0..315.0).contains(&sum), "{three_hosts:?} for a limit of 300, on three hosts");
+    let three_hosts = reached(225.0, 315.0);
     assert!(three_hosts.iter().all(|rate| (65.0..125.0).contains(rate)), "{three_hosts:?}");
     let said = stage.parda(&["status", "b.status"]).out;
     assert!(said.contains("tenant gold: ") && said.contains("% of the limit"), "{said}");
@@ -157,8 +163,7 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
     one.finish();
     two.finish();
     settled([0.0, 0.0, 1.0]);
-    let moved = rates();
-    assert!((225.0..312.0).contains(&moved[2]), "{moved:?} for a limit of 300, on the third host");
+    reached(225.0, 312.0);
 
     let explain =
         ["explain", "disk", "-c", "c.toml", "--over", "3s", "--tenant-limit", "600", "--json"];
@@ -175,12 +180,10 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
     until("the new limit is in force", || {
         agents[2].volume().tenants[0].settings["limit"]["iops"] == 600.0
     });
-    let more = rates();
-    // A timer that is late on a busy machine loses some.
-    assert!((400.0..624.0).contains(&more[2]), "{more:?} for a limit of 600");
+    reached(400.0, 624.0);
     // By a curve that is assumed. This array does an IO at a time, and far more than both limits.
-    let known = 1.05 * moved[2]..630.0;
-    assert!(known.contains(&predicted), "{predicted} predicted, of {moved:?} to {more:?}");
+    let had = json["vm"]["iops"].as_f64().unwrap();
+    assert!((1.05 * had..630.0).contains(&predicted), "{predicted} predicted, {had} before");
     // A change on one host alone is noticed by the others.
     let differ = || {
         let said = stage.parda(&["status", "a.status"]).out;
