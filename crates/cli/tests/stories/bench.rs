@@ -33,14 +33,16 @@ fn an_agent_is_measured_and_not_a_byte_of_its_disk_changes() {
         // What is outstanding, by Little's law, is the depth of both connections.
         let outstanding = iops * number("mean_us") / 1e6;
         eprintln!("{iops:.0} IOPS, {outstanding:.1} of 32 outstanding");
-        (iops > 100.0 && (16.0..=64.0).contains(&outstanding)).then_some((out, answer))
+        let worked = number("server_cpu_us_per_io") > 0.0;
+        let fair = iops > 100.0 && (16.0..=64.0).contains(&outstanding) && worked;
+        fair.then_some((out, answer))
     });
     let number = |key: &str| answer[key].as_f64().unwrap_or_else(|| panic!("{key} in {out}"));
     assert_eq!((number("depth"), number("connections"), number("bs")), (16.0, 2.0, 4096.0));
     let iops = number("reads") / number("seconds");
     assert!((number("iops") / iops - 1.0).abs() < 1e-6, "{out}");
     assert!(number("p50_us") <= number("p99_us") && number("p99_us") <= number("p999_us"), "{out}");
-    assert!(number("server_cpu_us_per_io") > 0.0 && number("client_cpu_us_per_io") > 0.0, "{out}");
+    assert!(number("client_cpu_us_per_io") > 0.0, "{out}");
 
     let Done { status, out, err } = stage.parda(&[&["bench", "nbd", URI], &options[..]].concat());
     assert!(status.success() && out.contains("IOPS") && out.contains("p99.9"), "{out}{err}");
