@@ -4,32 +4,17 @@
 
 mod truth;
 
-use std::path::{Path, PathBuf};
-
 use parda_array::Preset;
 use parda_plot::brief;
 use parda_probe::{Effort, Mix, Point, ProbeDocument, Purpose, Wishes};
 use parda_probe_tools::{Target, Writes, report};
+use parda_testkit::manual::{docs, is_shown};
 
 /// The scenario that has Elling's numbers; they stand nowhere else.
 const PUBLISHED: &str = include_str!("../../../scenarios/papers/elling12.toml");
 
 const READS: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
 const WRITES: Mix = Mix { read_percent: 0, ..READS };
-
-fn docs(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file)
-}
-
-/// Compares a file of the manual with what it has to be, or writes it.
-fn is_shown(file: &str, right: &str) {
-    if std::env::var_os("PARDA_RENEW").is_some() {
-        return std::fs::write(docs(file), right).unwrap();
-    }
-    let shown = std::fs::read_to_string(docs(file)).unwrap();
-    let differ = shown.lines().zip(right.lines()).find(|(shown, right)| shown != right);
-    assert!(shown == right, "`make reproduce` renews {file}: {differ:?}");
-}
 
 /// Pictures of a probe, each under a name of its own, in a folder beside the page that shows them.
 fn are_shown(page: &str, document: &ProbeDocument, pictures: &[(&str, &str)]) {

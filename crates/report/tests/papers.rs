@@ -2,29 +2,16 @@
 //! docs/reproduction.md shows the results of the current code. With `PARDA_RENEW` set the page and its pictures are written.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use parda_report::pictures::{Picture, pictures};
 use parda_report::reproduce::{Value, built_in, in_folder, tally, values};
 use parda_scenario::{Answer, Study};
 use parda_sim::{Keep, StudyOutcome, run_all};
+use parda_testkit::manual::{docs, is_shown};
 
 /// Line of the page below which it is made anew.
 const MARK: &str = "<!-- From here on by `make reproduce`. -->";
-
-fn docs(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file)
-}
-
-/// Compares a file of the documentation with what it has to be, or writes it.
-fn is_shown(file: &str, right: &str) {
-    if std::env::var_os("PARDA_RENEW").is_some() {
-        return std::fs::write(docs(file), right).unwrap();
-    }
-    let shown = std::fs::read_to_string(docs(file)).unwrap();
-    let differ = shown.lines().zip(right.lines()).find(|(shown, right)| shown != right);
-    assert!(shown == right, "`make reproduce` renews {file}: {differ:?}");
-}
 
 /// Numbers in the tables and text of the source documents, by their source.
 const NUMBERS: &[(&str, &[f64])] = &[

@@ -11,6 +11,7 @@ mod client;
 pub mod disk;
 mod etcd;
 mod loop_device;
+pub mod manual;
 mod monitor;
 
 pub use client::{Answer, Client, ConnectError, at, read, write};
