@@ -31,8 +31,8 @@ impl Capacity {
         }
     }
 
-    /// The same where IOs take `latency_ms` beside so many others. An array does one IO at a time at least, so that an IO waits for one
-    /// service time of each of them at most. Many fast IOs, of a cache or of a quiet moment, say less.
+    /// The curve of an array whose IOs take `latency_ms` beside `outstanding` others. It does at least one IO at a time, so an IO waits for
+    /// at most one service time of each other IO: the service time is at least `latency_ms / (1 + outstanding)`.
     #[must_use]
     pub(crate) fn beside(&self, outstanding: f64, latency_ms: f64) -> Capacity {
         match self {
