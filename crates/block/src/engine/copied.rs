@@ -1,13 +1,14 @@
-//! Bytes that one turn copies from the page cache.
+//! What one turn copies from the page cache.
 
 use parda_disk::Op;
 
 use crate::backend::file::File;
 
-/// Bytes that this turn reads from the page cache.
+/// Reads of this turn from the page cache.
 #[derive(Debug, Default)]
 pub(super) struct Copied {
     pub(super) bytes: u64,
+    pub(super) reads: usize,
     /// Requests may be left for the next turn.
     pub(super) held_up: bool,
 }
@@ -19,6 +20,7 @@ impl Copied {
             && file.is_cached()
         {
             self.bytes += extent.len;
+            self.reads += 1;
         }
     }
 
