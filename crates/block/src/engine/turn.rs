@@ -13,9 +13,6 @@ use crate::front::front_end::FrontEnd;
 use crate::reactor::Tag;
 use crate::spin::Awaited;
 
-/// What one turn reads from the page cache at most, in bytes, rounded up to a whole request.
-const COPIED_PER_TURN: u64 = 128 << 10;
-
 impl Engine {
     /// One turn after the other, until the volume is told to end. `Err`: the ring failed.
     pub(super) fn turns(&mut self) -> io::Result<()> {
@@ -93,12 +90,8 @@ impl Engine {
     }
 
     /// IOs that may be dispatched in this turn.
-    ///
-    /// The kernel copies what the page cache has while the clients wait. So a turn reads half of
-    /// the requests, and their replies leave: clients take these while the thread reads the rest.
     pub(super) fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
-        let half = self.work.requests.len().div_ceil(2);
-        if self.copied.bytes >= COPIED_PER_TURN || self.copied.reads >= half {
+        if self.copied.is_enough(self.work.requests.len()) {
             self.copied.held_up = self.host.held() > 0;
             return None;
         }
