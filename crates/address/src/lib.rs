@@ -6,9 +6,11 @@
 mod address;
 mod certificates;
 mod export_name;
+mod place;
 mod uri;
 
 pub use address::{Address, AddressError};
 pub use certificates::{Certificates, UriTls};
 pub use export_name::{ExportName, ExportNameError};
+pub use place::Place;
 pub use uri::{Uri, UriError};

@@ -16,12 +16,12 @@ use crate::outsider;
 use crate::served::{Served, Shared, tenant};
 use crate::settings::SettingsStatus;
 use crate::shown::Shown;
-use crate::start_error::StartError;
 use crate::status::exchange::compare;
 use crate::status::{Detail, ObjectiveStatus, VolumeStatus};
 use crate::steered::Steered;
 use crate::threshold::ThresholdStatus;
 use crate::throttled::Throttled;
+use crate::{StartError, no_thread};
 
 /// A volume's enforcer. The control thread ticks it; the main thread changes it; the status thread
 /// asks it.
@@ -51,7 +51,7 @@ impl Enforcer {
             Work::Steer(steer) => Box::new(Steered::start(&config.name, steer, host()?)?),
             Work::Qemu(qemu) => {
                 let throttled = Throttled::start(&config.name, qemu, host()?);
-                Box::new(throttled.map_err(StartError::Thread)?)
+                Box::new(throttled.map_err(no_thread)?)
             }
         };
         settled();

@@ -21,8 +21,8 @@ use parda_tls::Acceptor;
 
 use crate::config::{self, Disk, Listener, Place};
 use crate::file;
-use crate::start_error::StartError;
 use crate::status::{Detail, VolumeStatus};
+use crate::{StartError, no_thread};
 
 use board::Board;
 pub(crate) use board::tenant;
@@ -50,7 +50,7 @@ impl Served {
         let keeper = std::thread::Builder::new()
             .name(format!("keeper-{}", config.name))
             .spawn(move || keeper.run())
-            .map_err(StartError::Thread)?;
+            .map_err(no_thread)?;
         Ok(Served { board, orders, keeper })
     }
 

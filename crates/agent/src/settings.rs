@@ -23,7 +23,6 @@ pub struct SettingsStatus {
     /// What shares divide, as the configuration spells it: `outstanding`, `iops`, `bytes`, or a cost.
     pub fairness: String,
     /// The same; `None` where shares divide outstanding IOs.
-    #[serde(default)]
     pub costs: Option<Costs>,
     /// Which IOs' latency drives the window.
     pub signal: Signal,

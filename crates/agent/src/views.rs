@@ -112,7 +112,7 @@ fn add_vm_origins(status: &mut VolumeStatus, origins: &Origins) {
     for vm in status.steer.iter_mut().flat_map(|steer| &mut steer.vms) {
         // Where several cgroups match, each has its own name behind that of the configuration.
         let name = vm.name.split_once('/').map_or(vm.name.as_str(), |(name, _)| name);
-        let name = DiskName { name: name.to_owned(), listen: None };
+        let name = DiskName::new(name);
         vm.settings_from = origins_of(&Target::vm(&volume, name), origins);
     }
     for tenant in &mut status.tenants {

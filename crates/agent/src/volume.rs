@@ -14,8 +14,8 @@ use crate::enforcer::Enforcer;
 use crate::locked::locked;
 use crate::served::Shared;
 use crate::shown::Shown;
-use crate::start_error::StartError;
 use crate::status::{Detail, VolumeStatus};
+use crate::{StartError, no_thread};
 
 /// Reason why a volume takes over a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +175,7 @@ fn start_control(
     let thread = std::thread::Builder::new()
         .name(format!("control-{}", config.name))
         .spawn(move || control.run())
-        .map_err(StartError::Thread)?;
+        .map_err(no_thread)?;
     Ok((orders, thread))
 }
 

@@ -8,14 +8,17 @@ use std::path::Path;
 
 use parda_control::VmConfig;
 use serde::de::DeserializeOwned;
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table};
 
-/// A document: its name, as the user gave it, and its text.
+use crate::short::short;
+
+/// A document: its name, as the user gave it, and its text, or the table that it was merged to.
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
     text: String,
+    merged: Option<Table>,
 }
 
 /// A table of a document, for errors about its keys.
@@ -51,6 +54,18 @@ impl fmt::Display for Error {
     }
 }
 
+impl Error {
+    /// The error without its place, for who has not seen the document.
+    #[must_use]
+    pub fn without_place(&self) -> String {
+        let message = short(&self.message);
+        match &self.value {
+            Some(value) => format!("{}: {message}", short(value)),
+            None => message.into_owned(),
+        }
+    }
+}
+
 /// The largest document, in bytes, far above any real one.
 const MAX: u64 = 16 << 20;
 
@@ -81,7 +96,19 @@ impl Document {
     /// A document that is already in memory.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Document {
-        Document { name: name.into(), text: text.into() }
+        Document { name: name.into(), text: text.into(), merged: None }
+    }
+
+    /// A document with changes, without a text. Its errors show values and no places.
+    #[must_use]
+    pub fn merged(name: impl Into<String>, table: Table) -> Document {
+        Document { merged: Some(table), ..Document::new(name, "") }
+    }
+
+    /// Whether it has changes over a document that was checked by itself.
+    #[must_use]
+    pub fn is_merged(&self) -> bool {
+        self.merged.is_some()
     }
 
     /// Reads a document from a file, or once from a pipe.
@@ -106,7 +133,7 @@ impl Document {
         &self.name
     }
 
-    /// Text of the whole document.
+    /// Text of the whole document; empty if it was merged.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -117,6 +144,13 @@ impl Document {
     /// # Errors
     /// The text is not TOML or not a `T`; the error points at the offending place.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        if let Some(table) = &self.merged {
+            // An error shows the line that is wrong, which only a text has.
+            return table.clone().try_into().or_else(|_| {
+                let printed = Document::new(&self.name, table.to_string());
+                printed.parse().map_err(|error| Error { place: None, ..error })
+            });
+        }
         toml::from_str(&self.text).map_err(|e| {
             let message = plainly(&e.message().trim().replace('\n', "; "));
             // What the document itself lacks has no line.
@@ -145,6 +179,9 @@ impl Document {
     /// Whether there is a value at a path of keys and indices.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
+        if let Some(printed) = self.printed() {
+            return printed.has(path);
+        }
         let Ok(root) = DeTable::parse(&self.text) else { return false };
         let root = DeValue::Table(root.into_inner());
         path.split('.').try_fold(root, |value, key| Some(child(value, key)?.into_inner())).is_some()
@@ -154,6 +191,9 @@ impl Document {
     #[must_use]
     pub fn error_at(&self, keys: &[&str], message: impl Into<String>) -> Error {
         let (file, message) = (self.name.clone(), message.into());
+        if let Some(printed) = self.printed() {
+            return Error { place: None, ..printed.error_at(keys, message) };
+        }
         let Ok(root) = DeTable::parse(&self.text) else {
             return Error { file, place: None, value: Some(keys.join(".")), message };
         };
@@ -183,6 +223,11 @@ impl Document {
             Some(span) => Error { value: Some(value), ..self.at_span(span, message) },
             None => Error { file, place: None, value: Some(value), message },
         }
+    }
+
+    /// The document with the text of the table that it was merged to.
+    fn printed(&self) -> Option<Document> {
+        Some(Document::new(&self.name, self.merged.as_ref()?.to_string()))
     }
 
     fn at_span(&self, span: Range<usize>, message: String) -> Error {

@@ -12,7 +12,7 @@ use super::change::kept_where;
 use super::wait::{PATIENCE, wait};
 use crate::config::{Config, Disk, apart};
 use crate::history::disk_keys;
-use crate::live::{self, DiskName, Layers, Shape, Target, plain};
+use crate::live::{self, DiskName, Layers, Shape, Target};
 use crate::status::{DiskState, DiskStatus};
 
 impl Disks for Api {
@@ -42,7 +42,7 @@ impl Disks for Api {
         // A look at the disk's data may wait for its file system, so it happens before this change has the turn.
         let mut trial = self.live.in_force().layers;
         edit(&mut trial)?;
-        let trial = trial.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
+        let trial = trial.merged().map_err(|error| Refusal::Invalid(error.without_place()))?;
         let disk = find(&trial, volume, &name)?;
         let own = trial.volumes.iter().find(|other| other.name == volume);
         if let Some(Err(fault)) = own.map(|volume| apart::look_into(volume, &disk)) {
@@ -62,7 +62,8 @@ impl Disks for Api {
         };
         if let Some(why) = why {
             let (layers, in_force) = before;
-            let config = in_force.merged().map_err(|error| Refusal::Failed(plain(&error)))?;
+            let config =
+                in_force.merged().map_err(|error| Refusal::Failed(error.without_place()))?;
             self.put(layers, in_force, config)?;
             let message = format!("disk {}: cannot be served, and is not added: {why}", disk.name);
             return Err(Refusal::Conflict(message));
@@ -84,7 +85,7 @@ impl Disks for Api {
             return Err(Refusal::Invalid("disk: is missing".to_owned()));
         };
         let before = self.live.in_force().layers.merged();
-        let before = before.map_err(|error| Refusal::Failed(plain(&error)))?;
+        let before = before.map_err(|error| Refusal::Failed(error.without_place()))?;
         let disk = find(&before, &volume, &name)?;
         let (layers, _) = self.make(|layers| {
             let keep = kept_where(layers, keep)?;
@@ -217,7 +218,7 @@ fn name(table: &toml::Table) -> Result<DiskName, Refusal> {
 }
 
 fn done(volume: &str, disk: &Disk, state: Option<DiskStatus>, layers: &Layers) -> DiskDone {
-    let name = DiskName { name: disk.name.to_string(), listen: None };
+    let name = DiskName::new(disk.name.as_str());
     DiskDone {
         volume: volume.to_owned(),
         disk: disk.name.to_string(),
