@@ -13,11 +13,12 @@ use toml::{Spanned, Table};
 
 use crate::short::short;
 
-/// A document: its name, as the user gave it, and its text, or the table that it was merged to.
+/// A document: its name, as the user gave it, and its text.
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
     text: String,
+    /// The same as a table, if it was merged.
     merged: Option<Table>,
 }
 
@@ -99,10 +100,10 @@ impl Document {
         Document { name: name.into(), text: text.into(), merged: None }
     }
 
-    /// A document with changes, without a text. Its errors show values and no places.
+    /// A document with changes. Its errors show values and no places, as nobody has its text.
     #[must_use]
     pub fn merged(name: impl Into<String>, table: Table) -> Document {
-        Document { merged: Some(table), ..Document::new(name, "") }
+        Document { merged: Some(table.clone()), ..Document::new(name, table.to_string()) }
     }
 
     /// Whether it has changes over a document that was checked by itself.
@@ -133,7 +134,7 @@ impl Document {
         &self.name
     }
 
-    /// Text of the whole document; empty if it was merged.
+    /// Text of the whole document.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -144,12 +145,10 @@ impl Document {
     /// # Errors
     /// The text is not TOML or not a `T`; the error points at the offending place.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        if let Some(table) = &self.merged {
-            // An error shows the line that is wrong, which only a text has.
-            return table.clone().try_into().or_else(|_| {
-                let printed = Document::new(&self.name, table.to_string());
-                printed.parse().map_err(|error| Error { place: None, ..error })
-            });
+        // An error shows the line that is wrong, which only the text has.
+        let merged = self.merged.clone().and_then(|table| table.try_into().ok());
+        if let Some(parsed) = merged {
+            return Ok(parsed);
         }
         toml::from_str(&self.text).map_err(|e| {
             let message = plainly(&e.message().trim().replace('\n', "; "));
@@ -179,9 +178,6 @@ impl Document {
     /// Whether there is a value at a path of keys and indices.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
-        if let Some(printed) = self.printed() {
-            return printed.has(path);
-        }
         let Ok(root) = DeTable::parse(&self.text) else { return false };
         let root = DeValue::Table(root.into_inner());
         path.split('.').try_fold(root, |value, key| Some(child(value, key)?.into_inner())).is_some()
@@ -191,9 +187,6 @@ impl Document {
     #[must_use]
     pub fn error_at(&self, keys: &[&str], message: impl Into<String>) -> Error {
         let (file, message) = (self.name.clone(), message.into());
-        if let Some(printed) = self.printed() {
-            return Error { place: None, ..printed.error_at(keys, message) };
-        }
         let Ok(root) = DeTable::parse(&self.text) else {
             return Error { file, place: None, value: Some(keys.join(".")), message };
         };
@@ -225,16 +218,12 @@ impl Document {
         }
     }
 
-    /// The document with the text of the table that it was merged to.
-    fn printed(&self) -> Option<Document> {
-        Some(Document::new(&self.name, self.merged.as_ref()?.to_string()))
-    }
-
     fn at_span(&self, span: Range<usize>, message: String) -> Error {
         let before = &self.text[..span.start.min(self.text.len())];
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
-        Error { file: self.name.clone(), place: Some((line, column)), value: None, message }
+        let place = self.merged.is_none().then_some((line, column));
+        Error { file: self.name.clone(), place, value: None, message }
     }
 
     fn line_of(&self, span: &Range<usize>) -> String {
