@@ -1,4 +1,4 @@
-//! Addresses of servers: sockets, NBD URIs, and the certificates that a connection needs.
+//! Addresses of servers: sockets, NBD URIs, and the certificates that a connection needs; places of data.
 //!
 //! Nothing here connects.
 #![forbid(unsafe_code)]

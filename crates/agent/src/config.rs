@@ -15,6 +15,7 @@ use parda_exchange::slot::MOST_TENANTS;
 
 use crate::file;
 use crate::threshold::Probed;
+use names::check_name;
 use place::{REGION_ALIGNMENT, place};
 use places::Places;
 
@@ -27,6 +28,7 @@ mod http;
 pub(crate) mod limits;
 mod listener;
 mod meeting;
+mod names;
 mod nbd;
 pub(crate) mod own;
 mod place;
@@ -180,6 +182,12 @@ impl Config {
         let beside =
             |status: &PathBuf| Http { address: Address::Unix(api_beside(status)), tls: None };
         self.http.iter().cloned().chain(self.status.as_ref().map(beside)).collect()
+    }
+
+    /// The volume of a name.
+    #[must_use]
+    pub fn volume(&self, name: &str) -> Option<&Volume> {
+        self.volumes.iter().find(|volume| volume.name == name)
     }
 
     /// Notes on data that is not there, or does not answer. No error: a volume may be mounted after the agent has started.
@@ -341,13 +349,6 @@ fn check_volume(
         work,
         own: Arc::default(),
     })
-}
-
-/// Refuses a name that is empty, or that is a directory in a URL of the API.
-fn check_name(at: &Part<'_>, key: &str, name: &str) -> Result<(), Error> {
-    at.refuse_if(name.is_empty(), key, "must not be empty")?;
-    let message = "is a directory in a URL, so that the API could not name it: choose another name";
-    at.refuse_if(matches!(name, "." | ".."), key, message)
 }
 
 fn check_tenants(at: &Part<'_>, tenants: &[TenantSettings], work: &Work) -> Result<(), Error> {

@@ -15,8 +15,9 @@
 //! | `wakeup` | what wakes its main thread |
 //! | `volume` | one running volume: start, reload, stop, status |
 //! | `control` | the control thread |
-//! | `shown` | result of its last tick |
 //! | `locked` | mutexes that outlive a panic |
+//! | `start_error` | why a volume does not start |
+//! | `last_tick` | result of a control thread's last tick |
 //! | `crew` | threads for work that may hang |
 //! | `patience` | questions to file systems, of which none is waited for without a bound |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
@@ -64,6 +65,7 @@ pub mod file;
 mod history;
 mod http;
 mod idle_probe;
+mod last_tick;
 pub mod latency;
 pub mod live;
 mod locked;
@@ -80,9 +82,9 @@ mod running;
 mod safe;
 mod served;
 pub mod settings;
-mod shown;
 mod slowed;
 pub mod socket;
+mod start_error;
 pub mod status;
 mod steered;
 pub mod threshold;
@@ -115,13 +117,6 @@ pub enum ServeError {
     /// A volume, the status socket, or the service manager's sockets: what is wrong, and what to do.
     #[error("{0}")]
     Other(String),
-}
-
-/// Reason why a volume does not start. Faults of its disks, listeners or exchange are none: those are tried again.
-type StartError = Box<dyn std::error::Error + Send + Sync>;
-
-fn no_thread(error: std::io::Error) -> String {
-    format!("cannot start a thread: {error}")
 }
 
 /// Runs an agent by a configuration file that was read, until SIGTERM or SIGINT. `path` is read again on SIGHUP. A disk, listener or

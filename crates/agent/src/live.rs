@@ -127,7 +127,7 @@ impl Layers {
         Ok((found.good.into_force(found.refused, found.left_out), found.config))
     }
 
-    fn find(&self, before: &Policies) -> Result<Found, Error> {
+    fn find(&self, before: &Policies) -> Result<Compatible, Error> {
         let layers = [(&self.kept, Keep::State), (&self.temporary, Keep::UntilRestart)];
         let mut settings = layers.iter().flat_map(|(layer, _)| layer.all());
         if settings.all(|(target, setting, value)| is_live(&target, setting, value))
@@ -135,9 +135,9 @@ impl Layers {
             && let Ok(config) = self.merged()
         {
             let (good, refused) = (self.clone(), Refused::new());
-            return Ok(Found { good, config, refused, left_out: Vec::new() });
+            return Ok(Compatible { good, config, refused, left_out: Vec::new() });
         }
-        let mut found = Found::new(self)?;
+        let mut found = Compatible::new(self)?;
         for (layer, keep) in layers {
             for (volume, shape) in layer.shapes() {
                 found.shape(volume, &shape, keep);
@@ -232,7 +232,7 @@ fn is_live(target: &Target, setting: &str, value: &toml::Value) -> bool {
 }
 
 /// Layers without conflicts, built by adding one change after the other.
-struct Found {
+struct Compatible {
     good: Layers,
     config: Config,
     refused: Refused,
@@ -285,9 +285,9 @@ pub fn examine(file: Document) -> Result<Vec<String>, Error> {
     Ok(notes.map(|note| format!("{state}: {note}")).collect())
 }
 
-impl Found {
+impl Compatible {
     /// The file of these layers, without any layer.
-    fn new(layers: &Layers) -> Result<Found, Error> {
+    fn new(layers: &Layers) -> Result<Compatible, Error> {
         let good = Layers {
             policy: Policies { head: layers.policy.head.clone(), volumes: Vec::new() },
             kept: Overlay::default(),
@@ -295,7 +295,7 @@ impl Found {
             ..layers.clone()
         };
         let config = good.merged()?;
-        Ok(Found { good, config, refused: Refused::new(), left_out: Vec::new() })
+        Ok(Compatible { good, config, refused: Refused::new(), left_out: Vec::new() })
     }
 
     /// Edits the layers, if that makes no conflict.

@@ -14,20 +14,21 @@ use signal_hook::iterator::Signals;
 use crate::activation::Passed;
 use crate::api::Api;
 use crate::config::{self, Config};
-use crate::descriptors::Descriptors;
+use crate::descriptors;
 use crate::events::Recorder;
 use crate::history::{History, Sampler};
-use crate::http::HttpServers;
+use crate::http::servers::HttpServers;
 use crate::live::Live;
 use crate::manager::Manager;
 use crate::policy::{self, Follower};
 use crate::served::{Addresses, Opens, Shared};
 use crate::socket::{Owner, Server, SocketWatch};
+use crate::start_error::StartError;
 use crate::status::{self, Detail, HttpPlace};
 use crate::views::{View, Views};
 use crate::volume::{Volume, Why};
 use crate::wakeup::{Takeover, Wakeup};
-use crate::{ServeError, StartError, config::Volume as VolumeConfig};
+use crate::{ServeError, config::Volume as VolumeConfig};
 
 /// How long a stopping agent answers what is in flight. Longer than any IO of a sane array, and
 /// shorter than the 90 s after which service managers kill.
@@ -184,7 +185,7 @@ impl Agent {
         if !self.is_alone()? {
             return Ok(false);
         }
-        raise_descriptor_limit(&self.config);
+        descriptors::raise(&self.config);
         for warning in self.config.warnings() {
             tracing::warn!("{warning}");
         }
@@ -466,7 +467,7 @@ impl Agent {
         let mut stay = Vec::new();
         for mut volume in std::mem::take(&mut self.volumes) {
             let name = volume.name();
-            match new.volumes.iter().find(|wanted| wanted.name == name) {
+            match new.volume(&name) {
                 Some(wanted) if !volume.is_another(wanted) => {
                     // The kernel may be changing a steered device's queue, which waits for its IOs.
                     let outside = self.manager.pulse().outside();
@@ -596,30 +597,5 @@ impl Agent {
         let failed = self.failed.iter();
         let failed = failed.map(|f| View::Failed(Box::new(f.config.clone()), f.error.clone()));
         self.api.views.show(running.chain(failed).collect());
-    }
-}
-
-/// Descriptors for as many clients as the system allows, and a warning if the configuration allows
-/// more.
-fn raise_descriptor_limit(config: &Config) {
-    let room = match parda_block::raise_descriptor_limit() {
-        Ok(Some(room)) => room,
-        Ok(None) => return,
-        Err(error) => return tracing::warn!("cannot raise the limit of descriptors: {error}"),
-    };
-    let descriptors = Descriptors::of(config);
-    tracing::info!(room, needed = descriptors.needed, disks = descriptors.disks, "descriptors");
-    if let Some(fault) = descriptors.fault() {
-        tracing::warn!("{fault}");
-    }
-    let served = config.volumes.iter().filter(|volume| volume.is_served());
-    let configured: usize = served.map(|volume| volume.limits.all_connections()).sum();
-    if room < configured as u64 {
-        tracing::warn!(
-            configured,
-            room,
-            "the limit of descriptors (RLIMIT_NOFILE, LimitNOFILE= of the unit) has room for fewer \
-             clients than limits.connections: those beyond it are turned away"
-        );
     }
 }

@@ -21,8 +21,8 @@ use parda_tls::Acceptor;
 
 use crate::config::{self, Disk, Listener, Place};
 use crate::file;
+use crate::start_error::{StartError, no_thread};
 use crate::status::{Detail, VolumeStatus};
-use crate::{StartError, no_thread};
 
 use board::Board;
 pub(crate) use board::tenant;

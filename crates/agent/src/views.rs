@@ -8,9 +8,9 @@ use parda_exchange::HostName;
 use crate::config;
 use crate::enforcer;
 use crate::history::disk_keys;
+use crate::last_tick::LastTick;
 use crate::live::{DiskName, Live, Origins, Target};
 use crate::locked::locked;
-use crate::shown::Shown;
 use crate::status::{Detail, SettingsFrom, Status, VolumeStatus};
 use crate::volume::VolumeView;
 
@@ -121,5 +121,5 @@ fn add_vm_origins(status: &mut VolumeStatus, origins: &Origins) {
 }
 
 fn failed(config: &config::Volume, error: &str) -> VolumeStatus {
-    VolumeStatus { fault: Some(error.to_owned()), ..enforcer::base(config, Shown::default()) }
+    VolumeStatus { fault: Some(error.to_owned()), ..enforcer::base(config, LastTick::default()) }
 }

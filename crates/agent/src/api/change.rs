@@ -76,7 +76,7 @@ impl Api {
         }
         let was = self.values(&target, &keys);
         let (layers, config) = self.make(|layers| edit(layers, &target))?;
-        let wanted = config.volumes.iter().find(|volume| volume.name == target.volume);
+        let wanted = config.volume(&target.volume);
         let wanted = wanted.map_or_else(Vec::new, |it| in_configuration(it, &target, &keys));
         let look = || self.values(&target, &keys);
         let is = wait(Instant::now() + PATIENCE, look, |is| {

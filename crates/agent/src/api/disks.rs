@@ -44,8 +44,8 @@ impl Disks for Api {
         edit(&mut trial)?;
         let trial = trial.merged().map_err(|error| Refusal::Invalid(error.without_place()))?;
         let disk = find(&trial, volume, &name)?;
-        let own = trial.volumes.iter().find(|other| other.name == volume);
-        if let Some(Err(fault)) = own.map(|volume| apart::look_into(volume, &disk)) {
+        if let Some(Err(fault)) = trial.volume(volume).map(|volume| apart::look_into(volume, &disk))
+        {
             return Err(Refusal::Invalid(format!("path = {}: {fault}", disk.place)));
         }
         let _turn = self.live.turn();
@@ -130,8 +130,7 @@ impl Disks for Api {
             }
             Ok(())
         })?;
-        let wanted = config.volumes.iter().find(|other| other.name == volume);
-        let wanted = wanted.map_or(&[][..], |volume| volume.disks());
+        let wanted = config.volume(volume).map_or(&[][..], |volume| volume.disks());
         let look = || self.volume(volume).map(|volume| volume.disks);
         let drained = |disks: &[DiskStatus], disk: &Disk| {
             disks.iter().any(|found| is(found, disk) && found.drain == disk.drain)
@@ -204,8 +203,7 @@ fn is(found: &DiskStatus, disk: &Disk) -> bool {
 
 /// A disk of a checked configuration.
 fn find(config: &Config, volume: &str, name: &DiskName) -> Result<Disk, Refusal> {
-    let own = config.volumes.iter().find(|other| other.name == volume);
-    own.and_then(|volume| name.find(volume)).cloned().ok_or_else(|| {
+    config.volume(volume).and_then(|volume| name.find(volume)).cloned().ok_or_else(|| {
         Refusal::NotFound(format!("disk {:?}: volume {volume:?} has none", name.name))
     })
 }

@@ -8,8 +8,8 @@ use parda_config::{Error, Part, VmSettings};
 use parda_control::law::Mode;
 use parda_steer::cgroup::glob;
 
+use super::names::are_names;
 use super::place::place;
-use super::steer::are_names;
 use crate::file;
 
 /// A volume whose disks QEMU opens itself.

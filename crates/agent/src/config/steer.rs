@@ -11,7 +11,7 @@ use parda_steer::cgroup::{Means, Pattern, VmPattern};
 use parda_steer::knob::Method;
 use parda_steer::measure::Choice;
 
-use super::check_name;
+use super::names::are_names;
 use crate::file;
 
 /// A volume whose VMs open its device directly.
@@ -138,15 +138,4 @@ fn check_vms(at: &Part<'_>, vms: &[file::SteeredVm]) -> Result<Vec<SteeredVm>, E
         Ok(SteeredVm { name: vm.name.clone(), pattern, settings })
     });
     checked.collect()
-}
-
-/// Refuses names of a list that are empty, or stand twice. `list`: path of the list.
-pub(super) fn are_names(at: &Part<'_>, list: &str, names: &[&str]) -> Result<(), Error> {
-    for (i, name) in names.iter().enumerate() {
-        let key = format!("{list}.{i}.name");
-        check_name(at, &key, name)?;
-        let message = "is also the name of another VM: names must differ";
-        at.refuse_if(names[..i].contains(name), &key, message)?;
-    }
-    Ok(())
 }
