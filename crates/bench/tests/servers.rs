@@ -24,7 +24,6 @@ fn export(read_only: bool) -> Export {
             read_only,
             ..Geometry::new(SIZE as u64, BlockSizes::with_min(512).unwrap())
         },
-        multi_conn: true,
     }
 }
 

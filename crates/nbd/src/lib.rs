@@ -17,13 +17,14 @@
 
 pub mod answer;
 pub mod client;
+mod error;
 pub mod export;
 pub mod meta;
-mod names;
 pub mod server;
 pub mod validate;
 pub mod wire;
 
+pub use error::ProtocolError;
 pub use export::Export;
 pub use validate::{Refusal, Terms};
 pub use wire::{Cookie, Framing, TransmissionFlags};

@@ -4,33 +4,13 @@ use parda_disk::Op;
 use parda_disk::status::Descriptor;
 use parda_disk::{Errno, Extent};
 
+use crate::error::{ProtocolError, fail};
 use crate::export::Export;
 use crate::meta;
 use crate::validate::{self, Refusal, Terms};
 use crate::wire::{
     self, ChunkHeader, Cookie, Framing, RequestHeader, chunk, command, command_flag,
 };
-
-/// Reason why transmission cannot go on. The connection is to be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
-    /// No request begins where one should.
-    #[error("a request begins with {got:#010x} in place of the magic {magic:#010x}")]
-    WrongMagic {
-        /// Number found in the place of the magic.
-        got: u32,
-        /// Magic number of requests with the framing that was agreed on.
-        magic: u32,
-    },
-    /// A payload that is longer than any that is taken, or thrown away.
-    #[error("a request announces a payload of {len} bytes, at most {max} are accepted")]
-    PayloadTooLong {
-        /// Its length in bytes.
-        len: u64,
-        /// Largest length that is accepted, in bytes.
-        max: u64,
-    },
-}
 
 /// Request at the front of the received bytes. Its header takes [`Session::request_len`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,17 +79,21 @@ impl Session {
     ///
     /// # Errors
     /// When the stream cannot be followed any more.
-    pub fn request(self, input: &[u8], export: &Export) -> Result<Option<Incoming>, RequestError> {
+    pub fn request(self, input: &[u8], export: &Export) -> Result<Option<Incoming>, ProtocolError> {
         let extended = self.terms.framing == Framing::Extended;
-        let header = if extended {
+        let (header, magic) = if extended {
             let Some(bytes) = input.first_chunk() else { return Ok(None) };
-            let magic = wire::EXTENDED_REQUEST_MAGIC;
-            RequestHeader::decode_extended(bytes)
-                .map_err(|got| RequestError::WrongMagic { got, magic })?
+            (RequestHeader::decode_extended(bytes), wire::EXTENDED_REQUEST_MAGIC)
         } else {
             let Some(bytes) = input.first_chunk() else { return Ok(None) };
-            let magic = wire::REQUEST_MAGIC;
-            RequestHeader::decode(bytes).map_err(|got| RequestError::WrongMagic { got, magic })?
+            (RequestHeader::decode(bytes), wire::REQUEST_MAGIC)
+        };
+        let header = match header {
+            Ok(header) => header,
+            Err(got) => {
+                let why = "in place of the magic";
+                return fail(format!("a request begins with {got:#010x} {why} {magic:#010x}"));
+            }
         };
         if header.command == command::DISC {
             return Ok(Some(Incoming::Disconnect));
@@ -238,12 +222,14 @@ fn has_payload(header: &RequestHeader, extended: bool) -> bool {
 }
 
 /// Whether what follows an extended header is not too long to be thrown away.
-fn check_payload(header: &RequestHeader, export: &Export) -> Result<(), RequestError> {
+fn check_payload(header: &RequestHeader, export: &Export) -> Result<(), ProtocolError> {
     let len = header.extent.len;
     // A client may not know yet, or not heed, a maximum that is smaller than the default.
     let max = u64::from(export.geometry.blocks.max().max(wire::DEFAULT_MAX_PAYLOAD));
     if has_payload(header, true) && len > max {
-        return Err(RequestError::PayloadTooLong { len, max });
+        let why =
+            format!("a request announces a payload of {len} bytes, at most {max} are accepted");
+        return fail(why);
     }
     Ok(())
 }

@@ -42,7 +42,6 @@ pub(crate) fn export(size: u64) -> Export {
             write_zeroes: true,
             ..Geometry::new(size, BlockSizes::DEFAULT)
         },
-        multi_conn: true,
     }
 }
 
