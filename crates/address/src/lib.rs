@@ -8,7 +8,7 @@ mod certificates;
 mod export_name;
 mod uri;
 
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, Protocol, Socket};
 pub use certificates::{Certificates, UriTls};
 pub use export_name::{ExportName, ExportNameError};
 pub use uri::{Uri, UriError};

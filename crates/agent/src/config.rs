@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parda_address::{Address, ExportName};
+use parda_address::{Address, ExportName, Protocol};
 use parda_block::AgentMemory;
 use parda_config::{Document, Error, Part, TenantSettings, wrong_tenants};
 use parda_control::law::Mode;
@@ -261,8 +261,7 @@ struct Unique {
 impl Unique {
     /// Notes the socket of an address. An address that has it by another name or for another protocol is answered.
     fn socket(&mut self, address: &Address) -> Option<Address> {
-        let (Address::Unix(path) | Address::Vhost(path)) = address else { return None };
-        self.sockets.insert(std::path::absolute(path).ok()?, address.clone())
+        self.sockets.insert(std::path::absolute(address.path()?).ok()?, address.clone())
     }
 
     fn new(described: Listeners, memory: AgentMemory) -> Unique {
@@ -421,7 +420,7 @@ fn check_disks(
             let message = "belongs to another volume: each volume needs listeners of its own";
             at.refuse_if(*volume != ours, "listen", message)?;
             let message = "is another disk's already: a socket of vhost-user is for one disk";
-            at.refuse_if(matches!(disk.listen, Address::Vhost(_)), "listen", message)?;
+            at.refuse_if(disk.listen.protocol() == Protocol::Vhost, "listen", message)?;
         } else {
             if let Some(other) = unique.socket(&disk.listen) {
                 let message = format!("is the socket of {other}: write it the same way");
