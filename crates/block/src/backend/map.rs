@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::Failure;
 use super::disk_file::{DiskFile, OpenPath};
 use crate::disk_id::DiskId;
-use crate::mailbox::{Command, Mailer};
+use crate::mailbox::{Mailer, News};
 use crate::peer::Peer;
 use crate::turns::Turns;
 
@@ -71,7 +71,7 @@ impl Mapper {
         Self { mailer, jobs: None, asked: false, waiting, at }
     }
 
-    /// Asks for the status of a range, on behalf of `peer`; [`Command::Mapped`] brings the answer
+    /// Asks for the status of a range, on behalf of `peer`; [`News::Mapped`] brings the answer
     /// for request `key`, and [`Mapper::answered`] is to be called then.
     pub(crate) fn ask(
         &mut self,
@@ -106,7 +106,7 @@ impl Mapper {
         }
     }
 
-    /// Looks at files; [`Command::Looked`] brings the answer with the number of the look.
+    /// Looks at files; [`News::Looked`] brings the answer with the number of the look.
     pub(crate) fn look(
         &mut self,
         number: u64,
@@ -151,7 +151,7 @@ fn run(jobs: &Receiver<Job>, mailer: &Mailer, at: &Arc<At>) {
             Job::Status(Question { key, place, extent, one }) => {
                 let until = Instant::now() + PATIENCE;
                 let extents = status(&place, extent, one, || Instant::now() < until);
-                Command::Mapped { key, extents }
+                News::Mapped { key, extents }
             }
             Job::Look(number, files) => {
                 // Another thread looks at the rest if this one was slow.
@@ -162,7 +162,7 @@ fn run(jobs: &Receiver<Job>, mailer: &Mailer, at: &Arc<At>) {
                 });
                 let looks = looks.collect();
                 at.set(None);
-                Command::Looked { number, looks }
+                News::Looked { number, looks }
             }
         };
         if !mailer.send(answer) {
@@ -283,7 +283,7 @@ mod tests {
         let mut answers = Vec::new();
         while answers.len() < 101 {
             match mailbox.next() {
-                Some(Command::Mapped { key, extents }) => {
+                Some(News::Mapped { key, extents }) => {
                     // As many as its time was enough for.
                     assert!(!extents.unwrap().is_empty());
                     answers.push(key);

@@ -182,7 +182,11 @@ impl Attempt<'_> {
         let &Wanted { disk, path, read_only, lock, .. } = wanted;
         let others = self.others;
         if let Some((other, _)) = on(medium, others).find(|(_, held)| held.lock != lock) {
-            return Err(OpenError::Locks { path: path.into(), other: other.to_owned() }.into());
+            return Err(OpenError::Refused(format!(
+                "{}: the disk {other:?} is on the same file or device: give both the same `lock`",
+                path.display()
+            ))
+            .into());
         }
         if lock == Lock::Off {
             return Ok((Locks::default(), None));

@@ -19,7 +19,7 @@ use parda_address::Uri;
 use parda_control::{Instant, Span};
 use parda_dial::Connected;
 use parda_disk::status::Extents;
-use parda_disk::{Errno, Extent, Op};
+use parda_disk::{Errno, Op};
 use parda_nbd::client::Agreed;
 use parda_nbd::{Framing, TransmissionFlags};
 
@@ -29,7 +29,7 @@ use super::connect::Opened;
 use super::file::Step;
 use super::{Failure, NbdOptions, Work};
 use crate::buffer::{Buffer, Pool};
-use crate::losses::{loses, syncs};
+use crate::losses::loses;
 use crate::reactor::Tag;
 use crate::ring::{Sending, Wire};
 
@@ -233,23 +233,14 @@ impl Upstream {
 
     /// The request as this server takes it: moved to the disk's place, FUA only if offered.
     fn translate(&self, op: Op) -> Op {
-        let there = |e: Extent| Extent { offset: e.offset + self.base, ..e };
-        let can = self.has_fua();
-        match op {
-            Op::Read(extent) => Op::Read(there(extent)),
-            Op::Write { extent, fua } => Op::Write { extent: there(extent), fua: fua && can },
-            Op::Flush => Op::Flush,
-            Op::Trim { extent, fua } => Op::Trim { extent: there(extent), fua: fua && can },
-            Op::WriteZeroes { extent, fua, no_hole, fast } => {
-                Op::WriteZeroes { extent: there(extent), fua: fua && can, no_hole, fast }
-            }
-            Op::Cache(extent) => {
-                // QEMU refuses to fetch more than it would read at once.
-                let len = extent.len.min(self.agreed.blocks.max().into());
-                Op::Cache(there(Extent { len, ..extent }))
-            }
-            Op::BlockStatus { extent, one } => Op::BlockStatus { extent: there(extent), one },
+        let mut extent = op.extent();
+        extent.offset += self.base;
+        if let Op::Cache(_) = op {
+            // QEMU refuses to fetch more than it would read at once.
+            extent.len = extent.len.min(self.agreed.blocks.max().into());
         }
+        let there = op.at(extent);
+        if self.has_fua() { there } else { there.without_fua() }
     }
 
     fn has_fua(&self) -> bool {
@@ -310,30 +301,27 @@ impl Upstream {
     fn conclude(&mut self, now: Instant, work: &mut Work, lane: usize, answered: Answered) {
         (self.down_since, self.after_silence, self.answered_at) = (None, false, Some(now));
         let Answered { key, flush, mut outcome } = answered;
-        let ledger = &mut self.lanes[lane].ledger;
         let request = &mut work.requests[key];
+        let syncs_apart = request.op.fua() && !self.has_fua();
+        let ledger = &mut self.lanes[lane].ledger;
         if matches!(request.op, Op::BlockStatus { .. }) && request.status.is_empty() {
             let nothing = || Failure::new(Errno::Io, "the server told nothing of the range");
             outcome = outcome.and_then(|()| Err(nothing()));
         }
         if outcome.is_ok() {
-            match (request.op, flush) {
-                (_, Some(mark)) => ledger.flushed(mark),
-                (Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. }, _) => {
-                    if !fua {
-                        ledger.acknowledge();
-                    } else if !self.has_fua() {
-                        // A server without FUA: flushed, where it was written, before anything is
-                        // acknowledged.
-                        request.step = Step::Sync;
-                        return self.send(now, work, lane, key);
-                    }
+            match flush {
+                Some(mark) => ledger.flushed(mark),
+                None if syncs_apart => {
+                    // A server without FUA: flushed, where it was written, before anything is
+                    // acknowledged.
+                    request.step = Step::Sync;
+                    return self.send(now, work, lane, key);
                 }
-                _ => {}
+                None if request.op.changes() && !request.op.fua() => ledger.acknowledge(),
+                None => {}
             }
         } else if let Err(failure) = &outcome
-            && request.op != Op::Flush
-            && syncs(request.op)
+            && request.op.fua()
             && loses(request.op, failure)
         {
             // The server's sync may have been told of the loss of other writes.
