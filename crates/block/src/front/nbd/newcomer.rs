@@ -1,13 +1,15 @@
 //! Newcomers, and the periodic looks of a volume at its clients.
 
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 use super::pressure::Pressure;
+use crate::front::listener::Place;
 
 /// A socket whose handshake has not begun.
 #[derive(Debug)]
 pub(super) struct Newcomer {
-    pub(super) listener: usize,
+    pub(super) place: Rc<Place>,
     pub(super) fd: OwnedFd,
 }
 

@@ -1,6 +1,5 @@
 //! Admission of connections, those that overstay, and memory that is returned.
 
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use parda_control::{Instant, Span};
@@ -13,7 +12,6 @@ use super::progress::ClientState;
 use super::{Nbd, pressure};
 use crate::batch;
 use crate::buffer::Pool;
-use crate::descriptors;
 use crate::front::tag::NbdTimer;
 use crate::peer::Peer;
 use crate::reactor::Reactor;
@@ -23,22 +21,10 @@ use crate::stats::MemoryStats;
 const TIDY: Span = Span::from_millis(2_000);
 
 impl Nbd {
-    /// Takes a new connection, or closes it. Its handshake begins when the pace allows it.
-    pub(super) fn admit(&mut self, now: Instant, io: &mut Reactor, listener: usize, fd: OwnedFd) {
-        let peer = peer(&fd, self.listeners[listener].is_tcp());
-        if descriptors::is_reserved(&fd) {
-            return self.turn_away(peer, TurnedAway::Descriptors);
-        }
-        if let Some((peer, _)) = self.pace.arrive(peer, Newcomer { listener, fd }) {
-            self.turn_away(peer, TurnedAway::Pace);
-        }
-        self.let_in(now, io);
-    }
-
     /// Begins the handshakes that the pace allows now.
     pub(super) fn let_in(&mut self, now: Instant, io: &mut Reactor) {
-        while let Some((peer, Newcomer { listener, fd })) = self.pace.next(now) {
-            self.greet(now, io, listener, peer, fd);
+        while let Some((peer, newcomer)) = self.pace.next(now) {
+            self.greet(now, io, peer, newcomer);
         }
         if !self.watch.newcomers
             && let Some(at) = self.pace.next_at()
@@ -48,29 +34,28 @@ impl Nbd {
         }
     }
 
-    fn turn_away(&mut self, peer: Peer, error: TurnedAway) {
+    pub(super) fn turn_away(&mut self, peer: Peer, error: TurnedAway) {
         tracing::info!(volume = self.volume, ?peer, %error, "turned a client away");
         self.dropped.turned_away += 1;
     }
 
     /// Begins the handshake of a new connection.
-    fn greet(&mut self, now: Instant, io: &mut Reactor, listener: usize, peer: Peer, fd: OwnedFd) {
-        let is_tcp = self.listeners[listener].is_tcp();
+    fn greet(&mut self, now: Instant, io: &mut Reactor, peer: Peer, newcomer: Newcomer) {
+        let Newcomer { place, fd } = newcomer;
         match self.door.knock(peer) {
             Err(error) => return self.turn_away(peer, error),
             Ok(Some(victim)) => self.fail(io, victim, &ConnError::MadeRoom),
             Ok(None) => {}
         }
-        if is_tcp {
+        if place.is_tcp() {
             self.set_tcp_options(&fd);
         }
         let until = now + Span::from(self.limits.handshake_timeout);
         let entry = self.conns.vacant_entry();
         let key = entry.key();
-        let tls = self.listeners[listener].bound.tls.clone();
         self.shared.budget.open(key, peer);
         let work = &mut self.shared.with(io);
-        let conn = entry.insert(Conn::new(key, fd, listener, until, tls, work));
+        let conn = entry.insert(Conn::new(key, fd, place, until, work));
         conn.serial = self.next_serial;
         conn.timed = true;
         io.timers.add(until, NbdTimer::Conn(key, self.next_serial).into());
@@ -160,9 +145,7 @@ impl Nbd {
         *match error {
             ConnError::Slow | ConnError::MadeRoom => &mut dropped.handshake,
             ConnError::Stalled => &mut dropped.stalled,
-            ConnError::Handshake(_) | ConnError::Request(_) | ConnError::Injected => {
-                &mut dropped.protocol
-            }
+            ConnError::Protocol(_) | ConnError::Injected => &mut dropped.protocol,
             ConnError::TurnedAway(_) | ConnError::NoMemory => &mut dropped.turned_away,
             ConnError::Io(_) | ConnError::Tls(_) => &mut dropped.socket,
         } += 1;
@@ -185,18 +168,14 @@ impl Nbd {
 }
 
 /// Peer of a connection.
-fn peer(fd: &OwnedFd, is_tcp: bool) -> Peer {
+pub(super) fn peer(fd: &OwnedFd, is_tcp: bool) -> Peer {
     if is_tcp {
         let address = net::getpeername(fd).ok().flatten();
         let address = address.and_then(|a| std::net::SocketAddr::try_from(a).ok());
-        return address.map_or(Peer::Unknown, |a| Peer::Host(canonical(a.ip())));
+        return address.map_or(Peer::Unknown, |a| Peer::Host(a.ip().to_canonical()));
     }
     sockopt::socket_peercred(fd).map_or(Peer::Unknown, |credentials| Peer::Process {
         uid: credentials.uid.as_raw(),
         pid: credentials.pid.as_raw_nonzero().get(),
     })
-}
-
-fn canonical(ip: IpAddr) -> IpAddr {
-    ip.to_canonical()
 }
