@@ -33,7 +33,7 @@ pub enum Socket<'a> {
 /// Protocol that the clients of a server speak at its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// NBD.
+    /// NBD, over TCP or a unix socket.
     Nbd,
     /// vhost-user, by a unix socket.
     Vhost,
