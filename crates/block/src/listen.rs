@@ -64,27 +64,19 @@ pub(crate) struct Bound {
 pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
     let ListenerConfig { address, access, tls, local_only, passed } = config;
     let fail = |error: io::Error| ListenError::system(&address, &error);
-    if let Some(fd) = passed {
-        rustix::io::ioctl_fionbio(&fd, true).map_err(|error| fail(error.into()))?;
-        return Ok(Bound { fd, address, _file: None, tls });
-    }
-    match address.socket() {
-        Socket::Tcp(host, port) => {
+    let (fd, at, file) = match (passed, address.socket()) {
+        (Some(fd), _) => (fd, address.clone(), None),
+        (None, Socket::Tcp(host, port)) => {
             let all: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(fail)?.collect();
             if local_only && !all.iter().all(|a| a.ip().to_canonical().is_loopback()) {
                 let why = "it is not a loopback address, and TLS is not required there";
                 return Err(ListenError(address, why.to_owned()));
             }
             let listener = TcpListener::bind(&all[..]).map_err(fail)?;
-            if is_reserved(&listener) {
-                return Err(fail(io::Error::from_raw_os_error(libc::EMFILE)));
-            }
-            let port = listener.local_addr().map(|a: SocketAddr| a.port()).map_err(fail)?;
-            let address = Address::Tcp { host: host.to_owned(), port };
-            listener.set_nonblocking(true).map_err(fail)?;
-            Ok(Bound { fd: listener.into(), address, _file: None, tls })
+            let port = listener.local_addr().map_err(fail)?.port();
+            (listener.into(), Address::Tcp { host: host.to_owned(), port }, None)
         }
-        Socket::Unix(path) => {
+        (None, Socket::Unix(path)) => {
             let (fd, file) = match SocketFile::bind(path, access) {
                 Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
                     remove_stale(path, &address)?;
@@ -93,13 +85,14 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
                 other => other,
             }
             .map_err(fail)?;
-            if is_reserved(&fd) {
-                return Err(fail(io::Error::from_raw_os_error(libc::EMFILE)));
-            }
-            rustix::io::ioctl_fionbio(&fd, true).map_err(|error| fail(error.into()))?;
-            Ok(Bound { fd, address, _file: Some(file), tls })
+            (fd, address.clone(), Some(file))
         }
+    };
+    if is_reserved(&fd) {
+        return Err(fail(io::Error::from_raw_os_error(libc::EMFILE)));
     }
+    rustix::io::ioctl_fionbio(&fd, true).map_err(|error| fail(error.into()))?;
+    Ok(Bound { fd, address: at, _file: file, tls })
 }
 
 /// Removes a socket that a process which is gone has left behind.

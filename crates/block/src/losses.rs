@@ -15,9 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use parda_disk::{Errno, Op};
-
-use crate::backend::Failure;
+use parda_disk::{Errno, Failure, Op};
 
 /// Failed syncs of its disk that one connection was told of.
 #[derive(Clone, Copy, Debug)]

@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use parda_control::{Report, TenantPart, Totals};
 use parda_dial::Connected;
+use parda_disk::Failure;
 use parda_disk::status::Descriptor;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::backend::Failure;
 use crate::backend::disk_file::Look;
 use crate::disk_id::DiskId;
 use crate::front::GuestMail;

@@ -338,12 +338,18 @@ fn option_reply(input: &[u8], asked: u32) -> Result<Option<(u32, &[u8])>, Handsh
 /// Appends a request without extended headers, so that its length must fit 32 bits. The payload of
 /// a write must follow.
 pub fn put_request(out: &mut Vec<u8>, cookie: Cookie, op: Op) {
-    out.extend_from_slice(&header_of(cookie, op).encode());
+    put_request_in(Framing::Simple, out, cookie, op);
 }
 
-/// Appends a request with an extended header. The payload of a write must follow.
-pub fn put_extended_request(out: &mut Vec<u8>, cookie: Cookie, op: Op) {
-    let mut header = header_of(cookie, op);
+/// Appends a request as the framing has it. The payload of a write must follow.
+pub fn put_request_in(framing: Framing, out: &mut Vec<u8>, cookie: Cookie, op: Op) {
+    put_header(framing, out, header_of(cookie, op));
+}
+
+fn put_header(framing: Framing, out: &mut Vec<u8>, mut header: RequestHeader) {
+    if framing != Framing::Extended {
+        return out.extend_from_slice(&header.encode());
+    }
     if header.command == command::WRITE {
         header.flags |= command_flag::PAYLOAD_LEN;
     }
@@ -375,8 +381,5 @@ fn header_of(cookie: Cookie, op: Op) -> RequestHeader {
 pub fn put_disconnect(out: &mut Vec<u8>, framing: Framing) {
     let extent = Extent { offset: 0, len: 0 };
     let header = RequestHeader { flags: 0, command: command::DISC, cookie: Cookie(0), extent };
-    match framing {
-        Framing::Simple | Framing::Structured => out.extend_from_slice(&header.encode()),
-        Framing::Extended => out.extend_from_slice(&header.encode_extended()),
-    }
+    put_header(framing, out, header);
 }

@@ -13,6 +13,7 @@
 //! | [`server`] | handshake and transmission, the server's side |
 //! | [`client`] | handshake and transmission, the client's side |
 //! | [`answer`] | the pieces of a reply, and what of a read they cover |
+//! | [`outbox`] | messages that wait to be sent, with their data by reference |
 #![forbid(unsafe_code)]
 
 pub mod answer;
@@ -20,6 +21,7 @@ pub mod client;
 mod error;
 pub mod export;
 pub mod meta;
+pub mod outbox;
 pub mod server;
 pub mod validate;
 pub mod wire;

@@ -296,8 +296,8 @@ impl Handshake {
 
     fn transmission(&self, taken: usize, export: usize) -> Step {
         let allocation = self.framing.has_chunks() && self.allocation == Some(export);
-        let terms = Terms { framing: self.framing, allocation };
-        Step::Transmission { taken, export, session: Session::new(terms) }
+        let session = Session(Terms { framing: self.framing, allocation });
+        Step::Transmission { taken, export, session }
     }
 
     fn meta_context(

@@ -10,12 +10,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use parda_disk::Extent;
 use parda_disk::status::{Descriptor, Extents, Status};
+use parda_disk::{Extent, Failure};
 use rustix::fs::{self, SeekFrom};
 use rustix::io::Errno;
 
-use super::Failure;
 use super::disk_file::{DiskFile, OpenPath};
 use crate::disk_id::DiskId;
 use crate::mailbox::{Mailer, News};
@@ -237,7 +236,7 @@ mod tests {
     }
 
     fn ask(file: &Arc<OwnedFd>, base: u64, extent: Extent, one: bool) -> Vec<(u64, bool)> {
-        let place = DiskFile::new(Arc::clone(file), base, 512);
+        let place = DiskFile::new(file, base, 512);
         let found = status(&place, extent, one, || true).unwrap();
         let hole = |d: &Descriptor| match d.status {
             Status::HOLE_ZERO => true,
@@ -273,7 +272,7 @@ mod tests {
         let (mailer, mailbox) = mailbox().unwrap();
         let mut mapper = Mapper::new(mailer);
         let file = file(64, (0..64).step_by(2));
-        let place = DiskFile::new(Arc::clone(&file), 0, 512);
+        let place = DiskFile::new(&file, 0, 512);
         let whole = Extent { offset: 0, len: 64 * BLOCK };
         let [busy, other] = [1, 2].map(|last| Peer::Host([127, 0, 0, last].into()));
         for key in 0..100 {
@@ -310,7 +309,7 @@ mod tests {
     #[test]
     fn a_search_without_time_still_says_something_true() {
         let file = file(64, (0..64).step_by(2));
-        let place = DiskFile::new(Arc::clone(&file), 0, 512);
+        let place = DiskFile::new(&file, 0, 512);
         let extent = Extent { offset: 0, len: 64 * BLOCK };
         let found = status(&place, extent, false, || false).unwrap();
         assert_eq!(found, [Descriptor { len: BLOCK, status: Status::DATA }]);

@@ -7,11 +7,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use parda_control::Bytes;
-use parda_disk::{BlockSizes, Geometry, Op};
+use parda_disk::{BlockSizes, Failure, Geometry, Op};
 use rustix::fs::{self, FallocateFlags, MemfdFlags};
 use rustix::io;
 
-use super::{Failure, OpenError, Request};
+use super::{OpenError, Request};
 use crate::buffer::Pool;
 
 /// Memory on its way to its thread, and there.

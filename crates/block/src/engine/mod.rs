@@ -28,7 +28,7 @@ use std::io;
 use std::sync::mpsc::Receiver;
 
 use parda_control::{Completed, Dispatch, Host, Instant, Outcome};
-use parda_disk::{Errno, Extent, Op};
+use parda_disk::{Errno, Extent, Failure, Op};
 use slab::Slab;
 
 use self::copied::Copied;
@@ -37,7 +37,7 @@ use self::disks::{Answer, Disk, Disks};
 use self::looks::Looks;
 pub(crate) use self::mail::Order;
 use self::retries::Retries;
-use crate::backend::{Backend, Failure, Request, Work, io_of};
+use crate::backend::{Backend, Request, Work, io_of};
 use crate::buffer::Pool;
 use crate::client::{Arrivals, Body};
 use crate::front::front_end::FrontEnd;
@@ -138,12 +138,12 @@ impl Engine {
                 self.disks.stir(disk);
                 let Some(up) = self.disks[disk].backend.remote() else { return };
                 let (work, result) = (&mut self.work, end.result);
-                let lost = match end.kept {
+                match end.kept {
                     OpData::Buffer(buffer) => up.received(now, work, (lane, wire), buffer, result),
                     OpData::Batch(sending) => up.sent(now, work, (lane, tag), sending, result),
-                    OpData::Nothing => None,
-                };
-                self.upstream_lost(disk, lost);
+                    OpData::Nothing => {}
+                }
+                self.note_losses(disk);
             }
         }
     }

@@ -6,9 +6,8 @@ use std::rc::Rc;
 
 use parda_address::Address;
 use parda_control::Instant;
-use parda_disk::Op;
+use parda_disk::{Failure, Op};
 
-use crate::backend::Failure;
 use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::front::listener::Place;
 use crate::losses::Witness;

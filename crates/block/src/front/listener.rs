@@ -62,7 +62,7 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Without listeners.
+    /// A set that has no listeners yet.
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         if is_reserved(&epoll) {

@@ -6,11 +6,10 @@ use std::rc::Rc;
 
 use parda_address::Address;
 use parda_control::Instant;
-use parda_disk::Op;
+use parda_disk::{Failure, Op};
 
 use super::front_end::FrontEnd;
 use super::listener::Place;
-use crate::backend::Failure;
 use crate::buffer::Buffer;
 use crate::client::{Arrival, Arrivals, Body, Client, Offered, ReplyHandle};
 use crate::losses::Witness;

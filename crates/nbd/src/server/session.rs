@@ -54,25 +54,19 @@ impl ReplyTo {
 
 /// Transmission as agreed in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Session {
-    terms: Terms,
-}
+pub struct Session(pub(super) Terms);
 
 impl Session {
-    pub(super) fn new(terms: Terms) -> Self {
-        Self { terms }
-    }
-
     /// Layout of requests and replies.
     #[must_use]
     pub fn framing(self) -> Framing {
-        self.terms.framing
+        self.0.framing
     }
 
     /// Bytes of a request's header.
     #[must_use]
     pub fn request_len(self) -> usize {
-        self.terms.framing.request_len()
+        self.0.framing.request_len()
     }
 
     /// Reads the request at the front of `input`, or `None` if it is not complete yet.
@@ -80,7 +74,7 @@ impl Session {
     /// # Errors
     /// When the stream cannot be followed any more.
     pub fn request(self, input: &[u8], export: &Export) -> Result<Option<Incoming>, ProtocolError> {
-        let extended = self.terms.framing == Framing::Extended;
+        let extended = self.0.framing == Framing::Extended;
         let (header, magic) = if extended {
             let Some(bytes) = input.first_chunk() else { return Ok(None) };
             (RequestHeader::decode_extended(bytes), wire::EXTENDED_REQUEST_MAGIC)
@@ -102,7 +96,7 @@ impl Session {
             check_payload(&header, export)?;
         }
         let cookie = header.cookie;
-        Ok(Some(match validate::check(&header, &export.geometry, self.terms) {
+        Ok(Some(match validate::check(&header, &export.geometry, self.0) {
             Ok(op) => Incoming::Request { cookie, op },
             Err(refusal) => {
                 let has_payload = has_payload(&header, extended);
@@ -117,7 +111,7 @@ impl Session {
     fn put_chunk(self, out: &mut Vec<u8>, to: ReplyTo, kind: u16, len: u32) {
         // All that there is to say is at hand, so nothing can fail after a chunk: it is the last.
         let header = ChunkHeader { flags: chunk::FLAG_DONE, kind, cookie: to.cookie, len };
-        if self.terms.framing == Framing::Extended {
+        if self.0.framing == Framing::Extended {
             wire::put_extended_chunk_header(out, header, to.offset);
         } else {
             wire::put_chunk_header(out, header);
@@ -126,7 +120,7 @@ impl Session {
 
     /// Appends the reply to a request that succeeded, other than a read or BLOCK_STATUS.
     pub fn put_done(self, out: &mut Vec<u8>, to: ReplyTo) {
-        if self.terms.framing == Framing::Extended {
+        if self.0.framing == Framing::Extended {
             self.put_chunk(out, to, chunk::NONE, 0);
         } else {
             wire::put_simple_reply(out, to.cookie, None);
@@ -135,7 +129,7 @@ impl Session {
 
     /// Appends the head of the reply to a read that succeeded; its data must follow.
     pub fn put_read(self, out: &mut Vec<u8>, cookie: Cookie, extent: Extent) {
-        if self.terms.framing.has_chunks() {
+        if self.0.framing.has_chunks() {
             let to = ReplyTo { cookie, offset: extent.offset };
             // A read is at most the maximum block size, far from overflowing here.
             let len = (extent.len as u32).saturating_add(8);
@@ -149,7 +143,7 @@ impl Session {
     /// Whether a read that found nothing but zeroes can be answered by [`Session::put_hole`].
     #[must_use]
     pub fn can_put_hole(self) -> bool {
-        self.terms.framing.has_chunks()
+        self.0.framing.has_chunks()
     }
 
     /// Appends the reply to a read of a range that reads as zeroes. Nothing follows it.
@@ -165,7 +159,7 @@ impl Session {
     /// Appends the reply to a BLOCK_STATUS that succeeded: at least one extent.
     pub fn put_status(self, out: &mut Vec<u8>, to: ReplyTo, extents: &[Descriptor]) {
         let count = extents.len() as u32;
-        if self.terms.framing == Framing::Extended {
+        if self.0.framing == Framing::Extended {
             self.put_chunk(out, to, chunk::BLOCK_STATUS_EXT, 8 + 16 * count);
             out.extend_from_slice(&meta::ALLOCATION_ID.to_be_bytes());
             out.extend_from_slice(&count.to_be_bytes());
@@ -198,7 +192,7 @@ impl Session {
         message: &str,
         at: Option<u64>,
     ) {
-        if self.terms.framing.has_chunks() {
+        if self.0.framing.has_chunks() {
             let message = cut(message);
             let kind = if at.is_some() { chunk::ERROR_OFFSET } else { chunk::ERROR };
             let len = 6 + message.len() as u32 + if at.is_some() { 8 } else { 0 };

@@ -380,7 +380,7 @@ fn a_client_writes_what_a_server_reads() {
         Op::BlockStatus { extent, one: true },
     ] {
         let mut out = Vec::new();
-        client::put_extended_request(&mut out, Cookie(5), op);
+        client::put_request_in(Framing::Extended, &mut out, Cookie(5), op);
         let event = session.request(&out, &export);
         assert_eq!(event, Ok(Some(Incoming::Request { cookie: Cookie(5), op })));
     }

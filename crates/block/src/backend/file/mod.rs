@@ -8,20 +8,20 @@ pub(crate) mod unaligned;
 use std::cell::OnceCell;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 
 use parda_control::Bytes;
-use parda_disk::{BlockSizes, Errno, Extent, Geometry, MAX_PAYLOAD, Op};
+use parda_disk::{BlockSizes, Errno, Extent, Failure, Geometry, MAX_PAYLOAD, Op};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, StatxFlags};
 
 use claim::LOCK_WAIT;
+pub(crate) use claim::Wanted;
 pub(crate) use step::Step;
 use unaligned::{ChangeId, Cut, Exclusion, patch, shift, whole_blocks};
 
 use super::claims::Claim;
 use super::medium::Medium;
-use super::{Direct, Failure, Lock, OpenError, Region, Request};
+use super::{Direct, OpenError, Request};
 use crate::buffer::{Buffer, Pool};
 use crate::reactor::{Reactor, Tag};
 use crate::ring::{At, Ring};
@@ -54,22 +54,9 @@ impl Opened {
     }
 }
 
-/// How a file is to be opened.
-pub(crate) struct Options<'a> {
-    pub(crate) disk: &'a str,
-    pub(crate) path: &'a Path,
-    pub(crate) direct: Direct,
-    pub(crate) lock: Lock,
-    pub(crate) raw: bool,
-    pub(crate) read_only: bool,
-    pub(crate) region: Option<Region>,
-    /// Called as often as the file system has answered, also while another agent is waited for.
-    pub(crate) answered: &'a dyn Fn(),
-}
-
 /// Opens a file or block device, and keeps others from it.
-pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
-    let &Options { disk, path, direct, lock, raw, read_only, region, answered } = options;
+pub(crate) fn open(wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
+    let &Wanted { disk, path, direct, raw, read_only, answered, .. } = wanted;
     let fail = |e: rustix::io::Errno| OpenError::Open { path: path.into(), source: e.into() };
     let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
     // A FIFO or a tape must not hold up the start.
@@ -87,21 +74,11 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
     if !read_only && Medium::of(&stat).is_read_only() {
         return Err(OpenError::read_only(path.display()));
     }
-    let range = region.map_or(0..u64::MAX, Region::bytes);
-    let wanted = claim::Wanted {
-        disk,
-        path,
-        range: range.clone(),
-        read_only,
-        lock,
-        cached: direct == Direct::Off,
-        answered,
-    };
-    let claim = claim::claim(&fd, &wanted, LOCK_WAIT)?;
+    let claim = claim::claim(&fd, wanted, LOCK_WAIT)?;
     answered();
 
     let size = fs::seek(&fd, fs::SeekFrom::End(0)).map_err(fail)?;
-    if !raw && range.start == 0 {
+    if !raw && wanted.range().start == 0 {
         format::refuse_images(&fd, size, disk, path, read_only)?;
         answered();
     }

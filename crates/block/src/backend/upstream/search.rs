@@ -29,7 +29,8 @@ pub(crate) struct Owner {
     pub(crate) mailer: Mailer,
 }
 
-/// State of the search for a server that was lost.
+/// What a search for a lost server has to know.
+#[derive(Clone)]
 pub(super) struct Search {
     pub(super) owner: Owner,
     pub(super) uri: Uri,

@@ -22,18 +22,18 @@ use std::rc::Rc;
 
 use parda_address::Address;
 use parda_control::{Instant, Span};
-use parda_disk::Op;
+use parda_disk::{Failure, Op};
 use slab::Slab;
 
 use self::answers::Answers;
 use self::budget::Budget;
 use self::conn::{Conn, ConnError};
 use self::door::{Door, TurnedAway};
-use self::newcomer::{Newcomer, Watch};
+use self::newcomer::Newcomer;
 use self::offers::Offers;
 use self::pace::Pace;
+use self::pressure::Pressure;
 use self::work::Shared;
-use crate::backend::Failure;
 use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::descriptors;
@@ -56,7 +56,7 @@ pub(crate) struct Nbd {
     conns: Slab<Conn>,
     next_serial: u64,
     shared: Shared,
-    watch: Watch,
+    pressure: Pressure,
     dropped: Dropped,
     /// Connections that have something to do this turn.
     listed: Vec<usize>,
@@ -77,7 +77,7 @@ impl Nbd {
             conns: Slab::new(),
             next_serial: 0,
             shared: Shared { budget, answers: Answers::new() },
-            watch: Watch::default(),
+            pressure: Pressure::default(),
             dropped: Dropped::default(),
             listed: Vec::new(),
             unfinished: Vec::new(),
@@ -141,12 +141,10 @@ impl Nbd {
     pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: NbdTimer) {
         match timer {
             NbdTimer::Conn(key, serial) => self.look_at(now, io, key, serial),
-            NbdTimer::Newcomers => {
-                self.watch.newcomers = false;
-                self.let_in(now, io);
-            }
+            NbdTimer::Newcomers => self.let_in(now, io),
             NbdTimer::Waiting => self.serve_waiting(now, io),
-            NbdTimer::Answers => self.watch.answers = false,
+            // The turn that begins looks for them.
+            NbdTimer::Answers => {}
             NbdTimer::Tidy => self.tidy(now, io),
         }
     }

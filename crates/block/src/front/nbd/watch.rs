@@ -26,11 +26,8 @@ impl Nbd {
         while let Some((peer, newcomer)) = self.pace.next(now) {
             self.greet(now, io, peer, newcomer);
         }
-        if !self.watch.newcomers
-            && let Some(at) = self.pace.next_at()
-        {
-            self.watch.newcomers = true;
-            io.timers.add(at, NbdTimer::Newcomers.into());
+        if let Some(at) = self.pace.next_at() {
+            io.timers.ensure(at, NbdTimer::Newcomers.into());
         }
     }
 
@@ -48,7 +45,10 @@ impl Nbd {
             Ok(None) => {}
         }
         if place.is_tcp() {
-            self.set_tcp_options(&fd);
+            // Replies are sent whole, and a client that vanished without a word is noticed. A socket that
+            // cannot be told so works as well.
+            let _ = sockopt::set_tcp_nodelay(&fd, true);
+            let _ = parda_dial::notice_silence(&fd, self.limits.progress_timeout);
         }
         let until = now + Span::from(self.limits.handshake_timeout);
         let entry = self.conns.vacant_entry();
@@ -62,20 +62,6 @@ impl Nbd {
         self.next_serial += 1;
         self.door.enter(key, peer);
         self.list(key);
-    }
-
-    /// Replies are sent whole, and a client that vanished without a word is noticed. A socket that
-    /// cannot be told so works as well.
-    fn set_tcp_options(&self, fd: &OwnedFd) {
-        let patience = self.limits.progress_timeout;
-        let third = (patience / 3).max(std::time::Duration::from_secs(1));
-        let _ = sockopt::set_tcp_nodelay(fd, true);
-        let _ = sockopt::set_socket_keepalive(fd, true);
-        let _ = sockopt::set_tcp_keepidle(fd, third);
-        let _ = sockopt::set_tcp_keepintvl(fd, third);
-        let _ = sockopt::set_tcp_keepcnt(fd, 2);
-        let ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
-        let _ = sockopt::set_tcp_user_timeout(fd, ms);
     }
 
     /// Looks at a connection whose time may be over.
@@ -95,48 +81,39 @@ impl Nbd {
     pub(super) fn watch_memory(&mut self, now: Instant, io: &mut Reactor) {
         let budget = &self.shared.budget;
         io.pool.set_limit(budget.capacity() + self.conns.len() * batch::SMALL);
-        let waiting = budget.waiting() > 0 || !self.watch.pressure.is_over();
-        if waiting && !self.watch.waiting {
-            self.watch.waiting = true;
-            io.timers.add(now + pressure::LOOKS, NbdTimer::Waiting.into());
+        if budget.waiting() > 0 || !self.pressure.is_over() {
+            io.timers.ensure(now + pressure::LOOKS, NbdTimer::Waiting.into());
         }
-        if io.pool.idle() > 0 && !self.watch.tidy {
-            self.watch.tidy = true;
-            io.timers.add(now + TIDY, NbdTimer::Tidy.into());
+        if io.pool.idle() > 0 {
+            io.timers.ensure(now + TIDY, NbdTimer::Tidy.into());
         }
     }
 
     /// Sees to it that clients which wait for an answer have it in time.
     pub(super) fn watch_answers(&mut self, io: &mut Reactor) {
-        if !self.watch.answers
-            && let Some(at) = self.shared.answers.next_at()
-        {
-            self.watch.answers = true;
-            io.timers.add(at, NbdTimer::Answers.into());
+        if let Some(at) = self.shared.answers.next_at() {
+            io.timers.ensure(at, NbdTimer::Answers.into());
         }
     }
 
     /// Looks at the clients that wait for memory, and at those that they wait for.
     pub(super) fn serve_waiting(&mut self, now: Instant, io: &mut Reactor) {
-        self.watch.waiting = false;
         self.shared.budget.serve();
         let patience = Span::from(self.limits.progress_timeout);
-        for key in self.watch.pressure.look(now, patience, &self.shared.budget, &mut self.conns) {
+        for key in self.pressure.look(now, patience, &self.shared.budget, &mut self.conns) {
             self.fail(io, key, &ConnError::Stalled);
         }
     }
 
     /// Returns memory that was not needed for some time.
     pub(super) fn tidy(&mut self, now: Instant, io: &mut Reactor) {
-        self.watch.tidy = false;
         io.pool.cool();
         let mut large = false;
         for (_, conn) in &mut self.conns {
             large |= conn.tidy(&mut io.ring, &self.shared.budget);
         }
-        if large && !self.watch.tidy {
-            self.watch.tidy = true;
-            io.timers.add(now + TIDY, NbdTimer::Tidy.into());
+        if large {
+            io.timers.ensure(now + TIDY, NbdTimer::Tidy.into());
         }
     }
 

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use parda_control::Instant;
-use parda_disk::{Geometry, Op};
+use parda_disk::{Failure, Geometry, Op};
 use parda_vhost::blk::{Asked, Outcome, Scratch, Status};
 use parda_vhost::control::{Done, Order};
 use parda_vhost::{Broken, Memory, Vring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slab::Slab;
 
-use crate::backend::Failure;
 use crate::buffer::{ALIGN, Buffer, allocated};
 use crate::client::{Arrival, Body, Client, Offered, ReplyHandle};
 use crate::front::listener::Place;

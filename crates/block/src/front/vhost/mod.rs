@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use parda_address::{Address, Protocol};
 use parda_control::{Instant, Span};
-use parda_disk::Op;
+use parda_disk::{Failure, Op};
 use parda_vhost::Broken;
 use parda_vhost::blk::Scratch;
 use slab::Slab;
@@ -24,7 +24,6 @@ use slab::Slab;
 use self::guest::{Copies, Guest, Next, State};
 use self::mail::{GuestMail, GuestNews};
 use super::AgentMemory;
-use crate::backend::Failure;
 use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::descriptors;
@@ -63,8 +62,6 @@ pub(crate) struct Vhost {
     listed: Vec<usize>,
     /// Guests that are looked at in each turn, until they are asked to kick because the thread sleeps.
     watched: Vec<usize>,
-    /// A timer will look at those that wait for memory.
-    timed: bool,
     /// Guests that have broken the protocol.
     broken: u64,
     stopped: bool,
@@ -90,7 +87,6 @@ impl Vhost {
             turn: 0,
             listed: Vec::new(),
             watched: Vec::new(),
-            timed: false,
             broken: 0,
             stopped: false,
             now: Instant::default(),
@@ -110,7 +106,8 @@ impl Vhost {
     /// A timer is due.
     pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: VhostTimer) {
         match timer {
-            VhostTimer::Waiting => self.try_again(),
+            // They ask again.
+            VhostTimer::Waiting => self.list_all(Guest::waits_for_memory),
             VhostTimer::Next(guest, serial) => self.look_at_next(now, io, guest, serial),
         }
     }
@@ -194,12 +191,6 @@ impl Vhost {
     pub(crate) fn kicked(&mut self, io: &mut Reactor, key: usize, queue: u16, end: &End) {
         self.guests[key].kicked(io, queue, !end.more);
         self.list(key);
-    }
-
-    /// Guests that wait for memory ask again.
-    fn try_again(&mut self) {
-        self.timed = false;
-        self.list_all(Guest::waits_for_memory);
     }
 
     /// Whether there are guests that were not asked to kick.
@@ -297,8 +288,8 @@ impl FrontEnd for Vhost {
         if arrivals.requests.len() > before && !std::mem::replace(&mut guest.begun, true) {
             arrivals.begun.push(guest.disk);
         }
-        if guest.waits_for_memory() && !std::mem::replace(&mut self.timed, true) {
-            io.timers.add(self.now + MEMORY_PAUSE, VhostTimer::Waiting.into());
+        if guest.waits_for_memory() {
+            io.timers.ensure(self.now + MEMORY_PAUSE, VhostTimer::Waiting.into());
         }
         if let Err(broken) = taken {
             self.stop_guest(key, broken);
