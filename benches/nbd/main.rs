@@ -176,7 +176,7 @@ impl Run {
                             time: Duration::from_secs_f64(self.seconds),
                             seed: u64::from(round) + 1,
                             server: vec![server.pid()],
-                            ..Plan::new(server.uri.clone(), cell.operation)
+                            ..Plan::new(vec![server.uri.clone()], cell.operation)
                         };
                         let measured = parda_bench::run(&plan).map_err(|e| {
                             io::Error::other(format!("{cell}, {}: {e}", server.kind.name()))

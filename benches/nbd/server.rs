@@ -135,7 +135,7 @@ fn answers(uri: &Uri) -> bool {
     let plan = Plan {
         warmup: Duration::ZERO,
         time: Duration::from_millis(1),
-        ..Plan::new(uri.clone(), Operation::RandomRead)
+        ..Plan::new(vec![uri.clone()], Operation::RandomRead)
     };
     parda_bench::run(&plan).is_ok()
 }

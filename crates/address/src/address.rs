@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Address of a server's socket.
@@ -19,6 +19,24 @@ pub enum Address {
     Unix(PathBuf),
     /// The path of a unix socket whose clients speak vhost-user.
     Vhost(PathBuf),
+}
+
+/// Socket at an address, whatever the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Socket<'a> {
+    /// Host name or IP address, and port.
+    Tcp(&'a str, u16),
+    /// The path of a unix socket.
+    Unix(&'a Path),
+}
+
+/// Protocol that the clients of a server speak at its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// NBD, over TCP or a unix socket.
+    Nbd,
+    /// vhost-user, by a unix socket.
+    Vhost,
 }
 
 impl fmt::Display for Address {
@@ -47,16 +65,40 @@ impl Address {
     /// The kernel's limit on the path of a socket, less its final NUL.
     const MAX_UNIX_PATH: usize = 107;
 
+    /// Kind of its socket.
+    #[must_use]
+    pub fn socket(&self) -> Socket<'_> {
+        match self {
+            Self::Tcp { host, port } => Socket::Tcp(host, *port),
+            Self::Unix(path) | Self::Vhost(path) => Socket::Unix(path),
+        }
+    }
+
+    /// Path of its unix socket; none for TCP.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        if let Socket::Unix(path) = self.socket() { Some(path) } else { None }
+    }
+
+    /// Protocol of its clients.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Self::Tcp { .. } | Self::Unix(_) => Protocol::Nbd,
+            Self::Vhost(_) => Protocol::Vhost,
+        }
+    }
+
     /// Whether only this host can reach it: a unix socket, an address of the loopback network, or
     /// `localhost`. Other names are not looked up, and count as reachable from elsewhere.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        match self {
-            Self::Unix(_) | Self::Vhost(_) => true,
-            Self::Tcp { host, .. } => match host.parse::<IpAddr>() {
+        match self.socket() {
+            Socket::Tcp(host, _) => match host.parse::<IpAddr>() {
                 Ok(ip) => ip.to_canonical().is_loopback(),
                 Err(_) => host == "localhost",
             },
+            Socket::Unix(_) => true,
         }
     }
 }

@@ -6,16 +6,10 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ExportName(String);
 
-/// A string that cannot name an export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ExportNameError {
-    /// Longer than 4096 bytes.
-    #[error("an export name has at most {max} bytes, this one has {0}", max = ExportName::MAX_LEN)]
-    TooLong(usize),
-    /// The name contains a NUL byte.
-    #[error("an export name must not contain a NUL byte")]
-    Nul,
-}
+/// A string that cannot name an export: the reason.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an export name {0}")]
+pub struct ExportNameError(String);
 
 impl ExportName {
     /// Longest name, in bytes: the longest string that NBD allows.
@@ -25,10 +19,11 @@ impl ExportName {
     pub fn new(name: impl Into<String>) -> Result<Self, ExportNameError> {
         let name = name.into();
         if name.len() > ExportName::MAX_LEN {
-            return Err(ExportNameError::TooLong(name.len()));
+            let (max, len) = (ExportName::MAX_LEN, name.len());
+            return Err(ExportNameError(format!("has at most {max} bytes, this one has {len}")));
         }
         if name.contains('\0') {
-            return Err(ExportNameError::Nul);
+            return Err(ExportNameError("must not contain a NUL byte".to_owned()));
         }
         Ok(Self(name))
     }

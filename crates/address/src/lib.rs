@@ -9,7 +9,7 @@ mod export_name;
 mod place;
 mod uri;
 
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, Protocol, Socket};
 pub use certificates::{Certificates, UriTls};
 pub use export_name::{ExportName, ExportNameError};
 pub use place::Place;

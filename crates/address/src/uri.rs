@@ -10,9 +10,9 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::address::Address;
+use crate::address::{Address, Socket};
 use crate::certificates::{Certificates, UriTls};
-use crate::export_name::{ExportName, ExportNameError};
+use crate::export_name::ExportName;
 
 /// The port of NBD, as registered at IANA.
 const DEFAULT_PORT: u16 = 10809;
@@ -28,49 +28,25 @@ pub struct Uri {
     pub tls: Option<UriTls>,
 }
 
-/// Reason why a string is no NBD URI that we support.
+/// Reason why a string is no NBD URI that we support, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UriError {
-    /// Another scheme, or none.
-    #[error(
-        "{0:?} is not an NBD URI: it must begin with nbd://, nbd+unix://, nbds:// or nbds+unix://"
-    )]
-    Scheme(String),
-    /// A parameter of TLS where there is none.
-    #[error("{0:?} is for TLS: write nbds:// or nbds+unix://")]
-    NotTls(String),
-    /// The URI names no host.
-    #[error("an nbd:// URI needs a host, as in nbd://host:10809/export")]
-    NoHost,
-    /// User names have no meaning here.
-    #[error("an NBD URI takes no user name")]
-    UserInfo,
-    /// A port that is no number from 1 to 65535.
-    #[error("{0:?} is not a port number from 1 to 65535")]
-    Port(String),
-    /// A unix URI with a host.
-    #[error("an nbd+unix:// URI has no host, but {0:?} was given: write nbd+unix:///export")]
-    HostInUnix(String),
-    /// A unix URI without a socket.
-    #[error("an nbd+unix:// URI needs ?socket=/path/of/the/socket")]
-    NoSocket,
-    /// A parameter that has no meaning here.
-    #[error("unknown parameter {0:?} in an NBD URI")]
-    Parameter(String),
-    /// A broken `%` escape.
-    #[error("{0:?} has a % that is not followed by two hexadecimal digits, or is not UTF-8")]
-    Escape(String),
-    /// The name of the export.
-    #[error(transparent)]
-    ExportName(#[from] ExportNameError),
+#[error("{0}")]
+pub struct UriError(String);
+
+fn refuse<T>(why: impl Into<String>) -> Result<T, UriError> {
+    Err(UriError(why.into()))
 }
 
 impl FromStr for Uri {
     type Err = UriError;
 
     fn from_str(s: &str) -> Result<Self, UriError> {
-        let scheme_error = || UriError::Scheme(s.to_owned());
-        let (scheme, rest) = s.split_once("://").ok_or_else(scheme_error)?;
+        let other_scheme = || {
+            refuse(format!(
+                "{s:?} is not an NBD URI: it must begin with nbd://, nbd+unix://, nbds:// or nbds+unix://"
+            ))
+        };
+        let Some((scheme, rest)) = s.split_once("://") else { return other_scheme() };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
         let Parameters { socket, certificates, hostname } = Parameters::parse(query)?;
@@ -82,18 +58,22 @@ impl FromStr for Uri {
         let address = match transport {
             "nbd" => {
                 if socket.is_some() {
-                    return Err(UriError::Parameter("socket".to_owned()));
+                    return unknown("socket");
                 }
                 tcp_address(authority)?
             }
             "nbd+unix" if !authority.is_empty() => {
-                return Err(UriError::HostInUnix(authority.to_owned()));
+                return refuse(format!(
+                    "an nbd+unix:// URI has no host, but {authority:?} was given: write nbd+unix:///export"
+                ));
             }
             "nbd+unix" => {
-                let path = socket.filter(|p| !p.is_empty()).ok_or(UriError::NoSocket)?;
+                let Some(path) = socket.filter(|p| !p.is_empty()) else {
+                    return refuse("an nbd+unix:// URI needs ?socket=/path/of/the/socket");
+                };
                 Address::Unix(PathBuf::from(path))
             }
-            _ => return Err(scheme_error()),
+            _ => return other_scheme(),
         };
         let tls = match (secure, certificates, hostname) {
             (true, certificates, hostname) => Some(UriTls {
@@ -102,29 +82,34 @@ impl FromStr for Uri {
                 name: hostname.unwrap_or_else(|| host(&address).to_owned()),
             }),
             (false, None, None) => None,
-            (false, Some(_), _) => return Err(UriError::NotTls("tls-certificates".to_owned())),
-            (false, None, Some(_)) => return Err(UriError::NotTls("tls-hostname".to_owned())),
+            (false, certificates, _) => {
+                let for_tls =
+                    if certificates.is_some() { "tls-certificates" } else { "tls-hostname" };
+                return refuse(format!("{for_tls:?} is for TLS: write nbds:// or nbds+unix://"));
+            }
         };
-        Ok(Self { address, export: ExportName::new(unescape(export)?)?, tls })
+        let export = ExportName::new(unescape(export)?).or_else(|e| refuse(e.to_string()))?;
+        Ok(Self { address, export, tls })
     }
 }
 
 /// The name of the host, which for a unix socket is this one.
 fn host(address: &Address) -> &str {
-    match address {
-        Address::Tcp { host, .. } => host,
-        Address::Unix(_) | Address::Vhost(_) => "localhost",
+    match address.socket() {
+        Socket::Tcp(host, _) => host,
+        Socket::Unix(_) => "localhost",
     }
 }
 
 fn tcp_address(authority: &str) -> Result<Address, UriError> {
     if authority.contains('@') {
-        return Err(UriError::UserInfo);
+        return refuse("an NBD URI takes no user name");
     }
+    let no_port = |text: &str| refuse(format!("{text:?} is not a port number from 1 to 65535"));
     let (host, port) = match authority.strip_prefix('[').and_then(|a| a.split_once(']')) {
         Some((host, "")) => (host, None),
         Some((host, rest)) => {
-            let port = rest.strip_prefix(':').ok_or_else(|| UriError::Port(rest.to_owned()))?;
+            let Some(port) = rest.strip_prefix(':') else { return no_port(rest) };
             (host, Some(port))
         }
         None => match authority.split_once(':') {
@@ -133,13 +118,13 @@ fn tcp_address(authority: &str) -> Result<Address, UriError> {
         },
     };
     if host.is_empty() {
-        return Err(UriError::NoHost);
+        return refuse("an nbd:// URI needs a host, as in nbd://host:10809/export");
     }
     let port = match port {
         None => DEFAULT_PORT,
         Some(text) => match text.parse() {
             Ok(port) if port != 0 => port,
-            _ => return Err(UriError::Port(text.to_owned())),
+            _ => return no_port(text),
         },
     };
     Ok(Address::Tcp { host: unescape(host)?, port })
@@ -157,24 +142,31 @@ impl Parameters {
     fn parse(query: &str) -> Result<Self, UriError> {
         let mut found = Self::default();
         for parameter in query.split('&').filter(|p| !p.is_empty()) {
-            let unknown = || UriError::Parameter(parameter.to_owned());
-            let (key, value) = parameter.split_once('=').ok_or_else(unknown)?;
+            let Some((key, value)) = parameter.split_once('=') else { return unknown(parameter) };
             let place = match key {
                 "socket" => &mut found.socket,
                 "tls-certificates" if !value.is_empty() => &mut found.certificates,
                 "tls-hostname" if !value.is_empty() => &mut found.hostname,
-                _ => return Err(unknown()),
+                _ => return unknown(parameter),
             };
             if place.replace(unescape(value)?).is_some() {
-                return Err(unknown());
+                return unknown(parameter);
             }
         }
         Ok(found)
     }
 }
 
+fn unknown<T>(parameter: &str) -> Result<T, UriError> {
+    refuse(format!("unknown parameter {parameter:?} in an NBD URI"))
+}
+
 fn unescape(s: &str) -> Result<String, UriError> {
-    let error = || UriError::Escape(s.to_owned());
+    let error = || {
+        UriError(format!(
+            "{s:?} has a % that is not followed by two hexadecimal digits, or is not UTF-8"
+        ))
+    };
     let mut out = Vec::with_capacity(s.len());
     let mut bytes = s.bytes();
     while let Some(byte) = bytes.next() {
@@ -232,35 +224,40 @@ mod tests {
         assert_eq!(tls("nbds://[::1]/x").unwrap().certificates, Certificates::Unsaid);
         assert_eq!(tls("nbds://[::1]/x").unwrap().name, "::1");
         assert_eq!(tls("nbd://h/x"), None);
-        let error = |s: &str| s.parse::<Uri>().unwrap_err();
         for wrong in ["tls-certificates=", "tls-hostname=", "tls-psk-file=/k"] {
-            assert_eq!(error(&format!("nbds://h/x?{wrong}")), UriError::Parameter(wrong.into()));
+            refused(&format!("nbds://h/x?{wrong}"), &format!("unknown parameter {wrong:?}"));
         }
-        assert_eq!(
-            error("nbd://h/x?tls-certificates=/c"),
-            UriError::NotTls("tls-certificates".into())
-        );
-        assert!(matches!(error("nbd+unix:///x?socket=/s&tls-hostname=h"), UriError::NotTls(_)));
-        assert!(matches!(error(&format!("{unix}&socket=/t")), UriError::Parameter(_)));
-        assert!(matches!(error(&format!("{unix}&tls-certificates=/d")), UriError::Parameter(_)));
+        refused("nbd://h/x?tls-certificates=/c", "\"tls-certificates\" is for TLS");
+        refused("nbd+unix:///x?socket=/s&tls-hostname=h", "\"tls-hostname\" is for TLS");
+        refused(&format!("{unix}&socket=/t"), "unknown parameter \"socket=/t\"");
+        refused(&format!("{unix}&tls-certificates=/d"), "unknown parameter");
+    }
+
+    fn refused(uri: &str, why: &str) {
+        let error = uri.parse::<Uri>().unwrap_err().to_string();
+        assert!(error.contains(why), "{uri}: {error}");
     }
 
     #[test]
     fn refuses_the_rest_by_name() {
-        let error = |s: &str| s.parse::<Uri>().unwrap_err();
-        assert!(matches!(error("http://x"), UriError::Scheme(_)));
-        assert!(matches!(error("/dev/sda"), UriError::Scheme(_)));
-        assert_eq!(error("nbd:///x"), UriError::NoHost);
-        assert_eq!(error("nbd://u@h/x"), UriError::UserInfo);
-        assert_eq!(error("nbd://h:0/x"), UriError::Port("0".into()));
-        assert_eq!(error("nbd://h:65536/x"), UriError::Port("65536".into()));
-        assert_eq!(error("nbd://[::1]x/x"), UriError::Port("x".into()));
-        assert_eq!(error("nbd+unix://h/x?socket=/s"), UriError::HostInUnix("h".into()));
-        assert_eq!(error("nbd+unix:///x"), UriError::NoSocket);
-        assert_eq!(error("nbd+unix:///x?socket="), UriError::NoSocket);
-        assert_eq!(error("nbd://h/x?tls=1"), UriError::Parameter("tls=1".into()));
-        assert!(matches!(error("nbd://h/%zz"), UriError::Escape(_)));
-        assert!(matches!(error("nbd://h/%ff"), UriError::Escape(_)));
-        assert_eq!(error("nbd://h/%00"), UriError::ExportName(ExportNameError::Nul));
+        for (uri, why) in [
+            ("http://x", "\"http://x\" is not an NBD URI"),
+            ("/dev/sda", "\"/dev/sda\" is not an NBD URI"),
+            ("nbd:///x", "needs a host"),
+            ("nbd://u@h/x", "no user name"),
+            ("nbd://h:0/x", "\"0\" is not a port number"),
+            ("nbd://h:65536/x", "\"65536\" is not a port number"),
+            ("nbd://[::1]x/x", "\"x\" is not a port number"),
+            ("nbd+unix://h/x?socket=/s", "has no host, but \"h\""),
+            ("nbd+unix:///x", "needs ?socket="),
+            ("nbd+unix:///x?socket=", "needs ?socket="),
+            ("nbd://h/x?tls=1", "unknown parameter \"tls=1\""),
+            ("nbd://h/x?socket=/s", "unknown parameter \"socket\""),
+            ("nbd://h/%zz", "hexadecimal digits"),
+            ("nbd://h/%ff", "not UTF-8"),
+            ("nbd://h/%00", "must not contain a NUL byte"),
+        ] {
+            refused(uri, why);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use listenfd::ListenFd;
-use parda_address::Address;
+use parda_address::{Address, Socket};
 
 /// More sockets than any agent has disks.
 const MAX: usize = 4096;
@@ -96,15 +96,11 @@ fn take(fds: &mut ListenFd, index: usize) -> std::io::Result<(BoundAddress, Owne
 
 impl BoundAddress {
     fn is(&self, address: &Address) -> bool {
-        match (self, address) {
-            (BoundAddress::Unix(ours), Address::Unix(path) | Address::Vhost(path)) => {
-                *ours == resolved(path)
-            }
-            (BoundAddress::Tcp(ours), Address::Tcp { host, port }) => {
+        match (self, address.socket()) {
+            (BoundAddress::Unix(ours), Socket::Unix(path)) => *ours == resolved(path),
+            (BoundAddress::Tcp(ours), Socket::Tcp(host, port)) => {
                 // A name that cannot be looked up is no address that we were passed.
-                (host.as_str(), *port)
-                    .to_socket_addrs()
-                    .is_ok_and(|mut all| all.any(|a| a == *ours))
+                (host, port).to_socket_addrs().is_ok_and(|mut all| all.any(|a| a == *ours))
             }
             _ => false,
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parda_address::{Address, ExportName};
+use parda_address::{Address, ExportName, Protocol};
 use parda_block::AgentMemory;
 use parda_config::{Document, Error, Part, TenantSettings, wrong_tenants};
 use parda_control::law::Mode;
@@ -274,14 +274,14 @@ fn are_unique(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
                         "belongs to another volume: each volume needs listeners of its own";
                     return wrong("listen", message);
                 }
-                Some(_) if matches!(listen, Address::Vhost(_)) => {
+                Some(_) if listen.protocol() == Protocol::Vhost => {
                     let message =
                         "is another disk's already: a socket of vhost-user is for one disk";
                     return wrong("listen", message);
                 }
                 Some(_) => {}
                 None => {
-                    let (Address::Unix(path) | Address::Vhost(path)) = listen else { continue };
+                    let Some(path) = listen.path() else { continue };
                     let Ok(path) = std::path::absolute(path) else { continue };
                     if let Some(other) = sockets.insert(path, listen) {
                         let message = format!("is the socket of {other}: write it the same way");

@@ -7,7 +7,7 @@ use std::net::{TcpListener, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parda_address::Address;
+use parda_address::Socket;
 use parda_block::SocketFile;
 use parda_http::{Listener, Reach, Server};
 use parda_tls::{Acceptor, FileError};
@@ -44,20 +44,20 @@ impl HttpServer {
     /// The certificate cannot be used, or the address cannot be bound.
     fn start(place: &Http, agent: impl parda_http::Agent) -> Result<HttpServer, HttpError> {
         let Http { address, tls } = place;
-        let reach = match (address, tls) {
-            (Address::Unix(_) | Address::Vhost(_), _) => Reach::Unix,
-            (Address::Tcp { .. }, _) if address.is_local() => Reach::Loopback,
-            (Address::Tcp { .. }, Some(_)) => Reach::Tls,
-            (Address::Tcp { .. }, None) => Reach::Plain,
+        let reach = match tls {
+            _ if address.path().is_some() => Reach::Unix,
+            _ if address.is_local() => Reach::Loopback,
+            Some(_) => Reach::Tls,
+            None => Reach::Plain,
         };
         let tls = tls.clone().map(Acceptor::new).transpose()?.map(Arc::new);
-        let (listener, file) = match address {
-            Address::Unix(path) | Address::Vhost(path) => {
+        let (listener, file) = match address.socket() {
+            Socket::Unix(path) => {
                 let (listener, file) = bind(path)?;
                 (Listener::Unix(listener), Some(file))
             }
-            Address::Tcp { host, port } => {
-                let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+            Socket::Tcp(host, port) => {
+                let addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
                 (Listener::Tcp(TcpListener::bind(&*addresses)?), None)
             }
         };

@@ -4,14 +4,16 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use parda_address::{Address, Uri};
+use parda_address::Uri;
 use parda_dial::{Connected, DialError, Dialler};
 use parda_nbd::Framing;
 use parda_nbd::client::{Agreed, put_disconnect};
+use parda_nbd::outbox::Outbox;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
-use crate::outbox::{Outbox, SLICES};
+/// Largest number of slices in one send.
+const SLICES: usize = 256;
 
 /// Size of the receive buffer in bytes. It fits into a processor's second-level cache.
 const INBOX_LEN: usize = 256 << 10;
@@ -41,8 +43,8 @@ impl BufferedSocket {
     /// Connects and negotiates the export. `patience` bounds that, and later the wait for each reply.
     pub(crate) fn open(uri: &Uri, patience: Duration) -> Result<(Self, Agreed), DialError> {
         let Connected { socket, agreed, tls_end: _ } = Dialler::within(patience).dial(uri)?;
-        let plaintext = matches!(uri.address, Address::Unix(_)) || uri.tls.is_some();
-        prepare(&socket, plaintext, patience)?;
+        let unix = uri.address.path().is_some() || uri.tls.is_some();
+        prepare(&socket, unix, patience)?;
         Ok((Self { socket, inbox: vec![0; INBOX_LEN], start: 0, end: 0 }, agreed))
     }
 
@@ -82,14 +84,17 @@ impl BufferedSocket {
     }
 
     /// Sends as much of the outbox as the socket takes without blocking.
-    pub(crate) fn send(&mut self, outbox: &mut Outbox, data: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, outbox: &mut Outbox<&[u8]>) -> io::Result<()> {
         while !outbox.is_empty() {
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            let filled = outbox.fill(data, &mut slices);
+            let (mut slices, mut filled) = ([IoSlice::new(&[]); SLICES], 0);
+            for (slot, slice) in slices.iter_mut().zip(outbox.slices()) {
+                *slot = IoSlice::new(slice);
+                filled += 1;
+            }
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             let mut nothing = SendAncillaryBuffer::default();
             match sendmsg(&self.socket, &slices[..filled], &mut nothing, flags) {
-                Ok(n) => outbox.sent(n),
+                Ok(n) => outbox.sent(n, |_| {}),
                 Err(rustix::io::Errno::AGAIN) => break,
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),

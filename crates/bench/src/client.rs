@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use parda_disk::{Extent, Op};
 use parda_nbd::client::{self, Expected, Reply, ReplyError, put_request};
+use parda_nbd::outbox::Outbox;
 use parda_nbd::{Cookie, Framing};
 
 use crate::buffered_socket::BufferedSocket;
 use crate::measured::Measured;
-use crate::outbox::Outbox;
 use crate::pattern::Pattern;
 
 /// State of the request with one cookie.
@@ -31,11 +31,11 @@ struct Coming {
 }
 
 /// A connection under load.
-pub(crate) struct Client {
+pub(crate) struct Client<'a> {
     pub(crate) socket: BufferedSocket,
     framing: Framing,
     pattern: Pattern,
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: Outbox<&'a [u8]>,
     slots: Vec<RequestSlot>,
     free: Vec<usize>,
     coming: Option<Coming>,
@@ -45,7 +45,7 @@ pub(crate) struct Client {
 
 /// Source of the data of all writes: random bytes, of which each write sends another range.
 pub(crate) struct Data {
-    pub(crate) bytes: Vec<u8>,
+    bytes: Vec<u8>,
     block: usize,
 }
 
@@ -61,7 +61,7 @@ impl Data {
     }
 }
 
-impl Client {
+impl<'a> Client<'a> {
     pub(crate) fn new(
         socket: BufferedSocket,
         framing: Framing,
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// Queues requests until the queue depth is reached.
-    pub(crate) fn fill(&mut self, data: &Data) {
+    pub(crate) fn fill(&mut self, data: &'a Data) {
         if self.free.is_empty() {
             return;
         }
@@ -104,7 +104,7 @@ impl Client {
             self.outbox.head(|out| put_request(out, Cookie(index as u64), op));
             if write {
                 let start = self.data_at * DATA_STEP;
-                self.outbox.data(start..start + data.block);
+                self.outbox.data(&data.bytes[start..start + data.block]);
                 self.data_at = (self.data_at + 1) % DATA_STARTS;
             }
         }

@@ -11,29 +11,38 @@ pub(crate) fn of_this_thread() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
+/// Servers whose CPU time is measured.
+pub(crate) struct Servers(Vec<ServerCpu>);
+
+impl Servers {
+    pub(crate) fn of(pids: &[u32]) -> io::Result<Self> {
+        pids.iter().map(|pid| ServerCpu::of(*pid)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// CPU time used so far by all of them, less `before`; `None` if there are none.
+    pub(crate) fn used_since(&self, before: Option<Duration>) -> io::Result<Option<Duration>> {
+        let used = self.0.iter().map(ServerCpu::used).sum::<io::Result<Duration>>()?;
+        Ok((!self.0.is_empty()).then(|| used.saturating_sub(before.unwrap_or_default())))
+    }
+}
+
 /// CPU time of a process: user and system time of all its threads, including those that ended.
 #[derive(Clone, Copy, Debug)]
-pub struct ServerCpu {
+struct ServerCpu {
     pid: u32,
     ticks_per_second: u64,
 }
 
 impl ServerCpu {
     /// The process with this id on this machine.
-    ///
-    /// # Errors
-    /// There is no such process.
-    pub fn of(pid: u32) -> io::Result<Self> {
+    fn of(pid: u32) -> io::Result<Self> {
         let ticks_per_second = rustix::param::clock_ticks_per_second();
         let cpu = Self { pid, ticks_per_second };
         cpu.used().map(|_| cpu)
     }
 
     /// CPU time used so far, with a resolution of 10 ms.
-    ///
-    /// # Errors
-    /// The process is gone.
-    pub fn used(&self) -> io::Result<Duration> {
+    fn used(&self) -> io::Result<Duration> {
         let path = format!("/proc/{}/stat", self.pid);
         let stat = std::fs::read_to_string(&path)
             .map_err(|e| io::Error::new(e.kind(), format!("process {}: {e}", self.pid)))?;

@@ -11,7 +11,7 @@
 //!
 //! let plan = Plan {
 //!     depth: 16,
-//!     ..Plan::new("nbd+unix:///vm1?socket=/run/parda/a.sock".parse()?, Operation::RandomRead)
+//!     ..Plan::new(vec!["nbd+unix:///vm1?socket=/run/parda/a.sock".parse()?], Operation::RandomRead)
 //! };
 //! let measured = parda_bench::run(&plan)?;
 //! println!("{:.0} IOPS", measured.iops());
@@ -23,13 +23,11 @@ mod client;
 mod cpu;
 mod guest;
 mod measured;
-mod outbox;
 mod pattern;
 mod plan;
 mod run;
 
-pub use cpu::ServerCpu;
-pub use guest::{GuestPlan, run_guest};
+pub use guest::run_guest;
 pub use measured::{Measured, Summary};
 pub use plan::{Operation, Plan, PlanError};
 pub use run::{BenchError, run};

@@ -71,9 +71,9 @@ pub struct Plan {
 impl Plan {
     /// A plan of 4 KiB requests, one outstanding on one connection, for three seconds.
     #[must_use]
-    pub fn new(uri: Uri, operation: Operation) -> Self {
+    pub fn new(uris: Vec<Uri>, operation: Operation) -> Self {
         Self {
-            uris: vec![uri],
+            uris,
             operation,
             block: 4096,
             depth: 1,

@@ -13,7 +13,7 @@ use rustix::time::Timespec;
 
 use crate::buffered_socket::{BufferedSocket, Received};
 use crate::client::{Client, Data};
-use crate::cpu::{self, ServerCpu};
+use crate::cpu::{self, Servers};
 use crate::measured::Measured;
 use crate::pattern::Pattern;
 use crate::plan::{Plan, PlanError};
@@ -24,15 +24,19 @@ pub enum BenchError {
     /// The load does not fit the export.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A server cannot be reached, refused the handshake, or failed under load. Holds its address, and how it failed.
-    #[error("{0}: {1}")]
-    Server(String, String),
-    /// The servers' CPU time cannot be read.
-    #[error("cannot measure the server's CPU time: {0}")]
-    ServerCpu(io::Error),
-    /// A thread, poll or clock of the system failed.
-    #[error(transparent)]
-    System(#[from] io::Error),
+    /// A server cannot be reached, refused the handshake, or failed under load; or the system did. As a sentence.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<io::Error> for BenchError {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+fn no_cpu_time(error: io::Error) -> BenchError {
+    BenchError::Failed(format!("cannot measure the server's CPU time: {error}"))
 }
 
 /// Beginning and end of the measured time.
@@ -47,17 +51,9 @@ struct Clock {
 /// # Errors
 /// A server cannot be reached, the load does not fit its export, or the server failed a request.
 pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
-    let servers: Vec<ServerCpu> = plan
-        .server
-        .iter()
-        .map(|pid| ServerCpu::of(*pid))
-        .collect::<Result<_, _>>()
-        .map_err(BenchError::ServerCpu)?;
-    let server_cpu = || -> Result<Duration, BenchError> {
-        servers.iter().map(ServerCpu::used).sum::<Result<_, _>>().map_err(BenchError::ServerCpu)
-    };
+    let servers = Servers::of(&plan.server).map_err(no_cpu_time)?;
     let data = Data::new(plan.block, plan.seed);
-    let mut groups: Vec<Vec<(&Uri, Client)>> = Vec::new();
+    let mut groups: Vec<Vec<(&Uri, Client<'_>)>> = Vec::new();
     groups.resize_with(plan.threads.max(1) as usize, Vec::new);
     let count = plan.connections * plan.uris.len() as u32;
     for index in 0..count {
@@ -93,11 +89,11 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
             })
             .collect();
         start.wait();
-        let watched = (|| -> Result<Duration, BenchError> {
+        let watched = (|| {
             sleep_until(clock.begin, &failed);
-            let before = server_cpu()?;
+            let before = servers.used_since(None)?;
             sleep_until(clock.end, &failed);
-            Ok(server_cpu()? - before)
+            servers.used_since(before)
         })();
         let mut measured = Measured::new(plan.block);
         measured.elapsed = plan.time;
@@ -105,7 +101,7 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
         for thread in threads {
             measured.add(&thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
-        measured.server_cpu = if servers.is_empty() { None } else { Some(watched?) };
+        measured.server_cpu = watched.map_err(no_cpu_time)?;
         Ok(measured)
     })
 }
@@ -127,7 +123,7 @@ struct Driver<'a> {
     clock: Clock,
     data: &'a Data,
     failed: &'a AtomicBool,
-    clients: Vec<(&'a Uri, Client)>,
+    clients: Vec<(&'a Uri, Client<'a>)>,
     measured: Measured,
     /// CPU time of this thread when the measured time began.
     cpu: Option<Duration>,
@@ -140,7 +136,7 @@ impl<'a> Driver<'a> {
         clock: Clock,
         data: &'a Data,
         failed: &'a AtomicBool,
-        clients: Vec<(&'a Uri, Client)>,
+        clients: Vec<(&'a Uri, Client<'a>)>,
     ) -> Self {
         let measured = Measured::new(plan.block);
         Self { plan, clock, data, failed, clients, measured, cpu: None, ended: false }
@@ -190,7 +186,7 @@ impl<'a> Driver<'a> {
     }
 
     fn run_all(&mut self) -> Result<(), BenchError> {
-        let system = |e: rustix::io::Errno| BenchError::System(e.into());
+        let system = |e: rustix::io::Errno| BenchError::from(io::Error::from(e));
         let set = epoll::create(CreateFlags::CLOEXEC).map_err(system)?;
         let mut waits_to_send = vec![false; self.clients.len()];
         for (index, (_, client)) in self.clients.iter().enumerate() {
@@ -256,7 +252,7 @@ impl<'a> Driver<'a> {
             client.fill(self.data);
         }
         let Client { socket, outbox, .. } = client;
-        socket.send(outbox, &self.data.bytes).map_err(|e| failure(uri, &lost(&e)))
+        socket.send(outbox).map_err(|e| failure(uri, &lost(&e)))
     }
 
     fn tell_time(&mut self, now: Instant) {
@@ -278,7 +274,7 @@ impl<'a> Driver<'a> {
 }
 
 fn failure(uri: &Uri, error: &dyn Display) -> BenchError {
-    BenchError::Server(uri.address.to_string(), error.to_string())
+    BenchError::Failed(format!("{}: {error}", uri.address))
 }
 
 const CLOSED: &str = "the server closed the connection";

@@ -24,7 +24,6 @@ fn export(read_only: bool) -> Export {
             read_only,
             ..Geometry::new(SIZE as u64, BlockSizes::with_min(512).unwrap())
         },
-        multi_conn: true,
     }
 }
 
@@ -133,7 +132,7 @@ fn plan(path: &Path, operation: Operation) -> Plan {
         warmup: Duration::from_millis(20),
         time: Duration::from_millis(200),
         patience: Duration::from_secs(60),
-        ..Plan::new(uri, operation)
+        ..Plan::new(vec![uri], operation)
     }
 }
 

@@ -1,105 +1,30 @@
-//! Messages that wait to be sent on a socket, and go in one vectored send.
+//! Messages that wait to be sent on a socket, and bytes that were received there.
 
-use std::collections::VecDeque;
 use std::ops::Range;
+
+use parda_nbd::outbox::{Outbox, Payload};
 
 use crate::buffer::{Buffer, Pool};
 
-/// A part of a batch, in the order of the stream.
-enum Part {
-    /// So many of the bytes in `heads`.
-    Head(usize),
-    /// The first `len` bytes of a buffer.
-    Data { buffer: Buffer, len: usize, owner: u64 },
+/// The first `len` bytes of a buffer, which goes back to its `owner`.
+pub(crate) struct Data {
+    pub(crate) buffer: Buffer,
+    pub(crate) len: usize,
+    pub(crate) owner: u64,
+}
+
+impl Payload for Data {
+    fn size(&self) -> usize {
+        self.len
+    }
+
+    fn slices(&self, skip: usize) -> impl Iterator<Item = &[u8]> {
+        self.buffer.slices(skip..self.len)
+    }
 }
 
 /// Bytes to send, heads copied and data by buffer. Complete once it is with the kernel.
-#[derive(Default)]
-pub(crate) struct Batch {
-    heads: Vec<u8>,
-    parts: VecDeque<Part>,
-    /// Bytes of the first part that were sent before.
-    skip: usize,
-    heads_sent: usize,
-}
-
-impl Batch {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
-    }
-
-    /// Bytes of heads that wait.
-    pub(crate) fn head_bytes(&self) -> usize {
-        self.heads.len()
-    }
-
-    /// Appends what `write` writes.
-    pub(crate) fn head<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        let before = self.heads.len();
-        let result = write(&mut self.heads);
-        let added = self.heads.len() - before;
-        match self.parts.back_mut() {
-            _ if added == 0 => {}
-            Some(Part::Head(len)) => *len += added,
-            _ => self.parts.push_back(Part::Head(added)),
-        }
-        result
-    }
-
-    /// Appends the first `len` bytes of `buffer`, which comes back with its `owner`.
-    pub(crate) fn data(&mut self, buffer: Buffer, len: usize, owner: u64) {
-        self.parts.push_back(Part::Data { buffer, len, owner });
-    }
-
-    /// The slices still to be sent, in order.
-    pub(crate) fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        let mut sent = self.heads_sent;
-        self.parts.iter().enumerate().flat_map(move |(i, part)| {
-            let skip = if i == 0 { self.skip } else { 0 };
-            let (head, data) = match part {
-                Part::Head(len) => {
-                    sent += len;
-                    (Some(&self.heads[sent - len + skip..sent]), None)
-                }
-                Part::Data { buffer, len, .. } => (None, Some(buffer.slices(skip..*len))),
-            };
-            head.into_iter().chain(data.into_iter().flatten())
-        })
-    }
-
-    /// Takes note that `n` more bytes were sent; hands every buffer that is through to `back`.
-    pub(crate) fn sent(&mut self, n: usize, mut back: impl FnMut(u64, Buffer)) {
-        let mut n = n + self.skip;
-        while let Some(part) = self.parts.front() {
-            let len = match part {
-                Part::Head(len) | Part::Data { len, .. } => *len,
-            };
-            if n < len {
-                break;
-            }
-            n -= len;
-            match self.parts.pop_front() {
-                Some(Part::Data { buffer, owner, .. }) => back(owner, buffer),
-                Some(Part::Head(len)) => self.heads_sent += len,
-                None => {}
-            }
-        }
-        self.skip = n;
-        if self.parts.is_empty() {
-            *self = Self { heads: std::mem::take(&mut self.heads), ..Self::default() };
-            self.heads.clear();
-        }
-    }
-
-    /// Gives up what was not sent; hands every buffer to `back`.
-    pub(crate) fn abandon(&mut self, mut back: impl FnMut(u64, Buffer)) {
-        for part in std::mem::take(self).parts {
-            if let Part::Data { buffer, owner, .. } = part {
-                back(owner, buffer);
-            }
-        }
-    }
-}
+pub(crate) type Batch = Outbox<Data>;
 
 /// The bytes received on a socket and not yet taken.
 pub(crate) struct Inbox {
@@ -190,39 +115,12 @@ mod tests {
     use super::*;
     use crate::buffer::PIECE;
 
-    fn batch(pool: &mut Pool) -> Batch {
-        let mut batch = Batch::default();
-        batch.head(|out| out.extend_from_slice(b"ab"));
-        batch.head(|out| out.extend_from_slice(b"cd"));
-        let mut data = pool.take(3);
-        data.front_mut()[..3].copy_from_slice(b"XYZ");
-        batch.data(data, 3, 7);
-        batch.head(|out| out.extend_from_slice(b"ef"));
-        batch
-    }
-
-    #[test]
-    fn a_batch_survives_being_sent_in_any_pieces() {
-        let mut pool = Pool::new(1 << 20);
-        for step in 1..=9 {
-            let mut batch = batch(&mut pool);
-            let (mut stream, mut returned) = (Vec::new(), Vec::new());
-            while !batch.is_empty() {
-                let rest: Vec<u8> = batch.slices().flatten().copied().collect();
-                let n = step.min(rest.len());
-                stream.extend_from_slice(&rest[..n]);
-                batch.sent(n, |owner, _| returned.push(owner));
-            }
-            assert_eq!(stream, b"abcdXYZef");
-            assert_eq!(returned, [7]);
-            assert_eq!(batch.head_bytes(), 0);
-        }
-    }
-
     #[test]
     fn an_abandoned_batch_returns_its_buffers() {
-        let mut returned = Vec::new();
-        batch(&mut Pool::new(1 << 20)).abandon(|owner, _| returned.push(owner));
+        let (mut batch, mut returned) = (Batch::default(), Vec::new());
+        batch.head(|out| out.push(1));
+        batch.data(Data { buffer: Pool::new(1 << 20).take(3), len: 3, owner: 7 });
+        batch.abandon(|data| returned.push(data.owner));
         assert_eq!(returned, [7]);
     }
 
@@ -236,7 +134,7 @@ mod tests {
         let expected = data.slices(0..len).collect::<Vec<_>>().concat();
         let mut batch = Batch::default();
         batch.head(|out| out.push(1));
-        batch.data(data, len, 7);
+        batch.data(Data { buffer: data, len, owner: 7 });
         let mut stream = Vec::new();
         while !batch.is_empty() {
             let rest: Vec<&[u8]> = batch.slices().collect();
@@ -244,7 +142,7 @@ mod tests {
             let rest = rest.concat();
             let n = random.usize(1..=rest.len());
             stream.extend_from_slice(&rest[..n]);
-            batch.sent(n, |_, buffer| pool.put(buffer));
+            batch.sent(n, |data| pool.put(data.buffer));
         }
         assert!(stream[0] == 1 && stream[1..] == expected);
         assert_eq!(pool.used(), 0);

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use parda_address::{Address, ExportName};
-use parda_control::{ConfigError, Tenant, TenantId, VmConfig};
+use parda_control::{Tenant, TenantId, VmConfig};
 
 use crate::backend::{BackendConfig, OpenError, Region};
-use crate::descriptors::error_help;
-use crate::front::{AgentMemory, TooLittleMemory};
+use crate::front::AgentMemory;
 use crate::listen::{ListenError, ListenerConfig};
 use crate::timed::Timed;
 
@@ -123,14 +122,6 @@ impl Default for Limits {
 /// Reason why a volume does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// A parameter of the law is out of its range.
-    #[error("volume {volume}: {error}")]
-    Control {
-        /// Name of the volume.
-        volume: String,
-        /// Name of the parameter, and its range.
-        error: ConfigError,
-    },
     /// A disk cannot be opened.
     #[error("disk {disk:?}: {source}")]
     Backend {
@@ -139,35 +130,10 @@ pub enum SpawnError {
         /// Fault of its backend.
         source: OpenError,
     },
-    /// The limit of memory is too low for the limit of connections.
-    #[error("volume {volume}: {error}")]
-    Memory {
-        /// Name of the volume.
-        volume: String,
-        /// Reason why it is too little.
-        error: TooLittleMemory,
-    },
     /// A listener's address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// Two disks of one name on one listener.
-    #[error("two disks are named {export:?} on {address}: give one of them another name")]
-    DuplicateExport {
-        /// The name that both have.
-        export: String,
-        /// Address of the listener.
-        address: Address,
-    },
-    /// No thread, or no io_uring.
-    #[error(
-        "volume {volume}: cannot set up its thread and io_uring: {source}{help}",
-        help = error_help(source)
-            .unwrap_or(". Is io_uring forbidden (sysctl kernel.io_uring_disabled, or a container's seccomp profile)?")
-    )]
-    System {
-        /// Name of the volume.
-        volume: String,
-        /// Error of the system.
-        source: std::io::Error,
-    },
+    /// Anything else, as a sentence.
+    #[error("{0}")]
+    Refused(String),
 }

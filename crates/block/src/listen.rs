@@ -5,39 +5,24 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::Path;
 
-use parda_address::Address;
+use parda_address::{Address, Socket};
 
 use crate::descriptors::{error_help, is_reserved};
 use crate::front::ListenerTls;
 use crate::socket_file::{SocketAccess, SocketFile};
 
-/// Reason why nobody can connect at an address.
+/// Reason why nobody can connect at an address, as a sentence.
 #[derive(Debug, thiserror::Error)]
-pub enum ListenError {
-    /// The address cannot be used.
-    #[error(
-        "cannot listen on {address}: {source}{}",
-        error_help(source).unwrap_or_default()
-    )]
-    Bind {
-        /// The address, as it is configured.
-        address: Address,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// Somebody answers on the socket.
-    #[error(
-        "cannot listen on {0}: another process serves it: `ss -lxp` names it. End that one, or give `listen` another path"
-    )]
-    InUse(Address),
-    /// Others than this host can reach the address.
-    #[error("cannot listen on {0}: it is not a loopback address, and TLS is not required there")]
-    NotLocal(Address),
-    /// There is a file that is no socket.
-    #[error("cannot listen on {0}: there is a file that is not a socket")]
-    NotASocket(Address),
+#[error("cannot listen on {0}: {1}")]
+pub struct ListenError(Address, String);
+
+impl ListenError {
+    pub(crate) fn system(address: &Address, error: &io::Error) -> ListenError {
+        let help = error_help(error).unwrap_or_default();
+        ListenError(address.clone(), format!("{error}{help}"))
+    }
 }
 
 /// How a listener is set up.
@@ -78,28 +63,20 @@ pub(crate) struct Bound {
 /// Binds an address and listens, or takes over the socket that was passed for it.
 pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
     let ListenerConfig { address, access, tls, local_only, passed } = config;
-    let fail = |source| ListenError::Bind { address: address.clone(), source };
-    if let Some(fd) = passed {
-        rustix::io::ioctl_fionbio(&fd, true).map_err(|error| fail(error.into()))?;
-        return Ok(Bound { fd, address, _file: None, tls });
-    }
-    match &address {
-        Address::Tcp { host, port } => {
-            let all: Vec<SocketAddr> =
-                (host.as_str(), *port).to_socket_addrs().map_err(fail)?.collect();
+    let fail = |error: io::Error| ListenError::system(&address, &error);
+    let (fd, at, file) = match (passed, address.socket()) {
+        (Some(fd), _) => (fd, address.clone(), None),
+        (None, Socket::Tcp(host, port)) => {
+            let all: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(fail)?.collect();
             if local_only && !all.iter().all(|a| a.ip().to_canonical().is_loopback()) {
-                return Err(ListenError::NotLocal(address));
+                let why = "it is not a loopback address, and TLS is not required there";
+                return Err(ListenError(address, why.to_owned()));
             }
             let listener = TcpListener::bind(&all[..]).map_err(fail)?;
-            if is_reserved(&listener) {
-                return Err(fail(io::Error::from_raw_os_error(libc::EMFILE)));
-            }
-            let port = listener.local_addr().map(|a: SocketAddr| a.port()).map_err(fail)?;
-            let address = Address::Tcp { host: host.clone(), port };
-            listener.set_nonblocking(true).map_err(fail)?;
-            Ok(Bound { fd: listener.into(), address, _file: None, tls })
+            let port = listener.local_addr().map_err(fail)?.port();
+            (listener.into(), Address::Tcp { host: host.to_owned(), port }, None)
         }
-        Address::Unix(path) | Address::Vhost(path) => {
+        (None, Socket::Unix(path)) => {
             let (fd, file) = match SocketFile::bind(path, access) {
                 Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
                     remove_stale(path, &address)?;
@@ -108,27 +85,32 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
                 other => other,
             }
             .map_err(fail)?;
-            if is_reserved(&fd) {
-                return Err(fail(io::Error::from_raw_os_error(libc::EMFILE)));
-            }
-            rustix::io::ioctl_fionbio(&fd, true).map_err(|error| fail(error.into()))?;
-            Ok(Bound { fd, address, _file: Some(file), tls })
+            (fd, address.clone(), Some(file))
         }
+    };
+    if is_reserved(&fd) {
+        return Err(fail(io::Error::from_raw_os_error(libc::EMFILE)));
     }
+    rustix::io::ioctl_fionbio(&fd, true).map_err(|error| fail(error.into()))?;
+    Ok(Bound { fd, address: at, _file: file, tls })
 }
 
 /// Removes a socket that a process which is gone has left behind.
-fn remove_stale(path: &PathBuf, address: &Address) -> Result<(), ListenError> {
-    let fail = |source| ListenError::Bind { address: address.clone(), source };
+fn remove_stale(path: &Path, address: &Address) -> Result<(), ListenError> {
+    let fail = |error: io::Error| ListenError::system(address, &error);
     if !std::fs::symlink_metadata(path).map_err(fail)?.file_type().is_socket() {
-        return Err(ListenError::NotASocket(address.clone()));
+        let why = "there is a file that is not a socket";
+        return Err(ListenError(address.clone(), why.to_owned()));
     }
     match UnixStream::connect(path) {
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(fail)
         }
         // An answer, or a reason to believe that there is somebody.
-        _ => Err(ListenError::InUse(address.clone())),
+        _ => {
+            let why = "another process serves it: `ss -lxp` names it. End that one, or give `listen` another path";
+            Err(ListenError(address.clone(), why.to_owned()))
+        }
     }
 }
 
@@ -149,11 +131,13 @@ mod tests {
         let address = Address::Unix(path.clone());
         drop(UnixListener::bind(&path).unwrap());
         let bound = bind(&address).unwrap();
-        assert!(matches!(bind(&address), Err(ListenError::InUse(_))));
+        let error = bind(&address).unwrap_err().to_string();
+        assert!(error.contains("another process serves it"), "{error}");
         drop(bound);
         assert!(!path.exists());
         std::fs::write(&path, "precious").unwrap();
-        assert!(matches!(bind(&address), Err(ListenError::NotASocket(_))));
+        let error = bind(&address).unwrap_err().to_string();
+        assert!(error.contains("not a socket"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
 
@@ -176,8 +160,12 @@ mod tests {
             let config = ListenerConfig { local_only: true, ..ListenerConfig::new(address) };
             match super::bind(config) {
                 Ok(_) => assert!(local, "{host}"),
-                Err(ListenError::NotLocal(_)) => assert!(!local, "{host}"),
-                Err(error) => panic!("{error}"),
+                Err(error) => {
+                    assert!(
+                        !local && error.to_string().contains("not a loopback"),
+                        "{host}: {error}"
+                    );
+                }
             }
         }
     }

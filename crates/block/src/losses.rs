@@ -15,9 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use parda_disk::{Errno, Op};
-
-use crate::backend::Failure;
+use parda_disk::{Errno, Failure, Op};
 
 /// Failed syncs of its disk that one connection was told of.
 #[derive(Clone, Copy, Debug)]
@@ -83,11 +81,7 @@ impl<T> Default for Losses<T> {
 
 /// Whether a request makes data durable before it is acknowledged.
 pub(crate) fn syncs(op: Op) -> bool {
-    match op {
-        Op::Flush => true,
-        Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } => fua,
-        Op::Read(_) | Op::BlockStatus { .. } | Op::Cache(_) => false,
-    }
+    op == Op::Flush || op.fua()
 }
 
 /// Whether a request may leave data that is not durable yet.

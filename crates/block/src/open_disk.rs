@@ -86,7 +86,7 @@ impl OpenDisk {
         let mut room = Room::take(own, &config.listen).ok_or_else(no_room)?;
         let (opened, whole, align, claim) = match &config.backend {
             BackendConfig::File { path, direct, lock, raw } => {
-                let options = file::Options {
+                let wanted = file::Wanted {
                     disk: config.export.as_str(),
                     path,
                     direct: *direct,
@@ -96,7 +96,7 @@ impl OpenDisk {
                     region: config.region,
                     answered,
                 };
-                let opened = file::open(&options).map_err(fail)?;
+                let opened = file::open(&wanted).map_err(fail)?;
                 let (geometry, align) = (opened.geometry, opened.align);
                 let claim = Arc::clone(&opened.claim);
                 (Opened::File(opened), geometry, align, Some(claim))
@@ -124,14 +124,12 @@ impl OpenDisk {
         let read_only = config.read_only;
         let geometry = Geometry { size: region.len.0, read_only, ..whole };
         let (base, min) = (region.offset.0, whole.blocks.min());
-        let place = match &opened {
-            Opened::File(opened) => Some(DiskFile::new(Arc::clone(&opened.fd), base, min)),
-            Opened::Memory(memory) => Some(DiskFile::new(Arc::clone(memory.fd()), base, min)),
-            Opened::Remote(..) => None,
-        };
-        let place = match &config.backend {
-            BackendConfig::File { path, .. } => place.map(|place| place.named(path)),
-            _ => place,
+        let place = match (&opened, &config.backend) {
+            (Opened::File(opened), BackendConfig::File { path, .. }) => {
+                Some(DiskFile::new(&opened.fd, base, min).named(path))
+            }
+            (Opened::Memory(memory), _) => Some(DiskFile::new(memory.fd(), base, min)),
+            _ => None,
         };
         if let Opened::File(opened) = &opened
             && !room.has(opened.claim.descriptors())

@@ -26,15 +26,21 @@ pub(crate) enum Timer {
     Upstream(usize),
 }
 
+impl From<tag::Timer> for Timer {
+    fn from(timer: tag::Timer) -> Timer {
+        Timer::Client(timer)
+    }
+}
+
 impl From<NbdTimer> for Timer {
     fn from(timer: NbdTimer) -> Timer {
-        Timer::Client(tag::Timer::Nbd(timer))
+        tag::Timer::Nbd(timer).into()
     }
 }
 
 impl From<VhostTimer> for Timer {
     fn from(timer: VhostTimer) -> Timer {
-        Timer::Client(tag::Timer::Vhost(timer))
+        tag::Timer::Vhost(timer).into()
     }
 }
 

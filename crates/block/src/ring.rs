@@ -233,10 +233,15 @@ impl<T: Copy> Ring<T> {
         self.push_op(fd, entry, tag, kept, Vec::new());
     }
 
-    /// An operation that is not the kernel's.
-    fn insert(&mut self, fd: &Arc<OwnedFd>, tag: T, kept: OpData) -> u64 {
-        self.ops.insert(Op { tag, kept, _vectors: Vec::new(), _fd: Arc::clone(fd), began: None })
-            as u64
+    fn insert(
+        &mut self,
+        fd: &Arc<OwnedFd>,
+        tag: T,
+        kept: OpData,
+        vectors: Vec<libc::iovec>,
+    ) -> u64 {
+        let op = Op { tag, kept, _vectors: vectors, _fd: Arc::clone(fd), began: None };
+        self.ops.insert(op) as u64
     }
 
     fn push_op(
@@ -247,24 +252,25 @@ impl<T: Copy> Ring<T> {
         kept: OpData,
         vectors: Vec<libc::iovec>,
     ) -> OpKey {
-        let op = Op { tag, kept, _vectors: vectors, _fd: Arc::clone(fd), began: None };
-        let key = self.ops.insert(op);
-        self.backlog.push_back(entry.user_data(key as u64));
+        let key = self.insert(fd, tag, kept, vectors);
+        self.push_named(entry, key);
+        OpKey(key)
+    }
+
+    fn push_named(&mut self, entry: squeue::Entry, name: u64) {
+        self.backlog.push_back(entry.user_data(name));
         self.fill();
-        OpKey(key as u64)
     }
 
     /// Cancels an operation that is under way; it completes with ECANCELED, or with what it did.
     pub(crate) fn cancel(&mut self, key: OpKey) {
-        self.backlog.push_back(opcode::AsyncCancel::new(key.0).build().user_data(NOBODY));
-        self.fill();
+        self.push_named(opcode::AsyncCancel::new(key.0).build(), NOBODY);
     }
 
     /// Cancels all that is under way on `fd`. Before Linux 5.19 nothing happens.
     pub(crate) fn cancel_all(&mut self, fd: &Arc<OwnedFd>) {
         let what = types::CancelBuilder::fd(types::Fd(fd.as_raw_fd())).all();
-        self.backlog.push_back(opcode::AsyncCancel2::new(what).build().user_data(NOBODY));
-        self.fill();
+        self.push_named(opcode::AsyncCancel2::new(what).build(), NOBODY);
     }
 
     fn fill(&mut self) {
@@ -298,10 +304,8 @@ impl<T: Copy> Ring<T> {
     pub(crate) fn signal(&mut self, fd: &Arc<OwnedFd>) {
         static ONE: [u8; 8] = 1u64.to_ne_bytes();
         let entry = opcode::Write::new(types::Fd(fd.as_raw_fd()), ONE.as_ptr(), ONE.len() as u32);
-        let entry = entry.build().flags(squeue::Flags::SKIP_SUCCESS);
-        self.backlog.push_back(entry.user_data(NOBODY));
         self.signalled.push(Arc::clone(fd));
-        self.fill();
+        self.push_named(entry.build().flags(squeue::Flags::SKIP_SUCCESS), NOBODY);
     }
 
     /// Receives into that part of the buffer, up to the end of a piece; zero bytes mean that the
@@ -419,7 +423,8 @@ impl<T: Copy> Ring<T> {
         at: At,
         tag: T,
     ) {
-        let key = self.insert(fd, tag, OpData::Nothing);
+        // Not the kernel's.
+        let key = self.insert(fd, tag, OpData::Nothing, Vec::new());
         if let Some(writers) = &mut self.writers {
             writers.write(writer, buffer, range, at.0, key);
             self.writing += 1;

@@ -138,24 +138,6 @@ impl VmStats {
         }
     }
 
-    /// Difference to `earlier`, a snapshot of the same VM.
-    #[must_use]
-    pub fn since(&self, earlier: &VmStats) -> VmStats {
-        VmStats {
-            reads: self.reads.since(earlier.reads),
-            writes: self.writes.since(earlier.writes),
-            others: self.others.since(earlier.others),
-            errors: self.errors.saturating_sub(earlier.errors),
-            overdue: self.overdue.saturating_sub(earlier.overdue),
-            time_held: self.time_held.since(&earlier.time_held),
-            time_at_device: Span(self.time_at_device.0.wrapping_sub(earlier.time_at_device.0)),
-            held: Arc::new(difference(&self.held, &earlier.held)),
-            device: Arc::new(difference(&self.device, &earlier.device)),
-            total: Arc::new(difference(&self.total, &earlier.total)),
-            ..self.clone()
-        }
-    }
-
     /// Adds what another VM did.
     pub fn add(&mut self, other: &VmStats) {
         self.clients += other.clients;
@@ -187,15 +169,6 @@ impl VmStats {
 /// Sum of times that begins anew after 584 years: with 256 IOs at a time those are over in two.
 fn plus(sum: Span, more: Span) -> Span {
     Span(sum.0.wrapping_add(more.0))
-}
-
-fn difference(now: &Latencies, then: &Latencies) -> Latencies {
-    let mut difference = now.clone();
-    // A snapshot that is not an earlier one of the same VM has nothing to subtract.
-    if difference.subtract(then).is_err() {
-        difference = now.clone();
-    }
-    difference
 }
 
 /// A volume's memory at one moment, in bytes.
@@ -326,19 +299,16 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_of_snapshots_is_what_lies_between() {
+    fn reads_are_counted_with_their_times_and_failures_without() {
         let mut stats = VmStats::default();
-        stats.record(&read(1), Outcome::Done);
-        let earlier = stats.clone();
         stats.record(&read(10), Outcome::Done);
         stats.record(&read(10), Outcome::Failed);
-        let since = stats.since(&earlier);
-        assert_eq!((since.reads, since.errors), (Count { ios: 1, bytes: 4096 }, 1));
-        assert_eq!(since.total.len(), 1);
-        assert_eq!(since.time_held.total(), Span::from_millis(10));
-        assert_eq!(since.time_held.by(HeldBy::Share), Span::from_millis(10));
-        assert_eq!(since.time_at_device, Span::from_millis(20));
-        assert!((since.total.mean() / 30e6 - 1.0).abs() < 0.01);
+        assert_eq!((stats.reads, stats.errors), (Count { ios: 1, bytes: 4096 }, 1));
+        assert_eq!(stats.total.len(), 1);
+        assert_eq!(stats.time_held.total(), Span::from_millis(10));
+        assert_eq!(stats.time_held.by(HeldBy::Share), Span::from_millis(10));
+        assert_eq!(stats.time_at_device, Span::from_millis(20));
+        assert!((stats.total.mean() / 30e6 - 1.0).abs() < 0.01);
     }
 
     #[test]

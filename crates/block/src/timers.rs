@@ -1,7 +1,7 @@
 //! Timers, in the order of time.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use parda_control::Instant;
 
@@ -10,15 +10,24 @@ use parda_control::Instant;
 #[derive(Debug)]
 pub(crate) struct Timers<T: Ord> {
     heap: BinaryHeap<Reverse<(Instant, T)>>,
+    /// Subjects that [`Timers::ensure`] has added and that are not due yet.
+    ensured: BTreeSet<T>,
 }
 
-impl<T: Ord> Timers<T> {
+impl<T: Ord + Copy> Timers<T> {
     pub(crate) fn new() -> Self {
-        Self { heap: BinaryHeap::new() }
+        Self { heap: BinaryHeap::new(), ensured: BTreeSet::new() }
     }
 
     pub(crate) fn add(&mut self, at: Instant, what: T) {
         self.heap.push(Reverse((at, what)));
+    }
+
+    /// Adds something that is not there already by this: nobody need remember that it is.
+    pub(crate) fn ensure(&mut self, at: Instant, what: T) {
+        if self.ensured.insert(what) {
+            self.add(at, what);
+        }
     }
 
     /// When the next one is due.
@@ -31,7 +40,9 @@ impl<T: Ord> Timers<T> {
         if self.next()? > now {
             return None;
         }
-        self.heap.pop().map(|Reverse((_, what))| what)
+        let Reverse((_, what)) = self.heap.pop()?;
+        self.ensured.remove(&what);
+        Some(what)
     }
 }
 
@@ -51,5 +62,17 @@ mod tests {
         assert_eq!(timers.pop(Instant(20)), Some(20));
         assert_eq!(timers.pop(Instant(20)), None);
         assert_eq!(timers.next(), Some(Instant(30)));
+    }
+
+    #[test]
+    fn what_is_ensured_is_there_once_until_it_is_due() {
+        let mut timers = Timers::new();
+        for at in [20, 10, 30] {
+            timers.ensure(Instant(at), 'a');
+        }
+        assert_eq!((timers.pop(Instant(19)), timers.pop(Instant(20))), (None, Some('a')));
+        assert_eq!(timers.next(), None);
+        timers.ensure(Instant(40), 'a');
+        assert_eq!(timers.next(), Some(Instant(40)));
     }
 }

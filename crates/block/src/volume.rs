@@ -1,7 +1,7 @@
 //! Starting a volume, and speaking to it while it runs.
 
 use std::io;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use parda_address::Address;
 use parda_control::{Config, ConfigError, Host, Instant, Tenant, TenantId, VmConfig};
 
 use crate::config::{SpawnError, VolumeConfig};
+use crate::descriptors::error_help;
 use crate::disk_id::DiskId;
 use crate::ended::{Drained, Ended};
-use crate::engine::{Engine, Parts};
+use crate::engine::{Engine, Order, Parts};
 use crate::front::{Budget, FrontParts};
 use crate::listen::{self, Bound, ListenError, ListenerConfig};
-use crate::mailbox::{Command, Heard, Mailer, Said, mailbox};
+use crate::mailbox::{Heard, Mailer, Said, mailbox};
 use crate::open_disk::OpenDisk;
 use crate::stats::Stats;
 
@@ -44,17 +45,23 @@ impl Volume {
     ) -> Result<Handle, SpawnError> {
         let VolumeConfig { name, control, tenants, disks, listeners, model, limits, memory } =
             config;
-        let mut host = Host::new(Instant(0), control)
-            .map_err(|error| SpawnError::Control { volume: name.clone(), error })?;
+        let refused = |why: String| SpawnError::Refused(format!("volume {name}: {why}"));
+        let mut host =
+            Host::new(Instant(0), control).map_err(|error| refused(error.to_string()))?;
         host.set_tenants(Instant(0), &tenants);
         let budget = Budget::new(&memory, limits.memory, limits.connections)
-            .map_err(|error| SpawnError::Memory { volume: name.clone(), error })?;
+            .map_err(|error| refused(error.to_string()))?;
         let disks: Vec<OpenDisk> =
             disks.into_iter().map(OpenDisk::open).collect::<Result<_, _>>()?;
         let listeners = bind_all(&disks, listeners)?;
 
-        let system = |source| SpawnError::System { volume: name.clone(), source };
+        let system = |source: io::Error| {
+            let forbidden = ". Is io_uring forbidden (sysctl kernel.io_uring_disabled, or a container's seccomp profile)?";
+            let help = error_help(&source).unwrap_or(forbidden);
+            refused(format!("cannot set up its thread and io_uring: {source}{help}"))
+        };
         let (mailer, mailbox) = mailbox().map_err(system)?;
+        let (orders, ordered) = channel();
         let (ready, is_ready) = sync_channel(1);
         let parts = Parts {
             name: name.clone(),
@@ -62,6 +69,7 @@ impl Volume {
             model,
             memory: budget.capacity(),
             front: FrontParts { limits, budget, memory, mailer: mailer.clone() },
+            orders: ordered,
             mailbox,
             mailer: mailer.clone(),
         };
@@ -84,14 +92,14 @@ impl Volume {
         let gone = || io::Error::other("the volume's thread ended at once");
         is_ready.recv().unwrap_or_else(|_| Err(gone())).map_err(system)?;
         let addresses = listeners.iter().map(|(_, bound)| bound.address.clone()).collect();
-        let handle = Handle { mailer, thread: Mutex::new(Some(thread)), addresses };
+        let handle = Handle { orders, mailer, thread: Mutex::new(Some(thread)), addresses };
         // A listener comes after what it offers.
         let stopped = |Stopped| system(gone());
         for disk in disks {
             handle.add_disk(disk).map_err(stopped)?;
         }
         for (address, bound) in listeners {
-            let add = |answer| Command::AddListener { address, bound, answer };
+            let add = |engine: &mut Engine, _| engine.add_listener(address, bound);
             handle.ask(add).map_err(stopped)?.map_err(system)?;
         }
         Ok(handle)
@@ -110,8 +118,10 @@ fn bind_all(
                 other.config.export == disk.config.export && other.config.listen.contains(address)
             };
             if disks[..index].iter().any(same) {
-                let (export, address) = (disk.config.export.to_string(), address.clone());
-                return Err(SpawnError::DuplicateExport { export, address });
+                let export = disk.config.export.as_str();
+                return Err(SpawnError::Refused(format!(
+                    "two disks are named {export:?} on {address}: give one of them another name"
+                )));
             }
             if !bound.iter().any(|(a, _)| a == address) {
                 let config = match listeners.iter().position(|l| l.address == *address) {
@@ -146,6 +156,7 @@ pub enum AddListenerError {
 /// as well, but does not wait for that.
 #[derive(Debug)]
 pub struct Handle {
+    orders: Sender<Order>,
     mailer: Mailer,
     /// Taken by a shutdown.
     thread: Mutex<Option<JoinHandle<Ended>>>,
@@ -165,7 +176,7 @@ impl Handle {
     /// # Errors
     /// If the volume has ended.
     pub fn tick(&self, peers: Option<Heard>) -> Result<Said, Stopped> {
-        self.ask(|answer| Command::Tick { peers: peers.map(Box::new), answer })
+        self.ask(|engine, now| engine.tick(now, peers))
     }
 
     /// Counters since the volume started.
@@ -173,7 +184,7 @@ impl Handle {
     /// # Errors
     /// If the volume has ended.
     pub fn stats(&self) -> Result<Stats, Stopped> {
-        self.ask(|answer| Command::Stats { answer })
+        self.ask(|engine, now| engine.stats(now))
     }
 
     /// Changes the tenants that the volume knows: all of them.
@@ -181,7 +192,7 @@ impl Handle {
     /// # Errors
     /// If the volume has ended.
     pub fn set_tenants(&self, tenants: Vec<(TenantId, Tenant)>) -> Result<(), Stopped> {
-        self.ask(|answer| Command::SetTenants { tenants, answer })
+        self.ask(move |engine, now| engine.set_tenants(now, &tenants))
     }
 
     /// Changes the part of a disk. Returns what is in force then, `None` if there is no such disk.
@@ -189,7 +200,7 @@ impl Handle {
     /// # Errors
     /// If the volume has ended.
     pub fn set_vm(&self, disk: DiskId, vm: VmConfig) -> Result<Option<VmConfig>, Stopped> {
-        self.ask(|answer| Command::SetVm { disk, vm, answer })
+        self.ask(move |engine, now| engine.set_vm(now, disk, vm))
     }
 
     /// Serves one more disk, at those of its addresses at which there is a listener.
@@ -197,7 +208,7 @@ impl Handle {
     /// # Errors
     /// If the volume has ended.
     pub fn add_disk(&self, disk: OpenDisk) -> Result<DiskId, Stopped> {
-        self.ask(|answer| Command::AddDisk { disk: Box::new(disk), answer })
+        self.ask(|engine, now| engine.add_disk(now, disk))
     }
 
     /// Takes no more requests of a disk, answers those in flight for up to `within`, closes its
@@ -207,7 +218,9 @@ impl Handle {
     /// # Errors
     /// If the volume has ended.
     pub fn remove_disk(&self, disk: DiskId, within: Duration) -> Result<bool, Stopped> {
-        self.until_gone(|gone| Command::RemoveDisk { disk, within, gone })
+        let (gone, is_gone) = sync_channel(1);
+        self.order(move |engine, now| engine.remove_disk(now, disk, within, gone))?;
+        Ok(is_gone.recv().is_ok())
     }
 
     /// Offers a disk at other addresses. Its connections stay. `false` if there is no such disk.
@@ -215,7 +228,7 @@ impl Handle {
     /// # Errors
     /// If the volume has ended.
     pub fn set_listen(&self, disk: DiskId, listen: Vec<Address>) -> Result<bool, Stopped> {
-        self.ask(|answer| Command::SetListen { disk, listen, answer })
+        self.ask(move |engine, _| engine.set_listen(disk, listen))
     }
 
     /// Accepts connections at one more address, for the disks that name it. Returns where that is:
@@ -230,9 +243,9 @@ impl Handle {
         let at = bound.address.clone();
         let added = {
             let address = address.clone();
-            self.ask(|answer| Command::AddListener { address, bound, answer })?
+            self.ask(|engine, _| engine.add_listener(address, bound))?
         };
-        added.map_err(|source| ListenError::Bind { address, source })?;
+        added.map_err(|error| ListenError::system(&address, &error))?;
         Ok(at)
     }
 
@@ -243,7 +256,7 @@ impl Handle {
     /// If the volume has ended.
     pub fn remove_listener(&self, address: &Address) -> Result<bool, Stopped> {
         let address = address.clone();
-        self.ask(|answer| Command::RemoveListener { address, answer })
+        self.ask(move |engine, _| engine.remove_listener(&address))
     }
 
     /// Changes the law's parameters. Returns those in force then, or why nothing was changed.
@@ -251,7 +264,7 @@ impl Handle {
     /// # Errors
     /// If the volume has ended.
     pub fn set_control(&self, config: Config) -> Result<Result<Config, ConfigError>, Stopped> {
-        self.ask(|answer| Command::SetControl { config, answer })
+        self.ask(|engine, now| engine.set_control(now, config))
     }
 
     /// Takes no more requests, answers those in flight for up to `within`, and ends. The files of
@@ -268,7 +281,8 @@ impl Handle {
     /// # Errors
     /// If the volume had ended before.
     pub fn stop(&self, within: Duration) -> Result<Drained, Stopped> {
-        self.mailer.send(Command::Shutdown { within });
+        // A volume that has ended is joined all the same.
+        let _ = self.order(move |engine, now| engine.stop(now, within));
         match self.take_thread().ok_or(Stopped)?.join() {
             Ok(Ended::Drained(drained)) => Ok(drained),
             Ok(Ended::Crashed(_) | Ended::Broken(_)) | Err(_) => Err(Stopped),
@@ -279,18 +293,25 @@ impl Handle {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Asks for something to be removed, and waits until it is. `false` if there was no such thing.
-    fn until_gone(&self, command: impl FnOnce(SyncSender<()>) -> Command) -> Result<bool, Stopped> {
-        let (gone, is_gone) = sync_channel(1);
-        if !self.mailer.send(command(gone)) {
-            return Err(Stopped);
-        }
-        Ok(is_gone.recv().is_ok())
+    /// Has the volume's thread do something between two IOs.
+    fn order(
+        &self,
+        order: impl FnOnce(&mut Engine, Instant) + Send + 'static,
+    ) -> Result<(), Stopped> {
+        let sent = self.orders.send(Box::new(order)).is_ok() && self.mailer.ring();
+        sent.then_some(()).ok_or(Stopped)
     }
 
-    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, Stopped> {
+    /// The same, and waits for the answer.
+    fn ask<T: Send + 'static>(
+        &self,
+        order: impl FnOnce(&mut Engine, Instant) -> T + Send + 'static,
+    ) -> Result<T, Stopped> {
         let (answer, answered) = sync_channel(1);
-        self.mailer.send(command(answer));
+        self.order(move |engine, now| {
+            // An answer that nobody waits for any more is no error.
+            let _ = answer.send(order(engine, now));
+        })?;
         answered.recv().map_err(|_| Stopped)
     }
 }
@@ -298,7 +319,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.take_thread().is_some() {
-            self.mailer.send(Command::Shutdown { within: Duration::ZERO });
+            let _ = self.order(|engine, now| engine.stop(now, Duration::ZERO));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use parda_address::Address;
+use parda_address::Socket;
 use parda_agent::config::api_beside;
 use parda_api::State;
 use parda_http::client::{AskError, Server, ask};
@@ -41,19 +41,21 @@ impl Agent {
         }
         let config = &self.agent.config;
         let places = configuration(config)?.http_places();
-        let unix = places.iter().find(|place| matches!(place.address, Address::Unix(_)));
-        match unix.or(places.first()).map(|place| (&place.address, &place.tls)) {
-            Some((Address::Unix(path) | Address::Vhost(path), _)) => Ok(Server::Unix(path.clone())),
-            Some((Address::Tcp { host, port }, None)) => {
+        let unix = places.iter().find(|place| place.address.path().is_some());
+        let place = unix.or(places.first());
+        match place.map(|place| (place.address.socket(), place)) {
+            Some((Socket::Unix(path), _)) => Ok(Server::Unix(path.to_owned())),
+            Some((Socket::Tcp(host, port), place)) if place.tls.is_none() => {
                 Ok(Server::Tcp(match host.contains(':') {
                     true => format!("[{host}]:{port}"),
                     false => format!("{host}:{port}"),
                 }))
             }
-            Some((address, Some(_))) => Err(Failure::usage(format!(
+            Some((_, place)) => Err(Failure::usage(format!(
                 "{}: http.tls: name the agent as its certificate does: --url https://HOST:PORT --ca FILE, \
-                 where {address} is",
-                config.display()
+                 where {} is",
+                config.display(),
+                place.address
             ))),
             None => Err(no_status(config)),
         }

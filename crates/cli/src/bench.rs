@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use clap::{Args, Subcommand, ValueEnum};
 use parda_address::Uri;
-use parda_bench::{BenchError, GuestPlan, Operation, Plan, Summary};
+use parda_bench::{BenchError, Operation, Plan, Summary};
 use parda_config::quantity::exact_size;
 use parda_probe_tools::{TargetError, Writes, writable_export};
 use serde::Serialize;
@@ -73,6 +73,20 @@ struct Run {
     /// Measure the CPU time of this process as well, if the server runs here; may be given more than once
     #[arg(long, value_name = "PID")]
     server_pid: Vec<u32>,
+}
+
+impl Run {
+    /// One request of 4 KiB outstanding on one connection.
+    fn plan(&self, operation: Operation) -> Plan {
+        Plan {
+            warmup: self.warmup,
+            time: self.time,
+            seed: self.seed,
+            patience: self.patience,
+            server: self.server_pid.clone(),
+            ..Plan::new(Vec::new(), operation)
+        }
+    }
 }
 
 #[derive(Args)]
@@ -165,21 +179,15 @@ fn sectors(text: &str) -> Result<u32, String> {
 impl VhostUser {
     fn run(&self) -> Result<(), Failure> {
         output::check([&self.json])?;
-        let plan = GuestPlan {
-            socket: self.socket.clone(),
-            random: self.op == GuestOp::Randread,
-            block: self.bs,
-            depth: self.depth,
-            warmup: self.run.warmup,
-            time: self.run.time,
-            seed: self.run.seed,
-            patience: self.run.patience,
-            server: self.run.server_pid.clone(),
+        let operation = match self.op {
+            GuestOp::Read => Operation::Read,
+            GuestOp::Randread => Operation::RandomRead,
         };
+        let plan = Plan { block: self.bs, depth: self.depth.into(), ..self.run.plan(operation) };
         let socket = self.socket.display();
         let hint = "; is it the socket of a server of vhost-user-blk, with no guest at it?";
         let failed = |error| Failure::new(format!("{socket}: {error}{hint}"));
-        let measured = parda_bench::run_guest(&plan).map_err(failed)?;
+        let measured = parda_bench::run_guest(&self.socket, &plan).map_err(failed)?;
         let answer = Answer {
             uris: &[format!("vhost-user:{}", self.socket.display())],
             op: name_of(self.op),
@@ -287,17 +295,12 @@ impl Nbd {
         }
         Ok(Plan {
             uris,
-            operation,
             block: self.bs,
             depth: self.depth,
             connections: self.connections,
             threads: self.threads,
-            warmup: self.run.warmup,
-            time: self.run.time,
             range: Some(range),
-            seed: self.run.seed,
-            patience: self.run.patience,
-            server: self.run.server_pid.clone(),
+            ..self.run.plan(operation)
         })
     }
 

@@ -4,7 +4,7 @@
 //! Everything blocks. Whoever must not wait calls this from a thread that may.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -72,8 +72,7 @@ impl Dialler {
         Dialler { each_address: limit, ..self }
     }
 
-    /// Asks the kernel to close a TCP connection whose peer has not been heard for this long: keepalive probes, and a
-    /// bound on unacknowledged data.
+    /// As [`notice_silence`], of a TCP connection.
     #[must_use]
     pub fn notice_silence_within(self, patience: Duration) -> Dialler {
         Dialler { patience: Some(patience), ..self }
@@ -132,17 +131,13 @@ impl Dialler {
         match address {
             Address::Unix(path) => {
                 let address = SocketAddrUnix::new(path)?;
-                let fd = socket(AddressFamily::UNIX)?;
+                let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+                let fd = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
                 // A server that accepts nobody and whose queue is full would hold up a connect without a time-out
                 // for ever.
                 set_timeout(&fd, Some(left(until)?))?;
                 rustix::net::connect(&fd, &address).map_err(too_slow)?;
                 Ok(fd)
-            }
-            // A URI names none.
-            Address::Vhost(_) => {
-                let why = "the address is of a server that speaks vhost-user";
-                Err(io::Error::new(io::ErrorKind::Unsupported, why))
             }
             Address::Tcp { host, port } => {
                 let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
@@ -154,31 +149,40 @@ impl Dialler {
                 }
                 Err(last)
             }
+            // A URI names none.
+            other => {
+                let why = format!("{other} is of a server that does not speak NBD");
+                Err(io::Error::new(io::ErrorKind::Unsupported, why))
+            }
         }
     }
 
     fn connect_tcp(&self, to: SocketAddr, within: Duration) -> io::Result<OwnedFd> {
-        let fd = socket(if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
-        set_timeout(&fd, Some(within))?;
-        rustix::net::connect(&fd, &to).map_err(too_slow)?;
+        let stream = TcpStream::connect_timeout(&to, within)
+            .map_err(|e| if e.kind() == io::ErrorKind::TimedOut { timed_out() } else { e })?;
         // Requests go out in one piece each.
-        sockopt::set_tcp_nodelay(&fd, true)?;
+        stream.set_nodelay(true)?;
+        let fd = OwnedFd::from(stream);
         if let Some(patience) = self.patience {
-            let second = Duration::from_secs(1);
-            sockopt::set_socket_keepalive(&fd, true)?;
-            sockopt::set_tcp_keepidle(&fd, (patience / 2).max(second))?;
-            sockopt::set_tcp_keepintvl(&fd, (patience / 6).max(second))?;
-            sockopt::set_tcp_keepcnt(&fd, 3)?;
-            let millis = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
-            sockopt::set_tcp_user_timeout(&fd, millis)?;
+            notice_silence(&fd, patience)?;
         }
         Ok(fd)
     }
 }
 
-fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC;
-    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
+/// Asks the kernel to close a TCP connection whose peer has not been heard for this long: keepalive probes, and a bound on
+/// unacknowledged data.
+///
+/// # Errors
+/// It is no TCP socket.
+pub fn notice_silence(fd: &OwnedFd, patience: Duration) -> io::Result<()> {
+    let third = (patience / 3).max(Duration::from_secs(1));
+    sockopt::set_socket_keepalive(fd, true)?;
+    sockopt::set_tcp_keepidle(fd, third)?;
+    sockopt::set_tcp_keepintvl(fd, third)?;
+    sockopt::set_tcp_keepcnt(fd, 2)?;
+    let millis = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+    Ok(sockopt::set_tcp_user_timeout(fd, millis)?)
 }
 
 /// The rest of the time. An error if there is none.

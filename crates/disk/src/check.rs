@@ -38,8 +38,7 @@ impl Geometry {
     /// # Errors
     /// What is wrong with it: the permission, or else the range.
     pub fn check(&self, op: Op) -> Result<(), Fault> {
-        let changes = matches!(op, Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. });
-        if changes && self.read_only {
+        if op.changes() && self.read_only {
             return Err(Fault::ReadOnly);
         }
         if op == Op::Flush {

@@ -56,15 +56,6 @@ impl Errno {
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Perm => "EPERM",
-            Self::Io => "EIO",
-            Self::NoMem => "ENOMEM",
-            Self::Inval => "EINVAL",
-            Self::NoSpc => "ENOSPC",
-            Self::Overflow => "EOVERFLOW",
-            Self::NotSup => "ENOTSUP",
-            Self::Shutdown => "ESHUTDOWN",
-        })
+        write!(f, "E{}", format!("{self:?}").to_uppercase())
     }
 }

@@ -7,6 +7,7 @@
 mod check;
 mod errno;
 mod extent;
+mod failure;
 mod geometry;
 mod op;
 pub mod status;
@@ -14,5 +15,6 @@ pub mod status;
 pub use check::Fault;
 pub use errno::Errno;
 pub use extent::Extent;
+pub use failure::Failure;
 pub use geometry::{BlockSizeError, BlockSizes, Geometry, MAX_PAYLOAD};
 pub use op::Op;

@@ -60,4 +60,45 @@ impl Op {
             Self::Flush => Extent { offset: 0, len: 0 },
         }
     }
+
+    /// The same on another range; FLUSH has none.
+    #[must_use]
+    pub fn at(mut self, range: Extent) -> Self {
+        match &mut self {
+            Self::Read(extent)
+            | Self::Write { extent, .. }
+            | Self::Trim { extent, .. }
+            | Self::WriteZeroes { extent, .. }
+            | Self::BlockStatus { extent, .. }
+            | Self::Cache(extent) => *extent = range,
+            Self::Flush => {}
+        }
+        self
+    }
+
+    /// Whether it changes data: a write, trim or zeroes.
+    #[must_use]
+    pub fn changes(self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Trim { .. } | Self::WriteZeroes { .. })
+    }
+
+    /// Whether it changes data that is to be durable before the reply.
+    #[must_use]
+    pub fn fua(self) -> bool {
+        match self {
+            Self::Write { fua, .. } | Self::Trim { fua, .. } | Self::WriteZeroes { fua, .. } => fua,
+            Self::Read(_) | Self::Flush | Self::BlockStatus { .. } | Self::Cache(_) => false,
+        }
+    }
+
+    /// The same without FUA.
+    #[must_use]
+    pub fn without_fua(mut self) -> Self {
+        if let Self::Write { fua, .. } | Self::Trim { fua, .. } | Self::WriteZeroes { fua, .. } =
+            &mut self
+        {
+            *fua = false;
+        }
+        self
+    }
 }

@@ -6,7 +6,7 @@
 //! piece that came twice for the whole, and hands out memory that nobody wrote. Hence every range
 //! is kept.
 
-use parda_disk::{Errno, Extent};
+use parda_disk::{Errno, Extent, Failure};
 
 use crate::client::{Expected, Reply, ReplyError};
 
@@ -26,24 +26,7 @@ pub struct Answer {
     pieces: u64,
     /// Block status has come.
     status: bool,
-    error: Option<Failed>,
-}
-
-/// Failure of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
-    /// The server's error, or EIO where it left data out.
-    pub errno: Errno,
-    /// Message of the server; may be empty.
-    pub message: String,
-    /// Where in the export, if the server says so.
-    pub at: Option<u64>,
-}
-
-impl Failed {
-    fn short(message: &str) -> Self {
-        Self { errno: Errno::Io, message: message.to_owned(), at: None }
-    }
+    error: Option<Failure>,
 }
 
 impl Answer {
@@ -80,7 +63,7 @@ impl Answer {
             }
             Reply::Status { .. } => Ok(()),
             Reply::Error { errno, message, at, .. } => {
-                let failed = || Failed { errno: *errno, message: message.clone(), at: *at };
+                let failed = || Failure { errno: *errno, message: message.clone(), at: *at };
                 self.error.get_or_insert_with(failed);
                 Ok(())
             }
@@ -119,16 +102,16 @@ impl Answer {
     ///
     /// # Errors
     /// What the server said first; EIO if it left out a part of a read.
-    pub fn outcome(self) -> Result<(), Failed> {
+    pub fn outcome(self) -> Result<(), Failure> {
         if let Some(error) = self.error {
             return Err(error);
         }
         match self.expected {
             Expected::Data(asked) if self.covered != [(0, asked.len)] => {
-                Err(Failed::short("the server sent less data than was asked for"))
+                Err(Failure::new(Errno::Io, "the server sent less data than was asked for"))
             }
             Expected::Status { .. } if !self.status => {
-                Err(Failed::short("the server told nothing of the range"))
+                Err(Failure::new(Errno::Io, "the server told nothing of the range"))
             }
             _ => Ok(()),
         }

@@ -3,10 +3,10 @@
 mod reply;
 
 use parda_address::ExportName;
-use parda_disk::{BlockSizeError, BlockSizes, Extent, Op};
+use parda_disk::{BlockSizes, Extent, Op};
 
+use crate::error::{ProtocolError, fail};
 use crate::meta;
-use crate::names::{OptionName, ReplyName};
 use crate::wire::reply as answer;
 use crate::wire::{
     self, Cookie, Framing, Reader, RequestHeader, TransmissionFlags, command, command_flag, info,
@@ -31,61 +31,8 @@ pub struct Agreed {
     pub allocation: Option<u32>,
 }
 
-/// Reason why a handshake failed. The connection is to be closed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HandshakeError {
-    /// Whoever answers does not speak NBD.
-    #[error("the peer is not an NBD server: it greets with {0:#018x}")]
-    NotNbd(u64),
-    /// The server speaks the protocol's first version.
-    #[error("the server speaks the oldstyle protocol, which is not supported")]
-    Oldstyle,
-    /// An option reply does not begin like one.
-    #[error("an option reply begins with {0:#018x}, which is no NBD magic")]
-    WrongReplyMagic(u64),
-    /// A reply to an option that was not asked.
-    #[error("the server answers {} where {} was asked", OptionName(*got), OptionName(*asked))]
-    WrongOption {
-        /// The option that was sent.
-        asked: u32,
-        /// The option that the reply names.
-        got: u32,
-    },
-    /// A reply longer than any we know.
-    #[error("an option reply announces {0} bytes, at most {max} are accepted",
-            max = wire::MAX_OPTION_REPLY_DATA)]
-    ReplyTooLong(u32),
-    /// A reply that does not make sense.
-    #[error("the server sent a malformed reply to {}", OptionName(*.0))]
-    Malformed(u32),
-    /// The server has no such export.
-    #[error("the server has no export {name:?}: {message}")]
-    UnknownExport {
-        /// Name that was asked for.
-        name: String,
-        /// Message of the server; may be empty.
-        message: String,
-    },
-    /// The server insists on TLS.
-    #[error("the server requires TLS: use nbds:// or nbds+unix://")]
-    TlsRequired,
-    /// The server has no TLS, or somebody on the way says so.
-    #[error("the server has no TLS, and nothing else is asked of it: {0}")]
-    NoTls(String),
-    /// The server refused for another reason.
-    #[error("the server refused {} with {}: {message}", OptionName(*option), ReplyName(*code))]
-    Refused {
-        /// Number of the option, one of [`wire::option`].
-        option: u32,
-        /// The error, a type of option replies.
-        code: u32,
-        /// Message of the server; may be empty.
-        message: String,
-    },
-    /// The block sizes are not possible.
-    #[error("the server announced impossible block sizes: {0}")]
-    BlockSizes(#[from] BlockSizeError),
-}
+/// Reason why a handshake failed.
+pub type HandshakeError = ProtocolError;
 
 /// A step of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,18 +53,10 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Greeting,
-    /// Waiting for the answer to STARTTLS.
-    StartTls,
+    /// Waiting for the answer to this option, one of [`option`].
+    Asked(u32),
     /// The server waits for TLS to begin.
     Tls,
-    /// Waiting for the answer to EXTENDED_HEADERS.
-    Extended,
-    /// Waiting for the answer to STRUCTURED_REPLY.
-    Structured,
-    /// Waiting for the answer to SET_META_CONTEXT.
-    Meta,
-    /// Waiting for the information of GO and its end.
-    Go,
     /// Waiting for the answer to EXPORT_NAME, which has no header.
     ExportName,
 }
@@ -186,12 +125,8 @@ impl Handshake {
     pub fn advance(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Step, HandshakeError> {
         match self.state {
             State::Greeting => self.greeting(input, out),
-            State::StartTls => self.reply(input, option::STARTTLS, out),
+            State::Asked(option) => self.reply(input, option, out),
             State::Tls => Ok(Step::Incomplete),
-            State::Extended => self.reply(input, option::EXTENDED_HEADERS, out),
-            State::Structured => self.reply(input, option::STRUCTURED_REPLY, out),
-            State::Meta => self.reply(input, option::SET_META_CONTEXT, out),
-            State::Go => self.reply(input, option::GO, out),
             State::ExportName => Ok(self.export_name(input)),
         }
     }
@@ -203,13 +138,15 @@ impl Handshake {
             return Ok(Step::Incomplete);
         };
         if magic != wire::GREETING_MAGIC {
-            return Err(HandshakeError::NotNbd(magic));
+            return not_nbd(magic);
         }
         match reader.take(8).map(|b| Reader(b).u64()) {
             None => return Ok(Step::Incomplete),
             Some(wire::OPTION_MAGIC) => {}
-            Some(wire::OLDSTYLE_MAGIC) => return Err(HandshakeError::Oldstyle),
-            Some(other) => return Err(HandshakeError::NotNbd(other)),
+            Some(wire::OLDSTYLE_MAGIC) => {
+                return fail("the server speaks the oldstyle protocol, which is not supported");
+            }
+            Some(other) => return not_nbd(other),
         }
         let Some(offered) = reader.take(2).map(|b| Reader(b).u16()) else {
             return Ok(Step::Incomplete);
@@ -218,11 +155,10 @@ impl Handshake {
         self.no_zeroes = flags & wire::FLAG_NO_ZEROES != 0;
         out.extend_from_slice(&u32::from(flags).to_be_bytes());
         if self.tls && flags & wire::FLAG_FIXED_NEWSTYLE == 0 {
-            return Err(HandshakeError::NoTls("it has no options".to_owned()));
+            return no_tls("it has no options");
         }
         if self.tls {
-            wire::put_option(out, option::STARTTLS, b"");
-            self.state = State::StartTls;
+            self.ask(option::STARTTLS, b"", out);
         } else if flags & wire::FLAG_FIXED_NEWSTYLE != 0 {
             self.ask_framing(out);
         } else {
@@ -231,14 +167,14 @@ impl Handshake {
         Ok(Step::Taken(wire::GREETING_LEN))
     }
 
+    fn ask(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) {
+        wire::put_option(out, option, data);
+        self.state = State::Asked(option);
+    }
+
     fn ask_framing(&mut self, out: &mut Vec<u8>) {
-        let (option, state) = if self.extended {
-            (option::EXTENDED_HEADERS, State::Extended)
-        } else {
-            (option::STRUCTURED_REPLY, State::Structured)
-        };
-        wire::put_option(out, option, b"");
-        self.state = state;
+        let structured = option::STRUCTURED_REPLY;
+        self.ask(if self.extended { option::EXTENDED_HEADERS } else { structured }, b"", out);
     }
 
     fn ask_export_name(&mut self, out: &mut Vec<u8>) {
@@ -248,8 +184,7 @@ impl Handshake {
 
     fn ask_meta(&mut self, out: &mut Vec<u8>) {
         let data = meta::queries(self.name.as_str(), &[meta::ALLOCATION]);
-        wire::put_option(out, option::SET_META_CONTEXT, &data);
-        self.state = State::Meta;
+        self.ask(option::SET_META_CONTEXT, &data, out);
     }
 
     fn ask_go(&mut self, out: &mut Vec<u8>) {
@@ -258,8 +193,7 @@ impl Handshake {
         data.extend_from_slice(name);
         data.extend_from_slice(&1u16.to_be_bytes());
         data.extend_from_slice(&info::BLOCK_SIZE.to_be_bytes());
-        wire::put_option(out, option::GO, &data);
-        self.state = State::Go;
+        self.ask(option::GO, &data, out);
     }
 
     fn reply(
@@ -273,25 +207,23 @@ impl Handshake {
         // Any error means: not with this server. An option that needs TLS is no such answer.
         let declined = kind & answer::ERROR_BIT != 0 && kind != answer::ERR_TLS_REQD;
 
-        match (self.state, kind) {
-            (State::StartTls, answer::ACK) => self.state = State::Tls,
-            (State::StartTls, kind) if kind & answer::ERROR_BIT != 0 => {
-                let message = String::from_utf8_lossy(data).into_owned();
-                return Err(HandshakeError::NoTls(message));
+        match (asked, kind) {
+            (option::STARTTLS, answer::ACK) => self.state = State::Tls,
+            (option::STARTTLS, kind) if kind & answer::ERROR_BIT != 0 => {
+                return no_tls(&String::from_utf8_lossy(data));
             }
-            (State::Extended, answer::ACK) => {
+            (option::EXTENDED_HEADERS, answer::ACK) => {
                 self.framing = Framing::Extended;
                 self.ask_meta(out);
             }
-            (State::Extended, _) if declined => {
-                wire::put_option(out, option::STRUCTURED_REPLY, b"");
-                self.state = State::Structured;
+            (option::EXTENDED_HEADERS, _) if declined => {
+                self.ask(option::STRUCTURED_REPLY, b"", out);
             }
-            (State::Structured, answer::ACK) => {
+            (option::STRUCTURED_REPLY, answer::ACK) => {
                 self.framing = Framing::Structured;
                 self.ask_meta(out);
             }
-            (State::Meta, answer::META_CONTEXT) => {
+            (option::SET_META_CONTEXT, answer::META_CONTEXT) => {
                 let mut data = Reader(data);
                 let id = data.take(4).map(|b| Reader(b).u32());
                 // A context that was not asked for is of no use to anybody.
@@ -299,48 +231,52 @@ impl Handshake {
                     self.allocation = id;
                 }
             }
-            (State::Meta, answer::ACK) => self.ask_go(out),
-            (State::Structured | State::Meta, _) if declined => {
+            (option::SET_META_CONTEXT, answer::ACK) => self.ask_go(out),
+            (option::STRUCTURED_REPLY | option::SET_META_CONTEXT, _) if declined => {
                 self.allocation = None;
                 self.ask_go(out);
             }
-            (State::Go, answer::INFO) => self.learn(data)?,
-            (State::Go, answer::ACK) => {
-                let (size, flags) = self.export.ok_or(HandshakeError::Malformed(asked))?;
+            (option::GO, answer::INFO) => self.learn(data)?,
+            (option::GO, answer::ACK) => {
+                let Some((size, flags)) = self.export else { return malformed(asked) };
                 return Ok(Step::Transmission { taken, agreed: self.agreed(size, flags) });
             }
             // A server with extended headers has GO, and EXPORT_NAME would not go with them.
-            (State::Go, answer::ERR_UNSUP) if self.framing != Framing::Extended => {
+            (option::GO, answer::ERR_UNSUP) if self.framing != Framing::Extended => {
                 self.ask_export_name(out);
             }
-            (_, answer::ERR_TLS_REQD) => return Err(HandshakeError::TlsRequired),
-            (_, code) if declined => return Err(self.refused(asked, code, data)),
-            _ => return Err(HandshakeError::Malformed(asked)),
+            (_, answer::ERR_TLS_REQD) => {
+                return fail("the server requires TLS: use nbds:// or nbds+unix://");
+            }
+            (_, code) if declined => return self.refused(asked, code, data),
+            _ => return malformed(asked),
         }
         Ok(Step::Taken(taken))
     }
 
-    fn refused(&self, option: u32, code: u32, message: &[u8]) -> HandshakeError {
-        let message = String::from_utf8_lossy(message).into_owned();
+    fn refused<T>(&self, option: u32, code: u32, message: &[u8]) -> Result<T, HandshakeError> {
+        let message = String::from_utf8_lossy(message);
         if code == answer::ERR_UNKNOWN {
-            HandshakeError::UnknownExport { name: self.name.to_string(), message }
-        } else {
-            HandshakeError::Refused { option, code, message }
+            return fail(format!("the server has no export {:?}: {message}", self.name.as_str()));
         }
+        let (option, code) = (option::name(option), answer::name(code));
+        fail(format!("the server refused {option} with {code}: {message}"))
     }
 
     fn learn(&mut self, data: &[u8]) -> Result<(), HandshakeError> {
         let mut reader = Reader(data);
-        let malformed = HandshakeError::Malformed(option::GO);
-        let kind = reader.take(2).map(|b| Reader(b).u16()).ok_or(malformed.clone())?;
-        match (kind, reader.0.len()) {
+        let Some(kind) = reader.take(2) else { return malformed(option::GO) };
+        match (Reader(kind).u16(), reader.0.len()) {
             (info::EXPORT, 10) => {
                 self.export = Some((reader.u64(), TransmissionFlags(reader.u16())));
             }
             (info::BLOCK_SIZE, 12) => {
-                self.blocks = BlockSizes::new([reader.u32(), reader.u32(), reader.u32()])?;
+                let sizes = BlockSizes::new([reader.u32(), reader.u32(), reader.u32()]);
+                self.blocks = sizes.or_else(|error| {
+                    fail(format!("the server announced impossible block sizes: {error}"))
+                })?;
             }
-            (info::EXPORT | info::BLOCK_SIZE, _) => return Err(malformed),
+            (info::EXPORT | info::BLOCK_SIZE, _) => return malformed(option::GO),
             // "The client MUST ignore information types it does not recognise."
             _ => {}
         }
@@ -364,6 +300,20 @@ impl Handshake {
     }
 }
 
+/// Whoever answers does not speak NBD.
+fn not_nbd<T>(magic: u64) -> Result<T, HandshakeError> {
+    fail(format!("the peer is not an NBD server: it greets with {magic:#018x}"))
+}
+
+/// The server has no TLS, or somebody on the way says so.
+fn no_tls<T>(why: &str) -> Result<T, HandshakeError> {
+    fail(format!("the server has no TLS, and nothing else is asked of it: {why}"))
+}
+
+fn malformed<T>(option: u32) -> Result<T, HandshakeError> {
+    fail(format!("the server sent a malformed reply to {}", option::name(option)))
+}
+
 /// Kind and data of the reply to the option that was asked. `None` if it is incomplete.
 fn option_reply(input: &[u8], asked: u32) -> Result<Option<(u32, &[u8])>, HandshakeError> {
     let mut reader = Reader(input);
@@ -371,14 +321,16 @@ fn option_reply(input: &[u8], asked: u32) -> Result<Option<(u32, &[u8])>, Handsh
     let mut header = Reader(header);
     let magic = header.u64();
     if magic != wire::OPTION_REPLY_MAGIC {
-        return Err(HandshakeError::WrongReplyMagic(magic));
+        return fail(format!("an option reply begins with {magic:#018x}, which is no NBD magic"));
     }
     let (got, kind, len) = (header.u32(), header.u32(), header.u32());
     if got != asked {
-        return Err(HandshakeError::WrongOption { asked, got });
+        let (got, asked) = (option::name(got), option::name(asked));
+        return fail(format!("the server answers {got} where {asked} was asked"));
     }
     if len as usize > wire::MAX_OPTION_REPLY_DATA {
-        return Err(HandshakeError::ReplyTooLong(len));
+        let max = wire::MAX_OPTION_REPLY_DATA;
+        return fail(format!("an option reply announces {len} bytes, at most {max} are accepted"));
     }
     Ok(reader.take(len as usize).map(|data| (kind, data)))
 }
@@ -386,12 +338,18 @@ fn option_reply(input: &[u8], asked: u32) -> Result<Option<(u32, &[u8])>, Handsh
 /// Appends a request without extended headers, so that its length must fit 32 bits. The payload of
 /// a write must follow.
 pub fn put_request(out: &mut Vec<u8>, cookie: Cookie, op: Op) {
-    out.extend_from_slice(&header_of(cookie, op).encode());
+    put_request_in(Framing::Simple, out, cookie, op);
 }
 
-/// Appends a request with an extended header. The payload of a write must follow.
-pub fn put_extended_request(out: &mut Vec<u8>, cookie: Cookie, op: Op) {
-    let mut header = header_of(cookie, op);
+/// Appends a request as the framing has it. The payload of a write must follow.
+pub fn put_request_in(framing: Framing, out: &mut Vec<u8>, cookie: Cookie, op: Op) {
+    put_header(framing, out, header_of(cookie, op));
+}
+
+fn put_header(framing: Framing, out: &mut Vec<u8>, mut header: RequestHeader) {
+    if framing != Framing::Extended {
+        return out.extend_from_slice(&header.encode());
+    }
     if header.command == command::WRITE {
         header.flags |= command_flag::PAYLOAD_LEN;
     }
@@ -423,8 +381,5 @@ fn header_of(cookie: Cookie, op: Op) -> RequestHeader {
 pub fn put_disconnect(out: &mut Vec<u8>, framing: Framing) {
     let extent = Extent { offset: 0, len: 0 };
     let header = RequestHeader { flags: 0, command: command::DISC, cookie: Cookie(0), extent };
-    match framing {
-        Framing::Simple | Framing::Structured => out.extend_from_slice(&header.encode()),
-        Framing::Extended => out.extend_from_slice(&header.encode_extended()),
-    }
+    put_header(framing, out, header);
 }

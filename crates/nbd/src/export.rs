@@ -14,8 +14,6 @@ pub struct Export {
     pub description: String,
     /// Size, block sizes and abilities.
     pub geometry: Geometry,
-    /// A flush on one connection covers the writes acknowledged on every other.
-    pub multi_conn: bool,
 }
 
 impl Export {
@@ -37,6 +35,7 @@ impl Export {
             .with(F::SEND_FAST_ZERO, zeroes && fast_zero)
             .with(F::SEND_CACHE, cache)
             .with(F::SEND_DF, framing.has_chunks())
-            .with(F::CAN_MULTI_CONN, self.multi_conn)
+            // A flush on one connection covers the writes acknowledged on every other.
+            .with(F::CAN_MULTI_CONN, true)
     }
 }

@@ -13,17 +13,20 @@
 //! | [`server`] | handshake and transmission, the server's side |
 //! | [`client`] | handshake and transmission, the client's side |
 //! | [`answer`] | the pieces of a reply, and what of a read they cover |
+//! | [`outbox`] | messages that wait to be sent, with their data by reference |
 #![forbid(unsafe_code)]
 
 pub mod answer;
 pub mod client;
+mod error;
 pub mod export;
 pub mod meta;
-mod names;
+pub mod outbox;
 pub mod server;
 pub mod validate;
 pub mod wire;
 
+pub use error::ProtocolError;
 pub use export::Export;
 pub use validate::{Refusal, Terms};
 pub use wire::{Cookie, Framing, TransmissionFlags};

@@ -3,46 +3,13 @@
 
 mod session;
 
+use crate::error::{ProtocolError, fail};
 use crate::export::Export;
 use crate::meta::{self, Queries};
-use crate::names::OptionName;
 use crate::validate::Terms;
 use crate::wire::{self, Framing, OptionReply, Reader, info, option, reply};
 
-pub use session::{Incoming, ReplyTo, RequestError, Session};
-
-/// Reason why a handshake cannot go on. The connection is to be closed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HandshakeError {
-    /// The client sent flags that were not offered; the spec demands to disconnect.
-    #[error("the client set unknown handshake flags {0:#x}")]
-    UnknownClientFlags(u32),
-    /// An option does not begin with the magic number of options.
-    #[error("an option begins with {0:#018x} in place of the magic IHAVEOPT")]
-    WrongOptionMagic(u64),
-    /// The data of an option is so long that it is not even thrown away.
-    #[error("{} announces {len} bytes of data, at most {max} are accepted", OptionName(*option),
-            max = wire::MAX_OPTION_DATA)]
-    OptionTooLong {
-        /// Number of the option, one of [`wire::option`].
-        option: u32,
-        /// Its announced length in bytes.
-        len: u32,
-    },
-    /// A client that goes on asking would keep its place for ever.
-    #[error("the client sent more than {max} options", max = MAX_OPTIONS)]
-    TooManyOptions,
-    /// `NBD_OPT_EXPORT_NAME` without TLS, and has no way to be told so.
-    #[error("the client asked for an export without TLS, which is required here")]
-    TlsRequired,
-    /// `NBD_OPT_EXPORT_NAME` after extended headers were agreed on, which the spec forbids: its
-    /// answer cannot say what they allow.
-    #[error("the client asked for extended headers and then by EXPORT_NAME, which excludes them")]
-    ExportNameExtended,
-    /// `NBD_OPT_EXPORT_NAME` asked for what is not there, and has no way to be told so.
-    #[error("the client asked for export {0:?}, which does not exist")]
-    UnknownExport(String),
-}
+pub use session::{Incoming, ReplyTo, Session};
 
 /// A step of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,13 +97,13 @@ impl Handshake {
     /// One at a time, so that a caller who sends `out` before it goes on bounds its length.
     ///
     /// # Errors
-    /// When the client broke the protocol; see [`HandshakeError`].
+    /// When the client broke the protocol.
     pub fn advance(
         &mut self,
         input: &[u8],
         exports: &[Export],
         out: &mut Vec<u8>,
-    ) -> Result<Step, HandshakeError> {
+    ) -> Result<Step, ProtocolError> {
         match (self.greeted, self.starts_tls()) {
             (false, _) => self.client_flags(input),
             (true, false) if self.discard > 0 => {
@@ -167,14 +134,15 @@ impl Handshake {
         }
     }
 
-    fn client_flags(&mut self, input: &[u8]) -> Result<Step, HandshakeError> {
+    fn client_flags(&mut self, input: &[u8]) -> Result<Step, ProtocolError> {
         if input.len() < wire::CLIENT_FLAGS_LEN {
             return Ok(Step::Incomplete);
         }
         let flags = Reader(input).u32();
         // A client that does not set FIXED_NEWSTYLE only sends EXPORT_NAME; no need to insist.
         if flags & !u32::from(wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES) != 0 {
-            return Err(HandshakeError::UnknownClientFlags(flags));
+            // The spec demands to disconnect.
+            return fail(format!("the client set unknown handshake flags {flags:#x}"));
         }
         self.no_zeroes = flags & u32::from(wire::FLAG_NO_ZEROES) != 0;
         self.greeted = true;
@@ -186,7 +154,7 @@ impl Handshake {
         input: &[u8],
         exports: &[Export],
         out: &mut Vec<u8>,
-    ) -> Result<Step, HandshakeError> {
+    ) -> Result<Step, ProtocolError> {
         let mut reader = Reader(input);
         let Some((option, len)) = option_header(&mut reader)? else {
             return Ok(Step::Incomplete);
@@ -242,9 +210,13 @@ impl Handshake {
         Ok(Step::Taken(taken))
     }
 
-    fn count_option(&mut self) -> Result<(), HandshakeError> {
+    fn count_option(&mut self) -> Result<(), ProtocolError> {
         self.options += 1;
-        if self.options > MAX_OPTIONS { Err(HandshakeError::TooManyOptions) } else { Ok(()) }
+        // A client that goes on asking would keep its place for ever.
+        if self.options > MAX_OPTIONS {
+            return fail(format!("the client sent more than {MAX_OPTIONS} options"));
+        }
+        Ok(())
     }
 
     /// Refuses an option with more data than is kept, and discards the data.
@@ -253,9 +225,11 @@ impl Handshake {
         option: u32,
         len: u32,
         out: &mut Vec<u8>,
-    ) -> Result<Step, HandshakeError> {
+    ) -> Result<Step, ProtocolError> {
         if option == option::EXPORT_NAME || len as usize > wire::MAX_REFUSED_OPTION_DATA {
-            return Err(HandshakeError::OptionTooLong { option, len });
+            let (name, max) = (option::name(option), wire::MAX_OPTION_DATA);
+            let why = format!("{name} announces {len} bytes of data, at most {max} are accepted");
+            return fail(why);
         }
         self.count_option()?;
         // A choice that failed leaves none.
@@ -277,16 +251,20 @@ impl Handshake {
         exports: &[Export],
         taken: usize,
         out: &mut Vec<u8>,
-    ) -> Result<Step, HandshakeError> {
+    ) -> Result<Step, ProtocolError> {
         if self.security == Security::Required {
-            return Err(HandshakeError::TlsRequired);
+            return fail("the client asked for an export without TLS, which is required here");
         }
         if self.framing == Framing::Extended {
-            return Err(HandshakeError::ExportNameExtended);
+            // The spec forbids it: the answer cannot say what extended headers allow.
+            return fail(
+                "the client asked for extended headers and then by EXPORT_NAME, which excludes them",
+            );
         }
-        let export = find(exports, name).ok_or_else(|| {
-            HandshakeError::UnknownExport(String::from_utf8_lossy(name).into_owned())
-        })?;
+        let Some(export) = find(exports, name) else {
+            let name = String::from_utf8_lossy(name);
+            return fail(format!("the client asked for export {name:?}, which does not exist"));
+        };
         let chosen = &exports[export];
         out.extend_from_slice(&chosen.geometry.size.to_be_bytes());
         out.extend_from_slice(&chosen.flags(self.framing).0.to_be_bytes());
@@ -318,8 +296,8 @@ impl Handshake {
 
     fn transmission(&self, taken: usize, export: usize) -> Step {
         let allocation = self.framing.has_chunks() && self.allocation == Some(export);
-        let terms = Terms { framing: self.framing, allocation };
-        Step::Transmission { taken, export, session: Session::new(terms) }
+        let session = Session(Terms { framing: self.framing, allocation });
+        Step::Transmission { taken, export, session }
     }
 
     fn meta_context(
@@ -386,12 +364,13 @@ impl Handshake {
 }
 
 /// Number and data length of an option. `None` if its header is incomplete.
-fn option_header(reader: &mut Reader<'_>) -> Result<Option<(u32, u32)>, HandshakeError> {
+fn option_header(reader: &mut Reader<'_>) -> Result<Option<(u32, u32)>, ProtocolError> {
     let Some(header) = reader.take(wire::OPTION_HEADER_LEN) else { return Ok(None) };
     let mut header = Reader(header);
     let magic = header.u64();
     if magic != wire::OPTION_MAGIC {
-        return Err(HandshakeError::WrongOptionMagic(magic));
+        let why = format!("an option begins with {magic:#018x} in place of the magic IHAVEOPT");
+        return fail(why);
     }
     Ok(Some((header.u32(), header.u32())))
 }

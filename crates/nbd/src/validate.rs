@@ -36,18 +36,30 @@ fn refuse(errno: Errno, reason: &'static str) -> Result<Op, Refusal> {
 /// The refusal to answer with, chosen as the spec says under "Error values" and "Request types".
 pub fn check(header: &RequestHeader, disk: &Geometry, terms: Terms) -> Result<Op, Refusal> {
     let extent = header.extent;
-    let known_flags = match header.command {
-        command::READ if terms.framing.has_chunks() => command_flag::DF,
-        // Said of the layout, and nothing of what is to be done.
-        command::WRITE if terms.framing == Framing::Extended => command_flag::PAYLOAD_LEN,
-        command::READ | command::WRITE | command::FLUSH => 0,
-        command::TRIM if disk.trim => 0,
-        command::WRITE_ZEROES if disk.write_zeroes => {
-            let fast = if disk.fast_zero { command_flag::FAST_ZERO } else { 0 };
-            command_flag::NO_HOLE | fast
+    let flag = |flag| header.flags & flag != 0;
+    let fua = flag(command_flag::FUA);
+    let (known_flags, op) = match header.command {
+        command::READ => {
+            let df = if terms.framing.has_chunks() { command_flag::DF } else { 0 };
+            (df, Op::Read(extent))
         }
-        command::CACHE if disk.cache => 0,
-        command::BLOCK_STATUS if terms.allocation => command_flag::REQ_ONE,
+        command::WRITE => {
+            // Said of the layout, and nothing of what is to be done.
+            let extended = terms.framing == Framing::Extended;
+            (if extended { command_flag::PAYLOAD_LEN } else { 0 }, Op::Write { extent, fua })
+        }
+        // Offset and length are reserved. Clients send them as zero; others do no harm.
+        command::FLUSH => (0, Op::Flush),
+        command::TRIM if disk.trim => (0, Op::Trim { extent, fua }),
+        command::WRITE_ZEROES if disk.write_zeroes => {
+            let known = if disk.fast_zero { command_flag::FAST_ZERO } else { 0 };
+            let (no_hole, fast) = (flag(command_flag::NO_HOLE), flag(command_flag::FAST_ZERO));
+            (command_flag::NO_HOLE | known, Op::WriteZeroes { extent, fua, no_hole, fast })
+        }
+        command::CACHE if disk.cache => (0, Op::Cache(extent)),
+        command::BLOCK_STATUS if terms.allocation => {
+            (command_flag::REQ_ONE, Op::BlockStatus { extent, one: flag(command_flag::REQ_ONE) })
+        }
         command::BLOCK_STATUS => {
             return refuse(Errno::Inval, "no metadata context was chosen for this export");
         }
@@ -60,21 +72,6 @@ pub fn check(header: &RequestHeader, disk: &Geometry, terms: Terms) -> Result<Op
     if header.flags & !(known_flags | command_flag::FUA) != 0 {
         return refuse(Errno::Inval, "unknown flag for this command");
     }
-    let flag = |flag| header.flags & flag != 0;
-    let fua = flag(command_flag::FUA);
-    let op = match header.command {
-        command::READ => Op::Read(extent),
-        command::WRITE => Op::Write { extent, fua },
-        // Offset and length are reserved. Clients send them as zero; others do no harm.
-        command::FLUSH => Op::Flush,
-        command::TRIM => Op::Trim { extent, fua },
-        command::CACHE => Op::Cache(extent),
-        command::BLOCK_STATUS => Op::BlockStatus { extent, one: flag(command_flag::REQ_ONE) },
-        _ => {
-            let (no_hole, fast) = (flag(command_flag::NO_HOLE), flag(command_flag::FAST_ZERO));
-            Op::WriteZeroes { extent, fua, no_hole, fast }
-        }
-    };
     disk.check(op).map_err(|fault| refusal(fault, header))?;
     Ok(op)
 }

@@ -65,56 +65,76 @@ pub const FLAG_FIXED_NEWSTYLE: u16 = 1 << 0;
 /// Handshake flag, both sides: leave out the reserved zeroes after `NBD_OPT_EXPORT_NAME`.
 pub const FLAG_NO_ZEROES: u16 = 1 << 1;
 
+/// Numbers of the protocol, each with its name in the protocol's description.
+macro_rules! numbers {
+    ($prefix:literal, $unknown:literal; $($(#[$doc:meta])* $name:ident = $value:expr;)*) => {
+        $($(#[$doc])* pub const $name: u32 = $value;)*
+
+        /// Name in the protocol's description; without one, the number. For messages.
+        pub(crate) fn name(number: u32) -> String {
+            match number {
+                $($name => concat!($prefix, stringify!($name)).to_owned(),)*
+                unknown => format!($unknown, unknown),
+            }
+        }
+    };
+}
+
 /// Options a client may send in the handshake.
 pub mod option {
-    /// Choose an export and start transmission; cannot report an error.
-    pub const EXPORT_NAME: u32 = 1;
-    /// The client ends the session.
-    pub const ABORT: u32 = 2;
-    /// The client asks for the names of all exports.
-    pub const LIST: u32 = 3;
-    /// Go over to TLS.
-    pub const STARTTLS: u32 = 5;
-    /// The client asks for the description of an export.
-    pub const INFO: u32 = 6;
-    /// Describe an export and start transmission.
-    pub const GO: u32 = 7;
-    /// The client asks for structured replies.
-    pub const STRUCTURED_REPLY: u32 = 8;
-    /// List the metadata contexts of an export.
-    pub const LIST_META_CONTEXT: u32 = 9;
-    /// Choose the metadata contexts that BLOCK_STATUS tells of.
-    pub const SET_META_CONTEXT: u32 = 10;
-    /// Use extended headers, which have 64-bit lengths.
-    pub const EXTENDED_HEADERS: u32 = 11;
+    numbers! { "NBD_OPT_", "option {}";
+        /// Choose an export and start transmission; cannot report an error.
+        EXPORT_NAME = 1;
+        /// The client ends the session.
+        ABORT = 2;
+        /// The client asks for the names of all exports.
+        LIST = 3;
+        /// Go over to TLS.
+        STARTTLS = 5;
+        /// The client asks for the description of an export.
+        INFO = 6;
+        /// Describe an export and start transmission.
+        GO = 7;
+        /// The client asks for structured replies.
+        STRUCTURED_REPLY = 8;
+        /// List the metadata contexts of an export.
+        LIST_META_CONTEXT = 9;
+        /// Choose the metadata contexts that BLOCK_STATUS tells of.
+        SET_META_CONTEXT = 10;
+        /// Use extended headers, which have 64-bit lengths.
+        EXTENDED_HEADERS = 11;
+    }
 }
 
 /// Types of option replies.
 pub mod reply {
-    /// The option was accepted; last reply.
-    pub const ACK: u32 = 1;
-    /// One export of a list.
-    pub const SERVER: u32 = 2;
-    /// One piece of information about an export.
-    pub const INFO: u32 = 3;
-    /// One metadata context: its number and its name.
-    pub const META_CONTEXT: u32 = 4;
     /// Set in every error reply.
     pub const ERROR_BIT: u32 = 1 << 31;
-    /// The option is not known.
-    pub const ERR_UNSUP: u32 = ERROR_BIT | 1;
-    /// The server does not want to, for a reason of its own.
-    pub const ERR_POLICY: u32 = ERROR_BIT | 2;
-    /// The option is malformed.
-    pub const ERR_INVALID: u32 = ERROR_BIT | 3;
-    /// The server insists on TLS.
-    pub const ERR_TLS_REQD: u32 = ERROR_BIT | 5;
-    /// There is no such export.
-    pub const ERR_UNKNOWN: u32 = ERROR_BIT | 6;
-    /// The request or its reply is too large.
-    pub const ERR_TOO_BIG: u32 = ERROR_BIT | 9;
-    /// Extended headers are needed for this, or were agreed on and cannot be given up again.
-    pub const ERR_EXT_HEADER_REQD: u32 = ERROR_BIT | 10;
+
+    numbers! { "NBD_REP_", "reply {:#x}";
+        /// The option was accepted; last reply.
+        ACK = 1;
+        /// One export of a list.
+        SERVER = 2;
+        /// One piece of information about an export.
+        INFO = 3;
+        /// One metadata context: its number and its name.
+        META_CONTEXT = 4;
+        /// The option is not known.
+        ERR_UNSUP = ERROR_BIT | 1;
+        /// The server does not want to, for a reason of its own.
+        ERR_POLICY = ERROR_BIT | 2;
+        /// The option is malformed.
+        ERR_INVALID = ERROR_BIT | 3;
+        /// The server insists on TLS.
+        ERR_TLS_REQD = ERROR_BIT | 5;
+        /// There is no such export.
+        ERR_UNKNOWN = ERROR_BIT | 6;
+        /// The request or its reply is too large.
+        ERR_TOO_BIG = ERROR_BIT | 9;
+        /// Extended headers are needed for this, or were agreed on and cannot be given up again.
+        ERR_EXT_HEADER_REQD = ERROR_BIT | 10;
+    }
 }
 
 /// Types of information about an export.
@@ -292,28 +312,35 @@ impl RequestHeader {
     #[must_use]
     pub fn encode(&self) -> [u8; REQUEST_LEN] {
         debug_assert!(u32::try_from(self.extent.len).is_ok(), "{self:?}");
-        let mut b = [0; REQUEST_LEN];
-        b[0..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
-        b[4..6].copy_from_slice(&self.flags.to_be_bytes());
-        b[6..8].copy_from_slice(&self.command.to_be_bytes());
-        b[8..16].copy_from_slice(&self.cookie.0.to_be_bytes());
-        b[16..24].copy_from_slice(&self.extent.offset.to_be_bytes());
-        b[24..28].copy_from_slice(&(self.extent.len as u32).to_be_bytes());
-        b
+        let Self { flags, command, cookie, extent: Extent { offset, len } } = *self;
+        let rest = [&offset.to_be_bytes()[..], &(len as u32).to_be_bytes()];
+        message(REQUEST_MAGIC, [flags, command], cookie, rest)
     }
 
     /// The bytes of this request with an extended header.
     #[must_use]
     pub fn encode_extended(&self) -> [u8; EXTENDED_HEADER_LEN] {
-        let mut b = [0; EXTENDED_HEADER_LEN];
-        b[0..4].copy_from_slice(&EXTENDED_REQUEST_MAGIC.to_be_bytes());
-        b[4..6].copy_from_slice(&self.flags.to_be_bytes());
-        b[6..8].copy_from_slice(&self.command.to_be_bytes());
-        b[8..16].copy_from_slice(&self.cookie.0.to_be_bytes());
-        b[16..24].copy_from_slice(&self.extent.offset.to_be_bytes());
-        b[24..32].copy_from_slice(&self.extent.len.to_be_bytes());
-        b
+        let Self { flags, command, cookie, extent: Extent { offset, len } } = *self;
+        let rest = [&offset.to_be_bytes()[..], &len.to_be_bytes()];
+        message(EXTENDED_REQUEST_MAGIC, [flags, command], cookie, rest)
     }
+}
+
+/// The bytes of a request or of a chunk's header: all of them begin alike.
+fn message<const N: usize>(
+    magic: u32,
+    words: [u16; 2],
+    cookie: Cookie,
+    [first, second]: [&[u8]; 2],
+) -> [u8; N] {
+    let mut b = [0; N];
+    b[0..4].copy_from_slice(&magic.to_be_bytes());
+    b[4..6].copy_from_slice(&words[0].to_be_bytes());
+    b[6..8].copy_from_slice(&words[1].to_be_bytes());
+    b[8..16].copy_from_slice(&cookie.0.to_be_bytes());
+    b[16..16 + first.len()].copy_from_slice(first);
+    b[16 + first.len()..].copy_from_slice(second);
+    b
 }
 
 /// Layout of requests and replies, as the handshake agreed.
@@ -390,25 +417,19 @@ pub struct ChunkHeader {
 
 /// Appends a chunk's header.
 pub fn put_chunk_header(out: &mut Vec<u8>, header: ChunkHeader) {
-    let mut b = [0; CHUNK_HEADER_LEN];
-    b[0..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
-    b[4..6].copy_from_slice(&header.flags.to_be_bytes());
-    b[6..8].copy_from_slice(&header.kind.to_be_bytes());
-    b[8..16].copy_from_slice(&header.cookie.0.to_be_bytes());
-    b[16..20].copy_from_slice(&header.len.to_be_bytes());
-    out.extend_from_slice(&b);
+    let ChunkHeader { flags, kind, cookie, len } = header;
+    let rest = [&len.to_be_bytes()[..], &[]];
+    let head: [u8; CHUNK_HEADER_LEN] = message(CHUNK_MAGIC, [flags, kind], cookie, rest);
+    out.extend_from_slice(&head);
 }
 
 /// Appends the extended header of a chunk. `offset` is that of the request.
 pub fn put_extended_chunk_header(out: &mut Vec<u8>, header: ChunkHeader, offset: u64) {
-    let mut b = [0; EXTENDED_HEADER_LEN];
-    b[0..4].copy_from_slice(&EXTENDED_CHUNK_MAGIC.to_be_bytes());
-    b[4..6].copy_from_slice(&header.flags.to_be_bytes());
-    b[6..8].copy_from_slice(&header.kind.to_be_bytes());
-    b[8..16].copy_from_slice(&header.cookie.0.to_be_bytes());
-    b[16..24].copy_from_slice(&offset.to_be_bytes());
-    b[24..32].copy_from_slice(&u64::from(header.len).to_be_bytes());
-    out.extend_from_slice(&b);
+    let ChunkHeader { flags, kind, cookie, len } = header;
+    let rest = [&offset.to_be_bytes()[..], &u64::from(len).to_be_bytes()];
+    let head: [u8; EXTENDED_HEADER_LEN] =
+        message(EXTENDED_CHUNK_MAGIC, [flags, kind], cookie, rest);
+    out.extend_from_slice(&head);
 }
 
 /// Reads big-endian numbers off a slice whose length was checked before.

@@ -118,10 +118,7 @@ impl Client {
         let cookie = Cookie(self.next);
         self.next += 1;
         let mut out = Vec::new();
-        match self.agreed.framing {
-            Framing::Extended => client::put_extended_request(&mut out, cookie, op),
-            _ => client::put_request(&mut out, cookie, op),
-        }
+        client::put_request_in(self.agreed.framing, &mut out, cookie, op);
         out.extend_from_slice(payload);
         self.pending.insert(cookie, op);
         self.socket.write_all(&out).ok().map(|()| cookie)

@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parda_address::{Certificates, UriTls};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::channel::TlsError;
 use crate::files::{ClientFiles, Connector, FileError};
@@ -97,9 +96,7 @@ pub fn secure(tls: &UriTls, server: OwnedFd, limit: Duration) -> io::Result<(Own
     let files = ClientFiles::of(tls).map_err(io::Error::other)?;
     let connector = Connector::new(&files).map_err(io::Error::other)?;
     let channel = connector.connect().map_err(io::Error::other)?;
-    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-    let (ours, inside) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
-    let mut relay = Relay::new(channel, server, inside, Vec::new());
+    let (ours, mut relay) = Relay::beside(channel, server)?;
     relay.handshake(limit).map_err(|error| match error {
         RelayError::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
             io::Error::new(error.kind(), "it closed the connection in the TLS handshake")

@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown,
+    socketpair,
+};
 
 use crate::channel::{Channel, TlsError};
 
@@ -95,15 +98,20 @@ impl Outgoing {
 }
 
 impl Relay {
-    /// A relay between `outside`, the peer's socket, and `inside`, the plaintext socket. The bytes of
-    /// `first` are sent to the peer before TLS begins.
+    /// A relay between `outside`, the peer's socket, and a new socket, where plaintext comes and goes.
+    ///
+    /// # Errors
+    /// There are no descriptors for that.
+    pub fn beside(channel: Channel, outside: OwnedFd) -> io::Result<(OwnedFd, Self)> {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let (ours, inside) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+        Ok((ours, Self::new(channel, outside, inside)))
+    }
+
+    /// A relay between `outside`, the peer's socket, and `inside`, the plaintext socket.
     #[must_use]
-    pub fn new(
-        mut channel: Channel,
-        outside: OwnedFd,
-        inside: OwnedFd,
-        mut first: Vec<u8>,
-    ) -> Self {
+    pub fn new(mut channel: Channel, outside: OwnedFd, inside: OwnedFd) -> Self {
+        let mut first = Vec::new();
         channel.begin(&mut first);
         Self {
             channel,

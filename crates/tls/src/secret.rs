@@ -6,30 +6,15 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-/// Reason why a file with secrets cannot be used. No message shows what is in the file.
+/// Reason why a file with secrets cannot be used, as a sentence. It shows nothing of what is in the file.
 #[derive(Debug, thiserror::Error)]
-pub enum SecretFault {
-    /// It cannot be opened or read.
-    #[error(transparent)]
-    Read(#[from] std::io::Error),
-    /// It is a directory, a device, a pipe or a socket.
-    #[error("it is not a regular file")]
-    NotAFile,
-    /// Its mode gives rights to all users of the host.
-    #[error("mode {mode:04o} lets every user of this host read or write it: chmod 0600")]
-    Exposed {
-        /// Permission bits of the file.
-        mode: u32,
-    },
-    /// It is larger than any such file.
-    #[error("it has more than {most} bytes")]
-    TooLong {
-        /// Largest size that is read.
-        most: u64,
-    },
-    /// It is not UTF-8.
-    #[error("it is not text")]
-    NotText,
+#[error("{0}")]
+pub struct SecretFault(String);
+
+impl From<std::io::Error> for SecretFault {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
 }
 
 /// Reads a file with secrets of at most `most` bytes. Waits for nobody, whatever the path leads to.
@@ -39,22 +24,25 @@ pub enum SecretFault {
 pub fn read_secret(path: &Path, most: u64) -> Result<String, SecretFault> {
     // A FIFO without a writer would keep the caller waiting, and a terminal would become the agent's own.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let refuse = |why: String| Err(SecretFault(why));
     let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(std::io::Error::from)?;
     let opened = std::fs::File::from(opened);
     let about = opened.metadata()?;
     if !about.is_file() {
-        return Err(SecretFault::NotAFile);
+        return refuse("it is not a regular file".to_owned());
     }
     let mode = about.permissions().mode() & 0o7777;
     if mode & 0o007 != 0 {
-        return Err(SecretFault::Exposed { mode });
+        return refuse(format!(
+            "mode {mode:04o} lets every user of this host read or write it: chmod 0600"
+        ));
     }
     let mut bytes = Vec::new();
     opened.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        return Err(SecretFault::TooLong { most });
+        return refuse(format!("it has more than {most} bytes"));
     }
-    String::from_utf8(bytes).map_err(|_| SecretFault::NotText)
+    String::from_utf8(bytes).or_else(|_| refuse("it is not text".to_owned()))
 }
 
 #[cfg(test)]

@@ -290,7 +290,7 @@ fn the_alert_of_a_peer_that_has_closed_is_the_error_and_not_the_broken_pipe() {
     drop(theirs);
     let (_plain, inside) = UnixStream::pair().unwrap();
     let channel = authority.connector(None, "array.example").connect().unwrap();
-    let mut relay = Relay::new(channel, ours.into(), inside.into(), Vec::new());
+    let mut relay = Relay::new(channel, ours.into(), inside.into());
     let error = relay.handshake(std::time::Duration::from_secs(5)).unwrap_err();
     assert!(error.to_string().contains("CertificateRequired"), "{error}");
 }

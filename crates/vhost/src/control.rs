@@ -310,9 +310,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         if !regions.iter().all(|region| (self.keep)(region.file.as_fd())) {
             return Err(Error::SocketError(Errno::MFILE.into()));
         }
-        let memory =
-            Memory::map(regions).map_err(|e| Error::ReqHandlerError(io::Error::other(e)))?;
-        let memory = Arc::new(memory);
+        let memory = Arc::new(Memory::map(regions).map_err(Error::ReqHandlerError)?);
         self.order(Order::Memory(Arc::clone(&memory)))?;
         self.memory = Some(memory);
         Ok(None)
@@ -460,7 +458,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
             return Err(Error::SocketError(Errno::MFILE.into()));
         }
         let log = Log::map(file, of.mmap_offset, of.num_queues, of.queue_size);
-        self.log = Some(log.map_err(|e| Error::ReqHandlerError(io::Error::other(e)))?);
+        self.log = Some(log.map_err(Error::ReqHandlerError)?);
         Ok(())
     }
 

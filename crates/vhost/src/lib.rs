@@ -24,5 +24,5 @@ mod vring;
 
 pub use bounds::{MAX_QUEUE_SIZE, MAX_QUEUES};
 pub use broken::Broken;
-pub use memory::{Memory, MemoryError, Region, Segments};
+pub use memory::{Memory, Region, Segments};
 pub use vring::Vring;

@@ -5,6 +5,7 @@
 //! or huge pages ran out); see [`crate::sigbus`].
 
 use std::fs::File;
+use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -33,23 +34,6 @@ pub struct Region {
     pub file: File,
 }
 
-/// Reason why guest memory cannot be mapped.
-#[derive(Debug, thiserror::Error)]
-pub enum MemoryError {
-    /// Another kind of file: an access could wait for a disk or for another process.
-    #[error("guest memory must be a memfd, or a file of tmpfs or hugetlbfs")]
-    Kind,
-    /// The kernel does not map it, or the file ends before the region does.
-    #[error("guest memory cannot be mapped: {0}")]
-    Map(#[from] MmapRegionError),
-    /// Regions overlap or leave the address space.
-    #[error("the regions of guest memory contradict each other")]
-    Regions,
-    /// More regions than this process can guard.
-    #[error("too many regions of guest memory in this process")]
-    Many,
-}
-
 const HUGETLBFS: FsWord = 0x9584_58f6;
 const TMPFS: FsWord = 0x0102_1994;
 
@@ -74,18 +58,19 @@ impl Memory {
     ///
     /// # Errors
     /// One of them cannot be mapped; none is then.
-    pub fn map(regions: Vec<Region>) -> Result<Memory, MemoryError> {
+    pub fn map(regions: Vec<Region>) -> io::Result<Memory> {
         let user = regions.iter().map(|r| (r.user, r.size, r.guest)).collect();
         let mut mapped = Vec::new();
         for Region { guest, size, offset, file, .. } in regions {
             if !is_memory(&file) {
-                return Err(MemoryError::Kind);
+                // An access could wait for a disk or for another process.
+                let why = "guest memory must be a memfd, or a file of tmpfs or hugetlbfs";
+                return Err(io::Error::other(why));
             }
-            let size = usize::try_from(size).map_err(|_| MemoryError::Regions)?;
-            let region = MmapRegion::from_file(FileOffset::new(file, offset), size)?;
-            mapped.push(
-                GuestRegionMmap::new(region, GuestAddress(guest)).ok_or(MemoryError::Regions)?,
-            );
+            let size = usize::try_from(size).map_err(|_| contradict())?;
+            let region = MmapRegion::from_file(FileOffset::new(file, offset), size);
+            let region = region.map_err(not_mapped)?;
+            mapped.push(GuestRegionMmap::new(region, GuestAddress(guest)).ok_or_else(contradict)?);
         }
         Memory::of(mapped, user)
     }
@@ -94,21 +79,21 @@ impl Memory {
     ///
     /// # Errors
     /// The kernel has no memory.
-    pub fn anonymous(size: usize) -> Result<Memory, MemoryError> {
-        let region = GuestRegionMmap::new(MmapRegion::new(size)?, GuestAddress(0));
-        Memory::of(vec![region.ok_or(MemoryError::Regions)?], vec![(0, size as u64, 0)])
+    pub fn anonymous(size: usize) -> io::Result<Memory> {
+        let region = MmapRegion::new(size).map_err(not_mapped)?;
+        let region = GuestRegionMmap::new(region, GuestAddress(0));
+        Memory::of(vec![region.ok_or_else(contradict)?], vec![(0, size as u64, 0)])
     }
 
-    fn of(
-        mut mapped: Vec<GuestRegionMmap>,
-        user: Vec<(u64, u64, u64)>,
-    ) -> Result<Memory, MemoryError> {
+    fn of(mut mapped: Vec<GuestRegionMmap>, user: Vec<(u64, u64, u64)>) -> io::Result<Memory> {
         use vm_memory::GuestMemoryRegion;
         mapped.sort_by_key(GuestMemoryRegion::start_addr);
         let guards =
             mapped.iter().map(|region| Guard::new(region.as_ptr() as usize, region.size()));
-        let guards = guards.collect::<Option<Vec<_>>>().ok_or(MemoryError::Many)?;
-        let map = GuestMemoryMmap::from_regions(mapped).map_err(|_| MemoryError::Regions)?;
+        let guards = guards
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| io::Error::other("too many regions of guest memory in this process"))?;
+        let map = GuestMemoryMmap::from_regions(mapped).map_err(|_| contradict())?;
         Ok(Memory { guards, map, user })
     }
 
@@ -147,6 +132,16 @@ impl Memory {
         }
         Ok(())
     }
+}
+
+/// Regions overlap or leave the address space.
+fn contradict() -> io::Error {
+    io::Error::other("the regions of guest memory contradict each other")
+}
+
+/// The kernel does not map it, or the file ends before the region does.
+fn not_mapped(error: MmapRegionError) -> io::Error {
+    io::Error::other(format!("guest memory cannot be mapped: {error}"))
 }
 
 /// A piece of guest memory in this process. It is mapped as long as the [`Memory`] that it is of.
@@ -252,6 +247,7 @@ mod tests {
     fn a_device_is_no_memory_though_its_node_lies_on_a_tmpfs() {
         let file = File::options().read(true).write(true).open("/dev/zero").unwrap();
         let region = Region { guest: 0, size: 4096, user: 0, offset: 0, file };
-        assert!(matches!(Memory::map(vec![region]), Err(MemoryError::Kind)));
+        let error = Memory::map(vec![region]).unwrap_err().to_string();
+        assert!(error.starts_with("guest memory must be a memfd"), "{error}");
     }
 }

@@ -12,7 +12,7 @@ use crate::blk::{HEADER, Request, Scratch};
 use crate::bounds::MAX_QUEUE_SIZE;
 use crate::broken::{Broken, MAX_CHAIN};
 use crate::inflight::{self, Inflight, Log};
-use crate::memory::{Memory, MemoryError, Segments, skip, take_last};
+use crate::memory::{Memory, Segments, skip, take_last};
 
 /// Size of a descriptor, in bytes.
 const DESCRIPTOR: u32 = 16;
@@ -61,7 +61,7 @@ impl Vring {
     ///
     /// # Errors
     /// The log cannot be mapped.
-    pub fn logged(self, log: File) -> Result<Vring, MemoryError> {
+    pub fn logged(self, log: File) -> std::io::Result<Vring> {
         let log = Log::map(log, 0, 1, self.queue.size())?;
         Ok(Vring { inflight: log.of_queue(0, self.queue.size()), ..self })
     }

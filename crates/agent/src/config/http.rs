@@ -1,6 +1,6 @@
 //! `[http]`: where metrics and health are, checked.
 
-use parda_address::Address;
+use parda_address::{Address, Protocol};
 use parda_config::{Document, Error};
 use parda_tls::ServerFiles;
 
@@ -19,8 +19,8 @@ pub struct Http {
 pub(super) fn check(doc: &Document, http: &file::Http) -> Result<Http, Error> {
     let at = doc.part("http");
     let address: Address = at.read("address", http.address.parse())?;
-    let (is_unix, is_local) = (matches!(address, Address::Unix(_)), address.is_local());
-    let is_vhost = matches!(address, Address::Vhost(_));
+    let (is_unix, is_local) = (address.path().is_some(), address.is_local());
+    let is_vhost = address.protocol() == Protocol::Vhost;
     at.refuse_if(is_vhost, "address", "is for disks: vhost-user is not HTTP")?;
     let of_tcp = "is for TCP: no other host reaches a unix socket";
     at.refuse_if(http.plain && is_unix, "plain", of_tcp)?;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use parda_address::Address;
+use parda_address::{Address, Protocol};
 use parda_block::SocketAccess;
 use parda_config::{Document, Error, Part};
 use parda_tls::ServerFiles;
@@ -97,7 +97,7 @@ fn check(at: &Part<'_>, file: &file::Listener) -> Result<Listener, Error> {
     } else {
         at.refuse_if(file.plain, "plain", "is for TCP: no other host reaches a unix socket")?;
     }
-    let guest = matches!(address, Address::Vhost(_)) && file.tls.is_some();
+    let guest = address.protocol() == Protocol::Vhost && file.tls.is_some();
     at.refuse_if(guest, "tls", "is for NBD: a guest's memory is shared on this host")?;
     let tls = file.tls.as_ref().map(|tls| Tls { files: files(tls), required: tls.required });
     let required = tls.as_ref().is_some_and(|tls| tls.required);

@@ -196,9 +196,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// What an address is for already, if the agent has a socket there for itself.
 pub(super) fn taken(address: &Address, status: Option<&Path>) -> Option<&'static str> {
-    let (Address::Unix(path) | Address::Vhost(path), Some(status)) = (address, status) else {
-        return None;
-    };
+    let (path, status) = address.path().zip(status)?;
     if is_socket(path, status) {
         return Some("is the status socket's: give it a path of its own");
     }

@@ -33,12 +33,15 @@ pub(crate) fn open(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<Op
     let agreed = &connected.agreed;
     let has = |flag| agreed.flags.contains(flag);
     if !read_only {
-        let address = uri.address.to_string();
         if has(TransmissionFlags::READ_ONLY) {
-            return Err(OpenError::ReadOnly(format!("the NBD export {}", uri.export)));
+            return Err(OpenError::read_only(format!("the NBD export {}", uri.export)));
         }
         if !has(TransmissionFlags::SEND_FLUSH) {
-            return Err(OpenError::NoFlush(address));
+            return Err(OpenError::Refused(format!(
+                "the NBD server at {} is writable but does not offer FLUSH, so no write could be \
+                 promised to be durable: make the disk read_only, or use another server",
+                uri.address
+            )));
         }
     }
     if options.connections > 1 && !has(TransmissionFlags::CAN_MULTI_CONN) {
@@ -115,12 +118,12 @@ pub(crate) fn connect(uri: &Uri, options: NbdOptions) -> Result<Connected, OpenE
         .each_address(ADDRESS_WITHIN)
         .notice_silence_within(options.timeout)
         .ask_extended_headers();
+    let at = &uri.address;
     dialler.dial(uri).map_err(|error| {
-        let address = uri.address.to_string();
-        match error {
-            DialError::Connect(source) => OpenError::Connect { address, source },
-            DialError::Handshake(source) => OpenError::Handshake { address, source },
-        }
+        OpenError::Refused(match error {
+            DialError::Connect(why) => format!("cannot connect to the NBD server at {at}: {why}"),
+            DialError::Handshake(why) => format!("the NBD server at {at}: {why}"),
+        })
     })
 }
 

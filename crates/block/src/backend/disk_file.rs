@@ -21,8 +21,8 @@ pub(crate) struct DiskFile {
 
 impl DiskFile {
     /// The disk that begins at `base`, with the minimum block size `align`.
-    pub(crate) fn new(fd: Arc<OwnedFd>, base: u64, align: u32) -> Self {
-        Self { fd, path: None, base, align }
+    pub(crate) fn new(fd: &Arc<OwnedFd>, base: u64, align: u32) -> Self {
+        Self { fd: Arc::clone(fd), path: None, base, align }
     }
 
     /// The same, of a file that was opened by that name.

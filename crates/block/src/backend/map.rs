@@ -10,15 +10,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use parda_disk::Extent;
 use parda_disk::status::{Descriptor, Extents, Status};
+use parda_disk::{Extent, Failure};
 use rustix::fs::{self, SeekFrom};
 use rustix::io::Errno;
 
-use super::Failure;
 use super::disk_file::{DiskFile, OpenPath};
 use crate::disk_id::DiskId;
-use crate::mailbox::{Command, Mailer};
+use crate::mailbox::{Mailer, News};
 use crate::peer::Peer;
 use crate::turns::Turns;
 
@@ -71,7 +70,7 @@ impl Mapper {
         Self { mailer, jobs: None, asked: false, waiting, at }
     }
 
-    /// Asks for the status of a range, on behalf of `peer`; [`Command::Mapped`] brings the answer
+    /// Asks for the status of a range, on behalf of `peer`; [`News::Mapped`] brings the answer
     /// for request `key`, and [`Mapper::answered`] is to be called then.
     pub(crate) fn ask(
         &mut self,
@@ -106,7 +105,7 @@ impl Mapper {
         }
     }
 
-    /// Looks at files; [`Command::Looked`] brings the answer with the number of the look.
+    /// Looks at files; [`News::Looked`] brings the answer with the number of the look.
     pub(crate) fn look(
         &mut self,
         number: u64,
@@ -151,7 +150,7 @@ fn run(jobs: &Receiver<Job>, mailer: &Mailer, at: &Arc<At>) {
             Job::Status(Question { key, place, extent, one }) => {
                 let until = Instant::now() + PATIENCE;
                 let extents = status(&place, extent, one, || Instant::now() < until);
-                Command::Mapped { key, extents }
+                News::Mapped { key, extents }
             }
             Job::Look(number, files) => {
                 // Another thread looks at the rest if this one was slow.
@@ -162,7 +161,7 @@ fn run(jobs: &Receiver<Job>, mailer: &Mailer, at: &Arc<At>) {
                 });
                 let looks = looks.collect();
                 at.set(None);
-                Command::Looked { number, looks }
+                News::Looked { number, looks }
             }
         };
         if !mailer.send(answer) {
@@ -237,7 +236,7 @@ mod tests {
     }
 
     fn ask(file: &Arc<OwnedFd>, base: u64, extent: Extent, one: bool) -> Vec<(u64, bool)> {
-        let place = DiskFile::new(Arc::clone(file), base, 512);
+        let place = DiskFile::new(file, base, 512);
         let found = status(&place, extent, one, || true).unwrap();
         let hole = |d: &Descriptor| match d.status {
             Status::HOLE_ZERO => true,
@@ -273,7 +272,7 @@ mod tests {
         let (mailer, mailbox) = mailbox().unwrap();
         let mut mapper = Mapper::new(mailer);
         let file = file(64, (0..64).step_by(2));
-        let place = DiskFile::new(Arc::clone(&file), 0, 512);
+        let place = DiskFile::new(&file, 0, 512);
         let whole = Extent { offset: 0, len: 64 * BLOCK };
         let [busy, other] = [1, 2].map(|last| Peer::Host([127, 0, 0, last].into()));
         for key in 0..100 {
@@ -283,7 +282,7 @@ mod tests {
         let mut answers = Vec::new();
         while answers.len() < 101 {
             match mailbox.next() {
-                Some(Command::Mapped { key, extents }) => {
+                Some(News::Mapped { key, extents }) => {
                     // As many as its time was enough for.
                     assert!(!extents.unwrap().is_empty());
                     answers.push(key);
@@ -310,7 +309,7 @@ mod tests {
     #[test]
     fn a_search_without_time_still_says_something_true() {
         let file = file(64, (0..64).step_by(2));
-        let place = DiskFile::new(Arc::clone(&file), 0, 512);
+        let place = DiskFile::new(&file, 0, 512);
         let extent = Extent { offset: 0, len: 64 * BLOCK };
         let found = status(&place, extent, false, || false).unwrap();
         assert_eq!(found, [Descriptor { len: BLOCK, status: Status::DATA }]);

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use parda_address::{Address, Uri};
+use parda_address::{Address, Socket, Uri};
 use rustix::fs::{self, FileType, Stat, major, minor};
 
 use super::loops::{self, Behind};
@@ -235,11 +235,9 @@ impl<T> Stretches<T> {
 }
 
 fn server(address: &Address) -> Server {
-    match address {
-        Address::Tcp { host, port } => Server::Tcp { host: host.to_lowercase(), port: *port },
-        Address::Unix(path) | Address::Vhost(path) => {
-            Server::Path(path.canonicalize().unwrap_or_else(|_| named(path)))
-        }
+    match address.socket() {
+        Socket::Tcp(host, port) => Server::Tcp { host: host.to_lowercase(), port },
+        Socket::Unix(path) => Server::Path(path.canonicalize().unwrap_or_else(|_| named(path))),
     }
 }
 

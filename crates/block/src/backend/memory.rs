@@ -7,11 +7,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use parda_control::Bytes;
-use parda_disk::{BlockSizes, Geometry, Op};
+use parda_disk::{BlockSizes, Failure, Geometry, Op};
 use rustix::fs::{self, FallocateFlags, MemfdFlags};
 use rustix::io;
 
-use super::{Failure, OpenError, Request};
+use super::{OpenError, Request};
 use crate::buffer::Pool;
 
 /// Memory on its way to its thread, and there.
@@ -23,7 +23,7 @@ pub(crate) struct Memory {
 
 /// Reserves nothing yet: a page is taken when it is first written.
 pub(crate) fn open(size: Bytes) -> Result<Memory, OpenError> {
-    let fail = |e: io::Errno| OpenError::Memory { size, source: e.into() };
+    let fail = |e| OpenError::Refused(format!("cannot get {} bytes of memory: {e}", size.0));
     let fd = Arc::new(fs::memfd_create(c"parda-disk", MemfdFlags::CLOEXEC).map_err(fail)?);
     fs::ftruncate(&fd, size.0).map_err(fail)?;
     Ok(Memory { fd, size, base: 0 })

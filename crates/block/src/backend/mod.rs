@@ -4,7 +4,6 @@ pub(crate) mod claims;
 mod config;
 pub(crate) mod connect;
 pub(crate) mod disk_file;
-mod failure;
 pub(crate) mod file;
 mod loops;
 pub(crate) mod map;
@@ -23,7 +22,6 @@ pub use self::file::format::Image;
 pub use self::medium::{Stretch, Stretches};
 pub use self::opening::OpenError;
 
-pub(crate) use self::failure::Failure;
 pub(crate) use self::opening::check_region;
 pub(crate) use self::request::{Request, Rest, Work, io_of};
 

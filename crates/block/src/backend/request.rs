@@ -2,10 +2,9 @@
 
 use parda_control::{Bytes, Io, IoId, IoKind, Span};
 use parda_disk::status::Descriptor;
-use parda_disk::{Extent, Op};
+use parda_disk::{Extent, Failure, Op};
 use slab::Slab;
 
-use super::failure::Failure;
 use super::file;
 use crate::buffer::{Buffer, Pool};
 use crate::client::{Arrival, Client, ReplyHandle};

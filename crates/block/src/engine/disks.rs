@@ -7,8 +7,8 @@ use std::sync::mpsc::SyncSender;
 
 use parda_address::Address;
 use parda_control::{Instant, VmId};
-use parda_disk::Op;
 use parda_disk::status::Descriptor;
+use parda_disk::{Failure, Op};
 use slab::Slab;
 
 use crate::backend::claims::Claim;
@@ -16,7 +16,7 @@ use crate::backend::disk_file::DiskFile;
 use crate::backend::map::Mapper;
 use crate::backend::sizing::Sizing;
 use crate::backend::upstream::Upstream;
-use crate::backend::{Backend, Failure, Work};
+use crate::backend::{Backend, Work};
 use crate::buffer::Buffer;
 use crate::client::{Client, Offered, ReplyHandle};
 use crate::descriptors::Room;

@@ -8,8 +8,8 @@ use parda_control::{Instant, Span};
 
 use super::{Engine, closing};
 use crate::ended::{Drained, Ended};
+use crate::front::any;
 use crate::front::front_end::FrontEnd;
-use crate::front::{any, each};
 
 /// How long the kernel gets to return what it has of killed connections, at an orderly end.
 const LAST_WAIT: Span = Span::from_millis(1_000);
@@ -48,9 +48,9 @@ impl Engine {
         }
     }
 
-    pub(super) fn stop(&mut self, now: Instant, within: Duration) {
+    pub(crate) fn stop(&mut self, now: Instant, within: Duration) {
         self.stop_by = Some(now + Span::from(within));
-        each!(self.fronts, stop(&mut self.work.io));
+        self.fronts.stop(&mut self.work.io);
     }
 
     /// Whether a shutdown is over.
@@ -77,7 +77,7 @@ impl Engine {
     /// closed. Without a limit it is waited for: an IO of a file may still change it until then, and
     /// whoever serves the disk next must not be overtaken. False if something is left.
     fn close(&mut self, limit: Option<Span>) -> bool {
-        each!(self.fronts, close(&mut self.work.io));
+        self.fronts.close(&mut self.work.io);
         for up in self.disks.iter_mut().filter_map(|(_, disk)| disk.backend.remote()) {
             up.close();
         }

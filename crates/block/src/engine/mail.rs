@@ -1,56 +1,37 @@
-//! Commands of other threads to a volume's thread, and its end.
+//! Orders and news of other threads to a volume's thread.
 
 use std::collections::HashMap;
+use std::io;
 
-use parda_control::{Instant, Span, View};
+use parda_address::Address;
+use parda_control::{Config, ConfigError, Instant, Span, Tenant, TenantId, View};
 
 use super::Engine;
 use super::disks::Disk;
 use crate::front::each;
 use crate::front::front_end::FrontEnd;
-use crate::mailbox::Command;
+use crate::listen::Bound;
+use crate::mailbox::{Heard, News, Said};
 use crate::stats::{Stats, VmStats};
 
+/// Something that the control plane has the volume's thread do between two IOs.
+pub(crate) type Order = Box<dyn FnOnce(&mut Engine, Instant) + Send>;
+
 impl Engine {
-    pub(super) fn command(&mut self, now: Instant, command: Command) {
-        // An answer that nobody waits for any more is no error.
-        match command {
-            Command::Tick { peers, answer } => {
-                let (peers, tenants) = peers.map(|peers| *peers).unzip();
-                self.host.hear_tenants(tenants);
-                let report = self.host.tick(now, peers.map_or(View::Silent, View::Peers));
-                let _ = answer.send((report, self.host.tenant_parts().collect()));
-                self.delays.end_period(now);
-                self.look_at_files(now);
-            }
-            Command::Stats { answer } => {
-                let _ = answer.send(self.stats(now));
-            }
-            Command::SetTenants { tenants, answer } => {
-                self.host.set_tenants(now, &tenants);
-                let _ = answer.send(());
-            }
-            Command::SetVm { disk, vm, answer } => {
-                let _ = answer.send(self.set_vm(now, disk, vm));
-            }
-            Command::AddDisk { disk, answer } => {
-                let _ = answer.send(self.add_disk(now, *disk));
-            }
-            Command::RemoveDisk { disk, within, gone } => self.remove_disk(now, disk, within, gone),
-            Command::SetListen { disk, listen, answer } => {
-                let _ = answer.send(self.set_listen(disk, listen));
-            }
-            Command::AddListener { address, bound, answer } => {
-                let _ = answer.send(self.fronts.add_listener(&mut self.work.io, address, bound));
-            }
-            Command::RemoveListener { address, answer } => {
-                let _ = answer.send(self.fronts.remove_listener(&mut self.work.io, &address));
-            }
-            Command::SetControl { config, answer } => {
-                let result = self.host.set_config(now, config);
-                let _ = answer.send(result.map(|()| self.host.governor().config().clone()));
-            }
-            Command::Reconnected { disk, lane, connected } => {
+    /// Does what was ordered, and takes what other threads have found.
+    pub(super) fn read_mail(&mut self, now: Instant) {
+        self.mailbox.silence();
+        while let Ok(order) = self.orders.try_recv() {
+            order(self, now);
+        }
+        while let Some(news) = self.mailbox.next() {
+            self.hear(now, news);
+        }
+    }
+
+    fn hear(&mut self, now: Instant, news: News) {
+        match news {
+            News::Reconnected { disk, lane, connected } => {
                 if let Some(key) = self.disks.key_of(disk)
                     && let Some(up) = self.disks[key].backend.remote()
                 {
@@ -60,19 +41,51 @@ impl Engine {
                     self.sized(disk, size);
                 }
             }
-            Command::Mapped { key, extents } => {
+            News::Mapped { key, extents } => {
                 let Some(request) = self.work.requests.get_mut(key) else { return };
                 let outcome = extents.map(|extents| request.status = extents);
                 self.disks[request.disk].mapper.answered(&mut self.work.finished);
                 self.data_done(now, key, outcome);
             }
-            Command::Looked { number, looks } => self.looked(now, number, looks),
-            Command::Guest(mail) => self.fronts.vhost.mail(&mut self.work.io, mail),
-            Command::Shutdown { within } => self.stop(now, within),
+            News::Looked { number, looks } => self.looked(now, number, looks),
+            News::Guest(mail) => self.fronts.vhost.mail(&mut self.work.io, mail),
         }
     }
 
-    pub(super) fn stats(&self, now: Instant) -> Stats {
+    /// Ends a period of the law. `peers`: what the other hosts say; none if the exchange is silent.
+    pub(crate) fn tick(&mut self, now: Instant, peers: Option<Heard>) -> Said {
+        let (peers, tenants) = peers.unzip();
+        self.host.hear_tenants(tenants);
+        let report = self.host.tick(now, peers.map_or(View::Silent, View::Peers));
+        self.delays.end_period(now);
+        self.look_at_files(now);
+        (report, self.host.tenant_parts().collect())
+    }
+
+    /// Changes the law; returns what is in force then.
+    pub(crate) fn set_control(
+        &mut self,
+        now: Instant,
+        config: Config,
+    ) -> Result<Config, ConfigError> {
+        self.host.set_config(now, config)?;
+        Ok(self.host.governor().config().clone())
+    }
+
+    pub(crate) fn set_tenants(&mut self, now: Instant, tenants: &[(TenantId, Tenant)]) {
+        self.host.set_tenants(now, tenants);
+    }
+
+    pub(crate) fn add_listener(&mut self, address: Address, bound: Bound) -> io::Result<()> {
+        self.fronts.add_listener(&mut self.work.io, address, bound)
+    }
+
+    /// Closes a listener. False if there is none.
+    pub(crate) fn remove_listener(&mut self, address: &Address) -> bool {
+        self.fronts.remove_listener(&mut self.work.io, address)
+    }
+
+    pub(crate) fn stats(&self, now: Instant) -> Stats {
         let mut disks: Vec<(usize, &Disk)> = self.disks.iter().collect();
         disks.retain(|(_, disk)| disk.leaving.is_none());
         // The order in which the law has them.

@@ -24,7 +24,7 @@ use crate::open_disk::{OpenDisk, Opened};
 use crate::stats::VmStats;
 
 impl Engine {
-    pub(super) fn set_vm(&mut self, now: Instant, id: DiskId, vm: VmConfig) -> Option<VmConfig> {
+    pub(crate) fn set_vm(&mut self, now: Instant, id: DiskId, vm: VmConfig) -> Option<VmConfig> {
         // How tests have one volume of a whole agent panic, once. Not in release builds.
         #[cfg(debug_assertions)]
         {
@@ -41,7 +41,7 @@ impl Engine {
         self.host.set_vm(now, disk.vm_id, vm).then_some(vm)
     }
 
-    pub(super) fn add_disk(&mut self, now: Instant, disk: OpenDisk) -> DiskId {
+    pub(crate) fn add_disk(&mut self, now: Instant, disk: OpenDisk) -> DiskId {
         let OpenDisk { config, opened, base, geometry, place, sizing, claim, room } = disk;
         let id = self.disks.next_id();
         let (volume, name) = (self.name.clone(), config.export.to_string());
@@ -83,7 +83,7 @@ impl Engine {
 
     /// Takes no more requests of a disk; when those in flight are answered, its connections close. The disk's
     /// shares count no more from now on. Connections that are still in their handshake will not find the disk.
-    pub(super) fn remove_disk(
+    pub(crate) fn remove_disk(
         &mut self,
         now: Instant,
         id: DiskId,
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn set_listen(&mut self, id: DiskId, listen: Vec<Address>) -> bool {
+    pub(crate) fn set_listen(&mut self, id: DiskId, listen: Vec<Address>) -> bool {
         let Some(key) = self.disks.key_of(id) else { return false };
         self.withdraw(key);
         self.disks[key].listen = listen;

@@ -25,17 +25,19 @@ mod tests;
 mod turn;
 
 use std::io;
+use std::sync::mpsc::Receiver;
 
 use parda_control::{Completed, Dispatch, Host, Instant, Outcome};
-use parda_disk::{Errno, Extent, Op};
+use parda_disk::{Errno, Extent, Failure, Op};
 use slab::Slab;
 
 use self::copied::Copied;
 use self::delays::Delays;
 use self::disks::{Answer, Disk, Disks};
 use self::looks::Looks;
+pub(crate) use self::mail::Order;
 use self::retries::Retries;
-use crate::backend::{Backend, Failure, Request, Work, io_of};
+use crate::backend::{Backend, Request, Work, io_of};
 use crate::buffer::Pool;
 use crate::client::{Arrivals, Body};
 use crate::front::front_end::FrontEnd;
@@ -56,6 +58,7 @@ pub(crate) struct Parts {
     pub(crate) front: FrontParts,
     /// Bytes of memory that its buffers may take while nobody needs them.
     pub(crate) memory: usize,
+    pub(crate) orders: Receiver<Order>,
     pub(crate) mailbox: Mailbox,
     pub(crate) mailer: Mailer,
 }
@@ -77,6 +80,7 @@ pub(crate) struct Engine {
     pieces: Vec<usize>,
     disks: Disks,
     looks: Looks,
+    orders: Receiver<Order>,
     mailbox: Mailbox,
     mailer: Mailer,
     spin: Spin,
@@ -106,6 +110,7 @@ impl Engine {
             pieces: Vec::new(),
             disks: Disks::default(),
             looks: Looks::new(parts.mailer.clone()),
+            orders: parts.orders,
             mailbox: parts.mailbox,
             mailer: parts.mailer,
             spin: Spin::new(),
@@ -122,10 +127,7 @@ impl Engine {
         match tag {
             Tag::Client(tag) => self.fronts.completed(now, &mut self.work.io, tag, end),
             Tag::Mailbox => {
-                self.mailbox.silence();
-                while let Some(command) = self.mailbox.next() {
-                    self.command(now, command);
-                }
+                self.read_mail(now);
                 self.work.io.ring.poll(&self.mailbox.bell(), Tag::Mailbox);
             }
             Tag::File(key) => {
@@ -136,12 +138,12 @@ impl Engine {
                 self.disks.stir(disk);
                 let Some(up) = self.disks[disk].backend.remote() else { return };
                 let (work, result) = (&mut self.work, end.result);
-                let lost = match end.kept {
+                match end.kept {
                     OpData::Buffer(buffer) => up.received(now, work, (lane, wire), buffer, result),
                     OpData::Batch(sending) => up.sent(now, work, (lane, tag), sending, result),
-                    OpData::Nothing => None,
-                };
-                self.upstream_lost(disk, lost);
+                    OpData::Nothing => {}
+                }
+                self.note_losses(disk);
             }
         }
     }

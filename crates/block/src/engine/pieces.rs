@@ -6,7 +6,7 @@
 //! who has to ask for the pieces; and no VM can hold slots of the window for hours.
 
 use parda_control::{Instant, Outcome, Span};
-use parda_disk::{Extent, Op};
+use parda_disk::Extent;
 
 use super::disks::Disk;
 use super::{Engine, taken_back};
@@ -22,13 +22,11 @@ pub(super) fn cut(request: &mut Request, disk: &Disk) {
     }
     let unit = disk.backend.at_once(request.op);
     let first = piece(offset, len, unit);
-    match request.op {
-        Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } => {
-            let failures = (fua && !disk.backend.syncs_each()).then(|| disk.losses.failures());
-            request.rest = Rest { len: len - first, unit, failures };
-        }
-        // The answer may end before the range does; or it is only advice.
-        _ => {}
+    // Else the answer may end before the range does, or it is only advice.
+    if request.op.changes() {
+        let ours = request.op.fua() && !disk.backend.syncs_each();
+        let failures = ours.then(|| disk.losses.failures());
+        request.rest = Rest { len: len - first, unit, failures };
     }
     narrow(request, offset, first);
 }
@@ -44,15 +42,8 @@ fn narrow(request: &mut Request, offset: u64, len: u64) {
     // Where the last sync covers all, the others are left out.
     let syncs = request.rest.failures.is_none() || request.rest.len == 0;
     request.part = extent;
-    request.op = match request.asked {
-        Op::Trim { fua, .. } => Op::Trim { extent, fua: fua && syncs },
-        Op::WriteZeroes { fua, no_hole, fast, .. } => {
-            Op::WriteZeroes { extent, fua: fua && syncs, no_hole, fast }
-        }
-        Op::BlockStatus { one, .. } => Op::BlockStatus { extent, one },
-        Op::Cache(_) => Op::Cache(extent),
-        other @ (Op::Read(_) | Op::Write { .. } | Op::Flush) => other,
-    };
+    let op = request.asked.at(extent);
+    request.op = if syncs { op } else { op.without_fua() };
 }
 
 impl Request {

@@ -3,7 +3,7 @@
 use parda_control::{Instant, Span};
 
 use super::Engine;
-use crate::backend::upstream::Lost;
+use crate::backend::upstream::Upstream;
 
 /// How often a volume that ends looks whether it still waits for anybody but silent servers.
 const LOOK_EVERY: Span = Span::from_millis(250);
@@ -21,20 +21,16 @@ impl Engine {
             i += 1;
             let Some(up) = self.disks.remote(key) else { continue };
             up.resume(now, &mut self.work);
-            let lost = up.timers(now, &mut self.work);
-            self.upstream_lost(key, lost);
+            up.timers(now, &mut self.work);
+            self.note_losses(key);
         }
     }
 
-    /// Takes note of what a server may have lost, and looks for a lost connection.
-    pub(super) fn upstream_lost(&mut self, key: usize, lost: Option<Lost>) {
+    /// Takes note of what a server may have lost.
+    pub(super) fn note_losses(&mut self, key: usize) {
         let disk = &mut self.disks[key];
-        let Some(up) = disk.backend.remote() else { return };
-        let losses = up.take_losses();
+        let losses = disk.backend.remote().map_or(0, Upstream::take_losses);
         (0..losses).for_each(|_| disk.losses.lost());
-        if let Some(lost) = lost {
-            up.look_for_lost(&lost, losses);
-        }
     }
 
     /// Whether a volume that ends waits for nothing but servers that are away or silent.

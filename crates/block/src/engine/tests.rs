@@ -23,6 +23,7 @@ const BLOCK: u64 = 4096;
 
 fn engine(backend: BackendConfig) -> Engine {
     let (mailer, mailbox) = mailbox().unwrap();
+    let (_, orders) = std::sync::mpsc::channel();
     let (limits, memory) = (Limits::default(), AgentMemory::default());
     let budget = Budget::new(&memory, limits.memory, limits.connections).unwrap();
     let mut control = parda_control::Config::default();
@@ -32,7 +33,8 @@ fn engine(backend: BackendConfig) -> Engine {
         (FrontParts { limits, budget, memory, mailer: mailer.clone() }, "test".to_owned());
     let memory = limits.memory;
     let mut engine =
-        Engine::new(Parts { name, host, model: None, front, memory, mailbox, mailer }).unwrap();
+        Engine::new(Parts { name, host, model: None, front, memory, orders, mailbox, mailer })
+            .unwrap();
     let disk = OpenDisk::open(DiskConfig {
         export: ExportName::new("vm1").unwrap(),
         description: String::new(),

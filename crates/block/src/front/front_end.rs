@@ -1,13 +1,15 @@
 //! The interface between the engine and a front end.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 use parda_address::Address;
 use parda_control::Instant;
-use parda_disk::Op;
+use parda_disk::{Failure, Op};
 
-use crate::backend::Failure;
 use crate::client::{Arrivals, Body, Offered, ReplyHandle};
+use crate::front::listener::Place;
 use crate::losses::Witness;
 use crate::peer::Peer;
 use crate::reactor::Reactor;
@@ -20,6 +22,15 @@ use crate::reactor::Reactor;
 /// that it hands over is replied to once, also if its client is gone; until then the client's key is
 /// not used again.
 pub(crate) trait FrontEnd {
+    /// Takes a new connection, or closes it.
+    fn admit(&mut self, now: Instant, io: &mut Reactor, place: &Rc<Place>, fd: OwnedFd);
+
+    /// A connection was accepted, or gone before. When to accept the next one there, if not now.
+    fn next_accept(&mut self, now: Instant) -> Option<Instant>;
+
+    /// A listener is closed. Who came by it and is in his handshake loses his connection.
+    fn unlisten(&mut self, _io: &mut Reactor, _place: &Rc<Place>) {}
+
     /// A turn of the engine begins.
     fn turn(&mut self, now: Instant);
 
@@ -27,7 +38,9 @@ pub(crate) trait FrontEnd {
     fn take(&mut self, i: usize, io: &mut Reactor, arrivals: &mut Arrivals) -> bool;
 
     /// Lets clients go on whose wait for memory is over; `false` if there are none.
-    fn go_on(&mut self) -> bool;
+    fn go_on(&mut self) -> bool {
+        false
+    }
 
     /// Begins what is to be done on sockets and descriptors. `left` gets the witnesses of clients that
     /// are gone.
@@ -40,7 +53,9 @@ pub(crate) trait FrontEnd {
     fn is_gone(&self, client: usize) -> bool;
 
     /// Who the client is, where clients take turns.
-    fn peer(&self, client: usize) -> Peer;
+    fn peer(&self, _client: usize) -> Peer {
+        Peer::Unknown
+    }
 
     /// Failed syncs that the client was told of.
     fn witness(&mut self, client: usize) -> &mut Option<Witness>;

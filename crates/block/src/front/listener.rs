@@ -1,14 +1,14 @@
-//! Listeners of one front end. One epoll has them all, and the ring polls it: an operation of the ring on a socket itself
+//! Listeners of all front ends of a volume. One epoll has them all, and the ring polls it: an operation of the ring on a socket itself
 //! would keep it open for some time after the process is gone.
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::ops::Deref;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use parda_address::Address;
-use parda_control::Instant;
+use parda_control::{Instant, Span};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -16,55 +16,59 @@ use rustix::net::{SocketFlags, accept_with};
 use slab::Slab;
 
 use crate::descriptors::is_reserved;
+use crate::front::nbd::tls::ListenerTls;
 use crate::front::tag::Tag;
 use crate::listen::Bound;
 use crate::reactor;
 use crate::ring::{OpKey, Ring};
+use crate::socket_file::SocketFile;
 
 /// Listeners that are looked at in one turn.
 const AT_ONCE: usize = 64;
 
+/// How long a listener rests when there are no descriptors or no memory for a connection.
+pub(super) const ACCEPT_PAUSE: Span = Span::from_millis(100);
+
+/// Where clients come from, and how.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct Place {
     /// As it was asked for: with port 0, if so.
     pub(crate) address: Address,
-    pub(crate) bound: Bound,
+    pub(crate) tls: Option<ListenerTls>,
+}
+
+impl Place {
+    pub(crate) fn is_tcp(&self) -> bool {
+        matches!(self.address, Address::Tcp { .. })
+    }
+}
+
+#[derive(Debug)]
+struct Listener {
+    place: Rc<Place>,
+    fd: OwnedFd,
+    _file: Option<SocketFile>,
     /// When to accept again, if it rests.
     retry_at: Option<Instant>,
 }
 
-impl Listener {
-    pub(crate) fn is_tcp(&self) -> bool {
-        matches!(self.bound.address, Address::Tcp { .. })
-    }
-}
-
-/// The listeners of a front end. Each tells once that somebody waits, and again after [`listen`](Self::listen).
+/// The listeners of a volume. Each tells once that somebody waits, and again after [`listen`](Self::listen).
 #[derive(Debug)]
 pub(crate) struct Listeners {
     sockets: Slab<Listener>,
     epoll: Arc<OwnedFd>,
-    tag: Tag,
     /// The poll that is under way.
     polling: Option<OpKey>,
 }
 
-impl Deref for Listeners {
-    type Target = Slab<Listener>;
-
-    fn deref(&self) -> &Slab<Listener> {
-        &self.sockets
-    }
-}
-
 impl Listeners {
-    /// Without listeners. `tag` is that of the poll.
-    pub(crate) fn new(tag: Tag) -> io::Result<Self> {
+    /// A set that has no listeners yet.
+    pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         if is_reserved(&epoll) {
             return Err(Errno::MFILE.into());
         }
-        Ok(Self { sockets: Slab::new(), epoll: epoll.into(), tag, polling: None })
+        Ok(Self { sockets: Slab::new(), epoll: epoll.into(), polling: None })
     }
 
     /// Accepts connections at one more address.
@@ -74,9 +78,11 @@ impl Listeners {
         address: Address,
         bound: Bound,
     ) -> io::Result<()> {
+        let Bound { fd, _file, tls, .. } = bound;
         let entry = self.sockets.vacant_entry();
-        epoll::add(&self.epoll, &bound.fd, data(entry.key()), ONCE)?;
-        entry.insert(Listener { address, bound, retry_at: None });
+        epoll::add(&self.epoll, &fd, data(entry.key()), ONCE)?;
+        let place = Rc::new(Place { address, tls });
+        entry.insert(Listener { place, fd, _file, retry_at: None });
         self.poll(ring);
         Ok(())
     }
@@ -84,7 +90,7 @@ impl Listeners {
     /// Waits until a listener tells that somebody waits.
     pub(crate) fn poll(&mut self, ring: &mut Ring<reactor::Tag>) {
         if self.polling.is_none() && !self.sockets.is_empty() {
-            self.polling = Some(ring.poll(&self.epoll, reactor::Tag::Client(self.tag)));
+            self.polling = Some(ring.poll(&self.epoll, reactor::Tag::Client(Tag::Accept)));
         }
     }
 
@@ -98,13 +104,18 @@ impl Listeners {
         ready.map(|event| event.data.u64() as usize).collect()
     }
 
+    /// Where a listener is; nowhere if it is closed.
+    pub(crate) fn place(&self, key: usize) -> Option<Rc<Place>> {
+        self.sockets.get(key).map(|listener| Rc::clone(&listener.place))
+    }
+
     /// Takes a connection. `None` if it has gone, or another process that has the socket was faster.
     pub(crate) fn take(&self, key: usize) -> Result<Option<OwnedFd>, Errno> {
         let Some(listener) = self.sockets.get(key) else { return Ok(None) };
-        match accept_with(&listener.bound.fd, SocketFlags::CLOEXEC) {
+        match accept_with(&listener.fd, SocketFlags::CLOEXEC) {
             Ok(fd) => Ok(Some(fd)),
             // A unix socket that another process has shut down is ready for ever, and nobody waits there.
-            Err(Errno::AGAIN) if is_shut_down(&listener.bound.fd) => Err(Errno::INVAL),
+            Err(Errno::AGAIN) if is_shut_down(&listener.fd) => Err(Errno::INVAL),
             Err(Errno::INTR | Errno::CONNABORTED | Errno::AGAIN) => Ok(None),
             Err(error) => Err(error),
         }
@@ -114,7 +125,7 @@ impl Listeners {
     pub(crate) fn listen(&self, key: usize) {
         if let Some(listener) = self.sockets.get(key) {
             // The epoll has it already, so this needs no memory: that would be its only error.
-            let _ = epoll::modify(&self.epoll, &listener.bound.fd, data(key), ONCE);
+            let _ = epoll::modify(&self.epoll, &listener.fd, data(key), ONCE);
         }
     }
 
@@ -133,13 +144,15 @@ impl Listeners {
         }
     }
 
-    /// Closes the listener of an address, and returns its key. Who waits at a shared socket is left to whoever accepts there next, and is
+    /// Closes the listener of an address. Who waits at a shared socket is left to whoever accepts there next, and is
     /// refused elsewhere.
-    pub(crate) fn remove(&mut self, address: &Address) -> Option<usize> {
-        let (key, _) = self.sockets.iter().find(|(_, listener)| listener.address == *address)?;
+    pub(crate) fn remove(&mut self, address: &Address) -> Option<Rc<Place>> {
+        let is = |listener: &Listener| listener.place.address == *address;
+        let (key, _) = self.sockets.iter().find(|(_, listener)| is(listener))?;
+        let Listener { place, fd, .. } = self.sockets.remove(key);
         // Else the epoll keeps a socket that others have open, too.
-        let _ = epoll::delete(&self.epoll, self.sockets.remove(key).bound.fd);
-        Some(key)
+        let _ = epoll::delete(&self.epoll, fd);
+        Some(place)
     }
 
     /// Closes all of them.

@@ -2,7 +2,7 @@
 //!
 //! The engine knows of a request its operation, its buffer and a handle for the reply. A further
 //! front end is an implementation of [`front_end::FrontEnd`], and here a field of [`Fronts`] with its line in
-//! each of the macros; its operations, timers and clients are variants of [`tag`] and of
+//! `each!`; its operations, timers and clients are variants of [`tag`] and of
 //! [`crate::client::Client`]. `docs/extending.md` has the steps.
 
 pub(crate) mod front_end;
@@ -15,10 +15,11 @@ mod vhost;
 
 use std::io;
 
-use parda_address::Address;
+use parda_address::{Address, Protocol};
 use parda_control::Instant;
 
-use self::listener::Listeners;
+use self::front_end::FrontEnd;
+use self::listener::{ACCEPT_PAUSE, Listeners};
 use self::nbd::Nbd;
 pub(crate) use self::nbd::budget::Budget;
 use self::nbd::budget::Loan;
@@ -45,8 +46,10 @@ pub(crate) struct FrontParts {
     pub(crate) mailer: Mailer,
 }
 
-/// All front ends of a volume.
+/// All front ends of a volume, and their listeners.
 pub(crate) struct Fronts {
+    pub(crate) volume: String,
+    pub(crate) listeners: Listeners,
     pub(crate) nbd: Nbd,
     pub(crate) vhost: Vhost,
     #[cfg(test)]
@@ -65,25 +68,32 @@ macro_rules! of {
     };
 }
 
-/// Calls a method of every front end.
+/// Calls a method of every front end: the results.
 macro_rules! each {
     ($fronts:expr, $method:ident($($arg:expr),*)) => {{
-        $fronts.nbd.$method($($arg),*);
-        $fronts.vhost.$method($($arg),*);
-        #[cfg(test)]
-        $fronts.local.$method($($arg),*);
+        // A front end that is missing here does not compile.
+        let $crate::front::Fronts {
+            volume: _,
+            listeners: _,
+            nbd: _,
+            vhost: _,
+            #[cfg(test)]
+                local: _,
+        } = &$fronts;
+        [
+            $fronts.nbd.$method($($arg),*),
+            $fronts.vhost.$method($($arg),*),
+            #[cfg(test)]
+            $fronts.local.$method($($arg),*),
+        ]
     }};
 }
 
 /// Calls a method of every front end, and tells whether any of them says `true`.
 macro_rules! any {
-    ($fronts:expr, $method:ident($($arg:expr),*)) => {{
-        let any = $fronts.nbd.$method($($arg),*);
-        let any = any | $fronts.vhost.$method($($arg),*);
-        #[cfg(test)]
-        let any = any | $fronts.local.$method($($arg),*);
-        any
-    }};
+    ($fronts:expr, $method:ident($($arg:expr),*)) => {
+        $crate::front::each!($fronts, $method($($arg),*)).contains(&true)
+    };
 }
 
 pub(crate) use {any, each, of};
@@ -107,32 +117,63 @@ impl Fronts {
     pub(crate) fn new(volume: &str, parts: FrontParts) -> io::Result<Self> {
         let FrontParts { limits, budget, memory, mailer } = parts;
         Ok(Self {
-            nbd: Nbd::new(volume.to_owned(), limits, budget, Listeners::new(Tag::NbdAccept)?),
-            vhost: Vhost::new(
-                volume.to_owned(),
-                limits,
-                memory,
-                mailer,
-                Listeners::new(Tag::VhostAccept)?,
-            ),
+            volume: volume.to_owned(),
+            listeners: Listeners::new()?,
+            nbd: Nbd::new(volume.to_owned(), limits, budget),
+            vhost: Vhost::new(volume.to_owned(), limits, memory, mailer),
             #[cfg(test)]
             local: tests::Local::default(),
         })
     }
 
+    /// The front end whose clients come to an address.
+    fn at(&mut self, address: &Address) -> &mut dyn FrontEnd {
+        match address.protocol() {
+            Protocol::Nbd => &mut self.nbd,
+            Protocol::Vhost => &mut self.vhost,
+        }
+    }
+
     /// An operation of the ring is done.
     pub(crate) fn completed(&mut self, now: Instant, io: &mut Reactor, tag: Tag, end: End) {
         match tag {
-            Tag::NbdAccept => self.nbd.polled(now, io),
+            Tag::Accept => self.accept(now, io),
             Tag::NbdConn(conn, wire) => self.nbd.conn_done(io, conn, wire, end),
-            Tag::VhostAccept => self.vhost.polled(now, io),
             Tag::VhostKick(guest, queue) => self.vhost.kicked(io, guest, queue, &end),
         }
+    }
+
+    /// Somebody waits at some listeners.
+    fn accept(&mut self, now: Instant, io: &mut Reactor) {
+        for key in self.listeners.ready() {
+            let Some(place) = self.listeners.place(key) else { continue };
+            let again = match self.listeners.take(key) {
+                Ok(fd) => {
+                    let front = self.at(&place.address);
+                    fd.into_iter().for_each(|fd| front.admit(now, io, &place, fd));
+                    front.next_accept(now)
+                }
+                Err(error) => {
+                    let volume = &self.volume;
+                    tracing::warn!(volume, %error, "cannot accept a connection");
+                    Some(now + ACCEPT_PAUSE)
+                }
+            };
+            match again {
+                None => self.listeners.listen(key),
+                Some(until) => {
+                    self.listeners.rest(key, until);
+                    io.timers.add(until, Timer::Accept(key).into());
+                }
+            }
+        }
+        self.listeners.poll(&mut io.ring);
     }
 
     /// A timer is due.
     pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: Timer) {
         match timer {
+            Timer::Accept(key) => self.listeners.rested(now, key),
             Timer::Nbd(timer) => self.nbd.timer(now, io, timer),
             Timer::Vhost(timer) => self.vhost.timer(now, io, timer),
         }
@@ -145,18 +186,26 @@ impl Fronts {
         address: Address,
         bound: Bound,
     ) -> io::Result<()> {
-        match address {
-            Address::Vhost(_) => self.vhost.add_listener(io, address, bound),
-            Address::Tcp { .. } | Address::Unix(_) => self.nbd.add_listener(io, address, bound),
-        }
+        self.listeners.add(&mut io.ring, address, bound)
     }
 
     /// Closes a listener. False if there is none.
     pub(crate) fn remove_listener(&mut self, io: &mut Reactor, address: &Address) -> bool {
-        match address {
-            Address::Vhost(_) => self.vhost.remove_listener(address),
-            Address::Tcp { .. } | Address::Unix(_) => self.nbd.remove_listener(io, address),
-        }
+        let Some(place) = self.listeners.remove(address) else { return false };
+        self.at(address).unlisten(io, &place);
+        true
+    }
+
+    /// Takes no more clients and no more requests.
+    pub(crate) fn stop(&mut self, io: &mut Reactor) {
+        self.listeners.stop(&mut io.ring);
+        each!(self, stop(io));
+    }
+
+    /// Ends all operations of the ring, after anything, also a panic.
+    pub(crate) fn close(&mut self, io: &mut Reactor) {
+        self.listeners.stop(&mut io.ring);
+        each!(self, close(io));
     }
 
     /// Open connections, their memory, and those that were given up or turned away.

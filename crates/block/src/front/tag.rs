@@ -5,12 +5,10 @@ use crate::ring::Wire;
 /// Owner of an operation of the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tag {
-    /// Listeners of the NBD server.
-    NbdAccept,
+    /// Listeners of all front ends.
+    Accept,
     /// A connection of the NBD server.
     NbdConn(usize, Wire),
-    /// Listeners for guests.
-    VhostAccept,
     /// Kicks of a queue of a guest.
     VhostKick(usize, u16),
 }
@@ -18,6 +16,8 @@ pub(crate) enum Tag {
 /// Subject of a timer, by front end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
+    /// A listener that rests.
+    Accept(usize),
     Nbd(NbdTimer),
     Vhost(VhostTimer),
 }
@@ -27,8 +27,6 @@ pub(crate) enum Timer {
 pub(crate) enum NbdTimer {
     /// A connection and its serial number, as the place is used again.
     Conn(usize, u64),
-    /// A listener that rests.
-    Accept(usize),
     /// Newcomers whose handshake has not begun.
     Newcomers,
     /// Clients that wait for memory.
@@ -42,8 +40,6 @@ pub(crate) enum NbdTimer {
 /// Subject of a timer of guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum VhostTimer {
-    /// A listener that rests.
-    Accept(usize),
     /// Guests that wait for memory.
     Waiting,
     /// A guest and its serial number: how long its next front end has waited.

@@ -1,17 +1,18 @@
 //! A front end in this process: tests hand requests over without a socket, in memory of their own.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 use parda_address::Address;
 use parda_control::Instant;
-use parda_disk::Op;
+use parda_disk::{Failure, Op};
 
 use super::front_end::FrontEnd;
-use crate::backend::Failure;
+use super::listener::Place;
 use crate::buffer::Buffer;
 use crate::client::{Arrival, Arrivals, Body, Client, Offered, ReplyHandle};
 use crate::losses::Witness;
-use crate::peer::Peer;
 use crate::reactor::Reactor;
 
 /// What became of a request: its handle, and the result.
@@ -63,6 +64,12 @@ impl Local {
 }
 
 impl FrontEnd for Local {
+    fn admit(&mut self, _: Instant, _: &mut Reactor, _: &Rc<Place>, _: OwnedFd) {}
+
+    fn next_accept(&mut self, _: Instant) -> Option<Instant> {
+        None
+    }
+
     fn turn(&mut self, _: Instant) {}
 
     fn take(&mut self, i: usize, _: &mut Reactor, arrivals: &mut Arrivals) -> bool {
@@ -72,10 +79,6 @@ impl FrontEnd for Local {
             arrivals.requests.append(&mut guest.asked);
         }
         true
-    }
-
-    fn go_on(&mut self) -> bool {
-        false
     }
 
     fn pump(&mut self, _: Instant, _: &mut Reactor, left: &mut Vec<Witness>) {
@@ -91,10 +94,6 @@ impl FrontEnd for Local {
 
     fn is_gone(&self, client: usize) -> bool {
         self.guests[client].as_ref().is_none_or(|guest| guest.gone)
-    }
-
-    fn peer(&self, _: usize) -> Peer {
-        Peer::Unknown
     }
 
     fn witness(&mut self, client: usize) -> &mut Option<Witness> {

@@ -84,8 +84,7 @@ impl Stage {
         }
         let (ours, inside) = UnixStream::pair().unwrap();
         ours.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let mut relay =
-            Relay::new(self.channel(), OwnedFd::from(socket), inside.into(), Vec::new());
+        let mut relay = Relay::new(self.channel(), OwnedFd::from(socket), inside.into());
         relay.handshake(Duration::from_secs(30)).unwrap();
         std::thread::spawn(move || relay.run());
         (ours, handshake)

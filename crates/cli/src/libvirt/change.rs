@@ -420,7 +420,7 @@ fn served(config: &Config) -> Vec<Served> {
             let (Place::Path(path), None) = (&disk.place, &disk.region) else { return None };
             let export = disk.name.to_string();
             let listener = volume.listeners.iter().find(|listener| listener.address == disk.listen);
-            let relative = matches!(&disk.listen, Address::Unix(path) | Address::Vhost(path) if path.is_relative());
+            let relative = disk.listen.path().is_some_and(Path::is_relative);
             let reasons = [
                 (listener.is_some_and(with_tls), TLS),
                 (disk.drain, DRAINED),

@@ -65,10 +65,10 @@ impl Disk {
             Source::Nbd { address, export } => {
                 let host = match address {
                     Address::Unix(path) => format!("transport='unix' socket='{}'", text(path)?),
-                    Address::Vhost(_) => return Err(unlike()),
                     Address::Tcp { host, port } => {
                         format!("name='{}' port='{port}'", escaped(host))
                     }
+                    _ => return Err(unlike()),
                 };
                 let reconnect = match delay {
                     0 => String::new(),

@@ -54,7 +54,6 @@ impl Array {
                 blocks * u64::from(BLOCK),
                 BlockSizes::with_min(BLOCK).unwrap(),
             ),
-            multi_conn: true,
         };
         let array = Array {
             cells: Arc::default(),

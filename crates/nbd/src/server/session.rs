@@ -4,33 +4,13 @@ use parda_disk::Op;
 use parda_disk::status::Descriptor;
 use parda_disk::{Errno, Extent};
 
+use crate::error::{ProtocolError, fail};
 use crate::export::Export;
 use crate::meta;
 use crate::validate::{self, Refusal, Terms};
 use crate::wire::{
     self, ChunkHeader, Cookie, Framing, RequestHeader, chunk, command, command_flag,
 };
-
-/// Reason why transmission cannot go on. The connection is to be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
-    /// No request begins where one should.
-    #[error("a request begins with {got:#010x} in place of the magic {magic:#010x}")]
-    WrongMagic {
-        /// Number found in the place of the magic.
-        got: u32,
-        /// Magic number of requests with the framing that was agreed on.
-        magic: u32,
-    },
-    /// A payload that is longer than any that is taken, or thrown away.
-    #[error("a request announces a payload of {len} bytes, at most {max} are accepted")]
-    PayloadTooLong {
-        /// Its length in bytes.
-        len: u64,
-        /// Largest length that is accepted, in bytes.
-        max: u64,
-    },
-}
 
 /// Request at the front of the received bytes. Its header takes [`Session::request_len`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,42 +54,40 @@ impl ReplyTo {
 
 /// Transmission as agreed in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Session {
-    terms: Terms,
-}
+pub struct Session(pub(super) Terms);
 
 impl Session {
-    pub(super) fn new(terms: Terms) -> Self {
-        Self { terms }
-    }
-
     /// Layout of requests and replies.
     #[must_use]
     pub fn framing(self) -> Framing {
-        self.terms.framing
+        self.0.framing
     }
 
     /// Bytes of a request's header.
     #[must_use]
     pub fn request_len(self) -> usize {
-        self.terms.framing.request_len()
+        self.0.framing.request_len()
     }
 
     /// Reads the request at the front of `input`, or `None` if it is not complete yet.
     ///
     /// # Errors
     /// When the stream cannot be followed any more.
-    pub fn request(self, input: &[u8], export: &Export) -> Result<Option<Incoming>, RequestError> {
-        let extended = self.terms.framing == Framing::Extended;
-        let header = if extended {
+    pub fn request(self, input: &[u8], export: &Export) -> Result<Option<Incoming>, ProtocolError> {
+        let extended = self.0.framing == Framing::Extended;
+        let (header, magic) = if extended {
             let Some(bytes) = input.first_chunk() else { return Ok(None) };
-            let magic = wire::EXTENDED_REQUEST_MAGIC;
-            RequestHeader::decode_extended(bytes)
-                .map_err(|got| RequestError::WrongMagic { got, magic })?
+            (RequestHeader::decode_extended(bytes), wire::EXTENDED_REQUEST_MAGIC)
         } else {
             let Some(bytes) = input.first_chunk() else { return Ok(None) };
-            let magic = wire::REQUEST_MAGIC;
-            RequestHeader::decode(bytes).map_err(|got| RequestError::WrongMagic { got, magic })?
+            (RequestHeader::decode(bytes), wire::REQUEST_MAGIC)
+        };
+        let header = match header {
+            Ok(header) => header,
+            Err(got) => {
+                let why = "in place of the magic";
+                return fail(format!("a request begins with {got:#010x} {why} {magic:#010x}"));
+            }
         };
         if header.command == command::DISC {
             return Ok(Some(Incoming::Disconnect));
@@ -118,7 +96,7 @@ impl Session {
             check_payload(&header, export)?;
         }
         let cookie = header.cookie;
-        Ok(Some(match validate::check(&header, &export.geometry, self.terms) {
+        Ok(Some(match validate::check(&header, &export.geometry, self.0) {
             Ok(op) => Incoming::Request { cookie, op },
             Err(refusal) => {
                 let has_payload = has_payload(&header, extended);
@@ -133,7 +111,7 @@ impl Session {
     fn put_chunk(self, out: &mut Vec<u8>, to: ReplyTo, kind: u16, len: u32) {
         // All that there is to say is at hand, so nothing can fail after a chunk: it is the last.
         let header = ChunkHeader { flags: chunk::FLAG_DONE, kind, cookie: to.cookie, len };
-        if self.terms.framing == Framing::Extended {
+        if self.0.framing == Framing::Extended {
             wire::put_extended_chunk_header(out, header, to.offset);
         } else {
             wire::put_chunk_header(out, header);
@@ -142,7 +120,7 @@ impl Session {
 
     /// Appends the reply to a request that succeeded, other than a read or BLOCK_STATUS.
     pub fn put_done(self, out: &mut Vec<u8>, to: ReplyTo) {
-        if self.terms.framing == Framing::Extended {
+        if self.0.framing == Framing::Extended {
             self.put_chunk(out, to, chunk::NONE, 0);
         } else {
             wire::put_simple_reply(out, to.cookie, None);
@@ -151,7 +129,7 @@ impl Session {
 
     /// Appends the head of the reply to a read that succeeded; its data must follow.
     pub fn put_read(self, out: &mut Vec<u8>, cookie: Cookie, extent: Extent) {
-        if self.terms.framing.has_chunks() {
+        if self.0.framing.has_chunks() {
             let to = ReplyTo { cookie, offset: extent.offset };
             // A read is at most the maximum block size, far from overflowing here.
             let len = (extent.len as u32).saturating_add(8);
@@ -165,7 +143,7 @@ impl Session {
     /// Whether a read that found nothing but zeroes can be answered by [`Session::put_hole`].
     #[must_use]
     pub fn can_put_hole(self) -> bool {
-        self.terms.framing.has_chunks()
+        self.0.framing.has_chunks()
     }
 
     /// Appends the reply to a read of a range that reads as zeroes. Nothing follows it.
@@ -181,7 +159,7 @@ impl Session {
     /// Appends the reply to a BLOCK_STATUS that succeeded: at least one extent.
     pub fn put_status(self, out: &mut Vec<u8>, to: ReplyTo, extents: &[Descriptor]) {
         let count = extents.len() as u32;
-        if self.terms.framing == Framing::Extended {
+        if self.0.framing == Framing::Extended {
             self.put_chunk(out, to, chunk::BLOCK_STATUS_EXT, 8 + 16 * count);
             out.extend_from_slice(&meta::ALLOCATION_ID.to_be_bytes());
             out.extend_from_slice(&count.to_be_bytes());
@@ -214,7 +192,7 @@ impl Session {
         message: &str,
         at: Option<u64>,
     ) {
-        if self.terms.framing.has_chunks() {
+        if self.0.framing.has_chunks() {
             let message = cut(message);
             let kind = if at.is_some() { chunk::ERROR_OFFSET } else { chunk::ERROR };
             let len = 6 + message.len() as u32 + if at.is_some() { 8 } else { 0 };
@@ -238,12 +216,14 @@ fn has_payload(header: &RequestHeader, extended: bool) -> bool {
 }
 
 /// Whether what follows an extended header is not too long to be thrown away.
-fn check_payload(header: &RequestHeader, export: &Export) -> Result<(), RequestError> {
+fn check_payload(header: &RequestHeader, export: &Export) -> Result<(), ProtocolError> {
     let len = header.extent.len;
     // A client may not know yet, or not heed, a maximum that is smaller than the default.
     let max = u64::from(export.geometry.blocks.max().max(wire::DEFAULT_MAX_PAYLOAD));
     if has_payload(header, true) && len > max {
-        return Err(RequestError::PayloadTooLong { len, max });
+        let why =
+            format!("a request announces a payload of {len} bytes, at most {max} are accepted");
+        return fail(why);
     }
     Ok(())
 }

@@ -7,13 +7,11 @@ use parda_address::ExportName;
 use parda_disk::status::{Descriptor, Extents, MAX_EXTENTS, Status};
 use parda_disk::{Errno, Extent, Op};
 use parda_nbd::client::{self, Expected, Reply, ReplyError};
-use parda_nbd::server::{
-    Handshake, HandshakeError, Incoming, ReplyTo, RequestError, Session, Step,
-};
+use parda_nbd::server::{Handshake, Incoming, ReplyTo, Session, Step};
 use parda_nbd::wire::{
     self, ChunkHeader, OptionReply, RequestHeader, chunk, command, command_flag, option, reply,
 };
-use parda_nbd::{Cookie, Export, Framing, TransmissionFlags};
+use parda_nbd::{Cookie, Export, Framing, ProtocolError, TransmissionFlags};
 
 const GO_A: &[u8] = b"\0\0\0\x01a\0\0";
 const CONTEXT_A: &[u8] = b"\0\0\0\x01a\0\0\0\x01\0\0\0\x0fbase:allocation";
@@ -58,7 +56,7 @@ fn header(command: u16, flags: u16, offset: u64, len: u64) -> RequestHeader {
 }
 
 /// What a session makes of a request.
-fn judge(header: RequestHeader) -> Result<Incoming, RequestError> {
+fn judge(header: RequestHeader) -> Result<Incoming, ProtocolError> {
     let (session, export) = session();
     let bytes = header.encode_extended();
     for cut in 0..bytes.len() {
@@ -98,7 +96,8 @@ fn extended_headers_take_the_place_of_structured_replies() {
     let (mut input, mut out) = (Vec::new(), Vec::new());
     wire::put_option(&mut input, option::EXPORT_NAME, b"a");
     let end = server.advance(&input, &exports(), &mut out);
-    assert_eq!((end, out.len()), (Err(HandshakeError::ExportNameExtended), 0));
+    assert!(end.unwrap_err().to_string().contains("by EXPORT_NAME"));
+    assert!(out.is_empty());
 }
 
 #[test]
@@ -160,14 +159,17 @@ fn a_payload_is_announced_taken_or_thrown_away_or_ends_the_connection() {
         assert_eq!(refused(header(command, flag, 0, 12)), (Errno::Inval, 12), "{command}");
     }
     // Nobody waits for a terabyte to pass by.
+    let too_long = |len: u64| {
+        format!("a request announces a payload of {len} bytes, at most {MAX} are accepted")
+    };
     for command in [command::WRITE, command::READ, command::TRIM, command::BLOCK_STATUS, 77] {
         for len in [MAX + 1, 1 << 32, 1 << 40, 1 << 63, u64::MAX] {
             let error = judge(header(command, flag, 0, len)).unwrap_err();
-            assert_eq!(error, RequestError::PayloadTooLong { len, max: MAX });
+            assert_eq!(error.to_string(), too_long(len));
         }
     }
     let error = judge(header(command::WRITE, 0, 0, 1 << 40)).unwrap_err();
-    assert_eq!(error, RequestError::PayloadTooLong { len: 1 << 40, max: MAX });
+    assert_eq!(error.to_string(), too_long(1 << 40));
     let disconnect = judge(header(command::DISC, flag, 0, u64::MAX)).unwrap();
     assert_eq!(disconnect, Incoming::Disconnect);
 }
@@ -178,14 +180,17 @@ fn compact_and_extended_headers_do_not_mix() {
     let flush = header(command::FLUSH, 0, 0, 0);
     let compact = [&flush.encode()[..], &[0; 4]].concat();
     let error = session.request(&compact, &export).unwrap_err();
-    let magic = wire::EXTENDED_REQUEST_MAGIC;
-    assert_eq!(error, RequestError::WrongMagic { got: wire::REQUEST_MAGIC, magic });
+    let begins = |got: u32, magic: u32| {
+        format!("a request begins with {got:#010x} in place of the magic {magic:#010x}")
+    };
+    let (compact, extended) = (wire::REQUEST_MAGIC, wire::EXTENDED_REQUEST_MAGIC);
+    assert_eq!(error.to_string(), begins(compact, extended));
     let mut server = greeted();
     let (Step::Transmission { session, .. }, _) = ask(&mut server, option::GO, GO_A) else {
         panic!("no transmission")
     };
     let error = session.request(&flush.encode_extended(), &export).unwrap_err();
-    assert_eq!(error, RequestError::WrongMagic { got: magic, magic: wire::REQUEST_MAGIC });
+    assert_eq!(error.to_string(), begins(extended, compact));
     // Nor does the flag without the header.
     let write = header(command::WRITE, command_flag::PAYLOAD_LEN, 0, 512);
     let Ok(Some(Incoming::Refused { refusal, discard, .. })) =
@@ -353,11 +358,11 @@ fn a_client_takes_what_the_server_has() {
     }
     let tls = answer(option::EXTENDED_HEADERS, reply::ERR_TLS_REQD, b"");
     let error = client_against(&[&greeting[..], &tls].concat()).unwrap_err();
-    assert_eq!(error, client::HandshakeError::TlsRequired);
+    assert!(error.to_string().contains("requires TLS"), "{error}");
     // No EXPORT_NAME with them.
     let no_go = answer(option::GO, reply::ERR_UNSUP, b"");
-    let error = client_against(&[&greeting[..], &extended, &no_meta, &no_go].concat());
-    assert!(matches!(error, Err(client::HandshakeError::Refused { .. })), "{error:?}");
+    let error = client_against(&[&greeting[..], &extended, &no_meta, &no_go].concat()).unwrap_err();
+    assert!(error.to_string().contains("refused NBD_OPT_GO"), "{error}");
 }
 
 #[test]
@@ -375,7 +380,7 @@ fn a_client_writes_what_a_server_reads() {
         Op::BlockStatus { extent, one: true },
     ] {
         let mut out = Vec::new();
-        client::put_extended_request(&mut out, Cookie(5), op);
+        client::put_request_in(Framing::Extended, &mut out, Cookie(5), op);
         let event = session.request(&out, &export);
         assert_eq!(event, Ok(Some(Incoming::Request { cookie: Cookie(5), op })));
     }

@@ -4,8 +4,8 @@ use crate::drive;
 use drive::exports;
 use parda_address::ExportName;
 use parda_nbd::Framing;
-use parda_nbd::client::{self, HandshakeError as ClientError};
-use parda_nbd::server::{Handshake, HandshakeError, Security, Step};
+use parda_nbd::client;
+use parda_nbd::server::{Handshake, Security, Step};
 use parda_nbd::wire::{self, OptionReply, option, reply};
 
 fn greeted(security: Security) -> Handshake {
@@ -56,7 +56,8 @@ fn an_export_name_without_tls_ends_the_connection() {
     let (mut input, mut out) = (Vec::new(), Vec::new());
     wire::put_option(&mut input, option::EXPORT_NAME, b"a");
     let mut server = greeted(Security::Required);
-    assert_eq!(server.advance(&input, &exports(), &mut out), Err(HandshakeError::TlsRequired));
+    let error = server.advance(&input, &exports(), &mut out).unwrap_err();
+    assert!(error.to_string().contains("without TLS"), "{error}");
     assert!(out.is_empty());
 }
 
@@ -153,9 +154,10 @@ fn a_client_that_wants_tls_goes_nowhere_without_it() {
         client.advance(&hello(3), &mut out).unwrap();
         let mut answer = Vec::new();
         wire::put_option_reply(&mut answer, option::STARTTLS, OptionReply(error), b"no");
-        assert_eq!(client.advance(&answer, &mut out), Err(ClientError::NoTls("no".into())));
+        let error = client.advance(&answer, &mut out).unwrap_err().to_string();
+        assert_eq!(error, "the server has no TLS, and nothing else is asked of it: no");
     }
     let mut client = client::Handshake::new_with_tls(ExportName::new("a").unwrap());
-    let old = client.advance(&hello(0), &mut Vec::new());
-    assert!(matches!(old, Err(ClientError::NoTls(_))), "{old:?}");
+    let old = client.advance(&hello(0), &mut Vec::new()).unwrap_err().to_string();
+    assert!(old.contains("it has no options"), "{old}");
 }

@@ -185,10 +185,7 @@ fn run(ops: &[Op], cuts: &[usize], framing: Framing) -> Vec<Result<Vec<u8>, Errn
     let mut pending = HashMap::new();
     for (i, &op) in ops.iter().enumerate() {
         let cookie = Cookie(i as u64);
-        match framing {
-            Framing::Extended => client::put_extended_request(&mut out, cookie, op),
-            _ => client::put_request(&mut out, cookie, op),
-        }
+        client::put_request_in(framing, &mut out, cookie, op);
         if let Op::Write { extent, .. } = op {
             out.resize(out.len() + extent.len as usize, i as u8);
         }

@@ -15,7 +15,7 @@ use rustix::fs::{self, Mode, OFlags};
 use crate::backend::claims::{Claim, Claims};
 use crate::backend::loops;
 use crate::backend::medium::{Medium, Stretch};
-use crate::backend::{Lock, OpenError};
+use crate::backend::{Direct, Lock, OpenError, Region};
 
 /// How long a disk waits for IO that an agent which was killed has left in the kernel. An array
 /// that takes longer is broken, or its path is; the agent tries again later.
@@ -23,17 +23,24 @@ pub const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Claim that is asked for.
+/// How a file is to be opened and claimed.
+#[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) disk: &'a str,
     pub(crate) path: &'a Path,
-    pub(crate) range: Range<u64>,
-    pub(crate) read_only: bool,
+    pub(crate) direct: Direct,
     pub(crate) lock: Lock,
-    /// It goes through the page cache.
-    pub(crate) cached: bool,
-    /// Called as often as the file system has answered, while an agent is waited for.
+    pub(crate) raw: bool,
+    pub(crate) read_only: bool,
+    pub(crate) region: Option<Region>,
+    /// Called as often as the file system has answered, also while another agent is waited for.
     pub(crate) answered: &'a dyn Fn(),
+}
+
+impl Wanted<'_> {
+    pub(super) fn range(&self) -> Range<u64> {
+        self.region.map_or(0..u64::MAX, Region::bytes)
+    }
 }
 
 /// How a disk keeps other programs from its file. The locks stay as long as the kernel has requests.
@@ -115,11 +122,11 @@ fn try_claim(
     wanted: &Wanted<'_>,
     in_time: bool,
 ) -> Result<Arc<Claim>, Obstacle> {
-    let &Wanted { disk, path, ref range, read_only, lock, cached, .. } = wanted;
+    let &Wanted { disk, path, read_only, lock, direct, .. } = wanted;
     let system = |source: io::Error| OpenError::Open { path: path.into(), source };
     let stat = fs::fstat(fd).map_err(|e| system(e.into()))?;
     let medium = Medium::of(&stat);
-    let stretch = Stretch::new(medium.clone(), range.clone());
+    let stretch = Stretch::new(medium.clone(), wanted.range());
     let turn = Claims::lock().turn(&stretch);
     let _turn = turn.take();
     let mut claims = Claims::lock();
@@ -148,7 +155,7 @@ fn try_claim(
     };
     // In the page cache it is looked at once and not kept: while another open file has a device to
     // itself, Linux refuses to trim or zero what is dirty (EBUSY).
-    let exclusive = exclusive.filter(|_| !cached);
+    let exclusive = exclusive.filter(|_| direct != Direct::Off);
     let held = Held { medium, lock, locks, fd: Arc::clone(fd), exclusive, alive };
     claim.holds([held].into_iter().chain(behind).collect());
     Ok(claim)
@@ -182,7 +189,11 @@ impl Attempt<'_> {
         let &Wanted { disk, path, read_only, lock, .. } = wanted;
         let others = self.others;
         if let Some((other, _)) = on(medium, others).find(|(_, held)| held.lock != lock) {
-            return Err(OpenError::Locks { path: path.into(), other: other.to_owned() }.into());
+            return Err(OpenError::Refused(format!(
+                "{}: the disk {other:?} is on the same file or device: give both the same `lock`",
+                path.display()
+            ))
+            .into());
         }
         if lock == Lock::Off {
             return Ok((Locks::default(), None));
@@ -225,8 +236,8 @@ impl Attempt<'_> {
                 Ok(open) => open,
                 Err(error) => return Ok(untold(wanted, &path, &error, held)),
             };
-            let (lock, range) = (wanted.lock, wanted.range.clone());
-            match self.hold(&fd, &medium, &Wanted { path: &path, range, ..*wanted }) {
+            let lock = wanted.lock;
+            match self.hold(&fd, &medium, &Wanted { path: &path, ..*wanted }) {
                 Ok((locks, alive)) => held.push(Held {
                     medium,
                     lock,

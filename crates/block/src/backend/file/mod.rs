@@ -8,20 +8,20 @@ pub(crate) mod unaligned;
 use std::cell::OnceCell;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 
 use parda_control::Bytes;
-use parda_disk::{BlockSizes, Errno, Extent, Geometry, MAX_PAYLOAD, Op};
+use parda_disk::{BlockSizes, Errno, Extent, Failure, Geometry, MAX_PAYLOAD, Op};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, StatxFlags};
 
 use claim::LOCK_WAIT;
+pub(crate) use claim::Wanted;
 pub(crate) use step::Step;
 use unaligned::{ChangeId, Cut, Exclusion, patch, shift, whole_blocks};
 
 use super::claims::Claim;
 use super::medium::Medium;
-use super::{Direct, Failure, Lock, OpenError, Region, Request};
+use super::{Direct, OpenError, Request};
 use crate::buffer::{Buffer, Pool};
 use crate::reactor::{Reactor, Tag};
 use crate::ring::{At, Ring};
@@ -54,22 +54,9 @@ impl Opened {
     }
 }
 
-/// How a file is to be opened.
-pub(crate) struct Options<'a> {
-    pub(crate) disk: &'a str,
-    pub(crate) path: &'a Path,
-    pub(crate) direct: Direct,
-    pub(crate) lock: Lock,
-    pub(crate) raw: bool,
-    pub(crate) read_only: bool,
-    pub(crate) region: Option<Region>,
-    /// Called as often as the file system has answered, also while another agent is waited for.
-    pub(crate) answered: &'a dyn Fn(),
-}
-
 /// Opens a file or block device, and keeps others from it.
-pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
-    let &Options { disk, path, direct, lock, raw, read_only, region, answered } = options;
+pub(crate) fn open(wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
+    let &Wanted { disk, path, direct, raw, read_only, answered, .. } = wanted;
     let fail = |e: rustix::io::Errno| OpenError::Open { path: path.into(), source: e.into() };
     let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
     // A FIFO or a tape must not hold up the start.
@@ -79,35 +66,33 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
     let stat = fs::fstat(&fd).map_err(fail)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     if !matches!(kind, FileType::RegularFile | FileType::BlockDevice) {
-        return Err(OpenError::NotAFile(path.into()));
+        let path = path.display();
+        let why = "is neither a regular file nor a block device";
+        return Err(OpenError::Refused(format!("{path} {why}")));
     }
     // Linux opens a read-only device for writing, and then refuses each write.
     if !read_only && Medium::of(&stat).is_read_only() {
-        return Err(OpenError::ReadOnly(path.display().to_string()));
+        return Err(OpenError::read_only(path.display()));
     }
-    let range = region.map_or(0..u64::MAX, Region::bytes);
-    let wanted = claim::Wanted {
-        disk,
-        path,
-        range: range.clone(),
-        read_only,
-        lock,
-        cached: direct == Direct::Off,
-        answered,
-    };
-    let claim = claim::claim(&fd, &wanted, LOCK_WAIT)?;
+    let claim = claim::claim(&fd, wanted, LOCK_WAIT)?;
     answered();
 
     let size = fs::seek(&fd, fs::SeekFrom::End(0)).map_err(fail)?;
-    if !raw && range.start == 0 {
+    if !raw && wanted.range().start == 0 {
         format::refuse_images(&fd, size, disk, path, read_only)?;
         answered();
     }
     let block = logical_block(&fd, kind);
+    let not_direct = |why: &str| {
+        OpenError::Refused(format!(
+            "{}: direct = \"on\" is not possible: {why}. Use direct = \"auto\" or change the file",
+            path.display()
+        ))
+    };
     let cached = go_around_the_cache(&fd, direct, size, block).err();
     match &cached {
         Some(why) if direct == Direct::On => {
-            return Err(OpenError::NotDirect { path: path.into(), why: why.clone() });
+            return Err(not_direct(why));
         }
         Some(why) if direct == Direct::Auto => tracing::warn!(
             disk,
@@ -127,7 +112,7 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
         _ => 1,
     };
     let blocks = BlockSizes::new([min, block.max(4096), MAX_PAYLOAD])
-        .map_err(|e| OpenError::NotDirect { path: path.into(), why: e.to_string() })?;
+        .map_err(|e| not_direct(&e.to_string()))?;
     let align = if cached.is_some() { 1 } else { block };
     // A block device allocates whole blocks, whoever asks; a file system any bytes.
     let allocates = if kind == FileType::BlockDevice { block } else { align };
@@ -342,14 +327,10 @@ impl File {
     /// How a request is made durable when its data is written; `None` if that is not asked for, or
     /// was done with it.
     fn durable(&self, request: &Request) -> Option<Step> {
-        match request.op {
-            Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } => fua.then_some(Step::Sync),
-            // The blocks at its edges are written without.
-            Op::Write { extent, fua } => {
-                (fua && !(self.dsync && request.part == extent)).then_some(Step::Sync)
-            }
-            _ => None,
-        }
+        let Request { op, part, .. } = *request;
+        // The blocks at the edges of a write are written without.
+        let done = matches!(op, Op::Write { extent, .. } if self.dsync && part == extent);
+        (op.fua() && !done).then_some(Step::Sync)
     }
 
     fn is_aligned(extent: Extent, block: u32) -> bool {
@@ -390,9 +371,7 @@ impl File {
             }
             _ => {}
         }
-        let change =
-            matches!(request.op, Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. });
-        if change && self.guarded > 1 {
+        if request.op.changes() && self.guarded > 1 {
             let alone = edged || (self.cached && !matches!(request.op, Op::Write { .. }));
             let range = if alone || self.cached {
                 whole_blocks(extent, self.guarded)

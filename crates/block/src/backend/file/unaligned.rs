@@ -140,11 +140,7 @@ impl Exclusion {
         self.edged += usize::from(edged);
         if self.edged > 0 {
             // Behind those that wait: or a stream of writes would hold one with edges for ever.
-            let others = self.under_way.iter().map(|(_, c)| c);
-            let excluded = others
-                .chain(self.waiting.iter().map(|(_, c)| c))
-                .any(|other| other.excludes(&change));
-            if excluded {
+            if self.is_excluded(&change, self.waiting.len()) {
                 self.waiting.push_back((key, change));
                 return None;
             }
@@ -154,20 +150,20 @@ impl Exclusion {
         Some(id)
     }
 
+    /// Whether a change under way, or one of the first that wait, excludes this one.
+    fn is_excluded(&self, change: &Change, waiting: usize) -> bool {
+        let under_way = self.under_way.iter().map(|(_, c)| c);
+        let before = self.waiting.iter().take(waiting).map(|(_, c)| c);
+        under_way.chain(before).any(|other| other.excludes(change))
+    }
+
     /// A change is done.
     pub(super) fn leave(&mut self, change: ChangeId) {
         let done = self.under_way.remove(change.0);
         self.edged -= usize::from(done.edged);
         let mut at = 0;
         while let Some((_, change)) = self.waiting.get(at) {
-            let before = self.waiting.iter().take(at).map(|(_, c)| c);
-            let excluded = self
-                .under_way
-                .iter()
-                .map(|(_, c)| c)
-                .chain(before)
-                .any(|other| other.excludes(change));
-            if excluded {
+            if self.is_excluded(change, at) {
                 at += 1;
             } else if let Some((key, change)) = self.waiting.remove(at) {
                 self.ready.push_back((key, ChangeId(self.under_way.insert(change))));

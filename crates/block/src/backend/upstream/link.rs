@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parda_control::{Instant, Span};
 use parda_dial::Connected;
 use parda_disk::status::{Descriptor, Extents};
-use parda_disk::{Extent, Op};
+use parda_disk::{Extent, Failure, Op};
 use parda_nbd::answer::Answer;
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::{Cookie, Framing};
@@ -17,8 +17,8 @@ use rustix::net::Shutdown;
 
 use super::ledger::{Ledger, Mark};
 use crate::backend::connect::disconnect;
-use crate::backend::{Failure, Request, Work};
-use crate::batch::{self, Batch, Inbox};
+use crate::backend::{Request, Work};
+use crate::batch::{self, Batch, Data, Inbox};
 use crate::buffer::{Buffer, Pool};
 use crate::reactor::Tag;
 use crate::ring::{Recv, Sending, Wire};
@@ -32,15 +32,8 @@ struct Payload {
     last: bool,
 }
 
-/// Part of a reply that was taken from a connection.
-enum Part {
-    /// A head with its payload. `last`: it ends its reply.
-    Complete { cookie: u64, last: bool },
-    /// A head of no request that is waited for.
-    OfNobody,
-    /// More has to be received first.
-    Incomplete,
-}
+/// Why a stream cannot be followed, and the request whose reply that was.
+type Blamed = (String, Option<usize>);
 
 /// Connection to an NBD server, after its handshake.
 pub(super) struct UpstreamLink {
@@ -159,12 +152,9 @@ impl Lane {
             (Op::BlockStatus { extent, .. }, Some(context)) => Expected::Status { extent, context },
             _ => Expected::Outcome,
         };
-        link.outbox.head(|out| match link.framing {
-            Framing::Simple | Framing::Structured => client::put_request(out, Cookie(cookie), op),
-            Framing::Extended => client::put_extended_request(out, Cookie(cookie), op),
-        });
+        link.outbox.head(|out| client::put_request_in(link.framing, out, Cookie(cookie), op));
         if let (Op::Write { extent, .. }, Some(buffer)) = (op, work.requests[key].buffer.take()) {
-            link.outbox.data(buffer, extent.len as usize, cookie);
+            link.outbox.data(Data { buffer, len: extent.len as usize, owner: cookie });
         }
         let flush = (op == Op::Flush).then(|| self.ledger.mark());
         let asked = Asked { key, sent: now, flush, answer: Answer::new(expected) };
@@ -252,7 +242,7 @@ impl Lane {
         let mut returned = Vec::new();
         let outcome = match result {
             Ok(n) => {
-                sending.batch.sent(n, |cookie, buffer| returned.push((cookie, buffer)));
+                sending.batch.sent(n, |data| returned.push(data));
                 Ok(())
             }
             Err(libc::EINTR | libc::EAGAIN) => Ok(()),
@@ -269,11 +259,11 @@ impl Lane {
                 if let Some(link) = &mut self.link {
                     link.sending = false;
                 }
-                sending.batch.abandon(|cookie, buffer| returned.push((cookie, buffer)));
+                sending.batch.abandon(|data| returned.push(data));
             }
         }
-        for (cookie, buffer) in returned {
-            self.give_back(work, cookie, buffer);
+        for Data { buffer, owner, .. } in returned {
+            self.give_back(work, owner, buffer);
         }
         // Nothing is sent on a connection that was given up; its end shows when it is received.
         if up { outcome } else { Ok(()) }
@@ -297,55 +287,52 @@ impl Lane {
         work: &mut Work,
         base: u64,
         min: u32,
-    ) -> Result<Option<Answered>, (String, Option<usize>)> {
+    ) -> Result<Option<Answered>, Blamed> {
         loop {
-            let (cookie, last) = match self.next_part(work, base, min)? {
-                Part::Complete { cookie, last } => (cookie, last),
-                Part::OfNobody => continue,
-                Part::Incomplete => return Ok(None),
-            };
+            let Some((cookie, last)) = self.next_part(work, base, min)? else { return Ok(None) };
             if let Some(asked) = last.then(|| self.in_flight.remove(&cookie)).flatten() {
-                link_answered(&mut self.link);
+                self.link.iter_mut().for_each(|link| link.answered = true);
                 self.failures = 0;
                 let Asked { key, flush, answer, .. } = asked;
                 let outcome = answer.outcome().map_err(|failed| {
                     let at = failed.at.and_then(|at| at.checked_sub(base));
-                    Failure { errno: failed.errno, message: failed.message, at }
+                    Failure { at, ..failed }
                 });
                 return Ok(Some(Answered { key, flush, outcome }));
             }
         }
     }
 
-    /// Takes the next part of a reply from what was received: a head with its payload.
+    /// Takes the next part of a reply from what was received, a head with its payload: its cookie, and whether it ends the reply. `None`:
+    /// more has to be received first.
     fn next_part(
         &mut self,
         work: &mut Work,
         base: u64,
         min: u32,
-    ) -> Result<Part, (String, Option<usize>)> {
-        let Some(link) = &mut self.link else { return Ok(Part::Incomplete) };
+    ) -> Result<Option<(u64, bool)>, Blamed> {
+        let Some(link) = &mut self.link else { return Ok(None) };
         if link.receiving {
-            return Ok(Part::Incomplete);
+            return Ok(None);
         }
         if link.drained_by.is_some() {
             link.inbox.take(usize::MAX);
             link.payload = None;
-            return Ok(Part::Incomplete);
+            return Ok(None);
         }
         if let Some(payload) = &mut link.payload {
             if payload.from < payload.to {
-                return Ok(Part::Incomplete);
+                return Ok(None);
             }
             let Payload { cookie, last, .. } = *payload;
             link.payload = None;
-            return Ok(Part::Complete { cookie, last });
+            return Ok(Some((cookie, last)));
         }
         let discarded = link.discard.min(link.inbox.bytes().len());
         link.inbox.take(discarded);
         link.discard -= discarded;
         if link.discard > 0 {
-            return Ok(Part::Incomplete);
+            return Ok(None);
         }
         let named = std::cell::Cell::new(None);
         let in_flight = &self.in_flight;
@@ -356,16 +343,18 @@ impl Lane {
         };
         let head = match client::reply(link.inbox.bytes(), link.framing, expected) {
             Ok(Some(head)) => head,
-            Ok(None) => return Ok(Part::Incomplete),
+            Ok(None) => return Ok(None),
             Err(error) => return Err(self.blame(error, named.get())),
         };
         link.inbox.take(head.taken);
         let cookie = head.cookie.0;
-        let Some(asked) = self.in_flight.get_mut(&cookie) else { return Ok(Part::OfNobody) };
+        // A reply that nobody waits for is passed over.
+        let passed_over = Ok(Some((cookie, false)));
+        let Some(asked) = self.in_flight.get_mut(&cookie) else { return passed_over };
         if let Err(error) = asked.answer.take(&head.reply) {
             return Err(self.blame(error, Some(cookie)));
         }
-        let Some(request) = work.requests.get_mut(asked.key) else { return Ok(Part::OfNobody) };
+        let Some(request) = work.requests.get_mut(asked.key) else { return passed_over };
         let start = request.extent().offset + base;
         let within_buffer = |extent: Extent| {
             let from = (extent.offset - start) as usize;
@@ -389,16 +378,16 @@ impl Lane {
                 let n = link.inbox.take_into(buffer, from..to);
                 if from + n < to {
                     link.payload = Some(Payload { cookie, from: from + n, to, last });
-                    return Ok(Part::Incomplete);
+                    return Ok(None);
                 }
                 last
             }
         };
-        Ok(Part::Complete { cookie, last })
+        Ok(Some((cookie, last)))
     }
 
     /// The request whose reply broke the protocol is answered by that.
-    fn blame(&mut self, error: client::ReplyError, cookie: Option<u64>) -> (String, Option<usize>) {
+    fn blame(&mut self, error: client::ReplyError, cookie: Option<u64>) -> Blamed {
         let asked = cookie.and_then(|cookie| self.in_flight.remove(&cookie));
         (error.to_string(), asked.map(|asked| asked.key))
     }
@@ -423,7 +412,7 @@ impl Lane {
         // It may be closed already.
         let _ = rustix::net::shutdown(&*link.fd, Shutdown::Write);
         let mut outbox = std::mem::take(&mut link.outbox);
-        outbox.abandon(|cookie, buffer| self.give_back(work, cookie, buffer));
+        outbox.abandon(|data| self.give_back(work, data.owner, data.buffer));
     }
 
     /// Ends the connection. What the kernel has of it comes back soon.
@@ -431,7 +420,7 @@ impl Lane {
         let Some(mut link) = self.link.take() else { return };
         // It may be closed already.
         let _ = rustix::net::shutdown(&*link.fd, Shutdown::Both);
-        link.outbox.abandon(|cookie, buffer| self.give_back(work, cookie, buffer));
+        link.outbox.abandon(|data| self.give_back(work, data.owner, data.buffer));
         if let Some(buffer) = link.inbox.buffer {
             work.io.pool.put(buffer);
         }
@@ -443,12 +432,6 @@ impl Lane {
             disconnect(&link.fd, link.framing);
             let _ = rustix::net::shutdown(&*link.fd, Shutdown::Both);
         }
-    }
-}
-
-fn link_answered(link: &mut Option<UpstreamLink>) {
-    if let Some(link) = link {
-        link.answered = true;
     }
 }
 

@@ -15,21 +15,19 @@ pub(crate) mod search;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use parda_address::Uri;
 use parda_control::{Instant, Span};
 use parda_dial::Connected;
 use parda_disk::status::Extents;
-use parda_disk::{Errno, Extent, Op};
-use parda_nbd::client::Agreed;
+use parda_disk::{Errno, Failure, Op};
 use parda_nbd::{Framing, TransmissionFlags};
 
 use self::link::{Answered, Lane, Sent, broken};
 use self::search::{Owner, Search};
+use super::Work;
 use super::connect::Opened;
 use super::file::Step;
-use super::{Failure, NbdOptions, Work};
 use crate::buffer::{Buffer, Pool};
-use crate::losses::{loses, syncs};
+use crate::losses::loses;
 use crate::reactor::Tag;
 use crate::ring::{Sending, Wire};
 
@@ -39,23 +37,10 @@ const PIECE: u64 = 2 << 30;
 /// How long a server may be silent while the volume ends before nobody waits for it any more.
 const LAST_SILENCE: Span = Span::from_millis(3_000);
 
-/// A connection that was lost or given up and has to be looked for.
-#[derive(Debug)]
-pub(crate) struct Lost {
-    /// Index of the connection.
-    pub(crate) lane: usize,
-    /// The reason, for the log and for `parda status`.
-    pub(crate) why: String,
-    /// How many connections before it were lost without an answer.
-    pub(crate) failures: u32,
-}
-
 /// An NBD server that is a backend.
 pub(crate) struct Upstream {
-    owner: Owner,
-    uri: Uri,
-    options: NbdOptions,
-    agreed: Agreed,
+    /// What is looked for when a connection is lost.
+    sought: Search,
     base: u64,
     lanes: Vec<Lane>,
     /// Requests that no connection can take.
@@ -91,14 +76,12 @@ impl Upstream {
         pool: &mut Pool,
     ) -> Self {
         let Opened { connected, uri, options, .. } = opened;
-        let agreed = connected.agreed;
+        let (agreed, away) = (connected.agreed, Arc::default());
         let shared = agreed.flags.contains(TransmissionFlags::CAN_MULTI_CONN);
         let lanes = if shared { options.connections } else { 1 };
+        let sought = Search { owner, uri, options, agreed, away: Arc::downgrade(&away) };
         let mut up = Self {
-            owner,
-            uri,
-            options,
-            agreed,
+            sought,
             base,
             lanes: (0..lanes.max(1)).map(|_| Lane::default()).collect(),
             waiting: VecDeque::new(),
@@ -109,7 +92,7 @@ impl Upstream {
             after_silence: false,
             answered_at: None,
             losses: 0,
-            away: Arc::default(),
+            away,
             stirred: false,
             timer: None,
         };
@@ -120,32 +103,7 @@ impl Upstream {
     }
 
     fn look_for(&self, lane: usize, failures: u32) {
-        let (owner, uri, away) = (self.owner.clone(), self.uri.clone(), Arc::downgrade(&self.away));
-        let search = Search { owner, uri, options: self.options, agreed: self.agreed, away };
-        search.begin(lane, failures);
-    }
-
-    /// Looks for a lost connection; `losses`: how often acknowledged writes may have been lost with it.
-    pub(crate) fn look_for_lost(&self, lost: &Lost, losses: u64) {
-        let Lost { lane, why, failures } = lost;
-        // Connections that end again and again are not worth a line each.
-        if *failures == 0 || failures.is_power_of_two() {
-            let (volume, disk) = (&self.owner.volume, &self.owner.name);
-            let unflushed = if losses > 0 {
-                ": writes that were not flushed may be lost, and the next flush will say so"
-            } else {
-                ""
-            };
-            tracing::warn!(
-                volume,
-                disk,
-                error = why,
-                failures,
-                event = "server_lost",
-                "lost the NBD server{unflushed}"
-            );
-        }
-        self.look_for(*lane, *failures);
+        self.sought.clone().begin(lane, failures);
     }
 
     /// Why the server was not found, at the last attempt, while it is looked for.
@@ -154,16 +112,16 @@ impl Upstream {
     }
 
     fn hold(&self) -> Span {
-        Span::from(self.options.hold)
+        Span::from(self.sought.options.hold)
     }
 
     fn timeout(&self) -> Span {
-        Span::from(self.options.timeout)
+        Span::from(self.sought.options.timeout)
     }
 
     /// How much of a request goes to the server at once, in bytes.
     pub(crate) fn at_once(&self, op: Op) -> u64 {
-        match (self.agreed.framing, op) {
+        match (self.sought.agreed.framing, op) {
             // A server that has no better way writes them, and has `timeout` for each request.
             (_, Op::WriteZeroes { fast: false, .. }) => PIECE,
             (Framing::Simple | Framing::Structured, _) => PIECE,
@@ -175,7 +133,8 @@ impl Upstream {
     pub(crate) fn begin(&mut self, now: Instant, work: &mut Work, key: usize) {
         let request = &mut work.requests[key];
         request.step = Step::Transfer(0);
-        if let (Op::BlockStatus { extent, .. }, None) = (request.op, self.agreed.allocation) {
+        if let (Op::BlockStatus { extent, .. }, None) = (request.op, self.sought.agreed.allocation)
+        {
             // A server that does not tell: all of it is data.
             let extents = Extents::all_data(extent).finish();
             let outcome = extents.map(|extents| request.status = extents);
@@ -233,27 +192,18 @@ impl Upstream {
 
     /// The request as this server takes it: moved to the disk's place, FUA only if offered.
     fn translate(&self, op: Op) -> Op {
-        let there = |e: Extent| Extent { offset: e.offset + self.base, ..e };
-        let can = self.has_fua();
-        match op {
-            Op::Read(extent) => Op::Read(there(extent)),
-            Op::Write { extent, fua } => Op::Write { extent: there(extent), fua: fua && can },
-            Op::Flush => Op::Flush,
-            Op::Trim { extent, fua } => Op::Trim { extent: there(extent), fua: fua && can },
-            Op::WriteZeroes { extent, fua, no_hole, fast } => {
-                Op::WriteZeroes { extent: there(extent), fua: fua && can, no_hole, fast }
-            }
-            Op::Cache(extent) => {
-                // QEMU refuses to fetch more than it would read at once.
-                let len = extent.len.min(self.agreed.blocks.max().into());
-                Op::Cache(there(Extent { len, ..extent }))
-            }
-            Op::BlockStatus { extent, one } => Op::BlockStatus { extent: there(extent), one },
+        let mut extent = op.extent();
+        extent.offset += self.base;
+        if let Op::Cache(_) = op {
+            // QEMU refuses to fetch more than it would read at once.
+            extent.len = extent.len.min(self.sought.agreed.blocks.max().into());
         }
+        let there = op.at(extent);
+        if self.has_fua() { there } else { there.without_fua() }
     }
 
     fn has_fua(&self) -> bool {
-        self.agreed.flags.contains(TransmissionFlags::SEND_FUA)
+        self.sought.agreed.flags.contains(TransmissionFlags::SEND_FUA)
     }
 
     /// Starts what the connections have to do.
@@ -263,7 +213,7 @@ impl Upstream {
         }
     }
 
-    /// Takes the result of a receive; answers with the connection if it is lost.
+    /// Takes the result of a receive.
     pub(crate) fn received(
         &mut self,
         now: Instant,
@@ -271,13 +221,13 @@ impl Upstream {
         (lane, wire): (usize, Wire),
         buffer: Buffer,
         result: Result<usize, i32>,
-    ) -> Option<Lost> {
+    ) {
         let outcome = self.lanes[lane].received(work, wire, buffer, result);
         let outcome = outcome.and_then(|()| self.take_answers(now, work, lane));
-        self.settle(now, work, lane, outcome)
+        self.settle(now, work, lane, outcome);
     }
 
-    /// Takes the result of a send; answers with the connection if it is lost.
+    /// Takes the result of a send.
     pub(crate) fn sent(
         &mut self,
         now: Instant,
@@ -285,13 +235,13 @@ impl Upstream {
         (lane, tag): (usize, Tag),
         sending: Sending,
         result: Result<usize, i32>,
-    ) -> Option<Lost> {
+    ) {
         let outcome = self.lanes[lane].sent(work, sending, result, tag);
-        self.settle(now, work, lane, outcome)
+        self.settle(now, work, lane, outcome);
     }
 
     fn take_answers(&mut self, now: Instant, work: &mut Work, lane: usize) -> Result<(), String> {
-        let (base, min) = (self.base, self.agreed.blocks.min());
+        let (base, min) = (self.base, self.sought.agreed.blocks.min());
         loop {
             match self.lanes[lane].next_answer(work, base, min) {
                 Ok(None) => return Ok(()),
@@ -310,30 +260,27 @@ impl Upstream {
     fn conclude(&mut self, now: Instant, work: &mut Work, lane: usize, answered: Answered) {
         (self.down_since, self.after_silence, self.answered_at) = (None, false, Some(now));
         let Answered { key, flush, mut outcome } = answered;
-        let ledger = &mut self.lanes[lane].ledger;
         let request = &mut work.requests[key];
+        let syncs_apart = request.op.fua() && !self.has_fua();
+        let ledger = &mut self.lanes[lane].ledger;
         if matches!(request.op, Op::BlockStatus { .. }) && request.status.is_empty() {
             let nothing = || Failure::new(Errno::Io, "the server told nothing of the range");
             outcome = outcome.and_then(|()| Err(nothing()));
         }
         if outcome.is_ok() {
-            match (request.op, flush) {
-                (_, Some(mark)) => ledger.flushed(mark),
-                (Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. }, _) => {
-                    if !fua {
-                        ledger.acknowledge();
-                    } else if !self.has_fua() {
-                        // A server without FUA: flushed, where it was written, before anything is
-                        // acknowledged.
-                        request.step = Step::Sync;
-                        return self.send(now, work, lane, key);
-                    }
+            match flush {
+                Some(mark) => ledger.flushed(mark),
+                None if syncs_apart => {
+                    // A server without FUA: flushed, where it was written, before anything is
+                    // acknowledged.
+                    request.step = Step::Sync;
+                    return self.send(now, work, lane, key);
                 }
-                _ => {}
+                None if request.op.changes() && !request.op.fua() => ledger.acknowledge(),
+                None => {}
             }
         } else if let Err(failure) = &outcome
-            && request.op != Op::Flush
-            && syncs(request.op)
+            && request.op.fua()
             && loses(request.op, failure)
         {
             // The server's sync may have been told of the loss of other writes.
@@ -359,36 +306,22 @@ impl Upstream {
     }
 
     /// Loses a connection if something was wrong with it, and lets go of one that is lost.
-    fn settle(
-        &mut self,
-        now: Instant,
-        work: &mut Work,
-        index: usize,
-        outcome: Result<(), String>,
-    ) -> Option<Lost> {
+    fn settle(&mut self, now: Instant, work: &mut Work, index: usize, outcome: Result<(), String>) {
         let lane = &mut self.lanes[index];
-        let mut lost = None;
         if let (Err(why), Some(link)) = (outcome, &lane.link) {
             // One that is being drained is looked for already.
             if link.drained_by.is_none() {
-                let lived = link.answered || now >= link.since + Span::from(self.options.hold);
-                lost = Some(self.give_up(now, work, index, lived, why));
+                let lived =
+                    link.answered || now >= link.since + Span::from(self.sought.options.hold);
+                self.give_up(now, work, index, lived, &why);
             }
             self.lanes[index].cut(work);
         }
         self.release(now, work, index);
-        lost
     }
 
-    /// Takes a connection out of use. `worked` says that the server was there.
-    fn give_up(
-        &mut self,
-        now: Instant,
-        work: &mut Work,
-        index: usize,
-        worked: bool,
-        why: String,
-    ) -> Lost {
+    /// Takes a connection out of use, and looks for another one. `worked` says that the server was there.
+    fn give_up(&mut self, now: Instant, work: &mut Work, index: usize, worked: bool, why: &str) {
         let lane = &mut self.lanes[index];
         self.losses += u64::from(lane.ledger.is_dirty());
         lane.ledger = ledger::Ledger::default();
@@ -401,7 +334,24 @@ impl Upstream {
         if !others && (worked || self.down_since.is_none()) {
             self.down_since = Some(now);
         }
-        Lost { lane: index, why, failures }
+        // Connections that end again and again are not worth a line each.
+        if failures == 0 || failures.is_power_of_two() {
+            let (volume, disk) = (&self.sought.owner.volume, &self.sought.owner.name);
+            let unflushed = if self.losses > 0 {
+                ": writes that were not flushed may be lost, and the next flush will say so"
+            } else {
+                ""
+            };
+            tracing::warn!(
+                volume,
+                disk,
+                error = why,
+                failures,
+                event = "server_lost",
+                "lost the NBD server{unflushed}"
+            );
+        }
+        self.look_for(index, failures);
     }
 
     /// Sends the requests of a lost connection again once nothing of it is under way.
@@ -432,39 +382,33 @@ impl Upstream {
     /// Takes a new connection, which is used as soon as nothing of the old one is under way.
     pub(crate) fn reconnected(&mut self, lane: usize, connected: Connected) {
         // What clients are told from now on, the next server must have.
-        self.agreed.size = self.agreed.size.max(connected.agreed.size);
+        self.sought.agreed.size = self.sought.agreed.size.max(connected.agreed.size);
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.next = Some(connected);
         }
     }
 
-    /// Does what is due; answers with a connection that was given up.
-    pub(crate) fn timers(&mut self, now: Instant, work: &mut Work) -> Option<Lost> {
-        let mut lost = None;
-        for index in 0..self.lanes.len() {
-            if lost.is_none() {
-                lost = self.time_out(now, work, index);
-            }
-        }
+    /// Does what is due.
+    pub(crate) fn timers(&mut self, now: Instant, work: &mut Work) {
+        (0..self.lanes.len()).for_each(|index| self.time_out(now, work, index));
         if self.idlest().is_none() && self.down_since.is_some_and(|at| now >= at + self.hold()) {
             for key in std::mem::take(&mut self.waiting) {
                 self.finish(work, key, Err(gone()));
             }
         }
-        lost
     }
 
-    fn time_out(&mut self, now: Instant, work: &mut Work, index: usize) -> Option<Lost> {
+    fn time_out(&mut self, now: Instant, work: &mut Work, index: usize) {
         let lane = &mut self.lanes[index];
         if lane.deadline().is_none_or(|at| now < at) {
-            return None;
+            return;
         }
         let answered = lane.link.as_ref().is_some_and(|link| link.answered);
         if lane.is_up() {
-            lane.drain(work, now + Span::from(self.options.hold));
+            lane.drain(work, now + Span::from(self.sought.options.hold));
             self.after_silence = true;
-            let why = "it is silent: a request was not answered in time".to_owned();
-            return Some(self.give_up(now, work, index, answered, why));
+            let why = "it is silent: a request was not answered in time";
+            return self.give_up(now, work, index, answered, why);
         }
         // The server never let go of what it was sent. It may still do it, so nothing of it is
         // sent again.
@@ -472,7 +416,6 @@ impl Upstream {
             self.part_done(work, asked.key, Err(gone()));
         }
         self.lanes[index].cut(work);
-        None
     }
 
     /// Goes over to new connections. Tells the log if the server was away and is back.
@@ -496,7 +439,7 @@ impl Upstream {
         }
         debug_assert!(self.waiting.is_empty() || self.idlest().is_none(), "none waits in vain");
         if back {
-            let (volume, disk) = (&self.owner.volume, &self.owner.name);
+            let (volume, disk) = (&self.sought.owner.volume, &self.sought.owner.name);
             tracing::info!(volume, disk, event = "server_back", "the NBD server is back");
         }
     }

@@ -9,7 +9,7 @@ use parda_nbd::client::Agreed;
 use crate::backend::NbdOptions;
 use crate::backend::connect::{compatible, connect};
 use crate::disk_id::DiskId;
-use crate::mailbox::{Command, Mailer};
+use crate::mailbox::{Mailer, News};
 
 /// How long the first attempt to connect again is put off. Each that follows waits twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -29,7 +29,8 @@ pub(crate) struct Owner {
     pub(crate) mailer: Mailer,
 }
 
-/// State of the search for a server that was lost.
+/// What a search for a lost server has to know.
+#[derive(Clone)]
 pub(super) struct Search {
     pub(super) owner: Owner,
     pub(super) uri: Uri,
@@ -40,7 +41,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Looks for the server of a connection; [`Command::Reconnected`] brings it. `failures`: how many
+    /// Looks for the server of a connection; [`News::Reconnected`] brings it. `failures`: how many
     /// connections before were lost without an answer.
     pub(super) fn begin(self, lane: usize, failures: u32) {
         let volume = self.owner.volume.clone();
@@ -66,7 +67,7 @@ impl Search {
                     Ok(()) => {
                         self.note(None);
                         let disk = self.owner.disk;
-                        self.owner.mailer.send(Command::Reconnected { disk, lane, connected });
+                        self.owner.mailer.send(News::Reconnected { disk, lane, connected });
                         return;
                     }
                     Err(why) => format!("it is not what it was: {why}"),

@@ -163,15 +163,13 @@ struct PeerMemory {
 /// dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
-    agent: AgentMemory,
     charged: Arc<AtomicUsize>,
-    bytes: usize,
+    loan: Loan,
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.charged.fetch_sub(self.bytes, Ordering::AcqRel);
-        self.agent.give(self.bytes);
+        self.charged.fetch_sub(self.loan.bytes, Ordering::AcqRel);
     }
 }
 
@@ -288,13 +286,9 @@ impl Budget {
         if charged > left || charged > self.shared_limit / 4 * 3 {
             return None;
         }
-        let taken = self.agent.take(bytes);
-        if taken < bytes {
-            self.agent.give(taken);
-            return None;
-        }
+        let loan = self.agent.lend(bytes)?;
         self.charged.fetch_add(bytes, Ordering::AcqRel);
-        Some(Charge { agent: self.agent.clone(), charged: Arc::clone(&self.charged), bytes })
+        Some(Charge { charged: Arc::clone(&self.charged), loan })
     }
 
     /// Bytes that the volume has from the agent now.
@@ -491,9 +485,8 @@ impl Budget {
         if bytes == 0 {
             return;
         }
+        assert!(bytes <= self.held(key), "more was given back than was taken");
         let account = &mut self.accounts[key];
-        let held = account.own + account.shared + account.reserve;
-        assert!(bytes <= held, "more was given back than was taken");
         let mut rest = bytes;
         let mut from = |part: &mut usize| {
             let n = rest.min(*part);

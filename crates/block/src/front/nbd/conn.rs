@@ -19,11 +19,11 @@ use parda_nbd::{Cookie, Export};
 
 pub(crate) use self::error::ConnError;
 use super::progress::{ClientState, Progress};
-use super::tls::ListenerTls;
 use super::work::Work;
 use crate::batch::{self, Batch, Inbox};
 use crate::buffer::Buffer;
 use crate::client::Offered;
+use crate::front::listener::Place;
 use crate::losses::Witness;
 
 /// How often a handshake that waits for an answer is looked at.
@@ -41,7 +41,7 @@ impl Offer {
     pub(crate) fn add(&mut self, disk: usize, offered: &Offered) {
         let Offered { name, description, geometry, .. } = offered.clone();
         // All connections go through the one backend of the disk, and none has a cache.
-        self.exports.push(Export { name, description, geometry, multi_conn: true });
+        self.exports.push(Export { name, description, geometry });
         self.disks.push(disk);
     }
 }
@@ -106,8 +106,8 @@ struct InboxUse {
 pub(crate) struct Conn {
     key: usize,
     fd: Arc<OwnedFd>,
-    tls: Option<ListenerTls>,
-    pub(crate) listener: usize,
+    /// Where it came from.
+    pub(crate) place: Rc<Place>,
     phase: Phase,
     state: State,
     want: Want,
@@ -150,13 +150,12 @@ impl Conn {
     pub(crate) fn new(
         key: usize,
         fd: OwnedFd,
-        listener: usize,
+        place: Rc<Place>,
         until: Instant,
-        tls: Option<ListenerTls>,
         work: &mut Work<'_>,
     ) -> Self {
         let mut outbox = Batch::default();
-        let security = match &tls {
+        let security = match &place.tls {
             None => Security::Plain,
             Some(tls) if tls.required => Security::Required,
             Some(_) => Security::Optional,
@@ -165,8 +164,7 @@ impl Conn {
         Self {
             key,
             fd: Arc::new(fd),
-            tls,
-            listener,
+            place,
             phase: Phase::Handshake { handshake, until, options: 0 },
             state: State::Open,
             want: Want::Requests,

@@ -5,6 +5,7 @@
 //! slots for handshakes are taken, the oldest handshake of the peer that has most of them makes
 //! room. A connection counts against its volume, its export and its peer.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::config::Limits;
@@ -27,101 +28,67 @@ pub(crate) enum TurnedAway {
 
 struct Guest {
     peer: Peer,
-    /// Its turn among the handshakes, or the disk that it has chosen.
-    stage: Stage,
-}
-
-#[derive(Clone, Copy)]
-enum Stage {
-    Handshake(u64),
-    Served(usize),
-}
-
-/// The connections of a volume.
-pub(crate) struct Door {
-    connections: usize,
-    per_export: usize,
-    per_peer: usize,
-    handshakes: usize,
-    guests: HashMap<usize, Guest>,
     /// Handshakes in the order in which they began.
-    greeted: BTreeMap<u64, usize>,
+    turn: u64,
+    /// The disk that it has chosen; none in the handshake.
+    disk: Option<usize>,
+}
+
+/// The connections of a volume. They are counted where one comes: that costs less than its handshake.
+pub(crate) struct Door {
+    limits: Limits,
+    guests: BTreeMap<usize, Guest>,
     next_turn: u64,
-    by_peer: HashMap<Peer, usize>,
-    by_disk: HashMap<usize, usize>,
-    served: usize,
 }
 
 impl Door {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self {
-            connections: limits.connections,
-            per_export: limits.connections_per_export,
-            per_peer: limits.connections_per_peer,
-            handshakes: limits.handshakes(),
-            guests: HashMap::new(),
-            greeted: BTreeMap::new(),
-            next_turn: 0,
-            by_peer: HashMap::new(),
-            by_disk: HashMap::new(),
-            served: 0,
-        }
+        Self { limits: *limits, guests: BTreeMap::new(), next_turn: 0 }
+    }
+
+    fn count(&self, which: impl Fn(&Guest) -> bool) -> usize {
+        self.guests.values().filter(|guest| which(guest)).count()
     }
 
     /// Whether one more connection of this peer may begin its handshake, and which connection is
     /// to be closed for it, if any.
     pub(crate) fn knock(&self, peer: Peer) -> Result<Option<usize>, TurnedAway> {
-        if self.by_peer.get(&peer).is_some_and(|n| *n >= self.per_peer) {
+        if self.count(|guest| guest.peer == peer) >= self.limits.connections_per_peer {
             return Err(TurnedAway::Peer);
         }
-        if self.greeted.len() < self.handshakes {
+        if self.count(|guest| guest.disk.is_none()) < self.limits.handshakes() {
             return Ok(None);
         }
-        let mut of: HashMap<Peer, (usize, usize)> = HashMap::new();
-        for key in self.greeted.values() {
-            let Some(guest) = self.guests.get(key) else { continue };
-            // The first that is seen of a peer is its oldest.
-            of.entry(guest.peer).or_insert((0, *key)).0 += 1;
+        let mut of: HashMap<Peer, (usize, Reverse<u64>, usize)> = HashMap::new();
+        for (key, guest) in self.guests.iter().filter(|(_, guest)| guest.disk.is_none()) {
+            let (number, oldest, of_oldest) =
+                of.entry(guest.peer).or_insert((0, Reverse(guest.turn), *key));
+            *number += 1;
+            (*oldest, *of_oldest) = (*oldest, *of_oldest).max((Reverse(guest.turn), *key));
         }
-        Ok(of.into_values().max().map(|(_, oldest)| oldest))
+        Ok(of.into_values().max().map(|(.., of_oldest)| of_oldest))
     }
 
     /// A connection begins its handshake.
     pub(crate) fn enter(&mut self, key: usize, peer: Peer) {
         let turn = self.next_turn;
         self.next_turn += 1;
-        self.greeted.insert(turn, key);
-        *self.by_peer.entry(peer).or_default() += 1;
-        let before = self.guests.insert(key, Guest { peer, stage: Stage::Handshake(turn) });
+        let before = self.guests.insert(key, Guest { peer, turn, disk: None });
         assert!(before.is_none(), "the one before has left");
-        self.check();
-    }
-
-    /// What holds between two calls.
-    fn check(&self) {
-        assert_eq!(self.greeted.len() + self.served, self.guests.len());
-        assert!(self.served <= self.connections);
-        assert!(self.by_peer.len() <= self.guests.len() && self.by_disk.len() <= self.served);
     }
 
     /// Whether a connection whose handshake chose this disk may be served. If so, whether it is the disk's only one.
     pub(crate) fn choose(&mut self, key: usize, disk: usize) -> Result<bool, TurnedAway> {
-        let of_disk = self.by_disk.get(&disk).copied().unwrap_or(0);
-        if self.served >= self.connections {
+        if self.count(|guest| guest.disk.is_some()) >= self.limits.connections {
             return Err(TurnedAway::Volume);
         }
-        if of_disk >= self.per_export {
+        let of_disk = self.count(|guest| guest.disk == Some(disk));
+        if of_disk >= self.limits.connections_per_export {
             return Err(TurnedAway::Export);
         }
-        if let Some(guest) = self.guests.get_mut(&key)
-            && let Stage::Handshake(turn) = guest.stage
-        {
-            self.greeted.remove(&turn);
-            guest.stage = Stage::Served(disk);
-            self.by_disk.insert(disk, of_disk + 1);
-            self.served += 1;
+        if let Some(guest) = self.guests.get_mut(&key) {
+            guest.disk = Some(disk);
         }
-        self.check();
         Ok(of_disk == 0)
     }
 
@@ -132,26 +99,7 @@ impl Door {
 
     /// A connection is gone.
     pub(crate) fn leave(&mut self, key: usize) {
-        let Some(guest) = self.guests.remove(&key) else { return };
-        decrement(&mut self.by_peer, &guest.peer);
-        match guest.stage {
-            Stage::Handshake(turn) => drop(self.greeted.remove(&turn)),
-            Stage::Served(disk) => {
-                decrement(&mut self.by_disk, &disk);
-                self.served -= 1;
-            }
-        }
-        self.check();
-    }
-}
-
-fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
-    let Some(count) = counts.get_mut(key) else {
-        unreachable!("who leaves was counted when it came");
-    };
-    *count -= 1;
-    if *count == 0 {
-        counts.remove(key);
+        self.guests.remove(&key);
     }
 }
 
@@ -186,7 +134,7 @@ mod tests {
         for key in 0..700 {
             enter(&mut door, key, process(1)).unwrap();
         }
-        assert_eq!(door.greeted.len(), 256);
+        assert_eq!(door.guests.len(), 256);
         // The newcomer's handshake outlives any number of more of them.
         enter(&mut door, 1000, process(2)).unwrap();
         for key in 2000..4000 {
@@ -213,7 +161,6 @@ mod tests {
         enter(&mut door, 5, process(3)).unwrap();
         assert_eq!(door.choose(5, 1), Err(TurnedAway::Volume));
         (0..6).for_each(|key| door.leave(key));
-        assert!(door.guests.is_empty() && door.by_peer.is_empty() && door.by_disk.is_empty());
-        assert!(door.greeted.is_empty() && door.served == 0);
+        assert!(door.guests.is_empty());
     }
 }

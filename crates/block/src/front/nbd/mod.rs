@@ -4,7 +4,6 @@ mod answers;
 pub(crate) mod budget;
 mod conn;
 mod door;
-mod listeners;
 mod newcomer;
 mod now;
 mod offers;
@@ -18,25 +17,28 @@ mod work;
 mod zeroes;
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 use parda_address::Address;
 use parda_control::{Instant, Span};
-use parda_disk::Op;
+use parda_disk::{Failure, Op};
 use slab::Slab;
 
 use self::answers::Answers;
 use self::budget::Budget;
 use self::conn::{Conn, ConnError};
-use self::door::Door;
-use self::newcomer::{Newcomer, Watch};
+use self::door::{Door, TurnedAway};
+use self::newcomer::Newcomer;
 use self::offers::Offers;
 use self::pace::Pace;
+use self::pressure::Pressure;
 use self::work::Shared;
-use crate::backend::Failure;
 use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::config::Limits;
+use crate::descriptors;
 use crate::front::front_end::FrontEnd;
-use crate::front::listener::Listeners;
+use crate::front::listener::Place;
 use crate::front::tag::NbdTimer;
 use crate::losses::Witness;
 use crate::peer::Peer;
@@ -48,14 +50,13 @@ use crate::stats::Dropped;
 pub(crate) struct Nbd {
     volume: String,
     limits: Limits,
-    listeners: Listeners,
     offers: Offers,
     pace: Pace<Newcomer>,
     door: Door,
     conns: Slab<Conn>,
     next_serial: u64,
     shared: Shared,
-    watch: Watch,
+    pressure: Pressure,
     dropped: Dropped,
     /// Connections that have something to do this turn.
     listed: Vec<usize>,
@@ -63,33 +64,24 @@ pub(crate) struct Nbd {
     unfinished: Vec<usize>,
     /// The connection whose requests were taken last broke the protocol behind them.
     broken: Option<(usize, ConnError)>,
-    /// It takes no more clients.
-    stopped: bool,
 }
 
 impl Nbd {
-    pub(crate) fn new(
-        volume: String,
-        limits: Limits,
-        budget: Budget,
-        listeners: Listeners,
-    ) -> Self {
+    pub(crate) fn new(volume: String, limits: Limits, budget: Budget) -> Self {
         Self {
             volume,
             limits,
-            listeners,
             offers: Offers::default(),
             pace: Pace::new(&limits),
             door: Door::new(&limits),
             conns: Slab::new(),
             next_serial: 0,
             shared: Shared { budget, answers: Answers::new() },
-            watch: Watch::default(),
+            pressure: Pressure::default(),
             dropped: Dropped::default(),
             listed: Vec::new(),
             unfinished: Vec::new(),
             broken: None,
-            stopped: false,
         }
     }
 
@@ -149,13 +141,10 @@ impl Nbd {
     pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: NbdTimer) {
         match timer {
             NbdTimer::Conn(key, serial) => self.look_at(now, io, key, serial),
-            NbdTimer::Accept(index) => self.listeners.rested(now, index),
-            NbdTimer::Newcomers => {
-                self.watch.newcomers = false;
-                self.let_in(now, io);
-            }
+            NbdTimer::Newcomers => self.let_in(now, io),
             NbdTimer::Waiting => self.serve_waiting(now, io),
-            NbdTimer::Answers => self.watch.answers = false,
+            // The turn that begins looks for them.
+            NbdTimer::Answers => {}
             NbdTimer::Tidy => self.tidy(now, io),
         }
     }
@@ -169,6 +158,30 @@ impl Nbd {
 }
 
 impl FrontEnd for Nbd {
+    fn admit(&mut self, now: Instant, io: &mut Reactor, place: &Rc<Place>, fd: OwnedFd) {
+        let peer = watch::peer(&fd, place.is_tcp());
+        if descriptors::is_reserved(&fd) {
+            return self.turn_away(peer, TurnedAway::Descriptors);
+        }
+        // Its handshake begins when the pace allows it.
+        if let Some((peer, _)) = self.pace.arrive(peer, Newcomer { place: Rc::clone(place), fd }) {
+            self.turn_away(peer, TurnedAway::Pace);
+        }
+        self.let_in(now, io);
+    }
+
+    fn next_accept(&mut self, now: Instant) -> Option<Instant> {
+        self.pace.accepted(now)
+    }
+
+    fn unlisten(&mut self, io: &mut Reactor, place: &Rc<Place>) {
+        for client in self.keys(|conn| conn.disk().is_none() && Rc::ptr_eq(&conn.place, place)) {
+            self.conns[client].kill(&mut self.shared.with(io));
+            self.list(client);
+        }
+        self.pace.retain(|newcomer| !Rc::ptr_eq(&newcomer.place, place));
+    }
+
     fn turn(&mut self, now: Instant) {
         for key in std::mem::take(&mut self.unfinished) {
             if self.conns.contains(key) {
@@ -192,9 +205,9 @@ impl FrontEnd for Nbd {
         // An error is the next wait's as well.
         let _ = io.ring.reap();
         let conn = &mut self.conns[key];
-        let offer = match self.listeners.get(conn.listener) {
-            Some(listener) if conn.disk().is_none() => self.offers.at(&listener.address),
-            _ => self.offers.nothing(),
+        let offer = match conn.disk() {
+            None => self.offers.at(&conn.place.address),
+            Some(_) => self.offers.nothing(),
         };
         let work = &mut self.shared.with(io);
         let outcome = conn.take_requests(offer, &self.limits, work, &mut arrivals.requests);
@@ -330,15 +343,12 @@ impl FrontEnd for Nbd {
         }
     }
 
-    fn stop(&mut self, io: &mut Reactor) {
-        self.stopped = true;
-        self.listeners.stop(&mut io.ring);
+    fn stop(&mut self, _: &mut Reactor) {
         self.pace.retain(|_| false);
         self.finish_all(|_| true);
     }
 
-    fn close(&mut self, io: &mut Reactor) {
-        self.listeners.stop(&mut io.ring);
+    fn close(&mut self, _: &mut Reactor) {
         // After a panic nothing is known of budget and pool, which are dropped with the engine.
         self.conns.iter().for_each(|(_, conn)| conn.shut_down());
     }

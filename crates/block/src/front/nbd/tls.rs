@@ -9,7 +9,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use parda_tls::{Acceptor, Relay};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::budget::Charge;
 
@@ -33,9 +32,7 @@ impl ListenerTls {
     /// `memory` is what the relay is charged for, until it ends.
     pub(crate) fn begin(&self, client: OwnedFd, memory: Charge) -> io::Result<OwnedFd> {
         let channel = self.acceptor.accept().map_err(io::Error::other)?;
-        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-        let (ring, inside) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
-        let relay = Relay::new(channel, client, inside, Vec::new());
+        let (ring, relay) = Relay::beside(channel, client)?;
         relay.spawn(move |ended| {
             if let Err(error) = ended {
                 tracing::info!("gave up a client's connection: {error}");

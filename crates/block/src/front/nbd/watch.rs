@@ -1,6 +1,5 @@
 //! Admission of connections, those that overstay, and memory that is returned.
 
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use parda_control::{Instant, Span};
@@ -13,7 +12,6 @@ use super::progress::ClientState;
 use super::{Nbd, pressure};
 use crate::batch;
 use crate::buffer::Pool;
-use crate::descriptors;
 use crate::front::tag::NbdTimer;
 use crate::peer::Peer;
 use crate::reactor::Reactor;
@@ -23,74 +21,47 @@ use crate::stats::MemoryStats;
 const TIDY: Span = Span::from_millis(2_000);
 
 impl Nbd {
-    /// Takes a new connection, or closes it. Its handshake begins when the pace allows it.
-    pub(super) fn admit(&mut self, now: Instant, io: &mut Reactor, listener: usize, fd: OwnedFd) {
-        let peer = peer(&fd, self.listeners[listener].is_tcp());
-        if descriptors::is_reserved(&fd) {
-            return self.turn_away(peer, TurnedAway::Descriptors);
-        }
-        if let Some((peer, _)) = self.pace.arrive(peer, Newcomer { listener, fd }) {
-            self.turn_away(peer, TurnedAway::Pace);
-        }
-        self.let_in(now, io);
-    }
-
     /// Begins the handshakes that the pace allows now.
     pub(super) fn let_in(&mut self, now: Instant, io: &mut Reactor) {
-        while let Some((peer, Newcomer { listener, fd })) = self.pace.next(now) {
-            self.greet(now, io, listener, peer, fd);
+        while let Some((peer, newcomer)) = self.pace.next(now) {
+            self.greet(now, io, peer, newcomer);
         }
-        if !self.watch.newcomers
-            && let Some(at) = self.pace.next_at()
-        {
-            self.watch.newcomers = true;
-            io.timers.add(at, NbdTimer::Newcomers.into());
+        if let Some(at) = self.pace.next_at() {
+            io.timers.ensure(at, NbdTimer::Newcomers.into());
         }
     }
 
-    fn turn_away(&mut self, peer: Peer, error: TurnedAway) {
+    pub(super) fn turn_away(&mut self, peer: Peer, error: TurnedAway) {
         tracing::info!(volume = self.volume, ?peer, %error, "turned a client away");
         self.dropped.turned_away += 1;
     }
 
     /// Begins the handshake of a new connection.
-    fn greet(&mut self, now: Instant, io: &mut Reactor, listener: usize, peer: Peer, fd: OwnedFd) {
-        let is_tcp = self.listeners[listener].is_tcp();
+    fn greet(&mut self, now: Instant, io: &mut Reactor, peer: Peer, newcomer: Newcomer) {
+        let Newcomer { place, fd } = newcomer;
         match self.door.knock(peer) {
             Err(error) => return self.turn_away(peer, error),
             Ok(Some(victim)) => self.fail(io, victim, &ConnError::MadeRoom),
             Ok(None) => {}
         }
-        if is_tcp {
-            self.set_tcp_options(&fd);
+        if place.is_tcp() {
+            // Replies are sent whole, and a client that vanished without a word is noticed. A socket that
+            // cannot be told so works as well.
+            let _ = sockopt::set_tcp_nodelay(&fd, true);
+            let _ = parda_dial::notice_silence(&fd, self.limits.progress_timeout);
         }
         let until = now + Span::from(self.limits.handshake_timeout);
         let entry = self.conns.vacant_entry();
         let key = entry.key();
-        let tls = self.listeners[listener].bound.tls.clone();
         self.shared.budget.open(key, peer);
         let work = &mut self.shared.with(io);
-        let conn = entry.insert(Conn::new(key, fd, listener, until, tls, work));
+        let conn = entry.insert(Conn::new(key, fd, place, until, work));
         conn.serial = self.next_serial;
         conn.timed = true;
         io.timers.add(until, NbdTimer::Conn(key, self.next_serial).into());
         self.next_serial += 1;
         self.door.enter(key, peer);
         self.list(key);
-    }
-
-    /// Replies are sent whole, and a client that vanished without a word is noticed. A socket that
-    /// cannot be told so works as well.
-    fn set_tcp_options(&self, fd: &OwnedFd) {
-        let patience = self.limits.progress_timeout;
-        let third = (patience / 3).max(std::time::Duration::from_secs(1));
-        let _ = sockopt::set_tcp_nodelay(fd, true);
-        let _ = sockopt::set_socket_keepalive(fd, true);
-        let _ = sockopt::set_tcp_keepidle(fd, third);
-        let _ = sockopt::set_tcp_keepintvl(fd, third);
-        let _ = sockopt::set_tcp_keepcnt(fd, 2);
-        let ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
-        let _ = sockopt::set_tcp_user_timeout(fd, ms);
     }
 
     /// Looks at a connection whose time may be over.
@@ -110,48 +81,39 @@ impl Nbd {
     pub(super) fn watch_memory(&mut self, now: Instant, io: &mut Reactor) {
         let budget = &self.shared.budget;
         io.pool.set_limit(budget.capacity() + self.conns.len() * batch::SMALL);
-        let waiting = budget.waiting() > 0 || !self.watch.pressure.is_over();
-        if waiting && !self.watch.waiting {
-            self.watch.waiting = true;
-            io.timers.add(now + pressure::LOOKS, NbdTimer::Waiting.into());
+        if budget.waiting() > 0 || !self.pressure.is_over() {
+            io.timers.ensure(now + pressure::LOOKS, NbdTimer::Waiting.into());
         }
-        if io.pool.idle() > 0 && !self.watch.tidy {
-            self.watch.tidy = true;
-            io.timers.add(now + TIDY, NbdTimer::Tidy.into());
+        if io.pool.idle() > 0 {
+            io.timers.ensure(now + TIDY, NbdTimer::Tidy.into());
         }
     }
 
     /// Sees to it that clients which wait for an answer have it in time.
     pub(super) fn watch_answers(&mut self, io: &mut Reactor) {
-        if !self.watch.answers
-            && let Some(at) = self.shared.answers.next_at()
-        {
-            self.watch.answers = true;
-            io.timers.add(at, NbdTimer::Answers.into());
+        if let Some(at) = self.shared.answers.next_at() {
+            io.timers.ensure(at, NbdTimer::Answers.into());
         }
     }
 
     /// Looks at the clients that wait for memory, and at those that they wait for.
     pub(super) fn serve_waiting(&mut self, now: Instant, io: &mut Reactor) {
-        self.watch.waiting = false;
         self.shared.budget.serve();
         let patience = Span::from(self.limits.progress_timeout);
-        for key in self.watch.pressure.look(now, patience, &self.shared.budget, &mut self.conns) {
+        for key in self.pressure.look(now, patience, &self.shared.budget, &mut self.conns) {
             self.fail(io, key, &ConnError::Stalled);
         }
     }
 
     /// Returns memory that was not needed for some time.
     pub(super) fn tidy(&mut self, now: Instant, io: &mut Reactor) {
-        self.watch.tidy = false;
         io.pool.cool();
         let mut large = false;
         for (_, conn) in &mut self.conns {
             large |= conn.tidy(&mut io.ring, &self.shared.budget);
         }
-        if large && !self.watch.tidy {
-            self.watch.tidy = true;
-            io.timers.add(now + TIDY, NbdTimer::Tidy.into());
+        if large {
+            io.timers.ensure(now + TIDY, NbdTimer::Tidy.into());
         }
     }
 
@@ -160,9 +122,7 @@ impl Nbd {
         *match error {
             ConnError::Slow | ConnError::MadeRoom => &mut dropped.handshake,
             ConnError::Stalled => &mut dropped.stalled,
-            ConnError::Handshake(_) | ConnError::Request(_) | ConnError::Injected => {
-                &mut dropped.protocol
-            }
+            ConnError::Protocol(_) | ConnError::Injected => &mut dropped.protocol,
             ConnError::TurnedAway(_) | ConnError::NoMemory => &mut dropped.turned_away,
             ConnError::Io(_) | ConnError::Tls(_) => &mut dropped.socket,
         } += 1;
@@ -185,18 +145,14 @@ impl Nbd {
 }
 
 /// Peer of a connection.
-fn peer(fd: &OwnedFd, is_tcp: bool) -> Peer {
+pub(super) fn peer(fd: &OwnedFd, is_tcp: bool) -> Peer {
     if is_tcp {
         let address = net::getpeername(fd).ok().flatten();
         let address = address.and_then(|a| std::net::SocketAddr::try_from(a).ok());
-        return address.map_or(Peer::Unknown, |a| Peer::Host(canonical(a.ip())));
+        return address.map_or(Peer::Unknown, |a| Peer::Host(a.ip().to_canonical()));
     }
     sockopt::socket_peercred(fd).map_or(Peer::Unknown, |credentials| Peer::Process {
         uid: credentials.uid.as_raw(),
         pid: credentials.pid.as_raw_nonzero().get(),
     })
-}
-
-fn canonical(ip: IpAddr) -> IpAddr {
-    ip.to_canonical()
 }

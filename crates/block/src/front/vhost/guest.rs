@@ -1,21 +1,21 @@
 //! One guest: its queues and its unanswered requests.
 
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use parda_address::Address;
 use parda_control::Instant;
-use parda_disk::{Geometry, Op};
+use parda_disk::{Failure, Geometry, Op};
 use parda_vhost::blk::{Asked, Outcome, Scratch, Status};
 use parda_vhost::control::{Done, Order};
 use parda_vhost::{Broken, Memory, Vring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slab::Slab;
 
-use crate::backend::Failure;
 use crate::buffer::{ALIGN, Buffer, allocated};
 use crate::client::{Arrival, Body, Client, Offered, ReplyHandle};
+use crate::front::listener::Place;
 use crate::front::{AgentMemory, Loan, tag};
 use crate::losses::Witness;
 use crate::reactor::{Reactor, Tag};
@@ -83,7 +83,7 @@ pub(super) struct Copies<'a> {
 
 /// A front end that waits for the end of another one.
 pub(super) struct Next {
-    pub(super) address: Address,
+    pub(super) place: Rc<Place>,
     pub(super) fd: OwnedFd,
     /// When to look whether that one ends.
     pub(super) until: Instant,

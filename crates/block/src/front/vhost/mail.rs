@@ -9,7 +9,7 @@ use parda_disk::Geometry;
 use parda_vhost::control::{self, Done, Order};
 
 use crate::descriptors::is_reserved;
-use crate::mailbox::{Command, Mailer};
+use crate::mailbox::{Mailer, News};
 
 /// What one control socket brings.
 pub(crate) struct GuestMail {
@@ -40,7 +40,7 @@ pub(super) fn serve(
 ) -> std::io::Result<()> {
     let thread = thread::Builder::new().name("parda-vhost".to_owned()).stack_size(STACK);
     let run = move || {
-        let send = |what| mailer.send(Command::Guest(GuestMail { guest, serial, what }));
+        let send = |what| mailer.send(News::Guest(GuestMail { guest, serial, what }));
         let order = |order| {
             let (done, is_done) = sync_channel(1);
             send(GuestNews::Order(order, done)).then(|| is_done.recv().ok()).flatten()

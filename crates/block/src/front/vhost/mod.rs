@@ -11,12 +11,12 @@ mod guest;
 pub(crate) mod mail;
 
 use std::collections::HashMap;
-use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
-use parda_address::Address;
+use parda_address::{Address, Protocol};
 use parda_control::{Instant, Span};
-use parda_disk::Op;
+use parda_disk::{Failure, Op};
 use parda_vhost::Broken;
 use parda_vhost::blk::Scratch;
 use slab::Slab;
@@ -24,17 +24,14 @@ use slab::Slab;
 use self::guest::{Copies, Guest, Next, State};
 use self::mail::{GuestMail, GuestNews};
 use super::AgentMemory;
-use crate::backend::Failure;
 use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::descriptors;
 use crate::front::front_end::FrontEnd;
-use crate::front::listener::Listeners;
+use crate::front::listener::Place;
 use crate::front::tag::VhostTimer;
-use crate::listen::Bound;
 use crate::losses::Witness;
 use crate::mailbox::Mailer;
-use crate::peer::Peer;
 use crate::reactor::Reactor;
 use crate::ring::End;
 
@@ -55,7 +52,6 @@ pub(crate) struct Vhost {
     limits: Limits,
     memory: AgentMemory,
     mailer: Mailer,
-    listeners: Listeners,
     /// The disk at each address.
     offers: HashMap<Address, (usize, Offered)>,
     guests: Slab<Guest>,
@@ -66,8 +62,6 @@ pub(crate) struct Vhost {
     listed: Vec<usize>,
     /// Guests that are looked at in each turn, until they are asked to kick because the thread sleeps.
     watched: Vec<usize>,
-    /// A timer will look at those that wait for memory.
-    timed: bool,
     /// Guests that have broken the protocol.
     broken: u64,
     stopped: bool,
@@ -80,14 +74,12 @@ impl Vhost {
         limits: Limits,
         memory: AgentMemory,
         mailer: Mailer,
-        listeners: Listeners,
     ) -> Vhost {
         Vhost {
             volume,
             limits,
             memory,
             mailer,
-            listeners,
             offers: HashMap::new(),
             guests: Slab::new(),
             next_serial: 0,
@@ -95,7 +87,6 @@ impl Vhost {
             turn: 0,
             listed: Vec::new(),
             watched: Vec::new(),
-            timed: false,
             broken: 0,
             stopped: false,
             now: Instant::default(),
@@ -112,68 +103,13 @@ impl Vhost {
         self.broken
     }
 
-    /// Accepts connections at one more address.
-    pub(crate) fn add_listener(
-        &mut self,
-        io: &mut Reactor,
-        address: Address,
-        bound: Bound,
-    ) -> io::Result<()> {
-        self.listeners.add(&mut io.ring, address, bound)
-    }
-
-    /// Closes a listener. Its guest stays.
-    pub(crate) fn remove_listener(&mut self, address: &Address) -> bool {
-        self.listeners.remove(address).is_some()
-    }
-
-    /// Somebody waits at some listeners.
-    pub(crate) fn polled(&mut self, now: Instant, io: &mut Reactor) {
-        for listener in self.listeners.ready() {
-            match self.listeners.take(listener) {
-                Ok(Some(fd)) => {
-                    let address = self.listeners[listener].address.clone();
-                    self.connect(now, io, address, fd);
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::warn!(volume = self.volume, %error, "cannot accept a connection");
-                }
-            }
-            let until = now + ACCEPT_PAUSE;
-            self.listeners.rest(listener, until);
-            io.timers.add(until, VhostTimer::Accept(listener).into());
-        }
-        self.listeners.poll(&mut io.ring);
-    }
-
     /// A timer is due.
     pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: VhostTimer) {
         match timer {
-            VhostTimer::Accept(listener) => self.listeners.rested(now, listener),
-            VhostTimer::Waiting => self.try_again(),
+            // They ask again.
+            VhostTimer::Waiting => self.list_all(Guest::waits_for_memory),
             VhostTimer::Next(guest, serial) => self.look_at_next(now, io, guest, serial),
         }
-    }
-
-    /// Takes a new front end, or has it wait for the end of the one before it.
-    fn connect(&mut self, now: Instant, io: &mut Reactor, address: Address, fd: OwnedFd) {
-        let volume = &self.volume;
-        if descriptors::is_reserved(&fd) {
-            tracing::warn!(volume, %address, "no descriptor is left for a front end: raise LimitNOFILE=");
-            return;
-        }
-        // A disk that is not open yet, or not any more, has nobody for it.
-        let Some((disk, _)) = self.offers.get(&address) else { return };
-        let Some((key, guest)) = self.guests.iter_mut().find(|(_, guest)| guest.disk == *disk)
-        else {
-            return self.admit(io, &address, fd);
-        };
-        let until = now + PATIENCE;
-        if guest.next.replace(Next { address, fd, until }).is_some() {
-            tracing::warn!(volume, disk = guest.offered.name.as_str(), "{TURNED_AWAY}");
-        }
-        io.timers.add(until, VhostTimer::Next(key, guest.serial).into());
     }
 
     /// A front end has waited for the end of another one. It is turned away if that goes on.
@@ -193,8 +129,8 @@ impl Vhost {
         }
     }
 
-    fn admit(&mut self, io: &mut Reactor, address: &Address, fd: OwnedFd) {
-        let offer = self.offers.get(address).filter(|_| !self.stopped);
+    fn serve(&mut self, io: &mut Reactor, place: &Place, fd: OwnedFd) {
+        let offer = self.offers.get(&place.address).filter(|_| !self.stopped);
         let Some((disk, offered)) = offer.cloned() else { return };
         let name = (self.guests.vacant_key(), self.next_serial);
         self.next_serial += 1;
@@ -257,12 +193,6 @@ impl Vhost {
         self.list(key);
     }
 
-    /// Guests that wait for memory ask again.
-    fn try_again(&mut self) {
-        self.timed = false;
-        self.list_all(Guest::waits_for_memory);
-    }
-
     /// Whether there are guests that were not asked to kick.
     pub(crate) fn is_awake(&self) -> bool {
         !self.watched.is_empty()
@@ -315,6 +245,30 @@ impl Vhost {
 }
 
 impl FrontEnd for Vhost {
+    /// A new front end waits for the end of the one before it.
+    fn admit(&mut self, now: Instant, io: &mut Reactor, place: &Rc<Place>, fd: OwnedFd) {
+        let (volume, address) = (&self.volume, &place.address);
+        if descriptors::is_reserved(&fd) {
+            tracing::warn!(volume, %address, "no descriptor is left for a front end: raise LimitNOFILE=");
+            return;
+        }
+        // A disk that is not open yet, or not any more, has nobody for it.
+        let Some((disk, _)) = self.offers.get(address) else { return };
+        let Some((key, guest)) = self.guests.iter_mut().find(|(_, guest)| guest.disk == *disk)
+        else {
+            return self.serve(io, place, fd);
+        };
+        let until = now + PATIENCE;
+        if guest.next.replace(Next { place: Rc::clone(place), fd, until }).is_some() {
+            tracing::warn!(volume, disk = guest.offered.name.as_str(), "{TURNED_AWAY}");
+        }
+        io.timers.add(until, VhostTimer::Next(key, guest.serial).into());
+    }
+
+    fn next_accept(&mut self, now: Instant) -> Option<Instant> {
+        Some(now + ACCEPT_PAUSE)
+    }
+
     fn turn(&mut self, now: Instant) {
         self.now = now;
         self.turn += 1;
@@ -334,17 +288,13 @@ impl FrontEnd for Vhost {
         if arrivals.requests.len() > before && !std::mem::replace(&mut guest.begun, true) {
             arrivals.begun.push(guest.disk);
         }
-        if guest.waits_for_memory() && !std::mem::replace(&mut self.timed, true) {
-            io.timers.add(self.now + MEMORY_PAUSE, VhostTimer::Waiting.into());
+        if guest.waits_for_memory() {
+            io.timers.ensure(self.now + MEMORY_PAUSE, VhostTimer::Waiting.into());
         }
         if let Err(broken) = taken {
             self.stop_guest(key, broken);
         }
         true
-    }
-
-    fn go_on(&mut self) -> bool {
-        false
     }
 
     fn pump(&mut self, _: Instant, io: &mut Reactor, left: &mut Vec<Witness>) {
@@ -366,7 +316,7 @@ impl FrontEnd for Vhost {
                 self.watched.retain(|other| *other != key);
                 left.extend(guest.witness);
                 if let Some(next) = guest.next {
-                    self.admit(io, &next.address, next.fd);
+                    self.serve(io, &next.place, next.fd);
                 }
             }
         }
@@ -378,10 +328,6 @@ impl FrontEnd for Vhost {
 
     fn is_gone(&self, client: usize) -> bool {
         self.guests[client].is_gone()
-    }
-
-    fn peer(&self, _: usize) -> Peer {
-        Peer::Unknown
     }
 
     fn witness(&mut self, client: usize) -> &mut Option<Witness> {
@@ -406,7 +352,7 @@ impl FrontEnd for Vhost {
     }
 
     fn offer(&mut self, disk: usize, offered: &Offered, listen: &[Address]) {
-        for address in listen.iter().filter(|address| matches!(address, Address::Vhost(_))) {
+        for address in listen.iter().filter(|address| address.protocol() == Protocol::Vhost) {
             self.offers.insert(address.clone(), (disk, offered.clone()));
         }
     }
@@ -445,14 +391,12 @@ impl FrontEnd for Vhost {
         self.list_all(|guest| guest.disk == disk);
     }
 
-    fn stop(&mut self, io: &mut Reactor) {
+    fn stop(&mut self, _: &mut Reactor) {
         self.stopped = true;
-        self.listeners.stop(&mut io.ring);
         self.finish_all(|_| true);
     }
 
     fn close(&mut self, io: &mut Reactor) {
-        self.listeners.stop(&mut io.ring);
         self.guests.iter_mut().for_each(|(_, guest)| guest.shut_down(io));
     }
 

@@ -42,7 +42,6 @@ pub(crate) fn export(size: u64) -> Export {
             write_zeroes: true,
             ..Geometry::new(size, BlockSizes::DEFAULT)
         },
-        multi_conn: true,
     }
 }
 
@@ -135,7 +134,7 @@ impl Peer {
         let (ours, inside) = UnixStream::pair().ok()?;
         let outside = std::mem::replace(&mut self.stream, ours);
         let channel = acceptor.accept().unwrap();
-        let mut relay = Relay::new(channel, outside.into(), inside.into(), Vec::new());
+        let mut relay = Relay::new(channel, outside.into(), inside.into());
         std::thread::spawn(move || relay.run());
         Some(())
     }

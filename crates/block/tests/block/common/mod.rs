@@ -102,7 +102,6 @@ pub(crate) fn agree(mut socket: UnixStream, size: u64) -> UnixStream {
         name: name("x"),
         description: String::new(),
         geometry: Geometry { trim: true, write_zeroes: true, ..plain },
-        multi_conn: true,
     };
     let (mut input, mut out) = (Vec::new(), Vec::new());
     let mut handshake = parda_nbd::server::Handshake::start(&mut out);

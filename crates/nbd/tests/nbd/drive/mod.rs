@@ -26,7 +26,6 @@ pub(crate) fn exports() -> Vec<Export> {
             fast_zero: !read_only,
             cache: !read_only,
         },
-        multi_conn: true,
     };
     // The first is so large that lengths need more than 32 bits.
     vec![export("a", 1 << 62, 1, false), export("b", 1 << 20, 512, true)]

@@ -1,10 +1,12 @@
 use super::*;
 use std::fs::File as StdFile;
 
+use parda_control::Bytes;
 use parda_testkit::LoopDevice;
 
 fn wanted(disk: &str, range: Range<u64>, read_only: bool, lock: Lock) -> Wanted<'_> {
-    Wanted { disk, path: Path::new("img"), range, read_only, lock, cached: false, answered: &|| () }
+    let region = Region { offset: Bytes(range.start), len: Bytes(range.end - range.start) };
+    Wanted { region: Some(region), ..all(disk, read_only, lock) }
 }
 
 fn open(path: &Path) -> Arc<OwnedFd> {
@@ -12,7 +14,8 @@ fn open(path: &Path) -> Arc<OwnedFd> {
 }
 
 fn all(disk: &str, read_only: bool, lock: Lock) -> Wanted<'_> {
-    wanted(disk, 0..u64::MAX, read_only, lock)
+    let (path, direct, answered) = (Path::new("img"), Direct::Auto, &|| ());
+    Wanted { disk, path, direct, lock, raw: false, read_only, region: None, answered }
 }
 
 /// What another program has: locks, on an open file that is in no table.
@@ -173,7 +176,8 @@ fn disks_of_one_file_must_agree_about_locks() {
     let (a, b) = (open(&path), open(&path));
     let _one = claim(&a, &wanted("one", 0..4096, false, Lock::On), Duration::ZERO).unwrap();
     let two = claim(&b, &wanted("two", 4096..8192, false, Lock::Shared(1)), Duration::ZERO);
-    assert!(matches!(two.unwrap_err(), OpenError::Locks { .. }));
+    let error = two.unwrap_err().to_string();
+    assert!(error.contains("give both the same `lock`"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Reasons for which a connection is given up.
 
-use parda_nbd::server::{HandshakeError, RequestError};
+use parda_nbd::ProtocolError;
 
 use crate::front::nbd::door::TurnedAway;
 
@@ -8,9 +8,7 @@ use crate::front::nbd::door::TurnedAway;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnError {
     #[error(transparent)]
-    Handshake(#[from] HandshakeError),
-    #[error(transparent)]
-    Request(#[from] RequestError),
+    Protocol(#[from] ProtocolError),
     #[error(
         "plaintext follows STARTTLS before its answer: the client did not wait, or somebody injected it"
     )]

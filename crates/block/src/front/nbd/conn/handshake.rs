@@ -59,7 +59,7 @@ impl Conn {
             return Err(ConnError::Injected);
         }
         self.want = Want::Room;
-        let Some(tls) = &self.tls else { return Ok(()) };
+        let Some(tls) = &self.place.tls else { return Ok(()) };
         if !self.sending && self.outbox.is_empty() {
             let memory = work.budget.charge(tls::RELAY).ok_or(ConnError::NoMemory)?;
             let ring = self.fd.try_clone().and_then(|fd| tls.begin(fd, memory));

@@ -1,12 +1,12 @@
 //! Replies to requests that the volume is done with.
 
-use parda_disk::Op;
+use parda_disk::{Failure, Op};
 use parda_nbd::Cookie;
 use parda_nbd::server::ReplyTo;
 
 use super::charge::cost;
 use super::{Conn, Phase, State};
-use crate::backend::Failure;
+use crate::batch::Data;
 use crate::client::{Body, ReplyHandle};
 use crate::front::nbd::work::Work;
 use crate::front::nbd::zeroes::all_zero;
@@ -48,7 +48,8 @@ impl Conn {
             (Op::Read(extent), Ok(Body::Data(buffer))) => {
                 self.outbox.head(|out| session.put_read(out, cookie, extent));
                 // Its memory is given back when it was sent.
-                self.outbox.data(buffer, extent.len as usize, cost(op) as u64);
+                let (len, owner) = (extent.len as usize, cost(op) as u64);
+                self.outbox.data(Data { buffer, len, owner });
                 return;
             }
             (_, Ok(Body::Status(extents))) => {

@@ -3,7 +3,7 @@
 use parda_control::Instant;
 
 use super::{Conn, ConnError, InboxUse, State, Want};
-use crate::batch::{self, Batch};
+use crate::batch::{self, Batch, Data};
 use crate::buffer::Buffer;
 use crate::front::nbd::budget::Budget;
 use crate::front::nbd::now;
@@ -38,10 +38,7 @@ impl Conn {
         match now::send(&self.fd, &self.outbox) {
             Ok(n) => {
                 self.progress.moved(n);
-                self.outbox.sent(n, |cost, buffer| {
-                    work.io.pool.put(buffer);
-                    work.budget.give(self.key, cost as usize);
-                });
+                self.outbox.sent(n, give_back(self.key, work));
                 Ok(true)
             }
             Err(libc::EINTR | libc::EAGAIN) => Ok(false),
@@ -153,10 +150,7 @@ impl Conn {
         let outcome = match result {
             Ok(n) => {
                 self.progress.moved(n);
-                sending.batch.sent(n, |cost, buffer| {
-                    work.io.pool.put(buffer);
-                    work.budget.give(self.key, cost as usize);
-                });
+                sending.batch.sent(n, give_back(self.key, work));
                 Ok(())
             }
             Err(libc::EINTR | libc::EAGAIN | libc::ECANCELED) => Ok(()),
@@ -177,10 +171,15 @@ impl Conn {
 
     pub(super) fn give_up(&mut self, batch: &mut Batch, work: &mut Work<'_>) {
         if !batch.is_empty() {
-            batch.abandon(|cost, buffer| {
-                work.io.pool.put(buffer);
-                work.budget.give(self.key, cost as usize);
-            });
+            batch.abandon(give_back(self.key, work));
         }
+    }
+}
+
+/// Takes back the data of a reply, which has a cost.
+fn give_back(key: usize, work: &mut Work<'_>) -> impl FnMut(Data) {
+    move |Data { buffer, owner: cost, .. }| {
+        work.io.pool.put(buffer);
+        work.budget.give(key, cost as usize);
     }
 }
