@@ -65,5 +65,4 @@ pub use peers::{Peer, Peers};
 pub use reach::reach;
 pub use region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
 pub use slot::{Content, SlotFault, SlotState};
-pub use slots::notice::{Rival, SlotError, SlotEvent, Unusable};
-pub use slots::{NoSuchSlot, SlotExchange, SlotSettings};
+pub use slots::{SlotExchange, SlotSettings};

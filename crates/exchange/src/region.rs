@@ -95,6 +95,16 @@ impl Block {
     pub const BYTES: usize = 4096;
     /// A block of zeros.
     pub const ZERO: Block = Block([0; Block::BYTES]);
+
+    /// The `N` bytes from `at` on.
+    pub(crate) fn get<const N: usize>(&self, at: usize) -> [u8; N] {
+        std::array::from_fn(|i| self.0[at + i])
+    }
+
+    /// Puts bytes at an offset.
+    pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.0[at..at + bytes.len()].copy_from_slice(bytes);
+    }
 }
 
 /// The number of a slot, from 0.
@@ -269,4 +279,10 @@ pub(crate) trait Store {
 
     /// Writes one block at an offset.
     fn write(&mut self, at: u64, block: &Block) -> Result<(), RegionFault>;
+    /// Makes it at least so long, if it can grow.
+    fn grow(&mut self, _: u64) -> Result<(), RegionFault> {
+        Ok(())
+    }
+    /// Waits until all that was written is on the medium, as far as that can be known.
+    fn sync(&mut self) -> Result<(), RegionFault>;
 }

@@ -36,13 +36,6 @@ impl Export {
         Ok(Export { connection, limit, broken: false })
     }
 
-    /// Waits until all that was written is on the medium, if the server can say so.
-    pub(crate) fn sync(&mut self) -> Result<(), RegionFault> {
-        self.connection.restart_clock(self.limit);
-        let flushed = self.connection.flush();
-        self.done(flushed, |errno| RegionFault::Write(os_error(errno)))
-    }
-
     fn done<T>(
         &mut self,
         result: Result<T, Failure>,
@@ -83,6 +76,12 @@ impl Store for Export {
             Errno::Perm => RegionFault::ReadOnly,
             other => RegionFault::Write(os_error(other)),
         })
+    }
+
+    fn sync(&mut self) -> Result<(), RegionFault> {
+        self.connection.restart_clock(self.limit);
+        let flushed = self.connection.flush();
+        self.done(flushed, |errno| RegionFault::Write(os_error(errno)))
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use common::{exchange, make, publication};
 use parda_control::{Bytes, Instant};
 use parda_exchange::region::{Block, FileRegion};
-use parda_exchange::{Region, RegionFault, SlotCount, SlotIndex};
+use parda_exchange::{Exchange as _, Region, RegionFault, SlotCount, SlotIndex};
 use parda_testkit::LoopDevice;
 
 fn region(device: &LoopDevice, offset: u64, slots: u32) -> FileRegion {
