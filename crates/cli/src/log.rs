@@ -55,7 +55,7 @@ pub(crate) struct Log {
     _writer: WorkerGuard,
 }
 
-/// Starts the log. `filter`: a level, or what `EnvFilter` takes. It hides nothing from `events`.
+/// Starts the log. `filter`: a level, or what `Targets` takes. It hides nothing from `events`.
 pub(crate) fn start(filter: &str, format: Format, events: &Recorder) -> Result<Log, String> {
     let filter = filter::parse(filter)?;
     let unwritten = Arc::new(Unwritten::default());
