@@ -17,7 +17,7 @@ use crate::location::{Location, Site};
 use crate::region::{
     Access, Block, Export, Kind, Opened, RegionError, RegionFault, SlotCount, SlotIndex, Store,
 };
-use crate::slot::{SlotState, decode};
+use crate::slot::{Content, decode};
 
 /// How much of the beginning of a device must hold zeros: more than any file system, volume manager
 /// or partition table leaves without a mark.
@@ -104,8 +104,8 @@ pub fn init_as(site: &Site, new: Header, limit: Duration) -> Result<Made, InitEr
 pub struct PlaceContents {
     /// Header of the exchange.
     pub header: Header,
-    /// State of each slot, in order.
-    pub slots: Vec<SlotState>,
+    /// What is in each slot, in order.
+    pub slots: Vec<Content>,
 }
 
 /// Looks at a place, and changes nothing. `limit` bounds each call to an NBD server.
@@ -132,9 +132,8 @@ pub fn look(
     };
     let mut blocks = vec![Block::ZERO; header.slots.get() as usize];
     store.read(start(site) + SlotIndex(0).offset(), &mut blocks).map_err(at)?;
-    let slots = (0..).map(SlotIndex).zip(&blocks);
     let slots =
-        slots.map(|(slot, block)| SlotState { slot, content: decode(block, slot) }).collect();
+        (0..).map(SlotIndex).zip(&blocks).map(|(slot, block)| decode(block, slot)).collect();
     Ok(Ok(PlaceContents { header, slots }))
 }
 

@@ -64,5 +64,5 @@ pub use message::{Message, Publication};
 pub use peers::{Peer, Peers};
 pub use reach::reach;
 pub use region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
-pub use slot::{Content, SlotFault, SlotState};
+pub use slot::{Content, SlotFault};
 pub use slots::{SlotExchange, SlotSettings};

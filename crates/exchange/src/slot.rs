@@ -106,15 +106,6 @@ pub enum Content {
     Fault(SlotFault),
 }
 
-/// A slot and what is in it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SlotState {
-    /// Index of the slot.
-    pub slot: SlotIndex,
-    /// What is in it.
-    pub content: Content,
-}
-
 /// Whether a whole slot is a record, of any version and state: it begins with the magic, and the bytes
 /// behind the record are zeros. Nobody else's data is, but by intent.
 pub(crate) fn is_record(block: &Block) -> bool {
