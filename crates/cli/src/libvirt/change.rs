@@ -389,7 +389,7 @@ impl Changed<'_> {
         };
         virsh.define(after).map_err(failed)?;
         let has = virsh.definition(uuid).map_err(failed)?;
-        if let Some(other) = unlike(before, after, &has) {
+        if let Some(other) = unlike(after, &has) {
             virsh.define(before).map_err(failed)?;
             let back = match virsh.definition(uuid).map_err(failed)? == *before {
                 true => "the definition from before is back",
