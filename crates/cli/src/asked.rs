@@ -49,22 +49,6 @@ impl Asked {
     }
 }
 
-/// The same for commands that took the socket as their only argument before.
-#[derive(Args)]
-pub(crate) struct AskedFirst {
-    #[command(flatten)]
-    agent: Asked,
-    #[arg(hide = true, value_name = "SOCKET", conflicts_with_all = ["socket", "config"])]
-    first: Option<PathBuf>,
-}
-
-impl AskedFirst {
-    /// The agent's status socket.
-    pub(crate) fn socket(&self) -> Result<PathBuf, Failure> {
-        self.first.as_deref().map_or_else(|| self.agent.socket(), named)
-    }
-}
-
 /// The status socket of a configuration that is wrong elsewhere, if something listens there.
 fn running(config: &Path) -> Option<PathBuf> {
     let table = Document::read_regular(config).ok()?.text().parse::<toml::Table>().ok()?;

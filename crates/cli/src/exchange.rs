@@ -152,7 +152,8 @@ impl Show {
         let found = look(&site, LIMIT).map_err(|e| Failure::new(e.to_string()))?;
         let found = found.map_err(|e| Failure::new(format!("{}: {e}", site.location)))?;
         let header = head(&found.header);
-        let slots = found.slots.into_iter().filter_map(|s| row(s.slot.0, s.content)).collect();
+        let slots =
+            (0..).zip(found.slots).filter_map(|(slot, content)| row(slot, content)).collect();
         output::either(self.json.as_deref(), &Shown { header, slots }, |Shown { header, slots }| {
             let used = if slots.is_empty() { "every slot is empty".into() } else { table(slots) };
             let Head { place, made, .. } = header;
