@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use parda_api::{DiskDone, ValueFrom};
 use serde_json::{Map, Value};
 
-use crate::api::{Agent, segment};
+use crate::agent::api::{Agent, segment};
 use crate::set::{once, temporarily};
 use crate::{Failure, output};
 

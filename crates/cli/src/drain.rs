@@ -6,7 +6,7 @@ use clap::Args;
 use parda_api::{Changed, Disk, State, ValueFrom};
 use serde_json::json;
 
-use crate::api::{Agent, segment};
+use crate::agent::api::{Agent, segment};
 use crate::{Failure, output, quantity};
 
 /// Time between two looks whether clients are still connected.

@@ -14,7 +14,7 @@ use parda_explain::{Capacity, Change, Explanation, Vm};
 use parda_probe::{Point, ProbeDocument, Purpose};
 use serde::Serialize;
 
-use crate::asked::{Asked, ask, by_key, escaped};
+use crate::agent::{Named, ask, by_key, escaped};
 use crate::status::outsider;
 use crate::{Failure, output, quantity};
 use look::Looks;
@@ -40,7 +40,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "VOLUME")]
     volume: Option<String>,
     #[command(flatten)]
-    agent: Asked,
+    agent: Named,
     /// Interval over which the agent is watched
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = over)]
     over: Duration,

@@ -178,6 +178,11 @@ pub(crate) fn bar(template: &str, length: u64) -> ProgressBar {
     ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
+/// A bar of a run's seconds.
+pub(crate) fn seconds(length: u64) -> ProgressBar {
+    bar("{bar:30} {pos}/{len} s  {msg}", length)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

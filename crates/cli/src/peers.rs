@@ -3,7 +3,7 @@
 use clap::Args;
 use parda_api::{Host, State};
 
-use crate::api::Agent;
+use crate::agent::api::Agent;
 use crate::output::{number, numbers};
 use crate::{Failure, output};
 

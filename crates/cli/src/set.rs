@@ -6,7 +6,7 @@ use clap::Args;
 use parda_api::Changed;
 use serde_json::{Map, Value};
 
-use crate::api::{Agent, segment};
+use crate::agent::api::{Agent, segment};
 use crate::{Failure, output};
 
 #[derive(Args)]

@@ -24,7 +24,7 @@ use parda_control::Costs;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use crate::asked::{Asked, ask, escaped};
+use crate::agent::{Named, ask, escaped};
 use crate::output::{count, numbers};
 use crate::quantity::mib;
 use crate::{Failure, limits, output, quantity};
@@ -39,7 +39,7 @@ Examples:
   parda status --socket /run/parda/status.sock --json - | jq '.volumes[0].window'")]
 pub(crate) struct Status {
     #[command(flatten)]
-    agent: Asked,
+    agent: Named,
     /// Time over which rates and latencies are shown
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     over: Duration,

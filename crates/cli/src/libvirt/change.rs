@@ -15,7 +15,7 @@ use super::edit::{forgotten, noted, unlike, with_shared_memory, without_shared_m
 use super::place::{below, same_file, same_server};
 use super::qos::{BEFORE, Qos};
 use super::virsh::{Listed, Virsh};
-use crate::asked::configuration;
+use crate::input::configuration;
 use crate::{Failure, output};
 
 #[derive(Args)]

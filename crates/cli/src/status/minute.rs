@@ -7,7 +7,7 @@ use parda_api::History;
 use parda_http::client::{Server, ask};
 
 use crate::Failure;
-use crate::api::segment;
+use crate::agent::api::segment;
 use crate::output::{line, number, numbers};
 use crate::quantity::mib;
 
