@@ -15,7 +15,7 @@ use crate::found;
 use crate::header::{Header, PlaceFault, VolumeName};
 use crate::location::{Location, Site};
 use crate::region::{
-    Access, Block, Export, Kind, Opened, RegionError, RegionFault, SlotCount, SlotIndex, Store,
+    Access, Block, Export, Kind, Opened, RegionFault, SlotCount, SlotIndex, Store,
 };
 use crate::slot::{Content, decode};
 
@@ -46,9 +46,9 @@ pub enum Made {
 #[error("{0}")]
 pub struct InitError(String);
 
-impl From<RegionError> for InitError {
-    fn from(error: RegionError) -> InitError {
-        InitError(error.to_string())
+impl InitError {
+    fn at(place: &str, fault: &RegionFault) -> InitError {
+        InitError(format!("exchange {place}: {fault}"))
     }
 }
 
@@ -76,7 +76,7 @@ pub fn init(
 /// Nothing was changed, unless writing itself has failed.
 pub fn init_as(site: &Site, new: Header, limit: Duration) -> Result<Made, InitError> {
     let name = site.location.to_string();
-    let at = |fault: RegionFault| InitError::from(fault.at(&name));
+    let at = |fault: RegionFault| InitError::at(&name, &fault);
     let (mut store, path, grows): (Box<dyn Store>, Option<&Path>, bool) = match &site.location {
         Location::Path(path) => {
             let opened = open(path, site, &name)?;
@@ -112,11 +112,8 @@ pub struct PlaceContents {
 ///
 /// # Errors
 /// It cannot be read. The inner error: it is no exchange.
-pub fn look(
-    site: &Site,
-    limit: Duration,
-) -> Result<Result<PlaceContents, PlaceFault>, RegionError> {
-    let at = |fault: RegionFault| fault.at(&site.location.to_string());
+pub fn look(site: &Site, limit: Duration) -> Result<Result<PlaceContents, PlaceFault>, InitError> {
+    let at = |fault: RegionFault| InitError::at(&site.location.to_string(), &fault);
     let mut store: Box<dyn Store> = match &site.location {
         Location::Path(path) => match Opened::open(path, Access::Read) {
             Err(RegionFault::Missing) => return Ok(Err(PlaceFault::Missing)),
@@ -173,7 +170,7 @@ fn open(path: &Path, site: &Site, place: &str) -> Result<Opened, InitError> {
         RegionFault::Open(e) if e.kind() == std::io::ErrorKind::ResourceBusy => {
             in_use("it is mounted, or a part of LVM, RAID, multipath or another device")
         }
-        fault => fault.at(place).into(),
+        fault => InitError::at(place, &fault),
     })?;
     let began = Instant::now();
     while !opened.lock() {
@@ -186,7 +183,7 @@ fn open(path: &Path, site: &Site, place: &str) -> Result<Opened, InitError> {
     }
     // Whoever had the lock may have made it longer. It is not opened again: closing any descriptor of
     // a file gives up all locks of the process on it.
-    opened.measure().map_err(|fault| fault.at(place))?;
+    opened.measure().map_err(|fault| InitError::at(place, &fault))?;
     Ok(opened)
 }
 
@@ -203,7 +200,7 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn at(&self, fault: RegionFault) -> InitError {
-        fault.at(self.name).into()
+        InitError::at(self.name, &fault)
     }
 
     fn not_empty(&self, what: &str, advice: &str) -> InitError {

@@ -34,16 +34,16 @@ pub trait Region: Send {
 
     /// Reads the header and the first `slots` slots, at most [`slots`](Self::slots), with one
     /// IO. Bytes beyond the end of a file that is too short are zeros.
-    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError>;
+    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault>;
 
     /// Reads the header and all slots.
-    fn read(&mut self) -> Result<Image, RegionError> {
+    fn read(&mut self) -> Result<Image, RegionFault> {
         self.read_front(self.slots())
     }
 
     /// Writes one slot of the place that was last read, so that the other hosts see it. Fails if that read was followed by
     /// another write, or if nothing is open.
-    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError>;
+    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionFault>;
 
     /// Closes the file or connection of the last read, so that nothing is written to it.
     fn close(&mut self);
@@ -172,17 +172,7 @@ pub(crate) fn aligned(offset: Bytes) -> Result<Bytes, Misaligned> {
     offset.0.is_multiple_of(Block::BYTES as u64).then_some(offset).ok_or(Misaligned(offset))
 }
 
-/// Reading or writing a region failed. The caller says so and goes on: the next period tries again.
-#[derive(Debug, thiserror::Error)]
-#[error("exchange {place}: {fault}")]
-pub struct RegionError {
-    /// The place, as a path or a URI.
-    pub place: String,
-    /// Fault of the region.
-    pub fault: RegionFault,
-}
-
-/// Fault of a region.
+/// Fault of a region: reading or writing it failed. The caller says so and goes on: the next period tries again.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionFault {
     /// It is not there.
@@ -261,12 +251,6 @@ pub enum RegionFault {
     /// The NBD server broke the protocol.
     #[error(transparent)]
     Reply(#[from] parda_nbd::client::ReplyError),
-}
-
-impl RegionFault {
-    pub(crate) fn at(self, place: &str) -> RegionError {
-        RegionError { place: place.to_owned(), fault: self }
-    }
 }
 
 /// Bytes that are read and written in whole blocks.

@@ -13,7 +13,7 @@ use crate::header::{Header, PlaceFault, PlaceId};
 use crate::identity::{Identity, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 use crate::reach::ALL_EVERY;
-use crate::region::{Block, FileState, Image, Region, RegionError, RegionFault, SlotIndex};
+use crate::region::{Block, FileState, Image, Region, RegionFault, SlotIndex};
 use crate::slot::{self, Content, Record, SlotFault};
 use crate::table::Table;
 
@@ -127,10 +127,10 @@ impl SlotExchange {
         // After a failure all slots are read, as any of them may have changed.
         let slots = self.reach.take().map_or(all, |reach| all.front(reach));
         let image = match self.region.read_front(slots) {
-            Err(RegionError { fault: RegionFault::Missing, .. }) => {
+            Err(RegionFault::Missing) => {
                 return Err(self.unusable(&PlaceFault::Missing));
             }
-            image => image.map_err(ExchangeError::new)?,
+            image => image.map_err(|fault| self.unwritten(fault))?,
         };
         match self.judge(&image) {
             Ok(header) => {
@@ -278,7 +278,7 @@ impl SlotExchange {
             },
         };
         let block = slot::encode(&record).map_err(ExchangeError::new)?;
-        self.region.write(slot, &block).map_err(ExchangeError::new)
+        self.region.write(slot, &block).map_err(|fault| self.unwritten(fault))
     }
 
     fn messages(&mut self, table: &Table) -> Vec<Arc<Message>> {
