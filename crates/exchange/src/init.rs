@@ -243,11 +243,11 @@ impl Place<'_> {
             return Err(at(RegionFault::TooSmall { needed: Bytes(needed), found: Bytes(found) }));
         }
         let is_region = self.site.offset().is_some();
-        let looked_at = match is_region {
-            true => vec![start..start + needed],
-            false => vec![0..HEAD.min(size), size.saturating_sub(TAIL) / 4096 * 4096..size],
+        let (head, tail) = match is_region {
+            true => (start..start + needed, 0..0),
+            false => (0..HEAD.min(size), size.saturating_sub(TAIL) / 4096 * 4096..size),
         };
-        for range in looked_at {
+        for range in [head, tail] {
             if let Some(at_byte) = first_nonzero(store, range).map_err(at)? {
                 let what = match describe(store, 0).map_err(at)? {
                     Some(what) if !is_region => what,
