@@ -22,7 +22,7 @@ pub mod revisions;
 mod wire;
 
 pub use client::{Client, Lease, Login, Settings, Tls, Traffic};
-pub use endpoint::{Endpoint, EndpointFault};
+pub use endpoint::Endpoint;
 pub use error::{EtcdError, Fault};
 pub use password::PasswordError;
 pub use revisions::{Entry, Keys, LeaseTime, ReadResult, Write};

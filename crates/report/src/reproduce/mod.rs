@@ -33,33 +33,25 @@ const BUILT_IN: &[(&str, &str)] = papers!(
     "speed08-fig3ab" "speed08-fig3cd"
 );
 
-/// Reason why no scenarios can be run, as text.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct PapersError(String);
-
-impl From<Error> for PapersError {
-    fn from(error: Error) -> PapersError {
-        PapersError(error.to_string())
-    }
-}
-
 /// The scenarios that are built into this program, sorted by file name.
 ///
 /// # Errors
 /// A scenario is invalid. Tests ensure that none is.
-pub fn built_in() -> Result<Vec<Study>, PapersError> {
+pub fn built_in() -> Result<Vec<Study>, Error> {
     let parse = |(name, text): &(&str, &str)| Study::parse(&Document::new(*name, *text));
-    Ok(BUILT_IN.iter().map(parse).collect::<Result<_, _>>()?)
+    BUILT_IN.iter().map(parse).collect()
 }
 
 /// The scenarios in a folder, sorted by file name.
 ///
 /// # Errors
 /// The folder cannot be read or contains no scenario, or a scenario is invalid.
-pub fn in_folder(folder: &Path) -> Result<Vec<Study>, PapersError> {
+pub fn in_folder(folder: &Path) -> Result<Vec<Study>, Error> {
     let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let wrong = |why: String| PapersError(format!("{}: {why}", folder.display()));
+    let wrong = |message: String| {
+        let file = folder.display().to_string();
+        Error { file, place: None, value: None, message }
+    };
     let entries = entries.map_err(|error| wrong(error.to_string()))?;
     let mut files: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
@@ -68,7 +60,7 @@ pub fn in_folder(folder: &Path) -> Result<Vec<Study>, PapersError> {
         return Err(wrong("there is no scenario (*.toml) in it".to_owned()));
     }
     let parse = |file: &PathBuf| Study::parse(&Document::read(file)?);
-    Ok(files.iter().map(parse).collect::<Result<_, Error>>()?)
+    files.iter().map(parse).collect()
 }
 
 /// Every value of the papers beside ours, in the order of the answers.
