@@ -9,7 +9,7 @@ have the file at a time, and parda's window never binds. CPU is that of all thre
   benches/guests.py target/release/parda --cells 16/off --rounds 9
   benches/guests.py target/release/parda --guests 32 --cells 64/on
 
-With --guests, so many guests, each with its part of the depth at a disk of its own, are compared with one guest of the same volume.
+With --guests, so many guests, each with the depth at a disk of its own, are compared with one guest of the same volume.
 
 A cell is DEPTH/DIRECT. The machine should do nothing else.
 """
@@ -60,7 +60,7 @@ def compare(dir, data, cell, options):
             answers = {}
             for guests in sorted((1, options.guests), reverse=number % 2 == 1):
                 begun, cpu = time.time(), server.cpu()
-                loads = [server.begin(disk, max(1, int(depth) // guests)) for disk in range(guests)]
+                loads = [server.begin(disk, int(depth)) for disk in range(guests)]
                 iops = sum(json.loads(load.communicate()[0])["iops"] for load in loads)
                 answers[guests] = iops, (server.cpu() - cpu) / (time.time() - begun) / iops
             rounds += [answers] if number else []

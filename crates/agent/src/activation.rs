@@ -11,22 +11,6 @@ use parda_address::Address;
 /// More sockets than any agent has disks.
 const MAX: usize = 4096;
 
-/// Reason why the sockets that systemd passes cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ActivationError {
-    /// `LISTEN_FDS` is no number.
-    #[error("LISTEN_FDS={0}: must be a number from 0 to {MAX}")]
-    Count(String),
-    /// A descriptor is not what was announced.
-    #[error("the descriptor {fd} that was passed is no listening unix or TCP stream socket: {why}")]
-    NotASocket {
-        /// Number of the descriptor as systemd passes it.
-        fd: usize,
-        /// Fault of the descriptor.
-        why: String,
-    },
-}
-
 /// Where a passed socket listens.
 #[derive(Debug, PartialEq, Eq)]
 enum BoundAddress {
@@ -50,7 +34,7 @@ impl Passed {
     ///
     /// # Errors
     /// A name that the configuration has was not passed.
-    pub(crate) fn from_environment() -> Result<Passed, ActivationError> {
+    pub(crate) fn from_environment() -> Result<Passed, String> {
         let pid = std::env::var("LISTEN_PID").ok().and_then(|pid| pid.parse().ok());
         if pid != Some(std::process::id()) {
             // Meant for a process that we are a child of, or for nobody.
@@ -58,13 +42,15 @@ impl Passed {
         }
         let count = std::env::var("LISTEN_FDS").unwrap_or_default();
         if !count.parse().is_ok_and(|n: usize| n <= MAX) {
-            return Err(ActivationError::Count(count));
+            return Err(format!("LISTEN_FDS={count}: must be a number from 0 to {MAX}"));
         }
         // Takes the variables away, too, so that no child believes them.
         let mut fds = ListenFd::from_env();
         let sockets = (0..fds.len()).map(|i| {
-            take(&mut fds, i)
-                .map_err(|why| ActivationError::NotASocket { fd: FIRST + i, why: why.to_string() })
+            take(&mut fds, i).map_err(|why| {
+                let fd = FIRST + i;
+                format!("the descriptor {fd} that was passed is no listening unix or TCP stream socket: {why}")
+            })
         });
         Ok(Passed { sockets: sockets.collect::<Result<_, _>>()? })
     }

@@ -1,7 +1,7 @@
 //! What the configuration file means, checked: everything that can be found wrong without opening
 //! a device is found here, and pointed at by file, line and value.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use parda_exchange::slot::MOST_TENANTS;
 
 use crate::file;
 use crate::threshold::Probed;
-use listener::Listeners;
+use names::check_name;
 use place::{REGION_ALIGNMENT, place};
 use places::Places;
 
@@ -28,6 +28,7 @@ mod http;
 pub(crate) mod limits;
 mod listener;
 mod meeting;
+mod names;
 mod nbd;
 pub(crate) mod own;
 mod place;
@@ -42,11 +43,11 @@ mod udp;
 mod volume;
 
 pub use etcd::Etcd;
-pub use exchange::{Exchange, Slots};
+pub use exchange::{Exchange, Slots, Transport};
 pub use http::Http;
 pub use listener::{Listener, Tls};
 pub use own::api_beside;
-pub use place::Place;
+pub use parda_address::Place;
 pub use policy::{Policy, named_cluster};
 pub use pool::Pool;
 pub use qemu::{Qemu, Rules};
@@ -136,24 +137,26 @@ impl Config {
         if file.volume.is_empty() {
             return Err(doc.error("volume", "is missing: at least one [[volume]] is needed"));
         }
-        let listeners = Listeners::check(doc, &file.listener)?;
+        let listeners = listener::check_all(doc, &file.listener)?;
         let served = file.volume.iter().filter(|volume| volume.is_served()).count();
         let memory = limits::check_agent(&doc.part("limits"), &file.limits, served)?;
-        let mut unique = Unique::new(listeners, AgentMemory::new(memory, served));
+        let shared = AgentMemory::new(memory, served);
         let mut volumes = file
             .volume
             .iter()
             .enumerate()
             .map(|(i, volume)| {
                 let at = doc.part(format!("volume.{i}"));
-                check_volume(&at, &host, volume, &mut unique)
+                check_volume(&at, &host, volume, &listeners, &shared)
             })
             .collect::<Result<Vec<_>, _>>()?;
+        are_unique(doc, &volumes)?;
         apart::addresses(doc, &volumes)?;
         meeting::pools(doc, &volumes)?;
-        // Disks that are added later may listen there.
-        if !volumes.iter().any(|volume| volume.is_served() && volume.disks().is_empty()) {
-            unique.described.all_are_used(doc)?;
+        // Disks that are added later may listen there, and live changes may have removed those that did.
+        let waits = volumes.iter().any(|volume| volume.is_served() && volume.disks().is_empty());
+        if !waits && !doc.is_merged() {
+            listener::all_are_used(doc, &listeners, &volumes)?;
         }
         let status = status.transpose()?;
         let disks = volumes.iter().flat_map(Volume::disks);
@@ -179,6 +182,12 @@ impl Config {
         let beside =
             |status: &PathBuf| Http { address: Address::Unix(api_beside(status)), tls: None };
         self.http.iter().cloned().chain(self.status.as_ref().map(beside)).collect()
+    }
+
+    /// The volume of a name.
+    #[must_use]
+    pub fn volume(&self, name: &str) -> Option<&Volume> {
+        self.volumes.iter().find(|volume| volume.name == name)
     }
 
     /// Notes on data that is not there, or does not answer. No error: a volume may be mounted after the agent has started.
@@ -243,50 +252,56 @@ fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
 /// Size of the largest file or device that Linux can have.
 const MOST_BYTES: u64 = i64::MAX as u64;
 
-/// Names and places that must not appear twice in a file.
-struct Unique {
-    memory: AgentMemory,
-    volumes: BTreeSet<String>,
-    exports: BTreeSet<(String, String)>,
-    /// Listeners that disks name, with the number of their volume.
-    listeners: Vec<(Listener, usize)>,
-    /// Numbers of their volumes by their addresses.
-    volume_at: HashMap<Address, usize>,
-    /// Addresses by the paths of their sockets.
-    sockets: HashMap<PathBuf, Address>,
-    /// The `[[listener]]` tables, of which each must be used by a disk.
-    described: Listeners,
-}
-
-impl Unique {
-    /// Notes the socket of an address. An address that has it by another name or for another protocol is answered.
-    fn socket(&mut self, address: &Address) -> Option<Address> {
-        let (Address::Unix(path) | Address::Vhost(path)) = address else { return None };
-        self.sockets.insert(std::path::absolute(path).ok()?, address.clone())
+/// Refuses volumes and disks that have one name, and sockets of two volumes or two guests.
+fn are_unique(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
+    let (mut names, mut exports) = (HashSet::new(), HashSet::new());
+    let mut volume_at: HashMap<&Address, usize> = HashMap::new();
+    let mut sockets: HashMap<PathBuf, &Address> = HashMap::new();
+    for (i, volume) in volumes.iter().enumerate() {
+        let is_new = names.insert(&volume.name);
+        let message = "is also the name of another volume: names must differ";
+        doc.part(format!("volume.{i}")).refuse_if(!is_new, "name", message)?;
+        for (j, Disk { name, listen, .. }) in volume.disks().iter().enumerate() {
+            let wrong = |key: &str, message: &str| {
+                Err(doc.error(&format!("volume.{i}.disk.{j}.{key}"), message))
+            };
+            if !exports.insert((listen, name)) {
+                return wrong("name", &format!("is served at {listen} already"));
+            }
+            match volume_at.insert(listen, i) {
+                Some(volume) if volume != i => {
+                    let message =
+                        "belongs to another volume: each volume needs listeners of its own";
+                    return wrong("listen", message);
+                }
+                Some(_) if matches!(listen, Address::Vhost(_)) => {
+                    let message =
+                        "is another disk's already: a socket of vhost-user is for one disk";
+                    return wrong("listen", message);
+                }
+                Some(_) => {}
+                None => {
+                    let (Address::Unix(path) | Address::Vhost(path)) = listen else { continue };
+                    let Ok(path) = std::path::absolute(path) else { continue };
+                    if let Some(other) = sockets.insert(path, listen) {
+                        let message = format!("is the socket of {other}: write it the same way");
+                        return wrong("listen", &message);
+                    }
+                }
+            }
+        }
     }
-
-    fn new(described: Listeners, memory: AgentMemory) -> Unique {
-        let (volumes, exports) = (BTreeSet::new(), BTreeSet::new());
-        let (listeners, volume_at, sockets) = (Vec::new(), HashMap::new(), HashMap::new());
-        Unique { memory, volumes, exports, listeners, volume_at, sockets, described }
-    }
-
-    /// The listeners of the volume that was checked last.
-    fn listeners_of_last(&self) -> Vec<Listener> {
-        let last = self.volumes.len();
-        self.listeners.iter().filter(|(_, v)| *v == last).map(|(l, _)| l.clone()).collect()
-    }
+    Ok(())
 }
 
 fn check_volume(
     at: &Part<'_>,
     host: &HostName,
     volume: &file::Volume,
-    unique: &mut Unique,
+    described: &[Listener],
+    memory: &AgentMemory,
 ) -> Result<Volume, Error> {
-    at.refuse_if(volume.name.is_empty(), "name", "must not be empty")?;
-    let is_new = unique.volumes.insert(volume.name.clone());
-    at.refuse_if(!is_new, "name", "is also the name of another volume: names must differ")?;
+    check_name(at, "name", &volume.name)?;
     let probed = volume.control.probe().map(Probed::read).transpose();
     let probed = at.read("control.latency_threshold.probe", probed)?;
     let recommended = probed.as_ref().and_then(|p| p.threshold);
@@ -311,13 +326,13 @@ fn check_volume(
         (None, Some(qemu)) => {
             Work::Qemu(qemu::check(&at.part("qemu"), qemu, law.control.law.mode)?)
         }
-        (None, None) => Work::Serve(check_disks(at, &volume.disk, unique)?),
+        (None, None) => Work::Serve(check_disks(at, &volume.disk)?),
     };
     check_tenants(at, &volume.tenant, &work)?;
     let message = "are only for disks that are served";
     at.refuse_if(volume.limits.is_some() && !volume.is_served(), "limits", message)?;
     let limits = volume.limits.clone().unwrap_or_default();
-    let limits = limits::check_volume(at, &limits, &unique.memory)?;
+    let limits = limits::check_volume(at, &limits, memory)?;
     let asked = volume.control.probes_when_idle();
     let idle_probe = asked.then(|| check_idle_probe(probed.as_ref(), &work)).transpose();
     Ok(Volume {
@@ -328,7 +343,7 @@ fn check_volume(
         probed,
         idle_probe: at.read("control.latency_threshold.idle_probe", idle_probe)?,
         exchange,
-        listeners: unique.listeners_of_last(),
+        listeners: listener::of_disks(at, &work, described)?,
         limits,
         tenants: volume.tenant.clone(),
         work,
@@ -402,43 +417,17 @@ fn check_idle_probe(probed: Option<&Probed>, work: &Work) -> Result<IdleProbe, &
     Ok(IdleProbe { target, probe })
 }
 
-fn check_disks(
-    at: &Part<'_>,
-    files: &[file::Disk],
-    unique: &mut Unique,
-) -> Result<Vec<Disk>, Error> {
+fn check_disks(at: &Part<'_>, files: &[file::Disk]) -> Result<Vec<Disk>, Error> {
     // An empty list is written on purpose: its disks are added while the agent runs.
     let message = "is missing: a [[volume.disk]] to serve is needed, or [volume.steer]; disk = [] waits for parda disk add";
     at.refuse_if(files.is_empty() && !at.has("disk"), "disk", message)?;
-    let mut disks: Vec<Disk> = Vec::new();
-    for (i, disk) in files.iter().enumerate() {
-        let at = at.part(&format!("disk.{i}"));
-        let disk = check_disk(&at, disk)?;
-        let is_new = unique.exports.insert((disk.listen.to_string(), disk.name.to_string()));
-        at.refuse_if(!is_new, "name", format!("is served at {} already", disk.listen))?;
-        let ours = unique.volumes.len();
-        if let Some(volume) = unique.volume_at.get(&disk.listen) {
-            let message = "belongs to another volume: each volume needs listeners of its own";
-            at.refuse_if(*volume != ours, "listen", message)?;
-            let message = "is another disk's already: a socket of vhost-user is for one disk";
-            at.refuse_if(matches!(disk.listen, Address::Vhost(_)), "listen", message)?;
-        } else {
-            if let Some(other) = unique.socket(&disk.listen) {
-                let message = format!("is the socket of {other}: write it the same way");
-                return Err(at.error("listen", message));
-            }
-            let listener = at.read("listen", unique.described.at(&disk.listen))?;
-            unique.listeners.push((listener, ours));
-            unique.volume_at.insert(disk.listen.clone(), ours);
-        }
-        disks.push(disk);
-    }
-    Ok(disks)
+    let disks = files.iter().enumerate();
+    disks.map(|(i, disk)| check_disk(&at.part(&format!("disk.{i}")), disk)).collect()
 }
 
 fn check_disk(at: &Part<'_>, disk: &file::Disk) -> Result<Disk, Error> {
     let name = at.read("name", ExportName::new(&disk.name))?;
-    at.refuse_if(disk.name.is_empty(), "name", "must not be empty")?;
+    check_name(at, "name", &disk.name)?;
     let most = ExportName::MAX_LEN;
     let is_long = disk.description.len() > most || disk.description.contains('\0');
     let message = format!("must be at most {most} bytes, without a NUL");

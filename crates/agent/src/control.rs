@@ -2,35 +2,31 @@
 //! the volume's enforcer, and says what came of it. Everything here may block and may fail without
 //! any IO noticing.
 
+mod link;
+
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant as Clock};
+use std::time::Instant as Clock;
 
 use parda_block::Heard;
 use parda_config::{Resolved, TenantName};
 use parda_control::{Governed, Instant, PeriodClock, Report, Span, TenantPart, Totals};
-use parda_exchange::{Exchange, Identity, Liveness, Peers, Publication};
+use parda_exchange::{HostName, Identity, Liveness};
 
 use crate::config;
 use crate::enforcer::Enforcer;
-use crate::exchange::Local;
 use crate::idle_probe::IdleProber;
+use crate::last_tick::LastTick;
 use crate::locked::locked;
-use crate::news::is_news;
 use crate::outsider;
 use crate::settings::{self, Said};
-use crate::shown::Shown;
-use crate::slowed;
-use crate::status::{ExchangeStatus, exchange};
+use crate::status::exchange;
 use crate::threshold;
+use link::Link;
 
 /// Periods after which a window at its least is worth a word. Long enough for any other load on the
 /// array to pass.
 const WARN_AFTER_PERIODS: u32 = 10;
-
-/// Fault of the exchange while another live host has this host's name.
-const DUPLICATE: &str = "another live host has this host's name, so neither counts the other's shares and load: \
-                         give each a `host` of its own and restart it";
 
 /// Order from another thread to the control thread.
 #[derive(Debug)]
@@ -48,17 +44,11 @@ pub(crate) enum Order {
 /// The control thread's state.
 pub(crate) struct Control {
     volume: String,
-    /// Name under which the volume's hosts meet.
-    meets_as: String,
     enforcer: Arc<Enforcer>,
     idle_prober: Option<IdleProber>,
-    me: Identity,
-    /// Where the others are met, if anywhere.
-    exchange: Option<config::Exchange>,
-    /// None while there is no exchange, or it cannot be set up.
-    link: Option<ExchangeState>,
-    /// Reason why the exchange cannot be used now.
-    fault: Option<String>,
+    host: HostName,
+    /// The way to the other hosts, if there is an exchange.
+    link: Option<Link>,
     law: Resolved,
     tenants: Vec<TenantName>,
     /// Last warning about thresholds of other hosts, so that it is logged once.
@@ -70,27 +60,9 @@ pub(crate) struct Control {
     /// Number of periods running with the window at its minimum and the latency above the threshold.
     squeezed: u32,
     orders: Receiver<Order>,
-    shown: Arc<Mutex<Shown>>,
+    last_tick: Arc<Mutex<LastTick>>,
     clock: PeriodClock,
     epoch: Clock,
-}
-
-/// The other hosts, and the way to them.
-struct ExchangeState {
-    exchange: Box<dyn Exchange>,
-    place: String,
-    peers: Peers,
-    fault: Option<String>,
-    /// It failed in this period: hearing, saying, or both.
-    failing: bool,
-    failures: u64,
-    /// Periods in which another live host had this host's name.
-    duplicates: u64,
-    /// The last such host, which is logged once.
-    twin: Option<Identity>,
-    /// Messages about the rhythm of the rounds, so that each is logged once.
-    slowed: slowed::Watch,
-    crowd: slowed::Crowd,
 }
 
 impl Control {
@@ -99,21 +71,20 @@ impl Control {
         volume: &config::Volume,
         enforcer: Arc<Enforcer>,
         orders: Receiver<Order>,
-        shown: Arc<Mutex<Shown>>,
+        last_tick: Arc<Mutex<LastTick>>,
     ) -> Control {
         let idle_probe = volume.idle_probe.clone();
         let idle_prober = idle_probe
             .map(|idle_probe| IdleProber::new(&volume.name, idle_probe, Arc::clone(&enforcer)));
         let member = volume.pool.as_ref().map_or(&me.host, |pool| &pool.member);
+        let me = Identity { host: member.clone(), incarnation: me.incarnation };
+        let link = volume.exchange.as_ref().map(|exchange| Link::new(&me, volume, exchange));
         let mut control = Control {
             volume: volume.name.clone(),
-            meets_as: volume.meets_as().to_owned(),
             enforcer,
             idle_prober,
-            me: Identity { host: member.clone(), incarnation: me.incarnation },
-            exchange: volume.exchange.clone(),
-            link: None,
-            fault: None,
+            host: me.host,
+            link,
             law: volume.law.clone(),
             tenants: volume.tenants.iter().map(|tenant| tenant.name).collect(),
             outsiders: outsider::Watch::default(),
@@ -121,41 +92,13 @@ impl Control {
             concern: None,
             settings: settings::Watch::default(),
             orders,
-            shown,
+            last_tick,
             clock: PeriodClock::new(Instant(0), Span::ZERO, 0.0),
             epoch: Clock::now(),
         };
-        control.connect();
-        let phase = control.link.as_ref().map_or(0.0, |_| control.me.host.id().phase());
+        let phase = control.link.as_ref().map_or(0.0, |_| control.host.id().phase());
         control.clock = PeriodClock::new(control.now(), control.law.period.into(), phase);
         control
-    }
-
-    /// Sets up the exchange, if there is one and it is not. Whatever is wrong with it keeps no IO
-    /// from being served: it is tried again in each period.
-    fn connect(&mut self) {
-        let (None, Some(exchange)) = (&self.link, &self.exchange) else { return };
-        match ExchangeState::new(&self.me, &self.meets_as, exchange, self.law.period) {
-            Ok(link) => {
-                if self.fault.take().is_some() {
-                    tracing::info!(
-                        volume = self.volume,
-                        event = "exchange_up",
-                        "the exchange can be opened now"
-                    );
-                }
-                self.link = Some(link);
-            }
-            Err(fault) => {
-                if is_news(&mut self.fault, &fault) {
-                    tracing::error!(
-                        volume = self.volume,
-                        event = "exchange_down",
-                        "{fault}; it is tried again, IO goes on, control falls back"
-                    );
-                }
-            }
-        }
     }
 
     /// Ticks until it is told to stop.
@@ -172,7 +115,7 @@ impl Control {
                 Ok(Order::Tenants(names)) => self.tenants = names,
                 Ok(Order::Reloaded) => {
                     if let Some(link) = &mut self.link {
-                        link.exchange.reload();
+                        link.reload();
                     }
                 }
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => break,
@@ -193,12 +136,10 @@ impl Control {
 
     /// Runs one period: exchange read, law ticked, report published.
     fn tick(&mut self) {
-        self.connect();
         let now = self.now();
-        let heard = match (&mut self.link, &self.exchange) {
-            (Some(link), _) => link.hear(&self.volume, now),
-            (None, Some(_)) => None,
-            (None, None) => Some(Heard::default()),
+        let heard = match &mut self.link {
+            Some(link) => link.hear(self.law.period, now),
+            None => Some(Heard::default()),
         };
         let totals = heard.as_ref().map(|(totals, _)| *totals);
         // The read of the exchange may have taken seconds: `now` has passed. Without a ring there is nothing to
@@ -210,14 +151,8 @@ impl Control {
             active = report.active, source = ?report.source, "tick"
         );
         if let Some(link) = &mut self.link {
-            if link.exchange.loads_array() {
-                self.clock.settle(link.peers.present(now), heard.as_ref(), &report);
-                link.slowed.look(&self.volume, self.clock.rhythm(), self.clock.configured());
-            }
-            let hosts = link.peers.present(now);
-            self.clock.set_least(link.exchange.least_period(hosts));
-            link.crowd.look(&self.volume, &self.clock, hosts);
-            link.say(&self.volume, &self.clock, (report, tenants.clone()), false);
+            link.pace(&mut self.clock, now, heard.as_ref(), &report);
+            link.say(&self.clock, (report, tenants.clone()), false);
         }
         let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
         self.watch_threshold(&report, peers + report.outstanding);
@@ -274,10 +209,10 @@ impl Control {
     fn compare_settings(&mut self, report: &Report, tenants: &[TenantPart]) {
         let now = self.now();
         // What nobody hears cannot be compared.
-        let Some(link) = self.link.as_ref().filter(|link| !link.failing) else { return };
+        let Some(link) = self.link.as_ref().filter(|link| link.works()) else { return };
         let period = Some(self.law.period.into());
-        let own = Said { host: self.me.host.as_str(), period, report, tenants };
-        let peers = link.peers.all(now).filter(|peer| peer.liveness == Liveness::Live);
+        let own = Said { host: self.host.as_str(), period, report, tenants };
+        let peers = link.peers().all(now).filter(|peer| peer.liveness == Liveness::Live);
         let others = peers.map(|peer| {
             let parda_exchange::Message { from, body, .. } = peer.message;
             // A host that meets less often than it was told does not say what that was.
@@ -309,144 +244,19 @@ impl Control {
         if let Some(prober) = &mut self.idle_prober {
             prober.end();
         }
-        let last = locked(&self.shown).report;
+        let last = locked(&self.last_tick).report;
         if let (Some(link), Some(report)) = (&mut self.link, last) {
-            link.say(&self.volume, &self.clock, (report, Vec::new()), true);
+            link.say(&self.clock, (report, Vec::new()), true);
         }
     }
 
     fn show(&self, report: Report) {
         let now = self.now();
-        let mut shown = locked(&self.shown);
-        shown.ticks += 1;
-        shown.report = Some(report);
-        shown.own = Some(exchange::own(&self.me.host, &report));
-        shown.differ = self.settings.differ().to_vec();
-        shown.exchange = match (&self.link, &self.exchange) {
-            (Some(link), _) => Some(link.status(now, &self.clock)),
-            (None, Some(exchange)) => Some(ExchangeStatus {
-                place: exchange.to_string(),
-                fault: self.fault.clone(),
-                ..ExchangeStatus::default()
-            }),
-            (None, None) => None,
-        };
-    }
-}
-
-impl ExchangeState {
-    fn new(
-        me: &Identity,
-        volume: &str,
-        exchange: &config::Exchange,
-        period: Duration,
-    ) -> Result<ExchangeState, String> {
-        let place = exchange.to_string();
-        let host = Local { me, volume, period: Span::from(period) };
-        let exchange = crate::exchange::open(exchange, &host)?;
-        let peers = Peers::new(me.host.id());
-        Ok(ExchangeState {
-            exchange,
-            place,
-            peers,
-            fault: None,
-            failing: false,
-            failures: 0,
-            duplicates: 0,
-            twin: None,
-            slowed: slowed::Watch::default(),
-            crowd: slowed::Crowd::default(),
-        })
-    }
-
-    /// What the other hosts said last, added up. `None` while nothing can be said of them: the exchange
-    /// fails, or shows hosts of which none has yet been seen to live.
-    fn hear(&mut self, volume: &str, now: Instant) -> Option<Heard> {
-        self.failing = false;
-        match self.exchange.collect(now) {
-            Ok(heard) => {
-                for event in &heard.events {
-                    if event.is_warning() {
-                        tracing::warn!(volume, event = "exchange_warning", "{event}");
-                    } else {
-                        tracing::info!(volume, "{event}");
-                    }
-                }
-                self.peers.observe(now, &heard.messages);
-                let twin = self.peers.twin(now);
-                self.duplicates += u64::from(twin.is_some());
-                if let Some(twin) = twin.filter(|twin| self.twin.as_ref() != Some(*twin)) {
-                    let remedy = "give every host a name of its own";
-                    tracing::warn!(
-                        volume,
-                        event = "exchange_warning",
-                        "another {twin} is live: {remedy}"
-                    );
-                    self.twin = Some(twin.clone());
-                }
-            }
-            Err(error) => {
-                self.fail(volume, &error);
-                return None;
-            }
-        }
-        Some((self.peers.totals(now)?, self.peers.tenants(now)))
-    }
-
-    fn say(&mut self, volume: &str, clock: &PeriodClock, said: parda_block::Said, leaving: bool) {
-        let (report, tenants) = said;
-        let slowed = slowed::reason(clock).is_some();
-        let publication = Publication { period: clock.period(), slowed, leaving, report, tenants };
-        let published = self.exchange.publish(&publication);
-        self.peers.published(published.is_ok());
-        match published {
-            Err(error) => self.fail(volume, &error),
-            Ok(()) if self.failing => {}
-            // Not before both ways work: one that can be read and not written is no good.
-            Ok(()) => self.mend(volume),
-        }
-    }
-
-    /// Says once what is wrong, not once per period, nor for each way.
-    fn fail(&mut self, volume: &str, error: &dyn std::error::Error) {
-        if std::mem::replace(&mut self.failing, true) {
-            return;
-        }
-        let fault = error.to_string();
-        self.failures += 1;
-        if is_news(&mut self.fault, &fault) {
-            tracing::error!(
-                volume,
-                event = "exchange_down",
-                "{fault}; IO goes on, control falls back"
-            );
-        }
-    }
-
-    fn mend(&mut self, volume: &str) {
-        if self.fault.take().is_some() {
-            tracing::info!(volume, event = "exchange_up", "the exchange works again");
-        }
-    }
-
-    fn status(&self, now: Instant, clock: &PeriodClock) -> ExchangeStatus {
-        let rhythm = clock.rhythm();
-        // Without IOs of the array there is no rhythm but the configured one.
-        let period = rhythm.period().or((!self.exchange.loads_array()).then(|| clock.period()));
-        let standing = self.exchange.standing();
-        let mut status = ExchangeStatus {
-            place: self.place.clone(),
-            fault: self.fault.clone(),
-            failures: self.failures,
-            duplicate_hosts: self.duplicates,
-            duplicate: self.peers.twin(now).map(|_| DUPLICATE.to_owned()),
-            period_s: period.map(Span::secs),
-            part: rhythm.cost().map(|(_, part)| part),
-            slowed: slowed::reason(clock).map(str::to_owned),
-            peers: self.peers.all(now).map(|peer| exchange::peer(&peer)).collect(),
-            ..ExchangeStatus::default()
-        };
-        status.count(&standing);
-        status
+        let mut last_tick = locked(&self.last_tick);
+        last_tick.ticks += 1;
+        last_tick.report = Some(report);
+        last_tick.own = Some(exchange::own(&self.host, &report));
+        last_tick.differ = self.settings.differ().to_vec();
+        last_tick.exchange = self.link.as_ref().map(|link| link.status(now, &self.clock));
     }
 }

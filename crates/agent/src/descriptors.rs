@@ -68,3 +68,28 @@ fn of_disk(disk: &Disk) -> u64 {
         }
     }
 }
+
+/// Descriptors for as many clients as the system allows, and a warning if the configuration allows
+/// more.
+pub(crate) fn raise(config: &Config) {
+    let room = match parda_block::raise_descriptor_limit() {
+        Ok(Some(room)) => room,
+        Ok(None) => return,
+        Err(error) => return tracing::warn!("cannot raise the limit of descriptors: {error}"),
+    };
+    let descriptors = Descriptors::of(config);
+    tracing::info!(room, needed = descriptors.needed, disks = descriptors.disks, "descriptors");
+    if let Some(fault) = descriptors.fault() {
+        tracing::warn!("{fault}");
+    }
+    let served = config.volumes.iter().filter(|volume| volume.is_served());
+    let configured: usize = served.map(|volume| volume.limits.all_connections()).sum();
+    if room < configured as u64 {
+        tracing::warn!(
+            configured,
+            room,
+            "the limit of descriptors (RLIMIT_NOFILE, LimitNOFILE= of the unit) has room for fewer \
+             clients than limits.connections: those beyond it are turned away"
+        );
+    }
+}

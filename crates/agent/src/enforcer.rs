@@ -9,14 +9,14 @@ use parda_control::law::Mode;
 use parda_control::{Costs, Instant, KernelHost, View};
 
 use crate::config::{self, Work};
+use crate::last_tick::LastTick;
 use crate::locked::locked;
 use crate::outlook::OutlookStatus;
 use crate::outside::Outside;
 use crate::outsider;
 use crate::served::{Served, Shared, tenant};
 use crate::settings::SettingsStatus;
-use crate::shown::Shown;
-use crate::start_error::StartError;
+use crate::start_error::{StartError, no_thread};
 use crate::status::exchange::compare;
 use crate::status::{Detail, ObjectiveStatus, VolumeStatus};
 use crate::steered::Steered;
@@ -51,7 +51,7 @@ impl Enforcer {
             Work::Steer(steer) => Box::new(Steered::start(&config.name, steer, host()?)?),
             Work::Qemu(qemu) => {
                 let throttled = Throttled::start(&config.name, qemu, host()?);
-                Box::new(throttled.map_err(StartError::Thread)?)
+                Box::new(throttled.map_err(no_thread)?)
             }
         };
         settled();
@@ -100,10 +100,10 @@ impl Enforcer {
     pub(crate) fn status(
         &self,
         config: &config::Volume,
-        shown: Shown,
+        last: LastTick,
         detail: Detail,
     ) -> VolumeStatus {
-        let mut status = base(config, shown);
+        let mut status = base(config, last);
         match self {
             Enforcer::Ring(served) => served.describe(&mut status, config, detail),
             Enforcer::Outside(outside) => describe(&mut **locked(outside), &mut status, config),
@@ -183,8 +183,8 @@ fn describe(outside: &mut dyn Outside, status: &mut VolumeStatus, config: &confi
 }
 
 /// Fields of the status that are the same for served and steered volumes.
-pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
-    let Shown { ticks, report, mut own, mut exchange, differ } = shown;
+pub(crate) fn base(config: &config::Volume, last: LastTick) -> VolumeStatus {
+    let LastTick { ticks, report, mut own, mut exchange, differ } = last;
     compare(own.iter_mut().chain(exchange.iter_mut().flat_map(|exchange| &mut exchange.peers)));
     let law = &config.law.control.law;
     // A number is in force at once, what is found is what the last tick found.

@@ -62,12 +62,6 @@ impl Recorder {
     /// The answer to a query.
     #[must_use]
     pub fn answer(&self, query: EventsQuery) -> Events {
-        let (told, events) = self.find(query);
-        Events { events: events.iter().map(|event| Event::clone(event)).collect(), ..told }
-    }
-
-    /// The answer without its events, and its events.
-    fn find(&self, query: EventsQuery) -> (Events, Vec<Arc<Event>>) {
         let memory = locked(&self.0);
         let limit = query.limit.unwrap_or(TOLD);
         let oldest = memory.last_id + 1 - memory.events.len() as u64;
@@ -78,13 +72,13 @@ impl Recorder {
             None => memory.events.len().saturating_sub(limit) as u64,
         };
         let events = memory.events.iter().skip(usize::try_from(from).unwrap_or(usize::MAX));
-        let told = Events {
-            started_ms: memory.started_ms,
-            events: Vec::new(),
-            last_id: memory.last_id,
-            lost: after.map_or(0, |after| oldest.saturating_sub(after + 1)),
-        };
-        (told, events.take(limit).cloned().collect())
+        let events: Vec<Arc<Event>> = events.take(limit).cloned().collect();
+        let (started_ms, last_id) = (memory.started_ms, memory.last_id);
+        let lost = after.map_or(0, |after| oldest.saturating_sub(after + 1));
+        // Others log while the events are copied.
+        drop(memory);
+        let events = events.iter().map(|event| Event::clone(event)).collect();
+        Events { started_ms, events, last_id, lost }
     }
 }
 

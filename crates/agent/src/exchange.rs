@@ -12,10 +12,10 @@ use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::udp::{KeySource, Keys, UdpExchange, UdpSettings};
 use parda_exchange::{
-    Exchange, Identity, Incarnation, Location, PlaceFault, Site, SlotExchange, VolumeId, look,
+    Exchange, Identity, Incarnation, PlaceFault, Site, SlotExchange, VolumeId, look,
 };
 
-use crate::config::{self, Place, Slots, Udp, Volume};
+use crate::config::{self, Etcd, Place, Slots, Transport, Udp, Volume};
 
 /// Time limit of one IO of the exchange.
 const LIMIT: Duration = Duration::from_nanos(VISIT_LIMIT.0);
@@ -34,16 +34,16 @@ pub(crate) fn open(
     exchange: &config::Exchange,
     host: &Local<'_>,
 ) -> Result<Box<dyn Exchange>, String> {
-    Ok(match exchange {
-        config::Exchange::Slots(slots) => Box::new(open_slots(slots, host)?),
-        config::Exchange::Udp(udp) => Box::new(UdpExchange::new(UdpSettings {
+    let first: Box<dyn Exchange> = match &exchange.transport {
+        Transport::Slots(slots) => Box::new(open_slots(slots, host)?),
+        Transport::Udp(udp) => Box::new(UdpExchange::new(UdpSettings {
             host: host.me.host.clone(),
             volume: VolumeId::of(host.volume),
             address: udp.address,
             reach: udp.reach.clone(),
             keys: udp.keys.clone(),
         })),
-        config::Exchange::Etcd(etcd) => {
+        Transport::Etcd(etcd) => {
             let opened = EtcdExchange::new(EtcdSettings {
                 host: host.me.host.clone(),
                 volume: host.volume.to_owned(),
@@ -53,11 +53,10 @@ pub(crate) fn open(
             });
             Box::new(opened.map_err(|e| format!("cannot start the exchange's thread: {e}"))?)
         }
-        config::Exchange::WithFallback(first, slots) => {
-            let (first, second) = (open(first, host)?, Box::new(open_slots(slots, host)?));
-            Box::new(WithFallback::new(first, second, host.me.host.id()))
-        }
-    })
+    };
+    let Some(slots) = &exchange.fallback else { return Ok(first) };
+    let second = Box::new(open_slots(slots, host)?);
+    Ok(Box::new(WithFallback::new(first, second, host.me.host.id())))
 }
 
 fn open_slots(exchange: &Slots, host: &Local<'_>) -> Result<SlotExchange, String> {
@@ -108,43 +107,31 @@ pub(crate) fn read_secrets(exchange: &config::Exchange) -> Result<(), String> {
 /// is asked only with TLS, to try its certificates.
 #[must_use]
 pub fn examine(volume: &Volume) -> Option<String> {
-    examine_one(volume, volume.exchange.as_ref()?)
-}
-
-fn examine_one(volume: &Volume, exchange: &config::Exchange) -> Option<String> {
-    match exchange {
-        config::Exchange::Slots(slots) => examine_slots(volume, slots),
-        config::Exchange::WithFallback(first, slots) => {
-            examine_one(volume, first).or_else(|| examine_slots(volume, slots))
-        }
-        config::Exchange::Udp(udp) => parda_exchange::udp::examine(udp.address, &udp.reach)
+    let exchange = volume.exchange.as_ref()?;
+    let fault = match &exchange.transport {
+        Transport::Slots(slots) => examine_slots(volume, slots),
+        Transport::Udp(udp) => parda_exchange::udp::examine(udp.address, &udp.reach)
             .map(|fault| format!("exchange {udp}: {fault}")),
-        config::Exchange::Etcd(etcd) => {
-            let found = parda_exchange::etcd::examine(
-                &etcd.cluster,
-                &etcd.prefix,
-                volume.meets_as(),
-                LIMIT,
-            );
-            found.map(|fault| {
+        Transport::Etcd(etcd) => {
+            let Etcd { cluster, prefix, .. } = etcd;
+            parda_exchange::etcd::examine(cluster, prefix, volume.meets_as(), LIMIT).map(|fault| {
                 format!("exchange {fault}; this host and the others do not hear each other")
             })
         }
-    }
+    };
+    fault.or_else(|| examine_slots(volume, exchange.fallback.as_ref()?))
 }
 
 fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {
-    let location = match &exchange.place {
-        Place::Path(path) => Location::Path(path.clone()),
-        Place::Nbd(uri) if uri.tls.is_some() => Location::Nbd(uri.clone()),
-        Place::Nbd(_) => return None,
-    };
+    if matches!(&exchange.place, Place::Nbd(uri) if uri.tls.is_none()) {
+        return None;
+    }
     let unheard = |fault: &dyn Display| {
         let so = "this host and the others do not hear each other";
         Some(format!("exchange {}: {fault}; {so}", exchange.place))
     };
     let wrong = |fault: PlaceFault| unheard(&fault);
-    let site = Site::new(location, exchange.offset.map(Bytes)).ok()?;
+    let site = Site::new(exchange.place.clone(), exchange.offset.map(Bytes)).ok()?;
     // On a path that is down this may hang, and whoever waits for it would not start.
     let (answer, looked) = channel();
     let at = site.clone();

@@ -408,3 +408,27 @@ pub enum Format {
     /// Data and nothing else.
     Raw,
 }
+
+#[cfg(test)]
+mod tests {
+    use parda_config::{DISK_SETTINGS, Holder};
+
+    use super::*;
+
+    #[test]
+    fn vms_and_tenants_have_the_settings_of_their_kind() {
+        fn keys<T: serde::de::DeserializeOwned + std::fmt::Debug>() -> String {
+            toml::from_str::<T>("no_such_key = 1").unwrap_err().to_string()
+        }
+        for (holder, keys) in [
+            (Holder::Steered, keys::<SteeredVm>()),
+            (Holder::Throttled, keys::<QemuVm>()),
+            (Holder::Tenant, keys::<TenantSettings>()),
+        ] {
+            for setting in DISK_SETTINGS {
+                let has = keys.contains(&format!("`{}`", setting.key));
+                assert_eq!(has, setting.also.contains(&holder), "{holder:?}: {}", setting.key);
+            }
+        }
+    }
+}

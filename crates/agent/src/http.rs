@@ -1,5 +1,7 @@
 //! The agent's HTTP server at its address, and what is not served.
 
+pub(crate) mod servers;
+
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs as _};
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use parda_tls::{Acceptor, FileError};
 
 use crate::config::Http;
 use crate::safe::escaped;
-use crate::server::bind;
+use crate::socket::bind;
 use crate::status::{DiskState, Status};
 
 /// A server at the address of the configuration, until it is dropped.
@@ -26,7 +28,7 @@ pub(crate) struct HttpServer {
 
 /// Reason why nobody is answered at an address.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum HttpError {
+enum HttpError {
     /// The certificate or its key cannot be used.
     #[error(transparent)]
     Certificate(#[from] FileError),
@@ -40,10 +42,7 @@ impl HttpServer {
     ///
     /// # Errors
     /// The certificate cannot be used, or the address cannot be bound.
-    pub(crate) fn start(
-        place: &Http,
-        agent: impl parda_http::Agent,
-    ) -> Result<HttpServer, HttpError> {
+    fn start(place: &Http, agent: impl parda_http::Agent) -> Result<HttpServer, HttpError> {
         let Http { address, tls } = place;
         let reach = match (address, tls) {
             (Address::Unix(_) | Address::Vhost(_), _) => Reach::Unix,
@@ -66,21 +65,11 @@ impl HttpServer {
         Ok(HttpServer { place: place.clone(), tls, _server: server, _file: file })
     }
 
-    /// Whether it shows a certificate, which can expire.
-    pub(crate) fn has_tls(&self) -> bool {
-        self.tls.is_some()
-    }
-
-    /// Place of the configuration at which it serves.
-    pub(crate) fn place(&self) -> &Http {
-        &self.place
-    }
-
     /// Reads the certificate again, and shows it from then on.
     ///
     /// # Errors
     /// It cannot be used. The one from before is shown.
-    pub(crate) fn renew(&self) -> Result<(), FileError> {
+    fn renew(&self) -> Result<(), FileError> {
         if let Some(ours) = &self.tls {
             ours.renew(&Acceptor::new(ours.files().clone())?);
         }
@@ -88,7 +77,7 @@ impl HttpServer {
     }
 
     /// Whether the certificate that is shown is valid, `ahead` from now.
-    pub(crate) fn is_in_force(&self, ahead: Duration) -> bool {
+    fn is_in_force(&self, ahead: Duration) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.is_in_force(ahead))
     }
 }

@@ -15,9 +15,9 @@
 //! | `wakeup` | what wakes its main thread |
 //! | `volume` | one running volume: start, reload, stop, status |
 //! | `control` | the control thread |
-//! | `shown` | result of its last tick |
-//! | `start_error` | why a volume does not start |
 //! | `locked` | mutexes that outlive a panic |
+//! | `start_error` | why a volume does not start |
+//! | `last_tick` | result of a control thread's last tick |
 //! | `crew` | threads for work that may hang |
 //! | `patience` | questions to file systems, of which none is waited for without a bound |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
@@ -27,8 +27,8 @@
 //! | `steered` | a volume whose device is steered: the kernel's queue |
 //! | `throttled` | a volume that QEMUs open themselves: their throttles |
 //! | [`devices`] | devices that a configuration steers, looked at |
-//! | [`servers`] | NBD servers with TLS that a configuration names, tried |
-//! | [`server`] | a socket at which something is asked |
+//! | [`nbd_servers`] | NBD servers with TLS that a configuration names, tried |
+//! | [`socket`] | a socket at which something is asked |
 //! | `http` | the HTTP server at its address |
 //! | `api` | its answers |
 //! | `history` | the last hour, second by second |
@@ -65,11 +65,13 @@ pub mod file;
 mod history;
 mod http;
 mod idle_probe;
+mod last_tick;
 pub mod latency;
 pub mod live;
 mod locked;
 mod manager;
 mod metrics;
+pub mod nbd_servers;
 mod news;
 pub mod outlook;
 mod outside;
@@ -79,11 +81,9 @@ mod policy;
 mod running;
 mod safe;
 mod served;
-pub mod server;
-pub mod servers;
 pub mod settings;
-mod shown;
 mod slowed;
+pub mod socket;
 mod start_error;
 pub mod status;
 mod steered;
@@ -94,54 +94,29 @@ mod views;
 mod volume;
 mod wakeup;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use parda_config::Document;
 
 pub use safe::escaped;
-pub use start_error::StartError;
 pub use steered::SteerError;
 
-use crate::activation::{ActivationError, Passed};
+use crate::activation::Passed;
 use crate::events::Recorder;
 use crate::live::Live;
 
 /// Reason why an agent ends without being told to.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A volume does not start.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// The status socket cannot be bound.
-    #[error(
-        "status socket {path}: {error}{help}",
-        path = path.display(), help = parda_block::error_help(error).unwrap_or_default()
-    )]
-    Status {
-        /// File that cannot be read or written.
-        path: PathBuf,
-        /// Error of the system.
-        error: std::io::Error,
-    },
-    /// An agent that runs has the status socket.
-    #[error(
-        "another agent answers at {0}, so nothing was started: `parda status {0}` shows it; each agent needs a status socket of its own"
-    )]
-    Runs(String),
-    /// A process has the status socket and does not answer.
-    #[error(
-        "{0}: a process has this status socket and did not answer for {1:?}, so nothing was started: `ss -lxp` names it. It hangs, or was killed and ends when the file systems of its disks answer"
-    )]
-    Silent(String, std::time::Duration),
     /// The configuration is wrong.
     #[error(transparent)]
     Configuration(#[from] parda_config::Error),
-    /// The service manager's sockets.
-    #[error(transparent)]
-    Passed(#[from] ActivationError),
     /// Signals or threads cannot be had.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
+    /// A volume, the status socket, or the service manager's sockets: what is wrong, and what to do.
+    #[error("{0}")]
+    Other(String),
 }
 
 /// Runs an agent by a configuration file that was read, until SIGTERM or SIGINT. `path` is read again on SIGHUP. A disk, listener or
@@ -151,7 +126,7 @@ pub enum ServeError {
 /// # Errors
 /// The configuration is wrong, none of the volumes starts, or the status socket cannot be bound or is that of another process.
 pub fn serve(path: &Path, file: Document, events: Recorder) -> Result<(), ServeError> {
-    let passed = Passed::from_environment()?;
+    let passed = Passed::from_environment().map_err(ServeError::Other)?;
     let (live, config) = Live::start(file)?;
     running::Agent::new(path, live, config, passed, events)?.run()
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use parda_api::{Keep, ValueFrom};
-use parda_config::{DRAIN, DiskSetting, Document, Error, NAMES_FILES, TenantSettings, short};
+use parda_config::{DRAIN, DiskSetting, Document, Error, NAMES_FILES, TenantSettings};
 use toml::Table;
 
 use crate::config::Config;
@@ -97,33 +97,27 @@ impl Layers {
     /// # Errors
     /// The file is wrong, or a setting of the layers. An error of a layer has no place in the file.
     pub(crate) fn merged(&self) -> Result<Config, Error> {
-        let live = !self.kept.is_empty() || !self.temporary.is_empty();
         let (file, _) = &*self.file;
-        if !live && self.policy.volumes.is_empty() {
+        if self.kept.is_empty() && self.temporary.is_empty() && self.policy.volumes.is_empty() {
             return Config::check(file);
         }
         let mut table = self.shaped();
-        for stored in &self.policy.volumes {
-            Overlay::add_tenants(&stored.volume, &mut table);
+        let policy = self.policy.overlay(&table);
+        policy.add_tenants(&mut table);
+        for layer in [&policy, &self.kept, &self.temporary] {
+            layer.apply(&mut table);
         }
-        self.policy.overlay(&table).apply(&mut table);
-        self.kept.apply(&mut table);
-        self.temporary.apply(&mut table);
-        // As text, so that an error shows the line that is wrong.
-        Config::check(&Document::new(file.name(), table.to_string())).map_err(|error| {
+        Config::check(&Document::merged(file.name(), table)).map_err(|error| {
             // An error of the file alone has its place there.
-            Config::check(file).err().unwrap_or(Error { place: None, ..error })
+            Config::check(file).err().unwrap_or(error)
         })
     }
 
     /// The file, with the disks that were added and without those that were removed.
     fn shaped(&self) -> Table {
         let mut table = self.file.1.clone();
-        let waits = overlay::waits_for_disks(&table);
-        let before = (!waits).then(|| overlay::listeners_of_disks(&table));
         self.kept.shape(&mut table);
         self.temporary.shape(&mut table);
-        overlay::drop_unused_listeners(&mut table, before.as_ref());
         table
     }
 
@@ -133,44 +127,39 @@ impl Layers {
         Ok((found.good.into_force(found.refused, found.left_out), found.config))
     }
 
-    fn find(&self, before: &Policies) -> Result<Found, Error> {
-        let live = |(target, setting, value): &(Target, Setting, toml::Value)| {
-            is_live(target, setting, value)
-        };
-        if self.kept.all().iter().chain(&self.temporary.all()).all(live)
+    fn find(&self, before: &Policies) -> Result<Compatible, Error> {
+        let layers = [(&self.kept, Keep::State), (&self.temporary, Keep::UntilRestart)];
+        let mut settings = layers.iter().flat_map(|(layer, _)| layer.all());
+        if settings.all(|(target, setting, value)| is_live(&target, setting, value))
             && self.policy.check().is_empty()
             && let Ok(config) = self.merged()
         {
             let (good, refused) = (self.clone(), Refused::new());
-            return Ok(Found { good, config, refused, left_out: Vec::new() });
+            return Ok(Compatible { good, config, refused, left_out: Vec::new() });
         }
-        let mut found = Found::new(self)?;
-        let live = [(&self.kept, Keep::State), (&self.temporary, Keep::UntilRestart)];
-        for (layer, keep) in live {
+        let mut found = Compatible::new(self)?;
+        for (layer, keep) in layers {
             for (volume, shape) in layer.shapes() {
-                found.shape(volume, shape, keep);
+                found.shape(volume, &shape, keep);
             }
         }
-        found.add_policies(&self.policy);
-        for (layer, keep) in live {
+        found.add_policies(&self.policy, before);
+        for (layer, keep) in layers {
             for (target, setting, value) in layer.all() {
-                found.add(&target, &setting, &value, keep, before);
+                found.add(&target, setting, value, keep, before);
             }
         }
-        found.fall_back(before);
         Ok(found)
     }
 
     fn into_force(self, refused: Refused, left_out: Vec<LeftOut>) -> InForce {
         let file = self.shaped();
-        let origins = Origins::of(
-            &file,
-            &[
-                (&self.policy.overlay(&file), ValueFrom::Policy),
-                (&self.kept, ValueFrom::State),
-                (&self.temporary, ValueFrom::Live),
-            ],
-        );
+        let origins = Origins::of(&[
+            (&Overlay::of_file(&file), ValueFrom::Configuration),
+            (&self.policy.overlay(&file), ValueFrom::Policy),
+            (&self.kept, ValueFrom::State),
+            (&self.temporary, ValueFrom::Live),
+        ]);
         InForce { layers: self, refused, left_out, origins: Arc::new(origins) }
     }
 
@@ -238,12 +227,12 @@ fn is_live(target: &Target, setting: &str, value: &toml::Value) -> bool {
     match target.of {
         Of::Law => setting != NAMES_FILES || !value.is_table(),
         Of::Vm(_) => DiskSetting::find(setting).is_some(),
-        Of::Tenant(_) => TenantSettings::KEYS.contains(&setting),
+        Of::Tenant(_) => TenantSettings::keys().any(|key| key == setting),
     }
 }
 
 /// Layers without conflicts, built by adding one change after the other.
-struct Found {
+struct Compatible {
     good: Layers,
     config: Config,
     refused: Refused,
@@ -288,20 +277,17 @@ pub fn examine(file: Document) -> Result<Vec<String>, Error> {
     }
     let found = layers.find(&Policies::default())?;
     let kept = &found.good.kept;
-    let shapes = kept.shapes().iter();
-    let shapes =
-        shapes.map(|(volume, shape)| format!("{state}: {}: {shape}", shape.target(volume)));
-    let settings = kept.all().into_iter();
+    let shapes = kept.shapes().map(|(volume, shape)| format!("{}: {shape}", shape.target(volume)));
     let settings =
-        settings.map(|(target, setting, value)| format!("{state}: {target}: {setting} = {value}"));
-    let left_out = found.left_out.iter();
-    let left_out = left_out.map(|left| format!("{state}: {}: {}", left.target, left.why));
-    Ok(shapes.chain(settings).chain(left_out).collect())
+        kept.all().map(|(target, setting, value)| format!("{target}: {setting} = {value}"));
+    let left_out = found.left_out.iter().map(|left| format!("{}: {}", left.target, left.why));
+    let notes = shapes.chain(settings).chain(left_out);
+    Ok(notes.map(|note| format!("{state}: {note}")).collect())
 }
 
-impl Found {
+impl Compatible {
     /// The file of these layers, without any layer.
-    fn new(layers: &Layers) -> Result<Found, Error> {
+    fn new(layers: &Layers) -> Result<Compatible, Error> {
         let good = Layers {
             policy: Policies { head: layers.policy.head.clone(), volumes: Vec::new() },
             kept: Overlay::default(),
@@ -309,7 +295,7 @@ impl Found {
             ..layers.clone()
         };
         let config = good.merged()?;
-        Ok(Found { good, config, refused: Refused::new(), left_out: Vec::new() })
+        Ok(Compatible { good, config, refused: Refused::new(), left_out: Vec::new() })
     }
 
     /// Edits the layers, if that makes no conflict.
@@ -321,17 +307,18 @@ impl Found {
         Ok(())
     }
 
-    /// Adds the policy of each volume, as a whole or not at all.
-    fn add_policies(&mut self, policies: &Policies) {
+    /// Adds the policy of each volume, as a whole or not at all: then that from before, if it has no conflict either.
+    fn add_policies(&mut self, policies: &Policies, before: &Policies) {
         self.refused = policies.check();
         for stored in &policies.volumes {
             let name = &stored.volume.name;
-            if self.refused.contains_key(name) {
-                continue;
+            if !self.refused.contains_key(name) {
+                let new = Some(stored.clone());
+                let Err(error) = self.edit(|more| more.policy.replace(name, new)) else { continue };
+                self.refused.insert(name.clone(), error.without_place());
             }
-            if let Err(error) = self.edit(|more| more.policy.volumes.push(stored.clone())) {
-                self.refused.insert(name.clone(), plain(&error));
-            }
+            // If this has a conflict, that was logged when it was refused.
+            let _ = self.edit(|more| more.policy.replace(name, before.of(name).cloned()));
         }
     }
 
@@ -342,8 +329,8 @@ impl Found {
         }
     }
 
-    /// Adds a live change of a setting. If it conflicts with the policy of its volume, the policy is refused. Where it takes a policy to be
-    /// without conflict, that is the one from `before`.
+    /// Adds a live change of a setting. If it conflicts with the policy of its volume, the policy is refused, and the one from before stays
+    /// or none.
     fn add(
         &mut self,
         target: &Target,
@@ -353,53 +340,33 @@ impl Found {
         before: &Policies,
     ) {
         let set = |more: &mut Layers| more.layer(keep).set(target, setting, value.clone());
-        let wrong = match is_live(target, setting, value) {
+        let done = match is_live(target, setting, value) {
             true => self.edit(set),
             false => Err(self.good.file.0.error(setting, "is no setting that is changed live")),
         };
-        let Err(error) = wrong else { return };
-        let has_one = self.good.policy.of(&target.volume).is_some();
-        let without = |more: &mut Layers| {
-            set(more);
-            more.policy.volumes.retain(|stored| stored.volume.name != target.volume);
-        };
-        let from_before = |more: &mut Layers| {
-            without(more);
-            more.policy.volumes.extend(before.of(&target.volume).cloned());
-        };
-        if has_one && (self.edit(without).is_ok() || self.edit(from_before).is_ok()) {
-            let why = format!(
-                "conflicts with {setting} = {value}, a live change on this host: {}",
-                plain(&error)
-            );
-            self.refused.insert(target.volume.clone(), why);
-            return;
+        let Err(error) = done else { return };
+        let volume = &target.volume;
+        if self.good.policy.of(volume).is_some() {
+            for policy in [before.of(volume), None] {
+                let edited = self.edit(|more| {
+                    set(more);
+                    more.policy.replace(volume, policy.cloned());
+                });
+                if edited.is_ok() {
+                    let error = error.without_place();
+                    let why = format!(
+                        "conflicts with {setting} = {value}, a live change on this host: {error}"
+                    );
+                    self.refused.entry(volume.clone()).or_insert(why);
+                    return;
+                }
+            }
         }
         let change = match &target.of {
             Of::Tenant(name) => format!("tenant {name}: {setting} = {value}"),
             Of::Law | Of::Vm(_) => format!("{setting} = {value}"),
         };
         self.left_out.push(LeftOut::new(target.clone(), &change, &error));
-    }
-
-    /// Gives volumes whose policy is refused their policy from before, if that has no conflict either.
-    fn fall_back(&mut self, before: &Policies) {
-        let refused: Vec<_> = self.refused.keys().cloned().collect();
-        for stored in before.volumes.iter().filter(|stored| refused.contains(&stored.volume.name)) {
-            if self.good.policy.of(&stored.volume.name).is_some() {
-                continue;
-            }
-            // If it has, that was logged when it was refused.
-            let _ = self.edit(|more| more.policy.volumes.push(stored.clone()));
-        }
-    }
-}
-
-/// An error as text without its place, which would be in a merged file that nobody sees.
-pub(crate) fn plain(error: &Error) -> String {
-    match &error.value {
-        Some(value) => format!("{}: {}", short(value), short(&error.message)),
-        None => short(&error.message).into_owned(),
     }
 }
 

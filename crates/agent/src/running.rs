@@ -6,7 +6,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parda_address::Address;
 use parda_block::AgentMemory;
 use parda_exchange::{Identity, Incarnation};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -14,16 +13,16 @@ use signal_hook::iterator::Signals;
 
 use crate::activation::Passed;
 use crate::api::Api;
-use crate::config::{self, Config, Http};
-use crate::descriptors::Descriptors;
+use crate::config::{self, Config};
+use crate::descriptors;
 use crate::events::Recorder;
 use crate::history::{History, Sampler};
-use crate::http::HttpServer;
+use crate::http::servers::HttpServers;
 use crate::live::Live;
 use crate::manager::Manager;
 use crate::policy::{self, Follower};
 use crate::served::{Addresses, Opens, Shared};
-use crate::server::{Owner, Server, SocketWatch};
+use crate::socket::{Owner, Server, SocketWatch};
 use crate::start_error::StartError;
 use crate::status::{self, Detail, HttpPlace};
 use crate::views::{View, Views};
@@ -54,10 +53,6 @@ const SILENCE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 
-/// After what time an HTTP address that cannot be bound, or a certificate that cannot be used, is tried again; and how often it is looked
-/// whether certificates that are shown have expired.
-const HTTP_PAUSE: Duration = Duration::from_secs(10);
-
 /// A volume that does not start.
 struct Failed {
     config: VolumeConfig,
@@ -75,6 +70,8 @@ pub(crate) struct Agent {
     events: Sender<Wakeup>,
     waits: Receiver<Wakeup>,
     volumes: Vec<Volume>,
+    /// How many of those were tried as a whole.
+    settled: usize,
     failed: Vec<Failed>,
     /// Volumes that are being stopped.
     leaving: Vec<JoinHandle<()>>,
@@ -85,9 +82,7 @@ pub(crate) struct Agent {
     follower: Option<Follower>,
     manager: Manager,
     status: Option<Server>,
-    http: Vec<HttpServer>,
-    /// When addresses and certificates with a fault are tried again, and those without are looked at.
-    http_due: Option<Instant>,
+    http: HttpServers,
     /// The configuration is being read, and is to be read again after that.
     reading: Option<bool>,
 }
@@ -131,6 +126,7 @@ impl Agent {
             events,
             waits,
             volumes: Vec::new(),
+            settled: 0,
             failed: Vec::new(),
             leaving: Vec::new(),
             api: Api {
@@ -147,8 +143,7 @@ impl Agent {
             follower: None,
             manager,
             status: None,
-            http: Vec::new(),
-            http_due: None,
+            http: HttpServers::default(),
             reading: None,
         })
     }
@@ -164,7 +159,7 @@ impl Agent {
         let _outside = self.manager.pulse().outside();
         self.follower = None;
         self.status = None;
-        self.http.clear();
+        self.http = HttpServers::default();
         self.api.audit.flush();
         self.sampler = None;
         // Also what a failed start has started: no socket is left behind.
@@ -190,7 +185,7 @@ impl Agent {
         if !self.is_alone()? {
             return Ok(false);
         }
-        raise_descriptor_limit(&self.config);
+        descriptors::raise(&self.config);
         for warning in self.config.warnings() {
             tracing::warn!("{warning}");
         }
@@ -204,22 +199,21 @@ impl Agent {
         let mut first = None;
         for volume in self.config.volumes.clone() {
             if let Err(error) = self.begin(&volume) {
+                first.get_or_insert(error.to_string());
                 self.fail(volume, &error, FIRST_PAUSE);
-                first.get_or_insert(error);
             }
         }
         if let (true, Some(error)) = (self.volumes.is_empty(), first) {
-            return Err(error.into());
+            return Err(ServeError::Other(error));
         }
-        let (until, mut settled) = (Instant::now() + START, 0);
-        while settled < self.volumes.len() {
+        let until = Instant::now() + START;
+        while self.settled < self.volumes.len() {
             match self.waits.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Wakeup::Settled) => settled += 1,
-                Ok(Wakeup::Signal(SIGHUP)) => self.read_again(),
-                Ok(Wakeup::Signal(_)) => return Ok(false),
-                Ok(Wakeup::Asked) => self.manager.pulse().answer(),
-                Ok(Wakeup::Read(read, done)) => self.reload(read, &done),
-                Ok(Wakeup::Changed(new, done)) => self.change(*new, &done),
+                Ok(wakeup) => {
+                    if !self.wake(wakeup) {
+                        return Ok(false);
+                    }
+                }
                 Err(_) => break,
             }
         }
@@ -248,9 +242,18 @@ impl Agent {
             let name = || socket.display().to_string();
             match watch.owner() {
                 Owner::Nobody => break,
-                Owner::Answers => return Err(ServeError::Runs(name())),
+                Owner::Answers => {
+                    return Err(ServeError::Other(format!(
+                        "another agent answers at {0}, so nothing was started: `parda status {0}` shows it; each agent needs a status socket of its own",
+                        name()
+                    )));
+                }
                 Owner::Silent if began.elapsed() > BURIAL => {
-                    return Err(ServeError::Silent(name(), BURIAL));
+                    return Err(ServeError::Other(format!(
+                        "{}: a process has this status socket and did not answer for {BURIAL:?}, so nothing was started: `ss -lxp` names it. It \
+                         hangs, or was killed and ends when the file systems of its disks answer",
+                        name()
+                    )));
                 }
                 Owner::Silent if began.elapsed() > SILENCE && !said => {
                     said = true;
@@ -264,9 +267,12 @@ impl Agent {
             }
             match self.waits.recv_timeout(LOOK) {
                 Ok(Wakeup::Signal(SIGHUP)) => reload = true,
-                Ok(Wakeup::Signal(_)) => return Ok(false),
-                Ok(Wakeup::Asked) => self.manager.pulse().answer(),
-                _ => {}
+                Ok(wakeup) => {
+                    if !self.wake(wakeup) {
+                        return Ok(false);
+                    }
+                }
+                Err(_) => {}
             }
         }
         if reload {
@@ -277,27 +283,47 @@ impl Agent {
 
     fn serve(&mut self) {
         loop {
-            let due = self.failed.iter().map(|failed| failed.next).chain(self.http_due).min();
+            let due = self.failed.iter().map(|failed| failed.next).chain(self.http.due()).min();
             let event = match due {
                 Some(at) => self.waits.recv_timeout(at.saturating_duration_since(Instant::now())),
                 None => self.waits.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match event {
-                Ok(Wakeup::Signal(SIGHUP)) => self.read_again(),
-                Ok(Wakeup::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(Wakeup::Read(read, done)) => self.reload(read, &done),
-                Ok(Wakeup::Changed(new, done)) => self.change(*new, &done),
-                Ok(Wakeup::Settled) => {}
-                Ok(Wakeup::Asked) => self.manager.pulse().answer(),
+                Ok(wakeup) => {
+                    if !self.wake(wakeup) {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
                     self.retry();
-                    if self.http_due.is_some_and(|due| due <= Instant::now()) {
-                        self.look_at_http();
+                    if self.http.due().is_some_and(|due| due <= Instant::now()) {
+                        self.serve_http(false);
                     }
                 }
             }
             self.leaving.retain(|thread| !thread.is_finished());
         }
+    }
+
+    /// Does what a wakeup asks for. False if the agent is told to end.
+    fn wake(&mut self, wakeup: Wakeup) -> bool {
+        match wakeup {
+            Wakeup::Signal(SIGHUP) => self.read_again(),
+            Wakeup::Signal(_) => return false,
+            Wakeup::Read(read, done) => {
+                self.reload(read);
+                // Whoever waits for it may have gone.
+                let _ = done.send(());
+            }
+            Wakeup::Changed(new, done) => {
+                self.take_over(*new, Why::Changed);
+                let _ = done.send(());
+            }
+            Wakeup::Settled => self.settled += 1,
+            Wakeup::Asked => self.manager.pulse().answer(),
+        }
+        true
     }
 
     fn begin(&mut self, config: &VolumeConfig) -> Result<(), StartError> {
@@ -395,13 +421,7 @@ impl Agent {
         }
     }
 
-    /// Takes over settings that were changed live.
-    fn change(&mut self, new: Config, done: &Sender<()>) {
-        self.take_over(new, Why::Changed);
-        let _ = done.send(());
-    }
-
-    fn reload(&mut self, read: Result<Box<Config>, parda_config::Error>, done: &Sender<()>) {
+    fn reload(&mut self, read: Result<Box<Config>, parda_config::Error>) {
         let again = self.reading.take();
         match read {
             Ok(new) => {
@@ -427,7 +447,6 @@ impl Agent {
                 self.manager.reloaded(format!("configuration not changed: {error}"));
             }
         }
-        let _ = done.send(());
         if again == Some(true) {
             self.read_again();
         }
@@ -448,7 +467,7 @@ impl Agent {
         let mut stay = Vec::new();
         for mut volume in std::mem::take(&mut self.volumes) {
             let name = volume.name();
-            match new.volumes.iter().find(|wanted| wanted.name == name) {
+            match new.volume(&name) {
                 Some(wanted) if !volume.is_another(wanted) => {
                     // The kernel may be changing a steered device's queue, which waits for its IOs.
                     let outside = self.manager.pulse().outside();
@@ -530,79 +549,23 @@ impl Agent {
         }
     }
 
-    /// Serves HTTP at the addresses of the configuration, with the certificates of now. What has a fault is tried again later, as disks
-    /// must not wait for it. Faults are told once, and once more after a reload.
+    /// Serves HTTP at the addresses of the configuration, with the certificates of now.
     fn serve_http(&mut self, reloaded: bool) {
-        let wanted = self.config.http_places();
-        // Waits for old servers, and for look-ups of names. Old and new addresses may overlap.
+        // Waits for old servers, and for look-ups of names.
         let outside = self.manager.pulse().outside();
-        self.http.retain(|server| {
-            let stays = wanted.contains(server.place());
-            if !stays {
-                tracing::info!(address = %server.place().address, "no HTTP server there any more");
-            }
-            stays
-        });
-        let before = self.api.views.about().http.clone();
-        let mut shown = Vec::new();
-        for place in &wanted {
-            let name = place.address.to_string();
-            let before = before.iter().find(|other| other.address == name);
-            let before = before.and_then(|place| Some((place.up, place.fault.as_deref()?)));
-            let (up, fault) = self.serve_http_at(place);
-            let news = |fault: &&str| reloaded || before != Some((up, *fault));
-            if let Some(fault) = fault.as_deref().filter(news) {
-                say_http_fault(&place.address, up, fault);
-            } else if fault.is_none() && before.is_some() {
-                tracing::info!(address = name, event = "http_up", "HTTP has no fault any more");
-            }
-            shown.push(HttpPlace { address: name, up, fault });
-        }
+        self.api.views.about().pages.clone_from(&self.config.pages);
+        self.http.serve(&self.config.http_places(), &self.api, reloaded);
         drop(outside);
-        let fault = shown.iter().any(|place| place.fault.is_some());
-        let look = fault || self.http.iter().any(HttpServer::has_tls);
-        self.http_due = look.then(|| Instant::now() + HTTP_PAUSE);
-        let mut about = self.api.views.about();
-        (about.http, about.pages) = (shown, self.config.pages.clone());
-        drop(about);
         self.manager.state(self.state());
-    }
-
-    /// Tries again what of HTTP has a fault, or shows a certificate that expires before the next look. Else no file is read.
-    fn look_at_http(&mut self) {
-        let fault = self.api.views.about().http.iter().any(|place| place.fault.is_some());
-        if fault || self.http.iter().any(|server| !server.is_in_force(HTTP_PAUSE)) {
-            return self.serve_http(false);
-        }
-        self.http_due = Some(Instant::now() + HTTP_PAUSE);
-    }
-
-    /// Serves HTTP at one place. Whether it is answered there, and the fault that there is. Who shows a certificate that has expired is
-    /// stopped: nobody would start with it either.
-    fn serve_http_at(&mut self, place: &Http) -> (bool, Option<String>) {
-        if let Some(at) = self.http.iter().position(|server| server.place() == place) {
-            let fault = self.http[at].renew().err().map(|error| error.to_string());
-            let up = fault.is_none() || self.http[at].is_in_force(Duration::ZERO);
-            if !up {
-                self.http.remove(at);
-            }
-            return (up, fault);
-        }
-        match HttpServer::start(place, self.api.clone()) {
-            Ok(server) => {
-                let address = &place.address;
-                tracing::info!(%address, tls = place.tls.is_some(), "serves HTTP");
-                self.http.push(server);
-                (true, None)
-            }
-            Err(error) => (false, Some(error.to_string())),
-        }
     }
 
     fn serve_status(&self, socket: &Path) -> Result<Server, ServeError> {
         let views = Arc::clone(&self.api.views);
-        status::serve(socket, move || views.status(Detail::Whole))
-            .map_err(|error| ServeError::Status { path: socket.to_owned(), error })
+        status::serve(socket, move || views.status(Detail::Whole)).map_err(|error| {
+            let (at, help) =
+                (socket.display(), parda_block::error_help(&error).unwrap_or_default());
+            ServeError::Other(format!("status socket {at}: {error}{help}"))
+        })
     }
 
     /// State of the agent for the service manager: its work and its volumes that do not start.
@@ -634,42 +597,5 @@ impl Agent {
         let failed = self.failed.iter();
         let failed = failed.map(|f| View::Failed(Box::new(f.config.clone()), f.error.clone()));
         self.api.views.show(running.chain(failed).collect());
-    }
-}
-
-fn say_http_fault(address: &Address, up: bool, fault: &str) {
-    if up {
-        tracing::error!(
-            %address,
-            event = "http_certificate",
-            "HTTP: {fault}; the certificate from before is shown, and the file is tried again"
-        );
-    } else {
-        tracing::error!(%address, event = "http_down", "no HTTP server: {fault}; it is tried again");
-    }
-}
-
-/// Descriptors for as many clients as the system allows, and a warning if the configuration allows
-/// more.
-fn raise_descriptor_limit(config: &Config) {
-    let room = match parda_block::raise_descriptor_limit() {
-        Ok(Some(room)) => room,
-        Ok(None) => return,
-        Err(error) => return tracing::warn!("cannot raise the limit of descriptors: {error}"),
-    };
-    let descriptors = Descriptors::of(config);
-    tracing::info!(room, needed = descriptors.needed, disks = descriptors.disks, "descriptors");
-    if let Some(fault) = descriptors.fault() {
-        tracing::warn!("{fault}");
-    }
-    let served = config.volumes.iter().filter(|volume| volume.is_served());
-    let configured: usize = served.map(|volume| volume.limits.all_connections()).sum();
-    if room < configured as u64 {
-        tracing::warn!(
-            configured,
-            room,
-            "the limit of descriptors (RLIMIT_NOFILE, LimitNOFILE= of the unit) has room for fewer \
-             clients than limits.connections: those beyond it are turned away"
-        );
     }
 }

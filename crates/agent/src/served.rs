@@ -21,7 +21,7 @@ use parda_tls::Acceptor;
 
 use crate::config::{self, Disk, Listener, Place};
 use crate::file;
-use crate::start_error::StartError;
+use crate::start_error::{StartError, no_thread};
 use crate::status::{Detail, VolumeStatus};
 
 use board::Board;
@@ -50,7 +50,7 @@ impl Served {
         let keeper = std::thread::Builder::new()
             .name(format!("keeper-{}", config.name))
             .spawn(move || keeper.run())
-            .map_err(StartError::Thread)?;
+            .map_err(no_thread)?;
         Ok(Served { board, orders, keeper })
     }
 

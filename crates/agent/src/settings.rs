@@ -1,5 +1,6 @@
 //! Settings that all hosts of a volume must have alike: what is in force, and who was told otherwise.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parda_config::TenantName;
@@ -23,7 +24,6 @@ pub struct SettingsStatus {
     /// What shares divide, as the configuration spells it: `outstanding`, `iops`, `bytes`, or a cost.
     pub fairness: String,
     /// The same; `None` where shares divide outstanding IOs.
-    #[serde(default)]
     pub costs: Option<Costs>,
     /// Which IOs' latency drives the window.
     pub signal: Signal,
@@ -91,6 +91,29 @@ pub(crate) struct Said<'a> {
     pub(crate) tenants: &'a [TenantPart],
 }
 
+/// A setting in which hosts differ, if they do. `of`: the value that a host was told, if it says so.
+fn difference<'a>(
+    (setting, in_force): (String, Option<String>),
+    own: &Said<'a>,
+    hosts: impl Iterator<Item = &'a Said<'a>>,
+    of: impl Fn(&Said<'_>) -> Option<String>,
+) -> Option<Difference> {
+    let own = of(own)?;
+    let mut told: BTreeMap<String, (Vec<String>, u64)> = BTreeMap::new();
+    for said in hosts {
+        let Some(value) = of(said) else { continue };
+        let (hosts, shares) = told.entry(value).or_default();
+        hosts.push(said.host.to_owned());
+        *shares += u64::from(said.report.shares.0);
+    }
+    let told = told.into_iter().map(|(value, (mut hosts, shares))| {
+        hosts.sort();
+        Told { value, hosts, shares }
+    });
+    let told: Vec<Told> = told.collect();
+    (told.len() > 1).then_some(Difference { setting, in_force, own, told })
+}
+
 /// The tenants of the first host whose settings are others on other hosts, which tell each other a hash of these.
 pub(crate) fn compare_tenants(hosts: &[Said<'_>], names: &[TenantName]) -> Vec<Difference> {
     let Some(own) = hosts.first() else { return Vec::new() };
@@ -101,17 +124,9 @@ pub(crate) fn compare_tenants(hosts: &[Said<'_>], names: &[TenantName]) -> Vec<D
             parts.find(|part| part.id == id).map(|part| part.terms).filter(|terms| *terms > 0)
         };
         let here = terms(own)?;
-        let told = [("as here", true), ("otherwise", false)].map(|(value, same)| {
-            let hosts =
-                hosts.iter().filter(|said| terms(said).is_some_and(|it| (it == here) == same));
-            let mut names: Vec<_> = hosts.clone().map(|said| said.host.to_owned()).collect();
-            names.sort();
-            let shares = hosts.map(|said| u64::from(said.report.shares.0)).sum();
-            Told { value: value.to_owned(), hosts: names, shares }
-        });
-        let (setting, own) = (format!("tenant {name}"), "as here".to_owned());
-        let differ = !told[1].hosts.is_empty();
-        differ.then(|| Difference { setting, in_force: None, own, told: told.into() })
+        let value = |same: bool| if same { "as here" } else { "otherwise" }.to_owned();
+        let of = |said: &Said<'_>| terms(said).map(|terms| value(terms == here));
+        difference((format!("tenant {name}"), None), own, hosts.iter(), of)
     };
     names.iter().filter_map(differ).collect()
 }
@@ -119,47 +134,28 @@ pub(crate) fn compare_tenants(hosts: &[Said<'_>], names: &[TenantName]) -> Vec<D
 /// In what the hosts differ. The first is this host.
 pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
     let Some(own) = hosts.first() else { return Vec::new() };
+    let voters = || hosts.iter().filter(|said| votes(said, own));
     let mut ballot = Ballot::default();
-    for said in hosts.iter().filter(|said| votes(said, own)) {
-        said.report.vote(&mut ballot);
-    }
+    voters().for_each(|said| said.report.vote(&mut ballot));
     let won = ballot.settings();
-    let differ = |setting: &str,
-                  in_force: Option<String>,
-                  of: &dyn Fn(&Said<'_>) -> Option<String>| {
-        let mut told: Vec<Told> = Vec::new();
-        for said in hosts.iter().filter(|said| votes(said, own)) {
-            let Some(value) = of(said) else { continue };
-            let (host, shares) = (said.host.to_owned(), u64::from(said.report.shares.0));
-            match told.iter_mut().find(|told| told.value == value) {
-                Some(told) => {
-                    told.hosts.push(host);
-                    told.shares += shares;
-                }
-                None => told.push(Told { value, hosts: vec![host], shares }),
-            }
-        }
-        told.iter_mut().for_each(|told| told.hosts.sort());
-        told.sort_by(|one, other| one.value.cmp(&other.value));
-        let own = of(own)?;
-        (told.len() > 1).then(|| Difference { setting: setting.to_owned(), in_force, own, told })
-    };
     let settings = |of: fn(Settings) -> String| move |said: &Said<'_>| said.report.settings.map(of);
-    let fairness = settings(|s| fairness(s.costs));
-    let signal = settings(|s| s.signal.to_string());
+    let fairness = |settings: Settings| fairness(settings.costs);
+    let signal = |settings: Settings| settings.signal.to_string();
     let number = |said: &Said<'_>| {
         (said.report.tuning == Tuning::Pinned).then(|| time(said.report.threshold))
     };
-    let periods = hosts.iter().filter(|said| votes(said, own)).filter_map(|said| said.period);
+    let periods = voters().filter_map(|said| said.period);
     let (shortest, longest) = periods
         .fold((u64::MAX, 0), |(least, most), period| (least.min(period.0), most.max(period.0)));
-    let period = |said: &Said<'_>| said.period.map(time);
     let apart = longest > shortest.saturating_mul(PERIODS);
+    let period = |said: &Said<'_>| said.period.filter(|_| apart).map(time);
+    let threshold = ballot.threshold.winner().map(time);
+    let named = |key: &str, in_force| (key.to_owned(), in_force);
     [
-        differ("fairness", won.map(|w| self::fairness(w.costs)), &fairness),
-        differ("signal", won.map(|w| w.signal.to_string()), &signal),
-        differ("latency_threshold", ballot.threshold.winner().map(time), &number),
-        apart.then(|| differ("period", None, &period)).flatten(),
+        difference(named("fairness", won.map(fairness)), own, voters(), settings(fairness)),
+        difference(named("signal", won.map(signal)), own, voters(), settings(signal)),
+        difference(named("latency_threshold", threshold), own, voters(), number),
+        difference(named("period", None), own, voters(), period),
     ]
     .into_iter()
     .flatten()

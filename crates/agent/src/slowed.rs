@@ -6,18 +6,29 @@ use parda_control::{PeriodClock, Rhythm, Span};
 /// Rounds in a row at the configured period after which longer periods are logged again.
 const OVER: u32 = 60;
 
-/// Whether longer periods were logged, and the rounds at the configured period since.
+/// Whether longer periods were logged, by their reason.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watch {
+    /// As the array would have too much to do, and the rounds at the configured period since.
     said: bool,
     usual: u32,
+    /// As there are more hosts than the exchange can bear.
+    crowded: bool,
 }
 
 impl Watch {
     /// Logs once that hosts meet less often.
-    pub(crate) fn look(&mut self, volume: &str, rhythm: &Rhythm, configured: Span) {
-        if let Some(message) = self.news(rhythm, configured) {
+    pub(crate) fn look(&mut self, volume: &str, clock: &PeriodClock, hosts: usize) {
+        if let Some(message) = self.news(clock.rhythm(), clock.configured()) {
             tracing::warn!(volume, event = "exchange_slowed", "{message}");
+        }
+        if clock.is_crowded() && !std::mem::replace(&mut self.crowded, true) {
+            tracing::warn!(
+                volume,
+                "hosts meet every {:.1} s in place of every {} s: {CROWDED} ({hosts} hosts). parda status says how often",
+                clock.period().secs(),
+                clock.configured().secs(),
+            );
         }
     }
 
@@ -38,24 +49,6 @@ impl Watch {
             COSTLY,
             rhythm.hosts(),
         ))
-    }
-}
-
-/// Whether it was logged that there are more hosts than the exchange can bear at the configured period.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Crowd(bool);
-
-impl Crowd {
-    /// Logs once that hosts meet less often because of their number.
-    pub(crate) fn look(&mut self, volume: &str, clock: &PeriodClock, hosts: usize) {
-        if clock.is_crowded() && !std::mem::replace(&mut self.0, true) {
-            tracing::warn!(
-                volume,
-                "hosts meet every {:.1} s in place of every {} s: {CROWDED} ({hosts} hosts). parda status says how often",
-                clock.period().secs(),
-                clock.configured().secs(),
-            );
-        }
     }
 }
 

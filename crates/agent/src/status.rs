@@ -30,8 +30,8 @@ pub use objective::{ObjectiveStatus, TargetStatus};
 
 use crate::latency::Latency;
 use crate::outlook::OutlookStatus;
-use crate::server::{PATIENCE, Server};
 use crate::settings::SettingsStatus;
+use crate::socket::{PATIENCE, Server};
 use crate::threshold::ThresholdStatus;
 
 /// Where settings come from, by their keys.
@@ -256,7 +256,6 @@ pub struct SteerStatus {
     /// Its VMs, where they are told apart.
     pub vms: Vec<SteeredVmStatus>,
     /// What QEMUs have there, if their throttles are what is set.
-    #[serde(default)]
     pub qemu: Option<QemuStatus>,
 }
 
@@ -331,7 +330,6 @@ pub struct SteeredVmStatus {
     /// Shares of the VM.
     pub shares: u32,
     /// What held it back in the last period: its slice or its limit. None where neither did, or nothing is set.
-    #[serde(default)]
     pub limited_by: Option<Limit>,
     /// IOs completed since it was first seen.
     pub ios: u64,
@@ -436,7 +434,6 @@ pub struct DiskStatus {
     /// Its latency objective, if it has one.
     pub latency_target: Option<TargetStatus>,
     /// Its reservation, if it has one.
-    #[serde(default)]
     pub reservation: Option<ReservationStatus>,
     /// Time held in the host's queue, of reads and writes.
     pub held: Latency,

@@ -8,9 +8,9 @@ use parda_exchange::HostName;
 use crate::config;
 use crate::enforcer;
 use crate::history::disk_keys;
+use crate::last_tick::LastTick;
 use crate::live::{DiskName, Live, Origins, Target};
 use crate::locked::locked;
-use crate::shown::Shown;
 use crate::status::{Detail, SettingsFrom, Status, VolumeStatus};
 use crate::volume::VolumeView;
 
@@ -112,7 +112,7 @@ fn add_vm_origins(status: &mut VolumeStatus, origins: &Origins) {
     for vm in status.steer.iter_mut().flat_map(|steer| &mut steer.vms) {
         // Where several cgroups match, each has its own name behind that of the configuration.
         let name = vm.name.split_once('/').map_or(vm.name.as_str(), |(name, _)| name);
-        let name = DiskName { name: name.to_owned(), listen: None };
+        let name = DiskName::new(name);
         vm.settings_from = origins_of(&Target::vm(&volume, name), origins);
     }
     for tenant in &mut status.tenants {
@@ -121,5 +121,5 @@ fn add_vm_origins(status: &mut VolumeStatus, origins: &Origins) {
 }
 
 fn failed(config: &config::Volume, error: &str) -> VolumeStatus {
-    VolumeStatus { fault: Some(error.to_owned()), ..enforcer::base(config, Shown::default()) }
+    VolumeStatus { fault: Some(error.to_owned()), ..enforcer::base(config, LastTick::default()) }
 }

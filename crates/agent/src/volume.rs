@@ -11,10 +11,10 @@ use parda_exchange::Identity;
 use crate::config::{self, Work};
 use crate::control::{Control, Order};
 use crate::enforcer::Enforcer;
+use crate::last_tick::LastTick;
 use crate::locked::locked;
 use crate::served::Shared;
-use crate::shown::Shown;
-use crate::start_error::StartError;
+use crate::start_error::{StartError, no_thread};
 use crate::status::{Detail, VolumeStatus};
 
 /// Reason why a volume takes over a configuration.
@@ -37,7 +37,7 @@ pub(crate) struct Volume {
     enforcer: Arc<Enforcer>,
     orders: Sender<Order>,
     control: JoinHandle<()>,
-    shown: Arc<Mutex<Shown>>,
+    last: Arc<Mutex<LastTick>>,
 }
 
 /// How long it is waited for those who are just looking at a volume that stops.
@@ -52,10 +52,10 @@ impl Volume {
         settled: impl FnOnce() + Send + 'static,
     ) -> Result<Volume, StartError> {
         let enforcer = Arc::new(Enforcer::start(&config, shared, settled)?);
-        let shown = Arc::default();
-        let (orders, control) = start_control(me, &config, &enforcer, &shown)?;
+        let last = Arc::default();
+        let (orders, control) = start_control(me, &config, &enforcer, &last)?;
         let config = Arc::new(Mutex::new(Arc::new(config)));
-        Ok(Volume { me: me.clone(), config, enforcer, orders, control, shown })
+        Ok(Volume { me: me.clone(), config, enforcer, orders, control, last })
     }
 
     /// Whether a change needs the volume to be stopped and started.
@@ -100,7 +100,7 @@ impl Volume {
             || before.pool != in_force.pool
             || before.idle_probe != in_force.idle_probe
         {
-            match start_control(&self.me, &in_force, &self.enforcer, &self.shown) {
+            match start_control(&self.me, &in_force, &self.enforcer, &self.last) {
                 Ok((orders, control)) => {
                     // The old one says goodbye where it was, for as long as that takes.
                     let _ = self.orders.send(Order::Stop);
@@ -155,7 +155,7 @@ impl Volume {
         VolumeView {
             config: Arc::clone(&self.config),
             enforcer: Arc::downgrade(&self.enforcer),
-            shown: Arc::clone(&self.shown),
+            last: Arc::clone(&self.last),
         }
     }
 
@@ -168,14 +168,14 @@ fn start_control(
     me: &Identity,
     config: &config::Volume,
     enforcer: &Arc<Enforcer>,
-    shown: &Arc<Mutex<Shown>>,
+    last: &Arc<Mutex<LastTick>>,
 ) -> Result<(Sender<Order>, JoinHandle<()>), StartError> {
     let (orders, received) = channel();
-    let control = Control::new(me, config, Arc::clone(enforcer), received, Arc::clone(shown));
+    let control = Control::new(me, config, Arc::clone(enforcer), received, Arc::clone(last));
     let thread = std::thread::Builder::new()
         .name(format!("control-{}", config.name))
         .spawn(move || control.run())
-        .map_err(StartError::Thread)?;
+        .map_err(no_thread)?;
     Ok((orders, thread))
 }
 
@@ -184,7 +184,7 @@ fn start_control(
 pub(crate) struct VolumeView {
     config: InForce,
     enforcer: Weak<Enforcer>,
-    shown: Arc<Mutex<Shown>>,
+    last: Arc<Mutex<LastTick>>,
 }
 
 impl VolumeView {
@@ -195,8 +195,8 @@ impl VolumeView {
 
     /// The volume's state; `None` once it has ended.
     pub(crate) fn status(&self, detail: Detail) -> Option<VolumeStatus> {
-        let shown = locked(&self.shown).clone();
+        let last = locked(&self.last).clone();
         let config = self.config();
-        Some(self.enforcer.upgrade()?.status(&config, shown, detail))
+        Some(self.enforcer.upgrade()?.status(&config, last, detail))
     }
 }

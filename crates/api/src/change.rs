@@ -35,7 +35,6 @@ pub struct Changed {
     /// Key of the disk, or name of the steered VM; `null` if settings of the volume or of a tenant were changed.
     pub disk: Option<String>,
     /// Name of the tenant; `null` if no settings of a tenant were changed.
-    #[serde(default)]
     pub tenant: Option<String>,
     /// Each setting of the request.
     pub settings: Vec<ChangedSetting>,

@@ -98,7 +98,7 @@ impl Check {
         // Not an error: disks are served without it, and an agent that is restarted must start.
         notes.extend(config.volumes.iter().filter_map(parda_agent::exchange::examine));
         notes.extend(parda_agent::live::examine(file)?);
-        notes.extend(parda_agent::servers::examine(&config));
+        notes.extend(parda_agent::nbd_servers::examine(&config));
         text.extend(notes.iter().map(|note| format!("\n  note: {}", output::line(note))));
         output::print(&text)
     }

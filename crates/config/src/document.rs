@@ -8,14 +8,18 @@ use std::path::Path;
 
 use parda_control::VmConfig;
 use serde::de::DeserializeOwned;
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table};
+
+use crate::short::short;
 
 /// A document: its name, as the user gave it, and its text.
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
     text: String,
+    /// The same as a table, if it was merged.
+    merged: Option<Table>,
 }
 
 /// A table of a document, for errors about its keys.
@@ -51,6 +55,18 @@ impl fmt::Display for Error {
     }
 }
 
+impl Error {
+    /// The error without its place, for who has not seen the document.
+    #[must_use]
+    pub fn without_place(&self) -> String {
+        let message = short(&self.message);
+        match &self.value {
+            Some(value) => format!("{}: {message}", short(value)),
+            None => message.into_owned(),
+        }
+    }
+}
+
 /// The largest document, in bytes, far above any real one.
 const MAX: u64 = 16 << 20;
 
@@ -81,7 +97,19 @@ impl Document {
     /// A document that is already in memory.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Document {
-        Document { name: name.into(), text: text.into() }
+        Document { name: name.into(), text: text.into(), merged: None }
+    }
+
+    /// A document with changes. Its errors show values and no places, as nobody has its text.
+    #[must_use]
+    pub fn merged(name: impl Into<String>, table: Table) -> Document {
+        Document { merged: Some(table.clone()), ..Document::new(name, table.to_string()) }
+    }
+
+    /// Whether it has changes over a document that was checked by itself.
+    #[must_use]
+    pub fn is_merged(&self) -> bool {
+        self.merged.is_some()
     }
 
     /// Reads a document from a file, or once from a pipe.
@@ -117,6 +145,11 @@ impl Document {
     /// # Errors
     /// The text is not TOML or not a `T`; the error points at the offending place.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        // An error shows the line that is wrong, which only the text has.
+        let merged = self.merged.clone().and_then(|table| table.try_into().ok());
+        if let Some(parsed) = merged {
+            return Ok(parsed);
+        }
         toml::from_str(&self.text).map_err(|e| {
             let message = plainly(&e.message().trim().replace('\n', "; "));
             // What the document itself lacks has no line.
@@ -189,7 +222,8 @@ impl Document {
         let before = &self.text[..span.start.min(self.text.len())];
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
-        Error { file: self.name.clone(), place: Some((line, column)), value: None, message }
+        let place = self.merged.is_none().then_some((line, column));
+        Error { file: self.name.clone(), place, value: None, message }
     }
 
     fn line_of(&self, span: &Range<usize>) -> String {

@@ -31,5 +31,6 @@ pub use values::{
     SizeModelSetting,
 };
 pub use vm::{
-    DEFAULT_SHARES, DISK_SETTINGS, DRAIN, DiskSetting, VmSettings, wrong_shares, wrong_target,
+    DEFAULT_SHARES, DISK_SETTINGS, DRAIN, DiskSetting, Holder, VmSettings, wrong_shares,
+    wrong_target,
 };

@@ -5,7 +5,7 @@ use parda_control::{Shares, Tenant, TenantId};
 use serde::{Deserialize, Serialize};
 
 use crate::limit::LimitSetting;
-use crate::vm::VmSettings;
+use crate::vm::{DISK_SETTINGS, Holder, VmSettings};
 
 /// The name of a tenant, up to 63 bytes.
 pub type TenantName = ArrayString<63>;
@@ -29,7 +29,10 @@ pub struct TenantSettings {
 
 impl TenantSettings {
     /// Keys beside the name.
-    pub const KEYS: [&str; 3] = ["shares", "limit", "reservation"];
+    pub fn keys() -> impl Iterator<Item = &'static str> {
+        let own = DISK_SETTINGS.iter().filter(|setting| setting.also.contains(&Holder::Tenant));
+        own.map(|setting| setting.key)
+    }
 
     /// The first setting that is out of bounds: its key and its fault.
     #[must_use]
@@ -52,8 +55,11 @@ impl TenantSettings {
 /// The fault of a tenant's name, if it has one.
 pub(crate) fn wrong_name(name: TenantName) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let good = !name.is_empty() && name.chars().all(plain);
-    (!good).then(|| "must be 1 to 63 letters, digits, `-`, `_` or `.`".to_owned())
+    // In a URL of the API the last two are directories.
+    let good = name.chars().all(plain) && !matches!(&*name, "" | "." | "..");
+    (!good).then(|| {
+        "must be 1 to 63 letters, digits, `-`, `_` or `.`, and neither `.` nor `..`".to_owned()
+    })
 }
 
 impl From<&TenantSettings> for Tenant {

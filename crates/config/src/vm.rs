@@ -71,7 +71,7 @@ macro_rules! with_vm_settings {
                 wrong: wrong_shares,
                 bounds: "1 to 1000000",
                 what: "Weight against all disks of the volume, on every host ([what they divide](#what-shares-divide)).",
-                steered: true,
+                also: &[Holder::Steered, Holder::Throttled, Holder::Tenant],
             }
             /// IOs that the VM may gather while idle and send ahead of its turn.
             burst: f64 {
@@ -79,7 +79,7 @@ macro_rules! with_vm_settings {
                 wrong: wrong_burst,
                 bounds: "to 1000000",
                 what: "IOs that an idle disk may gather and send ahead.",
-                steered: false,
+                also: &[],
             }
             /// Latency objective: largest mean time of its IOs at the array.
             #[serde(with = "parda_config::quantity")]
@@ -88,7 +88,7 @@ macro_rules! with_vm_settings {
                 wrong: wrong_target,
                 bounds: "up to 10s",
                 what: "[Latency objective](#a-latency-objective).",
-                steered: false,
+                also: &[],
             }
             /// IOs per second that the VM has whenever it asks for them, whatever its shares.
             reservation: f64 {
@@ -96,7 +96,7 @@ macro_rules! with_vm_settings {
                 wrong: wrong_reservation,
                 bounds: "1 to 1000000000",
                 what: "IO/s that it has whenever it asks for them ([guarantees](guarantees.md)).",
-                steered: false,
+                also: &[Holder::Tenant],
             }
             /// Tenant whose VM it is.
             tenant: $crate::TenantName {
@@ -104,7 +104,7 @@ macro_rules! with_vm_settings {
                 wrong: wrong_name,
                 bounds: "a name",
                 what: "[Tenant](guarantees.md#tenants) whose disk it is.",
-                steered: true,
+                also: &[Holder::Steered, Holder::Throttled],
             }
             /// The most IOs and bytes per second that the VM does.
             limit: $crate::LimitSetting {
@@ -112,7 +112,7 @@ macro_rules! with_vm_settings {
                 wrong: wrong_limit,
                 bounds: "a table",
                 what: "The most IO/s and bytes/s that it does ([guarantees](guarantees.md)).",
-                steered: true,
+                also: &[Holder::Steered, Holder::Tenant],
             }
         }
     };
@@ -140,9 +140,20 @@ pub struct DiskSetting {
     pub what: &'static str,
     /// Whether it belongs to the VM, so that a policy may have it, or to the disk on this host alone.
     pub of_vm: bool,
-    /// Whether a VM of a steered device has it too. The queue of such a VM is the kernel's.
-    pub steered: bool,
+    /// Who has it beside disks that are served.
+    pub also: &'static [Holder],
     fault: fn(&VmSettings) -> Option<String>,
+}
+
+/// Who may have a setting of a disk beside disks that are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A VM of a steered device, whose queue is the kernel's.
+    Steered,
+    /// A VM whose disks QEMU opens and throttles.
+    Throttled,
+    /// A tenant, for all of its VMs together.
+    Tenant,
 }
 
 /// Key of the setting of a disk that takes no new connections.
@@ -154,7 +165,7 @@ const DRAINED: DiskSetting = DiskSetting {
     bounds: "`true`",
     what: "Takes no new connections ([draining](api.md#draining)).",
     of_vm: false,
-    steered: false,
+    also: &[],
     fault: |_| None,
 };
 
@@ -194,6 +205,12 @@ impl VmSettings {
     #[must_use]
     pub fn fault_steered(&self) -> Option<(&'static str, String)> {
         self.fault().or_else(|| Some(("limit", self.limit?.fault_steered()?)))
+    }
+
+    /// These settings with the default of the shares.
+    #[must_use]
+    pub fn with_shares(self) -> VmSettings {
+        VmSettings { shares: Some(self.shares().0), ..self }
     }
 
     /// Shares, with their default.

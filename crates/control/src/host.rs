@@ -334,6 +334,7 @@ impl Host {
                 rate,
             };
             let Some(own) = &mut vm.guarantees else { return demand };
+            let asked = demand.limited_part(window_per_share);
             if let Some(place) = tenant {
                 let held = own.aside.is_some_and(|aside| self.limits.waiting(aside) > 0);
                 self.tenants.account(
@@ -341,13 +342,12 @@ impl Host {
                     &Member {
                         shares,
                         used: wanted.used / window_per_share,
-                        wants: demand.is_limited(),
+                        asked,
                         active: wanted.pending > 0.0 || held,
                     },
                 );
             }
             if let Some(reservation) = &mut own.reservation {
-                let asked = demand.limited_part(window_per_share);
                 reservation.roll(secs, demand.pending, asked);
                 reserved += reservation.floor().asks(&room);
             }

@@ -188,7 +188,7 @@ impl KernelHost {
                 &Member {
                     shares: f64::from(vm.shares.0),
                     used: demand.used / per_share,
-                    wants: demand.is_limited(),
+                    asked: demand.limited_part(per_share),
                     active: is_active(vm),
                 },
             );

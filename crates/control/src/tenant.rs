@@ -139,7 +139,7 @@ pub struct TenantState {
     pub all: TenantPart,
     /// This host's part of the limit.
     pub part: f64,
-    /// It asked for its reservation in the last periods, and did not have it.
+    /// VMs of this host asked for its reservation in the last periods, and it did not have it.
     pub short: bool,
 }
 
@@ -149,8 +149,9 @@ pub(crate) struct Member {
     /// Its own shares, and those of the volume that it used.
     pub(crate) shares: f64,
     pub(crate) used: f64,
-    /// Whether it could use more than its slice, and whether it did IO.
-    pub(crate) wants: bool,
+    /// Part of the period in which it could use more than its slice.
+    pub(crate) asked: f64,
+    /// Whether it did IO.
     pub(crate) active: bool,
 }
 
@@ -176,6 +177,8 @@ struct State {
     awake: Option<f64>,
     /// This host's part of the limit by the last rounds.
     parts: [f64; HEARD],
+    /// Part of the period in which one of its VMs on this host could use more than its slice.
+    asked: f64,
     arrears: Arrears,
 }
 
@@ -195,6 +198,7 @@ impl State {
             weight: 1.0,
             awake: None,
             parts: [UNHEARD; HEARD],
+            asked: 0.0,
             arrears: Arrears::default(),
         }
     }
@@ -373,6 +377,7 @@ impl Tenants {
         for state in &mut self.states {
             let (id, wish, terms) = (state.id, state.own.wish, state.tenant.terms());
             state.own = TenantPart { id, wish, terms, ..TenantPart::default() };
+            state.asked = 0.0;
         }
     }
 
@@ -382,7 +387,8 @@ impl Tenants {
         own.shares += vm.shares;
         own.active += if vm.active { vm.shares } else { 0.0 };
         own.used += if vm.used.is_finite() { vm.used } else { 0.0 };
-        own.wants |= vm.wants;
+        own.wants |= vm.asked > 0.0;
+        self.states[place].asked = larger(self.states[place].asked, vm.asked);
     }
 
     /// Ends the account of a period, in which the hosts were heard by `source`. `limited` answers of a tenant with a limit the largest part of its rates that went on this host, and
@@ -417,7 +423,7 @@ impl Tenants {
                 let mean = state.latency.map_or(latency, |mean| mean + NEW * (latency - mean));
                 state.latency = Some(mean);
             }
-            state.arrears.roll(secs, all.rate, state.tenant.reservation, f64::from(all.wants));
+            state.arrears.roll(secs, all.rate, state.tenant.reservation, state.asked);
         }
     }
 
@@ -461,5 +467,33 @@ impl Tenants {
     /// How they stand after the last period.
     pub(crate) fn states(&self) -> impl Iterator<Item = TenantState> {
         self.states.iter().map(State::shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a tenant that did so much of its reservation in each of ten periods of a second is short, where a VM of this host asked
+    /// for this part of the time.
+    fn is_short(part: f64, asked: f64) -> bool {
+        let mut tenants = Tenants::default();
+        let tenant = Tenant { reservation: 100.0, ..Tenant::default() };
+        tenants.set(&[(TenantId(1), tenant)], |_, _, _| None);
+        for _ in 0..10 {
+            tenants.begin();
+            tenants.account(0, &Member { shares: 100.0, used: 50.0, asked, active: true });
+            tenants.add(0, (100.0 * part) as u64, 1.0);
+            tenants.end(Span::from_secs(1.0), Source::Cluster, |_, _, _| (0.0, 0.0));
+        }
+        tenants.states().all(|state| state.short)
+    }
+
+    #[test]
+    fn bursts_ask_for_the_part_of_a_reservation_that_is_due_in_them() {
+        assert!(is_short(0.4, 1.0));
+        assert!(!is_short(0.4, 0.4));
+        assert!(is_short(0.2, 0.4));
+        assert!(!is_short(0.0, 0.0));
     }
 }

@@ -1,42 +1,9 @@
 //! The place of an exchange with slots, as configuration and command line spell it.
 
-use std::fmt;
-use std::path::PathBuf;
-use std::str::FromStr;
-
-use parda_address::{Uri, UriError};
+pub use parda_address::Place as Location;
 use parda_control::Bytes;
 
 use crate::region::{Misaligned, aligned};
-
-/// A file, a block device or an NBD export.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Location {
-    /// A file or a block device.
-    Path(PathBuf),
-    /// An export of an NBD server.
-    Nbd(Uri),
-}
-
-impl FromStr for Location {
-    type Err = UriError;
-
-    fn from_str(text: &str) -> Result<Location, UriError> {
-        if text.contains("://") {
-            return text.parse().map(Location::Nbd);
-        }
-        Ok(Location::Path(PathBuf::from(text)))
-    }
-}
-
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Location::Path(path) => path.display().fmt(f),
-            Location::Nbd(uri) => write!(f, "{}/{}", uri.address, uri.export.as_str()),
-        }
-    }
-}
 
 /// A location, and where in it the exchange begins.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -96,6 +96,18 @@ pub enum Of {
     Tenant(String),
 }
 
+impl Of {
+    /// Key of the disk or name of the VM, if it is one; and name of the tenant, likewise.
+    #[must_use]
+    pub fn names(&self) -> (Option<&str>, Option<&str>) {
+        match self {
+            Of::Law => (None, None),
+            Of::Disk(disk) => (Some(disk), None),
+            Of::Tenant(tenant) => (None, Some(tenant)),
+        }
+    }
+}
+
 /// New values of settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {

@@ -42,24 +42,17 @@ impl std::fmt::Display for Server {
 }
 
 /// Reason why there is no answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// Nobody listens at the address.
+    #[error("cannot ask: {0}")]
     Connect(io::Error),
     /// The answer is not an agent's, or did not come.
+    #[error("no answer: {0}")]
     Answer(String),
     /// The agent refuses: HTTP status and reason.
+    #[error("{1}")]
     Refused(u16, String),
-}
-
-impl std::fmt::Display for AskError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            AskError::Connect(error) => write!(f, "cannot ask: {error}"),
-            AskError::Answer(error) => write!(f, "no answer: {error}"),
-            AskError::Refused(_, error) => f.write_str(error),
-        }
-    }
 }
 
 /// Sends a request and waits for its answer. `path` is that behind the server's name, escaped.

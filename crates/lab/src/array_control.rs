@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Weak;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use parda_agent::server::{PATIENCE, Server};
+use parda_agent::socket::{PATIENCE, Server};
 use parda_agent::status::DiskStatus;
 use parda_array::{Array, FaultError, Nanos};
 use parda_block::Handle;

@@ -167,7 +167,7 @@ pub fn set(policy: &mut Policy, volume: &str, of: &Scope, setting: &str, value: 
 }
 
 /// The entry of a list that `is` finds, or a new entry at its end.
-fn entry<T>(list: &mut Vec<T>, is: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
+pub fn entry<T>(list: &mut Vec<T>, is: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
     let at = list.iter().position(is).unwrap_or_else(|| {
         list.push(new());
         list.len() - 1

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use parda_config::{
-    ControlSettings, Document, Error, NAMES_FILES, Part, TenantSettings, VmSettings, short,
+    ControlSettings, Document, Error, NAMES_FILES, Part, TenantSettings, VmSettings,
     with_vm_settings, wrong_tenants,
 };
 use serde::Deserialize;
@@ -93,13 +93,7 @@ pub fn check(doc: &Document) -> Result<Policy, Error> {
 pub fn check_volume(volume: &Volume) -> Result<(), String> {
     let policy = Policy { volume: vec![volume.clone()] };
     let text = policy.text().map_err(|error| error.to_string())?;
-    check(&Document::new("policy", text)).map(|_| ()).map_err(|error| {
-        let message = short(&error.message);
-        match &error.value {
-            Some(value) => format!("{}: {message}", short(value)),
-            None => message.into_owned(),
-        }
-    })
+    check(&Document::new("policy", text)).map(drop).map_err(|error| error.without_place())
 }
 
 fn check_name(at: &Part<'_>, name: &str, others: &mut BTreeSet<String>) -> Result<(), Error> {

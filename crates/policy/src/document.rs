@@ -106,9 +106,9 @@ impl Volume {
             });
         };
         keep(&mut self.control, "control", &|key| TUNABLES.iter().any(|known| known.key == key));
+        let of_tenants = |key: &str| TenantSettings::keys().any(|known| known == key);
         for tenant in &mut self.tenant {
-            let known = |key: &str| TenantSettings::KEYS.contains(&key);
-            keep(&mut tenant.settings, &format!("tenant {}", tenant.name), &known);
+            keep(&mut tenant.settings, &format!("tenant {}", tenant.name), &of_tenants);
         }
         let of_vms = |key: &str| DiskSetting::find(key).is_some_and(|setting| setting.of_vm);
         for group in &mut self.group {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use parda_api::ChangedSetting;
-use parda_http::{Of, Place, Who};
+use parda_http::{Place, Who};
 
 use crate::locked::locked;
 
@@ -75,11 +75,7 @@ impl Change {
     /// Logs the change, which is an event too.
     fn say(&self, by: &str, at: &str, count: u64) {
         let Change { place: Place { volume, of }, setting } = self;
-        let (disk, tenant) = match of {
-            Of::Law => (None, None),
-            Of::Disk(disk) => (Some(disk), None),
-            Of::Tenant(tenant) => (None, Some(tenant)),
-        };
+        let (disk, tenant) = of.names();
         let ChangedSetting { setting, before, in_force, from, took_effect, configured: _ } =
             setting;
         let later = if *took_effect { "" } else { ", not in force yet" };
@@ -99,6 +95,8 @@ impl Change {
 
 #[cfg(test)]
 mod tests {
+    use parda_http::Of;
+
     use super::*;
     use crate::events::tests::recorded;
 

@@ -13,7 +13,7 @@ use super::values::{Settings, of, of_disk, of_keys};
 use super::wait::{PATIENCE, wait};
 use crate::config::{Config, Steer, Volume, Work};
 use crate::history::disk_keys;
-use crate::live::{self, DiskName, Layers, Setting, Target, plain};
+use crate::live::{self, DiskName, Layers, Setting, Target};
 use crate::status::{Detail, DiskState, VolumeStatus};
 
 impl Changes for Api {
@@ -76,7 +76,7 @@ impl Api {
         }
         let was = self.values(&target, &keys);
         let (layers, config) = self.make(|layers| edit(layers, &target))?;
-        let wanted = config.volumes.iter().find(|volume| volume.name == target.volume);
+        let wanted = config.volume(&target.volume);
         let wanted = wanted.map_or_else(Vec::new, |it| in_configuration(it, &target, &keys));
         let look = || self.values(&target, &keys);
         let is = wait(Instant::now() + PATIENCE, look, |is| {
@@ -91,11 +91,8 @@ impl Api {
             from: origins.from(&target, key),
             took_effect: alike(&is[at], &wanted[at]),
         });
-        let (disk, tenant) = match place.of.clone() {
-            Of::Law => (None, None),
-            Of::Disk(disk) => (Some(disk), None),
-            Of::Tenant(tenant) => (None, Some(tenant)),
-        };
+        let (disk, tenant) = place.of.names();
+        let (disk, tenant) = (disk.map(str::to_owned), tenant.map(str::to_owned));
         let settings = settings.collect();
         let changed = Changed { volume: place.volume.clone(), disk, tenant, settings };
         for setting in &changed.settings {
@@ -114,7 +111,7 @@ impl Api {
         // Changes that are left out stay so, and do not keep other settings from being changed.
         let mut in_force = self.live.in_force().layers;
         edit(&mut in_force)?;
-        let config = in_force.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
+        let config = in_force.merged().map_err(|error| Refusal::Invalid(error.without_place()))?;
         self.put(layers.clone(), in_force, config.clone())?;
         Ok((layers, config))
     }
@@ -220,7 +217,7 @@ fn fixed(place: &Place, key: &str) -> Option<String> {
         Of::Disk(_) => {
             (DISK_SETTINGS.iter().map(|setting| setting.key).collect(), "while the disk is served")
         }
-        Of::Tenant(_) => (TenantSettings::KEYS.to_vec(), "of a tenant"),
+        Of::Tenant(_) => (TenantSettings::keys().collect(), "of a tenant"),
     };
     (!keys.contains(&key)).then(|| {
         format!("{key}: cannot be changed {of}, as {} can: change the configuration", and(&keys))
@@ -230,9 +227,7 @@ fn fixed(place: &Place, key: &str) -> Option<String> {
 /// A VM of a steered device. VMs of one pattern have their settings together.
 fn steered(volume: &str, steer: &Steer, key: &str) -> Result<Target, Refusal> {
     match steer.vm(key) {
-        Some(vm) if vm.name == key => {
-            Ok(Target::vm(volume, DiskName { name: key.to_owned(), listen: None }))
-        }
+        Some(vm) if vm.name == key => Ok(Target::vm(volume, DiskName::new(key))),
         Some(vm) => Err(Refusal::Conflict(format!(
             "VM {key:?}: is one of those of [[volume.steer.vm]] {:?}, which have their settings together: name that",
             vm.name

@@ -12,7 +12,7 @@ use super::change::kept_where;
 use super::wait::{PATIENCE, wait};
 use crate::config::{Config, Disk, apart};
 use crate::history::disk_keys;
-use crate::live::{self, DiskName, Layers, Shape, Target, plain};
+use crate::live::{self, DiskName, Layers, Shape, Target};
 use crate::status::{DiskState, DiskStatus};
 
 impl Disks for Api {
@@ -42,10 +42,10 @@ impl Disks for Api {
         // A look at the disk's data may wait for its file system, so it happens before this change has the turn.
         let mut trial = self.live.in_force().layers;
         edit(&mut trial)?;
-        let trial = trial.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
+        let trial = trial.merged().map_err(|error| Refusal::Invalid(error.without_place()))?;
         let disk = find(&trial, volume, &name)?;
-        let own = trial.volumes.iter().find(|other| other.name == volume);
-        if let Some(Err(fault)) = own.map(|volume| apart::look_into(volume, &disk)) {
+        if let Some(Err(fault)) = trial.volume(volume).map(|volume| apart::look_into(volume, &disk))
+        {
             return Err(Refusal::Invalid(format!("path = {}: {fault}", disk.place)));
         }
         let _turn = self.live.turn();
@@ -62,7 +62,8 @@ impl Disks for Api {
         };
         if let Some(why) = why {
             let (layers, in_force) = before;
-            let config = in_force.merged().map_err(|error| Refusal::Failed(plain(&error)))?;
+            let config =
+                in_force.merged().map_err(|error| Refusal::Failed(error.without_place()))?;
             self.put(layers, in_force, config)?;
             let message = format!("disk {}: cannot be served, and is not added: {why}", disk.name);
             return Err(Refusal::Conflict(message));
@@ -84,7 +85,7 @@ impl Disks for Api {
             return Err(Refusal::Invalid("disk: is missing".to_owned()));
         };
         let before = self.live.in_force().layers.merged();
-        let before = before.map_err(|error| Refusal::Failed(plain(&error)))?;
+        let before = before.map_err(|error| Refusal::Failed(error.without_place()))?;
         let disk = find(&before, &volume, &name)?;
         let (layers, _) = self.make(|layers| {
             let keep = kept_where(layers, keep)?;
@@ -129,8 +130,7 @@ impl Disks for Api {
             }
             Ok(())
         })?;
-        let wanted = config.volumes.iter().find(|other| other.name == volume);
-        let wanted = wanted.map_or(&[][..], |volume| volume.disks());
+        let wanted = config.volume(volume).map_or(&[][..], |volume| volume.disks());
         let look = || self.volume(volume).map(|volume| volume.disks);
         let drained = |disks: &[DiskStatus], disk: &Disk| {
             disks.iter().any(|found| is(found, disk) && found.drain == disk.drain)
@@ -203,8 +203,7 @@ fn is(found: &DiskStatus, disk: &Disk) -> bool {
 
 /// A disk of a checked configuration.
 fn find(config: &Config, volume: &str, name: &DiskName) -> Result<Disk, Refusal> {
-    let own = config.volumes.iter().find(|other| other.name == volume);
-    own.and_then(|volume| name.find(volume)).cloned().ok_or_else(|| {
+    config.volume(volume).and_then(|volume| name.find(volume)).cloned().ok_or_else(|| {
         Refusal::NotFound(format!("disk {:?}: volume {volume:?} has none", name.name))
     })
 }
@@ -217,7 +216,7 @@ fn name(table: &toml::Table) -> Result<DiskName, Refusal> {
 }
 
 fn done(volume: &str, disk: &Disk, state: Option<DiskStatus>, layers: &Layers) -> DiskDone {
-    let name = DiskName { name: disk.name.to_string(), listen: None };
+    let name = DiskName::new(disk.name.as_str());
     DiskDone {
         volume: volume.to_owned(),
         disk: disk.name.to_string(),

@@ -8,13 +8,13 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use parda_address::Place;
 use parda_block::{Image, Stretch, Stretches};
 use parda_config::{Document, Error};
 
 use super::http::Http;
 use super::meeting::are_one_pool;
 use super::own;
-use super::place::Place;
 use super::places::{self, Places};
 use super::volume::{Disk, Volume};
 use crate::patience::{self, Question};

@@ -4,10 +4,10 @@ use std::fs::metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use parda_address::Place;
 use parda_etcd::Endpoint;
 
 use super::exchange::Exchange;
-use super::place::Place;
 use super::volume::{Volume, Work};
 use crate::patience::{self, Question};
 

@@ -2,78 +2,74 @@
 
 use std::fmt;
 
+use parda_address::Place;
 use parda_config::{Error, Part};
 use parda_exchange::SlotChoice;
 use parda_exchange::region::{SlotCount, SlotIndex};
 
 use super::etcd::{self, Etcd};
-use super::place::{Place, REGION_ALIGNMENT, place};
+use super::place::{REGION_ALIGNMENT, place};
 use super::server_tls;
 use super::udp::{self, Udp};
 use crate::file;
 
 /// Where the hosts of a volume meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Exchange {
+pub struct Exchange {
+    /// The way by which they meet.
+    pub transport: Transport,
+    /// Slots where they meet while that fails.
+    pub fallback: Option<Slots>,
+}
+
+/// A way by which hosts meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transport {
     /// In slots of a file, block device or NBD export.
     Slots(Slots),
     /// Datagrams on the network.
     Udp(Udp),
     /// Keys of an etcd cluster.
     Etcd(Etcd),
-    /// One of these, and slots as its fall-back.
-    WithFallback(Box<Exchange>, Slots),
 }
 
 impl Exchange {
     /// Its slots: its own, or those of its fall-back.
     #[must_use]
     pub fn slots(&self) -> Option<&Slots> {
-        match self {
-            Exchange::Slots(slots) | Exchange::WithFallback(_, slots) => Some(slots),
-            Exchange::Udp(_) | Exchange::Etcd(_) => None,
+        match &self.transport {
+            Transport::Slots(slots) => Some(slots),
+            Transport::Udp(_) | Transport::Etcd(_) => self.fallback.as_ref(),
         }
     }
 
     /// What it says of UDP, if that is a part of it.
     #[must_use]
     pub fn udp(&self) -> Option<&Udp> {
-        match self {
-            Exchange::Udp(udp) => Some(udp),
-            Exchange::WithFallback(first, _) => first.udp(),
-            Exchange::Slots(_) | Exchange::Etcd(_) => None,
-        }
+        if let Transport::Udp(udp) = &self.transport { Some(udp) } else { None }
     }
 
     /// What it says of etcd, if that is a part of it.
     #[must_use]
     pub fn etcd(&self) -> Option<&Etcd> {
-        match self {
-            Exchange::Etcd(etcd) => Some(etcd),
-            Exchange::WithFallback(first, _) => first.etcd(),
-            Exchange::Slots(_) | Exchange::Udp(_) => None,
-        }
+        if let Transport::Etcd(etcd) = &self.transport { Some(etcd) } else { None }
     }
 
     /// Key of the file that its slots are in.
     pub(super) fn file_key(&self) -> &'static str {
-        match self {
-            Exchange::WithFallback(..) => "exchange.fallback.file",
-            _ => "exchange.file",
-        }
+        if self.fallback.is_some() { "exchange.fallback.file" } else { "exchange.file" }
     }
 }
 
 impl fmt::Display for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Exchange::Slots(slots) => slots.place.fmt(f),
-            Exchange::Udp(udp) => udp.fmt(f),
-            Exchange::Etcd(etcd) => etcd.fmt(f),
-            Exchange::WithFallback(first, slots) => {
-                write!(f, "{first}, fall-back {}", slots.place)
-            }
-        }
+        match &self.transport {
+            Transport::Slots(slots) => slots.place.fmt(f),
+            Transport::Udp(udp) => udp.fmt(f),
+            Transport::Etcd(etcd) => etcd.fmt(f),
+        }?;
+        let fallback = self.fallback.as_ref();
+        fallback.map_or(Ok(()), |slots| write!(f, ", fall-back {}", slots.place))
     }
 }
 
@@ -126,7 +122,7 @@ pub(super) fn check(
 ) -> Result<Exchange, Error> {
     let (volume_at, at) = (at, &at.part("exchange"));
     let file::Exchange { file, slots, slot, offset, fallback, .. } = exchange;
-    let first = match (file, &exchange.udp, &exchange.etcd) {
+    let transport = match (file, &exchange.udp, &exchange.etcd) {
         (None, None, None) => {
             let message = "names no place where hosts meet: add file, udp or etcd";
             return Err(volume_at.error("exchange", message));
@@ -137,15 +133,15 @@ pub(super) fn check(
             at.refuse_if(fallback.is_some(), "fallback", message)?;
             let (file, slots, slot, offset) = (file.clone(), *slots, *slot, *offset);
             let written = file::Fallback { file, slots, slot, offset };
-            return check_slots(at, volume, &written).map(Exchange::Slots);
+            Transport::Slots(check_slots(at, volume, &written)?)
         }
         (None, Some(address), None) => {
             only(at, exchange, "udp")?;
-            Exchange::Udp(udp::check(at, address, exchange)?)
+            Transport::Udp(udp::check(at, address, exchange)?)
         }
         (None, None, Some(urls)) => {
             only(at, exchange, "etcd")?;
-            Exchange::Etcd(etcd::check(at, urls, exchange)?)
+            Transport::Etcd(etcd::check(at, urls, exchange)?)
         }
         (file, udp, _) => {
             let (key, other) = match (file, udp) {
@@ -157,9 +153,9 @@ pub(super) fn check(
             return Err(at.error(key, message));
         }
     };
-    let Some(written) = fallback else { return Ok(first) };
-    let slots = check_slots(&at.part("fallback"), volume, written)?;
-    Ok(Exchange::WithFallback(Box::new(first), slots))
+    let fallback = fallback.as_ref();
+    let fallback = fallback.map(|written| check_slots(&at.part("fallback"), volume, written));
+    Ok(Exchange { transport, fallback: fallback.transpose()? })
 }
 
 fn check_slots(at: &Part<'_>, volume: &str, written: &file::Fallback) -> Result<Slots, Error> {

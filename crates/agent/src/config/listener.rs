@@ -1,6 +1,6 @@
 //! `[[listener]]`: who may connect where, checked.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use parda_address::Address;
@@ -9,7 +9,7 @@ use parda_config::{Document, Error, Part};
 use parda_tls::ServerFiles;
 use uzers::{get_group_by_name, get_user_by_name};
 
-use super::volume::Volume;
+use super::volume::{Disk, Volume, Work};
 use crate::file;
 
 /// A place where clients connect.
@@ -34,48 +34,50 @@ pub struct Tls {
     pub required: bool,
 }
 
-/// Listeners of the file, and which of them disks have used.
-pub(super) struct Listeners {
-    all: Vec<Listener>,
-    used: BTreeSet<usize>,
+/// Checks the listeners of a file.
+pub(super) fn check_all(doc: &Document, files: &[file::Listener]) -> Result<Vec<Listener>, Error> {
+    let mut all: Vec<Listener> = Vec::new();
+    for (i, file) in files.iter().enumerate() {
+        let at = doc.part(format!("listener.{i}"));
+        let listener = check(&at, file)?;
+        let taken = all.iter().any(|other| other.address == listener.address);
+        at.refuse_if(taken, "address", "is another [[listener]]'s address already")?;
+        all.push(listener);
+    }
+    Ok(all)
 }
 
-impl Listeners {
-    pub(super) fn check(doc: &Document, files: &[file::Listener]) -> Result<Self, Error> {
-        let mut all: Vec<Listener> = Vec::new();
-        for (i, file) in files.iter().enumerate() {
-            let at = doc.part(format!("listener.{i}"));
-            let listener = check(&at, file)?;
-            let taken = all.iter().any(|other| other.address == listener.address);
-            at.refuse_if(taken, "address", "is another [[listener]]'s address already")?;
-            all.push(listener);
+/// The listeners that the disks of a volume name, by their `[[listener]]` tables if they have one.
+pub(super) fn of_disks(
+    at: &Part<'_>,
+    work: &Work,
+    described: &[Listener],
+) -> Result<Vec<Listener>, Error> {
+    let Work::Serve(disks) = work else { return Ok(Vec::new()) };
+    let mut seen = HashSet::new();
+    let first = disks.iter().enumerate().filter(|(_, disk)| seen.insert(&disk.listen));
+    let listeners = first.map(|(i, Disk { listen, .. })| {
+        let listener = described.iter().find(|listener| listener.address == *listen).cloned();
+        if listener.is_none() && !listen.is_local() {
+            return Err(at.error(&format!("disk.{i}.listen"), unprotected(listen)));
         }
-        Ok(Self { all, used: BTreeSet::new() })
-    }
+        let (address, access) = (listen.clone(), SocketAccess::default());
+        Ok(listener.unwrap_or(Listener { address, access, plain: false, tls: None }))
+    });
+    listeners.collect()
+}
 
-    /// The listener at the address of a disk, or why there can be none.
-    pub(super) fn at(&mut self, address: &Address) -> Result<Listener, String> {
-        let Some(index) = self.all.iter().position(|l| l.address == *address) else {
-            if !address.is_local() {
-                return Err(unprotected(address));
-            }
-            let access = SocketAccess::default();
-            return Ok(Listener { address: address.clone(), access, plain: false, tls: None });
-        };
-        self.used.insert(index);
-        Ok(self.all[index].clone())
-    }
-
-    /// Refuses listeners that no disk uses.
-    pub(super) fn all_are_used(&self, doc: &Document) -> Result<(), Error> {
-        match (0..self.all.len()).find(|index| !self.used.contains(index)) {
-            Some(unused) => {
-                let message = "no disk listens there: write it as the disk's `listen` does";
-                Err(doc.error(&format!("listener.{unused}.address"), message))
-            }
-            None => Ok(()),
-        }
-    }
+/// Refuses listeners that no disk uses.
+pub(super) fn all_are_used(
+    doc: &Document,
+    described: &[Listener],
+    volumes: &[Volume],
+) -> Result<(), Error> {
+    let used: HashSet<_> =
+        volumes.iter().flat_map(|volume| &volume.listeners).map(|it| &it.address).collect();
+    let unused = described.iter().position(|listener| !used.contains(&listener.address));
+    let message = "no disk listens there: write it as the disk's `listen` does";
+    unused.map_or(Ok(()), |i| Err(doc.error(&format!("listener.{i}.address"), message)))
 }
 
 fn unprotected(address: &Address) -> String {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use parda_address::Place;
 use parda_block::NbdOptions;
 use parda_config::{Error, Part};
 
-use super::place::Place;
 use crate::file;
 
 /// More connections than the cores of a large server have nothing to give.

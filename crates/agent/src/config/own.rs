@@ -6,13 +6,13 @@ use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
-use parda_address::{Address, Certificates, Uri};
+use parda_address::{Address, Certificates, Place, Uri};
 use parda_block::Stretch;
 use parda_config::Document;
 use parda_exchange::HostName;
 use rustix::fs::{FileType, fstat, stat};
 
-use super::place::{Place, stretch};
+use super::place::stretch;
 use crate::file;
 
 /// What the agent has for itself.

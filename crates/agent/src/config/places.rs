@@ -4,13 +4,13 @@ use std::fs::metadata;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use parda_address::{Address, Uri};
+use parda_address::{Address, Place, Uri};
 use parda_block::{Stretch, error_help};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use super::exchange::{Exchange, Slots};
-use super::place::{Place, REGION_ALIGNMENT, stretch};
+use super::place::{REGION_ALIGNMENT, stretch};
 use super::volume::Volume;
 use crate::patience::{self, LOOK_BEHIND, Question};
 

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use parda_address::Place;
 use parda_config::{Error, Part, VmSettings};
 use parda_control::law::Mode;
 use parda_steer::cgroup::glob;
 
-use super::place::{Place, place};
-use super::steer::are_names;
+use super::names::are_names;
+use super::place::place;
 use crate::file;
 
 /// A volume whose disks QEMU opens itself.
@@ -33,10 +34,7 @@ impl Rules {
     #[must_use]
     pub fn of(&self, names: &[&str]) -> VmSettings {
         let rule = self.0.iter().find(|(pattern, _)| names.iter().any(|name| glob(pattern, name)));
-        rule.map_or_else(
-            || VmSettings { shares: Some(parda_config::DEFAULT_SHARES), ..VmSettings::default() },
-            |(_, settings)| *settings,
-        )
+        rule.map_or_else(|| VmSettings::default().with_shares(), |(_, settings)| *settings)
     }
 }
 
@@ -67,8 +65,8 @@ pub(super) fn check(at: &Part<'_>, qemu: &file::Qemu, mode: Mode) -> Result<Qemu
     are_names(at, "vm", &names.collect::<Vec<_>>())?;
     let mut rules: Vec<(String, VmSettings)> = Vec::new();
     for (i, vm) in qemu.vm.iter().enumerate() {
-        let shares = Some(vm.shares.unwrap_or(parda_config::DEFAULT_SHARES));
-        let settings = VmSettings { shares, tenant: vm.tenant, ..VmSettings::default() };
+        let file::QemuVm { shares, tenant, .. } = *vm;
+        let settings = VmSettings { shares, tenant, ..VmSettings::default() }.with_shares();
         if let Some((key, fault)) = settings.fault() {
             return Err(at.error(&format!("vm.{i}.{key}"), fault));
         }

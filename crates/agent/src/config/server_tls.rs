@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use parda_address::{Certificates, Uri, UriTls};
+use parda_address::{Certificates, Place, Uri, UriTls};
 use parda_config::{Error, Part};
 use parda_tls::{ClientError, FileError, FileRole};
 
-use super::place::Place;
 use crate::file::ServerTls;
 
 /// The key of a disk that says more than its URI does.

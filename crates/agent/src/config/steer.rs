@@ -11,6 +11,7 @@ use parda_steer::cgroup::{Means, Pattern, VmPattern};
 use parda_steer::knob::Method;
 use parda_steer::measure::Choice;
 
+use super::names::are_names;
 use crate::file;
 
 /// A volume whose VMs open its device directly.
@@ -128,9 +129,8 @@ fn check_vms(at: &Part<'_>, vms: &[file::SteeredVm]) -> Result<Vec<SteeredVm>, E
     are_names(at, "vm", &names.collect::<Vec<_>>())?;
     let checked = vms.iter().enumerate().map(|(i, vm)| {
         let at = at.part(&format!("vm.{i}"));
-        let shares = Some(vm.shares.unwrap_or(parda_config::DEFAULT_SHARES));
-        let (limit, tenant) = (vm.limit, vm.tenant);
-        let settings = VmSettings { shares, limit, tenant, ..VmSettings::default() };
+        let file::SteeredVm { shares, limit, tenant, .. } = *vm;
+        let settings = VmSettings { shares, limit, tenant, ..VmSettings::default() }.with_shares();
         if let Some((key, fault)) = settings.fault_steered() {
             return Err(at.error(key, fault));
         }
@@ -138,15 +138,4 @@ fn check_vms(at: &Part<'_>, vms: &[file::SteeredVm]) -> Result<Vec<SteeredVm>, E
         Ok(SteeredVm { name: vm.name.clone(), pattern, settings })
     });
     checked.collect()
-}
-
-/// Refuses names of a list that are empty, or stand twice. `list`: path of the list.
-pub(super) fn are_names(at: &Part<'_>, list: &str, names: &[&str]) -> Result<(), Error> {
-    for (i, name) in names.iter().enumerate() {
-        let key = format!("{list}.{i}.name");
-        at.refuse_if(name.is_empty(), &key, "must not be empty")?;
-        let message = "is also the name of another VM: names must differ";
-        at.refuse_if(names[..i].contains(name), &key, message)?;
-    }
-    Ok(())
 }

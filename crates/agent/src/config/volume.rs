@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parda_address::{Address, ExportName};
+use parda_address::{Address, ExportName, Place};
 use parda_block::{Limits, NbdOptions};
 use parda_config::{ControlSettings, Resolved, TenantSettings, VmSettings};
 use parda_control::VmConfig;
@@ -13,7 +13,6 @@ use parda_control::VmConfig;
 use super::exchange::Exchange;
 use super::listener::Listener;
 use super::own::Own;
-use super::place::Place;
 use super::pool::Pool;
 use super::qemu::Qemu;
 use super::steer::Steer;

@@ -14,6 +14,7 @@ use parda_probe::{
 use rustix::fs::OFlags;
 
 use crate::config::Target;
+use crate::locked::locked;
 
 /// Size of a read, in bytes.
 pub(super) const SIZE: u64 = 16 << 10;
@@ -68,7 +69,7 @@ impl Reads {
             let begun = Instant::now();
             self.file.read_exact_at(buffer, self.start + SIZE * random.u64(0..self.blocks))?;
             let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            lock(count).record(took);
+            locked(count).record(took);
         }
         Ok(())
     }
@@ -91,7 +92,7 @@ impl Driver for Reads {
                 let seed = seed ^ u64::from(reader) << 32;
                 scope.spawn(move || {
                     if let Err(error) = reads.read(seed, count, stop) {
-                        *lock(failed) = Some(error);
+                        *locked(failed) = Some(error);
                         stop.store(true, Ordering::Relaxed);
                     }
                 });
@@ -123,7 +124,7 @@ fn record(
         let taken = now >= next;
         if taken {
             next = now + SLICE;
-            let reads = lock(count).totals();
+            let reads = locked(count).totals();
             let (at_s, writes) = (now.as_secs_f64(), Totals::default());
             recording.push(Snapshot { at_s, reads, writes, unwritten: 0 });
         }
@@ -140,8 +141,4 @@ fn record(
             return Driven { recording, verdict };
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -3,42 +3,32 @@
 use std::collections::BTreeMap;
 
 use parda_api::ValueFrom;
-use toml::{Table, Value};
+use toml::Value;
 
-use super::overlay::{Overlay, Shape, all_written};
-use super::target::{Setting, Target};
+use super::overlay::{Overlay, Shape};
+use super::target::{DiskName, Setting, Target};
 
 /// Values and origins of all settings that the file or a layer sets. The others have their defaults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins {
     settings: BTreeMap<Target, BTreeMap<Setting, (Value, ValueFrom)>>,
-    /// Disks that were added to those of the file, by volume and name.
-    added: BTreeMap<(String, String), ValueFrom>,
+    /// Disks that were added to those of the file, each in its volume.
+    added: BTreeMap<Target, ValueFrom>,
 }
 
 impl Origins {
-    /// Settings of a file and of the layers over it, each of which overrides the ones before.
-    pub(crate) fn of(file: &Table, layers: &[(&Overlay, ValueFrom)]) -> Origins {
+    /// Settings of layers, each of which overrides the ones before.
+    pub(super) fn of(layers: &[(&Overlay, ValueFrom)]) -> Origins {
         let mut origins = Origins::default();
-        for (target, setting, value) in all_written(file) {
-            origins.set(target, setting, value, ValueFrom::Configuration);
-        }
         for (layer, from) in layers {
-            for (target, setting, value) in layer.all() {
-                origins.set(target, setting, value, *from);
+            for (target, table) in layer.tables() {
+                let set = table.iter().map(|(key, value)| (key.clone(), (value.clone(), *from)));
+                origins.settings.entry(target).or_default().extend(set);
             }
-            for (volume, shape) in layer.shapes() {
-                if let Shape::Add(_) = shape {
-                    let disk = shape.disk().to_owned();
-                    origins.added.insert((volume.clone(), disk), *from);
-                }
-            }
+            let added = layer.shapes().filter(|(_, shape)| matches!(shape, Shape::Add(_)));
+            origins.added.extend(added.map(|(volume, shape)| (shape.target(volume), *from)));
         }
         origins
-    }
-
-    fn set(&mut self, target: Target, setting: Setting, value: Value, from: ValueFrom) {
-        self.settings.entry(target).or_default().insert(setting, (value, from));
     }
 
     /// Settings of a volume or a VM that are set, with values and origins.
@@ -49,7 +39,7 @@ impl Origins {
 
     /// Origin of a disk: the layer that added it, or the configuration.
     pub(crate) fn of_disk(&self, volume: &str, disk: &str) -> ValueFrom {
-        let added = self.added.get(&(volume.to_owned(), disk.to_owned()));
+        let added = self.added.get(&Target::vm(volume, DiskName::new(disk)));
         added.copied().unwrap_or(ValueFrom::Configuration)
     }
 

@@ -56,9 +56,13 @@ impl Policies {
 
     /// The policies as a layer over a file: settings of its volumes and VMs.
     pub(super) fn overlay(&self, file: &Table) -> Overlay {
-        let mut all = Overlay::default();
-        self.volumes.iter().for_each(|stored| all.add_policy(&stored.volume, file));
-        all
+        Overlay::of_policies(self.volumes.iter().map(|stored| &stored.volume), file)
+    }
+
+    /// Puts a policy in the place of that of a volume; `None` takes it out.
+    pub(super) fn replace(&mut self, volume: &str, policy: Option<Stored>) {
+        self.volumes.retain(|stored| stored.volume.name != volume);
+        self.volumes.extend(policy);
     }
 }
 

@@ -38,6 +38,11 @@ pub(crate) enum Of {
 }
 
 impl DiskName {
+    /// The one disk, VM or tenant of a name.
+    pub(crate) fn new(name: &str) -> DiskName {
+        DiskName { name: name.to_owned(), listen: None }
+    }
+
     /// Whether a table of the configuration file is this disk's.
     pub(super) fn is(&self, disk: &Table) -> bool {
         has_name(disk, &self.name)

@@ -295,6 +295,23 @@ fn a_refused_policy_stays_refused_whatever_the_file_says_below_the_one_in_force(
 }
 
 #[test]
+fn a_live_change_that_needs_the_policy_from_before_stays_when_a_wrong_one_comes() {
+    let dir = tempfile::tempdir().unwrap();
+    let file =
+        FILE.replace("[[volume.disk]]", "[volume.control]\nwindow_max = 15\n[[volume.disk]]");
+    let (live, _) = start(dir.path(), &file);
+    let before = policies(3, "[control]\nwindow_max = 32\n");
+    let mut layers = Layers { policy: before.clone(), ..live.layers() };
+    layers.temporary.set(&Target::volume("array"), "window_min", 20.into());
+    live.take(layers.clone(), layers);
+    let wrong = policies(4, "[control]\nfairness = \"beauty\"\n");
+    let (in_force, config) = with_policy(&live, wrong, &before);
+    assert!(in_force.refused.contains_key("array") && in_force.left_out.is_empty());
+    let law = &config.volumes[0].law.control.law;
+    assert_eq!((law.window_min.0, law.window_max.0), (20.0, 32.0));
+}
+
+#[test]
 fn a_steered_vm_takes_its_shares_and_its_tenant_and_nothing_else() {
     use crate::config::Work;
     for (table, vm) in [

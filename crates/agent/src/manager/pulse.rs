@@ -19,13 +19,13 @@ pub(crate) struct Pulse {
 
 /// A part of the main thread's work that waits for others, as long as it is held.
 #[must_use]
-pub(crate) struct Outside(Arc<Pulse>);
+pub(crate) struct Unjudged(Arc<Pulse>);
 
 impl Pulse {
     /// Begins a part that waits for others.
-    pub(crate) fn outside(self: &Arc<Pulse>) -> Outside {
+    pub(crate) fn outside(self: &Arc<Pulse>) -> Unjudged {
         self.outside.fetch_add(1, Ordering::SeqCst);
-        Outside(Arc::clone(self))
+        Unjudged(Arc::clone(self))
     }
 
     /// The main thread's sign of life.
@@ -44,7 +44,7 @@ impl Pulse {
     }
 }
 
-impl Drop for Outside {
+impl Drop for Unjudged {
     fn drop(&mut self) {
         self.0.outside.fetch_sub(1, Ordering::SeqCst);
     }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use parda_address::Address;
-use parda_block::{AddListenerError, AgentMemory, Drained, Ended, Handle, OpenDisk, SpawnError};
+use parda_block::{AgentMemory, Drained, Ended, Handle, OpenDisk, SpawnError};
 use parda_tls::FileError;
 
 use super::board::{Board, Shown};
@@ -33,7 +33,7 @@ pub(super) enum Order {
     Stop(Duration, Sender<Option<Drained>>),
     Opened(Owner, Box<Result<OpenDisk, NotOpened>>, Ticket),
     Removed(Owner),
-    Bound(Owner, Result<(Address, Certificate), NotBound>),
+    Bound(Owner, Result<(Address, Certificate), String>),
     Renewed(Owner, Result<(), FileError>),
     Unbound(Owner),
     Ended(u64, Ended),
@@ -47,16 +47,6 @@ pub(super) enum NotOpened {
     Own(String, String),
     #[error(transparent)]
     Cannot(#[from] SpawnError),
-}
-
-/// Reason why nobody can connect at an address.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum NotBound {
-    /// The certificate, its key, or the CA of clients.
-    #[error("{0}: no TLS: {1}")]
-    Certificate(Address, FileError),
-    #[error(transparent)]
-    Cannot(#[from] AddListenerError),
 }
 
 pub(super) struct Keeper {

@@ -40,6 +40,8 @@ pub(super) struct Disk {
     /// Its file system did not answer to a look at the file, and still does not.
     pub(super) is_silent: bool,
     pub(super) stats: VmStats,
+    /// When its file was handed a request last.
+    pub(super) begun: Instant,
     pub(super) losses: Losses<Answer>,
     pub(super) leaving: Option<Leaving>,
     /// Goes last: another disk may have its data then.

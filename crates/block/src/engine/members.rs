@@ -63,6 +63,7 @@ impl Engine {
             vm_id: self.host.add_vm(now, config.vm),
             base: base.0,
             is_silent: false,
+            begun: Instant(0),
             stats: VmStats { page_cache: opened.is_cached(), ..VmStats::default() },
             losses: Losses::default(),
             leaving: None,

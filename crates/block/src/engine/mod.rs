@@ -259,7 +259,8 @@ impl Engine {
             }
             match &mut disk.backend {
                 Backend::File(file) => {
-                    self.copied.add(file, request.op);
+                    let is_first = std::mem::replace(&mut disk.begun, now) != now;
+                    self.copied.add(file, request.op, is_first);
                     if let Some(outcome) = file.begin(&mut self.work.io, request, key) {
                         self.work.finished.push((key, outcome));
                     }

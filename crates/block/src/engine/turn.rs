@@ -13,11 +13,6 @@ use crate::front::front_end::FrontEnd;
 use crate::reactor::Tag;
 use crate::spin::Awaited;
 
-/// What one turn reads from the page cache at most, in bytes, rounded up to a whole request. The
-/// kernel copies it while the clients wait: the replies leave before more is read, so that clients
-/// take these while the volume's thread goes on.
-const COPIED_PER_TURN: u64 = 128 << 10;
-
 impl Engine {
     /// One turn after the other, until the volume is told to end. `Err`: the ring failed.
     pub(super) fn turns(&mut self) -> io::Result<()> {
@@ -96,7 +91,7 @@ impl Engine {
 
     /// IOs that may be dispatched in this turn.
     pub(super) fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
-        if self.copied.bytes >= COPIED_PER_TURN {
+        if self.copied.is_enough(self.work.requests.len()) {
             self.copied.held_up = self.host.held() > 0;
             return None;
         }

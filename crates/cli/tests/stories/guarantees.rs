@@ -259,7 +259,7 @@ fn a_tenant_is_changed_live_and_stays_so_over_a_restart() {
         done.out
     );
     for (wrong, why) in [
-        ("burst=5", "burst: cannot be changed of a tenant, as shares, limit and reservation can"),
+        ("burst=5", "burst: cannot be changed of a tenant, as shares, reservation and limit can"),
         ("shares=0", "shares = 0: must be from 1 to 1000000"),
     ] {
         let refused = set(&[wrong]);

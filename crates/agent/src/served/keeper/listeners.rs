@@ -10,7 +10,7 @@ use parda_address::Address;
 use parda_block::Handle;
 use parda_tls::{Acceptor, FileError};
 
-use super::{Keeper, NotBound, Order, Owner, apart};
+use super::{Keeper, Order, Owner, apart};
 use crate::config::Listener;
 use crate::served::member::{Certificate, ListenerMember, Member, State, position};
 
@@ -120,7 +120,7 @@ impl Keeper {
         }
     }
 
-    pub(super) fn bound(&mut self, owner: Owner, bound: Result<(Address, Certificate), NotBound>) {
+    pub(super) fn bound(&mut self, owner: Owner, bound: Result<(Address, Certificate), String>) {
         let volume = &self.wanted.name;
         let member = position(&self.listeners, owner).map(|at| &mut self.listeners[at]);
         let Some(member) = member.filter(|m| m.state == State::Opening) else {
@@ -137,7 +137,6 @@ impl Keeper {
             }
             Err(error) => {
                 self.addresses.release(owner);
-                let error = error.to_string();
                 if member.failed(error.clone()) {
                     tracing::error!(
                         volume,
@@ -211,10 +210,11 @@ fn bind(
     ring: &Handle,
     listener: &Listener,
     passed: Option<OwnedFd>,
-) -> Result<(Address, Certificate), NotBound> {
+) -> Result<(Address, Certificate), String> {
+    let address = &listener.address;
     let read = listener.tls.as_ref().map(|tls| Acceptor::new(tls.files.clone())).transpose();
-    let certificate =
-        read.map_err(|error| NotBound::Certificate(listener.address.clone(), error))?.map(Arc::new);
+    let certificate = read.map_err(|error| format!("{address}: no TLS: {error}"))?.map(Arc::new);
     let config = crate::served::listener(listener, certificate.clone(), passed);
-    Ok((ring.add_listener(config)?, certificate))
+    let bound = ring.add_listener(config).map_err(|error| error.to_string())?;
+    Ok((bound, certificate))
 }

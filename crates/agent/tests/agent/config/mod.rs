@@ -152,6 +152,21 @@ fn everything_wrong_is_pointed_at() {
         ("shares = 1000", "latency_target = \"0s\"", "latency_target = \"0s\": must be above zero"),
         ("shares = 1000", "description = \"a\\u0000b\"", "parda.toml:19:15: description"),
         ("name = \"vm1\"", "name = \"vm2\"", "parda.toml:22:8: name = \"vm2\": is served at"),
+        (
+            "name = \"vm1\"",
+            "name = \"..\"",
+            "parda.toml:16:8: name = \"..\": is a directory in a URL",
+        ),
+        (
+            "name = \"array-a\"",
+            "name = \".\"",
+            "parda.toml:4:8: name = \".\": is a directory in a URL",
+        ),
+        (
+            "[[volume.disk]]",
+            "[[volume.tenant]]\nname = \"..\"\n[[volume.disk]]",
+            "parda.toml:16:8: name = \"..\": must be 1 to 63 letters",
+        ),
         ("\"8GiB\"", "\"8GiBs\"", "parda.toml:25:8: size = \"8GiBs\": "),
         ("\"8GiB\"", "\"1000B\"", "parda.toml:25:8: size = \"1000B\": must be a multiple of 4KiB"),
         (

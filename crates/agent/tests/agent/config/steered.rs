@@ -92,6 +92,7 @@ fn everything_wrong_with_qemu_is_pointed_at() {
         ("shares = 2000", "shares = 0", "parda.toml:16:10: shares = 0: must be from 1 to 1000000"),
         ("web*", "db-?", "parda.toml:19:8: name = \"db-?\": is also the name of another VM"),
         ("db-?", "", "parda.toml:15:8: name = \"\": must not be empty"),
+        ("db-?", "..", "parda.toml:15:8: name = \"..\": is a directory in a URL"),
         (
             "window_max = 32",
             "fairness = \"bytes\"",

@@ -1,4 +1,4 @@
-//! What a control thread shows of its last tick.
+//! Result of a control thread's last tick.
 
 use parda_api::Host;
 use parda_control::Report;
@@ -8,7 +8,7 @@ use crate::status::ExchangeStatus;
 
 /// Result of the last tick, for the status.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct LastTick {
     pub(crate) ticks: u64,
     pub(crate) report: Option<Report>,
     /// This host, as the others see it.

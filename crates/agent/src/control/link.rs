@@ -1,0 +1,199 @@
+//! The way to the other hosts of a volume: its exchange, and what is known of them.
+
+use std::time::Duration;
+
+use parda_block::{Heard, Said};
+use parda_control::{Instant, PeriodClock, Report, Span, Totals};
+use parda_exchange::{Exchange, Identity, Peers, Publication};
+
+use crate::config::{self, Volume};
+use crate::exchange::{Local, open};
+use crate::news::is_news;
+use crate::slowed;
+use crate::status::{ExchangeStatus, exchange::peer};
+
+/// Fault of the exchange while another live host has this host's name.
+const DUPLICATE: &str = "another live host has this host's name, so neither counts the other's shares and load: \
+                         give each a `host` of its own and restart it";
+
+/// The other hosts, and the way to them. Whatever is wrong with it keeps no IO from being served.
+pub(super) struct Link {
+    volume: String,
+    me: Identity,
+    /// Name under which the volume's hosts meet.
+    meets_as: String,
+    config: config::Exchange,
+    /// None while it cannot be set up, which is tried again in each period.
+    exchange: Option<Box<dyn Exchange>>,
+    peers: Peers,
+    fault: Option<String>,
+    /// It failed in this period: hearing, saying, or both.
+    failing: bool,
+    failures: u64,
+    /// Periods in which another live host had this host's name.
+    duplicates: u64,
+    /// The last such host, which is logged once.
+    twin: Option<Identity>,
+    /// Messages about the rhythm of the rounds, so that each is logged once.
+    slowed: slowed::Watch,
+}
+
+impl Link {
+    pub(super) fn new(me: &Identity, volume: &Volume, config: &config::Exchange) -> Link {
+        let mut link = Link {
+            volume: volume.name.clone(),
+            me: me.clone(),
+            meets_as: volume.meets_as().to_owned(),
+            config: config.clone(),
+            exchange: None,
+            peers: Peers::new(me.host.id()),
+            fault: None,
+            failing: false,
+            failures: 0,
+            duplicates: 0,
+            twin: None,
+            slowed: slowed::Watch::default(),
+        };
+        link.open(volume.law.period);
+        link
+    }
+
+    /// The exchange, which is set up if it is not. None if it cannot be.
+    fn open(&mut self, period: Duration) -> Option<&mut Box<dyn Exchange>> {
+        if self.exchange.is_none() {
+            let host = Local { me: &self.me, volume: &self.meets_as, period: Span::from(period) };
+            match open(&self.config, &host) {
+                Ok(exchange) => self.exchange = Some(exchange),
+                Err(fault) => self.fail(&fault),
+            }
+        }
+        self.exchange.as_mut()
+    }
+
+    /// What the other hosts said last, added up. `None` while nothing can be said of them: the exchange
+    /// fails, or shows hosts of which none has yet been seen to live.
+    pub(super) fn hear(&mut self, period: Duration, now: Instant) -> Option<Heard> {
+        self.failing = false;
+        match self.open(period)?.collect(now) {
+            Ok(heard) => {
+                let volume = &self.volume;
+                for event in &heard.events {
+                    if event.is_warning() {
+                        tracing::warn!(volume, event = "exchange_warning", "{event}");
+                    } else {
+                        tracing::info!(volume, "{event}");
+                    }
+                }
+                self.peers.observe(now, &heard.messages);
+                let twin = self.peers.twin(now);
+                self.duplicates += u64::from(twin.is_some());
+                if let Some(twin) = twin.filter(|twin| self.twin.as_ref() != Some(*twin)) {
+                    let remedy = "give every host a name of its own";
+                    tracing::warn!(
+                        volume,
+                        event = "exchange_warning",
+                        "another {twin} is live: {remedy}"
+                    );
+                    self.twin = Some(twin.clone());
+                }
+                Some((self.peers.totals(now)?, self.peers.tenants(now)))
+            }
+            Err(error) => {
+                self.fail(&error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Finds the time of the next round, which is later where rounds would load the array or etcd too much.
+    pub(super) fn pace(
+        &mut self,
+        clock: &mut PeriodClock,
+        now: Instant,
+        heard: Option<&Totals>,
+        report: &Report,
+    ) {
+        let Some(exchange) = &self.exchange else { return };
+        let hosts = self.peers.present(now);
+        if exchange.loads_array() {
+            clock.settle(hosts, heard, report);
+        }
+        clock.set_least(exchange.least_period(hosts));
+        self.slowed.look(&self.volume, clock, hosts);
+    }
+
+    /// Publishes this host's report.
+    pub(super) fn say(&mut self, clock: &PeriodClock, said: Said, leaving: bool) {
+        let Some(exchange) = &mut self.exchange else { return };
+        let (report, tenants) = said;
+        let slowed = slowed::reason(clock).is_some();
+        let publication = Publication { period: clock.period(), slowed, leaving, report, tenants };
+        let published = exchange.publish(&publication);
+        self.peers.published(published.is_ok());
+        match published {
+            Err(error) => self.fail(&error.to_string()),
+            Ok(()) if self.failing => {}
+            // Not before both ways work: one that can be read and not written is no good.
+            Ok(()) if self.fault.take().is_some() => tracing::info!(
+                volume = self.volume,
+                event = "exchange_up",
+                "the exchange works again"
+            ),
+            Ok(()) => {}
+        }
+    }
+
+    /// Says once what is wrong, not once per period, nor for each way.
+    fn fail(&mut self, fault: &str) {
+        if std::mem::replace(&mut self.failing, true) {
+            return;
+        }
+        self.failures += 1;
+        if is_news(&mut self.fault, fault) {
+            tracing::error!(
+                volume = self.volume,
+                event = "exchange_down",
+                "{fault}; IO goes on, control falls back"
+            );
+        }
+    }
+
+    /// The configuration was read again.
+    pub(super) fn reload(&mut self) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.reload();
+        }
+    }
+
+    /// Whether it worked in this period.
+    pub(super) fn works(&self) -> bool {
+        !self.failing
+    }
+
+    pub(super) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    pub(super) fn status(&self, now: Instant, clock: &PeriodClock) -> ExchangeStatus {
+        let rhythm = clock.rhythm();
+        let mut status = ExchangeStatus {
+            place: self.config.to_string(),
+            fault: self.fault.clone(),
+            failures: self.failures,
+            duplicate_hosts: self.duplicates,
+            duplicate: self.peers.twin(now).map(|_| DUPLICATE.to_owned()),
+            period_s: rhythm.period().map(Span::secs),
+            part: rhythm.cost().map(|(_, part)| part),
+            slowed: slowed::reason(clock).map(str::to_owned),
+            peers: self.peers.all(now).map(|host| peer(&host)).collect(),
+            ..ExchangeStatus::default()
+        };
+        if let Some(exchange) = &self.exchange {
+            // Without IOs of the array there is no rhythm but the configured one.
+            let period = (!exchange.loads_array()).then(|| clock.period().secs());
+            status.period_s = status.period_s.or(period);
+            status.count(&exchange.standing());
+        }
+        status
+    }
+}
