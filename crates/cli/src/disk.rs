@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use parda_api::{DiskDone, ValueFrom};
 use serde_json::{Map, Value};
 
-use crate::api::{Agent, segment};
+use crate::agent::api::{Agent, segment};
 use crate::set::{once, temporarily};
 use crate::{Failure, output};
 
@@ -123,12 +123,11 @@ impl Remove {
 impl Common {
     /// Prints what was done. `how`: for how long, and the way back.
     fn tell(&self, done: &DiskDone, how: &str) -> Result<(), Failure> {
-        if self.json {
-            return output::json("-".as_ref(), done);
-        }
-        let state = done.state.as_deref().unwrap_or("removed");
-        let told = format!("volume {}, disk {}: {state}, {how}", done.volume, done.disk);
-        output::print(&output::line(&told))
+        output::tell_as(self.json, done, |done| {
+            let state = done.state.as_deref().unwrap_or("removed");
+            let told = format!("volume {}, disk {}: {state}, {how}", done.volume, done.disk);
+            output::line(&told)
+        })
     }
 }
 

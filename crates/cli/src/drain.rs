@@ -6,7 +6,7 @@ use clap::Args;
 use parda_api::{Changed, Disk, State, ValueFrom};
 use serde_json::json;
 
-use crate::api::{Agent, segment};
+use crate::agent::api::{Agent, segment};
 use crate::{Failure, output, quantity};
 
 /// Time between two looks whether clients are still connected.
@@ -70,18 +70,14 @@ impl Drain {
                 _ => break disks,
             }
         };
-        if self.json {
-            let each = disks.iter().map(
-                |disk| json!({ "disk": disk.key, "drain": disk.drain, "clients": disk.clients }),
-            );
-            return output::json("-".as_ref(), &each.collect::<Vec<_>>());
-        }
-        let mut text = String::new();
-        for disk in &disks {
+        let object =
+            |disk: &Disk| json!({ "disk": disk.key, "drain": disk.drain, "clients": disk.clients });
+        let line = |disk: &Disk| {
             let line = format!("volume {volume}, disk {}: {}", disk.key, told(disk));
-            text += &(output::line(&line) + "\n");
-        }
-        output::print(&text)
+            output::line(&line) + "\n"
+        };
+        let objects: Vec<_> = disks.iter().map(object).collect();
+        output::tell_as(self.json, &objects, |_| disks.iter().map(line).collect())
     }
 
     fn change(&self, volume: &str) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use parda_api::{Event, Events as Answer, Severity};
 
-use crate::api::Agent;
+use crate::agent::api::Agent;
 use crate::output::{count, date};
 use crate::{Failure, output};
 

@@ -152,14 +152,13 @@ impl Show {
         let found = look(&site, LIMIT).map_err(|e| Failure::new(e.to_string()))?;
         let found = found.map_err(|e| Failure::new(format!("{}: {e}", site.location)))?;
         let header = head(&found.header);
-        let slots: Vec<Row> =
-            found.slots.into_iter().filter_map(|s| row(s.slot.0, s.content)).collect();
-        if let Some(out) = &self.json {
-            return output::json(out, &Shown { header, slots });
-        }
-        let used = if slots.is_empty() { "every slot is empty".into() } else { table(&slots) };
-        let Head { place, made, .. } = &header;
-        output::print(&format!("exchange {}\nplace {place}, made {made}\n{used}", found.header))
+        let slots =
+            (0..).zip(found.slots).filter_map(|(slot, content)| row(slot, content)).collect();
+        output::either(self.json.as_deref(), &Shown { header, slots }, |Shown { header, slots }| {
+            let used = if slots.is_empty() { "every slot is empty".into() } else { table(slots) };
+            let Head { place, made, .. } = header;
+            format!("exchange {}\nplace {place}, made {made}\n{used}", found.header)
+        })
     }
 }
 
@@ -203,26 +202,14 @@ fn row(slot: u32, content: Content) -> Option<Row> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut table = plain([
-        "slot",
-        "host",
-        "sequence",
-        "window",
-        "would be",
-        "shares",
-        "active",
-        "IOPS",
-        "latency ms",
-        "",
-    ]);
     let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.2}"));
-    for row in rows {
+    let rows = rows.iter().map(|row| {
         let note = match (&row.fault, row.leaving) {
             (Some(fault), _) => fault.clone(),
             (None, Some(true)) => "has left".to_owned(),
             _ => String::new(),
         };
-        table.add_row([
+        [
             row.slot.to_string(),
             row.host.clone().unwrap_or_default(),
             row.sequence.map_or(String::new(), |s| s.to_string()),
@@ -233,7 +220,7 @@ fn table(rows: &[Row]) -> String {
             number(row.iops),
             number(row.latency_ms),
             note,
-        ]);
-    }
-    table.to_string()
+        ]
+    });
+    plain("slot|host|sequence|window|would be|shares|active|IOPS|latency ms|", rows).to_string()
 }

@@ -14,7 +14,7 @@ use parda_explain::{Capacity, Change, Explanation, Vm};
 use parda_probe::{Point, ProbeDocument, Purpose};
 use serde::Serialize;
 
-use crate::asked::{Asked, ask, by_key, escaped};
+use crate::agent::{Named, ask, by_key, escaped};
 use crate::status::outsider;
 use crate::{Failure, output, quantity};
 use look::Looks;
@@ -40,7 +40,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "VOLUME")]
     volume: Option<String>,
     #[command(flatten)]
-    agent: Asked,
+    agent: Named,
     /// Interval over which the agent is watched
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = over)]
     over: Duration,
@@ -139,27 +139,24 @@ impl Explain {
         if let Some(file) = &self.keep {
             kept::append(file, &volume, &self.vm, &view, &capacity, &found)?;
         }
-        if self.json {
-            return output::json(
-                "-".as_ref(),
-                &Answer {
-                    volume: &volume,
-                    pool: pool.as_deref(),
-                    host: &view.host,
-                    seconds: view.seconds,
-                    threshold_ms: view.threshold_ms,
-                    latency_ms: view.latency_ms,
-                    outsider: looks.outsider(),
-                    explanation: &found,
-                },
-            );
-        }
-        let outsider = looks
-            .outsider()
-            .map_or(String::new(), |found| format!("\n{}\n", outsider::line(&found)));
-        let of_pool = pool.map_or(String::new(), |pool| format!(" of pool {pool}"));
-        let text = words::of(&format!("{volume}{of_pool}"), &view, &found, self.asked(), &capacity);
-        output::print(&format!("{text}{outsider}"))
+        let answer = Answer {
+            volume: &volume,
+            pool: pool.as_deref(),
+            host: &view.host,
+            seconds: view.seconds,
+            threshold_ms: view.threshold_ms,
+            latency_ms: view.latency_ms,
+            outsider: looks.outsider(),
+            explanation: &found,
+        };
+        output::tell_as(self.json, &answer, |answer| {
+            let outsider = answer.outsider.as_ref();
+            let outsider =
+                outsider.map_or(String::new(), |found| format!("\n{}\n", outsider::line(found)));
+            let of_pool = answer.pool.map_or(String::new(), |pool| format!(" of pool {pool}"));
+            let volume = format!("{volume}{of_pool}");
+            words::of(&volume, &view, &found, self.asked(), &capacity) + &outsider
+        })
     }
 
     /// The volume that has the VM.

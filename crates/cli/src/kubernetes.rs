@@ -18,7 +18,7 @@ use parda_kubernetes::{Answer, Node, PREFIX, Vm, follow};
 use toml::{Table, Value};
 
 use crate::Failure;
-use crate::asked::is_there;
+use crate::input::is_there;
 
 /// The lines of the agent's configuration between which the tables of pods are written.
 const BEGIN: &str = "# parda kubernetes: begin";

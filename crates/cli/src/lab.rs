@@ -1,11 +1,9 @@
 //! `parda lab`.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
@@ -16,7 +14,7 @@ use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::{Engine, Run, Scenario, Study};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::asked::is_no_configuration;
+use crate::input::is_no_configuration;
 use crate::sim::variants;
 use crate::{Failure, output};
 
@@ -116,9 +114,9 @@ impl Lab {
             if self.live {
                 options.live = Some(dashboards(&run.scenario)?);
             }
-            let bar = Bar::new(&run.scenario);
-            let answer = parda_lab::run(&run.scenario, &options, |progress| bar.show(&progress));
-            bar.clear();
+            let bar = output::seconds(run.scenario.duration.as_secs());
+            let answer = parda_lab::run(&run.scenario, &options, |progress| show(&bar, &progress));
+            bar.finish_and_clear();
             measured.push(answer.map_err(|e| Failure::new(e.to_string()))?.phases);
         }
         output::answer(&study.answer(Engine::Lab, measured), self.json.as_deref())
@@ -177,44 +175,19 @@ fn dashboards(scenario: &Scenario) -> Result<Dashboards, Failure> {
 }
 
 /// Progress of the run: a bar on a terminal, a line per five seconds elsewhere.
-struct Bar {
-    bar: Option<ProgressBar>,
-    duration: Duration,
-}
-
-impl Bar {
-    fn new(scenario: &Scenario) -> Bar {
-        let duration = scenario.duration;
-        let bar = || output::bar("{bar:30} {pos}/{len} s  {msg}", duration.as_secs());
-        let bar = std::io::stderr().is_terminal().then(bar);
-        Bar { bar, duration }
+fn show(bar: &ProgressBar, progress: &Progress<'_>) {
+    let message = format!(
+        "{:7.0} IOPS  {:>6} ms  {}",
+        progress.iops,
+        output::number(progress.device_latency_ms, 1),
+        progress.phase.unwrap_or("settling"),
+    );
+    let at = progress.at.as_secs();
+    if bar.is_hidden() && at.is_multiple_of(5) {
+        eprintln!("{at:4}/{} s {message}", bar.length().unwrap_or_default());
     }
-
-    fn show(&self, progress: &Progress<'_>) {
-        let message = format!(
-            "{:7.0} IOPS  {:>6} ms  {}",
-            progress.iops,
-            output::number(progress.device_latency_ms, 1),
-            progress.phase.unwrap_or("settling"),
-        );
-        let at = progress.at.as_secs();
-        match &self.bar {
-            Some(bar) => {
-                bar.set_position(at);
-                bar.set_message(message);
-            }
-            None if at.is_multiple_of(5) => {
-                eprintln!("{at:4}/{} s {message}", self.duration.as_secs());
-            }
-            None => {}
-        }
-    }
-
-    fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
+    bar.set_position(at);
+    bar.set_message(message);
 }
 
 #[cfg(test)]

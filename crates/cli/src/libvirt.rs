@@ -112,21 +112,21 @@ impl Which {
 impl List {
     fn run(&self) -> Result<(), Failure> {
         let domains = self.which.all()?;
-        let disks = || domains.iter().flat_map(|of| of.disks.iter().map(move |disk| (of, disk)));
-        if self.json {
-            let each = disks().map(|(domain, disk)| {
-                let (kind, place) = words(&disk.source);
-                json!({ "domain": domain.name, "disk": disk.target, "type": kind, "place": place, "refused": disk.refused })
+        let disks = domains.iter().flat_map(|of| of.disks.iter().map(move |disk| (of, disk)));
+        let rows: Vec<_> = disks
+            .map(|(domain, Disk { target, source, refused, .. })| {
+                let (kind, place) = words(source);
+                (&domain.name, target, kind, place, refused)
+            })
+            .collect();
+        let object = |(domain, disk, kind, place, refused): &_| json!({ "domain": domain, "disk": disk, "type": kind, "place": place, "refused": refused });
+        output::tell_as(self.json, &rows.iter().map(object).collect::<Vec<_>>(), |_| {
+            let rows = rows.iter().map(|(domain, disk, kind, place, refused)| {
+                let why = refused.as_deref().unwrap_or_default();
+                [domain.as_str(), disk, kind, place, why].map(line)
             });
-            return output::json("-".as_ref(), &each.collect::<Vec<_>>());
-        }
-        let mut table = plain(["domain", "disk", "type", "place", ""]);
-        for (domain, disk) in disks() {
-            let (kind, place) = words(&disk.source);
-            let why = disk.refused.as_deref().unwrap_or_default();
-            table.add_row([&domain.name, &disk.target, kind, &place, why].map(line));
-        }
-        output::print(&table.to_string())
+            plain("domain|disk|type|place|", rows).to_string()
+        })
     }
 }
 

@@ -4,11 +4,10 @@
 //! thread that writes them. What does not fit in the queue is dropped and counted, and so is what
 //! one source says too often or cannot be written; the counts are logged as soon as they can be.
 
-mod escape;
 mod filter;
 mod limit;
+mod lines;
 mod priority;
-mod unwritten;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -24,11 +23,10 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-use escape::Escaping;
 pub(crate) use filter::DEFAULT;
 use limit::{Limit, Throttle};
+use lines::{Lines, Unwritten};
 use priority::Prioritised;
-use unwritten::{Counting, Unwritten};
 
 /// The form of the log.
 #[derive(Clone, Copy, ValueEnum)]
@@ -55,29 +53,27 @@ pub(crate) struct Log {
     _writer: WorkerGuard,
 }
 
-/// Starts the log. `filter`: a level, or what `EnvFilter` takes. It hides nothing from `events`.
+/// Starts the log. `filter`: a level, or what `Targets` takes. It hides nothing from `events`.
 pub(crate) fn start(filter: &str, format: Format, events: &Recorder) -> Result<Log, String> {
     let filter = filter::parse(filter)?;
     let unwritten = Arc::new(Unwritten::default());
+    let colours = std::io::stderr().is_terminal();
     let (queue, writer) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(QUEUE)
         .thread_name("log")
-        .finish(Counting::new(std::io::stderr(), Arc::clone(&unwritten)));
+        .finish(Lines::new(std::io::stderr(), colours, Arc::clone(&unwritten)));
     let dropped = queue.error_counter();
-    let colours = std::io::stderr().is_terminal();
     let limit = Arc::new(Limit::default());
     // What is not logged counts for no limit.
     let throttle = filter.and(Throttle(Arc::clone(&limit)));
-    let lines = fmt::layer().with_ansi(colours).with_writer(Escaping::new(queue, colours));
-    let lines = match (format, priority::journal()) {
-        (Format::Text, false) => lines.with_target(false).with_filter(throttle).boxed(),
-        (Format::Text, true) => {
-            lines.with_target(false).map_event_format(Prioritised).with_filter(throttle).boxed()
+    let lines = fmt::layer().with_ansi(colours).with_writer(queue);
+    let lines = match format {
+        Format::Text => {
+            lines.with_target(false).map_event_format(Prioritised::of).with_filter(throttle).boxed()
         }
-        (Format::Json, false) => lines.json().with_filter(throttle).boxed(),
-        (Format::Json, true) => {
-            lines.json().map_event_format(Prioritised).with_filter(throttle).boxed()
+        Format::Json => {
+            lines.json().map_event_format(Prioritised::of).with_filter(throttle).boxed()
         }
     };
     tracing_subscriber::registry().with(lines).with(events.layer()).init();
@@ -186,7 +182,7 @@ mod tests {
             NonBlockingBuilder::default().buffered_lines_limit(8).finish(Stuck { lines, go });
         let dropped = queue.error_counter();
         let mut lost = Lost { dropped: dropped.clone(), told: 0 };
-        let lines = fmt::layer().with_ansi(false).with_writer(Escaping::new(queue, false));
+        let lines = fmt::layer().with_ansi(false).with_writer(queue);
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
             (0..100).for_each(|i| tracing::info!("line {i}"));
             let missing = dropped.dropped_lines();

@@ -2,9 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-mod api;
+mod agent;
 mod array;
-mod asked;
 mod bench;
 mod disk;
 mod drain;
@@ -12,6 +11,7 @@ mod events;
 mod exchange;
 mod explain;
 mod failure;
+mod input;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 mod lab;

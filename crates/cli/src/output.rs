@@ -62,15 +62,22 @@ pub(crate) fn date(at_ms: u64) -> String {
     humantime::format_rfc3339_seconds(at).to_string()
 }
 
-/// A table without lines.
-pub(crate) fn plain<const N: usize>(header: [&str; N]) -> Table {
+/// A table without lines. `head`: its headings, with `|` between them.
+pub(crate) fn plain<const N: usize>(
+    head: &str,
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header);
+    table.load_preset(presets::NOTHING).set_header(head.split('|')).add_rows(rows);
     table
 }
 
-/// Names to the left, numbers to the right.
-pub(crate) fn align(mut table: Table) -> Table {
+/// Such a table with numbers: names to the left, numbers to the right.
+pub(crate) fn numbers<const N: usize>(
+    head: &str,
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> Table {
+    let mut table = plain(head, rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -133,6 +140,15 @@ pub(crate) fn either<T: Serialize>(
     }
 }
 
+/// Writes an answer to standard output, as JSON where a command has that option, or as text.
+pub(crate) fn tell_as<T: Serialize>(
+    as_json: bool,
+    answer: &T,
+    text: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
+    either(as_json.then_some(Path::new("-")), answer, text)
+}
+
 /// A number, or a dash.
 pub(crate) fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
@@ -160,6 +176,11 @@ pub(crate) fn colour() -> bool {
 pub(crate) fn bar(template: &str, length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template(template);
     ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// A bar of a run's seconds.
+pub(crate) fn seconds(length: u64) -> ProgressBar {
+    bar("{bar:30} {pos}/{len} s  {msg}", length)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! `parda peers`.
 
 use clap::Args;
-use parda_api::State;
+use parda_api::{Host, State};
 
-use crate::api::Agent;
-use crate::output::{align, number, plain};
+use crate::agent::api::Agent;
+use crate::output::{number, numbers};
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -31,35 +31,22 @@ impl Peers {
         if let (Some(volume), []) = (&self.volume, &volumes[..]) {
             return Err(Failure::usage(format!("volume {volume:?}: there is no such volume")));
         }
-        if self.json {
-            let mut hosts = Vec::new();
-            for volume in &volumes {
-                for host in &volume.hosts {
-                    let mut one = serde_json::json!(host);
-                    one["volume"] = volume.name.as_str().into();
-                    hosts.push(one);
-                }
-            }
-            return output::json("-".as_ref(), &hosts);
-        }
-        let headers = [
-            "host",
-            "volume",
-            "state",
-            "seen s ago",
-            "shares",
-            "window",
-            "latency ms",
-            "IO/s",
-            "outstanding",
-        ];
-        let mut table = plain(headers);
-        for volume in &volumes {
-            for host in &volume.hosts {
+        let hosts: Vec<(&str, &Host)> = volumes
+            .iter()
+            .flat_map(|volume| volume.hosts.iter().map(|host| (volume.name.as_str(), host)))
+            .collect();
+        let objects = hosts.iter().map(|(volume, host)| {
+            let mut object = serde_json::json!(host);
+            object["volume"] = (*volume).into();
+            object
+        });
+        output::tell_as(self.json, &objects.collect::<Vec<_>>(), |_| {
+            let head = "host|volume|state|seen s ago|shares|window|latency ms|IO/s|outstanding";
+            let rows = hosts.iter().map(|(volume, host)| {
                 let name = output::line(&host.name);
-                table.add_row([
+                [
                     if host.own { format!("{name} (this)") } else { name },
-                    output::line(&volume.name),
+                    output::line(volume),
                     host.liveness.to_string(),
                     format!("{:.1}", host.age_s),
                     host.shares.to_string(),
@@ -67,9 +54,9 @@ impl Peers {
                     number(host.latency_ms, 2),
                     number(host.iops, 0),
                     format!("{:.1}", host.outstanding),
-                ]);
-            }
-        }
-        output::print(&align(table).to_string())
+                ]
+            });
+            numbers(head, rows).to_string()
+        })
     }
 }

@@ -189,10 +189,10 @@ impl Get {
             return output::print(&file(&read.policy().map_err(failed)?)?);
         }
         let hosts = store.hosts().map_err(failed)?;
-        if self.json {
-            return output::json("-".as_ref(), &shown::Whole::new(&read, hosts));
+        match self.json {
+            true => output::json("-".as_ref(), &shown::Whole::new(&read, hosts)),
+            false => output::print(&shown::text(&read, &hosts)),
         }
-        output::print(&shown::text(&read, &hosts))
     }
 }
 
@@ -215,7 +215,7 @@ impl Set {
         let mut policy = read.policy().map_err(failed)?;
         for text in &self.settings {
             let (key, value) = setting(text)?;
-            set(&mut policy, &self.volume, &of, key, Some(value));
+            set(&mut policy, &self.volume, &of, &key, Some(value));
         }
         for key in &self.unset {
             set(&mut policy, &self.volume, &of, key, None);
@@ -235,19 +235,16 @@ impl Diff {
         let policy = check(&Document::read(&self.file)?)?;
         let read = self.cluster.store()?.read_all().map_err(failed)?;
         let all = changes(&read.policy().map_err(failed)?, &policy);
-        if self.json {
-            output::json("-".as_ref(), &Answer { revision: read.revision(), changes: &all })?;
-            return Ok(!all.is_empty());
-        }
-        let mut text = match &read.head {
-            Some(head) => format!("{} against {}\n", self.file.display(), shown::headline(head)),
-            None => format!("{}: etcd has no policy yet\n", self.file.display()),
-        };
-        text += &shown::lines(&all);
-        if all.is_empty() {
-            text += "no difference\n";
-        }
-        output::print(&text)?;
+        let answer = Answer { revision: read.revision(), changes: &all };
+        output::tell_as(self.json, &answer, |_| {
+            let file = self.file.display();
+            let against = match &read.head {
+                Some(head) => format!("{file} against {}", shown::headline(head)),
+                None => format!("{file}: etcd has no policy yet"),
+            };
+            let none = if all.is_empty() { "no difference\n" } else { "" };
+            format!("{against}\n{}{none}", shown::lines(&all))
+        })?;
         Ok(!all.is_empty())
     }
 }
@@ -281,20 +278,16 @@ impl History {
                     parda_policy::store::MOST_HISTORY
                 ))
             })?;
-            return match self.json {
-                true => output::json("-".as_ref(), &entry),
-                false => output::print(&entry.policy),
-            };
+            return output::tell_as(self.json, &entry, |entry| entry.policy.clone());
         }
         let (entries, faults) = store.history().map_err(failed)?;
         for fault in faults {
             eprintln!("parda: {}", output::line(&fault.to_string()));
         }
-        if self.json {
-            return output::json("-".as_ref(), &entries);
-        }
-        let text: String = entries.iter().map(shown::entry).collect();
-        output::print(if text.is_empty() { "etcd has no policy yet" } else { &text })
+        output::tell_as(self.json, &entries, |entries| match &entries[..] {
+            [] => "etcd has no policy yet".to_owned(),
+            entries => entries.iter().map(shown::entry).collect(),
+        })
     }
 }
 
@@ -308,10 +301,8 @@ fn apply(
 ) -> Result<(), Failure> {
     let Applied { head, changes } = store.apply(read, policy, author).map_err(failed)?;
     let revision = head.as_ref().map_or(read.revision(), |head| head.revision);
-    if json {
-        return output::json("-".as_ref(), &Answer { revision, changes: &changes });
-    }
-    output::print(&match head {
+    let answer = Answer { revision, changes: &changes };
+    output::tell_as(json, &answer, |_| match head {
         None => format!("no difference from revision {revision}: nothing was written"),
         Some(_) => format!("revision {revision}\n{}", shown::lines(&changes)),
     })
@@ -322,25 +313,15 @@ fn file(policy: &parda_policy::Policy) -> Result<String, Failure> {
     policy.text().map_err(|error| Failure::new(format!("cannot write the policy: {error}")))
 }
 
-/// A setting as TOML: numbers and booleans as such, `vms` as an array of names, other values as text.
-fn setting(text: &str) -> Result<(&str, Value), Failure> {
-    let Some((key, value)) = text.split_once('=') else {
-        return Err(Failure::usage(format!("{text}: must be KEY=VALUE")));
-    };
-    let integer = value.parse().map(Value::Integer).ok();
-    let float = value.parse().map(Value::Float).ok();
-    let truth = value.parse().map(Value::Boolean).ok();
-    let value = match key {
-        "vms" => {
-            Value::Array(value.split(',').map(|vm| Value::String(vm.trim().to_owned())).collect())
-        }
-        _ => crate::set::inline_table(value)
-            .or(integer)
-            .or(float)
-            .or(truth)
-            .unwrap_or_else(|| Value::String(value.to_owned())),
-    };
-    Ok((key, value))
+/// A setting as TOML. `vms` is an array of names.
+fn setting(text: &str) -> Result<(String, Value), Failure> {
+    let (key, value) = crate::set::setting(text)?;
+    if let Some(vms) = text.strip_prefix("vms=") {
+        let vms = vms.split(',').map(|vm| Value::String(vm.trim().to_owned()));
+        return Ok((key, Value::Array(vms.collect())));
+    }
+    let wrong = |error| Failure::usage(format!("{text}: {error}"));
+    Ok((key, Value::try_from(value).map_err(wrong)?))
 }
 
 /// Now, in milliseconds since 1970.

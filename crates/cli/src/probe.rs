@@ -1,7 +1,6 @@
 //! `parda probe`.
 
 pub(crate) mod arguments;
-mod bar;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use indicatif::ProgressBar;
 use parda_array::Preset;
 use parda_probe::{
     Effort, End, Kind, Mix, Point, ProbeDocument, Progress, Purpose, Unknown, Watcher, Wishes,
@@ -20,7 +20,6 @@ use signal_hook::flag;
 
 use crate::{Failure, output, quantity};
 use arguments::{bytes, depths, experiment, mix, percent, purpose, size};
-use bar::Bar;
 
 const AFTER_HELP: &str = "\
 TARGET is a file or a block device, past the page cache; an NBD URI, nbd://HOST/EXPORT or
@@ -185,11 +184,12 @@ impl Probe {
                 .and_then(|_| flag::register(signal, Arc::clone(&stop)))
                 .map_err(|e| Failure::new(format!("cannot catch signals: {e}")))?;
         }
-        let mut terminal = Terminal { bar: Bar::default(), stop, silent: false };
+        let bar = output::bar("{bar:20} {pos}/{len}  {msg}", 0);
+        let mut terminal = Terminal { bar, last: String::new(), stop, silent: false };
         let time = self.time.map(|time| time.as_secs_f64());
         let time = time.or_else(|| self.usual_time(target.info().kind));
         let document = target.probe(wishes, time, self.seed, &mut terminal);
-        terminal.bar.clear();
+        terminal.bar.finish_and_clear();
         self.answer(&document)?;
         match document.end {
             End::Complete | End::Time if document.points.is_empty() => {
@@ -253,18 +253,33 @@ impl Probe {
 
 /// Progress and notes while the probe runs.
 struct Terminal {
-    bar: Bar,
+    bar: ProgressBar,
+    /// Result of the last load.
+    last: String,
     stop: Arc<AtomicBool>,
     /// Whether fio's silence has been reported.
     silent: bool,
 }
 
+impl Terminal {
+    /// Says something above the bar.
+    fn say(&self, what: &str) {
+        self.bar.suspend(|| eprintln!("parda: {what}"));
+    }
+}
+
 impl Watcher for Terminal {
     fn progress(&mut self, progress: &Progress<'_>) -> bool {
-        self.bar.show(progress);
+        self.bar.set_length((progress.done + progress.left) as u64);
+        self.bar.set_position(progress.done as u64);
+        let left = progress.left_s.map_or(String::new(), |left| {
+            format!("  at most {}:{:02} left", left as u64 / 60, left as u64 % 60)
+        });
+        let Progress { load, load_s, .. } = progress;
+        self.bar.set_message(format!("{load}, {load_s:.0} s{left}{}", self.last));
         let silent = progress.silent_s >= SILENT_S;
         if silent && !self.silent {
-            self.bar.say(&format!(
+            self.say(&format!(
                 "fio has not answered for {SILENT_S} s, as on a busy host: the probe waits for it; Ctrl-C ends the probe"
             ));
         }
@@ -273,10 +288,11 @@ impl Watcher for Terminal {
     }
 
     fn measured(&mut self, point: &Point) {
-        self.bar.measured(point);
+        let all = &point.all;
+        self.last = format!("  (last: {:.0} IOPS, {:.2} ms)", all.iops, all.mean_ms);
     }
 
     fn note(&mut self, note: &Unknown) {
-        self.bar.say(&report::unknown(note));
+        self.say(&report::unknown(note));
     }
 }

@@ -40,8 +40,7 @@ impl Reproduce {
         let studies = match &self.scenarios {
             None => built_in(),
             Some(folder) => in_folder(folder),
-        };
-        let studies = studies.map_err(|e| Failure::usage(e.to_string()))?;
+        }?;
         output::check([&self.json])?;
         let runs = || studies.iter().flat_map(|study| &study.runs);
         let bar = Bar::new(runs());

@@ -9,7 +9,7 @@ use parda_agent::descriptors::Descriptors;
 use parda_agent::events::Recorder;
 use parda_config::Document;
 
-use crate::asked::{is_no_scenario, is_there};
+use crate::input::{is_no_scenario, is_there};
 use crate::{Failure, output};
 
 #[derive(Args)]

@@ -6,7 +6,7 @@ use clap::Args;
 use parda_api::Changed;
 use serde_json::{Map, Value};
 
-use crate::api::{Agent, segment};
+use crate::agent::api::{Agent, segment};
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -93,10 +93,7 @@ impl Set {
             }
             (None, false) => self.agent.ask("PATCH", &path, Some(&Value::Object(settings)))?,
         };
-        if self.json {
-            return output::json("-".as_ref(), &changed);
-        }
-        output::print(&told(&changed))
+        output::tell_as(self.json, &changed, told)
     }
 
     /// Refuses a setting beside a reset, which would have no effect. `first`: the first argument, if it is a setting.
@@ -148,7 +145,7 @@ pub(crate) fn different(texts: &[&str]) -> Result<(), Failure> {
 }
 
 /// A setting as the API takes it: numbers, truths, tables and texts in quotes as such, all else as text.
-fn setting(text: &str) -> Result<(String, Value), Failure> {
+pub(crate) fn setting(text: &str) -> Result<(String, Value), Failure> {
     let Some((key, value)) = text.split_once('=') else {
         return Err(Failure::usage(format!("{text}: must be KEY=VALUE")));
     };
@@ -159,7 +156,7 @@ fn setting(text: &str) -> Result<(String, Value), Failure> {
 }
 
 /// A table that is written as TOML has it within a line: `{ iops = 500 }`.
-pub(crate) fn inline_table(value: &str) -> Option<toml::Value> {
+fn inline_table(value: &str) -> Option<toml::Value> {
     let document = value.starts_with('{').then(|| format!("value = {value}"))?;
     toml::from_str::<toml::Table>(&document).ok()?.remove("value")
 }

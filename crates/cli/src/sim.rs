@@ -2,9 +2,8 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
@@ -15,7 +14,7 @@ use parda_scenario::study::Sweep;
 use parda_scenario::{Run, Study};
 use parda_sim::{Keep, Progress, RunOutcome, StudyOutcome};
 
-use crate::asked::is_no_configuration;
+use crate::input::is_no_configuration;
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -164,11 +163,9 @@ fn told(study: &Study, progress: &Progress) -> String {
 
 /// Progress of runs: a bar on a terminal, once it takes longer than [`PATIENCE`].
 pub(crate) struct Bar {
-    began: Instant,
-    /// Length of the run, in simulated seconds.
-    seconds: u64,
+    bar: ProgressBar,
+    /// Simulated seconds that are done.
     done: AtomicU64,
-    bar: OnceLock<ProgressBar>,
 }
 
 /// Time after which a run shows its progress.
@@ -177,24 +174,19 @@ const PATIENCE: Duration = Duration::from_secs(2);
 impl Bar {
     pub(crate) fn new<'a>(runs: impl Iterator<Item = &'a Run>) -> Bar {
         let seconds = runs.map(|run| run.scenario.duration.as_secs()).sum();
-        Bar { began: Instant::now(), seconds, done: AtomicU64::new(0), bar: OnceLock::new() }
+        Bar { bar: output::seconds(seconds), done: AtomicU64::new(0) }
     }
 
     /// Counts another simulated second of a run, and draws the bar.
     pub(crate) fn show(&self, message: impl Fn() -> String) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.began.elapsed() < PATIENCE {
-            return;
+        if self.bar.elapsed() >= PATIENCE {
+            self.bar.set_position(done);
+            self.bar.set_message(message());
         }
-        let bar = || output::bar("{bar:30} {pos}/{len} s  {msg}", self.seconds);
-        let bar = self.bar.get_or_init(bar);
-        bar.set_position(done);
-        bar.set_message(message());
     }
 
     pub(crate) fn clear(&self) {
-        if let Some(bar) = self.bar.get() {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 }

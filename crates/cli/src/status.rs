@@ -24,8 +24,8 @@ use parda_control::Costs;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use crate::asked::{AskedFirst, ask, escaped};
-use crate::output::{align, count, plain};
+use crate::agent::{Named, ask, escaped};
+use crate::output::{count, numbers};
 use crate::quantity::mib;
 use crate::{Failure, limits, output, quantity};
 use recent::Recent;
@@ -39,7 +39,7 @@ Examples:
   parda status --socket /run/parda/status.sock --json - | jq '.volumes[0].window'")]
 pub(crate) struct Status {
     #[command(flatten)]
-    agent: AskedFirst,
+    agent: Named,
     /// Time over which rates and latencies are shown
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     over: Duration,
@@ -443,22 +443,21 @@ fn cached(volume: &VolumeStatus) -> String {
 
 /// Table of the forecast of observe mode.
 fn forecast(when: &str, forecast: &ForecastStatus) -> String {
-    let mut table = plain(["", "shares", "part now", "would be"]);
-    for disk in &forecast.disks {
-        table.add_row([
+    let rows = forecast.disks.iter().map(|disk| {
+        [
             disk.name.clone(),
             disk.shares.to_string(),
             format!("{:.1} %", disk.part * 100.0),
             format!("{:.1} %", disk.part_would_be * 100.0),
-        ]);
-    }
+        ]
+    });
     format!(
         "under control, {when} ({:.0} s): latency {:.1} ms in place of {:.1} ms, window {:.2}\n{}\n",
         forecast.over_s,
         forecast.latency_would_be_ms,
         forecast.latency_ms,
         forecast.window,
-        align(table)
+        numbers("|shares|part now|would be", rows)
     )
 }
 

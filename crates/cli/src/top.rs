@@ -14,7 +14,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::Failure;
-use crate::asked::{AskedFirst, ask, escaped};
+use crate::agent::{Named, ask, escaped};
 use screen::Screen;
 
 #[derive(Args)]
@@ -29,7 +29,7 @@ Examples:
   parda top --socket /run/parda/status.sock --every 5s")]
 pub(crate) struct Top {
     #[command(flatten)]
-    agent: AskedFirst,
+    agent: Named,
     /// Time between two looks at the agent, over which rates and latencies are shown
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::status::interval)]
     every: Duration,

@@ -13,39 +13,30 @@ pub struct Endpoint {
     tls: bool,
 }
 
-/// Reason why a text is no endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EndpointFault {
-    /// It is no URL of a member.
-    #[error("must be https://HOST:PORT, or http://HOST:PORT without TLS; IPv6 as [ADDRESS]")]
-    Form,
-    /// The URL has a user or a password.
-    #[error("must not hold a user or password: there are keys for both")]
-    Secret,
-    /// The URL goes on after host and port.
-    #[error("must end after the port: paths are etcd's own")]
-    Path,
-}
+/// What is wrong with a text that is no endpoint: its form, a secret in it, or that it goes on.
+const FORM: &str = "must be https://HOST:PORT, or http://HOST:PORT without TLS; IPv6 as [ADDRESS]";
+const SECRET: &str = "must not hold a user or password: there are keys for both";
+const PATH: &str = "must end after the port: paths are etcd's own";
 
 /// Port of etcd's clients, where none is given.
 const PORT: u16 = 2379;
 
 impl Endpoint {
     /// Reads a URL. Without a port it is 2379.
-    pub fn parse(text: &str) -> Result<Endpoint, EndpointFault> {
-        let uri: Uri = text.parse().map_err(|_| EndpointFault::Form)?;
+    pub fn parse(text: &str) -> Result<Endpoint, &'static str> {
+        let uri: Uri = text.parse().map_err(|_| FORM)?;
         let tls = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
-            _ => return Err(EndpointFault::Form),
+            _ => return Err(FORM),
         };
-        let authority = uri.authority().ok_or(EndpointFault::Form)?;
+        let authority = uri.authority().ok_or(FORM)?;
         if authority.as_str().contains('@') {
-            return Err(EndpointFault::Secret);
+            return Err(SECRET);
         }
         let after = uri.path_and_query().map_or("/", |rest| rest.as_str());
         if !matches!(after, "" | "/") || text.contains('#') {
-            return Err(EndpointFault::Path);
+            return Err(PATH);
         }
         let host = authority.host();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -53,7 +44,7 @@ impl Endpoint {
         let is_address = host.len() == bare.len() || bare.parse::<IpAddr>().is_ok();
         let said = authority.as_str().len() > host.len();
         if bare.is_empty() || port == 0 || !is_address || (said && authority.port_u16().is_none()) {
-            return Err(EndpointFault::Form);
+            return Err(FORM);
         }
         let scheme = if tls { "https" } else { "http" };
         Ok(Endpoint { url: format!("{scheme}://{host}:{port}"), host: bare.to_owned(), tls })
@@ -105,18 +96,18 @@ mod tests {
             assert_eq!(shown(text).as_deref(), Ok(url));
         }
         for (text, fault) in [
-            ("", EndpointFault::Form),
-            ("etcd-1:2379", EndpointFault::Form),
-            ("ftp://etcd-1", EndpointFault::Form),
-            ("https://", EndpointFault::Form),
-            ("https://:2379", EndpointFault::Form),
-            ("https://etcd-1:0", EndpointFault::Form),
-            ("https://etcd-1:", EndpointFault::Form),
-            ("https://etcd-1:99999", EndpointFault::Form),
-            ("https://[zz]:2379", EndpointFault::Form),
-            ("https://root:secret@etcd-1", EndpointFault::Secret),
-            ("https://etcd-1/v3", EndpointFault::Path),
-            ("https://etcd-1?x", EndpointFault::Path),
+            ("", FORM),
+            ("etcd-1:2379", FORM),
+            ("ftp://etcd-1", FORM),
+            ("https://", FORM),
+            ("https://:2379", FORM),
+            ("https://etcd-1:0", FORM),
+            ("https://etcd-1:", FORM),
+            ("https://etcd-1:99999", FORM),
+            ("https://[zz]:2379", FORM),
+            ("https://root:secret@etcd-1", SECRET),
+            ("https://etcd-1/v3", PATH),
+            ("https://etcd-1?x", PATH),
         ] {
             assert_eq!(shown(text), Err(fault), "{text:?}");
         }

@@ -22,9 +22,9 @@ pub mod revisions;
 mod wire;
 
 pub use client::{Client, Lease, Login, Settings, Tls, Traffic};
-pub use endpoint::{Endpoint, EndpointFault};
+pub use endpoint::Endpoint;
 pub use error::{EtcdError, Fault};
-pub use password::{PasswordError, PasswordFault};
+pub use password::PasswordError;
 pub use revisions::{Entry, Keys, LeaseTime, ReadResult, Write};
 
 /// A name as one segment of a key: `/` and `%` are escaped, so that no name is a prefix of another's keys.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use parda_tls::{SecretFault, read_secret};
+use parda_tls::read_secret;
 
 /// Longer than any password.
 const MOST_BYTES: u64 = 4096;
@@ -13,19 +13,8 @@ const MOST_BYTES: u64 = 4096;
 pub struct PasswordError {
     /// Path of the file.
     pub file: PathBuf,
-    /// Fault of the file.
-    pub fault: PasswordFault,
-}
-
-/// What is wrong with a password file.
-#[derive(Debug, thiserror::Error)]
-pub enum PasswordFault {
-    /// It cannot be read, or is open to all users of the host.
-    #[error("cannot read the password file: {0}")]
-    File(#[from] SecretFault),
-    /// It holds nothing, or several lines.
-    #[error("must hold the password as its one line")]
-    NotOneLine,
+    /// Fault of the file, as text.
+    pub fault: String,
 }
 
 /// The one line of a password file, without its end.
@@ -33,15 +22,13 @@ pub enum PasswordFault {
 /// # Errors
 /// The file cannot be read, is open to all users of the host, or has not exactly one line.
 pub fn read(file: &Path) -> Result<String, PasswordError> {
-    try_read(file).map_err(|fault| PasswordError { file: file.to_owned(), fault })
-}
-
-fn try_read(file: &Path) -> Result<String, PasswordFault> {
-    let text = read_secret(file, MOST_BYTES)?;
+    let wrong = |fault| PasswordError { file: file.to_owned(), fault };
+    let unread = |fault| wrong(format!("cannot read the password file: {fault}"));
+    let text = read_secret(file, MOST_BYTES).map_err(unread)?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
     if line.is_empty() || line.contains(['\n', '\r', '\0']) {
-        return Err(PasswordFault::NotOneLine);
+        return Err(wrong("must hold the password as its one line".to_owned()));
     }
     Ok(line.to_owned())
 }

@@ -1,15 +1,17 @@
 //! The choice of this host's slot, and its defence against other hosts.
 
+use std::fmt;
+
 use parda_control::Instant;
 
 use crate::counters::RecordCounters;
+use crate::exchange::ExchangeEvent;
 use crate::freshness::STALE_AFTER;
 use crate::identity::{HostId, Identity, Incarnation, VolumeId};
 use crate::reach::{choice, reach};
 use crate::region::SlotIndex;
 use crate::slot::{Content, Record, SlotFault};
 use crate::slots::SlotSettings;
-use crate::slots::notice::{Rival, SlotEvent};
 use crate::table::Table;
 
 /// How a host comes to its slot.
@@ -20,6 +22,43 @@ pub enum SlotChoice {
     /// The slot that holds our name, else a free one near the front, by the hash of our name.
     /// In a conflict the later start moves on.
     Automatic,
+}
+
+/// Who else writes to a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rival {
+    /// A host of this volume; one of our own name if two have the same.
+    Host(Identity),
+    /// A host that uses the same place for another volume.
+    OtherVolume { host: Identity, volume: VolumeId },
+    /// A program that writes another version of the format.
+    OtherVersion(u32),
+}
+
+impl fmt::Display for Rival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rival::Host(host) => host.fmt(f),
+            Rival::OtherVolume { host, volume } => write!(f, "{host} for volume {volume}"),
+            Rival::OtherVersion(version) => {
+                write!(f, "a program that writes format version {version}")
+            }
+        }
+    }
+}
+
+/// The event of a rival. With `moving` we look for another slot; else both go on, and each is heard only until the other writes.
+pub(crate) fn conflict(slot: SlotIndex, rival: &Rival, moving: bool) -> ExchangeEvent {
+    let what = match moving {
+        true => "taking another slot",
+        false => "give every host a slot and a name of its own, and every volume a file of its own",
+    };
+    ExchangeEvent::warning(format!("exchange slot {slot} is also written by {rival}: {what}"))
+}
+
+/// The event of a slot that was chosen.
+pub(crate) fn chosen(slot: SlotIndex) -> ExchangeEvent {
+    ExchangeEvent::info(format!("using exchange slot {slot}"))
 }
 
 /// Which slot is ours.
@@ -60,14 +99,14 @@ impl Claim {
         now: Instant,
         table: &Table,
         counters: &mut RecordCounters,
-    ) -> Vec<SlotEvent> {
+    ) -> Vec<ExchangeEvent> {
         let mut events = Vec::new();
         if let Some(slot) = self.slot {
             events.extend(self.defend(slot, table, counters));
         }
         if self.slot.is_none() {
             self.slot = self.choose(now, table);
-            events.extend(self.slot.map(SlotEvent::SlotChosen));
+            events.extend(self.slot.map(chosen));
         }
         events
     }
@@ -77,7 +116,7 @@ impl Claim {
         slot: SlotIndex,
         table: &Table,
         counters: &mut RecordCounters,
-    ) -> Option<SlotEvent> {
+    ) -> Option<ExchangeEvent> {
         // What does not change may be older than our claim: a dead host's, or a late read's.
         let Some(rival) = self.rival(table.content(slot)).filter(|_| table.changed(slot)) else {
             self.patience = 0;
@@ -91,13 +130,11 @@ impl Claim {
             self.moves = self.moves.wrapping_add(1);
             self.patience = 0;
         }
-        let conflict = (slot, rival);
-        if self.last_conflict.as_ref() == Some(&conflict) && !moving {
-            return None;
-        }
-        let rival = conflict.1.clone();
-        self.last_conflict = Some(conflict);
-        Some(SlotEvent::SlotConflict { slot, rival, moving })
+        let found = (slot, rival);
+        let event = conflict(slot, &found.1, moving);
+        let is_known = self.last_conflict.as_ref() == Some(&found);
+        self.last_conflict = Some(found);
+        (moving || !is_known).then_some(event)
     }
 
     /// Who else wrote this, if he means to stay.

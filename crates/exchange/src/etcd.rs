@@ -13,7 +13,7 @@ use crate::exchange::{Collected, Exchange, ExchangeError, Standing};
 use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 
-use notice::{EtcdExchangeError, EtcdStanding};
+use notice::EtcdStanding;
 use reading::Reader;
 use worker::{Worker, Write};
 
@@ -117,7 +117,7 @@ fn lease(period: Span) -> Duration {
 /// Keeps the first of faults in a row: endpoints are asked in turn, and their faults may differ for one cause.
 #[derive(Debug, Default)]
 struct Steady {
-    fault: Option<EtcdExchangeError>,
+    fault: Option<ExchangeError>,
     said: u32,
 }
 
@@ -125,7 +125,7 @@ impl Steady {
     /// Number of times that one fault is returned before the present fault replaces it.
     const REPEATS: u32 = 60;
 
-    fn keep<T>(&mut self, result: Result<T, EtcdExchangeError>) -> Result<T, EtcdExchangeError> {
+    fn keep<T>(&mut self, result: Result<T, ExchangeError>) -> Result<T, ExchangeError> {
         match result {
             Ok(answer) => {
                 *self = Steady::default();
@@ -147,13 +147,14 @@ impl Exchange for EtcdExchange {
         self.sequence = self.sequence.next();
         let message =
             Message { from: self.me.clone(), sequence: self.sequence, body: publication.clone() };
-        let value = value::encode(self.volume, message).map_err(EtcdExchangeError::Report)?;
+        let value = value::encode(self.volume, message)
+            .map_err(|error| ExchangeError::new(format!("exchange etcd: {error}")))?;
         let lease = lease(publication.period);
         let write = Write { key: self.key.clone(), value, lease };
         // A goodbye waits longer, as no later period delivers it.
         let wait = if publication.leaving { self.limits.attempt } else { self.limits.wait };
         let written = self.worker.write(write, wait);
-        Ok(self.unwritten.keep(written)?)
+        self.unwritten.keep(written)
     }
 
     fn collect(&mut self, _: Instant) -> Result<Collected, ExchangeError> {
@@ -211,10 +212,10 @@ mod tests {
     #[test]
     fn a_row_of_faults_is_told_as_one() {
         let mut steady = Steady::default();
-        let mut told = |fault: Result<(), EtcdExchangeError>| {
+        let mut told = |fault: Result<(), ExchangeError>| {
             steady.keep(fault).map_err(|error| error.to_string())
         };
-        let late = |ms| Err(EtcdExchangeError::NoAnswer(Duration::from_millis(ms)));
+        let late = |ms| Err(ExchangeError::new(format!("no answer within {ms}ms")));
         let first = told(late(1)).unwrap_err();
         assert_eq!(told(late(2)).unwrap_err(), first);
         told(Ok(())).unwrap();

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use parda_control::{Instant, Span};
 
 use crate::counters::RecordCounters;
-use crate::etcd::notice::{EtcdExchangeError, EtcdStanding};
-use crate::fallback::{FallbackEvent, FallbackStanding};
+use crate::etcd::notice::EtcdStanding;
+use crate::fallback::FallbackStanding;
 use crate::message::{Message, Publication};
 use crate::region::SlotIndex;
-use crate::slots::notice::{SlotError, SlotEvent};
-use crate::udp::notice::{DatagramStanding, UdpError, UdpEvent};
+use crate::udp::notice::DatagramStanding;
 
 /// A transport of reports between the hosts of a volume.
 ///
@@ -45,60 +44,53 @@ pub trait Exchange: Send {
     fn standing(&self) -> Standing;
 }
 
-/// Result of a collection. `Event` is the transport's own type of events within a transport.
+/// Result of a collection.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Collected<Event = ExchangeEvent> {
+pub struct Collected {
     /// The last message of each run that the transport still has. May include our own.
     pub messages: Vec<Arc<Message>>,
     /// Events for the operator, each returned once.
-    pub events: Vec<Event>,
+    pub events: Vec<ExchangeEvent>,
 }
 
-/// An event of an exchange, for the operator.
+/// An event of an exchange, as text for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ExchangeEvent {
-    /// Of a transport with slots.
-    Slot(SlotEvent),
-    /// Of a transport over UDP.
-    Udp(UdpEvent),
-    /// Of an exchange with a fall-back: which of its two transports is in force, and whether both work.
-    Fallback(FallbackEvent),
+pub struct ExchangeEvent {
+    text: String,
+    is_warning: bool,
 }
 
 impl ExchangeEvent {
+    pub(crate) fn info(text: impl Into<String>) -> ExchangeEvent {
+        ExchangeEvent { text: text.into(), is_warning: false }
+    }
+
+    pub(crate) fn warning(text: impl Into<String>) -> ExchangeEvent {
+        ExchangeEvent { text: text.into(), is_warning: true }
+    }
+
     /// Whether the event is a fault. Otherwise it is information.
     #[must_use]
     pub fn is_warning(&self) -> bool {
-        match self {
-            ExchangeEvent::Slot(event) => !matches!(event, SlotEvent::SlotChosen(_)),
-            ExchangeEvent::Udp(event) => event.is_warning(),
-            ExchangeEvent::Fallback(event) => event.is_warning(),
-        }
+        self.is_warning
     }
 }
 
 impl fmt::Display for ExchangeEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ExchangeEvent::Slot(event) => event.fmt(f),
-            ExchangeEvent::Udp(event) => event.fmt(f),
-            ExchangeEvent::Fallback(event) => event.fmt(f),
-        }
+        f.write_str(&self.text)
     }
 }
 
-/// Reason why a collection or a publication failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ExchangeError {
-    /// At a transport with slots.
-    #[error(transparent)]
-    Slots(#[from] SlotError),
-    /// At a transport over UDP.
-    #[error(transparent)]
-    Udp(#[from] UdpError),
-    /// At a transport over etcd.
-    #[error(transparent)]
-    Etcd(#[from] EtcdExchangeError),
+/// Reason why a collection or a publication failed, as text for the operator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ExchangeError(String);
+
+impl ExchangeError {
+    pub(crate) fn new(why: impl fmt::Display) -> ExchangeError {
+        ExchangeError(why.to_string())
+    }
 }
 
 /// The state of a transport, and what it has counted since the start.

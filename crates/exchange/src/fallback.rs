@@ -8,7 +8,6 @@
 //! The fall-back is *in force* at a host while the first transport fails there, or while a host is live in the fall-back
 //! and not heard over the first transport. A fall-back in force is visited in each round.
 
-use std::fmt;
 use std::sync::Arc;
 
 use parda_control::{Instant, Span};
@@ -57,48 +56,6 @@ struct Half {
     unread: Option<String>,
     /// Fault of its last publication.
     unwritten: Option<String>,
-}
-
-/// An event of an exchange with a fall-back, for the operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FallbackEvent {
-    /// The fall-back is in force from now on.
-    Fallen {
-        /// Reason why the first transport is not in force.
-        why: String,
-    },
-    /// The first transport is in force again.
-    Back,
-    /// The fall-back does not work.
-    Broken {
-        /// Fault of the fall-back, as text.
-        why: String,
-    },
-    /// The fall-back works again.
-    Mended,
-}
-
-impl FallbackEvent {
-    /// Whether the event is a fault. Otherwise it is information.
-    #[must_use]
-    pub fn is_warning(&self) -> bool {
-        matches!(self, FallbackEvent::Fallen { .. } | FallbackEvent::Broken { .. })
-    }
-}
-
-impl fmt::Display for FallbackEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FallbackEvent::Fallen { why } => {
-                write!(f, "the exchange's fall-back is in force: {why}")
-            }
-            FallbackEvent::Back => f.write_str("the exchange's fall-back is no longer in force"),
-            FallbackEvent::Broken { why } => {
-                write!(f, "the exchange's fall-back does not work: {why}; the exchange goes on")
-            }
-            FallbackEvent::Mended => f.write_str("the exchange's fall-back works again"),
-        }
-    }
 }
 
 /// The state of two transports.
@@ -181,7 +138,7 @@ impl WithFallback {
     }
 
     /// Decides which transport is in force, at the end of a collection.
-    fn judge(&mut self, now: Instant) -> Option<FallbackEvent> {
+    fn judge(&mut self, now: Instant) -> Option<ExchangeEvent> {
         let missing = self.missing(now);
         self.missing = if missing.is_some() { self.missing + 1 } else { 0 };
         let why = match (self.first.fault(), missing) {
@@ -193,8 +150,12 @@ impl WithFallback {
         self.well =
             if self.first.fault().is_none() && self.missing == 0 { self.well + 1 } else { 0 };
         let event = match why {
-            Some(why) if !self.fallen => FallbackEvent::Fallen { why },
-            None if self.fallen && self.well >= ROUNDS => FallbackEvent::Back,
+            Some(why) if !self.fallen => {
+                ExchangeEvent::warning(format!("the exchange's fall-back is in force: {why}"))
+            }
+            None if self.fallen && self.well >= ROUNDS => {
+                ExchangeEvent::info("the exchange's fall-back is no longer in force")
+            }
             _ => return None,
         };
         self.fallen = !self.fallen;
@@ -203,11 +164,13 @@ impl WithFallback {
     }
 
     /// The event that the fall-back has stopped or begun to work, if it has.
-    fn examine(&mut self) -> Option<FallbackEvent> {
+    fn examine(&mut self) -> Option<ExchangeEvent> {
         let fault = self.second.fault().cloned();
         let event = match fault {
-            Some(why) if !self.broken => FallbackEvent::Broken { why },
-            None if self.broken => FallbackEvent::Mended,
+            Some(why) if !self.broken => ExchangeEvent::warning(format!(
+                "the exchange's fall-back does not work: {why}; the exchange goes on"
+            )),
+            None if self.broken => ExchangeEvent::info("the exchange's fall-back works again"),
             _ => return None,
         };
         self.broken = !self.broken;
@@ -231,8 +194,8 @@ impl Exchange for WithFallback {
         self.rounds += 1;
         let first = self.first.collect(now);
         let second = self.visits_both().then(|| self.second.collect(now));
-        let own = [self.examine(), self.judge(now)].into_iter().flatten();
-        self.events.extend(own.map(ExchangeEvent::Fallback));
+        let own = [self.examine(), self.judge(now)];
+        self.events.extend(own.into_iter().flatten());
         let mut events = match (first, second) {
             (Ok(heard), Some(Ok(more))) => heard.events.into_iter().chain(more.events).collect(),
             (Ok(heard), _) | (Err(_), Some(Ok(heard))) => heard.events,

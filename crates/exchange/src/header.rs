@@ -116,8 +116,7 @@ impl Header {
     #[must_use]
     pub fn encode(&self) -> Block {
         let mut block = Block::ZERO;
-        let to = &mut block.0;
-        let mut put = |at: usize, bytes: &[u8]| to[at..at + bytes.len()].copy_from_slice(bytes);
+        let mut put = |at: usize, bytes: &[u8]| block.put(at, bytes);
         put(at::MAGIC.start, MAGIC);
         put(at::FORMAT, &FORMAT.to_le_bytes());
         put(at::SLOTS, &self.slots.get().to_le_bytes());
@@ -129,8 +128,8 @@ impl Header {
             put(at::VOLUME, &volume.id().0.to_le_bytes());
             put(at::NAME.start, volume.0.as_bytes());
         }
-        let checksum = crc32c::crc32c(&to[..at::CHECKSUM]);
-        to[at::CHECKSUM..at::PADDING].copy_from_slice(&checksum.to_le_bytes());
+        let checksum = crc32c::crc32c(&block.0[..at::CHECKSUM]);
+        block.put(at::CHECKSUM, &checksum.to_le_bytes());
         block
     }
 
@@ -151,11 +150,11 @@ impl Header {
             });
         }
         // Magic and format stand where they stand in every format; the rest need not.
-        let format = u32::from_le_bytes(get(from, at::FORMAT));
+        let format = u32::from_le_bytes(block.get(at::FORMAT));
         if format != FORMAT {
             return Err(PlaceFault::Format(format));
         }
-        let checksum = u32::from_le_bytes(get(from, at::CHECKSUM));
+        let checksum = u32::from_le_bytes(block.get(at::CHECKSUM));
         if crc32c::crc32c(&from[..at::CHECKSUM]) != checksum {
             return Err(PlaceFault::Damaged);
         }
@@ -165,7 +164,7 @@ impl Header {
                 found::describe(from)
             )));
         }
-        let header = fields(from).ok_or(PlaceFault::Damaged)?;
+        let header = fields(block).ok_or(PlaceFault::Damaged)?;
         // Reserved bytes, the length of a slot and the volume's number, all at once.
         if header.encode() == *block { Ok(header) } else { Err(PlaceFault::Damaged) }
     }
@@ -181,22 +180,18 @@ impl fmt::Display for Header {
     }
 }
 
-fn fields(from: &[u8; Block::BYTES]) -> Option<Header> {
-    let name = from[at::NAME].get(..u32::from_le_bytes(get(from, at::NAME_LEN)) as usize)?;
+fn fields(from: &Block) -> Option<Header> {
+    let name = from.0[at::NAME].get(..u32::from_le_bytes(from.get(at::NAME_LEN)) as usize)?;
     let volume = match name {
         [] => None,
         name => Some(VolumeName::new(str::from_utf8(name).ok()?).ok()?),
     };
     Some(Header {
-        place: PlaceId(u128::from_le_bytes(get(from, at::PLACE))),
-        slots: SlotCount::new(u32::from_le_bytes(get(from, at::SLOTS)))?,
+        place: PlaceId(u128::from_le_bytes(from.get(at::PLACE))),
+        slots: SlotCount::new(u32::from_le_bytes(from.get(at::SLOTS)))?,
         volume,
-        made_ns: u64::from_le_bytes(get(from, at::MADE)),
+        made_ns: u64::from_le_bytes(from.get(at::MADE)),
     })
-}
-
-fn get<const N: usize>(from: &[u8; Block::BYTES], at: usize) -> [u8; N] {
-    std::array::from_fn(|i| from[at + i])
 }
 
 /// Why a place cannot be used as this volume's exchange. Nothing is ever written to such a place.

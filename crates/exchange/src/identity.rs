@@ -16,23 +16,8 @@ pub struct HostName {
 
 /// Why a text is no host name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HostNameError {
-    /// The name is empty.
-    #[error("a host name must not be empty")]
-    Empty,
-    /// The name has more than [`HostName::MAX_BYTES`] bytes.
-    #[error("host name '{name}' has {} bytes; at most {} fit a slot", name.len(), HostName::MAX_BYTES)]
-    TooLong {
-        /// The text in question.
-        name: String,
-    },
-    /// A newline, an escape or the like, which would forge log lines.
-    #[error("host name {name:?} contains a control character")]
-    ControlCharacter {
-        /// The text in question.
-        name: String,
-    },
-}
+#[error("{0}")]
+pub struct HostNameError(String);
 
 impl HostName {
     /// The longest name that fits a slot, in bytes.
@@ -40,13 +25,15 @@ impl HostName {
 
     /// A host's name, checked.
     pub fn new(name: &str) -> Result<HostName, HostNameError> {
-        let own = || name.to_owned();
+        let wrong = |why: String| Err(HostNameError(why));
         if name.is_empty() {
-            Err(HostNameError::Empty)
+            wrong("a host name must not be empty".to_owned())
         } else if name.len() > Self::MAX_BYTES {
-            Err(HostNameError::TooLong { name: own() })
+            let (bytes, most) = (name.len(), Self::MAX_BYTES);
+            wrong(format!("host name '{name}' has {bytes} bytes; at most {most} fit a slot"))
         } else if name.chars().any(char::is_control) {
-            Err(HostNameError::ControlCharacter { name: own() })
+            // A newline or an escape would forge log lines.
+            wrong(format!("host name {name:?} contains a control character"))
         } else {
             Ok(HostName { name: name.into(), id: HostId(fnv1a(name.as_bytes())) })
         }
@@ -188,9 +175,11 @@ mod tests {
     fn names_are_checked() {
         assert!(HostName::new("kvm-01").is_ok());
         assert!(HostName::new(&"x".repeat(64)).is_ok());
-        assert_eq!(HostName::new(""), Err(HostNameError::Empty));
-        assert!(matches!(HostName::new(&"é".repeat(33)), Err(HostNameError::TooLong { .. })));
-        assert!(matches!(HostName::new("a\nb"), Err(HostNameError::ControlCharacter { .. })));
+        let long = "é".repeat(33);
+        for (name, why) in [("", "empty"), (&long, "66 bytes"), ("a\nb", "control character")] {
+            let error = HostName::new(name).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

@@ -15,9 +15,9 @@ use crate::found;
 use crate::header::{Header, PlaceFault, VolumeName};
 use crate::location::{Location, Site};
 use crate::region::{
-    Access, Block, Export, Kind, Opened, RegionError, RegionFault, SlotCount, SlotIndex, Store,
+    Access, Block, Export, Kind, Opened, RegionFault, SlotCount, SlotIndex, Store,
 };
-use crate::slot::{SlotState, decode};
+use crate::slot::{Content, decode};
 
 /// How much of the beginning of a device must hold zeros: more than any file system, volume manager
 /// or partition table leaves without a mark.
@@ -41,63 +41,15 @@ pub enum Made {
     Already(Header),
 }
 
-/// Why a place was not made. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum InitError {
-    /// It cannot be opened, read or written.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// It is an exchange, but another one than is asked for.
-    #[error(
-        "{place} is an exchange already, {is}: nothing was changed. Use it as it is, or make another \
-         one elsewhere"
-    )]
-    Other {
-        /// The place, as it is configured.
-        place: String,
-        /// Kind of the place, in words.
-        is: String,
-    },
-    /// The place holds data, and was not overwritten.
-    #[error("{place} is not empty: it holds {what}. Nothing was changed. {advice}")]
-    NotEmpty {
-        /// The place, as it is configured.
-        place: String,
-        /// Data that was found, in words.
-        what: String,
-        /// Advice on what to do.
-        advice: &'static str,
-    },
-    /// A file that was not made for an exchange.
-    #[error(
-        "{place} has {size} bytes, but an exchange of {} slots is a file of {}: nothing was changed. \
-         Name a file that is new, empty or just so long; with an offset, a region of this one",
-        slots.get(), slots.place_bytes()
-    )]
-    Size {
-        /// The place, as it is configured.
-        place: String,
-        /// How long the file is.
-        size: u64,
-        /// How many slots were asked for.
-        slots: SlotCount,
-    },
-    /// Another program has it.
-    #[error("{place} is in use: {by}. Nothing was changed")]
-    InUse {
-        /// The place, as it is configured.
-        place: String,
-        /// User of the device.
-        by: &'static str,
-    },
-    /// It cannot be found out what it holds.
-    #[error("{place}: cannot find out whether it holds anything: {why}. Nothing was changed")]
-    Unknown {
-        /// The place, as it is configured.
-        place: String,
-        /// Reason, as a sentence.
-        why: String,
-    },
+/// Why a place was not made, as text. Nothing was changed, unless writing itself has failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InitError(String);
+
+impl InitError {
+    fn at(place: &str, fault: &RegionFault) -> InitError {
+        InitError(format!("exchange {place}: {fault}"))
+    }
 }
 
 /// What to do with a place that is not empty.
@@ -123,41 +75,27 @@ pub fn init(
 /// # Errors
 /// Nothing was changed, unless writing itself has failed.
 pub fn init_as(site: &Site, new: Header, limit: Duration) -> Result<Made, InitError> {
-    let place = site.location.to_string();
-    let at = |fault: RegionFault| InitError::Region(fault.at(&place));
-    let slots = new.slots;
-    match &site.location {
+    let name = site.location.to_string();
+    let at = |fault: RegionFault| InitError::at(&name, &fault);
+    let (mut store, path, grows): (Box<dyn Store>, Option<&Path>, bool) = match &site.location {
         Location::Path(path) => {
-            let mut opened = open(path, site, &place)?;
-            if let Some(made) = made_already(&mut opened, site, &new, &place)? {
-                return Ok(made);
-            }
-            check_bounds(&opened, site, slots, &place)?;
-            let region = opened.kind() == Kind::Device || site.offset().is_some();
-            if !region && opened.size() > slots.place_bytes() {
-                // What it holds says more than how long it is.
-                check_zeros(&mut opened, site, slots, Some(path), &place)?;
-                return Err(InitError::Size { place, size: opened.size(), slots });
-            }
-            check_zeros(&mut opened, site, slots, Some(path), &place)?;
-            if !region {
-                opened.grow(slots.place_bytes()).map_err(at)?;
-            }
-            opened.write(start(site), &new.encode()).map_err(at)?;
-            opened.sync().map_err(at)?;
-            sync_directory(path);
+            let opened = open(path, site, &name)?;
+            let grows = opened.kind() == Kind::File && site.offset().is_none();
+            (Box::new(opened), Some(path), grows)
         }
-        Location::Nbd(uri) => {
-            let mut export = Export::open(uri, limit).map_err(at)?;
-            if let Some(made) = made_already(&mut export, site, &new, &place)? {
-                return Ok(made);
-            }
-            check_bounds(&export, site, slots, &place)?;
-            check_zeros(&mut export, site, slots, None, &place)?;
-            export.write(start(site), &new.encode()).map_err(at)?;
-            export.sync().map_err(at)?;
-        }
+        Location::Nbd(uri) => (Box::new(Export::open(uri, limit).map_err(at)?), None, false),
+    };
+    let place = Place { site, name: &name, slots: new.slots, path, grows };
+    if let Some(made) = place.made_already(&mut *store, &new)? {
+        return Ok(made);
     }
+    place.check(&mut *store)?;
+    if grows {
+        store.grow(new.slots.place_bytes()).map_err(at)?;
+    }
+    store.write(start(site), &new.encode()).map_err(at)?;
+    store.sync().map_err(at)?;
+    path.into_iter().for_each(sync_directory);
     Ok(Made::New(new))
 }
 
@@ -166,19 +104,16 @@ pub fn init_as(site: &Site, new: Header, limit: Duration) -> Result<Made, InitEr
 pub struct PlaceContents {
     /// Header of the exchange.
     pub header: Header,
-    /// State of each slot, in order.
-    pub slots: Vec<SlotState>,
+    /// What is in each slot, in order.
+    pub slots: Vec<Content>,
 }
 
 /// Looks at a place, and changes nothing. `limit` bounds each call to an NBD server.
 ///
 /// # Errors
 /// It cannot be read. The inner error: it is no exchange.
-pub fn look(
-    site: &Site,
-    limit: Duration,
-) -> Result<Result<PlaceContents, PlaceFault>, RegionError> {
-    let at = |fault: RegionFault| fault.at(&site.location.to_string());
+pub fn look(site: &Site, limit: Duration) -> Result<Result<PlaceContents, PlaceFault>, InitError> {
+    let at = |fault: RegionFault| InitError::at(&site.location.to_string(), &fault);
     let mut store: Box<dyn Store> = match &site.location {
         Location::Path(path) => match Opened::open(path, Access::Read) {
             Err(RegionFault::Missing) => return Ok(Err(PlaceFault::Missing)),
@@ -194,9 +129,8 @@ pub fn look(
     };
     let mut blocks = vec![Block::ZERO; header.slots.get() as usize];
     store.read(start(site) + SlotIndex(0).offset(), &mut blocks).map_err(at)?;
-    let slots = (0..).map(SlotIndex).zip(&blocks);
     let slots =
-        slots.map(|(slot, block)| SlotState { slot, content: decode(block, slot) }).collect();
+        (0..).map(SlotIndex).zip(&blocks).map(|(slot, block)| decode(block, slot)).collect();
     Ok(Ok(PlaceContents { header, slots }))
 }
 
@@ -219,6 +153,7 @@ fn start(site: &Site) -> u64 {
 
 /// Opens what is there or, if it is a file of its own, creates it; alone, as far as others can be shut out.
 fn open(path: &Path, site: &Site, place: &str) -> Result<Opened, InitError> {
+    let in_use = |by: &str| InitError(format!("{place} is in use: {by}. Nothing was changed"));
     let opened = match Opened::open(path, Access::Alone) {
         Err(RegionFault::Missing) if site.offset().is_none() => {
             match Opened::open(path, Access::Create) {
@@ -232,117 +167,122 @@ fn open(path: &Path, site: &Site, place: &str) -> Result<Opened, InitError> {
         opened => opened,
     };
     let mut opened = opened.map_err(|fault| match fault {
-        RegionFault::Open(e) if e.kind() == std::io::ErrorKind::ResourceBusy => InitError::InUse {
-            place: place.to_owned(),
-            by: "it is mounted, or a part of LVM, RAID, multipath or another device",
-        },
-        fault => fault.at(place).into(),
+        RegionFault::Open(e) if e.kind() == std::io::ErrorKind::ResourceBusy => {
+            in_use("it is mounted, or a part of LVM, RAID, multipath or another device")
+        }
+        fault => InitError::at(place, &fault),
     })?;
     let began = Instant::now();
     while !opened.lock() {
         if began.elapsed() > LOCKED {
-            let by = "another program holds a lock on it, as agents, qemu and qemu-nbd do";
-            return Err(InitError::InUse { place: place.to_owned(), by });
+            return Err(in_use(
+                "another program holds a lock on it, as agents, qemu and qemu-nbd do",
+            ));
         }
         sleep(Duration::from_millis(20));
     }
     // Whoever had the lock may have made it longer. It is not opened again: closing any descriptor of
     // a file gives up all locks of the process on it.
-    opened.measure().map_err(|fault| fault.at(place))?;
+    opened.measure().map_err(|fault| InitError::at(place, &fault))?;
     Ok(opened)
 }
 
-/// What is there, if it is an exchange.
-fn made_already(
-    store: &mut dyn Store,
-    site: &Site,
-    new: &Header,
-    place: &str,
-) -> Result<Option<Made>, InitError> {
-    let mut block = [Block::ZERO];
-    store.read(start(site), &mut block).map_err(|fault| fault.at(place))?;
-    match Header::decode(&block[0]) {
-        Ok(header) if (header.slots, &header.volume) == (new.slots, &new.volume) => {
-            Ok(Some(Made::Already(header)))
-        }
-        Ok(header) => Err(InitError::Other { place: place.to_owned(), is: header.to_string() }),
-        Err(fault @ (PlaceFault::OldFormat | PlaceFault::Format(_) | PlaceFault::Damaged)) => {
-            Err(InitError::NotEmpty {
-                place: place.to_owned(),
-                what: match fault {
-                    PlaceFault::OldFormat => {
-                        "an exchange of format 1, which had no header".to_owned()
-                    }
-                    PlaceFault::Format(format) => format!("an exchange of format {format}"),
-                    _ => "a torn or damaged header of an exchange".to_owned(),
-                },
-                advice: "Make a new one elsewhere; or fill it with zeros, if no host uses it",
-            })
-        }
-        Err(_) => Ok(None),
-    }
+/// A place that is to be made.
+struct Place<'a> {
+    site: &'a Site,
+    name: &'a str,
+    slots: SlotCount,
+    /// The file or device, if it is one.
+    path: Option<&'a Path>,
+    /// Whether it is a file of its own, which grows as needed.
+    grows: bool,
 }
 
-fn check_bounds(
-    store: &dyn Store,
-    site: &Site,
-    slots: SlotCount,
-    place: &str,
-) -> Result<(), InitError> {
-    let whole_file =
-        matches!(&site.location, Location::Path(path) if path.is_file()) && site.offset().is_none();
-    let found = store.size().saturating_sub(start(site));
-    if !whole_file && found < slots.place_bytes() {
-        let fault =
-            RegionFault::TooSmall { needed: Bytes(slots.place_bytes()), found: Bytes(found) };
-        return Err(fault.at(place).into());
+impl Place<'_> {
+    fn at(&self, fault: RegionFault) -> InitError {
+        InitError::at(self.name, &fault)
     }
-    Ok(())
-}
 
-/// That nothing is lost: zeros where the place is going to be and, unless it is a region that was asked
-/// for in so many words, wherever anything else has its marks.
-fn check_zeros(
-    store: &mut dyn Store,
-    site: &Site,
-    slots: SlotCount,
-    path: Option<&Path>,
-    place: &str,
-) -> Result<(), InitError> {
-    let at = |fault: RegionFault| InitError::Region(fault.at(place));
-    let not_empty = |what| InitError::NotEmpty { place: place.to_owned(), what, advice: ADVICE };
-    let (size, start) = (store.size(), start(site));
-    let region = start..(start + slots.place_bytes());
-    let looked_at = match site.offset() {
-        Some(_) => vec![region.clone()],
-        None => vec![0..HEAD.min(size), size.saturating_sub(TAIL) / 4096 * 4096..size],
-    };
-    for range in looked_at {
-        if let Some(at_byte) = first_nonzero(store, range).map_err(at)? {
-            let what = match describe(store, 0).map_err(at)? {
-                Some(what) if site.offset().is_none() => what,
-                _ => format!("data at byte {at_byte}"),
-            };
-            return Err(not_empty(blkid(path).ok().flatten().unwrap_or(what)));
+    fn not_empty(&self, what: &str, advice: &str) -> InitError {
+        let name = self.name;
+        InitError(format!("{name} is not empty: it holds {what}. Nothing was changed. {advice}"))
+    }
+
+    /// What is there, if it is an exchange.
+    fn made_already(&self, store: &mut dyn Store, new: &Header) -> Result<Option<Made>, InitError> {
+        let mut block = [Block::ZERO];
+        store.read(start(self.site), &mut block).map_err(|fault| self.at(fault))?;
+        let what = match Header::decode(&block[0]) {
+            Ok(header) if (header.slots, &header.volume) == (new.slots, &new.volume) => {
+                return Ok(Some(Made::Already(header)));
+            }
+            Ok(header) => {
+                return Err(InitError(format!(
+                    "{} is an exchange already, {header}: nothing was changed. Use it as it is, or make another one \
+                     elsewhere",
+                    self.name
+                )));
+            }
+            Err(PlaceFault::OldFormat) => "an exchange of format 1, which had no header".to_owned(),
+            Err(PlaceFault::Format(format)) => format!("an exchange of format {format}"),
+            Err(PlaceFault::Damaged) => "a torn or damaged header of an exchange".to_owned(),
+            Err(_) => return Ok(None),
+        };
+        let advice = "Make a new one elsewhere; or fill it with zeros, if no host uses it";
+        Err(self.not_empty(&what, advice))
+    }
+
+    /// That nothing is lost: there is room, zeros are where the place is going to be and, unless it is a region that was asked
+    /// for in so many words, wherever anything else has its marks.
+    fn check(&self, store: &mut dyn Store) -> Result<(), InitError> {
+        let at = |fault| self.at(fault);
+        let not_empty = |what: String| self.not_empty(&what, ADVICE);
+        let (size, start, needed) = (store.size(), start(self.site), self.slots.place_bytes());
+        let found = size.saturating_sub(start);
+        if !self.grows && found < needed {
+            return Err(at(RegionFault::TooSmall { needed: Bytes(needed), found: Bytes(found) }));
         }
-    }
-    if site.offset().is_none() {
-        return Ok(());
-    }
-    if let Some(outer) = surrounding(store, start).map_err(at)? {
-        return Err(not_empty(format!("another exchange around it, from byte {outer} on")));
-    }
-    // The rest is not ours, and not all of it can be read: is it anything that is known?
-    let known = match path {
-        None => describe(store, 0).map_err(at)?,
-        Some(_) => match (blkid(path), describe(store, 0).map_err(at)?) {
-            (Ok(what), mark) => what.or(mark.filter(|what| !what.starts_with("other data"))),
-            (Err(why), _) => return Err(InitError::Unknown { place: place.to_owned(), why }),
-        },
-    };
-    match known.filter(|what| !what.starts_with("other data")) {
-        Some(what) => Err(not_empty(format!("{what}, a part of which the region would be"))),
-        None => Ok(()),
+        let is_region = self.site.offset().is_some();
+        let (head, tail) = match is_region {
+            true => (start..start + needed, 0..0),
+            false => (0..HEAD.min(size), size.saturating_sub(TAIL) / 4096 * 4096..size),
+        };
+        for range in [head, tail] {
+            if let Some(at_byte) = first_nonzero(store, range).map_err(at)? {
+                let what = match describe(store, 0).map_err(at)? {
+                    Some(what) if !is_region => what,
+                    _ => format!("data at byte {at_byte}"),
+                };
+                return Err(not_empty(blkid(self.path).ok().flatten().unwrap_or(what)));
+            }
+        }
+        // What it holds says more than how long it is.
+        if self.grows && size > needed {
+            let (name, slots) = (self.name, self.slots.get());
+            return Err(InitError(format!(
+                "{name} has {size} bytes, but an exchange of {slots} slots is a file of {needed}: nothing was changed. Name a \
+                 file that is new, empty or just so long; with an offset, a region of this one"
+            )));
+        }
+        if !is_region {
+            return Ok(());
+        }
+        if let Some(outer) = surrounding(store, start).map_err(at)? {
+            return Err(not_empty(format!("another exchange around it, from byte {outer} on")));
+        }
+        // The rest is not ours, and not all of it can be read: is it anything that is known?
+        let mark = describe(store, 0).map_err(at)?;
+        let mark = mark.filter(|what| !what.starts_with("other data"));
+        let known = blkid(self.path).map_err(|why| {
+            let name = self.name;
+            InitError(format!(
+                "{name}: cannot find out whether it holds anything: {why}. Nothing was changed"
+            ))
+        })?;
+        match known.or(mark) {
+            Some(what) => Err(not_empty(format!("{what}, a part of which the region would be"))),
+            None => Ok(()),
+        }
     }
 }
 

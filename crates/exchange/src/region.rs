@@ -34,16 +34,16 @@ pub trait Region: Send {
 
     /// Reads the header and the first `slots` slots, at most [`slots`](Self::slots), with one
     /// IO. Bytes beyond the end of a file that is too short are zeros.
-    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError>;
+    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault>;
 
     /// Reads the header and all slots.
-    fn read(&mut self) -> Result<Image, RegionError> {
+    fn read(&mut self) -> Result<Image, RegionFault> {
         self.read_front(self.slots())
     }
 
     /// Writes one slot of the place that was last read, so that the other hosts see it. Fails if that read was followed by
     /// another write, or if nothing is open.
-    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError>;
+    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionFault>;
 
     /// Closes the file or connection of the last read, so that nothing is written to it.
     fn close(&mut self);
@@ -95,6 +95,16 @@ impl Block {
     pub const BYTES: usize = 4096;
     /// A block of zeros.
     pub const ZERO: Block = Block([0; Block::BYTES]);
+
+    /// The `N` bytes from `at` on.
+    pub(crate) fn get<const N: usize>(&self, at: usize) -> [u8; N] {
+        std::array::from_fn(|i| self.0[at + i])
+    }
+
+    /// Puts bytes at an offset.
+    pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.0[at..at + bytes.len()].copy_from_slice(bytes);
+    }
 }
 
 /// The number of a slot, from 0.
@@ -162,17 +172,7 @@ pub(crate) fn aligned(offset: Bytes) -> Result<Bytes, Misaligned> {
     offset.0.is_multiple_of(Block::BYTES as u64).then_some(offset).ok_or(Misaligned(offset))
 }
 
-/// Reading or writing a region failed. The caller says so and goes on: the next period tries again.
-#[derive(Debug, thiserror::Error)]
-#[error("exchange {place}: {fault}")]
-pub struct RegionError {
-    /// The place, as a path or a URI.
-    pub place: String,
-    /// Fault of the region.
-    pub fault: RegionFault,
-}
-
-/// Fault of a region.
+/// Fault of a region: reading or writing it failed. The caller says so and goes on: the next period tries again.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionFault {
     /// It is not there.
@@ -253,12 +253,6 @@ pub enum RegionFault {
     Reply(#[from] parda_nbd::client::ReplyError),
 }
 
-impl RegionFault {
-    pub(crate) fn at(self, place: &str) -> RegionError {
-        RegionError { place: place.to_owned(), fault: self }
-    }
-}
-
 /// Bytes that are read and written in whole blocks.
 pub(crate) trait Store {
     /// How many there are.
@@ -269,4 +263,10 @@ pub(crate) trait Store {
 
     /// Writes one block at an offset.
     fn write(&mut self, at: u64, block: &Block) -> Result<(), RegionFault>;
+    /// Makes it at least so long, if it can grow.
+    fn grow(&mut self, _: u64) -> Result<(), RegionFault> {
+        Ok(())
+    }
+    /// Waits until all that was written is on the medium, as far as that can be known.
+    fn sync(&mut self) -> Result<(), RegionFault>;
 }

@@ -4,7 +4,7 @@
 use parda_control::latency::{Sample, Signal};
 use parda_control::{Bounded, Charge, Costs, Governed, Report, Settings, Source, Span, Tuning};
 
-use crate::identity::{HostName, HostNameError, Identity, Incarnation, Sequence, VolumeId};
+use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 use crate::region::{Block, SlotIndex};
 
@@ -106,15 +106,6 @@ pub enum Content {
     Fault(SlotFault),
 }
 
-/// A slot and what is in it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SlotState {
-    /// Index of the slot.
-    pub slot: SlotIndex,
-    /// What is in it.
-    pub content: Content,
-}
-
 /// Whether a whole slot is a record, of any version and state: it begins with the magic, and the bytes
 /// behind the record are zeros. Nobody else's data is, but by intent.
 pub(crate) fn is_record(block: &Block) -> bool {
@@ -122,24 +113,49 @@ pub(crate) fn is_record(block: &Block) -> bool {
     record.starts_with(MAGIC) && padding == &Block::ZERO.0[RECORD_BYTES..]
 }
 
-/// Reads or writes fields, each at its place.
-trait Fields {
+/// Fields of a slot, each at its place. One walk over them writes a publication, and reads one.
+struct Fields<'a> {
+    block: &'a mut Block,
+    reads: bool,
+}
+
+impl Fields<'_> {
+    /// The bytes of a field: those in the block, or `value`, which is put there.
+    fn carry<const N: usize>(&mut self, at: usize, value: [u8; N]) -> [u8; N] {
+        if self.reads {
+            return self.block.get(at);
+        }
+        self.block.put(at, &value);
+        value
+    }
+
     /// A whole number up to [`MOST`].
     fn count(
         &mut self,
         at: usize,
         name: &'static str,
         value: &mut u64,
-    ) -> Result<(), InvalidReport>;
+    ) -> Result<(), InvalidReport> {
+        *value = u64::from_le_bytes(self.carry(at, value.to_le_bytes()));
+        ensure(*value <= MOST, name, *value as f64)
+    }
+
     /// A number from 0 to [`MOST`].
     fn measure(
         &mut self,
         at: usize,
         name: &'static str,
         value: &mut f64,
-    ) -> Result<(), InvalidReport>;
+    ) -> Result<(), InvalidReport> {
+        *value = f64::from_le_bytes(self.carry(at, value.to_le_bytes()));
+        ensure((0.0..=MOST as f64).contains(value), name, *value)
+    }
+
     /// A whole number of 32 bits.
-    fn number(&mut self, at: usize, value: &mut u32);
+    fn number(&mut self, at: usize, value: &mut u32) {
+        *value = u32::from_le_bytes(self.carry(at, value.to_le_bytes()));
+    }
+
     /// One of these values, by its index.
     fn code<T: Copy + PartialEq>(
         &mut self,
@@ -147,11 +163,16 @@ trait Fields {
         name: &'static str,
         values: &[T],
         value: &mut T,
-    ) -> Result<(), InvalidReport>;
+    ) -> Result<(), InvalidReport> {
+        let code = values.iter().position(|known| known == value).unwrap_or(values.len());
+        let [code] = self.carry(at, [code as u8]);
+        *value = *values.get(usize::from(code)).unwrap_or(value);
+        ensure(usize::from(code) < values.len(), name, code.into())
+    }
 }
 
 /// The fields of a publication, in the order of the table in `docs/exchange-format.md`.
-fn fields(f: &mut impl Fields, body: &mut Publication) -> Result<(), InvalidReport> {
+fn fields(f: &mut Fields<'_>, body: &mut Publication) -> Result<(), InvalidReport> {
     let Publication { period, leaving, report, .. } = body;
     f.count(48, "period", &mut period.0)?;
     f.count(56, "elapsed", &mut report.elapsed.0)?;
@@ -184,7 +205,7 @@ fn fields(f: &mut impl Fields, body: &mut Publication) -> Result<(), InvalidRepo
 }
 
 fn sample(
-    f: &mut impl Fields,
+    f: &mut Fields<'_>,
     at: usize,
     moments_at: usize,
     sample: &mut Sample,
@@ -202,111 +223,10 @@ fn ensure(ok: bool, field: &'static str, value: f64) -> Result<(), InvalidReport
     if ok { Ok(()) } else { Err(InvalidReport { field, value }) }
 }
 
-struct Writer<'a>(&'a mut [u8; SLOT_BYTES]);
-
-impl Writer<'_> {
-    fn put(&mut self, at: usize, bytes: &[u8]) {
-        self.0[at..at + bytes.len()].copy_from_slice(bytes);
-    }
-}
-
-impl Fields for Writer<'_> {
-    fn count(
-        &mut self,
-        at: usize,
-        name: &'static str,
-        value: &mut u64,
-    ) -> Result<(), InvalidReport> {
-        self.put(at, &value.to_le_bytes());
-        ensure(*value <= MOST, name, *value as f64)
-    }
-
-    fn measure(
-        &mut self,
-        at: usize,
-        name: &'static str,
-        value: &mut f64,
-    ) -> Result<(), InvalidReport> {
-        self.put(at, &value.to_le_bytes());
-        ensure((0.0..=MOST as f64).contains(value), name, *value)
-    }
-
-    fn number(&mut self, at: usize, value: &mut u32) {
-        self.put(at, &value.to_le_bytes());
-    }
-
-    fn code<T: Copy + PartialEq>(
-        &mut self,
-        at: usize,
-        name: &'static str,
-        values: &[T],
-        value: &mut T,
-    ) -> Result<(), InvalidReport> {
-        let code = values.iter().position(|known| known == value);
-        self.0[at] = code.unwrap_or_default() as u8;
-        ensure(code.is_some(), name, f64::NAN)
-    }
-}
-
-struct Reader<'a>(&'a [u8; SLOT_BYTES]);
-
-impl Reader<'_> {
-    fn get<const N: usize>(&self, at: usize) -> [u8; N] {
-        std::array::from_fn(|i| self.0[at + i])
-    }
-
-    fn u32(&self, at: usize) -> u32 {
-        u32::from_le_bytes(self.get(at))
-    }
-
-    fn u64(&self, at: usize) -> u64 {
-        u64::from_le_bytes(self.get(at))
-    }
-}
-
-impl Fields for Reader<'_> {
-    fn count(
-        &mut self,
-        at: usize,
-        name: &'static str,
-        value: &mut u64,
-    ) -> Result<(), InvalidReport> {
-        *value = self.u64(at);
-        ensure(*value <= MOST, name, *value as f64)
-    }
-
-    fn measure(
-        &mut self,
-        at: usize,
-        name: &'static str,
-        value: &mut f64,
-    ) -> Result<(), InvalidReport> {
-        *value = f64::from_bits(self.u64(at));
-        ensure((0.0..=MOST as f64).contains(value), name, *value)
-    }
-
-    fn number(&mut self, at: usize, value: &mut u32) {
-        *value = self.u32(at);
-    }
-
-    fn code<T: Copy + PartialEq>(
-        &mut self,
-        at: usize,
-        name: &'static str,
-        values: &[T],
-        value: &mut T,
-    ) -> Result<(), InvalidReport> {
-        let code = self.0[at];
-        *value = *values.get(usize::from(code)).unwrap_or(value);
-        ensure(usize::from(code) < values.len(), name, code.into())
-    }
-}
-
 /// Writes `record` down as a whole slot.
 pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
     let Message { from, sequence, body } = &record.message;
-    let mut block = Block::ZERO;
-    let mut to = Writer(&mut block.0);
+    let mut to = Block::ZERO;
     to.put(at::MAGIC.start, MAGIC);
     to.put(at::VERSION, &VERSION.to_le_bytes());
     to.put(at::SLOT, &record.slot.0.to_le_bytes());
@@ -318,14 +238,14 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
     to.put(at::NAME_LEN, &[name.len() as u8]);
     to.put(at::NAME.start, name);
     to.put(at::SLOWED, &[body.slowed.into()]);
-    fields(&mut to, &mut body.clone())?;
+    fields(&mut Fields { block: &mut to, reads: false }, &mut body.clone())?;
     tenants::put(&mut to.0[at::TENANTS], &body.tenants);
     if let Some(settings) = &body.report.settings {
         put_settings(&mut to, settings);
     }
     let checksum = crc32c::crc32c(&to.0[..at::CHECKSUM]);
     to.put(at::CHECKSUM, &checksum.to_le_bytes());
-    Ok(block)
+    Ok(to)
 }
 
 /// Reads what is in `slot`: all of its bytes count.
@@ -337,22 +257,23 @@ pub fn decode(block: &Block, slot: SlotIndex) -> Content {
     if !is_record(block) {
         return Content::Fault(SlotFault::NotARecord);
     }
-    match record(&mut Reader(&block.0), slot) {
+    match record(block, slot) {
         Ok(record) => Content::Record(Box::new(record)),
         Err(fault) => Content::Fault(fault),
     }
 }
 
-fn record(from: &mut Reader<'_>, slot: SlotIndex) -> Result<Record, SlotFault> {
+fn record(from: &Block, slot: SlotIndex) -> Result<Record, SlotFault> {
     // Magic and version stand where they stand in every version; the rest need not.
-    let version = from.u32(at::VERSION);
+    let version = u32::from_le_bytes(from.get(at::VERSION));
     if version != VERSION {
         return Err(SlotFault::Version(version));
     }
-    if crc32c::crc32c(&from.0[..at::CHECKSUM]) != from.u32(at::CHECKSUM) {
+    let checksum = u32::from_le_bytes(from.get(at::CHECKSUM));
+    if crc32c::crc32c(&from.0[..at::CHECKSUM]) != checksum {
         return Err(SlotFault::Checksum);
     }
-    let found = SlotIndex(from.u32(at::SLOT));
+    let found = SlotIndex(u32::from_le_bytes(from.get(at::SLOT)));
     if found != slot {
         return Err(SlotFault::WrongSlot(found));
     }
@@ -360,30 +281,31 @@ fn record(from: &mut Reader<'_>, slot: SlotIndex) -> Result<Record, SlotFault> {
     let tenants = tenants::get(&from.0[at::TENANTS]);
     let report = Report::default();
     let mut body = Publication { period, slowed, leaving: false, report, tenants };
-    fields(from, &mut body).map_err(|invalid| SlotFault::Malformed(invalid.field))?;
+    let mut values = Fields { block: &mut from.clone(), reads: true };
+    fields(&mut values, &mut body).map_err(|invalid| SlotFault::Malformed(invalid.field))?;
     body.report.settings = settings(from);
-    let (identity, sequence) = (identity(from)?, Sequence(from.u64(at::SEQUENCE)));
+    let (identity, sequence) =
+        (identity(from)?, Sequence(u64::from_le_bytes(from.get(at::SEQUENCE))));
     let message = Message { from: identity, sequence, body };
-    Ok(Record { volume: VolumeId(from.u64(at::VOLUME)), slot, message })
+    Ok(Record { volume: VolumeId(u64::from_le_bytes(from.get(at::VOLUME))), slot, message })
 }
 
-fn identity(from: &Reader<'_>) -> Result<Identity, SlotFault> {
+fn identity(from: &Block) -> Result<Identity, SlotFault> {
     let name = from.0[at::NAME].get(..usize::from(from.0[at::NAME_LEN]));
     let host = name
         .and_then(|name| str::from_utf8(name).ok())
-        .map(HostName::new)
-        .and_then(Result::<HostName, HostNameError>::ok)
+        .and_then(|name| HostName::new(name).ok())
         .ok_or(SlotFault::Malformed("host name"))?;
-    if host.id().0 != from.u64(at::HOST) {
+    if host.id().0 != u64::from_le_bytes(from.get(at::HOST)) {
         return Err(SlotFault::Malformed("host"));
     }
-    Ok(Identity { host, incarnation: Incarnation(from.u64(at::INCARNATION)) })
+    Ok(Identity { host, incarnation: Incarnation(u64::from_le_bytes(from.get(at::INCARNATION))) })
 }
 
 /// The size of a slot that stands for [`Costs::BYTES`], so that version 0.1 reads it.
 const SLOT_SIZE: Charge = Charge { io: 8192, mib: 0 };
 
-fn put_settings(to: &mut Writer<'_>, settings: &Settings) {
+fn put_settings(to: &mut Block, settings: &Settings) {
     let Settings { costs, signal } = *settings;
     let signal = match signal {
         Signal::All => 0,
@@ -404,7 +326,7 @@ fn put_settings(to: &mut Writer<'_>, settings: &Settings) {
 }
 
 /// The host's settings. A value that this version does not know counts as none: the rest of the record still counts.
-fn settings(from: &Reader<'_>) -> Option<Settings> {
+fn settings(from: &Block) -> Option<Settings> {
     let signal = match from.0[at::SIGNAL] {
         // 3 was the slowest VM's latency, which this version does not know.
         0 | 3 => Signal::All,
@@ -412,7 +334,8 @@ fn settings(from: &Reader<'_>) -> Option<Settings> {
         2 => Signal::Writes,
         _ => return None,
     };
-    let charge = |at| Charge { io: from.u32(at), mib: from.u32(at + 4) };
+    let number = |at| u32::from_le_bytes(from.get(at));
+    let charge = |at| Charge { io: number(at), mib: number(at + 4) };
     let costs = Costs { reads: charge(at::READS), writes: charge(at::WRITES) };
     let costs = match from.0[at::DIVIDES] {
         // Version 0.1 has slots of other sizes.

@@ -1,6 +1,7 @@
 //! The transport over slots: PARDA's file on the shared volume (§4), one slot per host. In each period a host
 //! does one read, of the header and the slots in use, and one write, of its own slot.
 
+use std::fmt;
 use std::sync::Arc;
 
 use parda_control::{Instant, Span};
@@ -12,14 +13,9 @@ use crate::header::{Header, PlaceFault, PlaceId};
 use crate::identity::{Identity, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 use crate::reach::ALL_EVERY;
-use crate::region::{
-    Block, FileState, Image, Region, RegionError, RegionFault, SlotCount, SlotIndex,
-};
+use crate::region::{Block, FileState, Image, Region, RegionFault, SlotIndex};
 use crate::slot::{self, Content, Record, SlotFault};
 use crate::table::Table;
-use notice::{SlotError, SlotEvent, Unusable};
-
-pub mod notice;
 
 /// Settings of an exchange over slots.
 #[derive(Clone, Debug)]
@@ -36,16 +32,6 @@ pub struct SlotSettings {
     pub make: String,
 }
 
-/// The error for a configured slot that the region does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("slot {slot} does not exist: there are {0} slots, from 0 to {1}", slots.get(), slots.get() - 1)]
-pub struct NoSuchSlot {
-    /// Slot that is configured.
-    pub slot: SlotIndex,
-    /// Number of slots of the region.
-    pub slots: SlotCount,
-}
-
 /// An exchange over the slots of a region.
 pub struct SlotExchange {
     region: Box<dyn Region>,
@@ -59,7 +45,7 @@ pub struct SlotExchange {
     /// File that was read last, if the place is a whole file.
     file: Option<FileState>,
     /// Events since the last collection.
-    noticed: Vec<SlotEvent>,
+    noticed: Vec<ExchangeEvent>,
     /// Whether the place was read and found right since the last write.
     looked: bool,
     /// All slots, as the last successful reads have shown them.
@@ -73,15 +59,22 @@ pub struct SlotExchange {
 
 impl SlotExchange {
     /// An exchange over `region`. The first collection opens and reads it.
+    ///
+    /// # Errors
+    /// The region does not have the slot that is configured.
     pub fn new(
         region: impl Region + 'static,
         settings: SlotSettings,
-    ) -> Result<SlotExchange, NoSuchSlot> {
+    ) -> Result<SlotExchange, ExchangeError> {
         let slots = region.slots();
         if let SlotChoice::Fixed(slot) = settings.choice
             && !slots.contains(slot)
         {
-            return Err(NoSuchSlot { slot, slots });
+            let count = slots.get();
+            return Err(ExchangeError::new(format!(
+                "slot {slot} does not exist: there are {count} slots, from 0 to {}",
+                count - 1
+            )));
         }
         Ok(SlotExchange {
             region: Box::new(region),
@@ -113,54 +106,31 @@ impl SlotExchange {
         self.counters
     }
 
-    /// [`Exchange::publish`], with the errors of slots.
-    pub fn publish(&mut self, publication: &Publication) -> Result<(), SlotError> {
-        let published = self.try_publish(publication);
-        self.looked = false;
-        if published.is_err() {
-            self.region.close();
-        }
-        published
+    /// The error of a place that is not written.
+    fn unwritten(&self, why: impl fmt::Display) -> ExchangeError {
+        ExchangeError::new(format!("exchange {}: {why}", self.region.place()))
     }
 
-    /// [`Exchange::collect`], with the events and errors of slots.
-    pub fn collect(&mut self, now: Instant) -> Result<Collected<SlotEvent>, SlotError> {
-        self.looks += 1;
-        if self.looks.wrapping_add(self.me.host.id().0).is_multiple_of(ALL_EVERY) {
-            self.reach = None;
-        }
-        let image = self.look()?;
-        let table = match self.table.take() {
-            None => Table::new(now, image.slots()),
-            Some(mut table) => {
-                table.look(now, image.slots());
-                table
-            }
-        };
-        let mut events = std::mem::take(&mut self.noticed);
-        events.extend(self.claim.observe(now, &table, &mut self.counters));
-        self.reach = Some(self.claim.reach(now, &table));
-        let messages = self.messages(&table);
-        self.table = Some(table);
-        Ok(Collected { messages, events })
-    }
-
-    fn place(&self) -> String {
-        self.region.place().to_owned()
+    /// The error of our slot, which holds data that is not ours to destroy.
+    fn occupied(&self, slot: SlotIndex) -> ExchangeError {
+        let what = SlotFault::NotARecord;
+        self.unwritten(format!(
+            "slot {slot} {what}; not written. If it may be erased, fill it with zeros"
+        ))
     }
 
     /// Reads the header and the slots that are in use. Unless the header is that of this volume's
     /// exchange, it cannot be written.
-    fn look(&mut self) -> Result<Image, SlotError> {
+    fn look(&mut self) -> Result<Image, ExchangeError> {
         self.looked = false;
         let all = self.region.slots();
         // After a failure all slots are read, as any of them may have changed.
         let slots = self.reach.take().map_or(all, |reach| all.front(reach));
         let image = match self.region.read_front(slots) {
-            Err(RegionError { fault: RegionFault::Missing, .. }) => {
-                return Err(self.unusable(PlaceFault::Missing).into());
+            Err(RegionFault::Missing) => {
+                return Err(self.unusable(&PlaceFault::Missing));
             }
-            image => image?,
+            image => image.map_err(|fault| self.unwritten(fault))?,
         };
         match self.judge(&image) {
             Ok(header) => {
@@ -171,7 +141,7 @@ impl SlotExchange {
             }
             Err(fault) => {
                 self.region.close();
-                Err(self.unusable(fault).into())
+                Err(self.unusable(&fault))
             }
         }
     }
@@ -208,20 +178,32 @@ impl SlotExchange {
         let before = self.known.replace(now).filter(|before| *before != now);
         let file_before = std::mem::replace(&mut self.file, file);
         if let Some((known, _)) = before {
-            self.noticed.push(SlotEvent::MadeAnew { found: header.place, known });
+            self.noticed.push(ExchangeEvent::warning(format!(
+                "the exchange was made anew: this host uses place {} in place of {known}",
+                header.place
+            )));
             return;
         }
         let (Some(before), Some(file)) = (file_before, file) else { return };
         if before.inode != file.inode {
-            self.noticed.push(SlotEvent::OtherFile { found: file.inode, known: before.inode });
+            self.noticed.push(ExchangeEvent::warning(format!(
+                "the path of the exchange leads to another file, inode {} in place of {}, with the same header: a copy. \
+                 This host uses it; do all hosts see it?",
+                file.inode, before.inode
+            )));
         }
         let needed = self.region.slots().place_bytes();
         if file.bytes < before.bytes.min(needed) {
-            self.noticed.push(SlotEvent::Cut { bytes: file.bytes, needed });
+            self.noticed.push(ExchangeEvent::warning(format!(
+                "the file of the exchange was cut to {} bytes of {needed}: it grows again, and each host writes its slot \
+                 again",
+                file.bytes
+            )));
         }
     }
 
-    fn unusable(&self, fault: PlaceFault) -> Unusable {
+    /// The error of a place that is not this volume's exchange, with what to do.
+    fn unusable(&self, fault: &PlaceFault) -> ExchangeError {
         let advice = match fault {
             PlaceFault::Missing | PlaceFault::Blank if self.known.is_none() => {
                 format!(". Make it, once, on one host: {}", self.make)
@@ -247,44 +229,42 @@ impl SlotExchange {
             }
             _ => String::new(),
         };
-        Unusable { place: self.place(), fault, advice }
+        self.unwritten(format!("{fault}. Nothing was written{advice}"))
     }
 
     /// The slot to write to, if there is one and a write destroys no other data in it.
-    fn writable_slot(&self) -> Result<SlotIndex, SlotError> {
+    fn writable_slot(&self) -> Result<SlotIndex, ExchangeError> {
         let Some(table) = &self.table else {
-            return Err(SlotError::NotRead { place: self.place() });
+            return Err(self.unwritten("not written before it could be read once"));
         };
         let Some(slot) = self.claim.slot() else {
             let is_noise = |content: &Content| *content == Content::Fault(SlotFault::NotARecord);
-            return Err(SlotError::NoFreeSlot {
-                place: self.place(),
-                slots: self.region.slots(),
-                noise: table.contents().filter(|(_, content)| is_noise(content)).count(),
-            });
+            let noise = table.contents().filter(|(_, content)| is_noise(content)).count();
+            let slots = self.region.slots().get();
+            return Err(
+                self.unwritten(format!("none of its {slots} slots is free: {}", remedy(noise)))
+            );
         };
         if *table.content(slot) == Content::Fault(SlotFault::NotARecord) {
-            return Err(SlotError::NotARecord { place: self.place(), slot });
+            return Err(self.occupied(slot));
         }
         Ok(slot)
     }
 
     /// Reads the place again, if there was a write or a failure since the last read.
-    fn look_again(&mut self, slot: SlotIndex) -> Result<(), SlotError> {
+    fn look_again(&mut self, slot: SlotIndex) -> Result<(), ExchangeError> {
         if self.looked {
             return Ok(());
         }
         let image = self.look()?;
         let block = image.slots().get(slot.0 as usize);
         match block.map(|block| slot::decode(block, slot)) {
-            Some(Content::Fault(SlotFault::NotARecord)) | None => {
-                Err(SlotError::NotARecord { place: self.place(), slot })
-            }
+            Some(Content::Fault(SlotFault::NotARecord)) | None => Err(self.occupied(slot)),
             Some(_) => Ok(()),
         }
     }
 
-    fn try_publish(&mut self, publication: &Publication) -> Result<(), SlotError> {
+    fn try_publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         let slot = self.writable_slot()?;
         self.look_again(slot)?;
         self.sequence = self.sequence.next();
@@ -297,7 +277,8 @@ impl SlotExchange {
                 body: publication.clone(),
             },
         };
-        Ok(self.region.write(slot, &slot::encode(&record)?)?)
+        let block = slot::encode(&record).map_err(ExchangeError::new)?;
+        self.region.write(slot, &block).map_err(|fault| self.unwritten(fault))
     }
 
     fn messages(&mut self, table: &Table) -> Vec<Arc<Message>> {
@@ -321,14 +302,48 @@ impl SlotExchange {
     }
 }
 
+/// What to do where no slot is free and so many hold what no host has written.
+fn remedy(noise: usize) -> String {
+    match noise {
+        0 => "make a larger exchange and raise `slots` on all hosts, or wait until those of dead hosts expire"
+            .to_owned(),
+        _ => format!(
+            "{noise} of them {}, so that no host takes them; `parda exchange show` lists them. If that data \
+             may be erased, fill these slots with zeros",
+            if noise == 1 { "holds neither zeros nor a record" } else { "hold neither zeros nor a record" }
+        ),
+    }
+}
+
 impl Exchange for SlotExchange {
     fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
-        Ok(SlotExchange::publish(self, publication)?)
+        let published = self.try_publish(publication);
+        self.looked = false;
+        if published.is_err() {
+            self.region.close();
+        }
+        published
     }
 
     fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
-        let Collected { messages, events } = SlotExchange::collect(self, now)?;
-        Ok(Collected { messages, events: events.into_iter().map(ExchangeEvent::Slot).collect() })
+        self.looks += 1;
+        if self.looks.wrapping_add(self.me.host.id().0).is_multiple_of(ALL_EVERY) {
+            self.reach = None;
+        }
+        let image = self.look()?;
+        let table = match self.table.take() {
+            None => Table::new(now, image.slots()),
+            Some(mut table) => {
+                table.look(now, image.slots());
+                table
+            }
+        };
+        let mut events = std::mem::take(&mut self.noticed);
+        events.extend(self.claim.observe(now, &table, &mut self.counters));
+        self.reach = Some(self.claim.reach(now, &table));
+        let messages = self.messages(&table);
+        self.table = Some(table);
+        Ok(Collected { messages, events })
     }
 
     /// Forgets the identity of the place, so that the one that is there now is accepted.

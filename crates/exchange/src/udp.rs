@@ -3,6 +3,7 @@
 //! against forged and replayed ones.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use crate::message::{Message, Publication};
 
 use destinations::Destinations;
 use members::Members;
-use notice::{DatagramStanding, UdpError, UdpEvent};
+use notice::DatagramStanding;
 use reader::{Inbox, Reader, lock};
 use refusals::Refusals;
 
@@ -35,8 +36,7 @@ mod socket;
 
 pub use counters::{DatagramCounters, Refused};
 pub use destinations::{MOST_PEERS, PeerAddress};
-pub use key::{KeyFileError, KeyFileFault, Keys, MOST_KEYS};
-pub use refusals::Refusal;
+pub use key::{KeyFileError, Keys, MOST_KEYS};
 
 /// Longest time that a publication waits for room in the socket's send buffer, over all destinations.
 const SEND_LIMIT: Duration = Duration::from_millis(50);
@@ -88,7 +88,7 @@ pub struct UdpExchange {
     has_keys: bool,
     to: Destinations,
     open: Option<Open>,
-    events: Vec<UdpEvent>,
+    events: Vec<ExchangeEvent>,
     /// Faults of the last look-up of names, so that each is reported once.
     unknown: Vec<String>,
 }
@@ -127,12 +127,12 @@ impl UdpExchange {
         }
     }
 
-    fn fault(&self, fault: impl Into<notice::UdpFault>) -> UdpError {
-        UdpError { address: self.settings.address, fault: fault.into() }
+    fn fault(&self, fault: impl fmt::Display) -> ExchangeError {
+        ExchangeError::new(format!("exchange udp {}: {fault}", self.settings.address))
     }
 
     /// Reads the keys, binds the socket and starts its reader. Steps that are already done are skipped.
-    fn open(&mut self) -> Result<(), UdpError> {
+    fn open(&mut self) -> Result<(), ExchangeError> {
         if !self.has_keys
             && let KeySource::File(file) = &self.settings.keys
         {
@@ -149,10 +149,10 @@ impl UdpExchange {
                 Reach::Group { interface } => Some(interface.as_str()),
             };
             let socket = socket::open(self.settings.address, interface)
-                .map_err(|e| self.fault(notice::UdpFault::Bind(e)))?;
+                .map_err(|e| self.fault(format!("cannot bind: {e}")))?;
             let socket = Arc::new(socket);
             let reader = Reader::start(Arc::clone(&socket), Arc::clone(&self.inbox))
-                .map_err(|e| self.fault(notice::UdpFault::Thread(e)))?;
+                .map_err(|e| self.fault(format!("cannot start its thread: {e}")))?;
             self.open = Some(Open { socket, reader });
         }
         Ok(())
@@ -162,48 +162,9 @@ impl UdpExchange {
         let heard: BTreeSet<SocketAddr> = lock(&self.inbox).members.sources().collect();
         let Some(faults) = self.to.look_up(&heard) else { return };
         let new = faults.iter().filter(|fault| !self.unknown.contains(fault));
-        self.events.extend(new.cloned().map(UdpEvent::UnknownName));
+        let told = |fault| ExchangeEvent::warning(format!("{fault}; it is looked up again"));
+        self.events.extend(new.map(told));
         self.unknown = faults;
-    }
-
-    /// [`Exchange::collect`], with the events and errors of UDP.
-    pub fn collect(&mut self, now: Instant) -> Result<Collected<UdpEvent>, UdpError> {
-        self.open()?;
-        self.look_up_names();
-        let mut events = std::mem::take(&mut self.events);
-        let mut inbox = lock(&self.inbox);
-        events.extend(inbox.refusals.due(now).into_iter().map(UdpEvent::Refused));
-        Ok(Collected { messages: inbox.members.messages(), events })
-    }
-
-    /// [`Exchange::publish`], with the errors of UDP.
-    pub fn publish(&mut self, publication: &Publication) -> Result<(), UdpError> {
-        self.open()?;
-        self.sequence = self.sequence.next();
-        let message =
-            Message { from: self.me.clone(), sequence: self.sequence, body: publication.clone() };
-        let mut inbox = lock(&self.inbox);
-        let echoes = inbox.members.echoes();
-        let (bytes, mark) = datagram::seal(&inbox.keys, self.settings.volume, &message, &echoes)
-            .map_err(|e| self.fault(e))?;
-        // Before it is sent: an answer may come at once.
-        inbox.members.publish(mark);
-        drop(inbox);
-        if let (Reach::Peers(_), Some(why)) = (&self.settings.reach, self.to.unknown()) {
-            return Err(self.fault(notice::UdpFault::Names(why)));
-        }
-        let sent = self.send(&bytes);
-        let mut inbox = lock(&self.inbox);
-        let counters = inbox.members.counters_mut();
-        (counters.sent, counters.unsent) =
-            (counters.sent + sent.sent, counters.unsent + sent.unsent);
-        drop(inbox);
-        match sent.error {
-            Some((to, error)) if sent.sent == 0 => {
-                Err(self.fault(notice::UdpFault::Send { to, error }))
-            }
-            _ => Ok(()),
-        }
     }
 
     fn send(&self, bytes: &[u8]) -> SendCount {
@@ -254,13 +215,43 @@ fn wait_for_room(socket: &UdpSocket, limit: Duration) -> bool {
 }
 
 impl Exchange for UdpExchange {
-    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
-        Ok(UdpExchange::publish(self, publication)?)
+    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
+        self.open()?;
+        self.look_up_names();
+        let mut events = std::mem::take(&mut self.events);
+        let mut inbox = lock(&self.inbox);
+        events.extend(inbox.refusals.due(now).into_iter().map(ExchangeEvent::from));
+        Ok(Collected { messages: inbox.members.messages(), events })
     }
 
-    fn collect(&mut self, now: Instant) -> Result<Collected, ExchangeError> {
-        let Collected { messages, events } = UdpExchange::collect(self, now)?;
-        Ok(Collected { messages, events: events.into_iter().map(ExchangeEvent::Udp).collect() })
+    fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
+        self.open()?;
+        self.sequence = self.sequence.next();
+        let message =
+            Message { from: self.me.clone(), sequence: self.sequence, body: publication.clone() };
+        let mut inbox = lock(&self.inbox);
+        let echoes = inbox.members.echoes();
+        let (bytes, mark) = datagram::seal(&inbox.keys, self.settings.volume, &message, &echoes)
+            .map_err(|e| self.fault(e))?;
+        // Before it is sent: an answer may come at once.
+        inbox.members.publish(mark);
+        drop(inbox);
+        if let (Reach::Peers(_), Some(why)) = (&self.settings.reach, self.to.unknown()) {
+            return Err(self.fault(format!("no peer has an address: {why}")));
+        }
+        let sent = self.send(&bytes);
+        let mut inbox = lock(&self.inbox);
+        let counters = inbox.members.counters_mut();
+        (counters.sent, counters.unsent) =
+            (counters.sent + sent.sent, counters.unsent + sent.unsent);
+        drop(inbox);
+        match sent.error {
+            Some((to, error)) if sent.sent == 0 => {
+                let why = format!("cannot send to {to}, nor to any other host: {error}");
+                Err(self.fault(why))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Reads the key file again. If it cannot be read, the keys in force stay.
@@ -270,12 +261,17 @@ impl Exchange for UdpExchange {
             Ok(keys) => {
                 let mut inbox = lock(&self.inbox);
                 if self.has_keys && *inbox.keys != keys {
-                    self.events.push(UdpEvent::KeysRead { count: keys.count() });
+                    let count = keys.count();
+                    self.events.push(ExchangeEvent::info(format!(
+                        "the exchange's keys were read again: {count} in force"
+                    )));
                 }
                 inbox.keys = Arc::new(keys);
                 self.has_keys = true;
             }
-            Err(error) if self.has_keys => self.events.push(UdpEvent::KeysKept(error.to_string())),
+            Err(error) if self.has_keys => self.events.push(ExchangeEvent::warning(format!(
+                "{error}; the exchange's keys from before stay in force"
+            ))),
             // There were no keys before: the next collection fails with the error.
             Err(_) => {}
         }
@@ -304,7 +300,7 @@ pub fn examine(address: SocketAddr, reach: &Reach) -> Option<String> {
         Reach::Group { interface } => Some(interface.as_str()),
     };
     let fault = socket::open(SocketAddr::new(address.ip(), 0), interface).err()?;
-    Some(notice::UdpFault::Bind(fault).to_string())
+    Some(format!("cannot bind: {fault}"))
 }
 
 /// Whether a receiver without a key file accepts these bytes as a datagram. For fuzzing: no bytes may make it panic.

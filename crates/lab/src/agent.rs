@@ -6,10 +6,11 @@ use parda_address::{Address, ExportName, Uri};
 use parda_agent::file::{AgentLimits, Disk, Exchange, File, Volume};
 use parda_agent::status::{Status, VolumeStatus};
 use parda_config::{ControlSettings, ThresholdSetting, VmSettings};
-use parda_exchange::{Header, InitError, Location, Site, SlotCount, VolumeName, init_as};
+use parda_exchange::{Header, Location, Site, SlotCount, VolumeName, init_as};
 use parda_scenario::scenario::{EXCHANGE, HostState};
 use parda_scenario::{HostId, Scenario};
 
+use crate::error::LabError;
 use crate::export_uri::export_uri;
 use crate::limits;
 use crate::run_dir::RunDir;
@@ -25,8 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// An array does not answer, or its exchange is not empty.
-pub fn make_exchange(scenario: &Scenario, run_dir: &RunDir) -> Result<(), InitError> {
-    let wrong = |why: String| InitError::Unknown { place: EXCHANGE.to_owned(), why };
+pub fn make_exchange(scenario: &Scenario, run_dir: &RunDir) -> Result<(), LabError> {
+    let wrong = |why: String| LabError::failed(format!("{EXCHANGE}: {why}"));
     let slots = SlotCount::new(scenario.exchange_slots);
     let slots = slots.ok_or_else(|| wrong(format!("{} slots", scenario.exchange_slots)))?;
     let volume = VolumeName::new(VOLUME).map_err(|e| wrong(e.to_string()))?;
@@ -36,7 +37,7 @@ pub fn make_exchange(scenario: &Scenario, run_dir: &RunDir) -> Result<(), InitEr
         let export = ExportName::new(EXCHANGE).map_err(|e| wrong(e.to_string()))?;
         let uri = Uri { address: Address::Unix(socket), export, tls: None };
         let site = Site::new(Location::Nbd(uri), None).map_err(|e| wrong(e.to_string()))?;
-        init_as(&site, header.clone(), PATIENCE).map(drop)
+        init_as(&site, header.clone(), PATIENCE).map(drop).map_err(LabError::failed)
     })
 }
 

@@ -41,23 +41,12 @@ pub struct ArrayStatus {
     pub exports: Vec<DiskStatus>,
 }
 
-/// Reason why a request got no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum AskError {
-    /// The socket cannot be reached.
-    #[error("cannot ask: {0}")]
-    Connect(#[from] io::Error),
-    /// The answer is not that of an array of this version.
-    #[error("the answer is not an array's: {0}")]
-    Answer(#[from] serde_json::Error),
-}
-
 /// Sends a request to the array at a socket and returns its answer.
 ///
 /// # Errors
 /// The socket cannot be reached, or the answer is not an array's. A refused request is no error:
 /// its reason is in the answer.
-pub fn ask(socket: &Path, request: Request) -> Result<ArrayStatus, AskError> {
+pub fn ask(socket: &Path, request: Request) -> io::Result<ArrayStatus> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let line = serde_json::to_string(&request)? + "\n";

@@ -138,7 +138,7 @@ impl<'a> Cluster<'a> {
         })?;
         self.wait(Who::Etcd, "elect a leader", |cluster| cluster.meeting.is_ready())?;
         if self.scenario.transport == Transport::File {
-            agent::make_exchange(self.scenario, &self.run_dir).map_err(LabError::failed)?;
+            agent::make_exchange(self.scenario, &self.run_dir)?;
         }
         let all: Vec<HostId> = self.scenario.present().map(|(id, _)| id).collect();
         if let Some(boot) = self.options.guests {

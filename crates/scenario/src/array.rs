@@ -81,17 +81,6 @@ impl Thousandths {
     }
 }
 
-/// Reason why an [`ArrayEvent`] cannot happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Impossible {
-    /// The array model refuses the event.
-    #[error(transparent)]
-    Fault(#[from] FaultError),
-    /// A drive other than the failed one was named.
-    #[error("drive {missing} has failed, not drive {drive}")]
-    OtherDrive { drive: u32, missing: u32 },
-}
-
 /// State of an array's drives that is known before a run: which drive has failed. The end of a
 /// rebuild depends on the load, and is not known.
 #[derive(Clone, Debug)]
@@ -111,39 +100,39 @@ impl Group {
     ///
     /// # Errors
     /// The event is impossible in this state; the state is unchanged.
-    pub(crate) fn apply(&mut self, event: ArrayEvent) -> Result<(), Impossible> {
+    pub(crate) fn apply(&mut self, event: ArrayEvent) -> Result<(), String> {
         let drives = self.params.raid.drives;
         match (event, self.missing) {
             (ArrayEvent::FailDrive(drive) | ArrayEvent::RebuildDrive(drive), _)
                 if drive >= drives =>
             {
-                return Err(FaultError::UnknownDrive { drive, drives }.into());
+                return Err(FaultError::UnknownDrive { drive, drives }.to_string());
             }
             (ArrayEvent::FailDrive(drive), _) if self.params.raid.level == RaidLevel::Raid0 => {
-                return Err(FaultError::NoRedundancy { drive }.into());
+                return Err(FaultError::NoRedundancy { drive }.to_string());
             }
             (ArrayEvent::FailDrive(drive), Some(missing)) if !self.rebuilding => {
-                return Err(FaultError::AlreadyDegraded { drive, missing }.into());
+                return Err(FaultError::AlreadyDegraded { drive, missing }.to_string());
             }
             (ArrayEvent::FailDrive(drive), _) => {
                 (self.missing, self.rebuilding) = (Some(drive), false);
             }
             (ArrayEvent::RebuildDrive(_), None) => {
-                return Err(FaultError::NothingToRebuild.into());
+                return Err(FaultError::NothingToRebuild.to_string());
             }
             (ArrayEvent::RebuildDrive(drive), Some(missing)) if drive != missing => {
-                return Err(Impossible::OtherDrive { drive, missing });
+                return Err(format!("drive {missing} has failed, not drive {drive}"));
             }
             (ArrayEvent::RebuildDrive(drive), Some(_)) if self.rebuilding => {
-                return Err(FaultError::AlreadyRebuilding { drive }.into());
+                return Err(FaultError::AlreadyRebuilding { drive }.to_string());
             }
             (ArrayEvent::RebuildDrive(_), Some(_)) => self.rebuilding = true,
             (ArrayEvent::WriteCache(_), _) if self.params.controller.write_cache.is_none() => {
-                return Err(FaultError::NoWriteCache.into());
+                return Err(FaultError::NoWriteCache.to_string());
             }
             (ArrayEvent::WriteCache(_), _) => {}
             (ArrayEvent::Slow(slow), _) if !(1.0 / SLOWEST..=SLOWEST).contains(&slow.value()) => {
-                return Err(FaultError::Slow { per_mille: slow.0.into() }.into());
+                return Err(FaultError::Slow { per_mille: slow.0.into() }.to_string());
             }
             (ArrayEvent::Slow(_), _) => {}
         }

@@ -402,8 +402,7 @@ impl Checker<'_> {
         Ok(timeline)
     }
 
-    fn phases(&self, phases: &[file::Phase]) -> Result<Vec<Phase>, Error> {
-        let mut checked: Vec<Phase> = Vec::new();
+    fn phases(&self, phases: &[Phase]) -> Result<Vec<Phase>, Error> {
         for (i, phase) in phases.iter().enumerate() {
             let at = |key: &str| format!("phase.{i}.{key}");
             self.name(&at("name"), &phase.name)?;
@@ -414,17 +413,16 @@ impl Checker<'_> {
                 &at("name"),
                 "is what stands for an extreme in paths of metrics",
             )?;
-            let other = checked.iter().any(|p| p.name == phase.name);
+            let other = phases[..i].iter().any(|p| p.name == phase.name);
             self.ensure(!other, &at("name"), "there is another phase of this name")?;
             self.ensure(phase.from < phase.to, &at("to"), "must be after from")?;
             if phase.to > self.duration {
                 let end = format_duration(self.duration);
                 return Err(self.error(&at("to"), format!("is after the end of the run, {end}")));
             }
-            checked.push(Phase { name: phase.name.clone(), from: phase.from, to: phase.to });
         }
-        self.ensure(!checked.is_empty(), "phase", "there must be at least one [[phase]]")?;
-        Ok(checked)
+        self.ensure(!phases.is_empty(), "phase", "there must be at least one [[phase]]")?;
+        Ok(phases.to_vec())
     }
 }
 

@@ -10,7 +10,7 @@ use toml::Table;
 
 use crate::array::ArraySettings;
 use crate::exchange::{EtcdEvent, ExchangeSettings};
-use crate::guest::GuestDisk;
+use crate::guest::GuestSettings;
 use crate::sweep::Sweep;
 
 #[derive(Debug, Deserialize)]
@@ -35,7 +35,7 @@ pub(crate) struct File {
     #[serde(default)]
     pub event: Vec<EventEntry>,
     #[serde(default)]
-    pub phase: Vec<Phase>,
+    pub phase: Vec<crate::scenario::Phase>,
     #[serde(default)]
     pub expect: Vec<Expect>,
     #[serde(default)]
@@ -59,7 +59,7 @@ pub(crate) struct Host {
     pub count: Option<u32>,
     #[serde(default)]
     pub kind: Kind,
-    pub guest: Option<Guest>,
+    pub guest: Option<GuestSettings>,
     #[serde(default)]
     pub outside: bool,
     pub control: Option<ControlSettings>,
@@ -74,14 +74,6 @@ pub(crate) enum Kind {
     #[default]
     Process,
     Guest,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Guest {
-    #[serde(default)]
-    pub disk: GuestDisk,
-    pub queue_depth: Option<u32>,
 }
 
 parda_config::with_vm_settings! {
@@ -138,16 +130,6 @@ pub(crate) enum Verb {
     Hang,
     Resume,
     Move,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Phase {
-    pub name: String,
-    #[serde(with = "parda_config::quantity")]
-    pub from: Duration,
-    #[serde(with = "parda_config::quantity")]
-    pub to: Duration,
 }
 
 #[derive(Debug, Deserialize)]

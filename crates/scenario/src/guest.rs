@@ -25,9 +25,11 @@ impl HostKind {
 }
 
 /// The `host.guest` table: settings of a guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GuestSettings {
     /// Connection between the guest and the array.
+    #[serde(default)]
     pub disk: GuestDisk,
     /// Queue depth to set on the guest's disk, in IOs. If absent, the kernel's default stays. Not
     /// allowed for a host with an agent, which sets the depth itself.

@@ -31,24 +31,6 @@ pub struct Study {
     pub plots: Vec<Plot>,
 }
 
-/// No variant has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no variant `{name}`; {}", there_is(known))]
-pub struct UnknownVariant {
-    /// The name that no variant has.
-    pub name: String,
-    /// The names of the variants, for the message. Empty if the scenario has none.
-    pub known: String,
-}
-
-fn there_is(known: &str) -> String {
-    if known.is_empty() {
-        "the scenario has no variants".to_owned()
-    } else {
-        format!("there is {known}")
-    }
-}
-
 impl Scenario {
     /// The scenario that a document describes.
     ///
@@ -142,13 +124,17 @@ impl Study {
     ///
     /// # Errors
     /// There is no variant of such a name.
-    pub fn pick(mut self, variants: &[String]) -> Result<Study, UnknownVariant> {
+    pub fn pick(mut self, variants: &[String]) -> Result<Study, String> {
         let named = |run: &Run, name: &String| run.variant.as_ref() == Some(name);
         for name in variants {
             if !self.runs.iter().any(|run| named(run, name)) {
                 let known =
                     crate::metric::list(self.runs.iter().filter_map(|r| r.variant.as_deref()));
-                return Err(UnknownVariant { name: name.clone(), known });
+                let known = match known.as_str() {
+                    "" => "the scenario has no variants".to_owned(),
+                    known => format!("there is {known}"),
+                };
+                return Err(format!("there is no variant `{name}`; {known}"));
             }
         }
         self.runs.retain(|run| variants.iter().any(|name| named(run, name)));

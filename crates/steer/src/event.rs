@@ -1,13 +1,14 @@
 //! Events of a steered device.
 
-use std::fmt;
-
 use crate::multipath::PathState;
 
 /// A change of a knob or path while a device is held.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::Display)]
 pub enum SteeringEvent {
     /// The kernel lowered the depth (QUEUE_FULL). It stays so until the next [`Steering::set`](crate::steering::Steering::set).
+    #[strum(
+        to_string = "{path}: the kernel lowered its depth from {from} to {to}: the array was full"
+    )]
     Dropped {
         /// Kernel name of the path.
         path: String,
@@ -17,6 +18,7 @@ pub enum SteeringEvent {
         to: u32,
     },
     /// Another process wrote the knob. It was set again.
+    #[strum(to_string = "{path}: somebody changed its depth from {set} to {found}; set again")]
     Changed {
         /// Kernel name of the path.
         path: String,
@@ -26,6 +28,9 @@ pub enum SteeringEvent {
         found: u32,
     },
     /// Another process chose another elevator, which undid the bound. It was set again.
+    #[strum(
+        to_string = "{path}: somebody changed its elevator from {was} to {is}; depth set again"
+    )]
     Scheduler {
         /// Kernel name of the path.
         path: String,
@@ -35,6 +40,7 @@ pub enum SteeringEvent {
         is: String,
     },
     /// A path began or ceased to carry IOs. The depth was split anew.
+    #[strum(to_string = "{path}: is {state} now; depth split again")]
     State {
         /// Kernel name of the path.
         path: String,
@@ -42,40 +48,15 @@ pub enum SteeringEvent {
         state: PathState,
     },
     /// A path was added to the device.
+    #[strum(to_string = "{path}: is a new path; depth split again")]
     Added {
         /// Kernel name of the path.
         path: String,
     },
     /// A path was removed for good.
+    #[strum(to_string = "{path}: is gone; depth split again")]
     Removed {
         /// Kernel name of the path.
         path: String,
     },
-}
-
-impl fmt::Display for SteeringEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SteeringEvent::Dropped { path, from, to } => {
-                write!(
-                    f,
-                    "{path}: the kernel lowered its depth from {from} to {to}: the array was full"
-                )
-            }
-            SteeringEvent::Changed { path, set, found } => {
-                write!(f, "{path}: somebody changed its depth from {set} to {found}; set again")
-            }
-            SteeringEvent::Scheduler { path, was, is } => {
-                write!(
-                    f,
-                    "{path}: somebody changed its elevator from {was} to {is}; depth set again"
-                )
-            }
-            SteeringEvent::State { path, state } => {
-                write!(f, "{path}: is {state} now; depth split again")
-            }
-            SteeringEvent::Added { path } => write!(f, "{path}: is a new path; depth split again"),
-            SteeringEvent::Removed { path } => write!(f, "{path}: is gone; depth split again"),
-        }
-    }
 }

@@ -84,18 +84,22 @@ pub enum How {
 }
 
 impl Original {
+    /// A value that is written to restore a file.
+    pub(crate) fn new(file: &Path, value: String) -> Original {
+        Original { file: file.to_owned(), value, only_if: None, inode: None, how: How::Write }
+    }
+
     /// The current value of a file.
     pub fn of(file: &Path) -> Result<Original, SysError> {
-        let value = sysfs::read(file)?;
-        Ok(Original { file: file.to_owned(), value, only_if: None, inode: None, how: How::Write })
+        Ok(Original::new(file, sysfs::read(file)?))
     }
 
     /// A value that restores a cgroup's file as it is now.
     pub(crate) fn of_cgroup(file: &Path, value: String) -> Result<Original, SysError> {
         let inode = fs::metadata(file).map(|about| about.ino());
-        let inode = inode.map_err(|source| SysError::Read { file: file.to_owned(), source })?;
-        let (file, inode) = (file.to_owned(), Some(inode));
-        Ok(Original { file, value, only_if: None, inode, how: How::Write })
+        let unread = |source| SysError::of(file, "cannot be read", &source);
+        let inode = inode.map_err(unread)?;
+        Ok(Original { inode: Some(inode), ..Original::new(file, value) })
     }
 
     /// Whether the file is still the one whose value this is.
@@ -120,10 +124,9 @@ impl Original {
                 if SocketId::of(&self.file).ok() != Some(*socket) {
                     return Ok(false);
                 }
-                return self.unthrottle(disk, limits).map_err(|error| SysError::Qemu {
-                    socket: self.file.clone(),
-                    value: self.value.clone(),
-                    error,
+                return self.unthrottle(disk, limits).map_err(|error| {
+                    let why = format!("limits cannot be set again ({}): {error}", self.value);
+                    SysError::new(&self.file, why)
                 });
             }
         };
@@ -139,13 +142,9 @@ impl Original {
     #[must_use]
     pub fn of_disk(socket: (&Path, SocketId), disk: &Disk) -> Original {
         let limits = disk.limits.clone();
-        Original {
-            file: socket.0.to_owned(),
-            value: format!("{} {}", disk.name, serde_json::Value::from(limits.arguments())),
-            only_if: None,
-            inode: None,
-            how: How::Throttle { disk: disk.id.clone(), socket: socket.1, limits },
-        }
+        let value = format!("{} {}", disk.name, serde_json::Value::from(limits.arguments()));
+        let how = How::Throttle { disk: disk.id.clone(), socket: socket.1, limits };
+        Original { how, ..Original::new(socket.0, value) }
     }
 
     /// Sets limits again. `false` if the disk is gone, or others than parda's are set meanwhile.
@@ -172,23 +171,9 @@ impl Original {
 /// Reason why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The journal's file cannot be read or written.
-    #[error("{}: {source}{}", file.display(), sysfs::rights(source))]
-    File {
-        /// Path of the file.
-        file: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// The file's content is no journal.
-    #[error("{}:{}:{}: is no journal of parda steer: {source}", file.display(), source.line(),
-            source.column())]
-    Content {
-        /// Path of the file.
-        file: PathBuf,
-        /// The error of the JSON parser.
-        source: serde_json::Error,
-    },
+    /// The journal's file cannot be read or written, or is no journal. Holds the text.
+    #[error("{0}")]
+    File(String),
     /// A live process holds the journal.
     #[error("{name} is being steered by process {holder}: stop that first")]
     Held {
@@ -416,10 +401,14 @@ fn read(file: &Path) -> Result<Vec<Original>, JournalError> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(at(file, e)),
     };
-    serde_json::from_str(&text)
-        .map_err(|source| JournalError::Content { file: file.to_owned(), source })
+    serde_json::from_str(&text).map_err(|source| {
+        let (file, line, column) = (file.display(), source.line(), source.column());
+        JournalError::File(format!(
+            "{file}:{line}:{column}: is no journal of parda steer: {source}"
+        ))
+    })
 }
 
 fn at(file: &Path, source: io::Error) -> JournalError {
-    JournalError::File { file: file.to_owned(), source }
+    JournalError::File(format!("{}: {source}{}", file.display(), sysfs::rights(&source)))
 }

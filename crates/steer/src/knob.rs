@@ -132,11 +132,8 @@ impl Knob {
     /// Fails if the knob can never be written, before anything is noted or set.
     pub(crate) fn try_open(&self) -> Result<(), SysError> {
         let open = OpenOptions::new().write(true).open(&self.file);
-        open.map(drop).map_err(|source| SysError::Write {
-            file: self.file.clone(),
-            value: self.original.to_string(),
-            source,
-        })
+        let refused = |source| sysfs::refused(&self.file, &self.original.to_string(), &source);
+        open.map(drop).map_err(refused)
     }
 
     /// Takes the original value from the journal.
@@ -174,13 +171,7 @@ impl Knob {
             .clone()
             .filter(|_| !lasting)
             .map(|value| Holds { file: self.queue.dir.join("diskseq"), value });
-        Original {
-            file: self.file.clone(),
-            value: self.original.to_string(),
-            only_if,
-            inode: None,
-            how,
-        }
+        Original { only_if, how, ..Original::new(&self.file, self.original.to_string()) }
     }
 
     /// Number of IOs in one step of the knob.

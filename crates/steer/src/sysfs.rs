@@ -1,50 +1,16 @@
 //! Reads and writes of single values in files of the kernel, with errors that name the file.
 
+use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
-use crate::qemu::QmpError;
-
-/// Reason why a file of the kernel could not be used.
+/// Reason why a setting of the kernel or of QEMU could not be read or written, as text that names its file.
 #[derive(Debug, thiserror::Error)]
-pub enum SysError {
-    /// The file cannot be read.
-    #[error("{}: cannot be read: {source}{}", file.display(), rights(source))]
-    Read {
-        /// Path of the file.
-        file: PathBuf,
-        /// Error of the kernel.
-        source: io::Error,
-    },
-    /// The content is not a number.
-    #[error("{}: holds {value:?}, which is no number", file.display())]
-    Content {
-        /// Path of the file.
-        file: PathBuf,
-        /// Content of the file.
-        value: String,
-    },
-    /// The kernel refuses the value.
-    #[error("{}: the kernel refuses {value:?}: {source}{}", file.display(), rights(source))]
-    Write {
-        /// Path of the file.
-        file: PathBuf,
-        /// Value that was written.
-        value: String,
-        /// Error of the kernel.
-        source: io::Error,
-    },
-    /// Limits of a disk of QEMU cannot be set.
-    #[error("{}: limits cannot be set again ({value}): {error}", socket.display())]
-    Qemu {
-        /// Path of the QMP socket.
-        socket: PathBuf,
-        /// The disk and its limits.
-        value: String,
-        /// Error of the conversation.
-        error: QmpError,
-    },
+#[error("{text}")]
+pub struct SysError {
+    text: String,
+    gone: bool,
 }
 
 /// What to do about an error, if rights are missing.
@@ -61,16 +27,24 @@ pub(crate) fn rights(error: &io::Error) -> &'static str {
 }
 
 impl SysError {
+    pub(crate) fn new(file: &Path, why: impl fmt::Display) -> SysError {
+        SysError { text: format!("{}: {why}", file.display()), gone: false }
+    }
+
+    /// The error of a call: what failed, and the kernel's reason.
+    pub(crate) fn of(file: &Path, what: &str, source: &io::Error) -> SysError {
+        let code = source.raw_os_error();
+        let gone = source.kind() == io::ErrorKind::NotFound
+            || code == Some(rustix::io::Errno::NODEV.raw_os_error())
+            || code == Some(rustix::io::Errno::NXIO.raw_os_error());
+        let error = SysError::new(file, format!("{what}: {source}{}", rights(source)));
+        SysError { gone, ..error }
+    }
+
     /// Whether the file went away, and its device with it.
     #[must_use]
     pub fn gone(&self) -> bool {
-        let (SysError::Read { source, .. } | SysError::Write { source, .. }) = self else {
-            return false;
-        };
-        let code = source.raw_os_error();
-        source.kind() == io::ErrorKind::NotFound
-            || code == Some(rustix::io::Errno::NODEV.raw_os_error())
-            || code == Some(rustix::io::Errno::NXIO.raw_os_error())
+        self.gone
     }
 }
 
@@ -78,7 +52,7 @@ impl SysError {
 pub(crate) fn read(file: &Path) -> Result<String, SysError> {
     std::fs::read_to_string(file)
         .map(|text| text.trim().to_owned())
-        .map_err(|source| SysError::Read { file: file.to_owned(), source })
+        .map_err(|source| SysError::of(file, "cannot be read", &source))
 }
 
 /// Trimmed content of a file that older kernels and other drivers lack.
@@ -89,15 +63,21 @@ pub(crate) fn read_any(file: &Path) -> Option<String> {
 /// Number that a file contains.
 pub(crate) fn number<T: FromStr>(file: &Path) -> Result<T, SysError> {
     let value = read(file)?;
-    value.parse().map_err(|_| SysError::Content { file: file.to_owned(), value })
+    let wrong = |_| SysError::new(file, format!("holds {value:?}, which is no number"));
+    value.parse().map_err(wrong)
 }
 
 /// Writes a value in a single call, as the kernel requires.
 pub(crate) fn write(file: &Path, value: &str) -> Result<(), SysError> {
-    let fail = |source| SysError::Write { file: file.to_owned(), value: value.to_owned(), source };
+    let fail = |source: io::Error| refused(file, value, &source);
     let mut open =
         std::fs::OpenOptions::new().write(true).truncate(true).open(file).map_err(fail)?;
     io::Write::write_all(&mut open, value.as_bytes()).map_err(fail)
+}
+
+/// The error of a value that the kernel does not take.
+pub(crate) fn refused(file: &Path, value: &str, source: &io::Error) -> SysError {
+    SysError::of(file, &format!("the kernel refuses {value:?}"), source)
 }
 
 /// The choice in brackets, as in `none [mq-deadline] bfq`. A file with a single choice has no

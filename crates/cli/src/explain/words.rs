@@ -7,7 +7,7 @@ use parda_explain::{
     View, Who,
 };
 
-use crate::output::{align, plain};
+use crate::output::numbers;
 use crate::quantity::mib;
 use crate::{Failure, output};
 
@@ -44,11 +44,12 @@ pub(super) fn of(
 ) -> String {
     let vm = &found.vm;
     let limit = match (found.limit, &vm.limit) {
-        (Limit::Configured, Some(limit)) => limit.words.clone(),
-        (limit, _) => limit.to_string(),
+        (Limit::Nothing, _) => "no IO".to_owned(),
+        (Limit::Configured, Some(limit)) => format!("limited by {}", limit.words),
+        (limit, _) => format!("limited by {limit}"),
     };
     let mut text = format!(
-        "VM {} of volume {volume}, over the last {:.1} s: limited by {limit}\n",
+        "VM {} of volume {volume}, over the last {:.1} s: {limit}\n",
         vm.name, view.seconds
     );
     text += &format!(
@@ -120,7 +121,9 @@ fn sentence(view: &View, found: &Explanation) -> String {
     let (vm, slots) = (&found.vm, found.entitled.map(|entitled| entitled.slots));
     let of_slice = slots.map_or(String::new(), |slots| format!(" of a slice of {slots:.1}"));
     match found.limit {
-        Limit::Nothing => "It asked for nothing.".to_owned(),
+        Limit::Nothing => {
+            "It had no IO in this time, done or waiting: nothing limits it.".to_owned()
+        }
         Limit::Slice if vm.iops == 0.0 => format!(
             "None of its reads and writes was done in this time, and {:.0} are held on this host. More shares help. For the times of \
              its IOs look longer: --over 60s.",
@@ -246,9 +249,8 @@ fn doubled(found: &Explanation) -> String {
 /// Table of the other VMs and hosts. In a pool, each volume of this host is a host of its own there.
 fn rest(others: &[Other], host: &str) -> String {
     let volume = |name: &str| Some(name.strip_prefix(host)?.strip_prefix('/')?.to_owned());
-    let mut table = plain(["who had the rest", "shares", "outstanding", "part", "IO/s"]);
-    for other in others {
-        table.add_row([
+    let rows = others.iter().map(|other| {
+        [
             match &other.who {
                 Who::Vm(name) => format!("VM {name}"),
                 Who::Host(name) => volume(name).map_or_else(
@@ -260,27 +262,26 @@ fn rest(others: &[Other], host: &str) -> String {
             format!("{:.1}", other.outstanding),
             percent(other.part),
             format!("{:.0}", other.iops),
-        ]);
-    }
-    format!("{}\n", align(table))
+        ]
+    });
+    format!("{}\n", numbers("who had the rest|shares|outstanding|part|IO/s", rows))
 }
 
 fn predictions(found: &Explanation, asked: &[Change]) -> String {
-    let mut table =
-        plain(["what would change", "IO/s", "an IO takes", "IO/s of all others", "limited by"]);
-    for prediction in &found.predictions {
+    let rows = found.predictions.iter().map(|prediction| {
         let Prediction { change: what, vm, others, range, limit } = prediction;
         let range = range
             .map_or(String::new(), |(low, high)| format!(" ({} to {})", change(low), change(high)));
-        table.add_row([
+        [
             named(*what, asked),
             format!("about {:.0}", vm.iops),
             vm.latency_ms.map_or("unknown".to_owned(), ms),
             others.map_or("-".to_owned(), |ratio| change(ratio) + &range),
             limit.to_string(),
-        ]);
-    }
-    format!("{}\n", align(table))
+        ]
+    });
+    let head = "what would change|IO/s|an IO takes|IO/s of all others|limited by";
+    format!("{}\n", numbers(head, rows))
 }
 
 fn named(what: Change, asked: &[Change]) -> String {
@@ -349,23 +350,26 @@ pub(super) fn steered(
     let Some(vm) = vm else {
         return Err(Failure::new(format!("the VM {name} was removed meanwhile")));
     };
-    if json {
-        let answer = serde_json::json!({
-            "vm": vm, "volume": volume.name, "device": steer.device, "unknown": ["steered"],
-        });
-        return output::json("-".as_ref(), &answer);
-    }
+    let answer = serde_json::json!({
+        "vm": vm, "volume": volume.name, "device": steer.device, "unknown": ["steered"],
+    });
     let (by, what) = match steer.qemu {
         Some(_) => ("QEMU's throttle holds", "latency of the array"),
         None => ("The kernel's queue holds", "latency and depth of the device"),
     };
-    let limit = vm.limited_by.map_or(String::new(), |limit| format!("It is limited by {limit}. "));
-    output::print(&format!(
-        "VM {name} of volume {}, whose device {} is steered\n  {} shares, {:.1} IOs pending in the last period\n\n\
+    let limit = match vm.limited_by {
+        None => String::new(),
+        Some(Limit::Nothing) => "It has no IO. ".to_owned(),
+        Some(limit) => format!("It is limited by {limit}. "),
+    };
+    output::tell_as(json, &answer, |_| {
+        format!(
+            "VM {name} of volume {}, whose device {} is steered\n  {} shares, {:.1} IOs pending in the last period\n\n\
          {limit}{by} its IOs: how long each was held and at the array is not known for a VM, so nothing is predicted. \
          `parda status` has the {what}.",
-        volume.name, steer.device, vm.shares, vm.pending
-    ))
+            volume.name, steer.device, vm.shares, vm.pending
+        )
+    })
 }
 
 #[cfg(test)]
@@ -419,6 +423,6 @@ mod tests {
         let starved = said(0.0, 20.0, 8.0);
         assert!(starved.contains("limited by its slice"), "{starved}");
         assert!(starved.contains("and 8 are held"), "{starved}");
-        assert!(said(0.0, 20.0, 0.0).contains("It asked for nothing."));
+        assert!(said(0.0, 20.0, 0.0).contains("It had no IO in this time"));
     }
 }

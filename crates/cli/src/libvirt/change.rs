@@ -15,7 +15,7 @@ use super::edit::{forgotten, noted, unlike, with_shared_memory, without_shared_m
 use super::place::{below, same_file, same_server};
 use super::qos::{BEFORE, Qos};
 use super::virsh::{Listed, Virsh};
-use crate::asked::configuration;
+use crate::input::configuration;
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -389,7 +389,7 @@ impl Changed<'_> {
         };
         virsh.define(after).map_err(failed)?;
         let has = virsh.definition(uuid).map_err(failed)?;
-        if let Some(other) = unlike(before, after, &has) {
+        if let Some(other) = unlike(after, &has) {
             virsh.define(before).map_err(failed)?;
             let back = match virsh.definition(uuid).map_err(failed)? == *before {
                 true => "the definition from before is back",

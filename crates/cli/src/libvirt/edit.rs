@@ -1,5 +1,6 @@
 //! Changes of a definition. All text that they do not name stays as it is, byte for byte.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
@@ -133,13 +134,6 @@ impl Disk {
     /// The definition with this disk's whole element replaced.
     pub(super) fn replaced(&self, xml: &str, by: &str) -> String {
         edited(xml, vec![(self.element.clone(), by.to_owned())])
-    }
-
-    /// The definition with the source of this disk in the words of another definition that has the same one; `None` if it has not.
-    fn in_words_of(&self, xml: &str, other: &Disk, words: &str) -> Option<String> {
-        let (from, to) = (self.source_element.clone()?, other.source_element.clone()?);
-        let text = edited(xml, vec![(from, words[to].to_owned())]);
-        (self.source == other.source && self.refused.is_none()).then_some(text)
     }
 
     /// Whether QEMU holds the guest to a limit of this disk.
@@ -288,75 +282,52 @@ pub(super) fn without_shared_memory(xml: &str) -> Result<String, String> {
         return Ok(xml.to_owned());
     }
     let own = Document::parse(SHARED).map_err(|error| error.to_string())?;
-    let backing = child(root, "memoryBacking").filter(|node| alike(*node, own.root_element()));
+    let backing =
+        child(root, "memoryBacking").filter(|node| differing(*node, own.root_element()).is_none());
     let gone = backing.map(|node| node.range()).into_iter().chain([note.range()]);
     Ok(edited(xml, gone.map(|range| (with_space(xml, range), String::new())).collect()))
 }
 
-/// Whether two elements say the same: libvirt writes metadata in its own words.
-fn alike(one: Node<'_, '_>, other: Node<'_, '_>) -> bool {
+/// Name of the first element in which two differ, if there is one. Not more of it: it may be a password. White space and the order of
+/// attributes do not count, as libvirt writes metadata and sources in its own words, nor does `<reconnect>`, which an older one leaves out.
+fn differing(one: Node<'_, '_>, other: Node<'_, '_>) -> Option<String> {
+    let name = |node: &Node<'_, '_>| {
+        let element = if node.is_element() { Some(*node) } else { node.parent_element() };
+        format!("<{}", element.map_or("", |element| element.tag_name().name()))
+    };
     let attributes = |node: Node<'_, '_>| {
         let each = node.attributes();
         let each = each.map(|of| {
             (of.namespace().map(str::to_owned), of.name().to_owned(), of.value().to_owned())
         });
-        let mut all: Vec<_> = each.collect();
-        all.sort();
-        all
+        each.collect::<BTreeSet<_>>()
     };
-    let said = |node: &Node<'_, '_>| {
-        node.is_element() || node.text().is_some_and(|text| !text.trim().is_empty())
+    let text = |node: Node<'_, '_>| match node.is_element() {
+        true => None,
+        false => node.text().map(|text| text.trim().to_owned()),
     };
-    let (mut these, mut those) = (one.children().filter(said), other.children().filter(said));
-    one.tag_name() == other.tag_name()
-        && attributes(one) == attributes(other)
-        && (one.is_element() || one.text().map(str::trim) == other.text().map(str::trim))
-        && loop {
-            match (these.next(), those.next()) {
-                (None, None) => break true,
-                (Some(one), Some(other)) if alike(one, other) => {}
-                _ => break false,
-            }
-        }
+    if one.tag_name() != other.tag_name()
+        || attributes(one) != attributes(other)
+        || text(one) != text(other)
+    {
+        return Some(name(&other));
+    }
+    let counts = |node: &Node<'_, '_>| match node.is_element() {
+        true => node.tag_name().name() != "reconnect",
+        false => node.text().is_some_and(|text| !text.trim().is_empty()),
+    };
+    let these: Vec<_> = one.children().filter(counts).collect();
+    let those: Vec<_> = other.children().filter(counts).collect();
+    let within = these.iter().zip(&those).find_map(|(one, other)| differing(*one, *other));
+    let more = these.get(those.len()).or(those.get(these.len()));
+    within.or_else(|| more.map(name))
 }
 
-/// A definition with its metadata in the words of another one that says the same there.
-fn with_metadata_of(xml: &str, words: &str) -> Option<String> {
-    let (one, other) = (Document::parse(xml).ok()?, Document::parse(words).ok()?);
-    let from = child(one.root_element(), "metadata")?;
-    let to = child(other.root_element(), "metadata")?;
-    alike(from, to).then(|| edited(xml, vec![(from.range(), words[to.range()].to_owned())]))
-}
-
-/// Place of the first difference between the definition that libvirt has and the one that it was given, if there is one. Metadata, and sources
-/// that changed since `before`, may be in libvirt's words; all else has to be the same text.
-pub(super) fn unlike(before: &str, given: &str, has: &str) -> Option<String> {
-    let disks = |xml: &str| Domain::parse(xml).map(|domain| domain.disks).unwrap_or_default();
-    let (old, new) = (disks(before), disks(given));
-    let mut text = with_metadata_of(has, given).unwrap_or_else(|| has.to_owned());
-    for (at, (old, new)) in old.iter().zip(&new).enumerate() {
-        if old.source != new.source {
-            // Ranges of the text are those of the text as it is now.
-            let now = disks(&text);
-            let same = now.get(at).and_then(|now| now.in_words_of(&text, new, given));
-            let Some(same) = same else { return Some(format!("the source of {}", new.target)) };
-            text = same;
-        }
-    }
-    if text == given {
-        return None;
-    }
-    let (mut has, mut given) = (text.lines(), given.lines());
-    loop {
-        match (has.next(), given.next()) {
-            (None, None) => return Some("the ends of lines".to_owned()),
-            (one, other) if one == other => {}
-            (Some(line), _) | (None, Some(line)) => {
-                // Not more of it: it may be a password.
-                let tag = line.trim().split([' ', '/', '>']).next().unwrap_or_default();
-                return Some(tag.to_owned());
-            }
-        }
+/// The first element in which the definition that libvirt has differs from the one that it was given, if there is one.
+pub(super) fn unlike(given: &str, has: &str) -> Option<String> {
+    match (Document::parse(given), Document::parse(has)) {
+        (Ok(given), Ok(has)) => differing(given.root_element(), has.root_element()),
+        _ => Some("its form".to_owned()),
     }
 }
 
@@ -407,22 +378,22 @@ mod tests {
     }
 
     #[test]
-    fn what_libvirt_has_is_compared_in_all_but_the_words_of_a_source() {
+    fn what_libvirt_has_is_compared_in_all_but_its_words() {
         let nbd = Source::Nbd { address: Address::Unix("/s".into()), export: "x".to_owned() };
         let given = Domain::parse(XML).unwrap().disks[0].with(XML, &nbd, 60).unwrap();
-        assert_eq!(unlike(XML, &given, &given), None);
+        assert_eq!(unlike(&given, &given), None);
         let has = |from: &str, to: &str| {
             let has = given.replacen(from, to, 1);
             assert_ne!(has, given);
-            unlike(XML, &given, &has)
+            unlike(&given, &has)
         };
         assert_eq!(has("<reconnect delay='60'/>", ""), None);
-        assert_eq!(has("name='x'", "name='y'").unwrap(), "the source of vda");
+        assert_eq!(has("name='x'", "name='y'").unwrap(), "<source");
         assert_eq!(has("</devices>", "<rng/></devices>").unwrap(), "<rng");
         assert_eq!(has("</domain>", "  <evil/>\n</domain>").unwrap(), "<evil");
         assert_eq!(has("cache='none'", "cache='unsafe'").unwrap(), "<driver");
-        assert_eq!(has("/dev/vg/x", "/dev/vg/y").unwrap(), "<disk");
-        assert_eq!(has("name='x'", "name='x' tls='yes'").unwrap(), "the source of vda");
+        assert_eq!(has("/dev/vg/x", "/dev/vg/y").unwrap(), "<source");
+        assert_eq!(has("name='x'", "name='x' tls='yes'").unwrap(), "<source");
     }
 
     /// As libvirt writes it.
@@ -526,7 +497,7 @@ mod tests {
         assert!(noted.contains("<p:disk target=\"vda\" path="), "{noted}");
         let has =
             noted.replace("target=\"vda\" path=\"/a&quot;b\"", "path='/a&#34;b'  target='vda'");
-        assert_eq!(unlike(&noted, &noted, &has), None);
-        assert_eq!(unlike(&noted, &noted, &has.replace("&#34;b", "&#34;c")).unwrap(), "<p:disk");
+        assert_eq!(unlike(&noted, &has), None);
+        assert_eq!(unlike(&noted, &has.replace("&#34;b", "&#34;c")).unwrap(), "<disk");
     }
 }

@@ -16,7 +16,7 @@ use super::domain::{Disk, Domain, Source};
 use super::place::{same_file, same_server};
 use super::qos::{NAMESPACE, Qos};
 use crate::Failure;
-use crate::api::{Agent, segment};
+use crate::agent::api::{Agent, segment};
 
 /// How long a start waits for an agent that is restarted.
 const PATIENCE: Duration = Duration::from_secs(10);

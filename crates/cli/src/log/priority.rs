@@ -28,8 +28,17 @@ pub(crate) fn prefix(level: Level) -> &'static str {
     }
 }
 
-/// Writes events with their priority before them.
-pub(super) struct Prioritised<F>(pub(super) F);
+/// Writes events, with their priority before them if the journal reads them.
+pub(super) struct Prioritised<F> {
+    format: F,
+    journal: bool,
+}
+
+impl<F> Prioritised<F> {
+    pub(super) fn of(format: F) -> Prioritised<F> {
+        Prioritised { format, journal: journal() }
+    }
+}
 
 impl<S, N, F> FormatEvent<S, N> for Prioritised<F>
 where
@@ -43,7 +52,9 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        writer.write_str(prefix(*event.metadata().level()))?;
-        self.0.format_event(context, writer, event)
+        if self.journal {
+            writer.write_str(prefix(*event.metadata().level()))?;
+        }
+        self.format.format_event(context, writer, event)
     }
 }

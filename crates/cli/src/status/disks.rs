@@ -3,26 +3,12 @@
 use parda_agent::status::VolumeStatus;
 
 use super::recent::Recent;
-use crate::output::{align, count, number, plain};
+use crate::output::{count, number, numbers};
 
 pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
-    let mut table = plain([
-        "disk",
-        "shares",
-        "reads/s",
-        "writes/s",
-        "MiB/s",
-        "outstanding",
-        "slice",
-        "device ms",
-        "p99",
-        "held ms",
-        "p99",
-        "limited by",
-    ]);
-    for disk in &volume.disks {
+    let rows = volume.disks.iter().map(|disk| {
         let (device, held) = (disk.device.summary(), disk.held.summary());
-        table.add_row([
+        [
             disk.name.clone(),
             disk.shares.to_string(),
             format!("{:.0}", recent.rate(disk.reads.ios)),
@@ -35,9 +21,11 @@ pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
             format!("{:.2}", held.mean),
             format!("{:.2}", held.p99),
             volume.limit_of(disk).to_string(),
-        ]);
-    }
-    let mut text = format!("{}\n", align(table));
+        ]
+    });
+    let head =
+        "disk|shares|reads/s|writes/s|MiB/s|outstanding|slice|device ms|p99|held ms|p99|limited by";
+    let mut text = format!("{}\n", numbers(head, rows));
     for disk in volume.disks.iter().filter(|disk| disk.drain) {
         let clients = match disk.clients {
             0 => "nobody is connected".to_owned(),

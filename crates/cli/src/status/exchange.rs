@@ -7,7 +7,7 @@ use parda_agent::status::{EtcdStatus, ExchangeStatus, FallbackStatus, UdpStatus}
 use parda_api::Host;
 
 use super::slots;
-use crate::output::{align, count, number, plain};
+use crate::output::{count, number, numbers};
 
 pub(super) fn lines(exchange: &ExchangeStatus) -> String {
     let mut text = format!("exchange {}", exchange.place);
@@ -57,9 +57,8 @@ pub(super) fn lines(exchange: &ExchangeStatus) -> String {
 }
 
 fn peers(peers: &[Host]) -> Table {
-    let mut table = plain(["peer", "state", "seen s ago", "shares", "window", "latency ms"]);
-    for peer in peers {
-        table.add_row([
+    let rows = peers.iter().map(|peer| {
+        [
             peer.name.clone(),
             peer.liveness.to_string(),
             format!("{:.1}", peer.age_s),
@@ -69,9 +68,9 @@ fn peers(peers: &[Host]) -> Table {
                 None => slots(peer.window),
             },
             number(peer.latency_ms, 2),
-        ]);
-    }
-    align(table)
+        ]
+    });
+    numbers("peer|state|seen s ago|shares|window|latency ms", rows)
 }
 
 /// Which of two transports is in force.

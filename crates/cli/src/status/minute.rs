@@ -7,8 +7,8 @@ use parda_api::History;
 use parda_http::client::{Server, ask};
 
 use crate::Failure;
-use crate::api::segment;
-use crate::output::{align, line, number, plain};
+use crate::agent::api::segment;
+use crate::output::{line, number, numbers};
 use crate::quantity::mib;
 
 /// The history of the last minute of a volume, from the agent with this status socket.
@@ -24,17 +24,8 @@ pub(super) fn history(status: &Path, volume: &str) -> Result<History, Failure> {
 
 /// Table of a volume's VMs, of this host and of the others.
 pub(super) fn lines(host: &str, history: &History) -> String {
-    let mut table = plain([
-        "over a minute",
-        "IO/s",
-        "MiB/s",
-        "outstanding",
-        "entitled to",
-        "device ms",
-        "held ms",
-    ]);
-    for (disk, of) in &history.disks {
-        table.add_row([
+    let disks = history.disks.iter().map(|(disk, of)| {
+        [
             line(disk),
             number(mean(&of.iops), 0),
             number(mean(&of.bytes_per_s).map(mib), 1),
@@ -42,25 +33,25 @@ pub(super) fn lines(host: &str, history: &History) -> String {
             number(weighted(&of.slice, &of.iops), 1),
             number(weighted(&of.device_ms, &of.iops), 2),
             number(weighted(&of.held_ms, &of.iops), 2),
-        ]);
-    }
+        ]
+    });
+    let unknown = || "-".to_owned();
     let own = &history.volume;
-    table.add_row([
+    let this = [
         format!("host {}", line(host)),
         number(mean(&own.iops), 0),
         number(mean(&own.bytes_per_s).map(mib), 1),
         number(mean(&own.outstanding), 1),
         number(mean(&own.window), 1),
         number(weighted(&own.own_latency_ms, &own.iops), 2),
-        "-".to_owned(),
-    ]);
-    for (name, of) in &history.hosts {
-        let unknown = || "-".to_owned();
+        unknown(),
+    ];
+    let others = history.hosts.iter().map(|(name, of)| {
         let [iops, window] = [mean(&of.iops), mean(&of.window)];
         let latency = weighted(&of.latency_ms, &of.iops);
         // By Little's law.
         let outstanding = iops.zip(latency).map(|(iops, ms)| iops * ms / 1e3);
-        table.add_row([
+        [
             format!("host {}", line(name)),
             number(iops, 0),
             unknown(),
@@ -68,12 +59,14 @@ pub(super) fn lines(host: &str, history: &History) -> String {
             number(window, 1),
             number(latency, 2),
             unknown(),
-        ]);
-    }
+        ]
+    });
+    let head = "over a minute|IO/s|MiB/s|outstanding|entitled to|device ms|held ms";
+    let table = numbers(head, disks.chain([this]).chain(others));
     let [latency, threshold] = [&own.latency_ms, &own.threshold_ms].map(|values| mean(values));
     format!(
         "{}\n  latency {} ms for a threshold of {} ms, in the mean over the minute\n",
-        align(table),
+        table,
         number(latency, 1),
         number(threshold, 1)
     )

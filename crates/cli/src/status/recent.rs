@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use parda_agent::latency::Latency;
 use parda_agent::status::{DiskStatus, Status, SteerStatus, VolumeStatus};
 
-use crate::asked::by_key;
+use crate::agent::by_key;
 use crate::quantity::mib;
 
 /// A status whose counters and distributions are those of an interval.

@@ -3,7 +3,7 @@
 use parda_agent::status::{QemuStatus, SteerStatus};
 
 use super::recent::Recent;
-use crate::output::{align, count, plain};
+use crate::output::{count, numbers};
 
 /// Line on the QEMUs of a volume.
 fn qemu(steer: &SteerStatus) -> String {
@@ -47,13 +47,13 @@ pub(super) fn lines(recent: &Recent, steer: &SteerStatus) -> String {
     if let Some(fault) = &steer.fault {
         text += &format!("  FAULT: {fault}\n");
     }
-    let mut table = plain(["", "IO/s", "MiB/s", "outstanding", "device ms", "p50", "p99"]);
-    for (name, counter, latency) in [
+    let ways = [
         ("reads", &steer.reads, &steer.read_latency),
         ("writes", &steer.writes, &steer.write_latency),
-    ] {
+    ];
+    let rows = ways.map(|(name, counter, latency)| {
         let summary = latency.summary();
-        table.add_row([
+        [
             name.to_owned(),
             format!("{:.0}", recent.rate(counter.ios)),
             format!("{:.1}", recent.mib(counter.bytes)),
@@ -61,35 +61,28 @@ pub(super) fn lines(recent: &Recent, steer: &SteerStatus) -> String {
             format!("{:.2}", summary.mean),
             format!("{:.2}", summary.p50),
             format!("{:.2}", summary.p99),
-        ]);
-    }
-    text += &format!("{}\n", align(table));
+        ]
+    });
+    text += &format!("{}\n", numbers("|IO/s|MiB/s|outstanding|device ms|p50|p99", rows));
     if steer.paths.len() > 1 {
-        let mut table = plain(["path", "what is set", "depth", "state"]);
-        for path in &steer.paths {
+        let rows = steer.paths.iter().map(|path| {
             let depth = path.depth.to_string();
-            table.add_row([
-                path.name.clone(),
-                path.method.to_string(),
-                depth,
-                path.state.to_string(),
-            ]);
-        }
-        text += &format!("{}\n", align(table));
+            [path.name.clone(), path.method.to_string(), depth, path.state.to_string()]
+        });
+        text += &format!("{}\n", numbers("path|what is set|depth|state", rows));
     }
     if !steer.vms.is_empty() {
-        let mut table = plain(["VM", "shares", "IO/s", "MiB/s", "pending", "limited by"]);
-        for vm in &steer.vms {
-            table.add_row([
+        let rows = steer.vms.iter().map(|vm| {
+            [
                 vm.name.clone(),
                 vm.shares.to_string(),
                 format!("{:.0}", recent.rate(vm.ios)),
                 format!("{:.1}", recent.mib(vm.bytes)),
                 format!("{:.1}", vm.pending),
                 vm.limited_by.map_or("-".to_owned(), |limit| limit.to_string()),
-            ]);
-        }
-        text += &format!("{}\n", align(table));
+            ]
+        });
+        text += &format!("{}\n", numbers("VM|shares|IO/s|MiB/s|pending|limited by", rows));
     }
     text
 }

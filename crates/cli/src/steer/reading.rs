@@ -6,7 +6,7 @@ use parda_control::latency::Direction;
 use parda_steer::measure::{Class, Histogram, Method, Reading};
 use serde::Serialize;
 
-use crate::output::{align, number, plain};
+use crate::output::{number, numbers};
 use crate::quantity::mib;
 
 /// Length of the longest bar of the histogram, in characters.
@@ -93,9 +93,9 @@ impl Way {
         }
     }
 
-    fn row(&self, name: &str) -> Vec<String> {
+    fn row(&self, name: &str) -> [String; 8] {
         let each = if self.ios > 0 { self.bytes_per_s / self.iops } else { 0.0 };
-        vec![
+        [
             name.to_owned(),
             format!("{:.0}", self.iops),
             format!("{:.1}", mib(self.bytes_per_s)),
@@ -156,23 +156,18 @@ impl Shown {
     }
 
     pub(crate) fn table(&self) -> String {
-        let mut rates = plain(["", "IOPS", "MiB/s", "KiB/IO", "mean ms", "p50", "p90", "p99"]);
-        rates.add_row(self.reads.row("reads"));
-        rates.add_row(self.writes.row("writes"));
+        let rates = [self.reads.row("reads"), self.writes.row("writes")];
         let mut text = format!(
             "{}\n\noutstanding {:.2}, pending {:.2}, given back undone {}\n",
-            align(rates),
+            numbers("|IOPS|MiB/s|KiB/IO|mean ms|p50|p90|p99", rates),
             self.outstanding,
             self.pending,
             self.requeues
         );
         // One size is in the first table already; by Little's law there is only the mean.
         if self.error.is_none() && !self.sizes.is_empty() {
-            let mut sizes = plain(["sizes from", "", "IOPS", "MiB/s", "mean ms"]);
-            for size in &self.sizes {
-                sizes.add_row(size.row(self.elapsed_s));
-            }
-            text += &format!("\n{}\n", align(sizes));
+            let sizes = self.sizes.iter().map(|size| size.row(self.elapsed_s));
+            text += &format!("\n{}\n", numbers("sizes from||IOPS|MiB/s|mean ms", sizes));
         }
         if !self.latencies.is_empty() {
             text += &format!("\n{}\n", self.histogram());
@@ -182,17 +177,16 @@ impl Shown {
 
     fn histogram(&self) -> Table {
         let most = self.latencies.iter().map(|o| o.reads + o.writes).max().unwrap_or(0).max(1);
-        let mut table = plain(["ms", "reads", "writes", ""]);
-        for octave in &self.latencies {
+        let rows = self.latencies.iter().map(|octave| {
             let part = (octave.reads + octave.writes) as f64 / most as f64;
-            table.add_row([
+            [
                 format!("{:.3}", octave.from_ms),
                 octave.reads.to_string(),
                 octave.writes.to_string(),
                 "#".repeat((part * BAR as f64).ceil() as usize),
-            ]);
-        }
-        let mut table = align(table);
+            ]
+        });
+        let mut table = numbers("ms|reads|writes|", rows);
         if let Some(bars) = table.column_mut(3) {
             bars.set_cell_alignment(CellAlignment::Left);
         }
@@ -214,14 +208,14 @@ impl Size {
         }
     }
 
-    fn row(&self, seconds: f64) -> Vec<String> {
+    fn row(&self, seconds: f64) -> [String; 5] {
         let from = match self.from_bytes {
             bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
             bytes if bytes >= 1 << 10 => format!("{} KiB", bytes >> 10),
             bytes => format!("{bytes} B"),
         };
         let rate = |n: f64| if seconds > 0.0 { n / seconds } else { 0.0 };
-        vec![
+        [
             from,
             format!("{}s", self.direction),
             format!("{:.0}", rate(self.ios as f64)),

@@ -108,7 +108,7 @@ fn agent(guest: &Guest, vms: &[(&str, &str)]) -> Job {
     }
     guest.put("/run/parda.toml", config.as_bytes()).unwrap();
     let agent = guest.begin("exec parda serve -c /run/parda.toml").unwrap();
-    let up = "until parda status /run/parda.sock >/dev/null 2>&1; do usleep 100000; done";
+    let up = "until parda status --socket /run/parda.sock >/dev/null 2>&1; do usleep 100000; done";
     if let Err(error) = guest.ok(up, SOON) {
         panic!("{error}: {}", guest.end(&agent).unwrap().errors());
     }
@@ -183,7 +183,7 @@ fn two_to_one(bus: Bus, elevator: &str, tolerance: f64) {
     });
     let handed_down = "find /sys/fs/cgroup/machine.slice -name io.max";
     assert!(guest.ok(handed_down, SOON).unwrap().contains("db.scope/io.max"));
-    eprintln!("{}", guest.ok("parda status /run/parda.sock", SOON).unwrap());
+    eprintln!("{}", guest.ok("parda status --socket /run/parda.sock", SOON).unwrap());
     assert!(read(&guest, &scheduler).contains(elevator), "{}", read(&guest, &scheduler));
     // What was there before is there again.
     guest.signal(&agent, "TERM").unwrap();
@@ -218,7 +218,7 @@ fn a_vm_of_a_device_never_exceeds_its_limit_whatever_its_shares() {
         web >= 0.7 * limit
     };
     let loads = ["db", "web"].map(|vm| load(&guest, vm, 32));
-    let said = "until parda status /run/parda.sock | grep 'VM web: limited by its limit of 44 IO/s'; do usleep 100000; done";
+    let said = "until parda status --socket /run/parda.sock | grep 'VM web: limited by its limit of 44 IO/s'; do usleep 100000; done";
     guest.ok(said, SOON).unwrap();
     let [db, web] = loads.map(|load| iops(&guest, &load));
     assert!(within(44.0, web), "{web} IOPS, {}", bound());
@@ -314,8 +314,9 @@ fn vms_of_a_tenant_divide_its_limit_and_have_no_more_together() {
     let agent = agent(&guest, &vms);
     let said = |vm: &str| {
         let said = format!("VM {vm}: limited by the limit of its tenant gold");
-        let command =
-            format!("until parda status /run/parda.sock | grep '{said}'; do usleep 100000; done");
+        let command = format!(
+            "until parda status --socket /run/parda.sock | grep '{said}'; do usleep 100000; done"
+        );
         guest.ok(&command, SOON).unwrap();
     };
     // One alone has all of it, but for the eleventh that is for the other direction and the little that is kept for who sleeps.
@@ -336,7 +337,7 @@ fn vms_of_a_tenant_divide_its_limit_and_have_no_more_together() {
         assert!(db + web <= 1.03 * 150.0, "{db} + {web}");
         db / web
     });
-    eprintln!("{}", guest.ok("parda status /run/parda.sock", SOON).unwrap());
+    eprintln!("{}", guest.ok("parda status --socket /run/parda.sock", SOON).unwrap());
     guest.signal(&agent, "TERM").unwrap();
     let ended = guest.look(&agent, SOON).unwrap().expect("the agent ends");
     assert!(ended.success(), "{}", ended.errors());
@@ -363,7 +364,7 @@ fn what_an_idle_vm_leaves_is_not_its_neighbours_alone() {
     near("a VM beside an idle one, against one alone", 1.0, 0.30, || {
         let [db, app] = [load(&one, "db", 32), load(&two, "app", 32)];
         let [db, app] = [iops(&one, &db), iops(&two, &app)];
-        eprintln!("{}", one.ok("parda status /run/parda.sock", SOON).unwrap());
+        eprintln!("{}", one.ok("parda status --socket /run/parda.sock", SOON).unwrap());
         db / app
     });
     // An agent that is killed cannot put anything back; somebody else can.

@@ -86,7 +86,7 @@ fn other_hosts_ask_with_tls_and_a_token() {
     agent.process.signal(Signal::HUP);
     agent.says("the certificate from before is shown");
     assert_eq!(curl("/metrics", &bearer), "200");
-    let status = stage.ok(&[PARDA, "status", "--since-start", "a.status"]);
+    let status = stage.ok(&[PARDA, "status", "--since-start", "--socket", "a.status"]);
     assert!(status.contains("FAULT: pki/server-key.pem: "), "{status}");
 
     // So are tokens.
@@ -94,7 +94,7 @@ fn other_hosts_ask_with_tls_and_a_token() {
     agent.process.signal(Signal::HUP);
     agent.says("tokens are as before");
     assert_eq!(curl("/metrics", &bearer), "200");
-    let status = stage.ok(&[PARDA, "status", "--since-start", "a.status"]);
+    let status = stage.ok(&[PARDA, "status", "--since-start", "--socket", "a.status"]);
     assert!(status.contains("FAULT: tokens:1: the role must be"), "{status}");
 }
 
@@ -144,7 +144,7 @@ fn a_certificate_that_has_expired_stops_nothing_but_its_address() {
     agent.says("no HTTP server: ");
     agent.says("started");
     assert!(stage.ok(&["nbdinfo", "--size", &uri("a", "vm")]).starts_with("1048576"));
-    let status = || stage.ok(&[PARDA, "status", "--since-start", "a.status"]);
+    let status = || stage.ok(&[PARDA, "status", "--since-start", "--socket", "a.status"]);
     assert!(status().contains(&format!("HTTP at tcp:0.0.0.0:{port}: DOWN")), "{}", status());
     let up = format!("parda_http_up{{address=\"tcp:0.0.0.0:{port}\"}} ");
     let metrics = || stage.ok(&["curl", "-s", "--unix-socket", "a.status.api", "http://h/metrics"]);
@@ -186,7 +186,7 @@ fn a_certificate_that_expires_while_it_is_shown_is_noticed() {
     // Nobody reloads, and nothing changes but the time.
     until("it is noticed", || metrics().contains(&format!("{up}0.0")));
     agent.says("no HTTP server: pki/server-cert.pem: ");
-    let status = stage.ok(&[PARDA, "status", "--since-start", "a.status"]);
+    let status = stage.ok(&[PARDA, "status", "--since-start", "--socket", "a.status"]);
     assert!(status.contains("DOWN") && status.contains("FAULT: pki/server-cert.pem"), "{status}");
     let events = ["curl", "-s", "--unix-socket", "a.status.api", "http://h/api/v1/events"];
     let events = stage.ok(&events);

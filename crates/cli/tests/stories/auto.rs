@@ -35,7 +35,7 @@ fn a_threshold_begins_at_a_stored_probe_and_goes_where_an_operator_pins_it() {
     until("it leads", || a.volume().threshold.is_some_and(|found| found.leads));
     assert!(holds(&a, advised), "{}", a.volume().latency_threshold_ms);
     assert_eq!(a.volume().threshold.unwrap().probed_ms, Some(advised));
-    let told = stage.parda(&["status", "a.status"]).out;
+    let told = stage.parda(&["status", "--socket", "a.status"]).out;
     for says in ["threshold found by this host: ", "the stored probe"] {
         assert!(told.contains(says), "{says}: {told}");
     }

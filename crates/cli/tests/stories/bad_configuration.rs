@@ -71,7 +71,11 @@ fn mistakes_are_pointed_at_by_file_line_and_value() {
     expect(&stage.parda(&slots), 2, &["invalid value '-1' for '--slots <N>'"]);
     let bench = ["bench", "vhost-user", "nobody"];
     expect(&stage.parda(&bench), 1, &["nobody: ", "is it the socket of a server of vhost-user"]);
-    expect(&stage.parda(&["status", "nobody"]), 1, &["nobody", "Is the agent running?"]);
+    expect(
+        &stage.parda(&["status", "--socket", "nobody"]),
+        1,
+        &["nobody", "Is the agent running?"],
+    );
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn io_goes_on_whatever_happens_to_etcd() {
     let keys = format!("[volume.exchange]\netcd = [{}]\n", quoted(&etcd.urls()));
     let cluster = Cluster::start(&stage, &keys);
     cluster.is_well("they hear each other");
-    let says = stage.parda(&["status", "a.status"]).out;
+    let says = stage.parda(&["status", "--socket", "a.status"]).out;
     assert!(says.contains("exchange etcd http://127.") && says.contains(" and 2 others"), "{says}");
     let keys = etcd.post(0, "/v3/kv/range", r#"{"key":"AA==","range_end":"AA=="}"#).unwrap();
     assert!(keys.contains("\"count\":\"2\""), "one key for each host: {keys}");

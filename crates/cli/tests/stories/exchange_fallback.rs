@@ -39,7 +39,7 @@ fn a_parted_network_is_bridged_by_the_file() {
         });
     };
     in_force(false, "they hear each other over UDP");
-    let says = stage.parda(&["status", "a.status"]).out;
+    let says = stage.parda(&["status", "--socket", "a.status"]).out;
     assert!(says.contains("in force: the first, with the fall-back ready"), "{says}");
     for _ in 0..2 {
         network.lost.store(100, Ordering::Relaxed);

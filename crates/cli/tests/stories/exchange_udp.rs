@@ -194,9 +194,9 @@ fn shares_hold_over_udp_whatever_the_network_does() {
     let mut cluster = Cluster::start();
     cluster.is_well("they hear each other");
     cluster.shares_hold("over UDP");
-    let says = cluster.stage.parda(&["status", "a.status"]).out;
+    let says = cluster.stage.parda(&["status", "--socket", "a.status"]).out;
     assert!(says.contains(&format!("exchange udp {}, 2 peers, 1 key", cluster.network.hosts[0])));
-    let answer = cluster.stage.parda(&["status", "a.status", "--json", "-"]).out;
+    let answer = cluster.stage.parda(&["status", "--socket", "a.status", "--json", "-"]).out;
     let json: serde_json::Value = serde_json::from_str(&answer).unwrap();
     let said = &json["volumes"][0]["exchange"];
     assert!(said.get("slot").is_none() && said["udp"]["sent"].as_u64() > Some(0));

@@ -125,7 +125,7 @@ fn a_vm_that_is_not_there_is_answered_by_those_that_are_and_an_idle_one_by_that(
         assert!(done.err.contains(says), "{line:?}: {}", done.err);
     }
     let idle = stage.ok(&[PARDA, "explain", "one", "-c", "a.toml", "--over", "1s"]);
-    assert!(idle.contains("limited by nothing done"), "{idle}");
+    assert!(idle.contains("s: no IO\n") && idle.contains("nothing limits it"), "{idle}");
     stage.write("log", "no JSON\n");
     assert!(of(&["one", "--score", "log"]).err.contains("log:1: not a line that --keep writes"));
     stage.write("log", "");

@@ -41,7 +41,7 @@ fn a_disk_of_one_share_beside_one_of_ten_thousand_is_served_by_hold_max_and_it_i
     let (small, large) = (disk("tiny"), disk("huge"));
     assert!(agent.volume().overdue >= small.overdue);
     assert!(large.reads.ios > 20 * small.reads.ios, "{large:?} {small:?}");
-    let says = stage.parda(&["status", "a.status"]).out;
+    let says = stage.parda(&["status", "--socket", "a.status"]).out;
     assert!(says.contains("disk tiny: ") && says.contains("IOs went out of turn"), "{says}");
     // It does too little for its objective to be in force, as it is held, and misses it all the same.
     let short = || disk("tiny").latency_target.is_some_and(|target| target.short_of_shares);

@@ -97,7 +97,7 @@ fn a_file_that_is_replaced_or_deleted_is_served_on_and_said_to_be() {
     std::fs::rename(stage.path("new"), stage.path("data")).unwrap();
     scene.agent.says("its path leads to another file now");
     assert!(scene.replaced());
-    let said = stage.ok(&[PARDA, "status", "host.status"]);
+    let said = stage.ok(&[PARDA, "status", "--socket", "host.status"]);
     assert!(said.contains("disk vm1: its path leads to another file now"), "{said}");
     assert_eq!(scene.client.call(read(0, 4096), &[]), Ok(vec![1; 4096]));
     scene.client.call(write(4096, 4096), &[2; 4096]).unwrap();

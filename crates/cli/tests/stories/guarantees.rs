@@ -48,7 +48,7 @@ fn a_limit_is_not_exceeded_and_a_reservation_is_met_whatever_the_shares() {
     // A timer that is late on a busy machine loses some.
     assert!((75.0..104.0).contains(&limited), "{limited} IO/s for a limit of 100");
     until("the status names the limit", || {
-        let said = stage.parda(&["status", "a.status"]).out;
+        let said = stage.parda(&["status", "--socket", "a.status"]).out;
         said.contains("disk hog: limited by its limit of 100 IO/s")
     });
     let explain = |more: &str| {
@@ -157,7 +157,7 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
     settled([0.33; 3]);
     let three_hosts = reached(225.0, 315.0);
     assert!(three_hosts.iter().all(|rate| (65.0..125.0).contains(rate)), "{three_hosts:?}");
-    let said = stage.parda(&["status", "b.status"]).out;
+    let said = stage.parda(&["status", "--socket", "b.status"]).out;
     assert!(said.contains("tenant gold: ") && said.contains("% of the limit"), "{said}");
 
     one.finish();
@@ -186,7 +186,7 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
     assert!((1.05 * had..630.0).contains(&predicted), "{predicted} predicted, {had} before");
     // A change on one host alone is noticed by the others.
     let differ = || {
-        let said = stage.parda(&["status", "a.status"]).out;
+        let said = stage.parda(&["status", "--socket", "a.status"]).out;
         said.contains(
             "DIFFERENT SETTINGS: tenant gold is not the same on all hosts: as here on a, c (",
         )
@@ -229,7 +229,7 @@ fn where_a_limit_holds_all_ios_of_a_disk_that_is_said() {
         let disk = &a.volume().disks[0];
         disk.reads.ios > 0 && disk.limited_now > 0
     });
-    let said = || stage.parda(&["status", "a.status", "--over", "200ms"]).out;
+    let said = || stage.parda(&["status", "--socket", "a.status", "--over", "200ms"]).out;
     until("no IO is done in an interval", || {
         let said = said();
         assert!(!said.contains("its slice"), "{said}");
@@ -275,7 +275,7 @@ fn a_tenant_is_changed_live_and_stays_so_over_a_restart() {
     a.stop();
     let a = stage.restart(&[], "a");
     until("it is in force after the restart", || settings(&a) == (Some(50.0), Some(700.into())));
-    let said = stage.parda(&["status", "a.status"]).out;
+    let said = stage.parda(&["status", "--socket", "a.status"]).out;
     assert!(said.contains("tenant gold: limit (kept in the state file), shares"), "{said}");
     let done = set(&["--reset-all"]);
     assert!(done.status.success(), "{}", done.err);

@@ -60,7 +60,7 @@ fn all_hosts_follow_the_objective_of_a_disk_while_it_works_and_say_whose_it_is()
         })
     });
     until("the status says so", || {
-        let says = stage.parda(&["status", "a.status"]).out;
+        let says = stage.parda(&["status", "--socket", "a.status"]).out;
         let whats =
             ["latency objective of disk db: the threshold is ", "disk db: objective 5.0 ms; at"];
         whats.iter().all(|what| says.contains(what))

@@ -458,7 +458,7 @@ fn counts(stage: &Stage, image: &str) {
 
 /// The disks of a host's agent as (name, clients).
 fn disks(stage: &Stage, host: &str) -> Vec<(String, u64)> {
-    let status = stage.ok(&[PARDA, "status", &format!("{host}.status"), "--json", "-"]);
+    let status = stage.ok(&[PARDA, "status", "--socket", &format!("{host}.status"), "--json", "-"]);
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let disks = status["volumes"][0]["disks"].as_array().unwrap().iter();
     disks

@@ -75,7 +75,7 @@ fn a_disk_that_is_missing_at_the_start_is_served_when_it_is_there_and_the_others
     assert_eq!(waiting.state, DiskState::Waiting);
     assert!(waiting.fault.unwrap().contains("cannot open missing: No such file"));
     assert!(disk(&status, "vm3").unwrap().fault.unwrap().contains("unix:late"));
-    let said = stage.ok(&[PARDA, "status", "host.status"]);
+    let said = stage.ok(&[PARDA, "status", "--socket", "host.status"]);
     assert!(said.contains("disk vm2: waiting for") && said.contains("No such file"), "{said}");
     // Nobody finds it, and nobody hangs.
     for (listener, name) in [("a", "vm2"), ("b", "vm3")] {
@@ -276,7 +276,7 @@ fn a_panic_of_one_volume_costs_only_its_own_clients_a_reconnect() {
     let last = b.last_failure.as_ref().unwrap();
     assert!(last.why.contains("a test asked for this panic") && last.ago_s < 600.0, "{last:?}");
     assert!(b.fault.is_none(), "it is over");
-    let said = stage.ok(&[PARDA, "status", "host.status"]);
+    let said = stage.ok(&[PARDA, "status", "--socket", "host.status"]);
     assert!(said.contains("last failure ") && !said.contains("FAULT"), "{said}");
     load.finish();
     agent.process.signal(Signal::TERM);

@@ -59,7 +59,7 @@ fn hosts_that_observe_say_what_would_be_done_and_do_nothing() {
     assert!(held.p50 < 1.0, "nothing is held, but for {held:?} ms");
     let peer = volume.exchange.unwrap().peers.swap_remove(0);
     assert_eq!((peer.window, peer.would_be.is_some()), (None, true));
-    let text = stage.parda(&["status", "a.status"]).out;
+    let text = stage.parda(&["status", "--socket", "a.status"]).out;
     for says in
         ["mode observe, window none (would be ", "in place of ", "part now", "since observing"]
     {

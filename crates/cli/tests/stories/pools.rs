@@ -86,7 +86,7 @@ fn shares_hold_across_the_luns_of_a_pool() {
         let ms = |volume: &VolumeStatus| volume.cluster_latency_ms.unwrap_or_default();
         all.iter().all(|volume| (24.0..36.0).contains(&ms(volume)))
     });
-    let says = stage.parda(&["status", "a.status"]).out;
+    let says = stage.parda(&["status", "--socket", "a.status"]).out;
     assert!(says.contains("volume lun0 of pool array: mode parda"), "{says}");
     assert!(says.contains("b/lun1"), "{says}");
 

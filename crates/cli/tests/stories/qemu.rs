@@ -222,14 +222,14 @@ fn qemus_of_two_hosts_have_iops_by_their_shares() {
     assert!(db.is_held() && web.is_held() && batch.is_held());
     let mut status = String::new();
     until("the status says so", || {
-        status = stage.ok(&[PARDA, "status", "a.status"]);
+        status = stage.ok(&[PARDA, "status", "--socket", "a.status"]);
         status.contains("a.*.qmp: 2 VMs, 2 disks, throttled: 2")
     });
     for vm in [["db", "2000"], ["web", "1000"]] {
         let is_vm = |line: &str| line.split_whitespace().take(2).eq(vm);
         assert!(status.lines().any(is_vm), "{vm:?}: {status}");
     }
-    let beside = stage.ok(&[PARDA, "status", "b.status"]);
+    let beside = stage.ok(&[PARDA, "status", "--socket", "b.status"]);
     assert!(beside.contains(" idle ") && !beside.contains("-0.0"), "{beside}");
 
     // Shares change while the agent runs.
@@ -286,7 +286,7 @@ fn qemus_of_a_tenant_divide_its_limit() {
         full.contains(&(db + web)) && (0.75..1.35).contains(&(db / web)) && other > 63.0
     });
     until("the status names the limit", || {
-        let status = stage.ok(&[PARDA, "status", "host.status"]);
+        let status = stage.ok(&[PARDA, "status", "--socket", "host.status"]);
         status.contains("VM db: limited by the limit of its tenant gold")
     });
     web.process.signal(Signal::KILL);
@@ -436,7 +436,7 @@ fn sockets_that_are_silent_lie_or_flood_and_qemus_that_die_or_stand_still_harm_n
         assert!(log.contains(said), "{said}: {log}");
     }
     assert!(names(&agent).iter().any(|name| name.contains("liar")), "{:?}", names(&agent));
-    let status = stage.ok(&[PARDA, "status", "host.status"]);
+    let status = stage.ok(&[PARDA, "status", "--socket", "host.status"]);
     assert!(!status.contains('\u{1b}') && status.contains("\\u{1b}[2Jliar\\nvm"), "{status}");
 
     // One dies and one stands still: the others are held as before.

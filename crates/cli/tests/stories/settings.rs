@@ -49,7 +49,7 @@ fn a_difference_is_said_once_on_each_host_and_one_setting_is_in_force() {
     let told: Vec<_> = threshold.told.iter().map(|t| (&*t.value, &*t.hosts[0], t.shares)).collect();
     assert_eq!(told, [("20ms", "a", 1000), ("30ms", "b", 2000)]);
     until("the status says it", || {
-        let says = stage.parda(&["status", "b.status"]).out;
+        let says = stage.parda(&["status", "--socket", "b.status"]).out;
         says.contains("DIFFERENT SETTINGS: fairness is not the same on all hosts: ")
     });
 
@@ -110,7 +110,7 @@ fn what_shares_divide_is_changed_while_clients_work() {
     ]);
     // A read of 4 KiB takes 1 ms of the time, one of 64 KiB 3.9 ms.
     a.until_ratio("as much time", 2.7..5.5);
-    let status = stage.parda(&["status", "a.status"]).out;
+    let status = stage.parda(&["status", "--socket", "a.status"]).out;
     assert!(status.contains("shares divide the array's time"), "{status}");
     set(&["--reset", "fairness"]);
     a.until_ratio("as many IOs again", 0.75..1.33);

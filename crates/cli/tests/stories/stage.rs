@@ -329,7 +329,7 @@ impl Agent {
     pub(crate) fn status(&self) -> Status {
         wait_for("the agent answers in time", || {
             let mut command = Command::new(PARDA);
-            command.args(["status", &self.status, "--json", "-", "--histograms"]);
+            command.args(["status", "--socket", &self.status, "--json", "-", "--histograms"]);
             let who = format!("status-{}", fastrand::u64(..));
             let mut process = Process::start(&self.dir, &who, command);
             let status = process.wait();

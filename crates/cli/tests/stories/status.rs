@@ -40,23 +40,23 @@ fn each_disk_has_its_rates_of_now_and_what_limits_it() {
         let ios = line(minute, "deep").split_whitespace().nth(1);
         ios.and_then(|ios| ios.parse().ok()).is_some_and(|ios: f64| ios > 1.0)
     });
-    let json = stage.ok(&[PARDA, "status", "a.status", "--json", "-"]);
+    let json = stage.ok(&[PARDA, "status", "--socket", "a.status", "--json", "-"]);
     assert!(json.len() < 8 << 10 && json.contains("\"p99_ms\""), "{} bytes: {json}", json.len());
     assert!(!json.contains("buckets"), "{json}");
 
     stage.write("a.toml", window(64));
     agent.process.signal(rustix::process::Signal::HUP);
     until("the client's depth is the limit", || {
-        let now = stage.ok(&[PARDA, "status", "a.status", "--over", "300ms"]);
+        let now = stage.ok(&[PARDA, "status", "--socket", "a.status", "--over", "300ms"]);
         line(&now, "deep").ends_with("its own depth")
     });
     load.finish();
     until("nothing is done any more", || {
-        let now = stage.ok(&[PARDA, "status", "a.status", "--over", "300ms"]);
+        let now = stage.ok(&[PARDA, "status", "--socket", "a.status", "--over", "300ms"]);
         line(&now, "deep").ends_with("nothing done")
     });
     // What was done before is still there, over the whole time.
-    let all = stage.ok(&[PARDA, "status", "a.status", "--since-start"]);
+    let all = stage.ok(&[PARDA, "status", "--socket", "a.status", "--since-start"]);
     assert!(all.contains("rates and latencies since the start"), "{all}");
     assert!(!line(&all, "deep").ends_with("nothing done"), "{all}");
 }

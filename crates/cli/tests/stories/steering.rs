@@ -157,7 +157,7 @@ fn observing_sets_nothing_and_says_what_would_be_done() {
     });
     let volume = agent.volume();
     assert_eq!((nr_requests(&disk), volume.window, steer(&agent).depth), (before, None, None));
-    let said = stage.ok(&[PARDA, "status", "host.status"]);
+    let said = stage.ok(&[PARDA, "status", "--socket", "host.status"]);
     assert!(said.contains("mode observe, window none (would be"), "{said}");
     // From looking to acting without a restart.
     stage.write("host.toml", text.replace("observe", "parda"));

@@ -205,7 +205,7 @@ fn a_certificate_that_cannot_be_used_closes_its_address_alone() {
     let agent = stage.agent("host", &text);
     agent.says("no TLS: pki/server-cert.pem: ");
     stage.ok(&["nbdinfo", &uri("host", "vm2")]);
-    let status = || stage.ok(&[PARDA, "status", "--since-start", "host.status"]);
+    let status = || stage.ok(&[PARDA, "status", "--since-start", "--socket", "host.status"]);
     assert!(status().contains("nobody can connect for"), "{}", status());
     // Live changes do not stumble over the file either.
     stage.ok(&[PARDA, "set", "-c", "host.toml", "vm2", "shares=2000", "--temporary"]);

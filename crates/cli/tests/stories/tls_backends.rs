@@ -154,7 +154,7 @@ fn a_server_that_is_not_to_be_trusted_is_waited_for() {
         assert_eq!(agent.volume().disks[0].state, DiskState::Waiting);
         let checked = stage.parda(&["check", "host.toml"]);
         assert!(checked.status.success() && checked.out.contains(why), "{}", checked.out);
-        let shown = stage.parda(&["status", "host.status"]).out;
+        let shown = stage.parda(&["status", "--socket", "host.status"]).out;
         // A line may be broken to fit.
         assert!(shown.contains("disk vm1: waiting") && shown.contains("TLS: "), "{shown}");
         server.kill();

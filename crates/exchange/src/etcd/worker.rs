@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parda_etcd::{Client, Entry, EtcdError, Fault, Lease, Traffic};
 
-use super::notice::EtcdExchangeError;
+use crate::exchange::ExchangeError;
 
 /// Most keys of one volume that are read.
 pub(super) const MOST_KEYS: usize = 8192;
@@ -41,10 +41,10 @@ struct Orders {
 struct Job<Order, Answer> {
     order: Option<Order>,
     given: u64,
-    answer: Option<Result<Answer, Arc<EtcdError>>>,
+    answer: Option<Result<Answer, ExchangeError>>,
     answered: u64,
     /// Fault of the last order that ended, if it had one. While the next order takes too long, this is the likely reason.
-    fault: Option<Arc<EtcdError>>,
+    fault: Option<ExchangeError>,
 }
 
 impl<Order, Answer> Default for Job<Order, Answer> {
@@ -65,18 +65,21 @@ impl<Order, Answer> Job<Order, Answer> {
     }
 
     fn end(&mut self, number: u64, answer: Result<Answer, EtcdError>) {
-        let answer = answer.map_err(Arc::new);
+        let failed = |error| ExchangeError::new(format!("exchange {error}"));
+        let answer = answer.map_err(failed);
         self.fault = answer.as_ref().err().cloned();
         self.answer = Some(answer);
         self.answered = number;
     }
 
     /// The last answer that was not taken yet, to any order.
-    fn take(&mut self, waited: Duration) -> Result<Answer, EtcdExchangeError> {
+    fn take(&mut self, waited: Duration) -> Result<Answer, ExchangeError> {
         match (self.answer.take(), &self.fault) {
-            (Some(answer), _) => Ok(answer?),
-            (None, Some(fault)) => Err(Arc::clone(fault).into()),
-            (None, None) => Err(EtcdExchangeError::NoAnswer(waited)),
+            (Some(answer), _) => answer,
+            (None, Some(fault)) => Err(fault.clone()),
+            (None, None) => {
+                Err(ExchangeError::new(format!("exchange etcd: no answer within {waited:?}")))
+            }
         }
     }
 }
@@ -122,13 +125,13 @@ impl Worker {
     }
 
     /// Reads all keys of the volume.
-    pub(super) fn read(&self, wait: Duration) -> Result<Vec<Entry>, EtcdExchangeError> {
+    pub(super) fn read(&self, wait: Duration) -> Result<Vec<Entry>, ExchangeError> {
         self.shared.lock().read.give(());
         self.await_answer(wait, |orders| orders.read.answered == orders.read.given)?.read.take(wait)
     }
 
     /// Writes the key of this host.
-    pub(super) fn write(&self, write: Write, wait: Duration) -> Result<(), EtcdExchangeError> {
+    pub(super) fn write(&self, write: Write, wait: Duration) -> Result<(), ExchangeError> {
         self.shared.lock().write.give(write);
         self.await_answer(wait, |orders| orders.write.answered == orders.write.given)?
             .write
@@ -139,9 +142,9 @@ impl Worker {
         &self,
         wait: Duration,
         done: impl Fn(&Orders) -> bool,
-    ) -> Result<MutexGuard<'_, Orders>, EtcdExchangeError> {
+    ) -> Result<MutexGuard<'_, Orders>, ExchangeError> {
         if self.thread.is_finished() {
-            return Err(EtcdExchangeError::Ended);
+            return Err(ExchangeError::new("exchange etcd: its thread has ended"));
         }
         self.shared.ordered.notify_one();
         let orders = self.shared.lock();

@@ -66,10 +66,8 @@ impl Pair {
             let now = at(self.period);
             for (host, peers) in &mut self.hosts {
                 let heard = host.collect(now).unwrap();
-                self.events.extend(heard.events.iter().filter_map(|event| match event {
-                    ExchangeEvent::Fallback(event) => Some(event.to_string()),
-                    _ => None,
-                }));
+                let said = heard.events.iter().map(ToString::to_string);
+                self.events.extend(said.filter(|event| event.contains("fall-back")));
                 peers.observe(now, &heard.messages);
                 host.publish(&publication(self.period as f64)).unwrap();
                 let seen: Vec<_> = peers.all(now).map(|peer| peer.liveness).collect();

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread;
 use std::time::Duration;
 
-use super::{Block, Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
+use super::{Block, Image, Region, RegionFault, SlotCount, SlotIndex};
 
 /// Runs another region on a thread of its own and gives up waiting after a limit.
 ///
@@ -32,7 +32,7 @@ enum Job {
 }
 
 /// A write answers with nothing.
-type Answer = Result<Option<Image>, RegionError>;
+type Answer = Result<Option<Image>, RegionFault>;
 
 impl Deadline {
     /// Bounds each call to `region` by `limit`. Fails if the thread cannot be started.
@@ -48,10 +48,6 @@ impl Deadline {
     }
 
     fn call(&mut self, job: Job) -> Answer {
-        self.try_call(job).unwrap_or_else(|fault| Err(fault.at(&self.place)))
-    }
-
-    fn try_call(&mut self, job: Job) -> Result<Answer, RegionFault> {
         let ended = || RegionFault::Read(io::Error::other("its thread has ended"));
         if self.late {
             match self.answers.try_recv() {
@@ -67,7 +63,7 @@ impl Deadline {
                 RegionFault::Timeout(self.limit)
             }
             RecvTimeoutError::Disconnected => ended(),
-        })
+        })?
     }
 }
 
@@ -96,12 +92,12 @@ impl Region for Deadline {
         self.slots
     }
 
-    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError> {
+    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
         let image = self.call(Job::Read(slots))?;
         Ok(image.unwrap_or_else(|| Image::blank(slots)))
     }
 
-    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError> {
+    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionFault> {
         self.call(Job::Write(slot, Box::new(block.clone()))).map(|_| ())
     }
 
@@ -126,11 +122,11 @@ mod tests {
         fn slots(&self) -> SlotCount {
             self.0.slots()
         }
-        fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError> {
+        fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
             self.1.recv().expect("the test holds the other end");
             self.0.read_front(slots)
         }
-        fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError> {
+        fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionFault> {
             self.0.write(slot, block)
         }
         fn close(&mut self) {
@@ -145,9 +141,9 @@ mod tests {
         let limit = Duration::from_millis(1);
         let mut region = Deadline::new(Hanging(memory.clone(), gate), limit).unwrap();
         let timed_out = |fault| matches!(fault, RegionFault::Timeout(l) if l == limit);
-        assert!(timed_out(region.read().unwrap_err().fault));
+        assert!(timed_out(region.read().unwrap_err()));
         let block = Block([3; Block::BYTES]);
-        assert!(timed_out(region.write(SlotIndex(0), &block).unwrap_err().fault));
+        assert!(timed_out(region.write(SlotIndex(0), &block).unwrap_err()));
         memory.edit(|blocks| assert_eq!(blocks[0], Block::ZERO, "the write was not queued"));
         go_on.send(()).unwrap();
         region.limit = Duration::from_secs(600);
@@ -163,10 +159,10 @@ mod tests {
         let memory = MemoryRegion::new(SlotCount::new(2).unwrap());
         let mut region = Deadline::new(memory.clone(), Duration::from_secs(600)).unwrap();
         memory.fail_writes(Some(|| RegionFault::ReadOnly));
-        let mut write = || region.write(SlotIndex(0), &Block::ZERO).unwrap_err().fault;
+        let mut write = || region.write(SlotIndex(0), &Block::ZERO).unwrap_err();
         assert!(matches!(write(), RegionFault::NotOpen));
         assert!(region.read().is_ok());
-        let fault = region.write(SlotIndex(0), &Block::ZERO).unwrap_err().fault;
+        let fault = region.write(SlotIndex(0), &Block::ZERO).unwrap_err();
         assert!(matches!(fault, RegionFault::ReadOnly));
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use parda_control::Bytes;
 
 use super::{
-    Access, Block, Image, Kind, Misaligned, Opened, Region, RegionError, RegionFault, SlotCount,
-    SlotIndex, Store, aligned,
+    Access, Block, Image, Kind, Misaligned, Opened, Region, RegionFault, SlotCount, SlotIndex,
+    Store, aligned,
 };
 
 /// A file, a block device, or a region of one. It is never created here: `init` does that.
@@ -51,8 +51,18 @@ impl FileRegion {
     fn grows(&self, opened: &Opened) -> bool {
         opened.kind() == Kind::File && self.offset.is_none()
     }
+}
 
-    fn try_read(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
+impl Region for FileRegion {
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn slots(&self) -> SlotCount {
+        self.slots
+    }
+
+    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
         self.opened = None;
         let mut opened = Opened::open(&self.path, Access::Write)?;
         // Locks are of whole files and devices: beside a region there may be disks.
@@ -71,30 +81,12 @@ impl FileRegion {
         Ok(image)
     }
 
-    fn try_write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionFault> {
+    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionFault> {
         let mut opened = self.opened.take().ok_or(RegionFault::NotOpen)?;
         if self.grows(&opened) {
             opened.grow(self.slots.place_bytes())?;
         }
         opened.write(self.start() + slot.offset(), block)
-    }
-}
-
-impl Region for FileRegion {
-    fn place(&self) -> &str {
-        &self.place
-    }
-
-    fn slots(&self) -> SlotCount {
-        self.slots
-    }
-
-    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError> {
-        self.try_read(slots).map_err(|fault| fault.at(&self.place))
-    }
-
-    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError> {
-        self.try_write(slot, block).map_err(|fault| fault.at(&self.place))
     }
 
     fn close(&mut self) {
@@ -117,8 +109,8 @@ mod tests {
     }
 
     fn put(region: &mut FileRegion, slot: u32, byte: u8) -> Result<(), RegionFault> {
-        region.read().map_err(|e| e.fault)?;
-        region.write(SlotIndex(slot), &filled(byte)).map_err(|e| e.fault)
+        region.read()?;
+        region.write(SlotIndex(slot), &filled(byte))
     }
 
     #[test]
@@ -142,7 +134,7 @@ mod tests {
         std::fs::write(&path, []).unwrap();
         let mut region = region(&path, None, 4);
         let refused = |region: &mut FileRegion| {
-            let fault = region.write(SlotIndex(1), &filled(7)).unwrap_err().fault;
+            let fault = region.write(SlotIndex(1), &filled(7)).unwrap_err();
             matches!(fault, RegionFault::NotOpen)
         };
         assert!(refused(&mut region));

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Block, Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
+use super::{Block, Image, Region, RegionFault, SlotCount, SlotIndex};
 use crate::header::Header;
 
 /// A medium in memory. A clone is another host's way to the same medium.
@@ -72,11 +72,11 @@ impl Region for MemoryRegion {
         self.slots
     }
 
-    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError> {
+    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
         let read = {
             let shared = self.lock();
             match shared.reads_fail {
-                Some(fault) => Err(fault().at("memory")),
+                Some(fault) => Err(fault()),
                 None => Ok(Image(shared.image.0[..=slots.get() as usize].to_vec(), None)),
             }
         };
@@ -84,13 +84,13 @@ impl Region for MemoryRegion {
         read
     }
 
-    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError> {
+    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionFault> {
         if !std::mem::take(&mut self.open) {
-            return Err(RegionFault::NotOpen.at("memory"));
+            return Err(RegionFault::NotOpen);
         }
         let mut shared = self.lock();
         if let Some(fault) = shared.writes_fail {
-            return Err(fault().at("memory"));
+            return Err(fault());
         }
         shared.image.0[slot.0 as usize + 1] = block.clone();
         Ok(())

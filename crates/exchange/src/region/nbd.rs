@@ -9,10 +9,7 @@ use parda_control::Bytes;
 use parda_disk::Errno;
 
 pub use self::connection::{Connection, Failure};
-use super::{
-    Block, Image, Misaligned, Region, RegionError, RegionFault, SlotCount, SlotIndex, Store,
-    aligned,
-};
+use super::{Block, Image, Misaligned, Region, RegionFault, SlotCount, SlotIndex, Store, aligned};
 
 /// An export that is connected and takes IOs of a block's size.
 #[derive(Debug)]
@@ -34,13 +31,6 @@ impl Export {
             return Err(RegionFault::BlockSize { min, max });
         }
         Ok(Export { connection, limit, broken: false })
-    }
-
-    /// Waits until all that was written is on the medium, if the server can say so.
-    pub(crate) fn sync(&mut self) -> Result<(), RegionFault> {
-        self.connection.restart_clock(self.limit);
-        let flushed = self.connection.flush();
-        self.done(flushed, |errno| RegionFault::Write(os_error(errno)))
     }
 
     fn done<T>(
@@ -83,6 +73,12 @@ impl Store for Export {
             Errno::Perm => RegionFault::ReadOnly,
             other => RegionFault::Write(os_error(other)),
         })
+    }
+
+    fn sync(&mut self) -> Result<(), RegionFault> {
+        self.connection.restart_clock(self.limit);
+        let flushed = self.connection.flush();
+        self.done(flushed, |errno| RegionFault::Write(os_error(errno)))
     }
 }
 
@@ -161,20 +157,20 @@ impl Region for NbdRegion {
         self.slots
     }
 
-    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError> {
+    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
         let mut image = Image::blank(slots);
         let start = self.offset.0;
         let read = self.connected(|export| export.read(start, &mut image.0));
         self.open = read.is_ok();
-        read.map(|()| image).map_err(|fault| fault.at(&self.place))
+        read.map(|()| image)
     }
 
-    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError> {
+    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionFault> {
         if !std::mem::take(&mut self.open) {
-            return Err(RegionFault::NotOpen.at(&self.place));
+            return Err(RegionFault::NotOpen);
         }
         let start = self.offset.0 + slot.offset();
-        self.connected(|export| export.write(start, block)).map_err(|fault| fault.at(&self.place))
+        self.connected(|export| export.write(start, block))
     }
 
     fn close(&mut self) {

@@ -106,20 +106,6 @@ impl Opened {
         FileState { inode: self.inode, bytes: self.size }
     }
 
-    /// Makes a file at least so long. Never by setting a length, which would cut off what another
-    /// host with a larger count has just added.
-    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), RegionFault> {
-        self.writable()?;
-        if self.size >= bytes {
-            return Ok(());
-        }
-        match retry_on_intr(|| fs::fallocate(&self.fd, FallocateFlags::empty(), 0, bytes)) {
-            // Then writes themselves extend the file as far as they reach.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            grown => grown.map_err(|errno| self.write_fault(errno, bytes)),
-        }
-    }
-
     /// Finds out anew how long it is.
     pub(crate) fn measure(&mut self) -> Result<(), RegionFault> {
         self.size = fs::seek(&self.fd, SeekFrom::End(0)).map_err(open_fault)?;
@@ -143,11 +129,6 @@ impl Opened {
         let taken = Locks::of_exchange().take(&self.fd);
         let looked = taken.and_then(|()| Locks::is_written_disk(&self.fd));
         if looked.unwrap_or_default() { Err(RegionFault::InUse) } else { Ok(()) }
-    }
-
-    /// Waits until all that was written is on the medium.
-    pub(crate) fn sync(&self) -> Result<(), RegionFault> {
-        fs::fsync(&self.fd).map_err(|errno| RegionFault::Write(errno.into()))
     }
 
     fn writable(&self) -> Result<(), RegionFault> {
@@ -231,6 +212,24 @@ impl Store for Opened {
             fs::fdatasync(&self.fd).map_err(|errno| self.write_fault(errno, end))?;
         }
         Ok(())
+    }
+
+    /// Never by setting a length, which would cut off what another
+    /// host with a larger count has just added.
+    fn grow(&mut self, bytes: u64) -> Result<(), RegionFault> {
+        self.writable()?;
+        if self.size >= bytes {
+            return Ok(());
+        }
+        match retry_on_intr(|| fs::fallocate(&self.fd, FallocateFlags::empty(), 0, bytes)) {
+            // Then writes themselves extend the file as far as they reach.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            grown => grown.map_err(|errno| self.write_fault(errno, bytes)),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), RegionFault> {
+        fs::fsync(&self.fd).map_err(|errno| RegionFault::Write(errno.into()))
     }
 }
 

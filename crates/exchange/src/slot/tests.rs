@@ -135,7 +135,7 @@ prop_compose! {
 /// Makes the checksum match again after an edit.
 fn reseal(block: &mut Block) {
     let checksum = crc32c::crc32c(&block.0[..at::CHECKSUM]);
-    Writer(&mut block.0).put(at::CHECKSUM, &checksum.to_le_bytes());
+    block.put(at::CHECKSUM, &checksum.to_le_bytes());
 }
 
 fn fault_after(edit: impl FnOnce(&mut [u8; SLOT_BYTES])) -> SlotFault {
@@ -192,7 +192,7 @@ proptest! {
         block.0[..RECORD_BYTES].copy_from_slice(&noise);
         if with_magic {
             block.0[at::MAGIC].copy_from_slice(MAGIC);
-            Writer(&mut block.0).put(at::VERSION, &VERSION.to_le_bytes());
+            block.put(at::VERSION, &VERSION.to_le_bytes());
         }
         let fault = if with_magic { SlotFault::Checksum } else { SlotFault::NotARecord };
         prop_assert_eq!(decode(&block, SlotIndex(0)), Content::Fault(fault));
@@ -207,8 +207,8 @@ proptest! {
         let mut wild = Block::ZERO;
         wild.0[..at::CHECKSUM].copy_from_slice(&noise);
         wild.0[at::MAGIC].copy_from_slice(MAGIC);
-        Writer(&mut wild.0).put(at::VERSION, &VERSION.to_le_bytes());
-        Writer(&mut wild.0).put(at::SLOT, &base.slot.0.to_le_bytes());
+        wild.put(at::VERSION, &VERSION.to_le_bytes());
+        wild.put(at::SLOT, &base.slot.0.to_le_bytes());
         let mut near = encode(&base).unwrap();
         for (at, byte) in edits {
             near.0[at] = byte;
@@ -319,13 +319,13 @@ fn each_fault_is_told_apart() {
     assert_eq!(fault_after(|b| put_most(b, 64)), malformed("IO count"));
     assert_eq!(fault_after(|b| put_most(b, 48)), malformed("period"));
     for value in [f64::NAN, f64::INFINITY, -1.0] {
-        let fault = fault_after(|b| Writer(b).put(136, &value.to_le_bytes()));
+        let fault = fault_after(|b| b[136..144].copy_from_slice(&value.to_le_bytes()));
         assert_eq!(fault, malformed("window"), "{value}");
     }
 }
 
 fn put_most(block: &mut [u8; SLOT_BYTES], at: usize) {
-    Writer(block).put(at, &u64::MAX.to_le_bytes());
+    block[at..at + 8].fill(0xff);
 }
 
 #[test]

@@ -46,22 +46,31 @@ impl Refused {
         Refused::Crowded,
     ];
 
+    /// Name of the reason in an agent's status, and which datagrams it is of, for the log.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Refused::Foreign => ("foreign", "that are not parda's"),
+            Refused::OtherVersion => ("other_version", "of another format version"),
+            Refused::Truncated => ("truncated", "that were cut short"),
+            Refused::Oversized => ("oversized", "that were too long"),
+            Refused::UnknownKey => {
+                ("unknown_key", "signed with a key that this host does not have")
+            }
+            Refused::Forged => ("forged", "with a wrong signature"),
+            Refused::Malformed => ("malformed", "that say what no host may say"),
+            Refused::OtherVolume => ("other_volume", "about another volume"),
+            Refused::Replayed => ("replayed", "that were replayed, duplicated or late"),
+            Refused::Unproven => {
+                ("unproven", "of hosts that have not shown that they hear this one")
+            }
+            Refused::Crowded => ("crowded", "of more hosts than can be remembered"),
+        }
+    }
+
     /// Name of the reason in an agent's status.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Refused::Foreign => "foreign",
-            Refused::OtherVersion => "other_version",
-            Refused::Truncated => "truncated",
-            Refused::Oversized => "oversized",
-            Refused::UnknownKey => "unknown_key",
-            Refused::Forged => "forged",
-            Refused::Malformed => "malformed",
-            Refused::OtherVolume => "other_volume",
-            Refused::Replayed => "replayed",
-            Refused::Unproven => "unproven",
-            Refused::Crowded => "crowded",
-        }
+        self.words().0
     }
 
     /// Whether the log has a line on it. Not for [`Refused::Unproven`]: every host begins so in its first periods.
@@ -72,19 +81,7 @@ impl Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Refused::Foreign => "that are not parda's",
-            Refused::OtherVersion => "of another format version",
-            Refused::Truncated => "that were cut short",
-            Refused::Oversized => "that were too long",
-            Refused::UnknownKey => "signed with a key that this host does not have",
-            Refused::Forged => "with a wrong signature",
-            Refused::Malformed => "that say what no host may say",
-            Refused::OtherVolume => "about another volume",
-            Refused::Replayed => "that were replayed, duplicated or late",
-            Refused::Unproven => "of hosts that have not shown that they hear this one",
-            Refused::Crowded => "of more hosts than can be remembered",
-        })
+        f.write_str(self.words().1)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use parda_tls::{SecretFault, read_secret};
+use parda_tls::read_secret;
 
 /// Most keys in a key file: the signing one, and those being introduced or retired.
 pub const MOST_KEYS: usize = 8;
@@ -66,43 +66,16 @@ pub struct KeyFileError {
     pub file: PathBuf,
     /// Line of the file, if one is wrong.
     pub line: Option<usize>,
-    /// Fault of the file or the line.
-    pub fault: KeyFileFault,
-}
-
-/// What is wrong with a key file.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyFileFault {
-    /// It cannot be read, or is open to all users of the host.
-    #[error("cannot read the key file: {0}")]
-    File(#[from] SecretFault),
-    /// A line is not a key. The message does not show the line.
-    #[error(
-        "is no key ({found}): a key is {DIGITS} hexadecimal digits, as `openssl rand -hex 32` prints"
-    )]
-    NotAKey {
-        /// What the line looks like.
-        found: String,
-    },
-    /// A key stands in two lines.
-    #[error("repeats the key of line {first}")]
-    Repeated {
-        /// Line where the key was first.
-        first: usize,
-    },
-    /// More keys than a rotation needs.
-    #[error("is one key too many: at most {MOST_KEYS} are checked")]
-    TooMany,
-    /// The file has no key.
-    #[error("holds no key: write one with `openssl rand -hex 32`")]
-    NoKey,
+    /// Fault of the file or the line, as text.
+    pub fault: String,
 }
 
 impl Keys {
     /// Reads a key file: one key a line; empty lines and lines that begin with `#` do not count.
     pub fn read(file: &Path) -> Result<Keys, KeyFileError> {
         let wrong = |line, fault| KeyFileError { file: file.to_owned(), line, fault };
-        let text = read_secret(file, MOST_BYTES).map_err(|fault| wrong(None, fault.into()))?;
+        let unread = |fault| wrong(None, format!("cannot read the key file: {fault}"));
+        let text = read_secret(file, MOST_BYTES).map_err(unread)?;
         let mut keys: Vec<(usize, Key)> = Vec::new();
         for (line, text) in (1..).zip(text.lines()) {
             let text = text.trim();
@@ -112,15 +85,17 @@ impl Keys {
             let secret = secret(text).map_err(|fault| wrong(Some(line), fault))?;
             let key = Key::new(&secret);
             if let Some((first, _)) = keys.iter().find(|(_, known)| *known == key) {
-                return Err(wrong(Some(line), KeyFileFault::Repeated { first: *first }));
+                return Err(wrong(Some(line), format!("repeats the key of line {first}")));
             }
             if keys.len() == MOST_KEYS {
-                return Err(wrong(Some(line), KeyFileFault::TooMany));
+                let why = format!("is one key too many: at most {MOST_KEYS} are checked");
+                return Err(wrong(Some(line), why));
             }
             keys.push((line, key));
         }
         if keys.is_empty() {
-            return Err(wrong(None, KeyFileFault::NoKey));
+            let why = "holds no key: write one with `openssl rand -hex 32`".to_owned();
+            return Err(wrong(None, why));
         }
         Ok(Keys(keys.into_iter().map(|(_, key)| key).collect()))
     }
@@ -147,8 +122,13 @@ impl Keys {
     }
 }
 
-fn secret(text: &str) -> Result<[u8; 32], KeyFileFault> {
-    let not_a_key = |found: String| KeyFileFault::NotAKey { found };
+/// The key of a line. The error does not show the line.
+fn secret(text: &str) -> Result<[u8; 32], String> {
+    let not_a_key = |found: String| {
+        format!(
+            "is no key ({found}): a key is {DIGITS} hexadecimal digits, as `openssl rand -hex 32` prints"
+        )
+    };
     if let Some(at) = text.chars().position(|c| !c.is_ascii_hexdigit()) {
         return Err(not_a_key(format!("character {} is no hexadecimal digit", at + 1)));
     }

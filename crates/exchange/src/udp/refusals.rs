@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use parda_control::{Instant, Span};
 
 use super::counters::Refused;
+use crate::exchange::ExchangeEvent;
 
 /// Time between two lines on one reason.
 const PAUSE: Span = Span::from_millis(60_000);
@@ -24,13 +25,22 @@ struct Reason {
 
 /// Datagrams refused for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub(super) struct Refusal {
     /// Reason of the refusal.
-    pub why: Refused,
+    pub(super) why: Refused,
     /// Number of datagrams since the last line on this reason.
-    pub count: u64,
+    pub(super) count: u64,
     /// Source address of the last one. It can be forged.
-    pub from: SocketAddr,
+    pub(super) from: SocketAddr,
+}
+
+impl From<Refusal> for ExchangeEvent {
+    fn from(Refusal { why, count, from }: Refusal) -> ExchangeEvent {
+        let plural = if count == 1 { "" } else { "s" };
+        ExchangeEvent::warning(format!(
+            "the exchange ignored {count} datagram{plural} {why}, the last one from {from}; parda status counts them"
+        ))
+    }
 }
 
 impl Refusals {

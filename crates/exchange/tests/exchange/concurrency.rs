@@ -8,7 +8,7 @@ use common::{exchange, make, publication};
 use parda_control::Instant;
 use parda_exchange::region::FileRegion;
 use parda_exchange::slot::decode;
-use parda_exchange::{Content, RecordCounters, Region, SlotCount, SlotIndex};
+use parda_exchange::{Content, Exchange as _, RecordCounters, Region, SlotCount, SlotIndex};
 
 const HOSTS: u32 = 8;
 const ROUNDS: u32 = 200;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use common::{exchange, make, publication};
 use parda_control::{Bytes, Instant};
 use parda_exchange::region::{Block, FileRegion};
-use parda_exchange::{Region, RegionFault, SlotCount, SlotIndex};
+use parda_exchange::{Exchange as _, Region, RegionFault, SlotCount, SlotIndex};
 use parda_testkit::LoopDevice;
 
 fn region(device: &LoopDevice, offset: u64, slots: u32) -> FileRegion {
@@ -32,7 +32,7 @@ fn hosts_hear_each_other_in_a_region_of_a_device_and_leave_the_rest_alone() {
         }
     }
     assert_eq!(a.collect(Instant(2)).unwrap().messages.len(), 1);
-    let fault = region(&device, 32, 9).read().unwrap_err().fault;
+    let fault = region(&device, 32, 9).read().unwrap_err();
     assert!(matches!(fault, RegionFault::TooSmall { .. }), "{fault}");
     drop((a, b, device));
     let bytes = std::fs::read(&file).unwrap();
@@ -41,7 +41,7 @@ fn hosts_hear_each_other_in_a_region_of_a_device_and_leave_the_rest_alone() {
     let device = LoopDevice::new(&file, &["--read-only"]).unwrap();
     let mut region = region(&device, 32, 8);
     assert!(region.read().is_ok());
-    let fault = region.write(SlotIndex(0), &Block::ZERO).unwrap_err().fault;
+    let fault = region.write(SlotIndex(0), &Block::ZERO).unwrap_err();
     assert!(matches!(fault, RegionFault::ReadOnly), "{fault}");
 }
 
@@ -56,7 +56,7 @@ fn a_device_is_found_through_a_link_below_dev_only() {
     std::os::unix::fs::symlink(device.path(), &elsewhere).unwrap();
     let read = |path: &Path| {
         let mut region = FileRegion::new(path, None, SlotCount::new(8).unwrap()).unwrap();
-        region.read().map(drop).map_err(|e| e.fault)
+        region.read().map(drop)
     };
     assert!(matches!(read(&elsewhere), Err(RegionFault::Link(_))));
     let below = PathBuf::from(format!("/dev/parda-test-{}", std::process::id()));

@@ -11,7 +11,9 @@ use std::time::Duration;
 use common::{exchange, make, publication};
 use parda_control::{Bytes, Instant};
 use parda_exchange::region::FileRegion;
-use parda_exchange::{Header, InitError, Location, Made, Site, SlotCount, VolumeName, init};
+use parda_exchange::{
+    Exchange as _, Header, InitError, Location, Made, Site, SlotCount, VolumeName, init,
+};
 
 const SLOTS: u32 = 64;
 const SIZE: u64 = 64 << 20;
@@ -177,7 +179,7 @@ fn a_new_disk_of_a_vm_is_no_place() {
     let path = dir.path().join("vm.img");
     fs::File::create(&path).unwrap().set_len(8 << 20).unwrap();
     let error = try_init(&path, None, None).unwrap_err();
-    assert!(matches!(error, InitError::Size { size: 8_388_608, .. }), "{error}");
+    assert!(error.to_string().contains(" has 8388608 bytes, but"), "{error}");
     assert!(host(&path, None, 0).contains("never made an exchange"));
     assert!(fs::read(&path).unwrap().iter().all(|byte| *byte == 0));
 }
@@ -218,7 +220,7 @@ fn a_place_is_made_once() {
         assert_eq!(try_init(&at(name), None, Some("array-a")).unwrap(), Made::Already(header));
         for other in [None, Some("array-b")] {
             let error = try_init(&at(name), None, other).unwrap_err();
-            assert!(matches!(error, InitError::Other { .. }), "{error}");
+            assert!(error.to_string().contains("is an exchange already"), "{error}");
         }
         assert_eq!(fs::read(at(name)).unwrap(), made);
     }
@@ -297,9 +299,10 @@ fn a_device_in_use_or_with_a_file_system_is_refused() {
         let mount = dir.path().join("mnt");
         fs::create_dir(&mount).unwrap();
         if sh(&format!("mount {device} '{}'", mount.display())).is_some() {
-            let error = try_init(path, None, None);
+            let tried = try_init(path, None, None);
             sh(&format!("umount '{}'", mount.display())).unwrap();
-            assert!(matches!(error, Err(InitError::InUse { .. })), "{error:?}");
+            let error = tried.unwrap_err().to_string();
+            assert!(error.contains("is in use: it is mounted"), "{error}");
         }
     };
     let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(judge));

@@ -12,7 +12,7 @@ use parda_address::Uri;
 use parda_control::{Bytes, Instant};
 use parda_exchange::region::{Block, NbdRegion};
 use parda_exchange::{
-    InitError, Location, Made, Region, RegionError, RegionFault, Site, SlotCount, SlotIndex, init,
+    Exchange as _, InitError, Location, Made, Region, RegionFault, Site, SlotCount, SlotIndex, init,
 };
 
 /// Far more than any call takes, so that only what must hang runs into it.
@@ -77,9 +77,14 @@ fn hosts_hear_each_other_over_an_export_and_outlive_its_server() {
     let server = Nbdkit::start(&socket, &file);
     assert!(matches!(server.init(512, 64), Ok(Made::New(_))));
     assert!(matches!(server.init(512, 64), Ok(Made::Already(_))));
-    assert!(matches!(server.init(512, 65), Err(InitError::Other { .. })));
-    assert!(matches!(server.init(768, 8), Err(InitError::NotEmpty { .. })), "one in the other");
-    assert!(matches!(server.init(896, 64), Err(InitError::Region(_))), "too small");
+    for (offset, slots, why) in [
+        (512, 65, "is an exchange already"),
+        (768, 8, "another exchange around it"),
+        (896, 64, "configure fewer slots or a larger region"),
+    ] {
+        let error = server.init(offset, slots).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
     let mut a = exchange(server.region(Bytes::kib(512), 64), "a", 0);
     let mut b = exchange(server.region(Bytes::kib(512), 64), "b", 63);
     for now in 0..3 {
@@ -113,11 +118,11 @@ fn what_an_export_refuses_is_named() {
     let fault = |name: &str, arguments: &[&str], slots| {
         let server = Nbdkit::start(&dir.path().join(name), arguments);
         let mut region = server.region(Bytes(0), slots);
-        let mut read_and_write = || -> Result<(), RegionError> {
+        let mut read_and_write = || -> Result<(), RegionFault> {
             region.read()?;
             region.write(SlotIndex(0), &Block::ZERO)
         };
-        let fault = read_and_write().unwrap_err().fault;
+        let fault = read_and_write().unwrap_err();
         println!("{fault}");
         fault
     };
@@ -162,7 +167,7 @@ fn a_server_that_never_answers_is_given_up() {
     let socket = dir.path().join("silent");
     let _listener = UnixListener::bind(&socket).unwrap();
     let limit = Duration::from_millis(1);
-    let fault = region(&socket, Bytes(0), 8, limit).read().unwrap_err().fault;
+    let fault = region(&socket, Bytes(0), 8, limit).read().unwrap_err();
     assert!(matches!(fault, RegionFault::Timeout(after) if after == limit), "{fault}");
 }
 
@@ -175,7 +180,7 @@ fn a_peer_that_speaks_something_else_is_given_up() {
         let (mut stream, _) = listener.accept().unwrap();
         std::io::Write::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     });
-    let fault = region(&socket, Bytes(0), 8, PATIENT).read().unwrap_err().fault;
+    let fault = region(&socket, Bytes(0), 8, PATIENT).read().unwrap_err();
     assert!(matches!(fault, RegionFault::Handshake(_)), "{fault}");
     server.join().unwrap();
 }

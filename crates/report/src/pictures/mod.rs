@@ -11,7 +11,6 @@ mod points;
 mod time;
 
 use std::collections::HashMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
 pub use parda_plot::Figure;
@@ -71,23 +70,18 @@ pub fn pictures(study: &Study, outcome: &StudyOutcome, reference: &str) -> Vec<P
     pictures
 }
 
-/// A file or a folder that cannot be written.
+/// A file or a folder that cannot be written, as text.
 #[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// The folder cannot be created.
-    #[error("cannot make the folder {0}: {1}")]
-    Folder(PathBuf, io::Error),
-    /// A file cannot be written.
-    #[error("cannot write {0}: {1}")]
-    File(PathBuf, io::Error),
-}
+#[error("{0}")]
+pub struct WriteError(String);
 
 /// Creates a folder for pictures, if there is none.
 ///
 /// # Errors
 /// The folder cannot be created.
 pub fn folder(dir: &Path) -> Result<(), WriteError> {
-    std::fs::create_dir_all(dir).map_err(|e| WriteError::Folder(dir.to_owned(), e))
+    std::fs::create_dir_all(dir)
+        .map_err(|error| WriteError(format!("cannot make the folder {}: {error}", dir.display())))
 }
 
 /// Writes each picture into a folder as SVG, and returns the paths of the files.
@@ -100,12 +94,9 @@ pub fn write<'a>(
 ) -> Result<Vec<PathBuf>, WriteError> {
     let file = |Picture { name, figure }: &Picture| {
         let file = dir.join(format!("{name}.svg"));
-        write_file(&file, &figure.svg()).map(|()| file)
+        let written = std::fs::write(&file, figure.svg());
+        let wrong = |error| WriteError(format!("cannot write {}: {error}", file.display()));
+        written.map_err(wrong).map(|()| file)
     };
     pictures.into_iter().map(file).collect()
-}
-
-/// Writes a text into a file.
-pub(crate) fn write_file(file: &Path, text: &str) -> Result<(), WriteError> {
-    std::fs::write(file, text).map_err(|e| WriteError::File(file.to_owned(), e))
 }

@@ -9,7 +9,6 @@
 mod page;
 mod value;
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 pub use page::{missed, table};
@@ -34,44 +33,34 @@ const BUILT_IN: &[(&str, &str)] = papers!(
     "speed08-fig3ab" "speed08-fig3cd"
 );
 
-/// Reason why no scenarios can be run.
-#[derive(Debug, thiserror::Error)]
-pub enum PapersError {
-    /// The folder cannot be read.
-    #[error("{}: {_1}", _0.display())]
-    Folder(PathBuf, io::Error),
-    /// The folder contains no scenario.
-    #[error("{}: there is no scenario (*.toml) in it", _0.display())]
-    Empty(PathBuf),
-    /// A scenario is invalid.
-    #[error(transparent)]
-    Scenario(#[from] Error),
-}
-
 /// The scenarios that are built into this program, sorted by file name.
 ///
 /// # Errors
 /// A scenario is invalid. Tests ensure that none is.
-pub fn built_in() -> Result<Vec<Study>, PapersError> {
+pub fn built_in() -> Result<Vec<Study>, Error> {
     let parse = |(name, text): &(&str, &str)| Study::parse(&Document::new(*name, *text));
-    Ok(BUILT_IN.iter().map(parse).collect::<Result<_, _>>()?)
+    BUILT_IN.iter().map(parse).collect()
 }
 
 /// The scenarios in a folder, sorted by file name.
 ///
 /// # Errors
 /// The folder cannot be read or contains no scenario, or a scenario is invalid.
-pub fn in_folder(folder: &Path) -> Result<Vec<Study>, PapersError> {
+pub fn in_folder(folder: &Path) -> Result<Vec<Study>, Error> {
     let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let entries = entries.map_err(|source| PapersError::Folder(folder.to_owned(), source))?;
+    let wrong = |message: String| {
+        let file = folder.display().to_string();
+        Error { file, place: None, value: None, message }
+    };
+    let entries = entries.map_err(|error| wrong(error.to_string()))?;
     let mut files: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
     files.sort();
     if files.is_empty() {
-        return Err(PapersError::Empty(folder.to_owned()));
+        return Err(wrong("there is no scenario (*.toml) in it".to_owned()));
     }
     let parse = |file: &PathBuf| Study::parse(&Document::read(file)?);
-    Ok(files.iter().map(parse).collect::<Result<_, Error>>()?)
+    files.iter().map(parse).collect()
 }
 
 /// Every value of the papers beside ours, in the order of the answers.

@@ -1,7 +1,7 @@
 //! Checks the kind of a host: a process, or a guest.
 
 use crate::file;
-use crate::guest::{GuestSettings, HostKind};
+use crate::guest::HostKind;
 
 /// An invalid key below `host`, and what is wrong with it.
 pub(crate) type Fault = (&'static str, &'static str);
@@ -13,7 +13,7 @@ pub(crate) fn kind(host: &file::Host) -> Result<HostKind, Fault> {
         (file::Kind::Process, Some(_)) => {
             return Err(("guest", "means nothing for a host that is not of kind = \"guest\""));
         }
-        (file::Kind::Guest, written) => written.clone().unwrap_or_default(),
+        (file::Kind::Guest, written) => written.unwrap_or_default(),
     };
     match written.queue_depth {
         Some(0) => return Err(("guest.queue_depth", "must be at least 1")),
@@ -41,8 +41,7 @@ pub(crate) fn kind(host: &file::Host) -> Result<HostKind, Fault> {
             "a guest's VMs cannot have `latency_target`: how long each waits in its kernel is not known",
         ));
     }
-    let queue_depth = written.queue_depth;
-    Ok(HostKind::Guest(GuestSettings { disk: written.disk, queue_depth }))
+    Ok(HostKind::Guest(written))
 }
 
 /// Name of the VM whose disk the guest's first VM uses.

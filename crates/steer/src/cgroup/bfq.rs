@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use crate::cgroup::files::{ChangedSetting, ShareError, line, lineage, write_line};
 use crate::cgroup::vms::Vms;
 use crate::device::Device;
-use crate::journal::{How, LockedJournal, Original};
+use crate::journal::{LockedJournal, Original};
 use crate::number::DevNum;
 use crate::sysfs;
 
@@ -48,14 +48,12 @@ impl Bfq {
         let scheduler = bfq.queue.join("scheduler");
         let offered = sysfs::read(&scheduler)?;
         let now = sysfs::chosen(&offered).to_owned();
-        let how = How::Write;
         if now == NAME {
             for (name, _) in SETTINGS {
                 journal.note(&[Original::of(&bfq.setting(name))?])?;
             }
         } else {
-            let file = scheduler.clone();
-            journal.note(&[Original { file, value: now, only_if: None, inode: None, how }])?;
+            journal.note(&[Original::new(&scheduler, now)])?;
         }
         bfq.set_up()?;
         Ok(bfq)
@@ -68,7 +66,8 @@ impl Bfq {
             sysfs::write(&scheduler, NAME)?;
             let offered = sysfs::read(&scheduler)?;
             if sysfs::chosen(&offered) != NAME {
-                return Err(ShareError::NoBfq { file: scheduler, offered });
+                let file = scheduler.display();
+                return Err(ShareError::Other(format!("{file}: offers {offered}, no bfq")));
             }
         }
         for (name, value) in SETTINGS {
@@ -89,14 +88,7 @@ impl Bfq {
         if sysfs::chosen(&offered) != NAME {
             // Whatever another process chose another elevator for, its value is the one to restore.
             let value = sysfs::chosen(&offered).to_owned();
-            let file = scheduler.clone();
-            journal.correct(Original {
-                file,
-                value,
-                only_if: None,
-                inode: None,
-                how: How::Write,
-            })?;
+            journal.correct(Original::new(&scheduler, value))?;
             changed.push(ChangedSetting { what: scheduler.display().to_string(), found: offered });
             self.set_up()?;
         }

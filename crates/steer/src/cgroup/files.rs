@@ -46,24 +46,9 @@ pub enum ShareError {
     /// An original value cannot be stored or restored.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The kernel does not offer bfq.
-    #[error("{}: offers {offered}, no bfq", file.display())]
-    NoBfq {
-        /// Path of the file.
-        file: PathBuf,
-        /// Elevators that the kernel offers.
-        offered: String,
-    },
-    /// The kernel accepted a value and has another in force.
-    #[error("{}: holds {back:?} after {value:?} was written", file.display())]
-    NotInForce {
-        /// Path of the file.
-        file: PathBuf,
-        /// Value that was written.
-        value: String,
-        /// Content of the file after the write.
-        back: String,
-    },
+    /// The kernel does not offer what is needed, or has another value in force than it took. Holds the text.
+    #[error("{0}")]
+    Other(String),
 }
 
 /// Writes a device's line, once the original line is in the journal, and checks what is in force then. `unset` is the
@@ -86,7 +71,8 @@ pub(crate) fn write_line(
     if in_force(back) {
         return Ok(());
     }
-    Err(ShareError::NotInForce { file: file.to_owned(), value, back: back.to_owned() })
+    let file = file.display();
+    Err(ShareError::Other(format!("{file}: holds {back:?} after {value:?} was written")))
 }
 
 /// Enables the io controller in all cgroups above the VMs', so that the VMs' cgroups have its

@@ -100,7 +100,7 @@ fn failed(e: impl std::error::Error) -> MeasureError {
         let tail: String = why.chars().skip(chars - 400).collect();
         why = format!("{head} … {tail}");
     }
-    MeasureError::Ebpf(why)
+    MeasureError::no_ebpf(&why)
 }
 
 impl Ebpf {
@@ -114,7 +114,7 @@ impl Ebpf {
         let btf = Btf::from_sys_fs().map_err(failed)?;
         let mut object = EbpfLoader::new().btf(Some(&btf)).load(OBJECT).map_err(failed)?;
         let mut take = |name: &str| {
-            object.take_map(name).ok_or_else(|| MeasureError::Ebpf(format!("no map {name}")))
+            object.take_map(name).ok_or_else(|| MeasureError::no_ebpf(&format!("no map {name}")))
         };
         let mut ebpf = Ebpf {
             watched: take("watched")?.try_into().map_err(failed)?,
@@ -147,7 +147,8 @@ impl Ebpf {
 
     fn program(&mut self, name: &str) -> Result<&mut BtfTracePoint, MeasureError> {
         let program = self.object.program_mut(name);
-        let program = program.ok_or_else(|| MeasureError::Ebpf(format!("no program {name}")))?;
+        let program =
+            program.ok_or_else(|| MeasureError::no_ebpf(&format!("no program {name}")))?;
         program.try_into().map_err(failed)
     }
 
@@ -300,7 +301,8 @@ impl Measure for Ebpf {
         }
         let wanted = watched.fronts.len() + watched.leaves.len();
         if wanted > DEVICES {
-            return Err(MeasureError::Ebpf(format!("{wanted} devices are more than {DEVICES}")));
+            let why = format!("{wanted} devices are more than {DEVICES}");
+            return Err(MeasureError::no_ebpf(&why));
         }
         devices.truncate(DEVICES);
         self.list.count = devices.len() as u64;

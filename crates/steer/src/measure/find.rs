@@ -71,7 +71,7 @@ impl Watched {
 
 /// A counter file of a device in sysfs, kept open to be read repeatedly.
 pub(super) struct Counts {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     file: File,
 }
 
@@ -80,13 +80,13 @@ impl Counts {
         let path = root.join("sys/dev/block").join(device.to_string()).join(file);
         match File::open(&path) {
             Ok(file) => Ok(Counts { path, file }),
-            Err(e) => Err(MeasureError::File { file: path, why: e.to_string() }),
+            Err(e) => Err(MeasureError(format!("{}: {e}", path.display()))),
         }
     }
 
     /// The first `N` numbers of the file.
     pub(super) fn read<const N: usize>(&self) -> Result<[u64; N], MeasureError> {
-        let wrong = |why| MeasureError::File { file: self.path.clone(), why };
+        let wrong = |why: String| MeasureError(format!("{}: {why}", self.path.display()));
         let mut bytes = [0; 512];
         let len = self.file.read_at(&mut bytes, 0).map_err(|e| wrong(e.to_string()))?;
         let text = String::from_utf8_lossy(&bytes[..len]);

@@ -248,11 +248,10 @@ impl Measure for Little {
         for device in watched.fronts.iter().chain(&watched.leaves) {
             let counted = Counts::open(&self.root, *device, "queue/iostats")?;
             if counted.read::<1>()? == [0] {
-                let dir = self.root.join("sys/dev/block").join(device.to_string());
-                return Err(MeasureError::NotCounted {
-                    device: *device,
-                    file: dir.join("queue/iostats"),
-                });
+                let file = counted.path.display();
+                return Err(MeasureError(format!(
+                    "{device}: the kernel does not count its IOs: write 1 to {file}"
+                )));
             }
         }
         let sampled = opened(&self.root, &watched.leaves, "inflight")?;

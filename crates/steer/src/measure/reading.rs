@@ -81,28 +81,16 @@ pub struct Reading {
     pub groups: Vec<Group>,
 }
 
-/// Reason why a device cannot be measured.
+/// Reason why a device cannot be measured, as text.
 #[derive(Debug, thiserror::Error)]
-pub enum MeasureError {
+#[error("{0}")]
+pub struct MeasureError(pub(super) String);
+
+impl MeasureError {
     /// The kernel refuses eBPF or lacks a feature.
-    #[error("no eBPF: {0}")]
-    Ebpf(String),
-    /// The kernel does not count the IOs of a device.
-    #[error("{device}: the kernel does not count its IOs: write 1 to {file}")]
-    NotCounted {
-        /// Number of the device.
-        device: DevNum,
-        /// File that enables the counting.
-        file: std::path::PathBuf,
-    },
-    /// A file of the kernel cannot be read or parsed. If it does not exist, the device is gone.
-    #[error("{file}: {why}")]
-    File {
-        /// Path of the file.
-        file: std::path::PathBuf,
-        /// What is wrong with the file.
-        why: String,
-    },
+    pub(super) fn no_ebpf(why: &str) -> MeasureError {
+        MeasureError(format!("no eBPF: {why}"))
+    }
 }
 
 /// A meter of a device. Each reading covers the time since the previous one.

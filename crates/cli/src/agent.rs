@@ -1,4 +1,6 @@
-//! The agent that a command asks for its status.
+//! The agent that a command asks: how it is named, and its status over its socket.
+
+pub(crate) mod api;
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
@@ -6,16 +8,16 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use parda_agent::config::Config;
 use parda_agent::status::{AskError, Status, disk_keys};
 use parda_config::Document;
 use serde_json::Value;
 
+use crate::input::configuration;
 use crate::{Failure, output};
 
 /// Options that name the agent, the same in each command that asks one.
 #[derive(Args)]
-pub(crate) struct Asked {
+pub(crate) struct Named {
     /// The agent's configuration, which names its status socket
     #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
     pub(crate) config: PathBuf,
@@ -24,7 +26,7 @@ pub(crate) struct Asked {
     socket: Option<PathBuf>,
 }
 
-impl Asked {
+impl Named {
     /// The status socket that is named, if one is. The configuration's form, `unix:PATH`, is taken as well.
     pub(crate) fn named(&self) -> Result<Option<PathBuf>, Failure> {
         self.socket.as_deref().map(named).transpose()
@@ -46,22 +48,6 @@ impl Asked {
                 None => Err(wrong),
             },
         }
-    }
-}
-
-/// The same for commands that took the socket as their only argument before.
-#[derive(Args)]
-pub(crate) struct AskedFirst {
-    #[command(flatten)]
-    agent: Asked,
-    #[arg(hide = true, value_name = "SOCKET", conflicts_with_all = ["socket", "config"])]
-    first: Option<PathBuf>,
-}
-
-impl AskedFirst {
-    /// The agent's status socket.
-    pub(crate) fn socket(&self) -> Result<PathBuf, Failure> {
-        self.first.as_deref().map_or_else(|| self.agent.socket(), named)
     }
 }
 
@@ -96,25 +82,6 @@ pub(crate) fn no_status(config: &Path) -> Failure {
     ))
 }
 
-/// The agent's configuration. If there is none, the command says how to name one.
-pub(crate) fn configuration(path: &Path) -> Result<Config, Failure> {
-    is_there(path)?;
-    let document = Document::read(path)?;
-    is_no_scenario(&document)?;
-    Ok(Config::check(&document)?)
-}
-
-/// Checks that a file is there that -c names, or its default.
-pub(crate) fn is_there(path: &Path) -> Result<(), Failure> {
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::usage(format!(
-            "{}: there is no such file: name the agent's configuration, or write one (docs/configuration.md)",
-            path.display()
-        ))),
-        _ => Ok(()),
-    }
-}
-
 /// What to do about an agent that cannot be asked.
 pub(crate) fn unanswered(error: &std::io::Error) -> &'static str {
     match error.kind() {
@@ -124,29 +91,6 @@ pub(crate) fn unanswered(error: &std::io::Error) -> &'static str {
         ErrorKind::InvalidInput => ". A socket's path has 1 to 107 bytes",
         _ => ". Is the agent running?",
     }
-}
-
-/// Refuses a scenario in the place of an agent's configuration.
-pub(crate) fn is_no_scenario(document: &Document) -> Result<(), Failure> {
-    if !(document.has("array") && document.has("duration")) {
-        return Ok(());
-    }
-    let name = document.name();
-    Err(Failure::usage(format!(
-        "{name}: is a scenario and no agent's configuration: parda sim {name} runs it"
-    )))
-}
-
-/// Refuses an agent's configuration in the place of a scenario.
-pub(crate) fn is_no_configuration(document: &Document) -> Result<(), Failure> {
-    if !(document.has("host") && document.has("volume")) {
-        return Ok(());
-    }
-    let name = document.name();
-    Err(Failure::usage(format!(
-        "{name}: is an agent's configuration and no scenario: parda check {name} checks it, parda serve -c {name} \
-         serves by it"
-    )))
 }
 
 /// Asks an agent for its status.

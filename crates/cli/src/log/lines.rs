@@ -1,7 +1,10 @@
-//! Lines that cannot be written, as on a full disk: counted, and said when they can be again.
+//! What is written of the log: each event as one line. Lines that cannot be written, as on a full disk, are counted, and said when they can
+//! be again.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parda_agent::escaped;
 
 /// Lines that could not be written, since that was last said.
 #[derive(Default)]
@@ -18,9 +21,12 @@ struct State {
     own: u64,
 }
 
-/// A writer of lines that counts those which it cannot write, and goes on.
-pub(super) struct Counting<W> {
+/// Writes each event as one line: names and messages of clients, servers and files may hold any character, and a line break or an
+/// escape sequence among them must not reach the reader as such. Counts lines which it cannot write, and goes on.
+pub(super) struct Lines<W> {
     to: W,
+    /// Leaves our own colours.
+    colours: bool,
     unwritten: Arc<Unwritten>,
     /// A part of a line was written, without its end.
     torn: bool,
@@ -61,9 +67,9 @@ impl Unwritten {
     }
 }
 
-impl<W: Write> Counting<W> {
-    pub(super) fn new(to: W, unwritten: Arc<Unwritten>) -> Counting<W> {
-        Counting { to, unwritten, torn: false }
+impl<W: Write> Lines<W> {
+    pub(super) fn new(to: W, colours: bool, unwritten: Arc<Unwritten>) -> Lines<W> {
+        Lines { to, colours, unwritten, torn: false }
     }
 
     fn put(&mut self, line: &[u8]) -> io::Result<()> {
@@ -85,22 +91,30 @@ impl<W: Write> Counting<W> {
     }
 }
 
-impl<W: Write> Write for Counting<W> {
-    /// Takes a line, whether or not it could be written.
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let written = self.put(line);
+impl<W: Write> Write for Lines<W> {
+    /// Takes an event, whether or not it could be written.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let line = escape(&String::from_utf8_lossy(event), self.colours);
+        let written = self.put(line.as_bytes());
         let mut state = self.unwritten.state();
         state.works = written.is_ok();
         if let Err(error) = written {
             state.lines += 1;
             state.why = error.to_string();
         }
-        Ok(line.len())
+        Ok(event.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }
+}
+
+/// The event as one line, without control characters but the last. With `colours` escape
+/// characters stay: those in names and messages are escaped by `tracing-subscriber` before.
+fn escape(event: &str, colours: bool) -> String {
+    let body = event.strip_suffix('\n').unwrap_or(event);
+    escaped(body, |c| colours && c == '\u{1b}') + "\n"
 }
 
 #[cfg(test)]
@@ -142,9 +156,20 @@ mod tests {
     }
 
     #[test]
+    fn an_event_is_one_line_whatever_it_holds() {
+        assert_eq!(escape("plain é\n", false), "plain é\n");
+        assert_eq!(
+            escape("a\nb\r\u{1b}[31m\u{9b}\0\n", false),
+            "a\\nb\\r\\u{1b}[31m\\u{9b}\\u{0}\n"
+        );
+        assert_eq!(escape("a\u{202e}b\n", false), "a\\u{202e}b\n");
+        assert_eq!(escape("\u{1b}[31m\n\n", true), "\u{1b}[31m\\n\n");
+    }
+
+    #[test]
     fn lines_that_find_no_room_are_counted_and_said_and_the_next_is_whole() {
         let (disk, unwritten) = (Disk::default(), Arc::new(Unwritten::default()));
-        let mut log = Counting::new(disk.clone(), Arc::clone(&unwritten));
+        let mut log = Lines::new(disk.clone(), false, Arc::clone(&unwritten));
         let recorder = Recorder::default();
         let layers = tracing_subscriber::registry().with(recorder.layer());
         let said = || {

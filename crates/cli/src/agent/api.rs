@@ -11,14 +11,15 @@ use parda_tls::{ClientFiles, Connector};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::asked::{Asked, configuration, no_status, unanswered};
+use crate::agent::{Named, no_status, unanswered};
+use crate::input::configuration;
 use crate::{Failure, output};
 
 /// Where the agent is.
 #[derive(Args)]
 pub(crate) struct Agent {
     #[command(flatten)]
-    agent: Asked,
+    agent: Named,
     /// The agent's HTTP server on another host: http://ADDRESS:PORT or https://HOST:PORT
     #[arg(long, value_name = "URL", conflicts_with_all = ["config", "socket"])]
     url: Option<String>,

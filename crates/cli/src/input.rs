@@ -1,0 +1,51 @@
+//! The files that commands are given, each of its kind: a configuration or a scenario.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use parda_agent::config::Config;
+use parda_config::Document;
+
+use crate::Failure;
+
+/// The agent's configuration. If there is none, the command says how to name one.
+pub(crate) fn configuration(path: &Path) -> Result<Config, Failure> {
+    is_there(path)?;
+    let document = Document::read(path)?;
+    is_no_scenario(&document)?;
+    Ok(Config::check(&document)?)
+}
+
+/// Checks that a file is there that -c names, or its default.
+pub(crate) fn is_there(path: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::usage(format!(
+            "{}: there is no such file: name the agent's configuration, or write one (docs/configuration.md)",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a scenario in the place of an agent's configuration.
+pub(crate) fn is_no_scenario(document: &Document) -> Result<(), Failure> {
+    if !(document.has("array") && document.has("duration")) {
+        return Ok(());
+    }
+    let name = document.name();
+    Err(Failure::usage(format!(
+        "{name}: is a scenario and no agent's configuration: parda sim {name} runs it"
+    )))
+}
+
+/// Refuses an agent's configuration in the place of a scenario.
+pub(crate) fn is_no_configuration(document: &Document) -> Result<(), Failure> {
+    if !(document.has("host") && document.has("volume")) {
+        return Ok(());
+    }
+    let name = document.name();
+    Err(Failure::usage(format!(
+        "{name}: is an agent's configuration and no scenario: parda check {name} checks it, parda serve -c {name} \
+         serves by it"
+    )))
+}
