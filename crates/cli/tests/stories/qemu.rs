@@ -353,10 +353,11 @@ fn a_host_that_observes_qemus_says_what_would_be_done_and_sets_nothing() {
         })
     });
     assert_eq!(vm.limits(), (0, 0, String::new()));
-    let volume = agent.volume();
-    // Nothing holds IOs, so all that are pending are at the array.
-    let part = volume.outstanding / volume.steer.unwrap().pending;
-    assert!((0.8..1.2).contains(&part), "{part}");
+    // Nothing holds IOs, so all that are pending are at the array. Both are means over a period, which a busy machine does not end at once.
+    until("all that are pending are at the array", || {
+        let volume = agent.volume();
+        (0.8..1.2).contains(&(volume.outstanding / volume.steer.unwrap().pending))
+    });
     agent.stop();
     assert_eq!(vm.limits(), (0, 0, String::new()));
 
