@@ -11,6 +11,10 @@ const PER_DISK: u64 = 128 << 10;
 /// The same of all disks.
 const PER_TURN: u64 = 4 << 20;
 
+/// Fewer reads than so many are not divided: where clients have no processor of their own, each turn
+/// costs as much as some reads.
+const FEW: usize = 16;
+
 /// Reads of this turn from the page cache.
 ///
 /// The kernel copies them while the clients wait. So a turn does half of what it could, and clients
@@ -39,7 +43,8 @@ impl Copied {
     /// Whether the rest waits for the next turn, where `requests` are not answered.
     pub(super) fn is_enough(&self, requests: usize) -> bool {
         let most = (self.disks * PER_DISK).min(PER_TURN);
-        self.reads > 0 && (self.reads >= requests.div_ceil(2) || self.bytes >= most)
+        let half = requests.div_ceil(2).max(FEW);
+        self.reads > 0 && (self.reads >= half || self.bytes >= most)
     }
 
     pub(super) fn is_held_up(&self) -> bool {
