@@ -295,4 +295,18 @@ mod tests {
             assert_eq!(settings.fault(), Some((fault.0, fault.1.to_owned())), "{text}");
         }
     }
+
+    /// One that its host does not get would be shown as in force.
+    #[test]
+    fn each_setting_of_a_vm_reaches_its_host() {
+        let all = "shares = 5\nburst = 2\nlatency_target = \"5ms\"\nreservation = 9\n\
+                   tenant = \"gold\"\nlimit = { iops = 80 }";
+        let all: toml::Table = toml::from_str(all).unwrap();
+        for DiskSetting { key, .. } in DISK_SETTINGS.iter().filter(|setting| setting.of_vm) {
+            let one = toml::Table::from_iter([((*key).to_owned(), all[*key].clone())]);
+            let one: Table = one.try_into().unwrap();
+            let none = VmConfig::from(&VmSettings::default());
+            assert_ne!(VmConfig::from(&one.settings()), none, "{key}");
+        }
+    }
 }
