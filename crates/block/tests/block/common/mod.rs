@@ -58,11 +58,17 @@ pub(crate) fn config(disks: Vec<DiskConfig>) -> VolumeConfig {
 }
 
 pub(crate) fn spawn(disks: Vec<DiskConfig>) -> Handle {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         match Volume::spawn(config(disks.clone())) {
-            // A new file may have the inode of one that another test has deleted, and that its volume is just closing.
-            Err(error) if error.to_string().contains("overlap") && Instant::now() < until => {
+            // A new file may have the inode of one that another test has deleted, and that its volume is just closing. The kernel may
+            // have IO of a volume that ended without waiting, on a busy disk for longer than a volume that begins waits for it.
+            Err(error)
+                if ["overlap", "another agent has it"]
+                    .iter()
+                    .any(|why| error.to_string().contains(why))
+                    && Instant::now() < until =>
+            {
                 std::thread::sleep(Duration::from_millis(10));
             }
             volume => break volume.unwrap(),
