@@ -9,7 +9,9 @@
 //! - to the next FLUSH of every other connection that was open then,
 //! - and, if a connection that may have lost data had gone by then, or goes before it was told, to
 //!   the next FLUSH of every later connection, until one of these has been told. It takes the
-//!   place of the one that went: a client that reconnects must not be told that all is well.
+//!   place of the one that went: a client that reconnects must not be told that all is well;
+//! - while no FLUSH was told of it, to the next FLUSH of each later connection as well: a FLUSH of
+//!   one connection covers the writes of all, and Linux tells a new open file the same.
 //!
 //! It is told once to each. A connection that comes after all were told has lost nothing.
 
@@ -59,6 +61,8 @@ pub(crate) struct Losses<T> {
     left: u64,
     /// A connection went that should have been told.
     owed: bool,
+    /// No FLUSH was told of the last failure.
+    untold: bool,
     next: u64,
     under_way: BTreeMap<u64, Begun>,
     held: Vec<Held<T>>,
@@ -72,6 +76,7 @@ impl<T> Default for Losses<T> {
             durable: 0,
             left: 0,
             owed: false,
+            untold: false,
             next: 0,
             under_way: BTreeMap::new(),
             held: Vec::new(),
@@ -102,7 +107,10 @@ impl<T> Losses<T> {
     fn check(&self) {
         assert!(self.durable <= self.acked, "a sync covers what was acknowledged before it");
         assert!(self.left <= self.acked, "who has gone has written no more than all");
-        assert!(!self.owed || self.failures > 0, "nothing is owed before a failure");
+        assert!(
+            !(self.owed || self.untold) || self.failures > 0,
+            "nothing is owed before a failure"
+        );
         debug_assert!(self.under_way.keys().all(|id| *id < self.next));
         debug_assert!(self.held.iter().all(|held| held.until <= self.next));
     }
@@ -116,7 +124,7 @@ impl<T> Losses<T> {
     pub(crate) fn seen(&self, witness: &mut Option<Witness>, disk: usize) {
         witness.get_or_insert(Witness {
             disk,
-            told: self.failures - u64::from(self.owed),
+            told: self.failures - u64::from(self.owed || self.untold),
             heir: self.owed,
             acked: 0,
         });
@@ -141,6 +149,7 @@ impl<T> Losses<T> {
     /// Acknowledged writes may be lost, as the backend has found by itself.
     pub(crate) fn lost(&mut self) {
         self.failures += 1;
+        self.untold = true;
         self.owed |= self.left > self.durable;
         self.check();
     }
@@ -225,7 +234,9 @@ impl<T> Losses<T> {
             self.owed &= !witness.heir;
             self.check();
         }
-        if unaware || failed { outcome.and_then(|()| lost()) } else { outcome }
+        let outcome = if unaware || failed { outcome.and_then(|()| lost()) } else { outcome };
+        self.untold &= outcome.is_ok();
+        outcome
     }
 }
 

@@ -112,6 +112,21 @@ fn writes_of_one_that_went_before_the_failure_are_not_forgotten() {
 }
 
 #[test]
+fn a_flush_of_any_connection_tells_of_a_loss_of_which_none_has_told() {
+    let mut disk = Disk::default();
+    let one = disk.connect();
+    disk.write(one);
+    disk.losses.lost();
+    // It came before or after the loss, and sends its first request now.
+    let (two, three) = (disk.connect(), disk.connect());
+    assert!(!disk.flush(two));
+    let late = disk.connect();
+    assert!(disk.flush(late), "another connection was told");
+    assert!(!disk.flush(one) && !disk.flush(three));
+    assert!(disk.flush(one) && disk.flush(two) && disk.flush(three));
+}
+
+#[test]
 fn writes_that_a_flush_made_durable_before_are_not_lost() {
     let mut disk = Disk::default();
     let (one, two) = (disk.connect(), disk.connect());
