@@ -1,14 +1,18 @@
 //! Text of others (names, messages, answers of servers) without what a terminal obeys.
 
-/// The text with each control character escaped as Rust writes it (`\n`, `\u{1b}`), and each character that changes the direction or the line
-/// of the text after it. Characters for which `stays` is true are left as they are.
+use std::fmt::Write as _;
+
+/// The text with each control character escaped as JSON writes it (`\n`, `\u001b`), so that JSON stays JSON, and each character that changes
+/// the direction or the line of the text after it. Characters for which `stays` is true are left as they are.
 #[must_use]
 pub fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        match is_obeyed(c) && !stays(c) {
-            true => safe.extend(c.escape_default()),
-            false => safe.push(c),
+        match c {
+            _ if !is_obeyed(c) || stays(c) => safe.push(c),
+            '\n' | '\r' | '\t' => safe.extend(c.escape_default()),
+            // All of them have four digits.
+            _ => _ = write!(safe, "\\u{:04x}", u32::from(c)),
         }
     }
     safe
@@ -29,10 +33,16 @@ mod tests {
 
     #[test]
     fn text_that_turns_the_reading_direction_is_escaped() {
-        assert_eq!(
-            escaped("a\u{202e}b\u{2066}\u{200f}é", |_| false),
-            "a\\u{202e}b\\u{2066}\\u{200f}é"
-        );
-        assert_eq!(escaped("a\u{202e}\n\r", |c| c == '\n'), "a\\u{202e}\n\\r");
+        assert_eq!(escaped("a\u{202e}b\u{2066}\u{200f}é", |_| false), "a\\u202eb\\u2066\\u200fé");
+        assert_eq!(escaped("a\u{202e}\n\r", |c| c == '\n'), "a\\u202e\n\\r");
+    }
+
+    #[test]
+    fn json_with_such_text_stays_json() {
+        let name = "\u{7f}\u{85}\u{2028}\u{1b}\n\u{202e}";
+        let json = serde_json::to_string(name).unwrap();
+        let safe = escaped(&json, |_| false);
+        assert!(!safe.contains(is_obeyed));
+        assert_eq!(serde_json::from_str::<String>(&safe).unwrap(), name);
     }
 }

@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn a_name_forges_no_line_and_no_command_of_a_terminal() {
-        assert_eq!(line("é\n\u{1b}[2J\u{9b}"), "é\\n\\u{1b}[2J\\u{9b}");
-        assert_eq!(lines("a\nb\r\u{1b}[2J"), "a\nb\\r\\u{1b}[2J");
+        assert_eq!(line("é\n\u{1b}[2J\u{9b}"), "é\\n\\u001b[2J\\u009b");
+        assert_eq!(lines("a\nb\r\u{1b}[2J"), "a\nb\\r\\u001b[2J");
     }
 
     #[test]

@@ -24,6 +24,6 @@ fn what_is_not_served_is_named() {
     status.volumes.push(serde_json::from_value(volume).unwrap());
     assert_eq!(
         lacking(&status),
-        "volume array does not run: no such file\nvolume array: unix:s: in\\nuse\\u{202e}\n"
+        "volume array does not run: no such file\nvolume array: unix:s: in\\nuse\\u202e\n"
     );
 }

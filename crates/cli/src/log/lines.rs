@@ -160,9 +160,9 @@ mod tests {
         assert_eq!(escape("plain é\n", false), "plain é\n");
         assert_eq!(
             escape("a\nb\r\u{1b}[31m\u{9b}\0\n", false),
-            "a\\nb\\r\\u{1b}[31m\\u{9b}\\u{0}\n"
+            "a\\nb\\r\\u001b[31m\\u009b\\u0000\n"
         );
-        assert_eq!(escape("a\u{202e}b\n", false), "a\\u{202e}b\n");
+        assert_eq!(escape("a\u{202e}b\n", false), "a\\u202eb\n");
         assert_eq!(escape("\u{1b}[31m\n\n", true), "\u{1b}[31m\\n\n");
     }
 
