@@ -46,8 +46,4 @@ impl Copied {
         let half = requests.div_ceil(2).max(FEW);
         self.reads > 0 && (self.reads >= half || self.bytes >= most)
     }
-
-    pub(super) fn is_held_up(&self) -> bool {
-        self.held_up
-    }
 }

@@ -71,7 +71,7 @@ impl Engine {
 
     /// How long nothing needs to be done unless something happens.
     fn timeout(&self) -> Option<Duration> {
-        if any!(self.fronts, has_more()) || !self.pieces.is_empty() || self.copied.is_held_up() {
+        if any!(self.fronts, has_more()) || !self.pieces.is_empty() || self.copied.held_up {
             return Some(Duration::ZERO);
         }
         let next = [
