@@ -73,7 +73,8 @@ fn all_values_are_there_and_in_tolerance_and_the_page_shows_them() {
         page += &format!("\n## {}\n\n`{}.toml`:\n{about}\n", study.title, study.name);
         for Picture { name, figure } in pictures(study, outcome, "paper") {
             is_shown(&format!("reproduction/{name}.svg"), &figure.svg());
-            page += &format!("\n![{}](reproduction/{name}.svg)\n", figure.title);
+            let says = if figure.title == study.title { "The figure" } else { &figure.title };
+            page += &format!("\n![{says}](reproduction/{name}.svg)\n");
             shown += 1;
         }
         page += &format!("\n{}", markdown(&outcome.answer));
@@ -84,15 +85,21 @@ fn all_values_are_there_and_in_tolerance_and_the_page_shows_them() {
     assert_eq!(docs("reproduction").read_dir().unwrap().count(), shown);
 }
 
-/// The values of a figure as a table. A source and its tolerance stand where they begin.
+/// The values of a figure as a table: of those that follow each other with one source and tolerance, the one that is farthest off.
+/// A source and its tolerance stand where they begin.
 fn markdown(answer: &Answer) -> String {
     let (mut before, mut work) = (String::new(), String::new());
-    let rows = values(std::slice::from_ref(answer)).map(|value| {
-        let [paper, ours, mut error, tolerance] = value.numbers();
+    let values: Vec<Value> = values(std::slice::from_ref(answer)).collect();
+    let alike = |a: &Value, b: &Value| {
+        (&a.source, &a.tolerance, &a.reason) == (&b.source, &b.tolerance, &b.reason)
+    };
+    let rows = values.chunk_by(alike).map(|group| {
+        let worst = group.iter().max_by(|a, b| off(a).total_cmp(&off(b))).unwrap();
+        let [paper, ours, mut error, tolerance] = worst.numbers();
         let all = if tolerance.is_empty() {
-            value.source
+            worst.source.clone()
         } else {
-            format!("{}, {tolerance}", value.source)
+            format!("{}, {tolerance}", worst.source)
         };
         let (of, what) = all.split_once(": ").unwrap_or((&all, ""));
         let source = match all == before {
@@ -102,18 +109,32 @@ fn markdown(answer: &Answer) -> String {
         };
         let source = source.to_owned();
         (work, before) = (of.to_owned(), all.clone());
-        match (value.outcome, value.reason) {
+        match (worst.outcome, &worst.reason) {
             (_, Some(reason)) => error += &format!(" **exempt**: {reason}"),
             ("out", _) => error += " **OUT**",
             _ => {}
         }
-        [source, format!("`{}`", brief(&value.what)), paper, ours, error]
+        let among = match group.len() {
+            1 => String::new(),
+            count => format!(", worst of {count}"),
+        };
+        [source, format!("`{}`{among}", brief(&worst.what)), paper, ours, error]
     });
     let cells = |cells: [String; 5]| {
         format!("|{}|\n", cells.map(|cell| cell.replace('|', "\\|")).join("|"))
     };
     let rows: String = rows.map(cells).collect();
     format!("|source|value|paper|ours|error|\n|---|---|--:|--:|--:|\n{rows}")
+}
+
+/// Deviation of a value from the paper's, as a fraction; of a bound, the part of it that is used up. Nothing measured is farthest.
+fn off(value: &Value) -> f64 {
+    let Some(ours) = value.ours else { return f64::INFINITY };
+    match value.tolerance.as_str() {
+        "at least" => value.paper / ours,
+        "at most" => ours / value.paper,
+        _ => value.error.map_or(ours.abs(), f64::abs),
+    }
 }
 
 /// `A of B`, in which B has only the parts of its path that differ from A's.
