@@ -154,10 +154,8 @@ settings! {
     fairness: Fairness {
         unit: "\"outstanding\", \"iops\", \"bytes\" or { iops_reads, bandwidth_reads, iops_writes, bandwidth_writes }",
         default: "\"outstanding\"",
-        why: "What shares divide. Outstanding: IOs at the array, which costs no throughput; IO/s follow as far as the array serves \
-              equal queues alike. Iops, bytes: IO/s or bytes/s, by more outstanding IOs for hosts whose IOs are slower. A cost: the \
-              array's time; the numbers are what it does of random IOs of one kind alone, of 4 KiB (iops) and of large ones \
-              (bandwidth). The same on every host.",
+        why: "What shares divide: IOs outstanding at the array, which costs no throughput, IO/s, bytes/s, or with a cost the array's \
+              time (docs/configuration.md). The same on every host.",
         source: "SPEED '08 §2; docs/control.md",
     }
     #[serde(with = "crate::quantity")]

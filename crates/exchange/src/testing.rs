@@ -80,7 +80,7 @@ pub(crate) fn live(peers: &Peers, now: Instant) -> Vec<Report> {
     live.map(|peer| peer.message.body.report).collect()
 }
 
-/// The record that `docs/exchange-format.md` shows as a dump.
+/// The record of the dump `slot/example.xxd`.
 pub(crate) fn example() -> Record {
     Record {
         volume: VolumeId::of("array-a"),

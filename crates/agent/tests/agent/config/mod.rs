@@ -54,7 +54,7 @@ fn the_ready_configurations_for_many_hosts_are_accepted() {
     let page = include_str!("../../../../../docs/many-hosts.md");
     let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let configs: Vec<_> = blocks.map(|block| check(block).unwrap()).collect();
-    assert_eq!(configs.len(), 4);
+    assert_eq!(configs.len(), 3);
     assert!(configs.iter().all(|config| config.volumes[0].exchange.is_some()));
 }
 
