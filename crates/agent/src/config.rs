@@ -77,6 +77,8 @@ pub struct Config {
     pub memory: usize,
     /// Its volumes, at least one.
     pub volumes: Vec<Volume>,
+    /// Addresses of `[[listener]]` tables at which no disk listens.
+    pub unused: Vec<Address>,
 }
 
 impl Config {
@@ -153,11 +155,9 @@ impl Config {
         are_unique(doc, &volumes)?;
         apart::addresses(doc, &volumes)?;
         meeting::pools(doc, &volumes)?;
-        // Disks that are added later may listen there, and live changes may have removed those that did.
+        // Where a volume waits for its disks, those may listen there.
         let waits = volumes.iter().any(|volume| volume.is_served() && volume.disks().is_empty());
-        if !waits && !doc.is_merged() {
-            listener::all_are_used(doc, &listeners, &volumes)?;
-        }
+        let unused = if waits { Vec::new() } else { listener::unused(&listeners, &volumes) };
         let status = status.transpose()?;
         let disks = volumes.iter().flat_map(Volume::disks);
         let places = disks.map(|disk| (&disk.place, &disk.listen));
@@ -172,7 +172,7 @@ impl Config {
         let policy = policy.transpose()?;
         let (pages, tokens) = file.http.map_or((None, None), |http| (http.pages, http.tokens));
         let state = file.state;
-        Ok(Config { host, status, state, http, pages, tokens, policy, memory, volumes })
+        Ok(Config { host, status, state, http, pages, tokens, policy, memory, volumes, unused })
     }
 
     /// Places of the HTTP server: that of the file, and a unix socket beside the status socket, at which the agent's own user may
@@ -202,7 +202,11 @@ impl Config {
         let listeners = self.volumes.iter().flat_map(listener::warnings);
         let objectives = self.volumes.iter().flat_map(objective_warnings);
         let guarantees = self.volumes.iter().flat_map(guarantee_warnings);
+        let unused = self.unused.iter().map(|address| {
+            format!("{address}: a [[listener]] where no disk listens: write it as `listen` does")
+        });
         listeners
+            .chain(unused)
             .chain(objectives)
             .chain(guarantees)
             .chain(etcd_data::warnings(&self.volumes))

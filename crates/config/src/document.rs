@@ -106,12 +106,6 @@ impl Document {
         Document { merged: Some(table.clone()), ..Document::new(name, table.to_string()) }
     }
 
-    /// Whether it has changes over a document that was checked by itself.
-    #[must_use]
-    pub fn is_merged(&self) -> bool {
-        self.merged.is_some()
-    }
-
     /// Reads a document from a file, or once from a pipe.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! Disks that are added, removed and drained while the agent runs.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -138,6 +140,26 @@ fn a_disk_is_not_added_where_nobody_could_connect() {
     let agent = stage.restart(&[], "a");
     assert_eq!(names(&agent), ["vm1"]);
     agent.says("is the status socket's");
+}
+
+#[test]
+fn a_disk_that_is_added_listens_as_a_table_of_the_file_says() {
+    let stage = Stage::new();
+    stage.sparse("data1", 1 << 20);
+    stage.sparse("data2", 1 << 20);
+    let text = config("a", "mode = \"off\"", &[("vm1", "data1")])
+        + "[[listener]]\naddress = \"unix:b\"\nmode = \"0660\"\n";
+    let agent = stage.agent("a", &format!("state = \"state.toml\"\n{text}"));
+    let unused = "unix:b: a [[listener]] where no disk listens";
+    agent.says(unused);
+    assert!(stage.ok(&[PARDA, "check", "a.toml"]).contains(unused));
+    let mode = || std::fs::metadata(stage.path("b")).unwrap().permissions().mode() & 0o777;
+    parda(&stage, &["disk", "add", "vm2", "path=data2", "listen=unix:b"]);
+    assert_eq!(mode(), 0o660);
+    agent.stop();
+    // The file alone still has no disk there.
+    let agent = stage.restart(&[], "a");
+    assert_eq!((names(&agent), mode()), (vec!["vm1".to_owned(), "vm2".to_owned()], 0o660));
 }
 
 #[test]
