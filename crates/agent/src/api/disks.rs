@@ -30,14 +30,12 @@ impl Disks for Api {
                 layers.layer(keep).take(volume, Shape::Add(table.clone()));
                 return Ok(());
             }
-            let removed = [&layers.kept, &layers.temporary];
-            if !removed.iter().any(|layer| layer.removes(volume, &name)) {
-                let message = "path: is missing, and no disk of this name was removed";
-                return Err(Refusal::Invalid(message.to_owned()));
+            // The removal of the upper layer is the one in force.
+            if layers.temporary.restore(volume, &name) || layers.kept.restore(volume, &name) {
+                return Ok(());
             }
-            layers.kept.forget(volume, &name);
-            layers.temporary.forget(volume, &name);
-            Ok(())
+            let message = "path: is missing, and no disk of this name was removed";
+            Err(Refusal::Invalid(message.to_owned()))
         };
         // A look at the disk's data may wait for its file system, so it happens before this change has the turn.
         let mut trial = self.live.in_force().layers;

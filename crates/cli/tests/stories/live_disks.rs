@@ -81,6 +81,21 @@ fn disks_come_and_go_by_command_and_outlive_the_agent() {
     assert!(found(&stage, "vm1"));
     let kept = String::from_utf8(stage.read("state.toml")).unwrap();
     assert!(!kept.contains("[["), "nothing is changed any more: {kept}");
+    // The last removal is what is taken back: of the disk that the state file has in the place of the configuration's.
+    let size = || stage.ok(&["nbdinfo", "--size", &uri("a", "vm1")]).trim().parse();
+    parda(&stage, &["disk", "remove", "vm1"]);
+    parda(&stage, &["disk", "add", "vm1", "path=data2", "listen=unix:a"]);
+    parda(&stage, &["disk", "remove", "vm1", "--temporary"]);
+    let said = parda(&stage, &["disk", "add", "vm1"]);
+    assert_eq!(
+        (said.trim(), size()),
+        ("volume array, disk vm1: serving, kept in the state file", Ok(2 << 20))
+    );
+    let error = refused(&stage, &["disk", "add", "vm1"]);
+    assert!(error.contains("is served at unix:a already"), "{error}");
+    parda(&stage, &["disk", "remove", "vm1"]);
+    parda(&stage, &["disk", "add", "vm1"]);
+    assert_eq!(size(), Ok(1 << 20));
 }
 
 #[test]
