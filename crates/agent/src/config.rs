@@ -256,11 +256,10 @@ fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
 /// Size of the largest file or device that Linux can have.
 const MOST_BYTES: u64 = i64::MAX as u64;
 
-/// Refuses volumes and disks that have one name, and sockets of two volumes or two guests.
+/// Refuses volumes and disks that have one name, and addresses of two volumes or two guests.
 fn are_unique(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     let (mut names, mut exports) = (HashSet::new(), HashSet::new());
     let mut volume_at: HashMap<&Address, usize> = HashMap::new();
-    let mut sockets: HashMap<PathBuf, &Address> = HashMap::new();
     for (i, volume) in volumes.iter().enumerate() {
         let is_new = names.insert(&volume.name);
         let message = "is also the name of another volume: names must differ";
@@ -283,15 +282,7 @@ fn are_unique(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
                         "is another disk's already: a socket of vhost-user is for one disk";
                     return wrong("listen", message);
                 }
-                Some(_) => {}
-                None => {
-                    let Some(path) = listen.path() else { continue };
-                    let Ok(path) = std::path::absolute(path) else { continue };
-                    if let Some(other) = sockets.insert(path, listen) {
-                        let message = format!("is the socket of {other}: write it the same way");
-                        return wrong("listen", &message);
-                    }
-                }
+                _ => {}
             }
         }
     }

@@ -41,7 +41,7 @@ fn disks_come_and_go_by_command_and_outlive_the_agent() {
     assert_eq!(said.trim(), "volume array, disk vm2: serving, kept in the state file");
     assert!(found(&stage, "vm2"));
     // A name that looks like a setting.
-    parda(&stage, &["disk", "add", "v=3", "path=data3", "listen=unix:a", "--temporary"]);
+    parda(&stage, &["disk", "add", "v=3", "path=data3", "listen=unix:.//a", "--temporary"]);
     let said = parda(&stage, &["set", "--disk", "v=3", "shares=300", "--temporary"]);
     assert!(said.contains("disk v=3: shares = 300"), "{said}");
     parda(&stage, &["disk", "remove", "v=3"]);
@@ -139,6 +139,7 @@ fn a_disk_is_not_added_where_nobody_could_connect() {
     for (listen, why) in [
         ("a.status", "is the status socket's"),
         ("d/../a.status", "is the status socket's"),
+        ("d/../a", "is the socket of unix:a: write it the same way"),
         ("a.status.api", "is the socket of the API"),
         ("file", "cannot be served, and is not added: "),
     ] {

@@ -142,3 +142,35 @@ fn two_volumes_need_listeners_of_their_own() {
     let message = check(&text).unwrap_err();
     assert!(message.contains("belongs to another volume"), "{message}");
 }
+
+#[test]
+fn a_socket_has_one_spelling() {
+    let dir = tempfile::tempdir().unwrap();
+    let real = dir.path().join("real");
+    std::fs::create_dir_all(real.join("sub")).unwrap();
+    std::os::unix::fs::symlink(&real, dir.path().join("link")).unwrap();
+    let (unix, dir) = ("unix:/run/parda/array-a.sock", dir.path().display());
+    let with = |second: &str, more: &str| {
+        let text = GOOD.replacen(unix, &format!("unix:{dir}/real/s"), 1);
+        check(&format!("{more}{}", text.replacen(unix, second, 1)))
+    };
+    for same in ["real//s", "real/./s"] {
+        assert_eq!(with(&format!("unix:{dir}/{same}"), "").unwrap().volumes[0].listeners.len(), 1);
+    }
+    for (other, protocol) in
+        [("real/sub/../s", "unix"), ("link/s", "unix"), ("real/s", "vhost-user")]
+    {
+        let message = with(&format!("{protocol}:{dir}/{other}"), "").unwrap_err();
+        let says = format!("is the socket of unix:{dir}/real/s: write it the same way");
+        assert!(
+            message.starts_with("parda.toml:24:10: listen") && message.contains(&says),
+            "{message}"
+        );
+    }
+    let http = format!("http = {{ address = \"unix:{dir}/link/s\" }}\n");
+    let message = with(unix, &http).unwrap_err();
+    assert!(
+        message.contains("is the address of [http]: give it an address of its own"),
+        "{message}"
+    );
+}
