@@ -203,7 +203,7 @@ impl Document {
         }
         let value = match (&found, &span) {
             (Some(DeValue::Table(_) | DeValue::Array(_)), _) | (_, None) => last.to_owned(),
-            (Some(_), Some(span)) => format!("{last} = {}", &self.text[span.clone()]),
+            (Some(_), Some(span)) => format!("{last} = {}", self.on_one_line(span)),
             (None, _) => keys.last().copied().unwrap_or_default().to_owned(),
         };
         match span {
@@ -223,7 +223,18 @@ impl Document {
     fn line_of(&self, span: &Range<usize>) -> String {
         let start = span.start.min(self.text.len());
         let from = self.text[..start].rfind('\n').map_or(0, |i| i + 1);
-        self.text[from..].lines().next().unwrap_or_default().trim().to_owned()
+        let line = format!("{}{}", &self.text[from..start], self.on_one_line(&(start..span.end)));
+        let rest = self.text.get(span.end..).unwrap_or_default();
+        format!("{line}{rest}").lines().next().unwrap_or_default().trim().to_owned()
+    }
+
+    /// A value as it is written, but a text of several lines with its line breaks escaped.
+    fn on_one_line(&self, span: &Range<usize>) -> String {
+        let text = self.text.get(span.clone()).unwrap_or_default();
+        match text.contains('\n').then(|| text.parse()) {
+            Some(Ok(toml::Value::String(text))) => format!("{text:?}"),
+            _ => text.to_owned(),
+        }
     }
 }
 
@@ -442,6 +453,11 @@ mod tests {
             error,
             "p.toml:2:10: window = \"x\": must be a whole number from 0 to 4294967295, not the text \"x\""
         );
+        let doc = Document::new("p.toml", "[[volume]]\nwindow = \"\"\"1\n2\"\"\" # no number\n");
+        let error = doc.parse::<Conf>().unwrap_err().to_string();
+        assert!(error.starts_with("p.toml:2:10: window = \"1\\n2\" # no number: must"), "{error}");
+        let error = doc.error("volume.0.window", "too small").to_string();
+        assert_eq!(error, "p.toml:2:10: window = \"1\\n2\": too small");
         for (message, plain) in [
             ("string \"yes\", expected a boolean", "must be true or false, not the text \"yes\""),
             ("integer `3`, expected a string", "must be a text, in quotes, not 3"),
