@@ -297,6 +297,9 @@ fn check_volume(
     memory: &AgentMemory,
 ) -> Result<Volume, Error> {
     check_name(at, "name", &volume.name)?;
+    if let Some((i, key, fault)) = wrong_tenants(&volume.tenant) {
+        return Err(at.error(&format!("tenant.{i}.{key}"), fault));
+    }
     let probed = volume.control.probe().map(Probed::read).transpose();
     let probed = at.read("control.latency_threshold.probe", probed)?;
     let recommended = probed.as_ref().and_then(|p| p.threshold);
@@ -347,9 +350,6 @@ fn check_volume(
 }
 
 fn check_tenants(at: &Part<'_>, tenants: &[TenantSettings], work: &Work) -> Result<(), Error> {
-    if let Some((i, key, fault)) = wrong_tenants(tenants) {
-        return Err(at.error(&format!("tenant.{i}.{key}"), fault));
-    }
     let (key, vms): (_, Vec<_>) = match work {
         Work::Serve(disks) => ("disk", disks.iter().map(|disk| disk.settings.tenant).collect()),
         Work::Steer(Steer { vms: Vms::Host(_), .. }) => return Ok(()),
