@@ -297,6 +297,8 @@ fn check_volume(
     memory: &AgentMemory,
 ) -> Result<Volume, Error> {
     check_name(at, "name", &volume.name)?;
+    let has_control = volume.name.contains(char::is_control);
+    at.refuse_if(has_control, "name", "must not contain control characters")?;
     if let Some((i, key, fault)) = wrong_tenants(&volume.tenant) {
         return Err(at.error(&format!("tenant.{i}.{key}"), fault));
     }
