@@ -104,9 +104,7 @@ impl Disks for Api {
         let _turn = self.live.turn();
         let disks = self.volume(volume)?.disks;
         if disks.is_empty() {
-            let message = format!(
-                "volume {volume:?}: has no disks to drain: VMs open a steered device without parda"
-            );
+            let message = format!("volume {volume:?}: has no disks to drain");
             return Err(Refusal::Invalid(message));
         }
         let targets = disk_keys(&disks)

@@ -77,6 +77,7 @@ fn disks_come_and_go_by_command_and_outlive_the_agent() {
     // The last one may go as well.
     parda(&stage, &["disk", "remove", "vm1"]);
     assert!(names(&agent).is_empty() && !found(&stage, "vm1"));
+    assert_eq!(refused(&stage, &["drain"]), "parda: volume \"array\": has no disks to drain\n");
     parda(&stage, &["disk", "add", "vm1"]);
     assert!(found(&stage, "vm1"));
     let kept = String::from_utf8(stage.read("state.toml")).unwrap();
