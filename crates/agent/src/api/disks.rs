@@ -1,6 +1,7 @@
 //! Disks that are added, removed and drained while the agent runs. These are changes of a layer, checked with the configuration and taken
 //! over as after a reload.
 
+use std::path::Path;
 use std::time::Instant;
 
 use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk};
@@ -10,7 +11,7 @@ use parda_http::{Disks, Of, Place, Refusal, Who};
 use super::Api;
 use super::change::kept_where;
 use super::wait::{PATIENCE, wait};
-use crate::config::{Config, Disk, apart};
+use crate::config::{Config, Disk, Volume, apart};
 use crate::history::disk_keys;
 use crate::live::{self, DiskName, Layers, Shape, Target};
 use crate::status::{DiskState, DiskStatus};
@@ -42,6 +43,15 @@ impl Disks for Api {
         edit(&mut trial)?;
         let trial = trial.merged().map_err(|error| Refusal::Invalid(error.without_place()))?;
         let disk = find(&trial, volume, &name)?;
+        let others = trial.volume(volume).map_or(&[][..], Volume::disks).iter();
+        let there = others.filter(|other| other.listen == disk.listen).count();
+        if !again && there == 1 && disk.listen.path().is_some_and(Path::is_relative) {
+            let message = format!(
+                "listen = {}: would be in the directory of the agent: name it by an absolute path",
+                disk.listen
+            );
+            return Err(Refusal::Invalid(message));
+        }
         if let Some(Err(fault)) = trial.volume(volume).map(|volume| apart::look_into(volume, &disk))
         {
             return Err(Refusal::Invalid(format!("path = {}: {fault}", disk.place)));
