@@ -5,6 +5,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use parda_control::VmConfig;
 use serde::de::DeserializeOwned;
@@ -17,7 +18,8 @@ use crate::short::short;
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
-    text: String,
+    /// One that was merged is printed when an error needs it.
+    text: OnceLock<String>,
     /// The same as a table, if it was merged.
     merged: Option<Table>,
 }
@@ -97,13 +99,13 @@ impl Document {
     /// A document that is already in memory.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Document {
-        Document { name: name.into(), text: text.into(), merged: None }
+        Document { name: name.into(), text: text.into().into(), merged: None }
     }
 
     /// A document with changes. Its errors show values and no places, as nobody has its text.
     #[must_use]
     pub fn merged(name: impl Into<String>, table: Table) -> Document {
-        Document { merged: Some(table.clone()), ..Document::new(name, table.to_string()) }
+        Document { name: name.into(), text: OnceLock::new(), merged: Some(table) }
     }
 
     /// Reads a document from a file, or once from a pipe.
@@ -131,7 +133,8 @@ impl Document {
     /// Text of the whole document.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.text
+        let print = || self.merged.as_ref().map(Table::to_string).unwrap_or_default();
+        self.text.get_or_init(print)
     }
 
     /// The document as a `T`.
@@ -144,14 +147,14 @@ impl Document {
         if let Some(parsed) = merged {
             return Ok(parsed);
         }
-        toml::from_str(&self.text).map_err(|e| {
+        toml::from_str(self.text()).map_err(|e| {
             let message = plainly(&e.message().trim().replace('\n', "; "));
             // What the document itself lacks has no line.
             let Some(span) = e.span().filter(|span| *span != (0..0)) else {
                 return Error { file: self.name.clone(), place: None, value: None, message };
             };
-            let message = of_shares(message, &self.text[..span.start]);
-            let message = of_date(message, &self.text[span.clone()]);
+            let message = of_shares(message, &self.text()[..span.start]);
+            let message = of_date(message, &self.text()[span.clone()]);
             Error { value: Some(self.line_of(&span)), ..self.at_span(span, message) }
         })
     }
@@ -172,7 +175,7 @@ impl Document {
     /// Whether there is a value at a path of keys and indices.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
-        let Ok(root) = DeTable::parse(&self.text) else { return false };
+        let Ok(root) = DeTable::parse(self.text()) else { return false };
         let root = DeValue::Table(root.into_inner());
         path.split('.').try_fold(root, |value, key| Some(child(value, key)?.into_inner())).is_some()
     }
@@ -181,7 +184,7 @@ impl Document {
     #[must_use]
     pub fn error_at(&self, keys: &[&str], message: impl Into<String>) -> Error {
         let (file, message) = (self.name.clone(), message.into());
-        let Ok(root) = DeTable::parse(&self.text) else {
+        let Ok(root) = DeTable::parse(self.text()) else {
             return Error { file, place: None, value: Some(keys.join(".")), message };
         };
         let mut span: Option<Range<usize>> = None;
@@ -213,7 +216,7 @@ impl Document {
     }
 
     fn at_span(&self, span: Range<usize>, message: String) -> Error {
-        let before = &self.text[..span.start.min(self.text.len())];
+        let before = &self.text()[..span.start.min(self.text().len())];
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
         let place = self.merged.is_none().then_some((line, column));
@@ -221,16 +224,16 @@ impl Document {
     }
 
     fn line_of(&self, span: &Range<usize>) -> String {
-        let start = span.start.min(self.text.len());
-        let from = self.text[..start].rfind('\n').map_or(0, |i| i + 1);
-        let line = format!("{}{}", &self.text[from..start], self.on_one_line(&(start..span.end)));
-        let rest = self.text.get(span.end..).unwrap_or_default();
+        let start = span.start.min(self.text().len());
+        let from = self.text()[..start].rfind('\n').map_or(0, |i| i + 1);
+        let line = format!("{}{}", &self.text()[from..start], self.on_one_line(&(start..span.end)));
+        let rest = self.text().get(span.end..).unwrap_or_default();
         format!("{line}{rest}").lines().next().unwrap_or_default().trim().to_owned()
     }
 
     /// A value as it is written, but a text of several lines with its line breaks escaped.
     fn on_one_line(&self, span: &Range<usize>) -> String {
-        let text = self.text.get(span.clone()).unwrap_or_default();
+        let text = self.text().get(span.clone()).unwrap_or_default();
         match text.contains('\n').then(|| text.parse()) {
             Some(Ok(toml::Value::String(text))) => format!("{text:?}"),
             _ => text.to_owned(),
