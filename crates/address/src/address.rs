@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 /// Address of a server's socket.
@@ -103,7 +104,7 @@ impl Address {
     }
 }
 
-/// The reverse of its [`Display`](fmt::Display).
+/// The reverse of its [`Display`](fmt::Display), which has paths without `//` and `.`.
 impl FromStr for Address {
     type Err = AddressError;
 
@@ -111,12 +112,14 @@ impl FromStr for Address {
         let unix = text.strip_prefix("unix:").map(|path| (path, Self::Unix as fn(PathBuf) -> Self));
         let vhost = || text.strip_prefix("vhost-user:").map(|path| (path, Self::Vhost as _));
         if let Some((path, address)) = unix.or_else(vhost) {
-            return match path.len() {
-                0 => Err(AddressError::Shape),
-                // The kernel's paths end there.
-                _ if path.contains('\0') => Err(AddressError::Shape),
-                1..=Self::MAX_UNIX_PATH => Ok(address(PathBuf::from(path))),
-                _ => Err(AddressError::TooLong),
+            // One spelling, without `//` and `.`, as an address is told from others by its text.
+            let parts = Path::new(path).components().filter(|part| *part != Component::CurDir);
+            let path: PathBuf = parts.collect();
+            return match path.as_os_str().as_bytes() {
+                // The kernel's paths end at a NUL.
+                bytes if bytes.is_empty() || bytes.contains(&0) => Err(AddressError::Shape),
+                bytes if bytes.len() > Self::MAX_UNIX_PATH => Err(AddressError::TooLong),
+                _ => Ok(address(path)),
             };
         }
         let tcp = text.strip_prefix("tcp:").and_then(|rest| rest.rsplit_once(':'));
@@ -143,6 +146,16 @@ mod tests {
         for text in ["tcp:0.0.0.0:1", "tcp:[::]:1", "tcp:10.0.0.1:1", "tcp:kvm-01:1"] {
             assert!(!local(text), "{text}");
         }
+    }
+
+    #[test]
+    fn a_path_of_a_socket_has_one_spelling() {
+        let address = |text: &str| text.parse::<Address>().map(|address| address.to_string());
+        for text in ["unix:/run//s", "unix:/run/./s", "unix:/./run/s/"] {
+            assert_eq!(address(text).unwrap(), "unix:/run/s", "{text}");
+        }
+        assert_eq!(address("vhost-user:./a/../s").unwrap(), "vhost-user:a/../s");
+        assert_eq!(address("unix:./."), Err(AddressError::Shape));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use listenfd::ListenFd;
 use parda_address::{Address, Socket};
+use rustix::net::{SocketFlags, accept_with};
 
 /// More sockets than any agent has disks.
 const MAX: usize = 4096;
@@ -64,10 +65,24 @@ impl Passed {
         found.map(|(_, fd)| fd.try_clone()).transpose()
     }
 
-    /// Where sockets listen that none of these addresses is for.
-    pub(crate) fn not_at(&self, addresses: &[&Address]) -> Vec<String> {
-        let unused = self.sockets.iter().filter(|(p, _)| !addresses.iter().any(|a| p.is(a)));
-        unused.map(|(place, _)| place.to_string()).collect()
+    /// Numbers of the sockets that none of these addresses is for.
+    pub(crate) fn not_at(&self, addresses: &[&Address]) -> Vec<usize> {
+        let is_unused = |n: &usize| !addresses.iter().any(|a| self.sockets[*n].0.is(a));
+        (0..self.sockets.len()).filter(is_unused).collect()
+    }
+
+    /// Where the socket of a number listens.
+    pub(crate) fn place(&self, number: usize) -> String {
+        self.sockets[number].0.to_string()
+    }
+
+    /// Closes the connections that wait at these sockets. The sockets stay: the service manager has them, too.
+    pub(crate) fn turn_away(&self, numbers: &[usize]) {
+        for number in numbers {
+            let accept =
+                |_: &_| accept_with(&self.sockets[*number].1, SocketFlags::CLOEXEC).is_ok();
+            let _ = (0..MAX).take_while(accept).count();
+        }
     }
 }
 
@@ -88,6 +103,7 @@ fn take(fds: &mut ListenFd, index: usize) -> std::io::Result<(BoundAddress, Owne
         }
     };
     if rustix::net::sockopt::socket_acceptconn(&fd)? {
+        rustix::io::ioctl_fionbio(&fd, true)?;
         Ok((place, fd))
     } else {
         Err(std::io::Error::other("it does not listen (Accept=yes in the .socket unit?)"))
@@ -161,8 +177,7 @@ mod tests {
             assert_eq!(passed.at(&address).unwrap().is_some(), found, "{address}");
         }
         let here = tcp("127.0.0.1", bound.port());
-        let left = passed.not_at(&[&here]);
-        assert_eq!(left.len(), 1);
-        assert!(left[0].starts_with("unix:"), "{left:?}");
+        assert_eq!(passed.not_at(&[&here]), [0]);
+        assert!(passed.place(0).starts_with("unix:"), "{}", passed.place(0));
     }
 }

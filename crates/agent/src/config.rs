@@ -77,6 +77,8 @@ pub struct Config {
     pub memory: usize,
     /// Its volumes, at least one.
     pub volumes: Vec<Volume>,
+    /// Addresses of `[[listener]]` tables at which no disk listens.
+    pub unused: Vec<Address>,
 }
 
 impl Config {
@@ -153,11 +155,9 @@ impl Config {
         are_unique(doc, &volumes)?;
         apart::addresses(doc, &volumes)?;
         meeting::pools(doc, &volumes)?;
-        // Disks that are added later may listen there, and live changes may have removed those that did.
+        // Where a volume waits for its disks, those may listen there.
         let waits = volumes.iter().any(|volume| volume.is_served() && volume.disks().is_empty());
-        if !waits && !doc.is_merged() {
-            listener::all_are_used(doc, &listeners, &volumes)?;
-        }
+        let unused = if waits { Vec::new() } else { listener::unused(&listeners, &volumes) };
         let status = status.transpose()?;
         let disks = volumes.iter().flat_map(Volume::disks);
         let places = disks.map(|disk| (&disk.place, &disk.listen));
@@ -172,7 +172,7 @@ impl Config {
         let policy = policy.transpose()?;
         let (pages, tokens) = file.http.map_or((None, None), |http| (http.pages, http.tokens));
         let state = file.state;
-        Ok(Config { host, status, state, http, pages, tokens, policy, memory, volumes })
+        Ok(Config { host, status, state, http, pages, tokens, policy, memory, volumes, unused })
     }
 
     /// Places of the HTTP server: that of the file, and a unix socket beside the status socket, at which the agent's own user may
@@ -202,7 +202,11 @@ impl Config {
         let listeners = self.volumes.iter().flat_map(listener::warnings);
         let objectives = self.volumes.iter().flat_map(objective_warnings);
         let guarantees = self.volumes.iter().flat_map(guarantee_warnings);
+        let unused = self.unused.iter().map(|address| {
+            format!("{address}: a [[listener]] where no disk listens: write it as `listen` does")
+        });
         listeners
+            .chain(unused)
             .chain(objectives)
             .chain(guarantees)
             .chain(etcd_data::warnings(&self.volumes))
@@ -252,11 +256,10 @@ fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
 /// Size of the largest file or device that Linux can have.
 const MOST_BYTES: u64 = i64::MAX as u64;
 
-/// Refuses volumes and disks that have one name, and sockets of two volumes or two guests.
+/// Refuses volumes and disks that have one name, and addresses of two volumes or two guests.
 fn are_unique(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     let (mut names, mut exports) = (HashSet::new(), HashSet::new());
     let mut volume_at: HashMap<&Address, usize> = HashMap::new();
-    let mut sockets: HashMap<PathBuf, &Address> = HashMap::new();
     for (i, volume) in volumes.iter().enumerate() {
         let is_new = names.insert(&volume.name);
         let message = "is also the name of another volume: names must differ";
@@ -279,15 +282,7 @@ fn are_unique(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
                         "is another disk's already: a socket of vhost-user is for one disk";
                     return wrong("listen", message);
                 }
-                Some(_) => {}
-                None => {
-                    let Some(path) = listen.path() else { continue };
-                    let Ok(path) = std::path::absolute(path) else { continue };
-                    if let Some(other) = sockets.insert(path, listen) {
-                        let message = format!("is the socket of {other}: write it the same way");
-                        return wrong("listen", &message);
-                    }
-                }
+                _ => {}
             }
         }
     }
@@ -302,6 +297,11 @@ fn check_volume(
     memory: &AgentMemory,
 ) -> Result<Volume, Error> {
     check_name(at, "name", &volume.name)?;
+    let has_control = volume.name.contains(char::is_control);
+    at.refuse_if(has_control, "name", "must not contain control characters")?;
+    if let Some((i, key, fault)) = wrong_tenants(&volume.tenant) {
+        return Err(at.error(&format!("tenant.{i}.{key}"), fault));
+    }
     let probed = volume.control.probe().map(Probed::read).transpose();
     let probed = at.read("control.latency_threshold.probe", probed)?;
     let recommended = probed.as_ref().and_then(|p| p.threshold);
@@ -352,9 +352,6 @@ fn check_volume(
 }
 
 fn check_tenants(at: &Part<'_>, tenants: &[TenantSettings], work: &Work) -> Result<(), Error> {
-    if let Some((i, key, fault)) = wrong_tenants(tenants) {
-        return Err(at.error(&format!("tenant.{i}.{key}"), fault));
-    }
     let (key, vms): (_, Vec<_>) = match work {
         Work::Serve(disks) => ("disk", disks.iter().map(|disk| disk.settings.tenant).collect()),
         Work::Steer(Steer { vms: Vms::Host(_), .. }) => return Ok(()),

@@ -53,6 +53,9 @@ const SILENCE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 
+/// How often clients are turned away from passed sockets that no disk listens at.
+const TURN_AWAY: Duration = Duration::from_secs(1);
+
 /// A volume that does not start.
 struct Failed {
     config: VolumeConfig,
@@ -85,6 +88,8 @@ pub(crate) struct Agent {
     http: HttpServers,
     /// The configuration is being read, and is to be read again after that.
     reading: Option<bool>,
+    /// Numbers of sockets that were passed and that no disk listens at.
+    unused: Vec<usize>,
 }
 
 impl Agent {
@@ -145,6 +150,7 @@ impl Agent {
             status: None,
             http: HttpServers::default(),
             reading: None,
+            unused: Vec::new(),
         })
     }
 
@@ -189,13 +195,7 @@ impl Agent {
         for warning in self.config.warnings() {
             tracing::warn!("{warning}");
         }
-        let listeners: Vec<_> = self.config.volumes.iter().flat_map(|v| &v.listeners).collect();
-        let addresses: Vec<_> = listeners.iter().map(|l| &l.address).collect();
-        for unused in self.shared.passed.not_at(&addresses) {
-            tracing::warn!(
-                "{unused} was passed, and no disk listens there: its clients wait in vain"
-            );
-        }
+        self.look_at_passed();
         let mut first = None;
         for volume in self.config.volumes.clone() {
             if let Err(error) = self.begin(&volume) {
@@ -230,6 +230,23 @@ impl Agent {
         tracing::info!(host = %self.me.host, volumes, failed, event = "agent_started", "started");
         self.manager.ready(self.state());
         Ok(true)
+    }
+
+    /// Finds the sockets that were passed and that no disk listens at, and says so once of each.
+    fn look_at_passed(&mut self) {
+        // Looks names of hosts up.
+        let outside = self.manager.pulse().outside();
+        let listeners = self.config.volumes.iter().flat_map(|volume| &volume.listeners);
+        let addresses: Vec<_> = listeners.map(|listener| &listener.address).collect();
+        let unused = self.shared.passed.not_at(&addresses);
+        drop(outside);
+        for new in unused.iter().filter(|n| !self.unused.contains(n)) {
+            let place = self.shared.passed.place(*new);
+            tracing::warn!(
+                "{place} was passed, and no disk listens there: clients are turned away"
+            );
+        }
+        self.unused = unused;
     }
 
     /// Waits until no other agent has the status socket. Before anything is touched: this agent would take the other's disks, addresses
@@ -283,7 +300,10 @@ impl Agent {
 
     fn serve(&mut self) {
         loop {
-            let due = self.failed.iter().map(|failed| failed.next).chain(self.http.due()).min();
+            self.shared.passed.turn_away(&self.unused);
+            let unused = (!self.unused.is_empty()).then(|| Instant::now() + TURN_AWAY);
+            let failed = self.failed.iter().map(|failed| failed.next);
+            let due = failed.chain(self.http.due()).chain(unused).min();
             let event = match due {
                 Some(at) => self.waits.recv_timeout(at.saturating_duration_since(Instant::now())),
                 None => self.waits.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -502,6 +522,7 @@ impl Agent {
             }
         }
         let before = std::mem::replace(&mut self.config, new).status;
+        self.look_at_passed();
         self.show();
         if self.config.status != before {
             self.move_status(before);

@@ -14,6 +14,7 @@ use std::time::Duration;
 use parda_address::Address;
 use parda_block::{
     BackendConfig, Direct, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls, Lock, Region,
+    SocketAccess,
 };
 use parda_config::tenants;
 use parda_control::Bytes;
@@ -117,7 +118,14 @@ fn listener(
     passed: Option<OwnedFd>,
 ) -> ListenerConfig {
     if passed.is_some() {
-        tracing::info!(address = %listener.address, "takes over the socket that was passed");
+        let address = &listener.address;
+        tracing::info!(%address, "takes over the socket that was passed");
+        if listener.access != SocketAccess::default() {
+            tracing::warn!(
+                %address,
+                "mode, owner and group are those of the socket that was passed (SocketMode= of the .socket unit), not those of its [[listener]]"
+            );
+        }
     }
     let required = listener.tls.as_ref().is_some_and(|tls| tls.required);
     ListenerConfig {

@@ -64,7 +64,7 @@ impl Inbox {
 
     /// Drops the first `n` bytes.
     pub(crate) fn take(&mut self, n: usize) {
-        self.start = (self.start + n).min(self.end);
+        self.start = self.start.saturating_add(n).min(self.end);
     }
 
     /// Moves as many bytes as there are, and fit, to that part of `to`; returns their number.

@@ -146,7 +146,7 @@ pub(crate) fn different(texts: &[&str]) -> Result<(), Failure> {
 
 /// A setting as the API takes it: numbers, truths, tables and texts in quotes as such, all else as text.
 pub(crate) fn setting(text: &str) -> Result<(String, Value), Failure> {
-    let Some((key, value)) = text.split_once('=') else {
+    let Some((key, value)) = text.split_once('=').filter(|(key, _)| !key.is_empty()) else {
         return Err(Failure::usage(format!("{text}: must be KEY=VALUE")));
     };
     let table = inline_table(value).and_then(|table| serde_json::to_value(table).ok());
@@ -204,7 +204,9 @@ mod tests {
         assert_eq!(sent("tenant=\"100\""), serde_json::json!("100"));
         assert_eq!(sent("limit={ iops = 500 }"), serde_json::json!({ "iops": 500 }));
         assert_eq!(sent("limit={ iops"), serde_json::json!("{ iops"));
-        assert!(setting("shares").is_err());
+        for text in ["shares", "=1"] {
+            assert!(setting(text).err().unwrap().message.ends_with("must be KEY=VALUE"));
+        }
     }
 
     /// Refusal of a command that no agent is asked for.

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use parda_control::VmConfig;
 use serde::de::DeserializeOwned;
@@ -17,7 +18,8 @@ use crate::short::short;
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
-    text: String,
+    /// One that was merged is printed when an error needs it.
+    text: OnceLock<String>,
     /// The same as a table, if it was merged.
     merged: Option<Table>,
 }
@@ -97,19 +99,13 @@ impl Document {
     /// A document that is already in memory.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Document {
-        Document { name: name.into(), text: text.into(), merged: None }
+        Document { name: name.into(), text: text.into().into(), merged: None }
     }
 
     /// A document with changes. Its errors show values and no places, as nobody has its text.
     #[must_use]
     pub fn merged(name: impl Into<String>, table: Table) -> Document {
-        Document { merged: Some(table.clone()), ..Document::new(name, table.to_string()) }
-    }
-
-    /// Whether it has changes over a document that was checked by itself.
-    #[must_use]
-    pub fn is_merged(&self) -> bool {
-        self.merged.is_some()
+        Document { name: name.into(), text: OnceLock::new(), merged: Some(table) }
     }
 
     /// Reads a document from a file, or once from a pipe.
@@ -137,7 +133,8 @@ impl Document {
     /// Text of the whole document.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.text
+        let print = || self.merged.as_ref().map(Table::to_string).unwrap_or_default();
+        self.text.get_or_init(print)
     }
 
     /// The document as a `T`.
@@ -150,14 +147,14 @@ impl Document {
         if let Some(parsed) = merged {
             return Ok(parsed);
         }
-        toml::from_str(&self.text).map_err(|e| {
+        toml::from_str(self.text()).map_err(|e| {
             let message = plainly(&e.message().trim().replace('\n', "; "));
             // What the document itself lacks has no line.
             let Some(span) = e.span().filter(|span| *span != (0..0)) else {
                 return Error { file: self.name.clone(), place: None, value: None, message };
             };
-            let message = of_shares(message, &self.text[..span.start]);
-            let message = of_date(message, &self.text[span.clone()]);
+            let message = of_shares(message, &self.text()[..span.start]);
+            let message = of_date(message, &self.text()[span.clone()]);
             Error { value: Some(self.line_of(&span)), ..self.at_span(span, message) }
         })
     }
@@ -178,7 +175,7 @@ impl Document {
     /// Whether there is a value at a path of keys and indices.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
-        let Ok(root) = DeTable::parse(&self.text) else { return false };
+        let Ok(root) = DeTable::parse(self.text()) else { return false };
         let root = DeValue::Table(root.into_inner());
         path.split('.').try_fold(root, |value, key| Some(child(value, key)?.into_inner())).is_some()
     }
@@ -187,7 +184,7 @@ impl Document {
     #[must_use]
     pub fn error_at(&self, keys: &[&str], message: impl Into<String>) -> Error {
         let (file, message) = (self.name.clone(), message.into());
-        let Ok(root) = DeTable::parse(&self.text) else {
+        let Ok(root) = DeTable::parse(self.text()) else {
             return Error { file, place: None, value: Some(keys.join(".")), message };
         };
         let mut span: Option<Range<usize>> = None;
@@ -209,7 +206,7 @@ impl Document {
         }
         let value = match (&found, &span) {
             (Some(DeValue::Table(_) | DeValue::Array(_)), _) | (_, None) => last.to_owned(),
-            (Some(_), Some(span)) => format!("{last} = {}", &self.text[span.clone()]),
+            (Some(_), Some(span)) => format!("{last} = {}", self.on_one_line(span)),
             (None, _) => keys.last().copied().unwrap_or_default().to_owned(),
         };
         match span {
@@ -219,7 +216,7 @@ impl Document {
     }
 
     fn at_span(&self, span: Range<usize>, message: String) -> Error {
-        let before = &self.text[..span.start.min(self.text.len())];
+        let before = &self.text()[..span.start.min(self.text().len())];
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
         let place = self.merged.is_none().then_some((line, column));
@@ -227,9 +224,20 @@ impl Document {
     }
 
     fn line_of(&self, span: &Range<usize>) -> String {
-        let start = span.start.min(self.text.len());
-        let from = self.text[..start].rfind('\n').map_or(0, |i| i + 1);
-        self.text[from..].lines().next().unwrap_or_default().trim().to_owned()
+        let start = span.start.min(self.text().len());
+        let from = self.text()[..start].rfind('\n').map_or(0, |i| i + 1);
+        let line = format!("{}{}", &self.text()[from..start], self.on_one_line(&(start..span.end)));
+        let rest = self.text().get(span.end..).unwrap_or_default();
+        format!("{line}{rest}").lines().next().unwrap_or_default().trim().to_owned()
+    }
+
+    /// A value as it is written, but a text of several lines with its line breaks escaped.
+    fn on_one_line(&self, span: &Range<usize>) -> String {
+        let text = self.text().get(span.clone()).unwrap_or_default();
+        match text.contains('\n').then(|| text.parse()) {
+            Some(Ok(toml::Value::String(text))) => format!("{text:?}"),
+            _ => text.to_owned(),
+        }
     }
 }
 
@@ -448,6 +456,11 @@ mod tests {
             error,
             "p.toml:2:10: window = \"x\": must be a whole number from 0 to 4294967295, not the text \"x\""
         );
+        let doc = Document::new("p.toml", "[[volume]]\nwindow = \"\"\"1\n2\"\"\" # no number\n");
+        let error = doc.parse::<Conf>().unwrap_err().to_string();
+        assert!(error.starts_with("p.toml:2:10: window = \"1\\n2\" # no number: must"), "{error}");
+        let error = doc.error("volume.0.window", "too small").to_string();
+        assert_eq!(error, "p.toml:2:10: window = \"1\\n2\": too small");
         for (message, plain) in [
             ("string \"yes\", expected a boolean", "must be true or false, not the text \"yes\""),
             ("integer `3`, expected a string", "must be a text, in quotes, not 3"),

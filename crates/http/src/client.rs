@@ -14,8 +14,9 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-/// Longest time for an answer. A change may take several seconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time for an answer to a question, as at the status socket, and to a change, which may wait for disks.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE_WITH_CHANGES: Duration = Duration::from_secs(20);
 
 /// The largest answer, in bytes.
 const LARGEST: usize = 256 << 20;
@@ -101,8 +102,9 @@ pub fn ask(
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, answered).await.unwrap_or_else(|_| {
-            Err(AskError::Answer(format!("none within {} s", PATIENCE.as_secs())))
+        let patience = if method == "GET" { PATIENCE } else { PATIENCE_WITH_CHANGES };
+        tokio::time::timeout(patience, answered).await.unwrap_or_else(|_| {
+            Err(AskError::Answer(format!("none within {} s", patience.as_secs())))
         })
     })
 }
@@ -127,4 +129,20 @@ async fn exchange(
     let problem: Result<parda_api::Problem, _> = serde_json::from_slice(&text);
     let error = problem.map_or_else(|_| format!("it answers {status}"), |problem| problem.error);
     Err(AskError::Refused(status.as_u16(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_agent_is_asked_as_long_as_at_its_status_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let _silent = UnixListener::bind(&path).unwrap();
+        let error = ask(&Server::Unix(path), "GET", "/api/v1/state", None, None).unwrap_err();
+        assert_eq!(error.to_string(), "no answer: none within 5 s");
+    }
 }

@@ -1,6 +1,7 @@
 //! Disks that are added, removed and drained while the agent runs. These are changes of a layer, checked with the configuration and taken
 //! over as after a reload.
 
+use std::path::Path;
 use std::time::Instant;
 
 use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk};
@@ -10,7 +11,7 @@ use parda_http::{Disks, Of, Place, Refusal, Who};
 use super::Api;
 use super::change::kept_where;
 use super::wait::{PATIENCE, wait};
-use crate::config::{Config, Disk, apart};
+use crate::config::{Config, Disk, Volume, apart};
 use crate::history::disk_keys;
 use crate::live::{self, DiskName, Layers, Shape, Target};
 use crate::status::{DiskState, DiskStatus};
@@ -30,20 +31,27 @@ impl Disks for Api {
                 layers.layer(keep).take(volume, Shape::Add(table.clone()));
                 return Ok(());
             }
-            let removed = [&layers.kept, &layers.temporary];
-            if !removed.iter().any(|layer| layer.removes(volume, &name)) {
-                let message = "path: is missing, and no disk of this name was removed";
-                return Err(Refusal::Invalid(message.to_owned()));
+            // The removal of the upper layer is the one in force.
+            if layers.temporary.restore(volume, &name) || layers.kept.restore(volume, &name) {
+                return Ok(());
             }
-            layers.kept.forget(volume, &name);
-            layers.temporary.forget(volume, &name);
-            Ok(())
+            let message = "path: is missing, and no disk of this name was removed";
+            Err(Refusal::Invalid(message.to_owned()))
         };
         // A look at the disk's data may wait for its file system, so it happens before this change has the turn.
         let mut trial = self.live.in_force().layers;
         edit(&mut trial)?;
         let trial = trial.merged().map_err(|error| Refusal::Invalid(error.without_place()))?;
         let disk = find(&trial, volume, &name)?;
+        let others = trial.volume(volume).map_or(&[][..], Volume::disks).iter();
+        let there = others.filter(|other| other.listen == disk.listen).count();
+        if !again && there == 1 && disk.listen.path().is_some_and(Path::is_relative) {
+            let message = format!(
+                "listen = {}: would be in the directory of the agent: name it by an absolute path",
+                disk.listen
+            );
+            return Err(Refusal::Invalid(message));
+        }
         if let Some(Err(fault)) = trial.volume(volume).map(|volume| apart::look_into(volume, &disk))
         {
             return Err(Refusal::Invalid(format!("path = {}: {fault}", disk.place)));
@@ -106,9 +114,7 @@ impl Disks for Api {
         let _turn = self.live.turn();
         let disks = self.volume(volume)?.disks;
         if disks.is_empty() {
-            let message = format!(
-                "volume {volume:?}: has no disks to drain: VMs open a steered device without parda"
-            );
+            let message = format!("volume {volume:?}: has no disks to drain");
             return Err(Refusal::Invalid(message));
         }
         let targets = disk_keys(&disks)

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use parda_address::Place;
+use parda_address::{Address, ExportName, Place, Uri};
 use parda_block::{Image, Stretch, Stretches};
 use parda_config::{Document, Error};
 
@@ -168,29 +168,39 @@ fn image(disk: &Disk) -> Option<Image> {
     Image::at(path, disk.name.as_str(), disk.read_only)
 }
 
-/// Refuses an address for two: of a disk and of the agent itself, or of two sockets of the agent.
+/// Refuses an address for two, of disks and of the agent itself, and a socket by two spellings. Asks the file systems of the sockets.
 pub(super) fn sockets(
     doc: &Document,
     status: Option<&Path>,
     http: Option<&Http>,
     volumes: &[Volume],
 ) -> Result<(), Error> {
-    let at = doc.part("http");
     let mut seen = HashSet::new();
-    for (i, volume) in volumes.iter().enumerate() {
-        for (j, Disk { listen, name, .. }) in volume.disks().iter().enumerate() {
-            if !seen.insert(listen) {
-                continue;
-            }
-            if let Some(taken) = own::taken(listen, status) {
-                return Err(doc.error(&format!("volume.{i}.disk.{j}.listen"), taken));
-            }
-            let message = format!("is where disk {name} listens: give it an address of its own");
-            at.refuse_if(http.is_some_and(|http| http.address == *listen), "address", message)?;
+    let listens = volumes.iter().enumerate().flat_map(|(i, volume)| {
+        let disks = volume.disks().iter().enumerate();
+        disks.map(move |(j, disk)| (format!("volume.{i}.disk.{j}.listen"), &disk.listen))
+    });
+    let listens = listens.filter(|(_, listen)| seen.insert(*listen)).map(|(key, listen)| {
+        (key, listen.clone(), format!("is the socket of {listen}: write it the same way"))
+    });
+    let own = |key: &str, address: Address, whose: &str| {
+        (key.to_owned(), address, format!("is {whose}: give it an address of its own"))
+    };
+    let status = status.into_iter().flat_map(|path| {
+        let (at, api) = (Address::Unix(path.to_owned()), Address::Unix(own::api_beside(path)));
+        let whose = "the socket of the API, beside the status socket";
+        [own("status", at, "the status socket's"), own("status", api, whose)]
+    });
+    let http = http.map(|http| own("http.address", http.address.clone(), "the address of [http]"));
+    let mut all: Stretches<String> = Stretches::default();
+    for (key, address, taken) in status.chain(http).chain(listens) {
+        // A server's address is told from others by where it is.
+        let place = Uri { address, export: ExportName::default(), tls: None };
+        let place = Stretch::of_export(&place, None);
+        if let Some(taken) = all.meeting(&place).next() {
+            return Err(doc.error(&key, taken));
         }
+        all.insert(place, taken);
     }
-    match http.and_then(|http| own::taken(&http.address, status)) {
-        Some(taken) => Err(at.error("address", taken)),
-        None => Ok(()),
-    }
+    Ok(())
 }

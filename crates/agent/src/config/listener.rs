@@ -67,17 +67,12 @@ pub(super) fn of_disks(
     listeners.collect()
 }
 
-/// Refuses listeners that no disk uses.
-pub(super) fn all_are_used(
-    doc: &Document,
-    described: &[Listener],
-    volumes: &[Volume],
-) -> Result<(), Error> {
+/// Addresses of the listeners that no disk uses.
+pub(super) fn unused(described: &[Listener], volumes: &[Volume]) -> Vec<Address> {
     let used: HashSet<_> =
         volumes.iter().flat_map(|volume| &volume.listeners).map(|it| &it.address).collect();
-    let unused = described.iter().position(|listener| !used.contains(&listener.address));
-    let message = "no disk listens there: write it as the disk's `listen` does";
-    unused.map_or(Ok(()), |i| Err(doc.error(&format!("listener.{i}.address"), message)))
+    let all = described.iter().map(|listener| &listener.address);
+    all.filter(|address| !used.contains(address)).cloned().collect()
 }
 
 fn unprotected(address: &Address) -> String {

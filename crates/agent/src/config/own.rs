@@ -193,13 +193,3 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     path.push(suffix);
     path.into()
 }
-
-/// What an address is for already, if the agent has a socket there for itself.
-pub(super) fn taken(address: &Address, status: Option<&Path>) -> Option<&'static str> {
-    let (path, status) = address.path().zip(status)?;
-    if is_socket(path, status) {
-        return Some("is the status socket's: give it a path of its own");
-    }
-    is_socket(path, &api_beside(status))
-        .then_some("is the socket of the API, beside the status socket: give it a path of its own")
-}

@@ -152,26 +152,27 @@ impl Overlay {
         self.take(volume, Shape::Remove(disk));
     }
 
-    /// Takes out a disk's settings, and its addition or removal. True if this layer had added or removed it.
-    pub(crate) fn forget(&mut self, volume: &str, disk: &DiskName) -> bool {
-        let had = self.shapes_disk(volume, disk);
+    /// Takes out a disk's settings, and its addition or removal.
+    pub(crate) fn forget(&mut self, volume: &str, disk: &DiskName) {
         let of = self.volume_of(volume);
-        of.remove.retain(|other| other != disk);
         of.add.retain(|table| !disk.is(table));
         of.disk.retain(|named| named.name != *disk);
+        self.restore(volume, disk);
+    }
+
+    /// Takes back the removal of a disk. True if this layer had removed it.
+    pub(crate) fn restore(&mut self, volume: &str, disk: &DiskName) -> bool {
+        let of = self.volume_of(volume);
+        let had = of.remove.contains(disk);
+        of.remove.retain(|other| other != disk);
         self.drop_empty();
         had
     }
 
     /// Whether this layer has added or removed a disk.
     pub(crate) fn shapes_disk(&self, volume: &str, disk: &DiskName) -> bool {
-        let is_added = |of: &Volume| of.name == volume && of.add.iter().any(|it| disk.is(it));
-        self.removes(volume, disk) || self.volume.iter().any(is_added)
-    }
-
-    /// Whether this layer has removed a disk.
-    pub(crate) fn removes(&self, volume: &str, disk: &DiskName) -> bool {
-        self.volume.iter().any(|of| of.name == volume && of.remove.contains(disk))
+        let mut of = self.volume.iter().filter(|of| of.name == volume);
+        of.any(|of| of.remove.contains(disk) || of.add.iter().any(|it| disk.is(it)))
     }
 
     /// All removals and additions of disks, each with its volume, in the order in which they apply.

@@ -45,8 +45,11 @@ impl DiskName {
 
     /// Whether a table of the configuration file is this disk's.
     pub(super) fn is(&self, disk: &Table) -> bool {
-        has_name(disk, &self.name)
-            && self.listen.as_deref().is_none_or(|listen| text(disk, "listen") == Some(listen))
+        let listens = |listen: &str| {
+            text(disk, "listen").and_then(|text| text.parse().ok())
+                == listen.parse::<Address>().ok()
+        };
+        has_name(disk, &self.name) && self.listen.as_deref().is_none_or(listens)
     }
 
     /// This disk of a checked volume.

@@ -536,9 +536,9 @@ fn disks_are_added_and_removed_over_the_file() {
     add(&mut layers.kept, "vm");
     let config = layers.merged().unwrap();
     assert_eq!(config.volumes[0].disks()[1].place.to_string(), "/vm");
-    assert!(layers.kept.forget("array", &name("vm")));
+    layers.kept.forget("array", &name("vm"));
     assert_eq!(names(&layers), ["vm", "vm2"]);
-    assert!(!layers.kept.forget("array", &name("vm")));
+    assert!(!layers.kept.restore("array", &name("vm")));
     // A listener with a table of its own goes with the last disk there, and comes back with it.
     let own = format!(
         "{FILE}[[volume.disk]]\nname = \"vm4\"\npath = \"/f\"\nlisten = \"unix:t\"\n\
@@ -548,7 +548,7 @@ fn disks_are_added_and_removed_over_the_file() {
     let mut removed = other.layers();
     removed.temporary.remove("array", name("vm4"));
     assert_eq!(names(&removed), ["vm"]);
-    assert!(removed.temporary.forget("array", &name("vm4")));
+    assert!(removed.temporary.restore("array", &name("vm4")));
     assert_eq!(removed.merged().unwrap().volumes[0].listeners.len(), 2);
     // A volume whose last disk went waits for the next, and so does its listener.
     layers.kept.remove("array", name("vm"));

@@ -32,11 +32,18 @@ impl DiskNow {
 
     /// Values that tell whether the samples are as before. Distributions change with the times that are counted and not otherwise.
     pub(super) fn counted(&self) -> impl PartialEq + use<'_> {
-        let d = &self.disk;
+        // All fields by their names: whether a new one has a family is decided here, too.
+        #[rustfmt::skip]
+        let DiskStatus {
+            name, listen, shares, burst, state: _, fault: _, latency_target: _,
+            reads, writes, others, errors, overdue, time_held_s, time_held_by, time_at_device_s,
+            // No family shows these.
+            settings_from: _, from: _, settings: _, slice: _, held_now: _, limited_now: _, state_s: _, drain: _,
+            clients: _, page_cache: _, replaced: _, reservation: _, held: _, device: _, total: _, recorded: _,
+        } = &self.disk;
         (
-            (&self.volume, &d.name, &d.listen, self.is_up(), d.shares, d.burst),
-            (d.reads, d.writes, d.others, d.errors, d.overdue),
-            (self.target(), d.time_held_s, d.time_held_by, d.time_at_device_s),
+            (&self.volume, name, listen, self.is_up(), shares, burst, self.target()),
+            (reads, writes, others, errors, overdue, time_held_s, time_held_by, time_at_device_s),
         )
     }
 

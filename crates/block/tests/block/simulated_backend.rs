@@ -1,6 +1,6 @@
 //! A volume in front of a simulated array whose faults are drawn from one seed: replies in pieces and out of order, short reads,
-//! errors before and after the deed, silence, lost connections, power cuts. Several clients write at once, and each knows what it
-//! may read: what was acknowledged, as long as the power stays; after that, what a flush covered, or something newer.
+//! errors before and after the deed, silence, shutdowns, lost connections, power cuts. Several clients write at once, and each knows
+//! what it may read: what was acknowledged, as long as the power stays; after that, what a flush covered, or something newer.
 //!
 //! `PARDA_SEED` repeats a run, as far as the scheduling of threads does.
 use crate::common;
@@ -31,11 +31,13 @@ struct Odds {
     error: u32,
     short: u32,
     silence: u32,
+    shutdown: u32,
     loss: u32,
     power_cut: u32,
 }
 
-const FAULTS: Odds = Odds { error: 60, short: 40, silence: 900, loss: 120, power_cut: 250 };
+const FAULTS: Odds =
+    Odds { error: 60, short: 40, silence: 900, shutdown: 300, loss: 120, power_cut: 250 };
 
 #[derive(Clone)]
 struct Array {
@@ -62,6 +64,7 @@ enum Fault {
     ErrorAfter,
     Short,
     Silence,
+    Shutdown,
     LossBefore,
     LossAfter,
     PowerCut,
@@ -75,6 +78,7 @@ impl Odds {
             () if one_of(2 * self.error) => Some(Fault::ErrorAfter),
             () if one_of(self.short) => Some(Fault::Short),
             () if one_of(self.silence) => Some(Fault::Silence),
+            () if one_of(self.shutdown) => Some(Fault::Shutdown),
             () if one_of(2 * self.loss) => Some(Fault::LossBefore),
             () if one_of(2 * self.loss) => Some(Fault::LossAfter),
             () if one_of(self.power_cut) => Some(Fault::PowerCut),
@@ -184,8 +188,12 @@ impl Array {
                 cells.cut_power(random);
                 return None;
             }
-            Some(Fault::Silence) => {
+            Some(fault @ (Fault::Silence | Fault::Shutdown)) => {
                 drop(cells);
+                if matches!(fault, Fault::Shutdown) {
+                    let code = Errno::Shutdown.code();
+                    peer.send(&error_chunk(chunk::FLAG_DONE, header.cookie, code))?;
+                }
                 self.be_silent(peer, power, random, asked);
                 return None;
             }

@@ -5,8 +5,12 @@ use tracing_subscriber::filter::Targets;
 /// The filter of a log for which none is given.
 pub(crate) const DEFAULT: &str = "info";
 
-/// Parses a filter. One with nothing in it counts as not given. A name that is neither a level nor a part of parda is an error: it would silence
-/// all that is logged.
+/// Parts of parda that log, by their crates; the first stands for all.
+const PARTS: [&str; 6] =
+    ["parda", "parda_agent", "parda_block", "parda_http", "parda_kubernetes", "parda_lab"];
+
+/// Parses a filter. One with nothing in it counts as not given. A name that is neither a level nor one of [`PARTS`], or below it, is an error: it
+/// would silence all that is logged.
 pub(super) fn parse(text: &str) -> Result<Targets, String> {
     let wrong = |why: String| format!("--log {text:?}: {why}");
     let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
@@ -14,9 +18,11 @@ pub(super) fn parse(text: &str) -> Result<Targets, String> {
     let plain = Some(plain.trim_matches(',')).filter(|plain| !plain.is_empty());
     let targets: Targets =
         plain.unwrap_or(DEFAULT).parse().map_err(|error| wrong(format!("{error}")))?;
-    match targets.iter().find(|(target, _)| !target.starts_with("parda")) {
+    let is_part = |target: &str| PARTS.contains(&target.split("::").next().unwrap_or_default());
+    match targets.iter().find(|(target, _)| !is_part(target)) {
         Some((target, _)) => Err(wrong(format!(
-            "{target:?} is neither a level (off, error, warn, info, debug, trace) nor a part of parda, such as parda_block"
+            "{target:?} is neither a level (off, error, warn, info, debug, trace) nor a part of parda that logs ({})",
+            PARTS.join(", ")
         ))),
         None => Ok(targets),
     }
@@ -41,11 +47,27 @@ mod tests {
     }
 
     #[test]
+    fn every_crate_that_logs_is_a_part() {
+        let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        let mut parts: Vec<_> = std::fs::read_dir(crates)
+            .unwrap()
+            .filter_map(|dir| std::fs::read_to_string(dir.unwrap().path().join("Cargo.toml")).ok())
+            .map(|manifest| manifest.parse::<toml::Table>().unwrap())
+            .filter(|it| it.get("dependencies").is_some_and(|it| it.get("tracing").is_some()))
+            .map(|manifest| manifest["package"]["name"].as_str().unwrap().replace('-', "_"))
+            .collect();
+        parts.sort();
+        assert_eq!(parts, PARTS);
+    }
+
+    #[test]
     fn what_would_silence_the_log_is_refused_by_name() {
         for (text, says) in [
             ("loud", "--log \"loud\": \"loud\" is neither a level (off, error,"),
             ("info,lout", "\"lout\" is neither a level"),
             ("tokio=debug", "\"tokio\" is neither a level"),
+            ("pardaxyz", "\"pardaxyz\" is neither a level"),
+            ("parda_bl=debug", "parda that logs (parda, parda_agent, parda_block,"),
             ("parda_block=loud", "--log \"parda_block=loud\": "),
         ] {
             let error = parse(text).unwrap_err();

@@ -1,5 +1,7 @@
 //! Disks that are added, removed and drained while the agent runs.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -39,7 +41,7 @@ fn disks_come_and_go_by_command_and_outlive_the_agent() {
     assert_eq!(said.trim(), "volume array, disk vm2: serving, kept in the state file");
     assert!(found(&stage, "vm2"));
     // A name that looks like a setting.
-    parda(&stage, &["disk", "add", "v=3", "path=data3", "listen=unix:a", "--temporary"]);
+    parda(&stage, &["disk", "add", "v=3", "path=data3", "listen=unix:.//a", "--temporary"]);
     let said = parda(&stage, &["set", "--disk", "v=3", "shares=300", "--temporary"]);
     assert!(said.contains("disk v=3: shares = 300"), "{said}");
     parda(&stage, &["disk", "remove", "v=3"]);
@@ -71,10 +73,27 @@ fn disks_come_and_go_by_command_and_outlive_the_agent() {
     let said = parda(&stage, &["disk", "add", "vm1"]);
     assert_eq!(said.trim(), "volume array, disk vm1: serving, as the configuration says");
     assert_eq!(names(&agent), ["vm2", "vm1"].map(str::to_owned).to_vec());
+    // The last removal is what is taken back: of the disk that the state file has in the place of the configuration's.
+    stage.sparse("data4", 3 << 20);
+    let size = || stage.ok(&["nbdinfo", "--size", &uri("a", "vm1")]).trim().parse();
+    parda(&stage, &["disk", "remove", "vm1"]);
+    parda(&stage, &["disk", "add", "vm1", "path=data4", "listen=unix:a"]);
+    parda(&stage, &["disk", "remove", "vm1", "--temporary"]);
+    let said = parda(&stage, &["disk", "add", "vm1"]);
+    assert_eq!(
+        (said.trim(), size()),
+        ("volume array, disk vm1: serving, kept in the state file", Ok(3 << 20))
+    );
+    let error = refused(&stage, &["disk", "add", "vm1"]);
+    assert!(error.contains("is served at unix:a already"), "{error}");
+    parda(&stage, &["disk", "remove", "vm1"]);
+    parda(&stage, &["disk", "add", "vm1"]);
+    assert_eq!(size(), Ok(1 << 20));
     parda(&stage, &["disk", "remove", "vm2"]);
     // The last one may go as well.
     parda(&stage, &["disk", "remove", "vm1"]);
     assert!(names(&agent).is_empty() && !found(&stage, "vm1"));
+    assert_eq!(refused(&stage, &["drain"]), "parda: volume \"array\": has no disks to drain\n");
     parda(&stage, &["disk", "add", "vm1"]);
     assert!(found(&stage, "vm1"));
     let kept = String::from_utf8(stage.read("state.toml")).unwrap();
@@ -122,8 +141,10 @@ fn a_disk_is_not_added_where_nobody_could_connect() {
     for (listen, why) in [
         ("a.status", "is the status socket's"),
         ("d/../a.status", "is the status socket's"),
+        ("d/../a", "is the socket of unix:a: write it the same way"),
         ("a.status.api", "is the socket of the API"),
-        ("file", "cannot be served, and is not added: "),
+        ("new", "would be in the directory of the agent: name it by an absolute path"),
+        (&stage.path("file").display().to_string(), "cannot be served, and is not added: "),
     ] {
         let error = add(listen);
         assert!(error.contains(why), "{listen}: {error}");
@@ -138,6 +159,27 @@ fn a_disk_is_not_added_where_nobody_could_connect() {
     let agent = stage.restart(&[], "a");
     assert_eq!(names(&agent), ["vm1"]);
     agent.says("is the status socket's");
+}
+
+#[test]
+fn a_disk_that_is_added_listens_as_a_table_of_the_file_says() {
+    let stage = Stage::new();
+    stage.sparse("data1", 1 << 20);
+    stage.sparse("data2", 1 << 20);
+    let b = format!("unix:{}", stage.path("b").display());
+    let text = config("a", "mode = \"off\"", &[("vm1", "data1")])
+        + &format!("[[listener]]\naddress = \"{b}\"\nmode = \"0660\"\n");
+    let agent = stage.agent("a", &format!("state = \"state.toml\"\n{text}"));
+    let unused = format!("{b}: a [[listener]] where no disk listens");
+    agent.says(&unused);
+    assert!(stage.ok(&[PARDA, "check", "a.toml"]).contains(&unused));
+    let mode = || std::fs::metadata(stage.path("b")).unwrap().permissions().mode() & 0o777;
+    parda(&stage, &["disk", "add", "vm2", "path=data2", &format!("listen={b}")]);
+    assert_eq!(mode(), 0o660);
+    agent.stop();
+    // The file alone still has no disk there.
+    let agent = stage.restart(&[], "a");
+    assert_eq!((names(&agent), mode()), (vec!["vm1".to_owned(), "vm2".to_owned()], 0o660));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use parda_testkit::{Client, read, write};
 const LEN: u32 = 4096;
 
 fn nbdkit(stage: &Stage) -> Process {
-    // What a killed nbdkit leaves behind.
+    // What nbdkit leaves behind.
     let _ = std::fs::remove_file(stage.path("far"));
     let socket = stage.path("far").display().to_string();
     let line = ["nbdkit", "--foreground", "--unix", &socket, "file", "file=data"];
@@ -37,16 +37,21 @@ fn block(byte: u8) -> Vec<u8> {
 fn a_restart_under_an_idle_database_costs_it_nothing_and_one_under_load_is_confessed_once() {
     let stage = Stage::new();
     stage.sparse("data", 32 << 20);
-    for connections in [1, 3] {
-        let mut server = Some(nbdkit(&stage));
+    // One that ends in order answers ESHUTDOWN before it closes.
+    for (connections, signal) in
+        [1, 3].into_iter().flat_map(|n| [(n, Signal::KILL), (n, Signal::TERM)])
+    {
+        let mut server = nbdkit(&stage);
         let (agent, mut client) =
             agent(&stage, &format!("connections = {connections}\nhold = \"60s\""));
         let mut restart = |client: &mut Client| {
-            server.take().into_iter().for_each(Process::kill);
+            server.signal(signal);
             // The first request finds out, and waits for the next nbdkit.
             client.send(read(0, LEN), &[]).unwrap();
-            server = Some(nbdkit(&stage));
-            client.receive().unwrap().1.unwrap()
+            let old = std::mem::replace(&mut server, nbdkit(&stage));
+            let answer = client.receive().unwrap().1.unwrap();
+            old.kill();
+            answer
         };
         for round in 1..4 {
             client.call(write(0, LEN), &block(round)).unwrap();

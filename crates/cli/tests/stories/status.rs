@@ -19,8 +19,8 @@ fn each_disk_has_its_rates_of_now_and_what_limits_it() {
     let disks = [("deep", "nbd+unix:///?socket=array"), ("idle", "idle.img")];
     let window = |most: u32| {
         let text = config("a", &format!("mode = \"static\"\nwindow_max = {most}"), &disks);
-        // A name is shown on its line, and asked for as it is.
-        text.replace("name = \"array\"", "name = \"the\\tarray\"")
+        // A name is asked for as it is.
+        text.replace("name = \"array\"", "name = \"the array/1 %\"")
     };
     let agent = stage.agent("a", &window(2));
     let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=8"];
@@ -35,7 +35,7 @@ fn each_disk_has_its_rates_of_now_and_what_limits_it() {
 
     until("the last minute has a second of it", || {
         let said = stage.ok(&[PARDA, "status", "-c", "a.toml", "--over", "100ms", "--minute"]);
-        let minute = said.split("volume the\\tarray, over the last minute").nth(1).unwrap();
+        let minute = said.split("volume the array/1 %, over the last minute").nth(1).unwrap();
         assert!(minute.contains("host a"), "{said}");
         let ios = line(minute, "deep").split_whitespace().nth(1);
         ios.and_then(|ios| ios.parse().ok()).is_some_and(|ios: f64| ios > 1.0)

@@ -9,7 +9,7 @@ use parda_vhost::driver::{Command, Driver, Shape};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::stage::{Done, PARDA, Stage, noise, until};
+use crate::stage::{Done, PARDA, Stage, noise, until, wait_for};
 
 const SIZE: u64 = 8 << 20;
 const BLOCK: u32 = 4096;
@@ -161,8 +161,7 @@ fn a_guest_starts_its_disk_after_its_agent_was_replaced() {
                 -object memory-backend-memfd,id=ram,size=64M,share=on -machine q35,memory-backend=ram \
                 -chardev socket,id=vm1,path=vm1.vhost,reconnect=1 -device vhost-user-blk-pci,chardev=vm1,bootindex=0";
     let _qemu = stage.start("qemu", &line.split_whitespace().collect::<Vec<_>>());
-    until("QEMU runs", || stage.path("qmp").exists());
-    let mut qmp = UnixStream::connect(stage.path("qmp")).unwrap();
+    let mut qmp = wait_for("QEMU listens", || UnixStream::connect(stage.path("qmp")).ok());
     let mut answers = BufReader::new(qmp.try_clone().unwrap()).lines();
     let mut ask = |command: &str| {
         qmp.write_all(format!("{{\"execute\": \"{command}\"}}").as_bytes()).unwrap();
@@ -217,7 +216,8 @@ fn a_socket_of_vhost_user_is_for_one_disk() {
         err.contains("h.toml:15:10: listen = \"vhost-user:vm1.vhost\": is another disk's"),
         "{err}"
     );
-    for other in ["unix:vm1.vhost", "vhost-user:./vm1.vhost"] {
+    let absolute = format!("vhost-user:{}", stage.path("vm1.vhost").display());
+    for other in ["unix:vm1.vhost", &absolute] {
         stage.write("h.toml", config("auto") + &two.replace("vhost-user:vm1.vhost", other));
         let Done { status, err, .. } = stage.parda(&["check", "h.toml"]);
         assert_eq!(status.code(), Some(2), "{err}");

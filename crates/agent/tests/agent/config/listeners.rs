@@ -37,6 +37,8 @@ fn a_listener_says_who_may_connect() {
     let config = check(&with_listener(&format!("{UNIX}\nmode = \"0666\""))).unwrap();
     assert!(config.warnings()[0].contains("every user of this host"), "{:?}", config.warnings());
     assert_eq!(check(GOOD).unwrap().warnings(), Vec::<String>::new());
+    let unused = check(&with_listener("address = \"unix:/run/other\"")).unwrap().warnings();
+    assert!(unused[0].starts_with("unix:/run/other: a [[listener]] where no disk"), "{unused:?}");
 }
 
 #[test]
@@ -65,10 +67,6 @@ fn other_hosts_reach_a_disk_without_tls_only_if_the_file_says_so() {
 fn everything_wrong_with_a_listener_is_pointed_at() {
     let tcp = "address = \"tcp:127.0.0.1:1\"";
     for (lines, error) in [
-        (
-            "address = \"unix:/run/other\"".to_owned(),
-            "27:11: address = \"unix:/run/other\": no disk",
-        ),
         ("address = \"carrier pigeon\"".to_owned(), "27:11: address = \"carrier pigeon\": must be"),
         (format!("{UNIX}\n[[listener]]\n{UNIX}"), "29:11: address = "),
         (format!("{UNIX}\nmode = \"rw\""), "28:8: mode = \"rw\": must be three octal digits"),
@@ -143,4 +141,36 @@ fn two_volumes_need_listeners_of_their_own() {
     let text = format!("{GOOD}\n[[volume]]{}", second.replace("\"vm", "\"other"));
     let message = check(&text).unwrap_err();
     assert!(message.contains("belongs to another volume"), "{message}");
+}
+
+#[test]
+fn a_socket_has_one_spelling() {
+    let dir = tempfile::tempdir().unwrap();
+    let real = dir.path().join("real");
+    std::fs::create_dir_all(real.join("sub")).unwrap();
+    std::os::unix::fs::symlink(&real, dir.path().join("link")).unwrap();
+    let (unix, dir) = ("unix:/run/parda/array-a.sock", dir.path().display());
+    let with = |second: &str, more: &str| {
+        let text = GOOD.replacen(unix, &format!("unix:{dir}/real/s"), 1);
+        check(&format!("{more}{}", text.replacen(unix, second, 1)))
+    };
+    for same in ["real//s", "real/./s"] {
+        assert_eq!(with(&format!("unix:{dir}/{same}"), "").unwrap().volumes[0].listeners.len(), 1);
+    }
+    for (other, protocol) in
+        [("real/sub/../s", "unix"), ("link/s", "unix"), ("real/s", "vhost-user")]
+    {
+        let message = with(&format!("{protocol}:{dir}/{other}"), "").unwrap_err();
+        let says = format!("is the socket of unix:{dir}/real/s: write it the same way");
+        assert!(
+            message.starts_with("parda.toml:24:10: listen") && message.contains(&says),
+            "{message}"
+        );
+    }
+    let http = format!("http = {{ address = \"unix:{dir}/link/s\" }}\n");
+    let message = with(unix, &http).unwrap_err();
+    assert!(
+        message.contains("is the address of [http]: give it an address of its own"),
+        "{message}"
+    );
 }

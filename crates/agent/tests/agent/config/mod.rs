@@ -167,6 +167,16 @@ fn everything_wrong_is_pointed_at() {
             "[[volume.tenant]]\nname = \"..\"\n[[volume.disk]]",
             "parda.toml:16:8: name = \"..\": must be 1 to 63 letters",
         ),
+        (
+            "[[volume.disk]]",
+            "[[volume.tenant]]\nname = \"a/b\"\n[[volume.disk]]\ntenant = \"a/b\"",
+            "parda.toml:16:8: name = \"a/b\": must be 1 to 63 letters",
+        ),
+        (
+            "name = \"array-a\"",
+            "name = \"a\\u0000\"",
+            "parda.toml:4:8: name = \"a\\u0000\": must not contain control characters",
+        ),
         ("\"8GiB\"", "\"8GiBs\"", "parda.toml:25:8: size = \"8GiBs\": "),
         ("\"8GiB\"", "\"1000B\"", "parda.toml:25:8: size = \"1000B\": must be a multiple of 4KiB"),
         (

@@ -32,8 +32,13 @@ struct Payload {
     last: bool,
 }
 
-/// Why a stream cannot be followed, and the request whose reply that was.
-type Blamed = (String, Option<usize>);
+/// Why no further reply of a connection counts.
+pub(super) enum Stop {
+    /// The stream cannot be followed: why, and the request whose reply that was.
+    Broken(String, Option<usize>),
+    /// The server answers ESHUTDOWN, and does nothing of what it has not answered yet.
+    ShuttingDown,
+}
 
 /// Connection to an NBD server, after its handshake.
 pub(super) struct UpstreamLink {
@@ -55,8 +60,9 @@ pub(super) struct UpstreamLink {
     pub(super) answered: bool,
     /// How long a request may take.
     patience: Span,
-    /// It is given up because it was silent. Nothing is sent any more and what comes is thrown
-    /// away, up to this time, so that its end shows when the server has let go of its requests.
+    /// It is given up because the server is silent or shuts down. Nothing is sent any more and what
+    /// comes is thrown away, up to this time, so that its end shows when the server has let go of
+    /// its requests.
     pub(super) drained_by: Option<Instant>,
 }
 
@@ -280,14 +286,12 @@ impl Lane {
 
     /// Takes the next request that is answered from what was received. The disk begins at `base` of
     /// the server's export, whose smallest block is `min`.
-    ///
-    /// `Err` if the stream cannot be followed, with the request whose reply that was.
     pub(super) fn next_answer(
         &mut self,
         work: &mut Work,
         base: u64,
         min: u32,
-    ) -> Result<Option<Answered>, Blamed> {
+    ) -> Result<Option<Answered>, Stop> {
         loop {
             let Some((cookie, last)) = self.next_part(work, base, min)? else { return Ok(None) };
             if let Some(asked) = last.then(|| self.in_flight.remove(&cookie)).flatten() {
@@ -310,7 +314,7 @@ impl Lane {
         work: &mut Work,
         base: u64,
         min: u32,
-    ) -> Result<Option<(u64, bool)>, Blamed> {
+    ) -> Result<Option<(u64, bool)>, Stop> {
         let Some(link) = &mut self.link else { return Ok(None) };
         if link.receiving {
             return Ok(None);
@@ -362,6 +366,7 @@ impl Lane {
         };
         let last = match head.reply {
             Reply::Done => true,
+            Reply::Error { errno: Errno::Shutdown, .. } => return Err(Stop::ShuttingDown),
             Reply::Error { last, .. } => last,
             Reply::Status { extents, discard, last } => {
                 link.discard = discard as usize;
@@ -387,9 +392,9 @@ impl Lane {
     }
 
     /// The request whose reply broke the protocol is answered by that.
-    fn blame(&mut self, error: client::ReplyError, cookie: Option<u64>) -> Blamed {
+    fn blame(&mut self, error: client::ReplyError, cookie: Option<u64>) -> Stop {
         let asked = cookie.and_then(|cookie| self.in_flight.remove(&cookie));
-        (error.to_string(), asked.map(|asked| asked.key))
+        Stop::Broken(error.to_string(), asked.map(|asked| asked.key))
     }
 
     /// When the oldest request has waited for too long, or the wait for the end is over.

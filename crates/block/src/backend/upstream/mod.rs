@@ -21,7 +21,7 @@ use parda_disk::status::Extents;
 use parda_disk::{Errno, Failure, Op};
 use parda_nbd::{Framing, TransmissionFlags};
 
-use self::link::{Answered, Lane, Sent, broken};
+use self::link::{Answered, Lane, Sent, Stop, broken};
 use self::search::{Owner, Search};
 use super::Work;
 use super::connect::Opened;
@@ -246,7 +246,8 @@ impl Upstream {
             match self.lanes[lane].next_answer(work, base, min) {
                 Ok(None) => return Ok(()),
                 Ok(Some(answered)) => self.conclude(now, work, lane, answered),
-                Err((error, blamed)) => {
+                Err(Stop::ShuttingDown) => self.retire(now, work, lane, "it is shutting down"),
+                Err(Stop::Broken(error, blamed)) => {
                     if let Some(key) = blamed {
                         self.part_done(work, key, Err(broken(&error)));
                     }
@@ -318,6 +319,16 @@ impl Upstream {
             self.lanes[index].cut(work);
         }
         self.release(now, work, index);
+    }
+
+    /// Gives up a connection whose server may still do what it was sent: that is sent again when the
+    /// server has closed.
+    fn retire(&mut self, now: Instant, work: &mut Work, index: usize, why: &str) {
+        let until = now + self.hold();
+        let lane = &mut self.lanes[index];
+        let answered = lane.link.as_ref().is_some_and(|link| link.answered);
+        lane.drain(work, until);
+        self.give_up(now, work, index, answered, why);
     }
 
     /// Takes a connection out of use, and looks for another one. `worked` says that the server was there.
@@ -403,12 +414,10 @@ impl Upstream {
         if lane.deadline().is_none_or(|at| now < at) {
             return;
         }
-        let answered = lane.link.as_ref().is_some_and(|link| link.answered);
         if lane.is_up() {
-            lane.drain(work, now + Span::from(self.sought.options.hold));
             self.after_silence = true;
             let why = "it is silent: a request was not answered in time";
-            return self.give_up(now, work, index, answered, why);
+            return self.retire(now, work, index, why);
         }
         // The server never let go of what it was sent. It may still do it, so nothing of it is
         // sent again.
