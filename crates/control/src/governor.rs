@@ -86,6 +86,8 @@ pub struct Governor {
     /// What the whole cluster may have outstanding over all of its shares, as of the last period in
     /// which somebody could have used more.
     fair: Option<f64>,
+    /// Whether the array was busy in the last period in which it did IO.
+    busy: bool,
     /// Part of all reservations that the cluster can do.
     reserves: f64,
     /// Slots that an IO takes, on average over some periods.
@@ -127,6 +129,7 @@ impl Governor {
             heard: false,
             joined: false,
             fair: None,
+            busy: false,
             reserves: 1.0,
             unit: 1.0,
             flows: Default::default(),
@@ -283,7 +286,8 @@ impl Governor {
         let bind = matches!(self.config.law.mode, Mode::Parda);
         let weight = self.weight.factor();
         let window_per_share = weight * self.law.window_per_share((weight * shares).max(1.0));
-        SliceBounds { window_per_share, fair: weight * self.fair.unwrap_or(f64::INFINITY), bind }
+        let fair = self.fair.filter(|_| self.busy).unwrap_or(f64::INFINITY);
+        SliceBounds { window_per_share, fair: weight * fair, bind }
     }
 
     /// Drops the forecast, as the VMs are others than in the last period.
@@ -380,6 +384,7 @@ impl Governor {
             self.effect.period((load.rate - load.asked.rate).max(0.0), load.wants);
         }
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load));
+        self.busy = latency.map_or(self.busy, |latency| self.law.is_busy(latency));
         self.absent.follow(headroom);
         if let (true, Some(latency)) = (all, latency) {
             let (prefer, Load { outstanding, reserved, .. }) = (self.config.prefer, load);

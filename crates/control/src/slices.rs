@@ -13,7 +13,8 @@
 //!
 //! A VM that wakes up beside others that sleep would be given a slice that is right only as long as
 //! these sleep. So its slice is no more than its part of what the whole cluster may have outstanding,
-//! counted with all shares, or than four times the most that it was granted lately: what the law has seen.
+//! counted with all shares, or than four times the most that it was granted lately: what the law has seen. On an array
+//! that is not busy its slice is p · shares at once.
 
 use crate::mechanism::{Mechanism, on};
 use crate::units::{Instant, Shares, Span, larger};
@@ -33,7 +34,7 @@ const GROWTH: f64 = 4.0;
 pub struct SliceBounds {
     /// p, the host's window per share.
     pub window_per_share: f64,
-    /// Outstanding IOs of the whole cluster over all shares, those of idle VMs included.
+    /// Outstanding IOs of the whole cluster over all shares, those of idle VMs included. Infinite while the array is not busy.
     pub fair: f64,
     /// Whether slices bound what VMs may have outstanding. If they do not, they only measure it.
     pub bind: bool,
@@ -202,9 +203,10 @@ impl Slice {
         let pending = mean(&mut self.pending_sum);
         let granted = mean(&mut self.grant_sum);
         let shares = mean(&mut self.weight_sum);
-        // A VM that has just woken up counts with what it would use of p · shares.
+        // A VM that has just woken up counts with what it may use in the next period.
         let unseen = 0.0 < self.slice && self.slice < self.full;
-        let used = if unseen { pending.min(granted * self.full / self.slice) } else { granted };
+        let growth = if unseen { GROWTH.min(self.full / self.slice) } else { 1.0 };
+        let used = pending.min(granted * growth);
         self.seen = self.most.max(REMEMBERED * self.seen);
         self.most = self.grant;
         Wanted { shares, pending, used }
@@ -298,15 +300,15 @@ mod tests {
         let asleep = SliceBounds { window_per_share: 0.04, fair: 0.002, bind: true };
         let mut vm = Slice::new(Instant(0), Shares(1000), 0.0, asleep);
         (0..64).for_each(|_| _ = vm.add(Instant(0), 1.0, SERVICE));
-        let mut slices = Vec::new();
+        let (mut slices, mut used) = (Vec::new(), Vec::new());
         for period in 1..=6 {
             slices.push(vm.slice());
             let now = Instant(period * 1000 * MS);
-            let wanted = vm.roll(now, 1e9);
-            assert_eq!(wanted.used, 40.0, "it wants all of p · shares, and says so");
+            used.push(vm.roll(now, 1e9).used);
             vm.set(now, asleep);
         }
         assert_eq!(slices, [2.0, 8.0, 32.0, 40.0, 40.0, 40.0]);
+        assert_eq!(used, [8.0, 32.0, 40.0, 40.0, 40.0, 40.0], "as the next slices are");
     }
 
     #[test]
