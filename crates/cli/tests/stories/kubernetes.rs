@@ -29,8 +29,8 @@ const IN_A_POD: &str = "mount -t tmpfs none /run && mkdir -p /run/secrets/kubern
 /// A node: an agent that steers a device for pods, `parda kubernetes`, and the API server.
 struct Node {
     agent: Option<Agent>,
-    server: Box<dyn Server>,
     follows: Process,
+    server: Box<dyn Server>,
     /// The uid of the pod `db-0`.
     db: String,
     stage: Stage,
@@ -42,7 +42,7 @@ impl Node {
     fn new(server: fn(&Stage) -> Box<dyn Server>, objects: &[(&str, Value)]) -> Option<Node> {
         let disk = Disk::fast()?;
         let stage = stage();
-        stage.exchange("exchange", 4);
+        stage.exchange("exchange", 64);
         for file in ["node-1.toml", "another.toml"] {
             stage.write(file, configuration(&disk.device.display().to_string()));
         }
@@ -291,7 +291,7 @@ fn settings_follow(mut node: Node) {
     node.server.delete(&node.stage, "pods", "web-0");
     node.until("a pod goes", &[("shop.db-0", 2100), ("pods", 100)]);
     let text = String::from_utf8(node.stage.read("node-1.toml")).unwrap();
-    assert!(!text.contains("shop.web-0") && !text.contains("db-9"), "{text}");
+    assert!(!text.contains("shop.web-0") && !text.contains("shop.db-9"), "{text}");
     let log = node.follows.log();
     assert!(!log.contains("kubernetes_unreachable"), "the role has all that is needed: {log}");
     node.end();

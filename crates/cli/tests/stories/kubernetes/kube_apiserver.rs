@@ -1,12 +1,13 @@
 //! kube-apiserver with an etcd, and what only these show: `tools/kube-apiserver.sh` builds them.
 
+use std::net::TcpListener;
+
 use parda_testkit::Etcd;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::server::{Server, ask, cluster, is_gone, token, version};
 use super::{MANIFEST, Node, a_role_lacks, follows, settings_follow, settings_stay, shop, stage};
-use crate::metrics::free_port;
 use crate::stage::{Process, Stage, until};
 
 /// The manifest of agents that serve.
@@ -43,7 +44,10 @@ impl KubeApiserver {
     /// A cluster with the manifests of this project.
     pub(super) fn launch(stage: &Stage) -> Box<dyn Server> {
         std::fs::create_dir(stage.path("etcd")).unwrap();
-        stage.write("port", free_port().to_string());
+        // None that the kernel gives to others meanwhile, as it does from 32768 on.
+        let mut ports = std::iter::repeat_with(|| fastrand::u16(20000..32768));
+        let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+        stage.write("port", ports.find(is_free).unwrap().to_string());
         stage.write("tokens", "admin,admin,admin,\"system:masters\"\n");
         stage.write("admission.yaml", ADMISSION);
         let etcd = Etcd::start(&stage.path("etcd"), 1);
