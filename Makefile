@@ -92,6 +92,7 @@ lint: ## Format, clippy, documentation, licences, circles of files, prose, and t
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --quiet --workspace $(addprefix --test ,$(REAL) $(SIMULATED)) --locked -- -D warnings
+	$(CARGO) check --quiet --package parda --features kubernetes --bins --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) build --quiet --manifest-path tools/bare/Cargo.toml --target-dir target/bare
 	tools/deny.sh
@@ -145,6 +146,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	@$(MAKE) --no-print-directory build
 	PARDA=$(PARDA) tools/manifests.sh
 	@$(MAKE) --no-print-directory kubernetes
+	tools/kube-apiserver.sh $(CARGO) test --locked --package parda --features kubernetes --test stories -- kubernetes --ignored
 	$(CARGO) test $(TESTS) --test stories -- libvirt alerts:: --ignored
 	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test block --test exchange -- lost_writes silent_server tls foreign
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end

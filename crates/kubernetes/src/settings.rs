@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use parda_config::{DISK_SETTINGS, DiskSetting, VmSettings};
+use parda_config::{DISK_SETTINGS, DiskSetting, Holder, VmSettings};
 use toml::{Table, Value};
 
 /// What the keys begin with.
@@ -158,7 +158,7 @@ fn add(settings: &mut Table, key: String, value: Value) {
 
 /// Settings that a pod may have. Which tenants there are is not known here.
 fn known() -> impl Iterator<Item = &'static DiskSetting> {
-    DISK_SETTINGS.iter().filter(|setting| setting.steered)
+    DISK_SETTINGS.iter().filter(|setting| setting.also.contains(&Holder::Steered))
 }
 
 /// A value as TOML: a number, an inline table such as `{ iops = 500 }`, or text without quotes.

@@ -1,13 +1,17 @@
 //! Pods whose shares come from their claims and storage classes, by `parda kubernetes` beside an agent that steers. The API server is a
-//! stand-in, `kubernetes_stand_in.py`, with the objects of a cluster as kube-apiserver answers them; cgroups are directories.
+//! stand-in, `stand_in.py`, with the objects of a cluster as kube-apiserver answers them, or kube-apiserver itself; cgroups are directories.
+
+mod kube_apiserver;
+mod server;
 
 use std::collections::BTreeMap;
-use std::net::TcpStream;
+use std::path::PathBuf;
 
 use parda_testkit::disk::Disk;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use self::server::{Server, StandIn, order};
 use crate::stage::{Agent, PARDA, Process, Stage, until, wait_for};
 use crate::tls::Authority;
 
@@ -24,41 +28,37 @@ const IN_A_POD: &str = "mount -t tmpfs none /run && mkdir -p /run/secrets/kubern
 
 /// A node: an agent that steers a device for pods, `parda kubernetes`, and the API server.
 struct Node {
-    stage: Stage,
     agent: Option<Agent>,
-    api: Option<Process>,
     follows: Process,
+    server: Box<dyn Server>,
+    /// The uid of the pod `db-0`.
+    db: String,
+    stage: Stage,
     _disk: Disk,
 }
 
 impl Node {
     /// A node of a cluster with these objects. `None` where there is no loop device.
-    fn new(objects: &[(&str, Value)]) -> Option<Node> {
+    fn new(server: fn(&Stage) -> Box<dyn Server>, objects: &[(&str, Value)]) -> Option<Node> {
         let disk = Disk::fast()?;
-        let stage = Stage::new();
-        let ca = Authority::new();
-        ca.directory(&stage, "pki", false);
-        ca.issue(&stage.path("pki"), "api");
-        std::fs::create_dir(stage.path("account")).unwrap();
-        std::fs::copy(stage.path("pki/ca-cert.pem"), stage.path("account/ca.crt")).unwrap();
-        stage.write("account/token", "first");
-        stage.write("account/namespace", "parda");
-        std::fs::create_dir(stage.path("cgroups")).unwrap();
-        stage.write("cgroups/cgroup.controllers", "cpu io memory\n");
-        stage.exchange("exchange", 4);
-        stage.write("node-1.toml", configuration(&disk.device.display().to_string()));
-        let api = api(&stage);
-        order(&stage, &json!({"tokens": ["first"]}));
-        for (kind, object) in objects {
-            order(&stage, &json!({"put": kind, "object": object}));
+        let stage = stage();
+        stage.exchange("exchange", 64);
+        for file in ["node-1.toml", "another.toml"] {
+            stage.write(file, configuration(&disk.device.display().to_string()));
         }
+        let server = server(&stage);
+        let mut uids = BTreeMap::new();
+        for (kind, object) in objects {
+            uids.insert(object["metadata"]["name"].as_str(), server.put(&stage, kind, object));
+        }
+        let db = uids[&Some("db-0")].clone();
         let agent = agent(&stage);
         let follows = follows(&stage, "kubernetes", "node-1.toml");
-        Some(Node { stage, agent: Some(agent), api: Some(api), follows, _disk: disk })
+        Some(Node { stage, agent: Some(agent), server, follows, db, _disk: disk })
     }
 
-    fn put(&self, kind: &str, object: Value) {
-        order(&self.stage, &json!({"put": kind, "object": object}));
+    fn put(&self, kind: &str, object: Value) -> String {
+        self.server.put(&self.stage, kind, &object)
     }
 
     fn order(&self, command: Value) {
@@ -67,9 +67,12 @@ impl Node {
 
     /// Makes the cgroup of a pod, as the kubelet does with systemd, with a container.
     fn cgroup(&self, uid: &str) {
+        std::fs::create_dir_all(self.path_of(uid).join("cri-1.scope")).unwrap();
+    }
+
+    fn path_of(&self, uid: &str) -> PathBuf {
         let name = format!("kubepods-burstable-pod{}.slice", uid.replace('-', "_"));
-        let path = format!("cgroups/kubepods.slice/kubepods-burstable.slice/{name}/cri-1.scope");
-        std::fs::create_dir_all(self.stage.path(&path)).unwrap();
+        self.stage.path("cgroups/kubepods.slice/kubepods-burstable.slice").join(name)
     }
 
     /// Shares that the agent has for its VMs, by name.
@@ -78,10 +81,12 @@ impl Node {
         vms.into_iter().map(|vm| (vm.name, vm.shares)).collect()
     }
 
-    /// The first VM's limit in IO/s, 0 without one.
-    fn limit(&self) -> f64 {
-        let vms = self.agent.as_ref().unwrap().volume().steer.unwrap().vms;
-        vms[0].settings.limit.and_then(|limit| limit.iops).unwrap_or_default()
+    /// The first VM's limit in IO/s, 0 without one, and its tenant.
+    fn limit_and_tenant(&self) -> (f64, Option<String>) {
+        let mut vms = self.agent.as_ref().unwrap().volume().steer.unwrap().vms;
+        let settings = vms.swap_remove(0).settings;
+        let iops = settings.limit.and_then(|limit| limit.iops).unwrap_or_default();
+        (iops, settings.tenant.map(|tenant| tenant.to_string()))
     }
 
     /// Waits until the agent has these VMs.
@@ -110,6 +115,20 @@ impl Node {
     }
 }
 
+/// A stage with the certificates of an API server, and the account of a pod without a token.
+fn stage() -> Stage {
+    let (stage, ca) = (Stage::new(), Authority::new());
+    ca.directory(&stage, "pki", false);
+    ca.issue(&stage.path("pki"), "api");
+    ca.issue(&stage.path("pki"), "account");
+    std::fs::create_dir(stage.path("account")).unwrap();
+    std::fs::copy(stage.path("pki/ca-cert.pem"), stage.path("account/ca.crt")).unwrap();
+    stage.write("account/namespace", "parda");
+    std::fs::create_dir(stage.path("cgroups")).unwrap();
+    stage.write("cgroups/cgroup.controllers", "cpu io memory\n");
+    stage
+}
+
 /// The configuration of the manifest, on this device, and nothing is set.
 fn configuration(device: &str) -> String {
     let lines = MANIFEST.lines().skip_while(|line| line.trim() != "parda.toml: |").skip(1);
@@ -120,6 +139,7 @@ fn configuration(device: &str) -> String {
         ("/run/parda/steer.sock", "node-1.status"),
         ("[volume.control]", "[volume.control]\nmode = \"observe\"\nperiod = \"200ms\""),
         ("\"/dev/mapper/parda\"", "\"exchange\""),
+        ("[volume.steer]", "[[volume.tenant]]\nname = \"gold\"\n[volume.steer]"),
         ("/dev/mapper/san", device),
         ("shares = 1000", "shares = 100"),
     ] {
@@ -141,26 +161,6 @@ fn follows(stage: &Stage, who: &str, config: &str) -> Process {
 
 fn agent(stage: &Stage) -> Agent {
     stage.restart(&["unshare", "-m", "sh", "-c", IN_CGROUPS, "sh"], "node-1")
-}
-
-/// Starts the API server, with what it had before.
-fn api(stage: &Stage) -> Process {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stories/kubernetes_stand_in.py");
-    let files = ["pki/api-cert.pem", "pki/api-key.pem", "state", "port"];
-    let mut process = stage.start("api", &[&["python3", script], &files[..]].concat());
-    until("the API server listens", || {
-        assert!(process.ended().is_none(), "the stand-in ended: {}", process.log());
-        let port = std::fs::read_to_string(stage.path("port")).unwrap_or_default();
-        port.parse().is_ok_and(|port: u16| TcpStream::connect(("127.0.0.1", port)).is_ok())
-    });
-    process
-}
-
-fn order(stage: &Stage, command: &Value) {
-    let port = String::from_utf8(stage.read("port")).unwrap();
-    stage.write("order", command.to_string());
-    let to = format!("https://127.0.0.1:{port}/stand-in");
-    stage.ok(&["curl", "-sSf", "--cacert", "pki/ca-cert.pem", "--data-binary", "@order", &to]);
 }
 
 fn pod(name: &str, uid: &str, node: &str, volumes: Value) -> Value {
@@ -203,7 +203,7 @@ fn claim(name: &str, annotations: Value, attributes: Option<&str>) -> Value {
 fn storage_class(shares: &str) -> Value {
     json!({
         "metadata": { "name": "san" }, "provisioner": "csi.example.com", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
-        "allowVolumeExpansion": true, "parameters": { "pool": "flash", "parda/shares": shares }
+        "allowVolumeExpansion": true, "parameters": { "pool": "flash", "parda/shares": shares, "parda/tenant": "gold" }
     })
 }
 
@@ -212,8 +212,10 @@ fn gold() -> Value {
     json!({ "metadata": { "name": "gold" }, "driverName": "csi.example.com", "parameters": parameters })
 }
 
+/// Uids of pods, where the API server does not choose them.
 const A: &str = "0f6a1f6e-0000-4000-8000-00000000000a";
 const B: &str = "0f6a1f6e-0000-4000-8000-00000000000b";
+const UNKNOWN: &str = "0f6a1f6e-0000-4000-8000-00000000000c";
 
 /// A class with 2000 shares, and a pod of this node and one of another that use it.
 fn shop() -> Vec<(&'static str, Value)> {
@@ -230,9 +232,16 @@ fn shop() -> Vec<(&'static str, Value)> {
 
 #[test]
 fn pods_have_the_shares_of_their_claims_and_classes_as_these_change() {
-    let Some(mut node) = Node::new(&shop()) else { return };
-    node.cgroup(A);
+    if let Some(node) = Node::new(StandIn::launch, &shop()) {
+        settings_follow(node);
+    }
+}
+
+fn settings_follow(mut node: Node) {
+    node.cgroup(&node.db);
     node.until("of the StorageClass", &[("shop.db-0", 2000)]);
+    let gold = Some("gold".to_owned());
+    assert_eq!(node.limit_and_tenant(), (0.0, gold.clone()));
     let own = json!({"parda/shares": "5000"});
     node.put("persistentvolumeclaims", claim("data-db-0", own, None));
     node.until("of the claim", &[("shop.db-0", 5000)]);
@@ -240,7 +249,7 @@ fn pods_have_the_shares_of_their_claims_and_classes_as_these_change() {
     for (limit, iops) in [("{ iops = 500 }", 500.0), ("{ iops = 3 }", 0.0)] {
         let own = json!({"parda/shares": "5000", "parda/limit": limit});
         node.put("persistentvolumeclaims", claim("data-db-0", own, None));
-        until(&format!("the limit is {iops}"), || node.limit() == iops);
+        until(&format!("the limit is {iops}"), || node.limit_and_tenant() == (iops, gold.clone()));
     }
     // Nor does a tenant that the node does not have.
     let own = json!({"parda/shares": "5001", "parda/tenant": "silver"});
@@ -258,50 +267,66 @@ fn pods_have_the_shares_of_their_claims_and_classes_as_these_change() {
     node.put("storageclasses", storage_class("many"));
     node.says("StorageClass san: parameter parda/shares = \"many\": ");
     node.put("persistentvolumeclaims", claim("data-db-0", json!({}), None));
-    node.until("without a value, as all pods", &[("pods", 100)]);
+    node.until("without a value, the shares of all pods", &[("shop.db-0", 100)]);
     node.put("storageclasses", storage_class("2000"));
     node.until("of the StorageClass again", &[("shop.db-0", 2000)]);
 
+    node.cgroup(UNKNOWN);
+    node.until("one that the API server does not know", &[("shop.db-0", 2000), ("pods", 100)]);
+    std::fs::remove_dir_all(node.path_of(UNKNOWN)).unwrap();
     // A pod with a volume that lives as long as it does.
-    node.cgroup(B);
-    node.until("before the API server knows it", &[("shop.db-0", 2000), ("pods", 100)]);
-    node.put("pods", pod("web-0", B, "node-1", json!([{ "name": "cache", "ephemeral": {} }])));
-    node.until("a pod comes", &[("shop.db-0", 2000), ("shop.web-0", 700)]);
+    let spec = claim("", json!({}), None)["spec"].take();
+    let template = json!({ "spec": { "accessModes": spec["accessModes"], "resources": spec["resources"], "storageClassName": "san" } });
+    let cache = json!([{ "name": "cache", "ephemeral": { "volumeClaimTemplate": template } }]);
+    let web = node.put("pods", pod("web-0", B, "node-1", cache));
+    node.cgroup(&web);
+    let all = |shares| [("shop.db-0", shares), ("shop.web-0", 700)];
+    node.until("a pod comes", &all(2000));
     // The agent has its settings from the file at its next start.
     node.agent.take().unwrap().process.kill();
     node.agent = Some(agent(&node.stage));
-    node.until("a new agent", &[("shop.db-0", 2000), ("shop.web-0", 700)]);
+    node.until("a new agent", &all(2000));
     node.put("storageclasses", storage_class("2100"));
-    node.until("the new agent is told", &[("shop.db-0", 2100), ("shop.web-0", 700)]);
-    node.order(json!({"delete": "pods", "name": "shop/web-0"}));
+    node.until("the new agent is told", &all(2100));
+    node.server.delete(&node.stage, "pods", "web-0");
     node.until("a pod goes", &[("shop.db-0", 2100), ("pods", 100)]);
     let text = String::from_utf8(node.stage.read("node-1.toml")).unwrap();
-    assert!(!text.contains("shop.web-0") && !text.contains("db-9"), "{text}");
+    assert!(!text.contains("shop.web-0") && !text.contains("shop.db-9"), "{text}");
+    let log = node.follows.log();
+    assert!(!log.contains("kubernetes_unreachable"), "the role has all that is needed: {log}");
     node.end();
 }
 
 #[test]
-fn watches_that_break_and_an_api_server_that_is_away_leave_settings_as_they_are() {
-    let Some(mut node) = Node::new(&shop()) else { return };
-    node.cgroup(A);
+fn a_watch_that_is_cut_and_one_that_begins_too_late_an_api_server_that_is_away_and_another_token() {
+    if let Some(node) = Node::new(StandIn::launch, &shop()) {
+        settings_stay(node);
+    }
+}
+
+fn settings_stay(mut node: Node) {
+    node.cgroup(&node.db);
     node.until("of the StorageClass", &[("shop.db-0", 2000)]);
     let put = |node: &Node, shares: &str| {
         let own = json!({"parda/shares": shares});
         node.put("persistentvolumeclaims", claim("data-db-0", own, None));
     };
-    node.order(json!({"cut": true}));
     put(&node, "2001");
-    node.until("after a cut in the middle of a line", &[("shop.db-0", 2001)]);
-    // What happened before the compaction is in no watch: the claim's annotation is gone, and a pod.
-    node.order(json!({"put": "persistentvolumeclaims", "object": claim("data-db-0", json!({}), None), "forget": true}));
+    node.until("of the claim", &[("shop.db-0", 2001)]);
+    let data = claim("data-db-0", json!({}), None);
+    node.server.put_unseen(&node.stage, &node.follows, "persistentvolumeclaims", &data);
     node.until("after 410 Gone", &[("shop.db-0", 2000)]);
 
-    node.api.take().unwrap().kill();
+    node.server.kill();
     node.says("settings stay as they are");
     assert_eq!(node.shares(), BTreeMap::from([("shop.db-0".to_owned(), 2000)]));
-    node.api = Some(api(&node.stage));
+    node.server.start(&node.stage);
     put(&node, "2002");
     node.until("the API server is back", &[("shop.db-0", 2002)]);
+
+    node.server.renew_token(&node.stage);
+    put(&node, "2004");
+    node.until("by the new token", &[("shop.db-0", 2004)]);
 
     // The agent refuses nothing that was checked before; a file that has lost its lines is left alone.
     let text = String::from_utf8(node.stage.read("node-1.toml")).unwrap();
@@ -316,8 +341,8 @@ fn watches_that_break_and_an_api_server_that_is_away_leave_settings_as_they_are(
 }
 
 #[test]
-fn a_token_is_renewed_and_an_object_of_a_hundred_megabytes_keeps_nobody_from_its_shares() {
-    let Some(node) = Node::new(&shop()) else { return };
+fn an_object_of_a_hundred_megabytes_and_a_watch_cut_within_a_line_keep_nobody_from_their_shares() {
+    let Some(node) = Node::new(StandIn::launch, &shop()) else { return };
     node.cgroup(A);
     node.until("of the StorageClass", &[("shop.db-0", 2000)]);
     let huge = json!({"note": "x".repeat(100 << 20), "parda/shares": "2001"});
@@ -330,11 +355,9 @@ fn a_token_is_renewed_and_an_object_of_a_hundred_megabytes_keeps_nobody_from_its
     node.put("persistentvolumeclaims", claim("data-db-0", json!({}), None));
     node.until("without it", &[("shop.db-0", 2000)]);
 
-    node.stage.write("account/token", "second");
-    node.order(json!({"tokens": ["second"]}));
     node.order(json!({"cut": true}));
     node.put("persistentvolumeclaims", claim("data-db-0", json!({"parda/shares": "2002"}), None));
-    node.until("by the new token", &[("shop.db-0", 2002)]);
+    node.until("after a cut within a line", &[("shop.db-0", 2002)]);
     node.end();
 }
 
@@ -345,12 +368,14 @@ fn a_cluster_without_classes_of_attributes_and_roles_without_claims_or_classes()
         ("persistentvolumeclaims", claim("data-db-0", json!({}), None)),
         ("pods", pod("db-0", A, "node-1", claimed("data-db-0"))),
     ];
-    let Some(node) = Node::new(&objects) else { return };
+    let Some(node) = Node::new(StandIn::launch, &objects) else { return };
     node.cgroup(A);
     node.until("of the StorageClass", &[("shop.db-0", 2000)]);
     // As Kubernetes 1.33 answers. What is known stays.
     node.order(json!({"missing": ["volumeattributesclasses"], "deny": "persistentvolumeclaims", "forget": true}));
-    node.says("persistentvolumeclaims is forbidden: User \"system:serviceaccount:parda:parda\"");
+    node.says(
+        "persistentvolumeclaims is forbidden: User \"system:serviceaccount:parda:parda-steer\"",
+    );
     node.put("storageclasses", storage_class("2001"));
     node.until("what is known of claims stays", &[("shop.db-0", 2001)]);
     node.order(json!({"deny": null}));
@@ -363,26 +388,34 @@ fn a_cluster_without_classes_of_attributes_and_roles_without_claims_or_classes()
             .then_some(())
     });
 
-    // A role without a kind of classes: claims' own settings count, and those of the classes once it has them.
-    let data = claim("data-db-0", json!({"parda/shares": "700"}), None);
-    node.put("persistentvolumeclaims", data);
-    node.put("persistentvolumeclaims", claim("data-db-1", json!({}), None));
+    a_role_lacks(&node, "storageclasses", 2001);
+    node.end();
+}
+
+/// A role without a kind of classes: claims' own settings count, and those of the classes once it has them. The classes give `db-1` so many
+/// shares.
+fn a_role_lacks(node: &Node, kind: &str, shares: u32) {
+    let gold = (kind == "volumeattributesclasses").then_some("gold");
+    node.put("persistentvolumeclaims", claim("data-db-0", json!({"parda/shares": "700"}), None));
+    node.put("persistentvolumeclaims", claim("data-db-1", json!({}), gold));
     node.put("pods", pod("db-1", B, "node-1", claimed("data-db-1")));
-    node.order(json!({"deny": "storageclasses", "forget": true}));
-    let third = text.replace("shares = 2001", "shares = 5");
-    node.stage.write("third.toml", third);
-    let denied = follows(&node.stage, "third", "third.toml");
-    let has = |what: &str| String::from_utf8(node.stage.read("third.toml")).unwrap().contains(what);
-    until("the claim's shares", || has("shares = 700"));
-    assert!(!has("shop.db-1"), "of the class nothing is known");
-    let says = "cannot list resource \"storageclasses\" at the cluster scope";
+    node.server.deny(&node.stage, Some(kind));
+    let denied = follows(&node.stage, "denied", "another.toml");
+    let has = |shares: u32| {
+        let text = String::from_utf8(node.stage.read("another.toml")).unwrap();
+        text.contains(&format!("shares = {shares}\n"))
+    };
+    until("the claim's shares", || has(700));
+    assert!(!has(shares), "of the class nothing is known");
+    let says = format!(
+        "cannot list resource \"{kind}\" in API group \"storage.k8s.io\" at the cluster scope"
+    );
     until("it says so", || {
         let log = denied.log();
-        log.contains(says) && log.contains("what these classes say is not used")
+        log.contains(&says) && log.contains("what these classes say is not used")
     });
-    node.order(json!({"deny": null}));
-    until("the class's shares", || has("shares = 2001") && has("shares = 700"));
-    node.end();
+    node.server.deny(&node.stage, None);
+    until("the class's shares", || has(shares) && has(700));
 }
 
 #[test]

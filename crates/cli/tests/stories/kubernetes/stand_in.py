@@ -1,6 +1,6 @@
 """A stand-in for a Kubernetes API server: lists and watches of four kinds, over TLS, as kube-apiserver answers them.
 
-    kubernetes_stand_in.py CERTIFICATE KEY STATE PORT-FILE
+    stand_in.py CERTIFICATE KEY STATE PORT-FILE
 
 Objects, tokens and the last version are kept in the file STATE over restarts. POST /stand-in has one command as JSON:
 
@@ -112,12 +112,17 @@ class Handler(BaseHTTPRequestHandler):
                 return self.answer(401, status(401, "Unauthorized", "Unauthorized"))
             if kind is None or kind in state["missing"]:
                 return self.answer(404, status(404, "NotFound", "the server could not find the requested resource"))
+            verb = "watch" if query.get("watch") in ("1", "true") else "list"
             node = query.get("fieldSelector", "").removeprefix("spec.nodeName=")
             if kind == state["deny"] or (kind == "pods" and not node):
-                who = "system:serviceaccount:parda:parda"
-                message = f'{kind} is forbidden: User "{who}" cannot list resource "{kind}" at the cluster scope'
+                group = version.rpartition("/")[0]
+                of_group = f"{kind}.{group}" if group else kind
+                message = (
+                    f'{of_group} is forbidden: User "system:serviceaccount:parda:parda-steer" cannot '
+                    f'{verb} resource "{kind}" in API group "{group}" at the cluster scope'
+                )
                 return self.answer(403, status(403, "Forbidden", message))
-        if query.get("watch") in ("1", "true"):
+        if verb == "watch":
             return self.watch(kind, query, node, singular, version)
         with changed:
             things = [t for t in state["objects"].get(kind, {}).values() if self.selects(kind, t, node)]
@@ -125,7 +130,7 @@ class Handler(BaseHTTPRequestHandler):
             page = min(int(query.get("limit", "500")), PAGE)
             meta = {"resourceVersion": str(state["version"])}
             if begin + page < len(things):
-                meta |= {"continue": str(begin + page), "remainingItemCount": len(things) - begin - page}
+                meta |= {"continue": str(begin + page)} | ({} if node else {"remainingItemCount": len(things) - begin - page})
             items = things[begin : begin + page]
         return self.answer(200, {"kind": singular + "List", "apiVersion": version, "metadata": meta, "items": items})
 
