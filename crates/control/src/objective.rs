@@ -16,7 +16,7 @@ use crate::units::Span;
 
 /// Weight of the last period in the ratio of a VM's latency to the cluster's.
 const NEW: f64 = 0.5;
-/// Largest ratio of a VM's latency at the array to the cluster's, and the inverse of the least.
+/// Largest ratio of a VM's latency at the array to the cluster's.
 const RATIO: f64 = 8.0;
 /// Periods without enough IOs after which a VM's objective is dropped.
 const STAYS: u32 = 10;
@@ -145,7 +145,7 @@ impl Objective {
         if active {
             self.idle = Some(0);
             if let Some(latency) = latency.filter(|latency| *latency > 0.0) {
-                let now = (device / latency).clamp(1.0 / RATIO, RATIO);
+                let now = (device / latency).min(RATIO);
                 self.ratio = Some(self.ratio.map_or(now, |ratio| ratio + NEW * (now - ratio)));
             }
         } else {
@@ -276,6 +276,8 @@ mod tests {
         near(period(&mut vm, 8, 10.0), 12.5);
         // Never more than the volume's own.
         near(period(&mut Objective::new(Span::from_millis(300)), 30, 30.0), 30.0);
+        // Writes into a cache: no threshold makes them slower.
+        near(period(&mut Objective::new(Span::from_millis(2)), 1, 30.0), 30.0);
     }
 
     #[test]
