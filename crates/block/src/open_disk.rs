@@ -137,7 +137,8 @@ impl OpenDisk {
             return Err(no_room());
         }
         let len = config.region.map(|region| region.len.0);
-        let sizing = Sizing::new(base, len, min, whole.size);
+        // A rest that is smaller than a block of direct IO cannot be read.
+        let sizing = Sizing::new(base, len, min.max(align), whole.size);
         Ok(OpenDisk { base: region.offset, config, opened, geometry, place, sizing, claim, room })
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Sizing {
 }
 
 impl Sizing {
-    /// For a backend of `backend` bytes with the minimum block size `min`.
+    /// For a backend of `backend` bytes, where the size is a multiple of `min`.
     pub(crate) fn new(base: u64, len: Option<u64>, min: u32, backend: u64) -> Self {
         Self { base, len, min: u64::from(min.max(1)), backend }
     }
