@@ -83,11 +83,6 @@ pub struct Governor {
     /// Whether the exchange was ever heard, and the cluster since the law acts as it does.
     heard: bool,
     joined: bool,
-    /// What the whole cluster may have outstanding over all of its shares, as of the last period in
-    /// which somebody could have used more.
-    fair: Option<f64>,
-    /// Whether the array was busy in the last period in which it did IO.
-    busy: bool,
     /// Part of all reservations that the cluster can do.
     reserves: f64,
     /// Slots that an IO takes, on average over some periods.
@@ -128,8 +123,6 @@ impl Governor {
             last: None,
             heard: false,
             joined: false,
-            fair: None,
-            busy: false,
             reserves: 1.0,
             unit: 1.0,
             flows: Default::default(),
@@ -286,8 +279,7 @@ impl Governor {
         let bind = matches!(self.config.law.mode, Mode::Parda);
         let weight = self.weight.factor();
         let window_per_share = weight * self.law.window_per_share((weight * shares).max(1.0));
-        let fair = self.fair.filter(|_| self.busy).unwrap_or(f64::INFINITY);
-        SliceBounds { window_per_share, fair: weight * fair, bind }
+        SliceBounds { window_per_share, bind }
     }
 
     /// Drops the forecast, as the VMs are others than in the last period.
@@ -384,7 +376,6 @@ impl Governor {
             self.effect.period((load.rate - load.asked.rate).max(0.0), load.wants);
         }
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load));
-        self.busy = latency.map_or(self.busy, |latency| self.law.is_busy(latency));
         self.absent.follow(headroom);
         if let (true, Some(latency)) = (all, latency) {
             let (prefer, Load { outstanding, reserved, .. }) = (self.config.prefer, load);
@@ -397,10 +388,6 @@ impl Governor {
         };
         let lambda = latency.and_then(|_| load.lambda(towards)).filter(|_| self.mixed == 0);
         self.mixed = self.mixed.saturating_sub(1);
-        if let (true, true, Some(_)) = (all, load.limited, lambda) {
-            let now = headroom * load.outstanding / load.shares;
-            self.fair = Some(self.fair.map_or(now, |fair| 0.5 * (fair + now)));
-        }
         let joins = all && lambda.is_some() && !core::mem::replace(&mut self.joined, true);
         let weighed = self.weight.factor() * all_shares(vms);
         let cluster = load.shares;

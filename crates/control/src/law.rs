@@ -280,12 +280,6 @@ impl Law {
         headroom.max(least).min(most)
     }
 
-    /// Whether the array is at the threshold or above it, or near it.
-    #[must_use]
-    pub fn is_busy(&self, latency: f64) -> bool {
-        latency * NEAR >= self.config.threshold.secs()
-    }
-
     /// One period: w(t) becomes w(t + 1).
     pub fn step(&mut self, input: Input) -> Window {
         let LawConfig { gamma, threshold, .. } = self.config;

@@ -28,8 +28,6 @@ pub enum Mechanism {
     AbsentDead,
     /// Settings are voted for ([`crate::settings`]).
     Votes,
-    /// A VM that has just woken up has its part with all shares ([`crate::slices`]).
-    WakeBound,
     /// A VM whose slice is less than an IO saves up ([`crate::slices`]).
     Savings,
     /// The gate keeps the time average of a fraction ([`crate::gate`]).
@@ -58,7 +56,7 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All mechanisms, in the order of docs/control.md.
-    pub const ALL: [Mechanism; 24] = [
+    pub const ALL: [Mechanism; 23] = [
         Mechanism::GrowthInUse,
         Mechanism::RiseBound,
         Mechanism::Recovery,
@@ -70,7 +68,6 @@ impl Mechanism {
         Mechanism::AbsentFar,
         Mechanism::AbsentDead,
         Mechanism::Votes,
-        Mechanism::WakeBound,
         Mechanism::Savings,
         Mechanism::Fractions,
         Mechanism::DebtWhileIdle,

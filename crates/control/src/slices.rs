@@ -1,20 +1,14 @@
 //! What the VMs of a host may have outstanding, each by itself and all together, at any instant.
 //!
-//! A VM's slice is p · shares, p being the host's window per share, and less for a VM that has just woken up
-//! (below). The VM is granted what it has pending, at most its slice; the host is granted the sum. So what a
-//! VM leaves of its slice is never its neighbour's on the same host: it goes to all hosts by way of λ,
-//! which rests on what was granted ([`crate::cluster`]).
+//! A VM's slice is p · shares, p being the host's window per share. The VM is granted what it has pending, at most
+//! its slice; the host is granted the sum. So what a VM leaves of its slice is never its neighbour's on the same
+//! host: it goes to all hosts by way of λ, which rests on what was granted ([`crate::cluster`]).
 //!
 //! Where a slice is less than one IO, a VM that comes now and then must not be held for what it does
 //! not take: it saves up, while it has nothing pending, what its slice would have given it, and is
 //! granted a whole IO as long as its grants so far are no more than its slice, in the mean over time.
 //! One that always has something pending has nothing saved, and is granted just its slice; the gate
 //! makes pauses of that ([`crate::gate`]).
-//!
-//! A VM that wakes up beside others that sleep would be given a slice that is right only as long as
-//! these sleep. So its slice is no more than its part of what the whole cluster may have outstanding,
-//! counted with all shares, or than four times the most that it was granted lately: what the law has seen. On an array
-//! that is not busy its slice is p · shares at once.
 
 use crate::mechanism::{Mechanism, on};
 use crate::units::{Instant, Shares, Span, larger};
@@ -23,19 +17,11 @@ use crate::units::{Instant, Shares, Span, larger};
 /// comes in small groups.
 const SAVED: f64 = 4.0;
 
-/// Factor per period by which the largest grant of earlier periods fades.
-const REMEMBERED: f64 = 0.8;
-
-/// A VM that was seen to use its slice may use this many times as much in the next period.
-const GROWTH: f64 = 4.0;
-
 /// Bounds of slices, in slots per share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SliceBounds {
     /// p, the host's window per share.
     pub window_per_share: f64,
-    /// Outstanding IOs of the whole cluster over all shares, those of idle VMs included. Infinite while the array is not busy.
-    pub fair: f64,
     /// Whether slices bound what VMs may have outstanding. If they do not, they only measure it.
     pub bind: bool,
 }
@@ -59,10 +45,6 @@ pub struct Slice {
     /// ∫ pending dt, ∫ grant dt and ∫ weight dt over this period.
     pending_sum: f64,
     grant_sum: f64,
-    /// The most that was granted in this period.
-    most: f64,
-    /// The most that was granted in earlier periods, fading.
-    seen: f64,
     weight_sum: f64,
     /// When the weight changed last, or the period began.
     weighed: Instant,
@@ -73,8 +55,6 @@ pub struct Slice {
     pub(crate) weight: f64,
     /// The least that its slice is, in slots, from the next [`set`](Slice::set) on.
     pub(crate) floor: f64,
-    /// p · shares, or the floor: the slice of a VM that has not just woken up.
-    full: f64,
 }
 
 /// What a VM wanted over a period, in slots.
@@ -98,7 +78,6 @@ impl Slice {
             weight: f64::from(shares.0),
             floor: 0.0,
             burst,
-            full: 0.0,
             slice: 0.0,
             unit: 1.0,
             pending: 0.0,
@@ -108,8 +87,6 @@ impl Slice {
             grant_sum: 0.0,
             weight_sum: 0.0,
             weighed: now,
-            most: 0.0,
-            seen: 0.0,
             since: now,
         };
         slice.set(now, bounds);
@@ -170,7 +147,6 @@ impl Slice {
         } else {
             self.slice
         };
-        self.most = larger(self.most, self.grant);
         self.grant - before
     }
 
@@ -201,14 +177,8 @@ impl Slice {
             if elapsed > 0.0 { sum / elapsed } else { 0.0 }
         };
         let pending = mean(&mut self.pending_sum);
-        let granted = mean(&mut self.grant_sum);
+        let used = mean(&mut self.grant_sum);
         let shares = mean(&mut self.weight_sum);
-        // A VM that has just woken up counts with what it may use in the next period.
-        let unseen = 0.0 < self.slice && self.slice < self.full;
-        let growth = if unseen { GROWTH.min(self.full / self.slice) } else { 1.0 };
-        let used = pending.min(granted * growth);
-        self.seen = self.most.max(REMEMBERED * self.seen);
-        self.most = self.grant;
         Wanted { shares, pending, used }
     }
 
@@ -227,12 +197,9 @@ impl Slice {
     pub fn set(&mut self, now: Instant, bounds: SliceBounds) {
         self.account(now);
         self.weigh(now);
-        self.full = larger(self.shares * bounds.window_per_share, self.floor);
+        self.slice = larger(self.shares * bounds.window_per_share, self.floor);
         let floored = self.is_floored(bounds);
         self.weight = if floored { self.floor / bounds.window_per_share } else { self.shares };
-        let seen = (GROWTH * self.seen).max(self.awake * bounds.fair).max(self.floor);
-        let waking = bounds.bind && on(Mechanism::WakeBound);
-        self.slice = if waking { self.full.min(seen) } else { self.full };
         if !bounds.bind {
             self.saved = f64::NEG_INFINITY;
         } else if !self.saved.is_finite() {
@@ -245,14 +212,13 @@ impl Slice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     const MS: u64 = 1_000_000;
     /// How long an IO is at the array, in nanoseconds.
     const SERVICE: f64 = 30e6;
 
     fn bounds(window_per_share: f64) -> SliceBounds {
-        SliceBounds { window_per_share, fair: f64::INFINITY, bind: true }
+        SliceBounds { window_per_share, bind: true }
     }
 
     fn slice(window_per_share: f64) -> Slice {
@@ -292,23 +258,6 @@ mod tests {
         assert!(mean(60, &mut slice(0.0002)) <= 0.2001);
         // One that always has an IO pending has nothing saved but what it began with.
         assert!((mean(30, &mut slice(0.0002)) - 0.2).abs() < 1e-3);
-    }
-
-    #[test]
-    fn who_slept_has_its_part_with_all_shares_until_it_was_seen() {
-        // The others sleep, so that p · shares is 40; with all of them awake it would be 2.
-        let asleep = SliceBounds { window_per_share: 0.04, fair: 0.002, bind: true };
-        let mut vm = Slice::new(Instant(0), Shares(1000), 0.0, asleep);
-        (0..64).for_each(|_| _ = vm.add(Instant(0), 1.0, SERVICE));
-        let (mut slices, mut used) = (Vec::new(), Vec::new());
-        for period in 1..=6 {
-            slices.push(vm.slice());
-            let now = Instant(period * 1000 * MS);
-            used.push(vm.roll(now, 1e9).used);
-            vm.set(now, asleep);
-        }
-        assert_eq!(slices, [2.0, 8.0, 32.0, 40.0, 40.0, 40.0]);
-        assert_eq!(used, [8.0, 32.0, 40.0, 40.0, 40.0, 40.0], "as the next slices are");
     }
 
     #[test]

@@ -62,7 +62,6 @@ impl Governor {
         self.unit = own.1;
         self.law.convert(own.1 / own.0, all.1 / all.0, self.unit);
         self.absent.convert(all.1 / all.0);
-        self.fair = self.fair.map(|fair| fair * all.1 / all.0);
         self.weight = Weight::default();
         self.outlook = Outlook::default();
         self.mixed = MIXED;

@@ -7,7 +7,7 @@ use crate::slices::{Slice, SliceBounds};
 use crate::units::Instant;
 
 /// Bounds of a VM's slice before the first are computed.
-const NOTHING: SliceBounds = SliceBounds { window_per_share: 0.0, fair: 0.0, bind: true };
+const NOTHING: SliceBounds = SliceBounds { window_per_share: 0.0, bind: true };
 
 impl Host {
     /// Adds a VM, which has no IOs yet.
