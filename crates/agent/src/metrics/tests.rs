@@ -115,7 +115,7 @@ fn the_law_and_the_parts_of_disks_are_seen() {
     let volume = &mut status.volumes[0];
     volume.own = Some(serde_json::from_value(own).unwrap());
     (volume.beta, volume.disks[0].burst) = (0.5, 16.0);
-    // One that has just woken up.
+    // One of a tenant.
     (volume.disks[0].slice, volume.disks[1].slice) = (Some(2.0), Some(8.0));
     let text = Exposition::default().text(status);
     for line in [

@@ -151,7 +151,7 @@ fn others() -> Vec<Family<VolumeStatus>> {
     ]
 }
 
-/// The slice of a disk for each of its shares. A disk that has just woken up has less for a while.
+/// The slice of a disk for each of its shares. A disk of a tenant may have less.
 fn per_share(volume: &VolumeStatus) -> Option<f64> {
     let slices = volume.disks.iter().filter_map(|disk| Some(disk.slice? / f64::from(disk.shares)));
     slices.reduce(f64::max)
