@@ -15,6 +15,7 @@ use crate::backend::file::Step;
 use crate::backend::{BackendConfig, Direct, Lock};
 use crate::buffer::Buffer;
 use crate::config::{DiskConfig, Limits};
+use crate::disk_id::DiskId;
 use crate::front::{AgentMemory, Budget};
 use crate::mailbox::mailbox;
 use crate::open_disk::OpenDisk;
@@ -35,6 +36,11 @@ fn engine(backend: BackendConfig) -> Engine {
     let mut engine =
         Engine::new(Parts { name, host, model: None, front, memory, orders, mailbox, mailer })
             .unwrap();
+    add(&mut engine, backend);
+    engine
+}
+
+fn add(engine: &mut Engine, backend: BackendConfig) -> DiskId {
     let disk = OpenDisk::open(DiskConfig {
         export: ExportName::new("vm1").unwrap(),
         description: String::new(),
@@ -44,8 +50,7 @@ fn engine(backend: BackendConfig) -> Engine {
         read_only: false,
         listen: Vec::new(),
     });
-    engine.add_disk(Instant(0), disk.unwrap());
-    engine
+    engine.add_disk(Instant(0), disk.unwrap())
 }
 
 fn file(path: &Path, direct: Direct) -> BackendConfig {
@@ -131,6 +136,34 @@ fn a_client_has_its_data_in_its_own_memory_wherever_that_begins() {
         engine.fronts.local.leave(client);
         settle(&mut engine);
         assert!(!engine.fronts.local.has_clients());
+    }
+}
+
+#[test]
+fn a_file_that_is_opened_anew_tells_of_a_failed_sync_that_not_all_were_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let mut engine = engine(file(&path, Direct::Off));
+    let flush = |engine: &mut Engine, client: usize| {
+        engine.fronts.local.ask(client, 1, Op::Flush, None);
+        settle(engine);
+        matches!(engine.fronts.local.replies(client)[..], [(1, Ok(_))])
+    };
+    let (told, untold) = (engine.fronts.local.connect(0), engine.fronts.local.connect(0));
+    assert!(flush(&mut engine, told) && flush(&mut engine, untold));
+    engine.disks[0].losses.lost();
+    assert!(!flush(&mut engine, told));
+    for expected in [false, true] {
+        let (gone, is_gone) = std::sync::mpsc::sync_channel(1);
+        let id = engine.disks[0].id;
+        engine.remove_disk(Instant(0), id, Duration::from_secs(60), gone);
+        engine.turn(Instant(0));
+        is_gone.recv().unwrap();
+        add(&mut engine, file(&path, Direct::Off));
+        let back = engine.fronts.local.connect(0);
+        assert_eq!(flush(&mut engine, back), expected, "told once");
+        assert!(flush(&mut engine, back));
     }
 }
 

@@ -62,6 +62,7 @@ macro_rules! of {
         match $client {
             $crate::client::Client::Nbd(key) => $fronts.nbd.$method(key $(, $arg)*),
             $crate::client::Client::Vhost(key) => $fronts.vhost.$method(key $(, $arg)*),
+            $crate::client::Client::Volume => unreachable!("the volume is no client of a front end"),
             #[cfg(test)]
             $crate::client::Client::Local(key) => $fronts.local.$method(key $(, $arg)*),
         }
