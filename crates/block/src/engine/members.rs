@@ -134,8 +134,7 @@ impl Engine {
                 }
                 each!(self.fronts, kill(&mut self.work.io, key));
                 // What has failed now is answered, and the dead are buried.
-                self.settle(now);
-                self.pump(now);
+                self.move_on(now);
             }
             let disk = &self.disks[key];
             let closed = disk.leaving.as_ref().is_some_and(|leaving| leaving.closed);

@@ -13,6 +13,7 @@ mod copied;
 mod delays;
 mod disks;
 mod ending;
+mod held;
 mod last_flush;
 mod looks;
 mod mail;
@@ -29,7 +30,7 @@ use std::io;
 use std::sync::mpsc::Receiver;
 
 use parda_control::{Completed, Dispatch, Host, Instant, Outcome};
-use parda_disk::{Errno, Extent, Failure, Op};
+use parda_disk::{Extent, Failure, Op};
 use slab::Slab;
 
 use self::copied::Copied;
@@ -244,9 +245,7 @@ impl Engine {
             request.begun_late = parda_control::Span::ZERO;
             self.delays.dispatched(key, id);
             if of!(self.fronts, request.client, is_gone()) {
-                // Nobody will hear of it, and it was not promised to anybody.
-                let failure = Failure::new(Errno::Shutdown, "the client is gone");
-                self.work.finished.push((key, Err(failure)));
+                self.work.finished.push((key, Err(held::gone())));
                 continue;
             }
             self.disks[request.disk].stats.overdue += u64::from(overdue);

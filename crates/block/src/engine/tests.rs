@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parda_address::ExportName;
-use parda_control::{Bytes, Shares, Span, VmConfig};
+use parda_control::{Bytes, Limit, Rates, Shares, Span, VmConfig};
 use parda_vhost::{Memory, blk::Scratch};
 
 use super::*;
@@ -36,17 +36,17 @@ fn engine(backend: BackendConfig) -> Engine {
     let mut engine =
         Engine::new(Parts { name, host, model: None, front, memory, orders, mailbox, mailer })
             .unwrap();
-    add(&mut engine, backend);
+    add(&mut engine, backend, Limit::default());
     engine
 }
 
-fn add(engine: &mut Engine, backend: BackendConfig) -> DiskId {
+fn add(engine: &mut Engine, backend: BackendConfig, limit: Limit) -> DiskId {
     let disk = OpenDisk::open(DiskConfig {
         export: ExportName::new("vm1").unwrap(),
         description: String::new(),
         backend,
         region: None,
-        vm: VmConfig::of(Shares(1000)),
+        vm: VmConfig { limit, ..VmConfig::of(Shares(1000)) },
         read_only: false,
         listen: Vec::new(),
     });
@@ -160,11 +160,32 @@ fn a_file_that_is_opened_anew_tells_of_a_failed_sync_that_not_all_were_told_of()
         engine.remove_disk(Instant(0), id, Duration::from_secs(60), gone);
         engine.turn(Instant(0));
         is_gone.recv().unwrap();
-        add(&mut engine, file(&path, Direct::Off));
+        add(&mut engine, file(&path, Direct::Off), Limit::default());
         let back = engine.fronts.local.connect(0);
         assert_eq!(flush(&mut engine, back), expected, "told once");
         assert!(flush(&mut engine, back));
     }
+}
+
+#[test]
+fn what_a_client_has_held_that_is_gone_takes_nothing_of_the_limit() {
+    let memory = || BackendConfig::Memory { size: Bytes(1 << 20) };
+    let iops = Rates { total: Some(10.0), ..Rates::default() };
+    let mut engine = engine(memory());
+    add(&mut engine, memory(), Limit { iops, ..Limit::default() });
+    let [gone, stays] = [0, 1].map(|_| engine.fronts.local.connect(1));
+    for handle in 0..100 {
+        engine.fronts.local.ask(gone, handle, Op::Read(at(0, BLOCK)), None);
+    }
+    engine.fronts.local.ask(stays, 7, Op::Read(at(0, BLOCK)), None);
+    engine.turn(Instant(0));
+    assert_eq!(engine.fronts.local.replies(gone).len(), 1);
+    engine.fronts.local.leave(gone);
+    engine.turn(Instant(1));
+    assert_eq!((engine.host.held(), engine.work.requests.len()), (1, 1), "of the one that stays");
+    engine.turn(Instant(200_000_000));
+    assert!(matches!(engine.fronts.local.replies(stays)[..], [(7, Ok(Body::Data(_)))]));
+    assert!(engine.work.requests.is_empty());
 }
 
 /// Blocks of each client.
