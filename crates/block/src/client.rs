@@ -11,6 +11,8 @@ use crate::buffer::Buffer;
 pub(crate) enum Client {
     Nbd(usize),
     Vhost(usize),
+    /// The volume itself, before it closes a disk: it is told no result.
+    Volume,
     #[cfg(test)]
     Local(usize),
 }

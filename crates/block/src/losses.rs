@@ -13,7 +13,8 @@
 //! - while no FLUSH was told of it, to the next FLUSH of each later connection as well: a FLUSH of
 //!   one connection covers the writes of all, and Linux tells a new open file the same.
 //!
-//! It is told once to each. A connection that comes after all were told has lost nothing.
+//! It is told once to each. A connection that comes after all were told has lost nothing. When the disk is closed, what is still to be told
+//! goes to the next disk on the same data ([`Losses::owes`], [`Losses::inherited`]).
 
 use std::collections::BTreeMap;
 
@@ -103,6 +104,23 @@ pub(crate) fn loses(op: Op, failure: &Failure) -> bool {
 }
 
 impl<T> Losses<T> {
+    /// Of a disk whose data was that of another one, which still had to tell clients of a loss.
+    pub(crate) fn inherited() -> Self {
+        let mut losses = Self::default();
+        losses.lost();
+        losses
+    }
+
+    /// Whether somebody who has no connection now is to be told of a loss.
+    pub(crate) fn owes(&self) -> bool {
+        self.owed || self.untold
+    }
+
+    /// Whether writes were acknowledged that no flush has covered since.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.acked > self.durable
+    }
+
     /// What holds between two calls, whatever backends and clients do.
     fn check(&self) {
         assert!(self.durable <= self.acked, "a sync covers what was acknowledged before it");

@@ -19,7 +19,9 @@
 
 use alloc::collections::binary_heap::PeekMut;
 use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::mem;
 
 use slab::Slab;
 
@@ -387,6 +389,36 @@ impl<T> FairQueue<T> {
         self.len -= 1;
         self.forget_stale();
         Some((cost, item))
+    }
+
+    /// Takes out those items of a flow for which `gone` says so, in whatever order they wait. The others keep their turns, and the flow is
+    /// charged for none that never went. O(items of the flow, and items that need no turn).
+    pub fn withdraw(&mut self, id: FlowId, mut gone: impl FnMut(&T) -> bool) -> Vec<(Cost, T)> {
+        let flow = &mut self.flows[id.0];
+        let (mut out, backlogged) = (Vec::new(), !flow.waiting.is_empty());
+        for (cost, item) in mem::take(&mut flow.waiting) {
+            if gone(&item) {
+                out.push((cost, item));
+            } else {
+                flow.waiting.push_back((cost, item));
+            }
+        }
+        let waits = !flow.waiting.is_empty();
+        for (since, of, cost, item) in mem::take(&mut self.ahead) {
+            if of != id || !gone(&item) {
+                self.ahead.push_back((since, of, cost, item));
+                continue;
+            }
+            if !waits {
+                flow.finish = flow.finish.saturating_sub(flow.tag_of(cost));
+            }
+            out.push((cost, item));
+        }
+        self.len -= out.len();
+        // The entry of the head that is gone says nothing any more.
+        self.stale += usize::from(backlogged && !waits);
+        self.forget_stale();
+        out
     }
 
     /// Removes entries from the top of `heads` that stand for no head.

@@ -27,6 +27,7 @@ pub(crate) struct Claim {
 #[derive(Debug)]
 pub(crate) struct Owner {
     disk: String,
+    stretch: Stretch,
     read_only: bool,
 }
 
@@ -39,6 +40,19 @@ impl Claim {
     /// Keeps its stretch from other disks when the claim is gone.
     pub(crate) fn owner(&self) -> Arc<Owner> {
         Arc::clone(&self.owner)
+    }
+
+    /// Acknowledged writes may be lost, and not everybody was told: the next disk on this data has to tell its clients.
+    pub(crate) fn leave_loss(&self) {
+        Claims::lock().0.losses.push(self.owner.stretch.clone());
+    }
+
+    /// Whether a disk has left such a loss here. A disk that has all of that data takes it over, and no other is told.
+    pub(crate) fn take_loss(&self) -> bool {
+        let (losses, own) = (&mut Claims::lock().0.losses, &self.owner.stretch);
+        let found = !self.owner.read_only && losses.iter().any(|lost| lost.meets(own));
+        losses.retain(|lost| !(found && own.covers(lost)));
+        found
     }
 
     /// How it keeps other programs from a file or device, and from the file behind a loop device. Nothing, until that is known.
@@ -75,6 +89,8 @@ type Known = (Weak<Owner>, Weak<Claim>);
 struct Table {
     claims: Stretches<Known>,
     turns: HashMap<Medium, Weak<Turn>>,
+    /// Where acknowledged writes of a disk that was closed may be lost, and not everybody was told.
+    losses: Vec<Stretch>,
     /// Claims that were left when those that are gone were last forgotten.
     left: usize,
 }
@@ -122,14 +138,14 @@ impl Claims {
     }
 
     pub(crate) fn add(&mut self, disk: &str, stretch: Stretch, read_only: bool) -> Arc<Claim> {
-        let Table { claims, turns, left } = &mut *self.0;
+        let Table { claims, turns, left, .. } = &mut *self.0;
         // Seldom enough that it costs each claim next to nothing.
         if claims.len() > 2 * *left + 16 {
             claims.retain(|(owner, _)| owner.strong_count() > 0);
             turns.retain(|_, turn| turn.strong_count() > 0);
             *left = claims.len();
         }
-        let owner = Arc::new(Owner { disk: disk.to_owned(), read_only });
+        let owner = Arc::new(Owner { disk: disk.to_owned(), stretch: stretch.clone(), read_only });
         let held = OnceLock::new();
         let claim = Arc::new(Claim { held, owner: Arc::clone(&owner) });
         claims.insert(stretch, (Arc::downgrade(&owner), Arc::downgrade(&claim)));

@@ -155,6 +155,12 @@ impl Stretch {
         (self.medium == other.medium && overlap) || self.carries(other) || other.carries(self)
     }
 
+    /// Whether every byte of the other one is a byte of it.
+    pub(crate) fn covers(&self, other: &Stretch) -> bool {
+        let inside = self.range.start <= other.range.start && other.range.end <= self.range.end;
+        self.medium == other.medium && inside
+    }
+
     /// Whether a byte of what a path leads to is a byte of it. Two files are compared without a look at what carries them.
     #[must_use]
     pub fn meets_path(&self, path: &Path) -> bool {

@@ -54,6 +54,8 @@ pub(super) struct Disk {
 pub(super) struct Leaving {
     /// When its connections are closed though requests are not answered.
     pub(super) by: Instant,
+    /// Its server was asked for a last flush.
+    pub(super) flushed: bool,
     pub(super) closed: bool,
     pub(super) gone: SyncSender<()>,
 }

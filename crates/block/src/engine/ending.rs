@@ -18,6 +18,7 @@ impl Engine {
     /// Serves until it is told to end, or cannot go on.
     pub(crate) fn run(mut self) -> Ended {
         let how = self.serve();
+        self.disks.iter().for_each(|(key, _)| self.leave_losses(key));
         if let Ended::Broken(_) = how {
             // For as long as this process lives, as what is in flight may still change the disks.
             self.disks.iter_mut().for_each(|(_, disk)| std::mem::forget(disk.claim.take()));
@@ -57,7 +58,7 @@ impl Engine {
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
         let Some(stop_by) = self.stop_by else { return false };
         if !any!(self.fronts, has_clients()) {
-            return true;
+            return self.has_flushed(now) || now >= stop_by;
         }
         if now < stop_by && !self.only_silent_servers(now) {
             return false;

@@ -44,6 +44,15 @@ impl Engine {
     pub(crate) fn add_disk(&mut self, now: Instant, disk: OpenDisk) -> DiskId {
         let OpenDisk { config, opened, base, geometry, place, sizing, claim, room } = disk;
         let id = self.disks.next_id();
+        let inherits = claim.as_ref().is_some_and(|claim| claim.take_loss());
+        if inherits {
+            let (volume, disk) = (&self.name, config.export.as_str());
+            tracing::warn!(
+                volume,
+                disk,
+                "writes that were acknowledged before the disk was opened anew may be lost, and the next flush will say so"
+            );
+        }
         let (volume, name) = (self.name.clone(), config.export.to_string());
         let owner = Owner { volume, name, disk: id, mailer: self.mailer.clone() };
         let key = self.disks.add(Disk {
@@ -65,7 +74,7 @@ impl Engine {
             is_silent: false,
             begun: Instant(0),
             stats: VmStats { page_cache: opened.is_cached(), ..VmStats::default() },
-            losses: Losses::default(),
+            losses: if inherits { Losses::inherited() } else { Losses::default() },
             leaving: None,
             backend: match opened {
                 Opened::File(opened) => Backend::File(File::new(opened, base)),
@@ -91,7 +100,7 @@ impl Engine {
         gone: SyncSender<()>,
     ) {
         let Some(key) = self.disks.key_of(id) else { return };
-        let leaving = Leaving { by: now + Span::from(within), closed: false, gone };
+        let leaving = Leaving { by: now + Span::from(within), flushed: false, closed: false, gone };
         self.disks.leave(key, leaving);
         self.host.remove_vm(self.disks[key].vm_id);
         self.withdraw(key);
@@ -103,9 +112,14 @@ impl Engine {
         for key in self.disks.leaving.clone() {
             self.disks.stir(key);
             let serves = any!(self.fronts, serves(key));
+            let Some(leaving) = &mut self.disks[key].leaving else { continue };
+            if !serves && !std::mem::replace(&mut leaving.flushed, true) && now < leaving.by {
+                self.flush_last(now, key);
+            }
             let disk = &mut self.disks[key];
+            let waits = serves || !disk.losses.is_settled();
             let Some(leaving) = &mut disk.leaving else { continue };
-            if (now >= leaving.by || !serves) && !leaving.closed {
+            if (now >= leaving.by || !waits) && !leaving.closed {
                 leaving.closed = true;
                 if let Some(up) = disk.backend.remote() {
                     up.abandon(&mut self.work);
@@ -120,10 +134,12 @@ impl Engine {
                 }
                 each!(self.fronts, kill(&mut self.work.io, key));
                 // What has failed now is answered, and the dead are buried.
-                self.settle(now);
-                self.pump(now);
+                self.move_on(now);
             }
-            if self.disks[key].backend.is_idle() && !any!(self.fronts, serves(key)) {
+            let disk = &self.disks[key];
+            let closed = disk.leaving.as_ref().is_some_and(|leaving| leaving.closed);
+            if closed && disk.backend.is_idle() && !any!(self.fronts, serves(key)) {
+                self.leave_losses(key);
                 let mut disk = self.disks.remove(key);
                 let leaving = disk.leaving.take();
                 // Closes the backend before anybody hears of it.

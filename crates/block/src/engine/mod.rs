@@ -13,6 +13,8 @@ mod copied;
 mod delays;
 mod disks;
 mod ending;
+mod held;
+mod last_flush;
 mod looks;
 mod mail;
 mod members;
@@ -28,7 +30,7 @@ use std::io;
 use std::sync::mpsc::Receiver;
 
 use parda_control::{Completed, Dispatch, Host, Instant, Outcome};
-use parda_disk::{Errno, Extent, Failure, Op};
+use parda_disk::{Extent, Failure, Op};
 use slab::Slab;
 
 use self::copied::Copied;
@@ -39,7 +41,7 @@ pub(crate) use self::mail::Order;
 use self::retries::Retries;
 use crate::backend::{Backend, Request, Work, io_of};
 use crate::buffer::Pool;
-use crate::client::{Arrivals, Body};
+use crate::client::{Arrivals, Body, Client};
 use crate::front::front_end::FrontEnd;
 use crate::front::{FrontParts, Fronts, any, each, of};
 use crate::losses::{self, Witness};
@@ -87,6 +89,8 @@ pub(crate) struct Engine {
     /// When a shutdown must be over.
     stop_by: Option<Instant>,
     unanswered: usize,
+    /// Servers behind its disks were asked for a flush, as it ends.
+    flushed: bool,
 }
 
 impl Engine {
@@ -116,6 +120,7 @@ impl Engine {
             spin: Spin::new(),
             stop_by: None,
             unanswered: 0,
+            flushed: false,
         })
     }
 
@@ -240,44 +245,48 @@ impl Engine {
             request.begun_late = parda_control::Span::ZERO;
             self.delays.dispatched(key, id);
             if of!(self.fronts, request.client, is_gone()) {
-                // Nobody will hear of it, and it was not promised to anybody.
-                let failure = Failure::new(Errno::Shutdown, "the client is gone");
-                self.work.finished.push((key, Err(failure)));
+                self.work.finished.push((key, Err(held::gone())));
                 continue;
             }
-            let disk = &mut self.disks[request.disk];
-            disk.stats.overdue += u64::from(overdue);
-            let ours = request.op == Op::Flush || !disk.backend.syncs_each();
-            request.sync =
-                (ours && losses::syncs(request.op)).then(|| match request.failures_before() {
-                    Some(failures) => disk.losses.begin_after_pieces(failures),
-                    None => disk.losses.begin(),
-                });
-            if let Some(model) = &mut self.model {
-                let extent = request.extent();
-                let extent = Extent { offset: extent.offset + disk.base, ..extent };
-                request.modelled = true;
-                model.submit(now, TimedId(key), io_of(request.op).kind, extent);
-            }
-            match &mut disk.backend {
-                Backend::File(file) => {
-                    let is_first = std::mem::replace(&mut disk.begun, now) != now;
-                    self.copied.add(file, request.op, is_first);
-                    if let Some(outcome) = file.begin(&mut self.work.io, request, key) {
-                        self.work.finished.push((key, outcome));
-                    }
-                }
-                Backend::Memory(memory) => {
-                    request.move_to_pool(&mut self.work.io.pool);
-                    let outcome = memory.perform(&mut self.work.io.pool, request);
+            self.disks[request.disk].stats.overdue += u64::from(overdue);
+            self.begin(now, key);
+        }
+    }
+
+    /// Hands a request to its backend.
+    fn begin(&mut self, now: Instant, key: usize) {
+        let request = &mut self.work.requests[key];
+        let disk = &mut self.disks[request.disk];
+        let ours = request.op == Op::Flush || !disk.backend.syncs_each();
+        request.sync =
+            (ours && losses::syncs(request.op)).then(|| match request.failures_before() {
+                Some(failures) => disk.losses.begin_after_pieces(failures),
+                None => disk.losses.begin(),
+            });
+        if let Some(model) = &mut self.model {
+            let extent = request.extent();
+            let extent = Extent { offset: extent.offset + disk.base, ..extent };
+            request.modelled = true;
+            model.submit(now, TimedId(key), io_of(request.op).kind, extent);
+        }
+        match &mut disk.backend {
+            Backend::File(file) => {
+                let is_first = std::mem::replace(&mut disk.begun, now) != now;
+                self.copied.add(file, request.op, is_first);
+                if let Some(outcome) = file.begin(&mut self.work.io, request, key) {
                     self.work.finished.push((key, outcome));
                 }
-                Backend::Remote(up) => {
-                    let disk = request.disk;
-                    request.move_to_pool(&mut self.work.io.pool);
-                    up.begin(now, &mut self.work, key);
-                    self.disks.stir(disk);
-                }
+            }
+            Backend::Memory(memory) => {
+                request.move_to_pool(&mut self.work.io.pool);
+                let outcome = memory.perform(&mut self.work.io.pool, request);
+                self.work.finished.push((key, outcome));
+            }
+            Backend::Remote(up) => {
+                let disk = request.disk;
+                request.move_to_pool(&mut self.work.io.pool);
+                up.begin(now, &mut self.work, key);
+                self.disks.stir(disk);
             }
         }
     }
@@ -327,6 +336,9 @@ impl Engine {
     /// Replies to a request. `failed`: a sync of its disk has failed while it was under way.
     fn answer(&mut self, disk: usize, answer: Answer, failed: bool) {
         let Answer { client, reply, op, mut outcome, buffer, status } = answer;
+        if client == Client::Volume {
+            return self.flushed_last(disk, outcome);
+        }
         let losses = &mut self.disks[disk].losses;
         // Who is gone was told nothing.
         if losses::syncs(op) && !of!(self.fronts, client, is_gone()) {

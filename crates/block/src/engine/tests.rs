@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parda_address::ExportName;
-use parda_control::{Bytes, Shares, Span, VmConfig};
+use parda_control::{Bytes, Limit, Rates, Shares, Span, VmConfig};
 use parda_vhost::{Memory, blk::Scratch};
 
 use super::*;
@@ -15,6 +15,7 @@ use crate::backend::file::Step;
 use crate::backend::{BackendConfig, Direct, Lock};
 use crate::buffer::Buffer;
 use crate::config::{DiskConfig, Limits};
+use crate::disk_id::DiskId;
 use crate::front::{AgentMemory, Budget};
 use crate::mailbox::mailbox;
 use crate::open_disk::OpenDisk;
@@ -35,17 +36,21 @@ fn engine(backend: BackendConfig) -> Engine {
     let mut engine =
         Engine::new(Parts { name, host, model: None, front, memory, orders, mailbox, mailer })
             .unwrap();
+    add(&mut engine, backend, Limit::default());
+    engine
+}
+
+fn add(engine: &mut Engine, backend: BackendConfig, limit: Limit) -> DiskId {
     let disk = OpenDisk::open(DiskConfig {
         export: ExportName::new("vm1").unwrap(),
         description: String::new(),
         backend,
         region: None,
-        vm: VmConfig::of(Shares(1000)),
+        vm: VmConfig { limit, ..VmConfig::of(Shares(1000)) },
         read_only: false,
         listen: Vec::new(),
     });
-    engine.add_disk(Instant(0), disk.unwrap());
-    engine
+    engine.add_disk(Instant(0), disk.unwrap())
 }
 
 fn file(path: &Path, direct: Direct) -> BackendConfig {
@@ -132,6 +137,55 @@ fn a_client_has_its_data_in_its_own_memory_wherever_that_begins() {
         settle(&mut engine);
         assert!(!engine.fronts.local.has_clients());
     }
+}
+
+#[test]
+fn a_file_that_is_opened_anew_tells_of_a_failed_sync_that_not_all_were_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let mut engine = engine(file(&path, Direct::Off));
+    let flush = |engine: &mut Engine, client: usize| {
+        engine.fronts.local.ask(client, 1, Op::Flush, None);
+        settle(engine);
+        matches!(engine.fronts.local.replies(client)[..], [(1, Ok(_))])
+    };
+    let (told, untold) = (engine.fronts.local.connect(0), engine.fronts.local.connect(0));
+    assert!(flush(&mut engine, told) && flush(&mut engine, untold));
+    engine.disks[0].losses.lost();
+    assert!(!flush(&mut engine, told));
+    for expected in [false, true] {
+        let (gone, is_gone) = std::sync::mpsc::sync_channel(1);
+        let id = engine.disks[0].id;
+        engine.remove_disk(Instant(0), id, Duration::from_secs(60), gone);
+        engine.turn(Instant(0));
+        is_gone.recv().unwrap();
+        add(&mut engine, file(&path, Direct::Off), Limit::default());
+        let back = engine.fronts.local.connect(0);
+        assert_eq!(flush(&mut engine, back), expected, "told once");
+        assert!(flush(&mut engine, back));
+    }
+}
+
+#[test]
+fn what_a_client_has_held_that_is_gone_takes_nothing_of_the_limit() {
+    let memory = || BackendConfig::Memory { size: Bytes(1 << 20) };
+    let iops = Rates { total: Some(10.0), ..Rates::default() };
+    let mut engine = engine(memory());
+    add(&mut engine, memory(), Limit { iops, ..Limit::default() });
+    let [gone, stays] = [0, 1].map(|_| engine.fronts.local.connect(1));
+    for handle in 0..100 {
+        engine.fronts.local.ask(gone, handle, Op::Read(at(0, BLOCK)), None);
+    }
+    engine.fronts.local.ask(stays, 7, Op::Read(at(0, BLOCK)), None);
+    engine.turn(Instant(0));
+    assert_eq!(engine.fronts.local.replies(gone).len(), 1);
+    engine.fronts.local.leave(gone);
+    engine.turn(Instant(1));
+    assert_eq!((engine.host.held(), engine.work.requests.len()), (1, 1), "of the one that stays");
+    engine.turn(Instant(200_000_000));
+    assert!(matches!(engine.fronts.local.replies(stays)[..], [(7, Ok(Body::Data(_)))]));
+    assert!(engine.work.requests.is_empty());
 }
 
 /// Blocks of each client.

@@ -50,8 +50,7 @@ impl Engine {
         }
         self.timers(now);
         self.go_on(now);
-        self.settle(now);
-        self.pump(now);
+        self.move_on(now);
         self.let_go(now);
         self.check();
     }

@@ -46,6 +46,9 @@ pub(crate) trait FrontEnd {
     /// are gone.
     fn pump(&mut self, now: Instant, io: &mut Reactor, left: &mut Vec<Witness>);
 
+    /// Whether clients have gone since the last call whose requests may be held.
+    fn has_leavers(&mut self) -> bool;
+
     /// Whether clients have something to do that was left for the next turn.
     fn has_more(&self) -> bool;
 

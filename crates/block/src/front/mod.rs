@@ -14,9 +14,11 @@ pub(crate) mod tests;
 mod vhost;
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use parda_address::{Address, Protocol};
 use parda_control::Instant;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::front_end::FrontEnd;
 use self::listener::{ACCEPT_PAUSE, Listeners};
@@ -46,6 +48,13 @@ pub(crate) struct FrontParts {
     pub(crate) mailer: Mailer,
 }
 
+/// Whether the other end of a socket is closed. TCP tells only whether it sends no more, which is not asked.
+fn is_hung_up(socket: &OwnedFd) -> bool {
+    let mut socket = [PollFd::new(socket, PollFlags::empty())];
+    // A hang-up is always among the answers.
+    poll(&mut socket, Some(&Timespec::default())).is_ok_and(|n| n > 0)
+}
+
 /// All front ends of a volume, and their listeners.
 pub(crate) struct Fronts {
     pub(crate) volume: String,
@@ -62,6 +71,7 @@ macro_rules! of {
         match $client {
             $crate::client::Client::Nbd(key) => $fronts.nbd.$method(key $(, $arg)*),
             $crate::client::Client::Vhost(key) => $fronts.vhost.$method(key $(, $arg)*),
+            $crate::client::Client::Volume => unreachable!("the volume is no client of a front end"),
             #[cfg(test)]
             $crate::client::Client::Local(key) => $fronts.local.$method(key $(, $arg)*),
         }

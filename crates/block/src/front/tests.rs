@@ -26,6 +26,7 @@ struct Guest {
     replies: Vec<Reply>,
     witness: Option<Witness>,
     gone: bool,
+    leaves: bool,
 }
 
 /// Clients that are functions of a test.
@@ -59,7 +60,8 @@ impl Local {
 
     /// The client is gone.
     pub(crate) fn leave(&mut self, client: usize) {
-        self.guest(client).gone = true;
+        let guest = self.guest(client);
+        (guest.gone, guest.leaves) = (true, true);
     }
 }
 
@@ -86,6 +88,11 @@ impl FrontEnd for Local {
             let gone = guest.take_if(|guest| guest.gone && guest.in_flight == 0);
             left.extend(gone.and_then(|guest| guest.witness));
         }
+    }
+
+    fn has_leavers(&mut self) -> bool {
+        let guests = self.guests.iter_mut().flatten();
+        guests.map(|guest| std::mem::take(&mut guest.leaves)).max() == Some(true)
     }
 
     fn has_more(&self) -> bool {

@@ -127,6 +127,23 @@ fn a_flush_of_any_connection_tells_of_a_loss_of_which_none_has_told() {
 }
 
 #[test]
+fn a_loss_is_owed_to_the_next_disk_until_all_were_told() {
+    let mut disk = Disk::default();
+    let (one, two) = (disk.connect(), disk.connect());
+    assert!(!disk.losses.owes());
+    disk.losses.lost();
+    assert!(disk.losses.owes(), "none was told");
+    assert!(!disk.flush(one));
+    assert!(!disk.losses.owes(), "the other one is there");
+    disk.leave(two);
+    assert!(disk.losses.owes());
+    let mut next = Disk { losses: Losses::inherited(), ..Disk::default() };
+    let (one, two) = (next.connect(), next.connect());
+    assert!(!next.flush(one) && !next.flush(two), "each client that came back");
+    assert!(!next.losses.owes() && next.flush(one) && next.flush(two));
+}
+
+#[test]
 fn writes_that_a_flush_made_durable_before_are_not_lost() {
     let mut disk = Disk::default();
     let (one, two) = (disk.connect(), disk.connect());

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use common::hostile::{Hostile, Peer, export};
 use common::{Client, at, disk, spawn, write};
-use parda_block::{BackendConfig, Handle, NbdOptions};
+use parda_block::{BackendConfig, Handle, NbdOptions, OpenDisk};
 use parda_disk::{Errno, Op};
 use parda_nbd::wire::{command, command_flag};
 
 const BLOCK: u32 = 512;
 const BLOCKS: u64 = 64;
+const LONG: Duration = Duration::from_secs(60);
 
 /// A server whose memory is lost when it dies. It is there again at once.
 #[derive(Clone, Default)]
@@ -87,8 +88,9 @@ impl Server {
 struct Chain {
     server: Server,
     client: Client,
-    _volume: Handle,
-    _dir: tempfile::TempDir,
+    volume: Handle,
+    backend: BackendConfig,
+    dir: tempfile::TempDir,
 }
 
 fn chain(connections: usize) -> Chain {
@@ -99,9 +101,9 @@ fn chain(connections: usize) -> Chain {
     let hostile = Hostile::start(&dir.path().join("far"), far, move |peer| serving.behave(peer));
     let options = NbdOptions { connections, hold: Duration::from_secs(60), ..Default::default() };
     let backend = BackendConfig::Nbd { uri: hostile.uri(), options };
-    let volume = spawn(vec![disk("vm1", backend, &dir.path().join("near"))]);
+    let volume = spawn(vec![disk("vm1", backend.clone(), &dir.path().join("near"))]);
     let client = Client::connect(&dir.path().join("near"), "vm1");
-    let chain = Chain { server, client, _volume: volume, _dir: dir };
+    let chain = Chain { server, client, volume, backend, dir };
     chain.all_connected(connections);
     chain
 }
@@ -113,6 +115,16 @@ impl Chain {
             assert!(started.elapsed() < Duration::from_secs(60), "not all connections are open");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Removes the disk and adds it again; its client connects anew.
+    fn reopen(&mut self) {
+        let id = self.volume.stats().unwrap().disks[0];
+        assert_eq!(self.volume.remove_disk(id, LONG), Ok(true));
+        let near = self.dir.path().join("near");
+        let opened = OpenDisk::open(disk("vm1", self.backend.clone(), &near)).unwrap();
+        self.volume.add_disk(opened).unwrap();
+        self.client = Client::connect(&near, "vm1");
     }
 
     /// Some writes at once, and their blocks.
@@ -209,6 +221,42 @@ fn several_connections_change_nothing_about_that() {
     for seed in seeds() {
         random_rounds(3, 100 + seed, 60);
     }
+}
+
+#[test]
+fn a_loss_that_nobody_was_told_of_is_told_by_the_disk_that_is_opened_next() {
+    let mut chain = chain(1);
+    chain.write_some(&mut fastrand::Rng::with_seed(1), 1);
+    chain.server.die();
+    chain.all_connected(1);
+    chain.reopen();
+    chain.reopen();
+    assert_eq!(chain.client.call(Op::Flush, &[]), Err(Errno::Io));
+    assert_eq!(chain.client.call(Op::Flush, &[]), Ok(vec![]));
+    chain.reopen();
+    assert_eq!(chain.client.call(Op::Flush, &[]), Ok(vec![]), "it has been told");
+}
+
+#[test]
+fn a_server_is_flushed_before_its_disk_is_closed() {
+    let mut chain = chain(3);
+    let blocks = chain.write_some(&mut fastrand::Rng::with_seed(1), 1);
+    chain.reopen();
+    chain.server.die();
+    chain.all_connected(3);
+    assert_eq!(chain.client.call(Op::Flush, &[]), Ok(vec![]), "nothing was lost");
+    let written = |chain: &Chain, blocks: &[u64]| {
+        let medium = &chain.server.lock().medium;
+        assert!(blocks.iter().all(|block| medium.contains_key(block)));
+    };
+    written(&chain, &blocks);
+    let blocks = chain.write_some(&mut fastrand::Rng::with_seed(2), 2);
+    drop(std::mem::replace(
+        &mut chain.client,
+        Client::connect(&chain.dir.path().join("near"), "vm1"),
+    ));
+    chain.volume.stop(LONG).unwrap();
+    written(&chain, &blocks);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The way of an IO through its host.
 
+use alloc::vec::Vec;
+
 use super::{Host, Outstanding, Rule, VmId, Waiting};
 use crate::held::HeldBy;
 use crate::io::{Heard, Io};
@@ -215,6 +217,43 @@ impl Host {
             own.aside.iter().for_each(|aside| self.limits.take(now, *aside, io));
         }
         Dispatch { id, vm, token, overdue }
+    }
+
+    /// Takes back those IOs of a VM that are held and whose tokens `gone` names: nobody waits for them any more. They have taken nothing,
+    /// neither of the window nor of a limit. Returns their tokens. O(held IOs of the VM, and of others that need no turn).
+    pub fn withdraw(
+        &mut self,
+        now: Instant,
+        vm: VmId,
+        mut gone: impl FnMut(u64) -> bool,
+    ) -> Vec<u64> {
+        let Some(state) = self.vms.get(vm.0) else { return Vec::new() };
+        let aside = state.guarantees.as_ref().and_then(|own| own.aside);
+        let mut gone = |waiting: &Waiting| gone(waiting.token);
+        let mut tokens: Vec<u64> = Vec::new();
+        if let Some(aside) = aside {
+            let held = self.limits.withdraw(now, aside, &mut gone);
+            tokens.extend(held.into_iter().map(|(_, waiting)| waiting.token));
+        }
+        for (cost, Waiting { token, io, .. }) in self.queue.withdraw(FlowId(vm.0), &mut gone) {
+            self.unqueue(now, vm.0, cost);
+            aside.into_iter().for_each(|aside| self.limits.forget(aside, io));
+            tokens.push(token);
+        }
+        self.vms[vm.0].ios -= tokens.len();
+        self.regrant(now);
+        self.bury(vm);
+        tokens
+    }
+
+    /// Lets those IOs of a VM into the queue at once that its limits hold back and whose tokens `which` names. The limits count them, so
+    /// that what follows waits for longer.
+    pub fn hasten(&mut self, now: Instant, vm: VmId, mut which: impl FnMut(u64) -> bool) {
+        let aside = self.guarantees(vm).and_then(|own| own.aside);
+        let Some(aside) = aside else { return };
+        for (_, waiting) in self.limits.hasten(now, aside, |waiting| which(waiting.token)) {
+            self.enqueue(now, vm, Waiting { held_by: HeldBy::Limit, ..waiting });
+        }
     }
 
     /// When an IO was dispatched that is outstanding.

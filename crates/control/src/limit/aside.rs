@@ -3,11 +3,12 @@
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::mem;
 
 use slab::Slab;
 
 use super::Limit;
-use super::bucket::{Limiter, Promised, WAYS, units, way};
+use super::bucket::{Limiter, Promised, Units, WAYS, units, way};
 use crate::io::Io;
 use crate::latency::Direction;
 use crate::units::{Instant, Span, larger, smaller};
@@ -76,6 +77,14 @@ impl<T> Aside<T> {
 
     fn is_bound(&self, shared: Option<&Shared>, now: Instant, way: Direction) -> bool {
         self.own.binds(now, way) || shared.is_some_and(|shared| shared.limiter.binds(now, way))
+    }
+
+    /// Room that is kept for an IO, which it needs no more.
+    fn unpromise(&mut self, units: Units, way: Direction) -> Units {
+        let promised = &mut self.promised[way as usize];
+        let kept = if promised[0] > 0.0 { units } else { [0.0; 2] };
+        *promised = [0, 1].map(|unit| larger(promised[unit] - kept[unit], 0.0));
+        kept
     }
 
     /// Lets an IO go: its limits keep room for it until it has gone.
@@ -155,10 +164,10 @@ impl<T> Limits<T> {
     pub(crate) fn roll(&mut self, now: Instant, id: SharedId, elapsed: Span) -> (f64, f64) {
         let shared = &mut self.shared[id.0];
         if let Some(since) = &mut shared.since {
-            shared.held += now.since(core::mem::replace(since, now));
+            shared.held += now.since(mem::replace(since, now));
         }
         let secs = larger(elapsed.secs(), 1e-9);
-        let held = core::mem::take(&mut shared.held).secs();
+        let held = mem::take(&mut shared.held).secs();
         (shared.limiter.roll(secs), smaller(held / secs, 1.0))
     }
 
@@ -192,7 +201,7 @@ impl<T> Limits<T> {
     /// Puts a VM under a shared limit, or takes it from the one that it has. What that held back goes with the next [`Limits::open`].
     pub(crate) fn share(&mut self, now: Instant, id: AsideId, shared: Option<SharedId>) {
         let aside = &mut self.asides[id.0];
-        let before = core::mem::replace(&mut aside.shared, shared);
+        let before = mem::replace(&mut aside.shared, shared);
         if before == shared {
             return;
         }
@@ -286,10 +295,8 @@ impl<T> Limits<T> {
     pub(crate) fn take(&mut self, now: Instant, id: AsideId, io: Io) {
         let Some(way) = way(io) else { return };
         let aside = &mut self.asides[id.0];
-        let promised = &mut aside.promised[way as usize];
         let units = units(io);
-        let kept = if promised[0] > 0.0 { units } else { [0.0; 2] };
-        *promised = [0, 1].map(|unit| larger(promised[unit] - kept[unit], 0.0));
+        let kept = aside.unpromise(units, way);
         let take = |limiter: &mut Limiter| match self.idle {
             true => limiter.release(kept, way),
             false => limiter.take(now, units, kept, way),
@@ -301,6 +308,64 @@ impl<T> Limits<T> {
         if self.len > 0 && !self.idle {
             self.plan(now, id);
         }
+    }
+
+    /// Forgets an IO of a VM that was let go, and never goes.
+    pub(crate) fn forget(&mut self, id: AsideId, io: Io) {
+        let Some(way) = way(io) else { return };
+        let aside = &mut self.asides[id.0];
+        let kept = aside.unpromise(units(io), way);
+        aside.own.release(kept, way);
+        if let Some(shared) = aside.shared {
+            self.shared[shared.0].limiter.release(kept, way);
+        }
+        // Others have its room.
+        self.freed.push(id);
+    }
+
+    /// Takes out those IOs of a VM that are held back and for which `which` says so.
+    pub(crate) fn withdraw(
+        &mut self,
+        now: Instant,
+        id: AsideId,
+        mut which: impl FnMut(&T) -> bool,
+    ) -> Vec<(Io, T)> {
+        let (aside, mut out) = (&mut self.asides[id.0], Vec::new());
+        for items in &mut aside.items {
+            for (io, item) in mem::take(items) {
+                if which(&item) {
+                    out.push((io, item));
+                } else {
+                    items.push_back((io, item));
+                }
+            }
+        }
+        aside.waiting -= out.len();
+        self.len -= out.len();
+        if let Some(shared) = aside.shared.map(|shared| &mut self.shared[shared.0]) {
+            shared.holds(now, shared.waiting - out.len());
+        }
+        // Those behind them may have room.
+        self.freed.push(id);
+        out
+    }
+
+    /// Lets those IOs of a VM go for which `which` says so, though its limits have no room: what follows waits for longer.
+    pub(crate) fn hasten(
+        &mut self,
+        now: Instant,
+        id: AsideId,
+        which: impl FnMut(&T) -> bool,
+    ) -> Vec<(Io, T)> {
+        let out = self.withdraw(now, id, which);
+        let aside = &mut self.asides[id.0];
+        let mut shared = aside.shared.map(|shared| &mut self.shared[shared.0]);
+        for (io, _) in out.iter().filter(|_| !self.idle) {
+            if let Some(way) = way(*io) {
+                aside.promise(shared.as_deref_mut(), *io, way);
+            }
+        }
+        out
     }
 
     /// Hands over each IO that may go now, with its VM, and whether its limits are the cause for which it was held.

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 /// denominator are not needed: it uses the same integer division as is documented.
 struct Oracle {
     flows: Vec<OracleFlow>,
-    ahead: VecDeque<(usize, u64)>,
+    ahead: VecDeque<(usize, u64, f64)>,
     virtual_time: u128,
 }
 
@@ -50,7 +50,7 @@ impl Oracle {
         let start = self.begins(flow, self.flows[flow].owed).min(self.virtual_time);
         let f = &mut self.flows[flow];
         (f.finish, f.owed) = (start + tag(slots, f.shares), 0);
-        self.ahead.push_back((flow, item));
+        self.ahead.push_back((flow, item, slots));
     }
 
     fn rests(&mut self, flow: usize, slots: f64) {
@@ -68,9 +68,25 @@ impl Oracle {
         }
     }
 
+    /// As if those items had never come; what went ahead was charged at once, and is given back.
+    fn withdraw(&mut self, flow: usize, gone: impl Fn(u64) -> bool) -> Vec<u64> {
+        let f = &mut self.flows[flow];
+        let waits: Vec<u64> = f.waiting.iter().map(|(_, item)| *item).collect();
+        let ahead = self.ahead.iter().filter(|(of, ..)| *of == flow).map(|(_, item, _)| *item);
+        let out: Vec<u64> = waits.into_iter().chain(ahead).filter(|item| gone(*item)).collect();
+        f.waiting.retain(|(_, item)| !gone(*item));
+        for (_, item, slots) in self.ahead.iter().filter(|(of, ..)| *of == flow) {
+            if gone(*item) && f.waiting.is_empty() {
+                f.finish = f.finish.saturating_sub(tag(*slots, f.shares));
+            }
+        }
+        self.ahead.retain(|(of, item, _)| *of != flow || !gone(*item));
+        out
+    }
+
     fn pop(&mut self) -> Option<(usize, u64)> {
-        if let Some(first) = self.ahead.pop_front() {
-            return Some(first);
+        if let Some((flow, item, _)) = self.ahead.pop_front() {
+            return Some((flow, item));
         }
         let backlogged = self.flows.iter().enumerate().filter(|(_, f)| !f.waiting.is_empty());
         let (i, _) = backlogged.min_by_key(|&(i, f)| (f.start, i))?;
@@ -91,6 +107,7 @@ enum Step {
     Pop,
     Reweigh { flow: usize, shares: u32 },
     Forget { flow: usize },
+    Withdraw { flow: usize, every: u64 },
 }
 
 fn steps(flows: usize) -> impl Strategy<Value = Vec<Step>> {
@@ -102,6 +119,7 @@ fn steps(flows: usize) -> impl Strategy<Value = Vec<Step>> {
         3 => Just(Step::Pop),
         1 => (0..flows, 1..5000u32).prop_map(|(flow, shares)| Step::Reweigh { flow, shares }),
         1 => (0..flows).prop_map(|flow| Step::Forget { flow }),
+        1 => (0..flows, 1..4u64).prop_map(|(flow, every)| Step::Withdraw { flow, every }),
     ];
     prop::collection::vec(step, 0..400)
 }
@@ -152,6 +170,14 @@ proptest! {
                 Step::Forget { flow } => {
                     queue.forget_credit(FlowId(flow % config.len()));
                     oracle.forget(flow % config.len());
+                }
+                Step::Withdraw { flow, every } => {
+                    let flow = flow % config.len();
+                    let gone = |item: u64| item.is_multiple_of(every);
+                    let out = queue.withdraw(FlowId(flow), |item| gone(*item));
+                    let out: Vec<u64> = out.into_iter().map(|(_, item)| item).collect();
+                    waiting -= out.len();
+                    prop_assert_eq!(out, oracle.withdraw(flow, gone));
                 }
                 Step::Reweigh { flow, shares } => {
                     let flow = flow % config.len();

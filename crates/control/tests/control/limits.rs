@@ -105,6 +105,11 @@ enum Step {
     Same {
         vm: usize,
     },
+    /// Nobody waits any more for some of what it has held.
+    Withdraw {
+        vm: usize,
+        every: u64,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -117,6 +122,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Tick),
         1 => (0..3usize).prop_map(|vm| Step::Remove { vm }),
         1 => (0..3usize).prop_map(|vm| Step::Same { vm }),
+        1 => (0..3usize, 1..4u64).prop_map(|(vm, every)| Step::Withdraw { vm, every }),
     ]
 }
 
@@ -125,7 +131,7 @@ struct Run {
     host: Host,
     now: Instant,
     token: u64,
-    held: BTreeMap<u64, Io>,
+    held: BTreeMap<u64, (VmId, Io)>,
     out: Vec<IoId>,
     /// What went, in its order.
     went: Vec<(VmId, Went)>,
@@ -142,12 +148,22 @@ impl Run {
     fn submit(&mut self, vm: VmId, io: Io) {
         self.token += 1;
         self.host.submit(self.now, vm, io, self.token);
-        self.held.insert(self.token, io);
+        self.held.insert(self.token, (vm, io));
+    }
+
+    /// Withdraws what a VM has held of every so many IOs.
+    fn withdraw(&mut self, vm: VmId, every: u64) {
+        let mut out = self.host.withdraw(self.now, vm, |token| token.is_multiple_of(every));
+        out.sort_unstable();
+        let gone = |token: &u64, of: &VmId| *of == vm && token.is_multiple_of(every);
+        let expected = self.held.iter().filter(|(token, (of, _))| gone(token, of));
+        assert_eq!(out, expected.map(|(token, _)| *token).collect::<Vec<_>>());
+        self.held.retain(|token, (of, _)| !gone(token, of));
     }
 
     fn dispatch(&mut self) {
         while let Some(d) = self.host.next_dispatch(self.now) {
-            let io = self.held.remove(&d.token).expect("held once");
+            let (_, io) = self.held.remove(&d.token).expect("held once");
             self.went.push((d.vm, (self.now, io)));
             self.out.push(d.id);
         }
@@ -200,6 +216,7 @@ proptest! {
                     run.host.set_vm(run.now, vms[vm], part(vm));
                     run.host.set_tenants(run.now, &tenants);
                 }
+                Step::Withdraw { vm, every } => run.withdraw(vms[vm], every),
                 Step::Remove { vm } => {
                     prop_assert_eq!(run.host.remove_vm(vms[vm]), left[vm].is_none());
                     // What it has held then goes at once.
@@ -315,6 +332,62 @@ fn a_burst_is_had_once_by_who_did_nothing_for_long() {
     // Two seconds at 300, eight at 100.
     let (done, _) = client(&mut run, vm, Span::from_millis(1), &[READ], 8);
     assert!((1380..1430).contains(&done[0]), "{done:?}");
+}
+
+/// When two reads go, the second of another VM, after so many were withdrawn that came with one that went. The limit is that of both VMs'
+/// tenant or of each.
+fn after_a_withdrawal(of_tenant: bool, withdrawn: usize) -> Vec<Instant> {
+    let iops = Rates { total: Some(10.0), ..Rates::default() };
+    let limit = Limit { iops, ..Limit::default() };
+    let (mut run, tenant) = (Run::new(Mode::Parda), TenantId::of("gold"));
+    let mut part = VmConfig { limit, ..VmConfig::of(Shares(1000)) };
+    if of_tenant {
+        part = VmConfig { tenant: Some(tenant), ..VmConfig::of(Shares(1000)) };
+        run.host.set_tenants(run.now, &[(tenant, Tenant { limit, ..Tenant::default() })]);
+    }
+    let vms = [run.host.add_vm(run.now, part), run.host.add_vm(run.now, part)];
+    (0..=withdrawn).for_each(|_| run.submit(vms[0], READ));
+    run.dispatch();
+    run.withdraw(vms[0], 1);
+    assert_eq!((run.host.held(), run.host.part(vms[0]).unwrap().held), (0, 0));
+    let went = |vm: VmId| {
+        let before = run.went.len();
+        run.submit(vm, READ);
+        run.dispatch();
+        while run.went.len() == before {
+            run.now = run.host.next_wakeup().unwrap();
+            run.dispatch();
+        }
+        run.now
+    };
+    vms.into_iter().map(went).collect()
+}
+
+#[test]
+fn what_is_withdrawn_takes_nothing_of_a_limit() {
+    for of_tenant in [false, true] {
+        assert_eq!(after_a_withdrawal(of_tenant, 200), after_a_withdrawal(of_tenant, 0));
+    }
+}
+
+#[test]
+fn what_is_hastened_goes_at_once_and_counts() {
+    let iops = Rates { total: Some(10.0), ..Rates::default() };
+    let (mut run, vm) = limited(Limit { iops, ..Limit::default() });
+    (0..20).for_each(|_| run.submit(vm, READ));
+    run.dispatch();
+    run.host.hasten(run.now, vm, |token| token <= 15);
+    while let Some(id) = run.out.pop() {
+        run.host.complete(run.now, id, Outcome::Done).unwrap();
+        run.dispatch();
+    }
+    assert_eq!((run.went.len(), run.now), (15, Instant(0)));
+    while run.went.len() == 15 {
+        run.now = run.host.next_wakeup().unwrap();
+        run.dispatch();
+    }
+    let paid = run.now.since(Instant(0));
+    assert!((1300..1600).contains(&(paid.0 / 1_000_000)), "the next one waits for all: {paid:?}");
 }
 
 #[test]

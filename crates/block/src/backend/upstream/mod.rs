@@ -106,6 +106,11 @@ impl Upstream {
         self.sought.clone().begin(lane, failures);
     }
 
+    /// Whether there is a connection.
+    pub(crate) fn is_up(&self) -> bool {
+        self.idlest().is_some()
+    }
+
     /// Why the server was not found, at the last attempt, while it is looked for.
     pub(crate) fn away(&self) -> Option<String> {
         self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()

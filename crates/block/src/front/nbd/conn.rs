@@ -138,6 +138,8 @@ pub(crate) struct Conn {
     inbox_use: InboxUse,
     /// Failed syncs of its disk that it was told of; none before its first request.
     pub(crate) witness: Option<Witness>,
+    /// It has died, and the volume knows.
+    pub(crate) missed: bool,
     /// It is on the volume's list of connections that have something to do.
     pub(crate) listed: bool,
     /// It has waited for an answer, and may have one.
@@ -185,6 +187,7 @@ impl Conn {
             timed: false,
             inbox_use: InboxUse::default(),
             witness: None,
+            missed: false,
             listed: false,
             may_answer: false,
             waits_since: None,

@@ -58,6 +58,8 @@ pub(crate) struct Nbd {
     shared: Shared,
     pressure: Pressure,
     dropped: Dropped,
+    /// A connection has died, with requests unanswered.
+    leavers: bool,
     /// Connections that have something to do this turn.
     listed: Vec<usize>,
     /// Connections that have more to do than one turn gives them.
@@ -79,6 +81,7 @@ impl Nbd {
             shared: Shared { budget, answers: Answers::new() },
             pressure: Pressure::default(),
             dropped: Dropped::default(),
+            leavers: false,
             listed: Vec::new(),
             unfinished: Vec::new(),
             broken: None,
@@ -266,6 +269,7 @@ impl FrontEnd for Nbd {
                 self.door.leave(key);
                 continue;
             }
+            self.leavers |= conn.is_dead() && !std::mem::replace(&mut conn.missed, true);
             if conn.wants_turn() {
                 self.unfinished.push(key);
             }
@@ -277,6 +281,10 @@ impl FrontEnd for Nbd {
         }
         self.watch_memory(now, io);
         self.watch_answers(io);
+    }
+
+    fn has_leavers(&mut self) -> bool {
+        std::mem::take(&mut self.leavers)
     }
 
     fn has_more(&self) -> bool {

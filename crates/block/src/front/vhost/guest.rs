@@ -10,13 +10,12 @@ use parda_disk::{Failure, Geometry, Op};
 use parda_vhost::blk::{Asked, Outcome, Scratch, Status};
 use parda_vhost::control::{Done, Order};
 use parda_vhost::{Broken, Memory, Vring};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slab::Slab;
 
 use crate::buffer::{ALIGN, Buffer, allocated};
 use crate::client::{Arrival, Body, Client, Offered, ReplyHandle};
 use crate::front::listener::Place;
-use crate::front::{AgentMemory, Loan, tag};
+use crate::front::{AgentMemory, Loan, is_hung_up, tag};
 use crate::losses::Witness;
 use crate::reactor::{Reactor, Tag};
 use crate::ring::OpKey;
@@ -98,6 +97,8 @@ pub(super) struct Guest {
     pub(super) state: State,
     /// Its guest has broken the rules, and takes part again when all of its queues were stopped.
     pub(super) broken: bool,
+    /// It has gone or broken the rules, and the volume knows.
+    pub(super) missed: bool,
     memory: Option<Arc<Memory>>,
     lanes: Vec<Lane>,
     pending: Slab<Pending>,
@@ -135,6 +136,7 @@ impl Guest {
             socket,
             state: State::Open,
             broken: false,
+            missed: false,
             memory: None,
             lanes: Vec::new(),
             pending: Slab::new(),
@@ -166,10 +168,7 @@ impl Guest {
 
     /// Whether its front end is gone. Its control socket may say so later: while it waits for requests of a queue that stops.
     pub(super) fn is_ending(&self) -> bool {
-        let mut socket = [PollFd::new(&self.socket, PollFlags::empty())];
-        // A hang-up is always among the answers.
-        let hung_up = poll(&mut socket, Some(&Timespec::default())).is_ok_and(|n| n > 0);
-        hung_up || self.state == State::Gone
+        is_hung_up(&self.socket) || self.state == State::Gone
     }
 
     pub(super) fn waits_for_memory(&self) -> bool {
@@ -189,7 +188,7 @@ impl Guest {
             Order::Start { queue, mut vring, kick } => {
                 let all_stopped = self.lanes.iter().all(|lane| lane.vring.is_none());
                 if all_stopped && self.pending.is_empty() {
-                    self.broken = false;
+                    (self.broken, self.missed) = (false, false);
                 }
                 let memory = self.memory.as_ref().ok_or(Broken::Queue)?;
                 vring.begin(memory)?;

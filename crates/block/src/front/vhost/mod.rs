@@ -64,6 +64,8 @@ pub(crate) struct Vhost {
     watched: Vec<usize>,
     /// Guests that have broken the protocol.
     broken: u64,
+    /// A guest has gone, with requests unanswered, or has broken the rules.
+    leavers: bool,
     stopped: bool,
     now: Instant,
 }
@@ -88,6 +90,7 @@ impl Vhost {
             listed: Vec::new(),
             watched: Vec::new(),
             broken: 0,
+            leavers: false,
             stopped: false,
             now: Instant::default(),
         }
@@ -318,8 +321,15 @@ impl FrontEnd for Vhost {
                 if let Some(next) = guest.next {
                     self.serve(io, &next.place, next.fd);
                 }
+                continue;
             }
+            let missed = guest.is_gone();
+            self.leavers |= missed && !std::mem::replace(&mut guest.missed, missed);
         }
+    }
+
+    fn has_leavers(&mut self) -> bool {
+        std::mem::take(&mut self.leavers)
     }
 
     fn has_more(&self) -> bool {

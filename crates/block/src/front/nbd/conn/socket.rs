@@ -5,6 +5,7 @@ use parda_control::Instant;
 use super::{Conn, ConnError, InboxUse, State, Want};
 use crate::batch::{self, Batch, Data};
 use crate::buffer::Buffer;
+use crate::front::is_hung_up;
 use crate::front::nbd::budget::Budget;
 use crate::front::nbd::now;
 use crate::front::nbd::work::Work;
@@ -129,6 +130,10 @@ impl Conn {
             // returns what came before an error of the socket, and the next one returns 0.
             Ok(0) if self.state == State::Open && self.payload.is_some() => {
                 Err(ConnError::Io(std::io::ErrorKind::UnexpectedEof.into()))
+            }
+            // A unix socket tells that its client is gone. Nobody waits for what it has asked for.
+            Ok(0) if self.state == State::Open && self.requests > 0 && is_hung_up(&self.fd) => {
+                Err(ConnError::Io(std::io::ErrorKind::BrokenPipe.into()))
             }
             // The client is gone, or at least will not ask for more.
             Ok(0) if self.state == State::Open => {

@@ -1,0 +1,50 @@
+//! Requests that are held, and not begun, of clients that went meanwhile or want to stop.
+
+use std::collections::BTreeSet;
+
+use parda_control::Instant;
+use parda_disk::{Errno, Failure};
+
+use super::Engine;
+use crate::backend::Request;
+use crate::client::Client;
+use crate::front::front_end::FrontEnd;
+use crate::front::{Fronts, any, of};
+
+/// Whether nobody hears of the result of a request.
+fn is_forsaken(fronts: &Fronts, request: &Request) -> bool {
+    of!(fronts, request.client, is_gone())
+}
+
+impl Engine {
+    /// Lets requests in, dispatches, and starts what follows. What clients have held that are gone takes nothing of their disks' limits
+    /// from the next ones.
+    pub(super) fn move_on(&mut self, now: Instant) {
+        self.settle(now);
+        self.pump(now);
+        if any!(self.fronts, has_leavers()) {
+            self.take_back(now);
+            self.settle(now);
+            self.pump(now);
+        }
+    }
+
+    fn take_back(&mut self, now: Instant) {
+        let held = |request: &Request| request.id.is_none() && request.client != Client::Volume;
+        let held = self.work.requests.iter().filter(|(_, request)| held(request));
+        let disks: BTreeSet<usize> = held.map(|(_, request)| request.disk).collect();
+        for disk in disks {
+            let (vm, requests, fronts) =
+                (self.disks[disk].vm_id, &self.work.requests, &self.fronts);
+            let forsaken = |token| is_forsaken(fronts, &requests[token as usize]);
+            for token in self.host.withdraw(now, vm, forsaken) {
+                self.work.finished.push((token as usize, Err(gone())));
+            }
+        }
+    }
+}
+
+/// Nobody will hear of it, and it was not promised to anybody.
+pub(super) fn gone() -> Failure {
+    Failure::new(Errno::Shutdown, "the client is gone")
+}
