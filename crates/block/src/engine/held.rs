@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use parda_control::Instant;
-use parda_disk::{Errno, Failure};
 
-use super::Engine;
+use super::{Engine, gone};
 use crate::backend::Request;
 use crate::client::Client;
 use crate::front::front_end::FrontEnd;
@@ -42,9 +41,4 @@ impl Engine {
             }
         }
     }
-}
-
-/// Nobody will hear of it, and it was not promised to anybody.
-pub(super) fn gone() -> Failure {
-    Failure::new(Errno::Shutdown, "the client is gone")
 }

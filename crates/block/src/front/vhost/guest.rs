@@ -15,8 +15,9 @@ use slab::Slab;
 use crate::buffer::{ALIGN, Buffer, allocated};
 use crate::client::{Arrival, Body, Client, Offered, ReplyHandle};
 use crate::front::listener::Place;
-use crate::front::{AgentMemory, Loan, is_hung_up, tag};
+use crate::front::{AgentMemory, Loan, tag};
 use crate::losses::Witness;
+use crate::peer::is_hung_up;
 use crate::reactor::{Reactor, Tag};
 use crate::ring::OpKey;
 
