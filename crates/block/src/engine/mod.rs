@@ -41,7 +41,7 @@ pub(crate) use self::mail::Order;
 use self::retries::Retries;
 use crate::backend::{Backend, Request, Work, io_of};
 use crate::buffer::Pool;
-use crate::client::{Arrivals, Body, Client};
+use crate::client::{self, Arrivals, Body, Client};
 use crate::front::front_end::FrontEnd;
 use crate::front::{FrontParts, Fronts, any, each, of};
 use crate::losses::{self, Witness};
@@ -245,7 +245,7 @@ impl Engine {
             request.begun_late = parda_control::Span::ZERO;
             self.delays.dispatched(key, id);
             if of!(self.fronts, request.client, is_gone()) {
-                self.work.finished.push((key, Err(held::gone())));
+                self.work.finished.push((key, Err(client::gone())));
                 continue;
             }
             self.disks[request.disk].stats.overdue += u64::from(overdue);

@@ -14,11 +14,9 @@ pub(crate) mod tests;
 mod vhost;
 
 use std::io;
-use std::os::fd::OwnedFd;
 
 use parda_address::{Address, Protocol};
 use parda_control::Instant;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::front_end::FrontEnd;
 use self::listener::{ACCEPT_PAUSE, Listeners};
@@ -46,13 +44,6 @@ pub(crate) struct FrontParts {
     pub(crate) budget: Budget,
     pub(crate) memory: AgentMemory,
     pub(crate) mailer: Mailer,
-}
-
-/// Whether the other end of a socket is closed. TCP tells only whether it sends no more, which is not asked.
-fn is_hung_up(socket: &OwnedFd) -> bool {
-    let mut socket = [PollFd::new(socket, PollFlags::empty())];
-    // A hang-up is always among the answers.
-    poll(&mut socket, Some(&Timespec::default())).is_ok_and(|n| n > 0)
 }
 
 /// All front ends of a volume, and their listeners.

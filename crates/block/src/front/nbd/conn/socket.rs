@@ -5,11 +5,11 @@ use parda_control::Instant;
 use super::{Conn, ConnError, InboxUse, State, Want};
 use crate::batch::{self, Batch, Data};
 use crate::buffer::Buffer;
-use crate::front::is_hung_up;
 use crate::front::nbd::budget::Budget;
 use crate::front::nbd::now;
 use crate::front::nbd::work::Work;
 use crate::front::tag::Tag;
+use crate::peer::is_hung_up;
 use crate::reactor;
 use crate::ring::{Recv, Ring, Sending, Wire};
 
