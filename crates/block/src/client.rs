@@ -2,7 +2,7 @@
 
 use parda_address::ExportName;
 use parda_disk::status::Descriptor;
-use parda_disk::{Geometry, Op};
+use parda_disk::{Errno, Failure, Geometry, Op};
 
 use crate::buffer::Buffer;
 
@@ -48,6 +48,11 @@ pub(crate) enum Body {
     Data(Buffer),
     /// The answer to a request for block status.
     Status(Vec<Descriptor>),
+}
+
+/// Failure of a request whose client is gone: nobody will hear of it, and it was not promised to anybody.
+pub(crate) fn gone() -> Failure {
+    Failure::new(Errno::Shutdown, "the client is gone")
 }
 
 /// A disk as clients see it.

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use parda_control::Instant;
 
-use super::{Engine, gone};
+use super::Engine;
 use crate::backend::Request;
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::front::front_end::FrontEnd;
 use crate::front::{Fronts, any, of};
 
@@ -17,7 +17,8 @@ fn is_forsaken(fronts: &Fronts, request: &Request) -> bool {
 
 impl Engine {
     /// Lets requests in, dispatches, and starts what follows. What clients have held that are gone takes nothing of their disks' limits
-    /// from the next ones.
+    /// from the next ones. What a guest has held whose queue is to stop passes the limit at once: its whole machine stands still until
+    /// then (QEMU's `stop`, migration, a snapshot).
     pub(super) fn move_on(&mut self, now: Instant) {
         self.settle(now);
         self.pump(now);
@@ -37,8 +38,12 @@ impl Engine {
                 (self.disks[disk].vm_id, &self.work.requests, &self.fronts);
             let forsaken = |token| is_forsaken(fronts, &requests[token as usize]);
             for token in self.host.withdraw(now, vm, forsaken) {
-                self.work.finished.push((token as usize, Err(gone())));
+                self.work.finished.push((token as usize, Err(client::gone())));
             }
+            self.host.hasten(now, vm, |token| {
+                let request = &requests[token as usize];
+                of!(fronts, request.client, is_awaited(request.reply))
+            });
         }
     }
 }

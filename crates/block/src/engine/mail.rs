@@ -48,7 +48,7 @@ impl Engine {
                 self.data_done(now, key, outcome);
             }
             News::Looked { number, looks } => self.looked(now, number, looks),
-            News::Guest(mail) => self.fronts.vhost.mail(&mut self.work.io, mail),
+            News::Guest(mail) => self.fronts.vhost.mail(now, &mut self.work.io, mail),
         }
     }
 

@@ -30,7 +30,7 @@ use std::io;
 use std::sync::mpsc::Receiver;
 
 use parda_control::{Completed, Dispatch, Host, Instant, Outcome};
-use parda_disk::{Errno, Extent, Failure, Op};
+use parda_disk::{Extent, Failure, Op};
 use slab::Slab;
 
 use self::copied::Copied;
@@ -41,7 +41,7 @@ pub(crate) use self::mail::Order;
 use self::retries::Retries;
 use crate::backend::{Backend, Request, Work, io_of};
 use crate::buffer::Pool;
-use crate::client::{Arrivals, Body, Client};
+use crate::client::{self, Arrivals, Body, Client};
 use crate::front::front_end::FrontEnd;
 use crate::front::{FrontParts, Fronts, any, each, of};
 use crate::losses::{self, Witness};
@@ -245,7 +245,7 @@ impl Engine {
             request.begun_late = parda_control::Span::ZERO;
             self.delays.dispatched(key, id);
             if of!(self.fronts, request.client, is_gone()) {
-                self.work.finished.push((key, Err(gone())));
+                self.work.finished.push((key, Err(client::gone())));
                 continue;
             }
             self.disks[request.disk].stats.overdue += u64::from(overdue);
@@ -403,9 +403,4 @@ fn taken_back(done: Option<Completed>, key: usize) -> Completed {
         Some(done) if done.token == key as u64 => done,
         other => unreachable!("request {key} was dispatched, and the host takes back {other:?}"),
     }
-}
-
-/// Nobody will hear of it, and it was not promised to anybody.
-fn gone() -> Failure {
-    Failure::new(Errno::Shutdown, "the client is gone")
 }

@@ -46,7 +46,7 @@ pub(crate) trait FrontEnd {
     /// are gone.
     fn pump(&mut self, now: Instant, io: &mut Reactor, left: &mut Vec<Witness>);
 
-    /// Whether clients have gone since the last call whose requests may be held.
+    /// Whether clients have gone, or want to stop, since the last call, whose requests may be held.
     fn has_leavers(&mut self) -> bool;
 
     /// Whether clients have something to do that was left for the next turn.
@@ -54,6 +54,11 @@ pub(crate) trait FrontEnd {
 
     /// Whether replies to this client reach nobody any more.
     fn is_gone(&self, client: usize) -> bool;
+
+    /// Whether the client wants to stop, and waits for this request.
+    fn is_awaited(&self, _client: usize, _reply: ReplyHandle) -> bool {
+        false
+    }
 
     /// Who the client is, where clients take turns.
     fn peer(&self, _client: usize) -> Peer {

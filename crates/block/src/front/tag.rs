@@ -44,4 +44,6 @@ pub(crate) enum VhostTimer {
     Waiting,
     /// A guest and its serial number: how long its next front end has waited.
     Next(usize, u64),
+    /// A guest and its serial number, whose front end may have another size of the disk in mind.
+    Size(usize, u64),
 }

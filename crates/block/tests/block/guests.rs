@@ -198,17 +198,80 @@ fn a_guest_is_told_that_its_disk_has_grown_while_it_runs() {
     let channel = driver.channel().unwrap().try_clone().unwrap();
     let channel = UnixStream::from(channel);
     channel.set_nonblocking(true).unwrap();
+    // It is told once after its start as well.
     until("no message of the change", || {
         volume.tick(None).unwrap();
-        std::io::Read::read_exact(&mut &channel, &mut message).is_ok()
+        let told = std::io::Read::read_exact(&mut &channel, &mut message).is_ok();
+        told && driver.size().unwrap() == 2 * SIZE
     });
     assert_eq!(
         message,
         [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
         "VHOST_USER_BACKEND_CONFIG_CHANGE_MSG"
     );
-    assert_eq!(driver.size().unwrap(), 2 * SIZE);
     assert_eq!(driver.perform(write, SOON).unwrap(), OK);
+    volume.shutdown(SOON).unwrap();
+}
+
+#[test]
+fn a_guest_is_told_of_the_size_that_its_disk_has_in_the_next_agent() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
+    std::fs::write(&path, vec![0; SIZE as usize]).unwrap();
+    let volume = spawn(vec![guest_disk("d", file(&path), &socket)]);
+    let mut driver = Driver::connect(&socket, SHAPE).unwrap();
+    volume.shutdown(SOON).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(2 * SIZE).unwrap();
+    let volume = spawn(vec![guest_disk("d", file(&path), &socket)]);
+    driver.reconnect(&socket).unwrap();
+    let channel = UnixStream::from(driver.channel().unwrap().try_clone().unwrap());
+    channel.set_read_timeout(Some(SOON)).unwrap();
+    let mut message = [0; 12];
+    std::io::Read::read_exact(&mut &channel, &mut message).unwrap();
+    assert_eq!(message[..4], [2, 0, 0, 0], "VHOST_USER_BACKEND_CONFIG_CHANGE_MSG");
+    assert_eq!(driver.size().unwrap(), 2 * SIZE);
+    volume.shutdown(SOON).unwrap();
+}
+
+/// A disk that may have an IO in ten seconds, and its front end with 16 writes, of which one has gone.
+fn held_by_a_limit(socket: &Path) -> (Handle, Driver) {
+    let mut config = guest_disk("d", BackendConfig::Memory { size: Bytes(SIZE) }, socket);
+    config.vm.limit.iops.total = Some(0.1);
+    let volume = spawn(vec![config]);
+    let mut driver = Driver::connect(socket, SHAPE).unwrap();
+    for slot in 0..16 {
+        driver.submit(0, slot, Command::Write { sector: u64::from(slot), len: 512 }).unwrap();
+    }
+    driver.kick(0).unwrap();
+    until("they are not taken", || volume.stats().unwrap().held == 15);
+    (volume, driver)
+}
+
+#[test]
+fn a_queue_is_stopped_though_a_limit_holds_its_requests() {
+    let dir = tempfile::tempdir().unwrap();
+    let (volume, mut driver) = held_by_a_limit(&dir.path().join("s"));
+    let began = Instant::now();
+    assert_eq!(driver.stop(0).unwrap(), 16);
+    assert!(began.elapsed() < SOON, "their limit would take 150 s");
+    for _ in 0..16 {
+        assert_eq!(driver.answered(0).unwrap().unwrap().1, OK);
+    }
+    assert_eq!(volume.stats().unwrap().vms[0].writes.ios, 16);
+    volume.shutdown(SOON).unwrap();
+}
+
+#[test]
+fn requests_that_a_limit_holds_of_a_front_end_that_is_gone_do_not_keep_the_next_one_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let (volume, driver) = held_by_a_limit(&socket);
+    drop(driver);
+    let began = Instant::now();
+    let mut next = Driver::connect(&socket, SHAPE).unwrap();
+    assert_eq!(next.perform(Command::Flush, SOON).unwrap(), OK);
+    assert!(began.elapsed() < SOON, "their limit would take 150 s");
+    assert_eq!(volume.stats().unwrap().vms[0].writes.ios, 1);
     volume.shutdown(SOON).unwrap();
 }
 

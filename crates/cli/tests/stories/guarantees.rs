@@ -78,9 +78,11 @@ fn a_limit_is_not_exceeded_and_a_reservation_is_met_whatever_the_shares() {
     until("the limit is gone", || {
         a.volume().disks.iter().all(|disk| disk.settings.limit.is_none())
     });
-    let [reserved, other] = rates(&a);
-    assert!(reserved > 120.0, "{reserved} IO/s for a reservation of 150, beside {other}");
-    assert!(other > 220.0, "{other} IO/s without a limit");
+    // On a busy machine the array does less for some seconds.
+    until("the reservation of 150 is met, and the other has the rest without a limit", || {
+        let [reserved, other] = rates(&a);
+        reserved > 120.0 && other > 220.0
+    });
     db.finish();
     hog.finish();
     a.stop();

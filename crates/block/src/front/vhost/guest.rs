@@ -98,6 +98,8 @@ pub(super) struct Guest {
     pub(super) state: State,
     /// Its guest has broken the rules, and takes part again when all of its queues were stopped.
     pub(super) broken: bool,
+    /// A queue of it was started, and it will be told the size of the disk.
+    pub(super) started: bool,
     /// It has gone or broken the rules, and the volume knows.
     pub(super) missed: bool,
     memory: Option<Arc<Memory>>,
@@ -137,6 +139,7 @@ impl Guest {
             socket,
             state: State::Open,
             broken: false,
+            started: false,
             missed: false,
             memory: None,
             lanes: Vec::new(),
@@ -251,6 +254,22 @@ impl Guest {
             (lane.watch, lane.watched) = (None, false);
             self.watch(io, queue);
         }
+    }
+
+    /// Whether a queue was started.
+    pub(super) fn is_started(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.vring.is_some())
+    }
+
+    /// Whether the front end waits for a queue to be stopped.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.stopping.is_some())
+    }
+
+    /// Whether it waits for a request, so that its queue is stopped.
+    pub(super) fn is_awaited(&self, reply: ReplyHandle) -> bool {
+        let pending = self.pending.get(reply.0 as usize);
+        pending.is_some_and(|pending| self.lanes[pending.queue].stopping.is_some())
     }
 
     /// Ends the order to stop a queue as soon as its requests are answered.
@@ -447,6 +466,11 @@ impl Guest {
     /// Tells the front end of another size.
     pub(super) fn resized(&mut self, size: u64) {
         self.offered.geometry.size = size;
+        self.tell_size();
+    }
+
+    /// Tells the front end to ask for the size.
+    pub(super) fn tell_size(&self) {
         if let Some(channel) = &self.channel {
             // A front end that does not listen reads the size when it connects again.
             let _ = parda_vhost::control::tell_of_new_size(channel);

@@ -41,6 +41,10 @@ const ACCEPT_PAUSE: Span = Span::from_millis(20);
 /// How long a front end waits for the end of another one which shows no sign of it.
 const PATIENCE: Span = Span::from_millis(5000);
 
+/// How long after the start of its first queue a front end is told the size of the disk, which may be another one than it had from an agent
+/// before this one. QEMU 7.2 would ask for the size in the midst of its start.
+const STARTS: Span = Span::from_millis(1000);
+
 /// How soon memory is asked for again.
 const MEMORY_PAUSE: Span = Span::from_millis(5);
 
@@ -64,7 +68,7 @@ pub(crate) struct Vhost {
     watched: Vec<usize>,
     /// Guests that have broken the protocol.
     broken: u64,
-    /// A guest has gone, with requests unanswered, or has broken the rules.
+    /// A guest has gone, with requests unanswered, or has broken the rules, or a queue of it is to stop.
     leavers: bool,
     stopped: bool,
     now: Instant,
@@ -112,6 +116,10 @@ impl Vhost {
             // They ask again.
             VhostTimer::Waiting => self.list_all(Guest::waits_for_memory),
             VhostTimer::Next(guest, serial) => self.look_at_next(now, io, guest, serial),
+            VhostTimer::Size(key, serial) => {
+                let guest = self.guests.get(key).filter(|guest| guest.serial == serial);
+                guest.into_iter().for_each(Guest::tell_size);
+            }
         }
     }
 
@@ -151,7 +159,7 @@ impl Vhost {
     }
 
     /// Mail of a control socket.
-    pub(crate) fn mail(&mut self, io: &mut Reactor, mail: GuestMail) {
+    pub(crate) fn mail(&mut self, now: Instant, io: &mut Reactor, mail: GuestMail) {
         let GuestMail { guest: key, serial, what } = mail;
         let Some(guest) = self.guests.get_mut(key).filter(|guest| guest.serial == serial) else {
             return;
@@ -161,6 +169,11 @@ impl Vhost {
             GuestNews::Order(order, done) => {
                 if let Err(broken) = guest.order(io, order, done) {
                     self.stop_guest(key, broken);
+                }
+                let guest = &mut self.guests[key];
+                self.leavers |= guest.is_stopping();
+                if guest.is_started() && !std::mem::replace(&mut guest.started, true) {
+                    io.timers.add(now + STARTS, VhostTimer::Size(key, serial).into());
                 }
             }
             GuestNews::Gone(why) => {
@@ -288,6 +301,8 @@ impl FrontEnd for Vhost {
         let copies = Copies { agent: &self.memory, most: self.limits.memory_per_connection };
         let before = arrivals.requests.len();
         let taken = guest.take(self.turn, &copies, &mut self.scratch, &mut arrivals.requests);
+        // One that has waited for memory.
+        self.leavers |= arrivals.requests.len() > before && guest.is_stopping();
         if arrivals.requests.len() > before && !std::mem::replace(&mut guest.begun, true) {
             arrivals.begun.push(guest.disk);
         }
@@ -338,6 +353,10 @@ impl FrontEnd for Vhost {
 
     fn is_gone(&self, client: usize) -> bool {
         self.guests[client].is_gone()
+    }
+
+    fn is_awaited(&self, client: usize, reply: ReplyHandle) -> bool {
+        self.guests[client].is_awaited(reply)
     }
 
     fn witness(&mut self, client: usize) -> &mut Option<Witness> {
