@@ -148,7 +148,7 @@ fn read(guest: &Guest, path: &str) -> String {
 }
 
 /// How often loads are looked at until they are near what is wanted: a busy machine may have one of them wait throughout a look.
-const LOOKS: usize = 4;
+const LOOKS: usize = 8;
 
 /// IOPS over IOPS, which `look` measures, are near what is wanted. With room for a machine that has much else to do: without shares they
 /// would be far off, in each look.
