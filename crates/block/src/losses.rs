@@ -125,10 +125,7 @@ impl<T> Losses<T> {
     fn check(&self) {
         assert!(self.durable <= self.acked, "a sync covers what was acknowledged before it");
         assert!(self.left <= self.acked, "who has gone has written no more than all");
-        assert!(
-            !(self.owed || self.untold) || self.failures > 0,
-            "nothing is owed before a failure"
-        );
+        assert!(!self.owes() || self.failures > 0, "nothing is owed before a failure");
         debug_assert!(self.under_way.keys().all(|id| *id < self.next));
         debug_assert!(self.held.iter().all(|held| held.until <= self.next));
     }
@@ -142,7 +139,7 @@ impl<T> Losses<T> {
     pub(crate) fn seen(&self, witness: &mut Option<Witness>, disk: usize) {
         witness.get_or_insert(Witness {
             disk,
-            told: self.failures - u64::from(self.owed || self.untold),
+            told: self.failures - u64::from(self.owes()),
             heir: self.owed,
             acked: 0,
         });

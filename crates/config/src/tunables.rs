@@ -86,8 +86,8 @@ settings! {
     window_max: f64 {
         unit: "outstanding IOs, at most 1000000",
         default: "256",
-        why: "Largest window of a host, at most the depth of the queue behind it. A host that reaches it has less than its shares. With mode published or static the default is \
-              64.",
+        why: "Largest window of a host, at most the depth of the queue behind it. A host that reaches it has less than its shares. \
+              With mode published or static the default is 64.",
         source: "a hundred light VMs of a host; 64: eq. 2, typical LUN queue depths",
     }
     window_start: f64 {

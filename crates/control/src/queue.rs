@@ -395,14 +395,11 @@ impl<T> FairQueue<T> {
     /// charged for none that never went. O(items of the flow, and items that need no turn).
     pub fn withdraw(&mut self, id: FlowId, mut gone: impl FnMut(&T) -> bool) -> Vec<(Cost, T)> {
         let flow = &mut self.flows[id.0];
-        let (mut out, backlogged) = (Vec::new(), !flow.waiting.is_empty());
-        for (cost, item) in mem::take(&mut flow.waiting) {
-            if gone(&item) {
-                out.push((cost, item));
-            } else {
-                flow.waiting.push_back((cost, item));
-            }
-        }
+        let backlogged = !flow.waiting.is_empty();
+        let (taken, kept): (VecDeque<_>, _) =
+            mem::take(&mut flow.waiting).into_iter().partition(|(_, item)| gone(item));
+        flow.waiting = kept;
+        let mut out = Vec::from(taken);
         let waits = !flow.waiting.is_empty();
         for (since, of, cost, item) in mem::take(&mut self.ahead) {
             if of != id || !gone(&item) {

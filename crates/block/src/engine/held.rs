@@ -8,12 +8,7 @@ use super::Engine;
 use crate::backend::Request;
 use crate::client::{self, Client};
 use crate::front::front_end::FrontEnd;
-use crate::front::{Fronts, any, of};
-
-/// Whether nobody hears of the result of a request.
-fn is_forsaken(fronts: &Fronts, request: &Request) -> bool {
-    of!(fronts, request.client, is_gone())
-}
+use crate::front::{any, of};
 
 impl Engine {
     /// Lets requests in, dispatches, and starts what follows. What clients have held that are gone takes nothing of their disks' limits
@@ -36,8 +31,8 @@ impl Engine {
         for disk in disks {
             let (vm, requests, fronts) =
                 (self.disks[disk].vm_id, &self.work.requests, &self.fronts);
-            let forsaken = |token| is_forsaken(fronts, &requests[token as usize]);
-            for token in self.host.withdraw(now, vm, forsaken) {
+            let gone = |token| of!(fronts, requests[token as usize].client, is_gone());
+            for token in self.host.withdraw(now, vm, gone) {
                 self.work.finished.push((token as usize, Err(client::gone())));
             }
             self.host.hasten(now, vm, |token| {

@@ -332,13 +332,10 @@ impl<T> Limits<T> {
     ) -> Vec<(Io, T)> {
         let (aside, mut out) = (&mut self.asides[id.0], Vec::new());
         for items in &mut aside.items {
-            for (io, item) in mem::take(items) {
-                if which(&item) {
-                    out.push((io, item));
-                } else {
-                    items.push_back((io, item));
-                }
-            }
+            let (taken, kept): (VecDeque<_>, _) =
+                mem::take(items).into_iter().partition(|(_, item)| which(item));
+            *items = kept;
+            out.extend(taken);
         }
         aside.waiting -= out.len();
         self.len -= out.len();
