@@ -25,6 +25,10 @@ TESTS := --workspace --locked --no-fail-fast
 # Tests that keep real time for minutes. Stories wait more than they compute: four at a time.
 REAL := stories guests lab
 
+# Stories and guests that compare rates in real time, and want the processors for themselves.
+RATES := qemus_of_two_hosts
+GUESTS_RATES := cgroups::
+
 # Tests that simulate for minutes.
 SIMULATED := corpus random papers accuracy manual
 
@@ -70,7 +74,8 @@ demo-live: ## The same with a web dashboard for each host, until Ctrl-C
 	@$(DEMO) lab scenarios/demo.toml --live
 
 # All is built first. Stories wait more than they compute, and so does the laboratory: unit tests and guests run beside the former, and what only computes
-# beside all of them, at low priority. The laboratory compares real time with the simulator's, so no other test is beside it.
+# beside all of them, at low priority. The laboratory compares real time with the simulator's, so no other test is beside it; nor is one beside the
+# others that compare rates.
 test: ## What CI runs: lint, all tests but those that repeat what a faster one proves (make nightly), fuzzing for seconds
 	@tools/deps.sh $(TEST_DEPS)
 	@$(MAKE) --no-print-directory kit
@@ -109,15 +114,17 @@ real: stories guests laboratory ## Stories with real clients, guests, scenarios 
 stories:
 	@tools/deps.sh $(TEST_DEPS)
 	@tools/web.sh tests
-	$(RUN) stories -- --test-threads=4
+	$(RUN) stories -- --test-threads=4 --skip $(RATES)
 
 guests: kit
 	@tools/deps.sh $(TEST_DEPS)
-	$(RUN) guests
+	$(RUN) guests -- --skip $(GUESTS_RATES)
 
-laboratory:
+laboratory: kit
 	@tools/deps.sh $(TEST_DEPS)
 	$(RUN) lab
+	$(RUN) stories -- $(RATES)
+	$(RUN) guests -- $(GUESTS_RATES)
 
 # Guests are for x86_64 only.
 kit:

@@ -51,18 +51,32 @@ struct Qemu {
 }
 
 fn say(qmp: &Mutex<BufReader<UnixStream>>, command: &str, arguments: &Value) -> Option<Value> {
+    say_all(qmp, command, std::slice::from_ref(arguments))
+}
+
+/// Says all of them before the first answer is read: each wait for an answer is a wait for a processor on a busy machine. Answers with the
+/// last answer.
+fn say_all(
+    qmp: &Mutex<BufReader<UnixStream>>,
+    command: &str,
+    arguments: &[Value],
+) -> Option<Value> {
     let mut qmp = qmp.lock().unwrap();
-    let line = json!({ "execute": command, "arguments": arguments });
-    qmp.get_mut().write_all(format!("{line}\n").as_bytes()).ok()?;
-    loop {
-        let mut line = String::new();
-        qmp.read_line(&mut line).ok().filter(|n| *n > 0)?;
-        let mut answer: Value = serde_json::from_str(&line).unwrap();
-        assert!(answer.get("error").is_none(), "{command}: {answer}");
-        if let Some(answer) = answer.get_mut("return") {
-            return Some(answer.take());
-        }
+    let line = |arguments| format!("{}\n", json!({ "execute": command, "arguments": arguments }));
+    qmp.get_mut().write_all(arguments.iter().map(line).collect::<String>().as_bytes()).ok()?;
+    let mut last = None;
+    for _ in arguments {
+        last = loop {
+            let mut line = String::new();
+            qmp.read_line(&mut line).ok().filter(|n| *n > 0)?;
+            let mut answer: Value = serde_json::from_str(&line).unwrap();
+            assert!(answer.get("error").is_none(), "{command}: {answer}");
+            if let Some(answer) = answer.get_mut("return") {
+                break Some(answer.take());
+            }
+        };
     }
+    last
 }
 
 impl Qemu {
@@ -98,15 +112,17 @@ impl Qemu {
             let mut begun = 0;
             while !stopped.load(Ordering::Relaxed) {
                 let Some(done) = reads(&qmp) else { return };
-                while begun < done + depth {
-                    let at = random.u64(0..65_536) * 16_384;
-                    let line = format!("qemu-io -d {device} \"aio_read -q {at} 16k\"");
-                    let line = json!({ "command-line": line });
-                    if say(&qmp, "human-monitor-command", &line).is_none() {
-                        return;
-                    }
-                    begun += 1;
+                let all: Vec<_> = (begun..done + depth)
+                    .map(|_| {
+                        let at = random.u64(0..65_536) * 16_384;
+                        let line = format!("qemu-io -d {device} \"aio_read -q {at} 16k\"");
+                        json!({ "command-line": line })
+                    })
+                    .collect();
+                if !all.is_empty() && say_all(&qmp, "human-monitor-command", &all).is_none() {
+                    return;
                 }
+                begun = begun.max(done + depth);
                 sleep(Duration::from_millis(3));
             }
         });
