@@ -138,6 +138,9 @@ another "$before"
 echo "away for $plain us by a restart, for $(away) us by an upgrade"
 test "$(away)" -lt $((plain + 5000000))
 unchanged
+before=$(unit MainPID)
+systemctl reload parda
+test "$(unit MainPID) $(unit ActiveState)" = "$before active"
 
 # A dpkg that is killed, wherever it is, can be repeated.
 for hundredths in 02 04 06 08 10 15 20 25 30 40 50 60 80; do
@@ -301,6 +304,7 @@ echo "away for $plain us by a restart, for $(away) us by an upgrade"
 test "$(away)" -lt $((plain + 5000000))
 rpm -V --nodeps parda
 unchanged
+systemctl reload parda
 
 # One that is killed, wherever it is, can be repeated.
 for hundredths in 02 05 10 15 20 25 30 40 60; do
