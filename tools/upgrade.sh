@@ -3,7 +3,7 @@
 # `agents_of_a_program_from_before_are_replaced_one_by_one`, with a real program from before; and its packages by those of what `make build`
 # built here: `stories/packages.rs`.
 #
-#     tools/upgrade.sh [REVISION]        # the last tag before HEAD if not given, and without tags HEAD~50
+#     tools/upgrade.sh [REVISION]        # that of the last release before HEAD, with which contrib/debian/changelog changed, if not given
 #
 # The revision is built in a worktree that is removed again. UPGRADE_TARGET is where cargo builds it: target/before unless set, which is
 # kept. It must not be that of this tree: cargo takes crates of one name and version in both for the same. Without the revision in
@@ -11,8 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-default() { git describe --tags --abbrev=0 HEAD^ 2>/dev/null || echo HEAD~50; }
-revision=${1:-$(default)}
+revision=${1:-$(git log -1 --format=%H HEAD^ -- contrib/debian/changelog 2> /dev/null || :)}
 commit=$(git rev-parse --verify --quiet "$revision^{commit}") || {
   echo "upgrade: there is no revision $revision here: name one, or fetch it (git fetch --unshallow --tags)" >&2
   exit 1
