@@ -331,6 +331,7 @@ becomes ActiveState active
 rpm -e parda
 ! systemctl is-active parda
 ! test -e /usr/bin/parda
+test -z "$(find /usr -name parda)"
 ! systemctl cat parda
 unchanged
 "#;
