@@ -228,7 +228,13 @@ impl Document {
         let from = self.text()[..start].rfind('\n').map_or(0, |i| i + 1);
         let line = format!("{}{}", &self.text()[from..start], self.on_one_line(&(start..span.end)));
         let rest = self.text().get(span.end..).unwrap_or_default();
-        format!("{line}{rest}").lines().next().unwrap_or_default().trim().to_owned()
+        let line = format!("{line}{rest}");
+        let line = line.lines().next().unwrap_or_default().trim();
+        match without_comment(line).trim_end() {
+            // The comment is what is wrong.
+            "" => line.to_owned(),
+            line => line.to_owned(),
+        }
     }
 
     /// A value as it is written, but a text of several lines with its line breaks escaped.
@@ -394,6 +400,24 @@ fn expected_plainly(expected: &str) -> String {
     plain.to_owned()
 }
 
+/// A line without the comment at its end, which may be long and tells nothing about the error.
+fn without_comment(line: &str) -> &str {
+    let mut quote = None;
+    let mut chars = line.char_indices();
+    while let Some((at, char)) = chars.next() {
+        match (quote, char) {
+            (None, '#') => return &line[..at],
+            (None, '"' | '\'') => quote = Some(char),
+            (Some('"'), '\\') => {
+                chars.next();
+            }
+            (Some(begun), char) if begun == char => quote = None,
+            _ => {}
+        }
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -417,6 +441,18 @@ mod tests {
         let doc = Document::new("p.toml", "[[volume]]\nwindow = 3\nwinbow = 4\n");
         let error = doc.parse::<Conf>().unwrap_err().to_string();
         assert!(error.starts_with("p.toml:3:1: winbow = 4: unknown field `winbow`"), "{error}");
+    }
+
+    #[test]
+    fn a_comment_behind_what_is_wrong_is_not_repeated() {
+        for line in ["window = \"a#\\\"#\"", "winbow = '#\"'", "window = 3.5", "window ="] {
+            let shown = |text: &str| {
+                let doc = Document::new("p.toml", format!("[[volume]]\n{text}\n"));
+                doc.parse::<Conf>().unwrap_err().value
+            };
+            assert_eq!(shown(&format!("{line}   # at least \"1\"")).as_deref(), Some(line));
+            assert_eq!(shown(line).as_deref(), Some(line));
+        }
     }
 
     #[test]
@@ -458,7 +494,7 @@ mod tests {
         );
         let doc = Document::new("p.toml", "[[volume]]\nwindow = \"\"\"1\n2\"\"\" # no number\n");
         let error = doc.parse::<Conf>().unwrap_err().to_string();
-        assert!(error.starts_with("p.toml:2:10: window = \"1\\n2\" # no number: must"), "{error}");
+        assert!(error.starts_with("p.toml:2:10: window = \"1\\n2\": must"), "{error}");
         let error = doc.error("volume.0.window", "too small").to_string();
         assert_eq!(error, "p.toml:2:10: window = \"1\\n2\": too small");
         for (message, plain) in [
