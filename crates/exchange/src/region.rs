@@ -179,7 +179,7 @@ pub enum RegionFault {
     #[error("it is not there (is the volume mounted?)")]
     Missing,
     /// It could not be opened.
-    #[error("cannot open it: {0}")]
+    #[error("cannot open it: {}{}", .0, rights(.0))]
     Open(io::Error),
     /// It is not there and could not be created.
     #[error("cannot create it: {0}; does its directory exist, and is the volume mounted?")]
@@ -251,6 +251,16 @@ pub enum RegionFault {
     /// The NBD server broke the protocol.
     #[error(transparent)]
     Reply(#[from] parda_nbd::client::ReplyError),
+}
+
+/// What to do about an error of the system, if the user may not open the place: it is often made by root.
+fn rights(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::ACCESS) => {
+            ". The agent's user lacks the rights: docs/installing.md#disks says how it gets them"
+        }
+        _ => "",
+    }
 }
 
 /// Bytes that are read and written in whole blocks.

@@ -292,6 +292,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_place_that_the_user_may_not_open_says_where_rights_are_explained() {
+        let told = open_fault(Errno::ACCESS).to_string();
+        assert!(told.contains("Permission denied (os error 13). The agent's user lacks"), "{told}");
+        assert!(told.contains("docs/installing.md#disks"), "{told}");
+        let told = open_fault(Errno::IO).to_string();
+        assert!(told.ends_with("(os error 5)"), "{told}");
+    }
+
+    #[test]
     fn a_file_system_that_refuses_direct_io_is_used_through_its_cache() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("exchange");
