@@ -142,6 +142,14 @@ before=$(unit MainPID)
 systemctl reload parda
 test "$(unit MainPID) $(unit ActiveState)" = "$before active"
 
+# An agent that the configuration on disk would keep from starting is not restarted.
+before=$(unit MainPID)
+cp -p /etc/parda.toml /srv/good
+echo nonsense >> /etc/parda.toml
+dpkg -i /srv/after.deb 2>&1 | grep 'runs on until.*parda.toml:'
+test "$(unit MainPID) $(unit ActiveState)" = "$before active"
+cp -p /srv/good /etc/parda.toml
+
 # A dpkg that is killed, wherever it is, can be repeated.
 for hundredths in 02 04 06 08 10 15 20 25 30 40 50 60 80; do
     case $hundredths in *[05]) package=before;; *) package=after;; esac
@@ -305,6 +313,14 @@ test "$(away)" -lt $((plain + 5000000))
 rpm -V --nodeps parda
 unchanged
 systemctl reload parda
+
+# An agent that the configuration on disk would keep from starting is not restarted.
+before=$(unit MainPID)
+cp -p /etc/parda.toml /srv/good
+echo nonsense >> /etc/parda.toml
+rpm -U --nodeps --force /srv/after.rpm 2>&1 | grep 'runs on until.*parda.toml:'
+test "$(unit MainPID) $(unit ActiveState)" = "$before active"
+cp -p /srv/good /etc/parda.toml
 
 # One that is killed, wherever it is, can be repeated.
 for hundredths in 02 05 10 15 20 25 30 40 60; do
