@@ -28,7 +28,7 @@ const RANGE: usize = 16;
 /// Unit of places and sizes, in bytes, whatever the block size.
 pub const SECTOR: u64 = 512;
 
-/// Pieces of memory of one request, and the bytes of one. Together they are the largest payload of a disk.
+/// Pieces of memory of one request, and the bytes of one. Together they are 31.5 MiB, within the largest payload of a disk.
 const SEG_MAX: u32 = 126;
 const SIZE_MAX: u32 = 256 << 10;
 
