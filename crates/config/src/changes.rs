@@ -33,11 +33,11 @@ mod tests {
 
     #[test]
     fn each_setting_that_differs_is_named_with_both_values() {
-        let before = parse("latency_threshold = \"30ms\"\nwindow_max = 64\ngamma = 0.8");
+        let before = parse("latency_threshold = \"30ms\"\nwindow_max = 64\ngamma = 0.5");
         let now = parse("latency_threshold = { start = \"20ms\" }\nwindow_max = 64");
         let said = now.changes(&before);
         let threshold = "latency_threshold = { start = \"20ms\" } (before: \"30ms\")";
-        assert_eq!(said, format!("{threshold}; gamma = 0.8, the default (before: 0.8)"));
+        assert_eq!(said, format!("{threshold}; gamma = 0.5, the default (before: 0.5)"));
         assert_eq!(now.changes(&now), "");
     }
 }

@@ -111,10 +111,10 @@ settings! {
     }
     gamma: f64 {
         unit: "above 0, at most 1",
-        default: "0.8",
-        why: "How far the window moves towards its target in one period. 0.8 tolerates \
-              latencies one period old.",
-        source: "FAST '09 eq. 2 and §5",
+        default: "0.5",
+        why: "How far the window moves towards its target in one period; in a round that comes late, as far as in the periods that it \
+              took. Where a write cache fills and drains within seconds, more makes latency swing. With mode published the default is 0.8.",
+        source: "FAST '09 eq. 2 and §5: 0.8 in 2 s",
     }
     beta_per_share: f64 {
         unit: "outstanding IOs per share, at most 1000000",

@@ -93,6 +93,8 @@ impl Config {
         check(threshold > 0.0, "latency_threshold", "above zero", threshold)?;
         check((0.0..1.0).contains(&law.alpha), "alpha", "at least 0 and below 1", law.alpha)?;
         check(law.gamma > 0.0 && law.gamma <= 1.0, "gamma", "above 0, at most 1", law.gamma)?;
+        let period = law.period.secs();
+        check(period > 0.0, "period", "above zero", period)?;
         check(min > 0.0 && min.is_finite(), "window_min", "above zero", min)?;
         check(max >= min && max.is_finite(), "window_max", "at least window_min", max)?;
         check(law.window_start.0 > 0.0, "window_start", "above zero", law.window_start.0)?;

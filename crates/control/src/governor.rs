@@ -391,7 +391,8 @@ impl Governor {
         let joins = all && lambda.is_some() && !core::mem::replace(&mut self.joined, true);
         let weighed = self.weight.factor() * all_shares(vms);
         let cluster = load.shares;
-        let input = Input { latency, lambda, shares: wanted, all: weighed, cluster, joins };
+        let input =
+            Input { latency, lambda, shares: wanted, all: weighed, cluster, joins, elapsed };
         let window = self.law.step(input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();

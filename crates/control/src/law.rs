@@ -13,10 +13,13 @@
 //! p(t+1) = (1 − γ) · p(t) + γ · λ
 //! ```
 //!
+//! A round that comes late takes the steps that it missed: 1 − γ to the power of the time since the last round, over the period.
 //! The fixed point is p = λ on all hosts, and latency = L_threshold, for any number of hosts. Nothing
 //! bounds p from above: a host that cannot use its window is bounded by its demand, and p grows only
 //! while a VM could use more.
 //! What each VM may have outstanding follows from it ([`crate::slices`]).
+
+use libm::pow;
 
 use crate::cluster::{Load, MAX_RISE};
 use crate::latency::Signal;
@@ -51,6 +54,16 @@ impl Mode {
             Mode::Off | Mode::Parda | Mode::Observe => Window(256.0),
         }
     }
+
+    /// The default of [`LawConfig::gamma`]. 0.8 is that of FAST '09, whose period is 2 s. An array answers a window by a new latency within a
+    /// second or two, as a write cache fills or drains: a law that moves faster than that swings.
+    #[must_use]
+    pub fn gamma(&self) -> f64 {
+        match self {
+            Mode::Published { .. } => 0.8,
+            Mode::Off | Mode::Static | Mode::Parda | Mode::Observe => 0.5,
+        }
+    }
 }
 
 /// Whose latency drives the window (PARDA §4).
@@ -80,6 +93,8 @@ pub struct LawConfig {
     pub alpha: f64,
     /// γ of eq. 2 in (0, 1]: how far to move in one period.
     pub gamma: f64,
+    /// Time between two steps, unless a round takes longer.
+    pub period: Span,
     /// The window never falls below this, in IOs; above 0, and below 1 for large clusters.
     pub window_min: Window,
     /// The window never rises above this, in IOs.
@@ -103,7 +118,8 @@ impl Default for LawConfig {
             signal: Signal::All,
             threshold: Span::from_millis(30),
             alpha: 0.002,
-            gamma: 0.8,
+            gamma: Mode::Parda.gamma(),
+            period: Span::from_millis(1000),
             window_min: Window(0.001),
             window_max: Mode::Parda.window_max(),
             window_start: Window(4.0),
@@ -135,6 +151,8 @@ pub struct Input {
     pub cluster: f64,
     /// The cluster is heard for the first time.
     pub joins: bool,
+    /// Time since the last step.
+    pub elapsed: Span,
 }
 
 /// The law's state for one host and one volume.
@@ -282,7 +300,7 @@ impl Law {
 
     /// One period: w(t) becomes w(t + 1).
     pub fn step(&mut self, input: Input) -> Window {
-        let LawConfig { gamma, threshold, .. } = self.config;
+        let LawConfig { gamma, period, threshold, .. } = self.config;
         let (least, most) = self.bounds();
         match self.config.mode {
             Mode::Off | Mode::Static => return Window(self.window),
@@ -299,7 +317,10 @@ impl Law {
                     None => per_share,
                     // A host that joins starts at the window that its peers have per share.
                     Some(lambda) if input.joins && on(Mechanism::Joining) => lambda,
-                    Some(lambda) => (1.0 - gamma) * per_share + gamma * lambda,
+                    Some(lambda) => {
+                        let kept = pow(1.0 - gamma, input.elapsed.secs() / period.secs());
+                        kept * per_share + (1.0 - kept) * lambda
+                    }
                 };
                 // Where reservations hold the latency above the threshold, `cluster_min` is left for shares.
                 let left = match input.cluster > 0.0 {
@@ -349,7 +370,8 @@ mod tests {
     }
 
     fn input(latency: Option<f64>, lambda: Option<f64>, shares: f64) -> Input {
-        Input { latency, lambda, shares, all: shares, cluster: 1e9, joins: false }
+        let elapsed = LawConfig::default().period;
+        Input { latency, lambda, shares, all: shares, cluster: 1e9, joins: false, elapsed }
     }
 
     /// Hosts at an array that completes `rate` IO/s as soon as enough are outstanding.
@@ -406,7 +428,23 @@ mod tests {
         let joins = Input { joins: true, ..input(Some(0.03), Some(0.02), 1000.0) };
         assert_eq!(law.step(joins), Window(20.0));
         let later = law.step(input(Some(0.03), Some(0.01), 1000.0));
-        assert!((later.0 - 12.0).abs() < 1e-9, "{later}");
+        assert!((later.0 - 15.0).abs() < 1e-9, "{later}");
+    }
+
+    #[test]
+    fn a_round_that_is_late_takes_the_steps_that_it_missed() {
+        let begun = || {
+            let mut law = Law::new(config(Mode::Parda));
+            law.step(Input { joins: true, ..input(Some(0.03), Some(0.02), 1000.0) });
+            law
+        };
+        let to = input(Some(0.03), Some(0.01), 1000.0);
+        let (mut often, mut late) = (begun(), begun());
+        for _ in 0..3 {
+            often.step(to);
+        }
+        let late = late.step(Input { elapsed: Span::from_millis(3000), ..to });
+        assert!((often.window().0 - late.0).abs() < 1e-9, "{late}");
     }
 
     #[test]

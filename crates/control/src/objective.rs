@@ -23,7 +23,7 @@ const STAYS: u32 = 10;
 /// Factor on the objective above which it is missed.
 const MISSED: f64 = 1.2;
 /// Periods in a row in which an objective may be missed while it is in force.
-const TRIES: u32 = 8;
+const TRIES: u32 = 10;
 /// Periods for which an objective rests that cannot be met: the first time, and at most. It doubles each time.
 const RESTS: u32 = 60;
 const RESTS_MOST: u32 = 960;
