@@ -320,7 +320,8 @@ fn limits_of_qemus_are_as_they_were_after_an_agent_was_killed() {
     let stage = Stage::new();
     let _array = array(&stage);
     let vm = Qemu::start(&stage, "host", "vm");
-    vm.limit(900, &json!({}));
+    // Far above what it does: at half of its limit, its wait may be for that.
+    vm.limit(5000, &json!({}));
     let before = vm.limits();
     let vm = vm.load(16);
     // What the VM did before it was held gives it a first limit, while the probe cannot be reached.
