@@ -26,6 +26,10 @@ pub struct PeriodClock {
     /// Shortest time between two rounds that the exchange can bear.
     least: Span,
     rhythm: Rhythm,
+    /// Part of a period by which this host's rounds are later than those of a host that was started with it.
+    phase: f64,
+    /// Time from the start of the round before to that of the next one.
+    last: Span,
     /// Start of the next round, or of the present one.
     next: Instant,
     in_round: bool,
@@ -40,6 +44,8 @@ impl PeriodClock {
             period,
             least: Span::ZERO,
             rhythm: Rhythm::default(),
+            phase,
+            last: period,
             next: now + Span::from_secs(period.secs() * phase),
             in_round: false,
         }
@@ -112,11 +118,18 @@ impl PeriodClock {
 
     /// Ends a round. Rounds that were missed meanwhile are left out, not made up for. Returns the start of the next
     /// one.
+    ///
+    /// Where the period becomes longer, this is earlier by a part that differs between hosts. Else the rounds of all
+    /// hosts would stay within the period of before, and meet at one disk of the array.
     pub fn end(&mut self, now: Instant) -> Instant {
         self.in_round = false;
-        self.next = self.next + self.period();
+        let (before, period) = (self.last.secs(), self.period());
+        self.last = period;
+        let longer = (period.secs() - before).max(0.0);
+        let wait = Span::from_secs(period.secs() - longer * (1.0 - self.phase));
+        self.next = self.next + wait;
         if self.next < now {
-            self.next = now + self.period();
+            self.next = now + wait;
         }
         self.next
     }
@@ -155,8 +168,7 @@ mod tests {
 
     #[test]
     fn a_shorter_period_is_in_force_at_once_and_a_longer_one_after_the_next_round() {
-        let mut clock = PeriodClock::new(at(0), SECOND, 0.0);
-        round(&mut clock, 10);
+        let mut clock = PeriodClock::new(at(0), SECOND, 1.0);
         assert!(!clock.set_period(at(100), Span::from_millis(5000)));
         assert_eq!(clock.next(), at(1000));
         assert_eq!(round(&mut clock, 1010), at(6000));
@@ -165,6 +177,17 @@ mod tests {
         clock.begin();
         assert!(!clock.set_period(at(2600), Span::from_millis(100)), "not during a round");
         assert_eq!(clock.end(at(2610)), at(2710), "the new grid is in the past");
+    }
+
+    #[test]
+    fn rounds_of_hosts_that_were_started_together_are_spread_over_a_longer_period() {
+        for host in 0..8 {
+            let mut clock = PeriodClock::new(at(0), SECOND, host as f64 / 8.0);
+            assert_eq!(round(&mut clock, 125 * host), at(1000 + 125 * host));
+            clock.set_period(at(125 * host), Span::from_millis(4000));
+            assert_eq!(round(&mut clock, 1000 + 125 * host), at(2000 + 500 * host));
+            assert_eq!(round(&mut clock, 2000 + 500 * host), at(6000 + 500 * host));
+        }
     }
 
     /// Something that happens to a clock.
@@ -191,7 +214,7 @@ mod tests {
     fn counted_down(steps: &[Step]) -> Vec<u64> {
         let (mut period, mut takes) = (100i64, 0u64);
         // Milliseconds to the next round; those that the present round still takes; those since it began.
-        let (mut left, mut busy, mut since) = (0i64, None::<u64>, 0i64);
+        let (mut left, mut busy, mut since) = (100i64, None::<u64>, 0i64);
         let mut began = Vec::new();
         let mut now = 0;
         for step in steps {
@@ -234,7 +257,7 @@ mod tests {
 
     /// The same by the clock, as a driver uses it.
     fn driven(steps: &[Step]) -> Vec<u64> {
-        let mut clock = PeriodClock::new(at(0), Span::from_millis(100), 0.0);
+        let mut clock = PeriodClock::new(at(0), Span::from_millis(100), 1.0);
         let (mut now, mut takes, mut ends) = (0, 0, None::<u64>);
         let mut began = Vec::new();
         for step in steps {
