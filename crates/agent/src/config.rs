@@ -216,7 +216,7 @@ impl Config {
 
 /// Warnings about reservations and tenants that have no effect, or cannot be met.
 fn guarantee_warnings(volume: &Volume) -> impl Iterator<Item = String> {
-    let acts = volume.law.control.law.mode == Mode::Parda;
+    let acts = volume.law.law.mode == Mode::Parda;
     let reserves = move |reservation: Option<f64>| reservation.is_some() && !acts;
     let disks = volume.disks().iter().filter(move |disk| reserves(disk.settings.reservation));
     let disks = disks.map(|disk| format!("{}: reservation needs mode = \"parda\"", disk.name));
@@ -232,7 +232,7 @@ fn guarantee_warnings(volume: &Volume) -> impl Iterator<Item = String> {
 
 /// Warnings about latency objectives that cannot be met, or that have no effect.
 fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
-    let control = &volume.law.control;
+    let control = &volume.law;
     let floor = control.objective_floor;
     let follows = matches!(control.law.mode, Mode::Parda | Mode::Observe);
     volume.disks().iter().filter_map(move |disk| {
@@ -318,14 +318,12 @@ fn check_volume(
         let both = volume.steer.is_some() && volume.qemu.is_some();
         at.refuse_if(!volume.disk.is_empty() || both, key, message)?;
         let message = "must be \"outstanding\" or \"iops\" on a steered volume: a queue or a throttle counts IOs";
-        let counts_ios = law.control.costs.is_none_or(|costs| costs == Costs::IOPS);
+        let counts_ios = law.costs.is_none_or(|costs| costs == Costs::IOPS);
         at.refuse_if(!counts_ios, "control.fairness", message)?;
     }
     let work = match (&volume.steer, &volume.qemu) {
         (Some(steer), _) => Work::Steer(steer::check(&at.part("steer"), steer)?),
-        (None, Some(qemu)) => {
-            Work::Qemu(qemu::check(&at.part("qemu"), qemu, law.control.law.mode)?)
-        }
+        (None, Some(qemu)) => Work::Qemu(qemu::check(&at.part("qemu"), qemu, law.law.mode)?),
         (None, None) => Work::Serve(check_disks(at, &volume.disk)?),
     };
     check_tenants(at, &volume.tenant, &work)?;

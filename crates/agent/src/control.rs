@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant as Clock;
 
 use parda_block::Heard;
-use parda_config::{Resolved, TenantName};
-use parda_control::{Governed, Instant, PeriodClock, Report, Span, TenantPart, Totals};
+use parda_config::TenantName;
+use parda_control::{Config, Governed, Instant, PeriodClock, Report, Span, TenantPart, Totals};
 use parda_exchange::{HostName, Identity, Liveness};
 
 use crate::config;
@@ -32,7 +32,7 @@ const WARN_AFTER_PERIODS: u32 = 10;
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Tick by this law from now on.
-    Law(Box<Resolved>),
+    Law(Box<Config>),
     /// These are the tenants from now on.
     Tenants(Vec<TenantName>),
     /// The configuration was read again: an exchange that was replaced is meant to be used.
@@ -49,7 +49,7 @@ pub(crate) struct Control {
     host: HostName,
     /// The way to the other hosts, if there is an exchange.
     link: Option<Link>,
-    law: Resolved,
+    law: Config,
     tenants: Vec<TenantName>,
     /// Last warning about thresholds of other hosts, so that it is logged once.
     concern: Option<&'static str>,
@@ -97,7 +97,7 @@ impl Control {
             epoch: Clock::now(),
         };
         let phase = control.link.as_ref().map_or(0.0, |_| control.host.id().phase());
-        control.clock = PeriodClock::new(control.now(), control.law.period.into(), phase);
+        control.clock = PeriodClock::new(control.now(), control.law.law.period, phase);
         control
     }
 
@@ -109,7 +109,7 @@ impl Control {
             let wake = change.map_or(next, |change| change.min(next));
             match self.orders.recv_timeout(wake.since(self.now()).into()) {
                 Ok(Order::Law(law)) => {
-                    self.clock.set_period(self.now(), law.period.into());
+                    self.clock.set_period(self.now(), law.law.period);
                     self.law = *law;
                 }
                 Ok(Order::Tenants(names)) => self.tenants = names,
@@ -138,7 +138,7 @@ impl Control {
     fn tick(&mut self) {
         let now = self.now();
         let heard = match &mut self.link {
-            Some(link) => link.hear(self.law.period, now),
+            Some(link) => link.hear(self.law.law.period, now),
             None => Some(Heard::default()),
         };
         let totals = heard.as_ref().map(|(totals, _)| *totals);
@@ -168,7 +168,7 @@ impl Control {
     /// Says once when the threshold is lower than any window can bring the latency. `outstanding`:
     /// of all hosts.
     fn watch_threshold(&mut self, report: &Report, outstanding: f64) {
-        let (law, threshold) = (&self.law.control.law, report.threshold);
+        let (law, threshold) = (&self.law.law, report.threshold);
         let latency = report.interval.heard(law.signal).mean();
         let least = report
             .in_force()
@@ -195,7 +195,7 @@ impl Control {
     /// Logs once that thresholds of other hosts conflict with this one's.
     fn compare_thresholds(&mut self, report: &Report, others: Option<&Totals>) {
         let Some(others) = others.filter(|_| report.governed == Governed::Yes) else { return };
-        let concern = threshold::concern(self.law.control.moves().is_some(), others);
+        let concern = threshold::concern(self.law.moves().is_some(), others);
         if concern != self.concern
             && let Some(concern) = concern
         {
@@ -210,7 +210,7 @@ impl Control {
         let now = self.now();
         // What nobody hears cannot be compared.
         let Some(link) = self.link.as_ref().filter(|link| link.works()) else { return };
-        let period = Some(self.law.period.into());
+        let period = Some(self.law.law.period);
         let own = Said { host: self.host.as_str(), period, report, tenants };
         let peers = link.peers().all(now).filter(|peer| peer.liveness == Liveness::Live);
         let others = peers.map(|peer| {

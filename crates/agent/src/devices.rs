@@ -32,9 +32,8 @@ pub fn examine(doc: &Document, config: &Config) -> Result<Vec<String>, Error> {
     });
     let steered: Vec<_> = steered.collect();
     let questions = steered.iter().map(|(_, volume, steer)| {
-        let (control, period) = (volume.law.control.clone(), volume.law.period);
-        let asked = (*steer).clone();
-        Question::new(&steer.device, move || steered::examine(control, period.into(), &asked))
+        let (control, asked) = (volume.law.clone(), (*steer).clone());
+        Question::new(&steer.device, move || steered::examine(control, &asked))
     });
     let answers = patience::ask(questions.collect());
     let faults =

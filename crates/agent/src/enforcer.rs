@@ -40,7 +40,7 @@ impl Enforcer {
         settled: impl FnOnce() + Send + 'static,
     ) -> Result<Enforcer, StartError> {
         let host = || -> Result<_, StartError> {
-            let mut host = KernelHost::new(config.law.control.clone(), config.law.period.into())?;
+            let mut host = KernelHost::new(config.law.clone())?;
             host.set_tenants(&tenants(&config.tenants));
             Ok(host)
         };
@@ -143,7 +143,7 @@ fn reload_law(host: &mut KernelHost, in_force: &mut config::Volume, new: &config
     if new.law == in_force.law {
         return;
     }
-    match host.set_config(new.law.control.clone(), new.law.period.into()) {
+    match host.set_config(new.law.clone()) {
         Ok(()) => {
             let changes = new.law_changes(in_force);
             tracing::info!(
@@ -186,9 +186,9 @@ fn describe(outside: &mut dyn Outside, status: &mut VolumeStatus, config: &confi
 pub(crate) fn base(config: &config::Volume, last: LastTick) -> VolumeStatus {
     let LastTick { ticks, report, mut own, mut exchange, differ } = last;
     compare(own.iter_mut().chain(exchange.iter_mut().flat_map(|exchange| &mut exchange.peers)));
-    let law = &config.law.control.law;
+    let law = &config.law.law;
     // A number is in force at once, what is found is what the last tick found.
-    let found = report.filter(|_| config.law.control.moves().is_some());
+    let found = report.filter(|_| config.law.moves().is_some());
     let threshold = found.map_or(law.threshold, |report| report.threshold);
     let follows = matches!(law.mode, Mode::Parda | Mode::Published { .. });
     VolumeStatus {
@@ -197,9 +197,9 @@ pub(crate) fn base(config: &config::Volume, last: LastTick) -> VolumeStatus {
         mode: law.mode.name(),
         latency_threshold_ms: threshold.secs() * 1e3,
         outsider: report.and_then(|report| outsider::status(&report.finding)),
-        settings: Some(SettingsStatus::new(config.law.control.settings(), differ)),
+        settings: Some(SettingsStatus::new(config.law.settings(), differ)),
         source: report.map(|r| r.source).unwrap_or_default(),
-        window_max: (follows && config.law.control.costs.is_none_or(|costs| costs == Costs::IOPS))
+        window_max: (follows && config.law.costs.is_none_or(|costs| costs == Costs::IOPS))
             .then_some(law.window_max.0),
         beta: report.map_or(0.0, |r| r.beta),
         shares: report.map_or(0, |r| r.shares.0),

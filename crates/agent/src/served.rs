@@ -65,7 +65,7 @@ impl Served {
     pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
         let name = &in_force.name;
         if new.law != in_force.law {
-            let set = self.ring().map(|ring| ring.set_control(new.law.control.clone()));
+            let set = self.ring().map(|ring| ring.set_control(new.law.clone()));
             match set {
                 Some(Ok(Ok(_))) => {
                     let changes = new.law_changes(in_force);

@@ -23,8 +23,8 @@ use vms::HostVms;
 pub use attached::SteerError;
 
 /// Looks whether a device can be steered as asked. Changes nothing and measures nothing, for which an agent may need rights.
-pub(crate) fn examine(control: Config, period: Span, asked: &Steer) -> Result<(), SteerError> {
-    let sets = KernelHost::new(control, period)?.sets_depths();
+pub(crate) fn examine(control: Config, asked: &Steer) -> Result<(), SteerError> {
+    let sets = KernelHost::new(control)?.sets_depths();
     attached::examine(asked, sets)
 }
 

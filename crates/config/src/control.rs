@@ -14,16 +14,6 @@ use crate::threshold::{IdleProbeSetting, ThresholdSetting};
 use crate::tunables::ControlSettings;
 use crate::values::{Fairness, NamedSizeModel, OutsiderSetting, SizeModelSetting};
 
-/// Settings with every default filled in.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resolved {
-    /// Configuration of the control law.
-    pub control: Config,
-    /// Period of the law.
-    pub period: Duration,
-}
-
-const DEFAULT_PERIOD: Duration = Duration::from_secs(1);
 const DEFAULT_BETA_PER_SHARE: f64 = 0.002;
 const DEFAULT_OUTSIDER_SHARES: u32 = 1000;
 
@@ -32,7 +22,7 @@ impl ControlSettings {
     ///
     /// # Errors
     /// The first setting that cannot work, by its key.
-    pub fn resolve(&self) -> Result<Resolved, ConfigError> {
+    pub fn resolve(&self) -> Result<Config, ConfigError> {
         if self.probe().is_some() {
             return Err(ConfigError {
                 parameter: "latency_threshold.probe",
@@ -63,7 +53,7 @@ impl ControlSettings {
     ///
     /// # Errors
     /// As with [`ControlSettings::resolve`].
-    pub fn resolve_probed(&self, probed: Option<Duration>) -> Result<Resolved, ConfigError> {
+    pub fn resolve_probed(&self, probed: Option<Duration>) -> Result<Config, ConfigError> {
         let default = Config::default();
         let law = default.law;
         let bytes = |size: ByteSize| Bytes(size.as_u64());
@@ -78,7 +68,7 @@ impl ControlSettings {
                 threshold,
                 alpha: self.alpha.unwrap_or(law.alpha),
                 gamma: self.gamma.unwrap_or_else(|| self.law_mode().gamma()),
-                period: self.period.unwrap_or(DEFAULT_PERIOD).into(),
+                period: self.period.map_or(law.period, Into::into),
                 window_min: self.window_min.map_or(law.window_min, Window),
                 window_max: self.window_max.map_or_else(|| self.law_mode().window_max(), Window),
                 window_start: self.window_start.map_or(law.window_start, Window),
@@ -95,7 +85,7 @@ impl ControlSettings {
             prefer: self.prefer.unwrap_or_default(),
         };
         control.validate()?;
-        Ok(Resolved { control, period: self.period.unwrap_or(DEFAULT_PERIOD) })
+        Ok(control)
     }
 
     fn law_mode(&self) -> Mode {
@@ -230,8 +220,7 @@ mod tests {
 
     #[test]
     fn a_cost_is_the_time_that_the_arrays_own_throughput_leaves_for_an_io() {
-        let costs =
-            |text: &str| parse(&format!("fairness = {text}")).resolve().unwrap().control.costs;
+        let costs = |text: &str| parse(&format!("fairness = {text}")).resolve().unwrap().costs;
         assert_eq!(costs("\"outstanding\""), None);
         assert_eq!(
             [costs("\"iops\""), costs("\"bytes\"")],

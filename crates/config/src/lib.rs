@@ -19,7 +19,7 @@ mod values;
 mod vm;
 
 pub use amount::Amount;
-pub use control::{NAMES_FILES, Resolved};
+pub use control::NAMES_FILES;
 pub use document::{Document, Error, Part};
 pub use limit::LimitSetting;
 pub use short::short;

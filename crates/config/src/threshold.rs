@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn auto(text: &str) -> Option<Auto> {
-        parse(text).unwrap().resolve().unwrap().control.auto
+        parse(text).unwrap().resolve().unwrap().auto
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
             step: 0.1,
         };
         assert_eq!(auto(text), Some(want));
-        let law = parse(text).unwrap().resolve().unwrap().control.law;
+        let law = parse(text).unwrap().resolve().unwrap().law;
         assert_eq!(law.threshold, Span::from_millis(12));
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let text = "latency_threshold = { start = \"12ms\", learn = false }";
         let settings = parse(text).unwrap();
         let threshold = |probed| {
-            let control = settings.resolve_probed(probed).unwrap().control;
+            let control = settings.resolve_probed(probed).unwrap();
             assert_eq!(control.auto, None);
             control.law.threshold
         };
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(threshold(Some(Duration::from_millis(9))), Span::from_millis(9));
         // Bounds of a search that is not made are no bounds of where it stays.
         let far = parse("latency_threshold = { start = \"2s\", learn = false }").unwrap();
-        assert_eq!(far.resolve().unwrap().control.law.threshold, Span::from_millis(2000));
+        assert_eq!(far.resolve().unwrap().law.threshold, Span::from_millis(2000));
         let nothing = parse("latency_threshold = { learn = false }").unwrap();
         assert_eq!(nothing.resolve().unwrap_err().parameter, "latency_threshold.start");
     }

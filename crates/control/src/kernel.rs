@@ -73,24 +73,26 @@ pub struct KernelHost {
 
 impl KernelHost {
     /// A host that has not measured anything yet. Fails if the parameters cannot work.
-    pub fn new(config: Config, period: Span) -> Result<KernelHost, ConfigError> {
+    pub fn new(config: Config) -> Result<KernelHost, ConfigError> {
         let meter = Meter::new(config.size_model, config.reference_size);
+        let schedule = DepthSchedule::new(config.law.period);
         let mut governor = Governor::new(config)?;
         governor.count_ios();
         Ok(KernelHost {
             governor,
             meter,
-            schedule: DepthSchedule::new(period),
+            schedule,
             in_use: false,
             tenants: Tenants::default(),
             grants: Vec::new(),
         })
     }
 
-    /// Changes parameters and period. The depth follows with the next tick. Latencies of the present period are
+    /// Changes parameters. The depth follows with the next tick. Latencies of the present period are
     /// dropped if their size model has changed.
-    pub fn set_config(&mut self, config: Config, period: Span) -> Result<(), ConfigError> {
+    pub fn set_config(&mut self, config: Config) -> Result<(), ConfigError> {
         let (model, reference) = (config.size_model, config.reference_size);
+        let period = config.law.period;
         self.governor.set_config(config)?;
         self.meter.scale(model, reference);
         self.schedule.set_period(period);
@@ -290,7 +292,7 @@ mod tests {
     }
 
     fn ticked(mode: Mode, outstanding: f64, bounds: DepthBounds) -> KernelHost {
-        let mut host = KernelHost::new(config(mode), SECOND).unwrap();
+        let mut host = KernelHost::new(config(mode)).unwrap();
         let means = QueueMeans { elapsed: SECOND, outstanding, vms: &[] };
         host.tick(means, View::Peers(Totals::default()));
         host.depth(Instant(0), bounds);
@@ -333,7 +335,7 @@ mod tests {
     impl Tried {
         fn new(tenants: &[(&str, Option<u32>, Option<f64>)], vms: &[(&'static str, f64)]) -> Tried {
             let law = LawConfig { mode: Mode::Parda, ..LawConfig::default() };
-            let mut host = KernelHost::new(Config { law, ..Config::default() }, SECOND).unwrap();
+            let mut host = KernelHost::new(Config { law, ..Config::default() }).unwrap();
             let tenants: Vec<_> = tenants
                 .iter()
                 .map(|(name, shares, total)| {
@@ -440,7 +442,7 @@ mod tests {
         let ios = |size_model| {
             let mut host = ticked(Mode::Static, 3.0, BOUNDS);
             host.record(Direction::Read, 7, Bytes::kib(28), Span::from_millis(70));
-            host.set_config(Config { size_model, ..config(Mode::Static) }, SECOND).unwrap();
+            host.set_config(Config { size_model, ..config(Mode::Static) }).unwrap();
             let means = QueueMeans { elapsed: SECOND, outstanding: 3.0, vms: &[] };
             host.tick(means, View::Silent).interval.reads.ios
         };

@@ -149,7 +149,7 @@ mod tests {
         let config = Config::check(&Document::new("a.toml", text)).unwrap();
         let [volume] = config.volumes.as_slice() else { panic!("one volume") };
         assert_eq!((config.host.to_string().as_str(), volume.disks().len()), ("a", 1));
-        assert_eq!(volume.law.control.law.window_max.0, 6.5);
+        assert_eq!(volume.law.law.window_max.0, 6.5);
         assert_eq!(volume.disks()[0].settings.shares().0, 700);
         assert_eq!(volume.disks()[0].listen.to_string(), "unix:/run/lab/h0.sock");
         assert!(volume.exchange.is_some());

@@ -66,7 +66,7 @@ impl Agent {
         tenants: &[(TenantId, Tenant)],
     ) -> Result<Agent, SimError> {
         let settings = |error| SimError::Control { host: host.name.clone(), error };
-        let resolved = state.control.resolve().map_err(settings)?;
+        let control = state.control.resolve().map_err(settings)?;
         let shares = host.vms.iter().zip(&state.vms).map(|(vm, state)| {
             // Outside control nobody has shares. Nothing queues there, so that any will do.
             let shares = if host.outside { Shares(1) } else { state.shares };
@@ -74,10 +74,10 @@ impl Agent {
         });
         let shares: Vec<VmConfig> = shares.collect();
         let name = HostName::new(&host.name)?;
-        let period = Span::from(resolved.period);
+        let period = control.law.period;
         let enforcer = match &host.kind {
             HostKind::Process => {
-                let mut control = Host::new(now, resolved.control).map_err(settings)?;
+                let mut control = Host::new(now, control).map_err(settings)?;
                 control.set_tenants(now, tenants);
                 for vm in &shares {
                     control.add_vm(now, *vm);
@@ -85,7 +85,7 @@ impl Agent {
                 Enforcer::Host(Box::new(control))
             }
             HostKind::Guest(guest) => {
-                let kernel = Kernel::new(now, resolved.control, period, guest, &shares);
+                let kernel = Kernel::new(now, control, guest, &shares);
                 Enforcer::Kernel(Box::new(kernel.map_err(settings)?))
             }
         };
@@ -129,9 +129,8 @@ impl Agent {
         &mut self,
         now: Instant,
         config: Config,
-        period: Span,
     ) -> Result<(), parda_control::ConfigError> {
-        self.enforcer.set_config(now, config, period)
+        self.enforcer.set_config(now, config)
     }
 
     /// The IOs that a client wants to do now.

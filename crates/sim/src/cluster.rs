@@ -326,10 +326,10 @@ impl<'a> Cluster<'a> {
         }
         let host = &self.scenario.host(id).name;
         let settings = |error| SimError::Control { host: host.clone(), error };
-        let resolved = self.state.host(id).control.resolve().map_err(settings)?;
+        let control = self.state.host(id).control.resolve().map_err(settings)?;
         if let Some(agent) = &mut self.nodes[id.0].agent {
-            let period = resolved.period.into();
-            agent.set_config(self.now, resolved.control, period).map_err(settings)?;
+            let period = control.law.period;
+            agent.set_config(self.now, control).map_err(settings)?;
             if agent.rounds.set_period(self.now, period) {
                 self.events.plan(agent.rounds.next(), Event::Tick(id, agent.life));
             }

@@ -36,15 +36,10 @@ impl Enforcer {
         }
     }
 
-    pub(crate) fn set_config(
-        &mut self,
-        now: Instant,
-        config: Config,
-        period: Span,
-    ) -> Result<(), ConfigError> {
+    pub(crate) fn set_config(&mut self, now: Instant, config: Config) -> Result<(), ConfigError> {
         match self {
             Enforcer::Host(host) => host.set_config(now, config),
-            Enforcer::Kernel(kernel) => kernel.set_config(config, period),
+            Enforcer::Kernel(kernel) => kernel.set_config(config),
         }
     }
 

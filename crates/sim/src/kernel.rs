@@ -81,7 +81,6 @@ impl Kernel {
     pub(crate) fn new(
         now: Instant,
         config: Config,
-        period: Span,
         guest: &GuestSettings,
         vms: &[VmConfig],
     ) -> Result<Kernel, ConfigError> {
@@ -89,7 +88,7 @@ impl Kernel {
         let vm = |vm: &VmConfig| Vm { shares: vm.shares, pending: Integral::new(now) };
         let by_hand = guest.queue_depth.unwrap_or(disk.untouched);
         let mut kernel = Kernel {
-            host: KernelHost::new(config, period)?,
+            host: KernelHost::new(config)?,
             disk,
             by_hand,
             depth: by_hand,
@@ -109,8 +108,8 @@ impl Kernel {
     }
 
     /// The depth follows with the next tick.
-    pub(crate) fn set_config(&mut self, config: Config, period: Span) -> Result<(), ConfigError> {
-        self.host.set_config(config, period)
+    pub(crate) fn set_config(&mut self, config: Config) -> Result<(), ConfigError> {
+        self.host.set_config(config)
     }
 
     pub(crate) fn submit(&mut self, now: Instant, vm: VmId, io: Io, token: u64) {
@@ -214,7 +213,7 @@ mod tests {
         let config = Config { law, ..Config::default() };
         let guest = GuestSettings { disk, queue_depth };
         let vms = [1000, 500].map(|n| VmConfig::of(Shares(n)));
-        Kernel::new(Instant(0), config, Span::from_millis(1000), &guest, &vms).unwrap()
+        Kernel::new(Instant(0), config, &guest, &vms).unwrap()
     }
 
     /// Two VMs with 64 IOs each, at an array that takes 10 ms for any number of them. The mean of

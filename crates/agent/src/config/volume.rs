@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parda_address::{Address, ExportName, Place};
 use parda_block::{Limits, NbdOptions};
-use parda_config::{ControlSettings, Resolved, TenantSettings, VmSettings};
+use parda_config::{ControlSettings, TenantSettings, VmSettings};
 use parda_control::VmConfig;
 
 use super::exchange::Exchange;
@@ -28,8 +28,8 @@ pub struct Volume {
     pub pool: Option<Pool>,
     /// The law's settings, as written.
     pub control: ControlSettings,
-    /// The law's parameters and its period, from these settings and the stored probe.
-    pub law: Resolved,
+    /// The law's parameters, from these settings and the stored probe.
+    pub law: parda_control::Config,
     /// Stored probe from which its threshold begins, if the configuration names one.
     pub probed: Option<Probed>,
     /// Whether that probe is made anew while the volume is idle.

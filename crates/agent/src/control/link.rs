@@ -1,7 +1,5 @@
 //! The way to the other hosts of a volume: its exchange, and what is known of them.
 
-use std::time::Duration;
-
 use parda_block::{Heard, Said};
 use parda_control::{Instant, PeriodClock, Report, Span, Totals};
 use parda_exchange::{Exchange, Identity, Peers, Publication};
@@ -54,14 +52,14 @@ impl Link {
             twin: None,
             slowed: slowed::Watch::default(),
         };
-        link.open(volume.law.period);
+        link.open(volume.law.law.period);
         link
     }
 
     /// The exchange, which is set up if it is not. None if it cannot be.
-    fn open(&mut self, period: Duration) -> Option<&mut Box<dyn Exchange>> {
+    fn open(&mut self, period: Span) -> Option<&mut Box<dyn Exchange>> {
         if self.exchange.is_none() {
-            let host = Local { me: &self.me, volume: &self.meets_as, period: Span::from(period) };
+            let host = Local { me: &self.me, volume: &self.meets_as, period };
             match open(&self.config, &host) {
                 Ok(exchange) => self.exchange = Some(exchange),
                 Err(fault) => self.fail(&fault),
@@ -72,7 +70,7 @@ impl Link {
 
     /// What the other hosts said last, added up. `None` while nothing can be said of them: the exchange
     /// fails, or shows hosts of which none has yet been seen to live.
-    pub(super) fn hear(&mut self, period: Duration, now: Instant) -> Option<Heard> {
+    pub(super) fn hear(&mut self, period: Span, now: Instant) -> Option<Heard> {
         self.failing = false;
         match self.open(period)?.collect(now) {
             Ok(heard) => {

@@ -35,7 +35,7 @@ fn what_is_kept_is_there_after_a_restart_and_the_rest_is_not() {
     layers.write().unwrap();
     let config = layers.merged().unwrap();
     assert_eq!(shares(&config), 2000);
-    assert_eq!(config.volumes[0].law.control.law.threshold.secs(), 0.02);
+    assert_eq!(config.volumes[0].law.law.threshold.secs(), 0.02);
     let from = |target: &Target, key: &str| {
         layers.clone().into_force(Refused::new(), Vec::new()).origins.from(target, key)
     };
@@ -46,7 +46,7 @@ fn what_is_kept_is_there_after_a_restart_and_the_rest_is_not() {
 
     let (live, config) = start(dir.path(), FILE);
     assert_eq!(shares(&config), 2000);
-    assert_eq!(config.volumes[0].law.control.law.threshold.secs(), 0.03);
+    assert_eq!(config.volumes[0].law.law.threshold.secs(), 0.03);
     let mut layers = live.layers();
     layers.kept.clear(&disk(), "shares");
     assert!(layers.kept.is_empty());
@@ -91,7 +91,7 @@ fn what_is_left_out_keeps_no_other_setting_from_being_changed() {
     assert_eq!(live.origins().from(&disk(), "shares"), ValueFrom::Configuration);
     let mut in_force = live.in_force().layers;
     in_force.temporary.set(&Target::volume("array"), "latency_threshold", "20ms".into());
-    assert_eq!(in_force.merged().unwrap().volumes[0].law.control.law.threshold.secs(), 0.02);
+    assert_eq!(in_force.merged().unwrap().volumes[0].law.law.threshold.secs(), 0.02);
     assert_eq!(live.layers().kept.get(&disk(), "shares"), Some(&0.into()), "it is kept as it is");
 }
 
@@ -260,14 +260,14 @@ fn a_policy_that_contradicts_a_live_change_is_refused_and_says_which() {
     let (in_force, config) = with_policy(&live, policy.clone(), &Policies::default());
     let why = &in_force.refused["array"];
     assert!(why.contains("window_min = 8, a live change on this host"), "{why}");
-    assert_eq!(config.volumes[0].law.control.law.window_min.0, 8.0);
+    assert_eq!(config.volumes[0].law.law.window_min.0, 8.0);
     assert!(in_force.layers.policy.volumes.is_empty());
     // It is taken once the change is taken back.
     let mut layers = live.layers();
     layers.temporary.clear(&Target::volume("array"), "window_min");
     live.take(layers.clone(), layers);
     let (in_force, config) = with_policy(&live, policy, &Policies::default());
-    assert_eq!((in_force.refused.len(), config.volumes[0].law.control.law.window_max.0), (0, 4.0));
+    assert_eq!((in_force.refused.len(), config.volumes[0].law.law.window_max.0), (0, 4.0));
 }
 
 /// A file whose setting the policy from before overrides changes nothing, though a live change conflicts with it.
@@ -288,7 +288,7 @@ fn a_refused_policy_stays_refused_whatever_the_file_says_below_the_one_in_force(
         assert_eq!((volumes.len(), volumes[0].revision), (1, 3), "{text}");
         let why = &in_force.refused["array"];
         assert!(why.contains("window_min = 20, a live change on this host"), "{why}");
-        let law = &config.volumes[0].law.control.law;
+        let law = &config.volumes[0].law.law;
         assert_eq!((law.window_min.0, law.window_max.0, shares(&config)), (20.0, 32.0, 700));
         assert!(in_force.left_out.is_empty());
     }
@@ -307,7 +307,7 @@ fn a_live_change_that_needs_the_policy_from_before_stays_when_a_wrong_one_comes(
     let wrong = policies(4, "[control]\nfairness = \"beauty\"\n");
     let (in_force, config) = with_policy(&live, wrong, &before);
     assert!(in_force.refused.contains_key("array") && in_force.left_out.is_empty());
-    let law = &config.volumes[0].law.control.law;
+    let law = &config.volumes[0].law.law;
     assert_eq!((law.window_min.0, law.window_max.0), (20.0, 32.0));
 }
 

@@ -98,7 +98,7 @@ fn means(points: &[(f64, f64)], together: usize) -> Vec<(f64, f64)> {
 /// The thresholds in force on some host, each with the time for which it was.
 fn thresholds(scenario: &Scenario) -> Vec<Level> {
     let of_host = |state: &State, id| {
-        let control = state.host(id).control.resolve().ok()?.control;
+        let control = state.host(id).control.resolve().ok()?;
         // A threshold that is found while working is no constant level.
         let found = control.auto.is_some();
         let none = matches!(control.law.mode, Mode::Off | Mode::Observe | Mode::Static);

@@ -25,7 +25,7 @@ pub(super) fn spawn(
     let orders = orders.clone();
     let volume = VolumeConfig {
         name: config.name.clone(),
-        control: config.law.control.clone(),
+        control: config.law.clone(),
         tenants: tenants(&config.tenants),
         disks: Vec::new(),
         listeners: Vec::new(),

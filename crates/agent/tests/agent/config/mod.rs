@@ -43,7 +43,7 @@ fn check(text: &str) -> Result<Config, String> {
 fn a_good_file_means_what_it_says() {
     let config = check(GOOD).unwrap();
     let volume = &config.volumes[0];
-    assert_eq!(volume.law.control.law.threshold.secs(), 0.030);
+    assert_eq!(volume.law.law.threshold.secs(), 0.030);
     assert_eq!(volume.disks()[0].settings.shares().0, 1000);
     assert_eq!(volume.disks()[1].region, Some(0..8 << 30));
     assert!(matches!(volume.disks()[1].place, Place::Nbd(_)));
@@ -109,7 +109,7 @@ fn an_automatic_threshold_begins_at_the_stored_probe() {
         let setting = format!("{{ probe = \"{}\"{more} }}", file.display());
         check(&GOOD.replacen("\"30ms\"", &setting, 1))
     };
-    let begins = |config: Config| config.volumes[0].law.control.law.threshold.secs();
+    let begins = |config: Config| config.volumes[0].law.law.threshold.secs();
     assert_eq!(begins(auto("").unwrap()), 0.030, "no probe yet");
     assert_eq!(begins(auto(", start = \"20ms\"").unwrap()), 0.020);
     std::fs::write(&file, PROBE).unwrap();
