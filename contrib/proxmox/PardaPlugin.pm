@@ -1,7 +1,7 @@
 package PVE::Storage::Custom::PardaPlugin;
 
 # Proxmox VE: a storage whose disks the parda agent of each node serves, with shares from the VM's configuration. What it is for, how
-# it is installed, and what it cannot do: docs/proxmox.md.
+# it is installed, and what it cannot do: /usr/share/doc/parda/docs/proxmox.md.
 #
 # Images are raw files on a directory, as those of a storage of type dir. While a volume is active, the agent of the node has its
 # image as a disk named STORAGE/vm-VMID-disk-N, and QEMU opens that by NBD.
