@@ -62,7 +62,6 @@ impl Nodes {
         let dir = dir.trim_end_matches('/').to_owned();
         std::fs::create_dir(stage.path("store")).unwrap();
         stage.ok(&[PARDA, "exchange", "init", "store/parda.exchange", "--volume", "san"]);
-        stage.sparse("store/parda.placeholder", 1 << 20);
         let line = PAGE.lines().find_map(|line| line.trim().strip_prefix("pvesm add parda san --"));
         let options = line.unwrap().replace("/mnt/pve/nfs", &format!("{dir}/store"));
         for node in ["a", "b"] {
@@ -77,14 +76,13 @@ impl Nodes {
 
     fn agent(&self, node: &str) -> Agent {
         let text = PAGE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
-        let (dir, mut text) = (&self.dir, text.unwrap().to_owned());
+        let mut text = text.unwrap().to_owned();
         for (from, to) in [
             ("pve1", node),
             ("/run/parda/status.sock", &format!("{node}.status")),
             ("/run/parda/state.toml", &format!("{node}.state")),
-            ("/run/parda/san.sock", &format!("{dir}/{node}")),
             ("/mnt/pve/nfs/", "store/"),
-            ("[[volume.disk]]", "[[volume.tenant]]\nname = \"gold\"\n[[volume.disk]]"),
+            ("[volume.control]", "[[volume.tenant]]\nname = \"gold\"\n[volume.control]"),
         ] {
             assert!(text.contains(from), "{from}: {text}");
             text = text.replace(from, to);
@@ -381,7 +379,7 @@ fn what_proxmox_asks_for_in_vain_is_refused_and_a_wrong_tag_keeps_no_vm_from_sta
         nodes.dir
     );
     let text = String::from_utf8(nodes.stage.read("a.toml")).unwrap();
-    nodes.stage.write("a.toml", text + &taken);
+    nodes.stage.write("a.toml", text.replace("disk = []", "") + &taken);
     agent.process.signal(Signal::HUP);
     until("it is served", || disk(&agent).is_some());
     nodes.fails("a", &["activate", VOLUME], "the name is taken");
@@ -418,7 +416,7 @@ fn a_file_that_one_node_frees_is_kept_by_no_other_node() {
     assert!(disk(&a).is_some() && disk(&b).is_none());
     assert_eq!(nodes.ok("a", &["status", "san"]), status);
     assert!(disk(&a).is_none());
-    assert_eq!(a.volume().disks.len(), 1, "the placeholder stays");
+    assert!(a.volume().disks.is_empty());
     a.stop();
     b.stop();
 }
@@ -640,7 +638,7 @@ fn a_migration_that_is_cut_leaves_the_guest_where_it_was_and_nothing_where_it_we
     assert!(disk(&b).is_none());
     b = cut("off", b);
     assert!(disk(&b).is_none());
-    assert_eq!(b.volume().disks.len(), 1, "the placeholder stays");
+    assert!(b.volume().disks.is_empty());
     // Disks with clients, and those of VMs that are here, stay whatever the time.
     nodes.ok("a", &["looks", "san", "1"]);
     assert_eq!(disk(&a).unwrap().clients, 1);
