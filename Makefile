@@ -218,23 +218,24 @@ install-program:
 
 # All but the binary, as the packages have it too.
 install-files:
-	install -d $(SHARE)/man/man1 $(SHARE)/parda $(dir $(COMPLETIONS) $(SYSTEMD))
+	install -d $(SHARE)/man/man1 $(SHARE)/parda $(SHARE)/doc/parda/docs $(dir $(COMPLETIONS) $(SYSTEMD))
 	$(PARDA) man $(SHARE)/man/man1
 	$(PARDA) completions bash > $(BASH_COMPLETION)
 	$(PARDA) completions zsh > $(ZSH_COMPLETION)
 	$(PARDA) completions fish > $(FISH_COMPLETION)
-	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/parda.service.in > $(LIB)/systemd/system/parda.service
+	sed 's|@PREFIX@|$(PREFIX)|g' contrib/systemd/parda.service.in > $(LIB)/systemd/system/parda.service
 	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/steer.conf.in > $(SHARE)/parda/steer.conf
 	install -m 644 contrib/systemd/parda.sysusers.conf $(LIB)/sysusers.d/parda.conf
 	install -m 644 contrib/systemd/parda.tmpfiles.conf $(LIB)/tmpfiles.d/parda.conf
 	install -m 644 contrib/systemd/parda.socket contrib/parda.toml contrib/prometheus/parda.rules.yml $(SHARE)/parda
 	install -m 644 contrib/grafana/parda.json $(SHARE)/parda/grafana.json
 	install -m 644 contrib/proxmox/PardaPlugin.pm contrib/proxmox/parda-hook $(SHARE)/parda
+	install -m 644 docs/*.md $(SHARE)/doc/parda/docs
 
 uninstall: ## Removes what `make install` installed; configuration, data and user stay
 	rm -f $(SHARE)/man/man1/parda.1 $(SHARE)/man/man1/parda-*.1 $(COMPLETIONS) $(SYSTEMD)
 	rm -f $(DESTDIR)$(PREFIX)/bin/parda $(LIB)/debug$(PREFIX)/bin/parda.debug
-	rm -rf $(SHARE)/parda
+	rm -rf $(SHARE)/parda $(SHARE)/doc/parda
 
 deb: build ## A Debian package of it, and one of its symbols: target/packages
 	@PARDA=$(PARDA) tools/packages.sh deb

@@ -13,5 +13,20 @@ target/tools/bin/cargo-cyclonedx cyclonedx --quiet --manifest-path crates/cli/Ca
   --override-filename sbom
 mkdir -p target/packages
 # The tool writes a file into the folder of each crate, and where that folder is into each file.
-sed "s|file://$(pwd -P)|file:///usr/src/parda|g" crates/cli/sbom.json > "target/packages/parda-$version.cdx.json"
+# It also lists crates that features of other crates could turn on, but do not: cargo says which are compiled.
+cargo tree --locked --package parda --features kubernetes --edges normal,build --prefix none --format '{p}' |
+  SBOM="target/packages/parda-$version.cdx.json" python3 -c '
+import json, os, sys
+compiled = {tuple(line.split()[:2]) for line in sys.stdin}
+with open("crates/cli/sbom.json") as file:
+    bill = json.loads(file.read().replace("file://" + os.path.realpath("."), "file:///usr/src/parda"))
+out = {c["bom-ref"] for c in bill["components"] if (c["name"], "v" + c["version"]) not in compiled}
+bill["components"] = [c for c in bill["components"] if c["bom-ref"] not in out]
+bill["dependencies"] = [d for d in bill["dependencies"] if d["ref"] not in out]
+for needs in bill["dependencies"]:
+    if "dependsOn" in needs:
+        needs["dependsOn"] = [ref for ref in needs["dependsOn"] if ref not in out]
+with open(os.environ["SBOM"], "w") as file:
+    print(json.dumps(bill, indent=2, ensure_ascii=False), file=file)
+'
 echo "target/packages/parda-$version.cdx.json"

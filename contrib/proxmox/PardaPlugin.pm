@@ -1,7 +1,7 @@
 package PVE::Storage::Custom::PardaPlugin;
 
 # Proxmox VE: a storage whose disks the parda agent of each node serves, with shares from the VM's configuration. What it is for, how
-# it is installed, and what it cannot do: docs/proxmox.md.
+# it is installed, and what it cannot do: /usr/share/doc/parda/docs/proxmox.md.
 #
 # Images are raw files on a directory, as those of a storage of type dir. While a volume is active, the agent of the node has its
 # image as a disk named STORAGE/vm-VMID-disk-N, and QEMU opens that by NBD.
@@ -13,6 +13,7 @@ use Errno;
 use File::Glob qw(bsd_glob);
 use JSON::PP qw(decode_json);
 
+use PVE::INotify;
 use PVE::Storage::DirPlugin;
 use PVE::Tools qw(run_command);
 
@@ -30,9 +31,10 @@ use constant TIMEOUT => 60;
 # Seconds for which a disk is waited for that the agent is about to open.
 use constant OPENS_WITHIN => 15;
 
-# Tests set these.
+# Tests set these. The last: seconds after which a disk without clients is removed whose VM is on another node. QEMU connects within them.
 our $PARDA = 'parda';
 our $PVE = '/etc/pve';
+our $LEFT_AFTER = 600;
 
 # Proxmox refuses a plugin whose version is newer than its own.
 sub api {
@@ -184,6 +186,20 @@ my $vm_config = sub {
     return $config;
 };
 
+# Times since when disks have no clients and their VMs are on another node.
+my %idle_since;
+
+# Whether a migration left the disk here: one that was cut, or whose node could not be reached at its end.
+my $is_left = sub {
+    my ($disk, $vmid) = @_;
+    my @nodes = map { m!/nodes/([^/]+)/! } bsd_glob("$PVE/nodes/*/qemu-server/$vmid.conf");
+    if ($disk->{clients} || !@nodes || grep { $_ eq PVE::INotify::nodename() } @nodes) {
+        delete $idle_since{ $disk->{name} };
+        return 0;
+    }
+    return time() - ($idle_since{ $disk->{name} } //= time()) >= $LEFT_AFTER;
+};
+
 # The limit of the agent for a drive with these options, undef if the drive has none or one that the agent cannot have. QEMU holds the
 # guest to the options in any case.
 my $limit = sub {
@@ -278,7 +294,8 @@ sub check_connection {
     return 1;
 }
 
-# Each node asks for it every few seconds. A disk whose file was freed on another node is removed: its agent would keep the space.
+# Each node asks for it every few seconds. A disk whose file was freed on another node is removed: its agent would keep the space. So is
+# one that a migration left here.
 sub status {
     my ($class, $storeid, $scfg, $cache) = @_;
     my @answer = $class->SUPER::status($storeid, $scfg, $cache);
@@ -287,9 +304,11 @@ sub status {
     warn $@ if $@;
     for my $disk ($disks->@*) {
         my ($name, $vmid) = $disk->{name} =~ m!^\Q$storeid\E/(vm-([0-9]+)-.*)\z! or next;
-        next if $disk->{clients} || $disk->{from} eq 'configuration' || $disk->{listen} ne 'unix:' . $socket->($scfg);
+        next if $disk->{from} eq 'configuration' || $disk->{listen} ne 'unix:' . $socket->($scfg);
+        my $left = $is_left->($disk, $vmid);
+        next if $disk->{clients};
         my $path = eval { $class->filesystem_path($scfg, "$vmid/$name.raw") } or next;
-        eval { $remove->($scfg, "$storeid/$name") } if !-e $path && $!{ENOENT};
+        eval { $remove->($scfg, "$storeid/$name") } if $left || !-e $path && $!{ENOENT};
         warn $@ if $@;
     }
     return @answer;

@@ -10,4 +10,4 @@ if [ -d /run/systemd/system ]; then
     fi
 fi
 # The tool that makes the package gives it files alone.
-if [ "$1" -eq 0 ]; then rmdir /usr/share/parda /usr/share/doc/parda /usr/share/licenses/parda 2> /dev/null || :; fi
+if [ "$1" -eq 0 ]; then rmdir /usr/share/parda /usr/share/doc/parda/docs /usr/share/doc/parda /usr/share/licenses/parda 2> /dev/null || :; fi

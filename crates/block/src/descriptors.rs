@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use parda_address::Address;
@@ -44,7 +45,8 @@ pub fn error_help(error: &io::Error) -> Option<&'static str> {
     let limit = ". The agent's limit of descriptors is reached: raise LimitNOFILE= of its unit (ulimit -Hn), or lower \
                  limits.connections";
     let system = ". The system's limit of descriptors is reached: raise sysctl fs.file-max";
-    let rights = ". The agent's user lacks the rights: docs/installing.md#the-unit has what it may, and how to give it more";
+    let rights = ". The agent's user lacks the rights: /usr/share/doc/parda/docs/installing.md#the-unit has what it may, and \
+                  how to give it more";
     let taken = ". Another process has the address: `ss -lp` names it. End that one, or choose another address";
     match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error)? {
         rustix::io::Errno::MFILE => Some(limit),
@@ -53,6 +55,13 @@ pub fn error_help(error: &io::Error) -> Option<&'static str> {
         rustix::io::Errno::ADDRINUSE => Some(taken),
         _ => None,
     }
+}
+
+/// What to do about an error of the system with a file or device.
+#[must_use]
+pub fn file_help(error: &io::Error, file: &Path) -> String {
+    let help = || error_help(error).unwrap_or_default().to_owned();
+    parda_disk::rights(error, file).unwrap_or_else(help)
 }
 
 /// Whether a client that was just accepted has taken a descriptor of the reserve. The kernel gives

@@ -51,7 +51,7 @@ pub use backend::{
 };
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
 pub use descriptors::{
-    OF_CONNECTION, OF_DEVICE, OF_FILE, descriptor_limit, descriptors_for, error_help,
+    OF_CONNECTION, OF_DEVICE, OF_FILE, descriptor_limit, descriptors_for, error_help, file_help,
     raise_descriptor_limit,
 };
 pub use disk_id::DiskId;

@@ -20,7 +20,8 @@ pub(crate) fn configuration(path: &Path) -> Result<Config, Failure> {
 pub(crate) fn is_there(path: &Path) -> Result<(), Failure> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::usage(format!(
-            "{}: there is no such file: name the agent's configuration, or write one (docs/configuration.md)",
+            "{}: there is no such file: name the agent's configuration, or write one \
+             (/usr/share/doc/parda/docs/configuration.md)",
             path.display()
         ))),
         _ => Ok(()),

@@ -26,6 +26,7 @@ mod probe;
 mod quantity;
 mod reproduce;
 mod serve;
+mod service;
 mod set;
 mod sim;
 mod status;
@@ -76,6 +77,7 @@ Examples:
   parda disk add vm9 path=/mnt/array-a/vm9.img listen=unix:/run/parda/array-a.sock
   parda drain --wait 60s                no new connections; wait until nobody is connected
 
+Pages that are named docs/… are in /usr/share/doc/parda, or /usr/local/share/doc/parda (make install).
 Exit status: 0 success; 1 a run failed or an expectation was not met; 2 bad usage or configuration.";
 
 const STEER_EXAMPLES: &str = "\

@@ -10,7 +10,7 @@ use parda_agent::events::Recorder;
 use parda_config::Document;
 
 use crate::input::{is_no_scenario, is_there};
-use crate::{Failure, output};
+use crate::{Failure, output, service};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -48,7 +48,9 @@ impl Serve {
 Examples:
   parda check
   parda check parda.toml
-  parda check parda.toml && systemctl reload parda")]
+  parda check parda.toml && systemctl reload parda
+
+Root checks /etc/parda.toml with the rights of the user as whom parda.service runs.")]
 pub(crate) struct Check {
     /// The agent's configuration file
     #[arg(value_name = "FILE", default_value = "/etc/parda.toml")]
@@ -58,6 +60,7 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         is_there(&self.config)?;
+        service::with_its_rights(&self.config)?;
         let file = Document::read(&self.config)?;
         is_no_scenario(&file)?;
         let config = Config::look_into(&file)?;

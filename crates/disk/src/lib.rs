@@ -10,6 +10,7 @@ mod extent;
 mod failure;
 mod geometry;
 mod op;
+mod rights;
 pub mod status;
 
 pub use check::Fault;
@@ -18,3 +19,4 @@ pub use extent::Extent;
 pub use failure::Failure;
 pub use geometry::{BlockSizeError, BlockSizes, Geometry, MAX_PAYLOAD};
 pub use op::Op;
+pub use rights::{PROTECTED, rights};

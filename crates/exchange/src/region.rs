@@ -8,10 +8,11 @@ mod open;
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parda_control::Bytes;
+use parda_disk::{PROTECTED, rights};
 
 pub use deadline::Deadline;
 pub use file::FileRegion;
@@ -179,13 +180,13 @@ pub enum RegionFault {
     #[error("it is not there (is the volume mounted?)")]
     Missing,
     /// It could not be opened.
-    #[error("cannot open it: {}{}", .0, rights(.0))]
+    #[error("cannot open it: {}{}", .0, rights(.0, Path::new("FILE")).unwrap_or_default())]
     Open(io::Error),
     /// It is not there and could not be created.
     #[error("cannot create it: {0}; does its directory exist, and is the volume mounted?")]
     Create(io::Error),
     /// The file system or device takes no writes.
-    #[error("it is read-only: this host hears the others, but they do not hear it")]
+    #[error("it is read-only: this host hears the others, but they do not hear it{}", PROTECTED)]
     ReadOnly,
     /// The file system is full.
     #[error("no space left: free some, the file needs {} bytes", needed.0)]
@@ -251,16 +252,6 @@ pub enum RegionFault {
     /// The NBD server broke the protocol.
     #[error(transparent)]
     Reply(#[from] parda_nbd::client::ReplyError),
-}
-
-/// What to do about an error of the system, if the user may not open the place: it is often made by root.
-fn rights(error: &io::Error) -> &'static str {
-    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-        Some(rustix::io::Errno::ACCESS) => {
-            ". The agent's user lacks the rights: docs/installing.md#disks says how it gets them"
-        }
-        _ => "",
-    }
 }
 
 /// Bytes that are read and written in whole blocks.

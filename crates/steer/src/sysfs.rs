@@ -17,7 +17,8 @@ pub struct SysError {
 pub(crate) fn rights(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            ". Steering needs root: sudo, or for the agent's unit the drop-in steer.conf (docs/installing.md)"
+            ". Steering needs root: sudo, or for the agent's unit the drop-in steer.conf\
+             (/usr/share/doc/parda/docs/installing.md)"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
             ". In a container /sys is read-only: run parda on the host, or in a privileged container"

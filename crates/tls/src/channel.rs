@@ -30,7 +30,7 @@ pub fn fault(error: &rustls::Error) -> String {
         {
             "the peer's certificate is a CA's own, as `openssl req -x509` makes a self-signed one, and a CA's may be \
              that of no server or client. Make a CA, sign a certificate with it for the peer (openssl req -x509, openssl \
-             x509 -req -CA: docs/configuration.md, TLS, has the commands), and trust the CA"
+             x509 -req -CA: /usr/share/doc/parda/docs/configuration.md, TLS, has the commands), and trust the CA"
                 .to_owned()
         }
         other => other.to_string(),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use parda_address::{Address, Place, Uri};
-use parda_block::{Stretch, error_help};
+use parda_block::{Stretch, file_help};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
@@ -88,7 +88,7 @@ pub(super) fn missing(volumes: &[Volume]) -> Vec<String> {
 fn fault(path: &Path, region: Option<Range<u64>>) -> Option<String> {
     let file = match metadata(path) {
         Ok(file) => file,
-        Err(error) => return Some(error.to_string()),
+        Err(error) => return Some(format!("{error}{}", file_help(&error, path))),
     };
     // A device does not tell its size here.
     let end = region.filter(|region| file.is_file() && region.end > file.len())?.end;
@@ -99,8 +99,9 @@ fn fault(path: &Path, region: Option<Range<u64>>) -> Option<String> {
 pub(crate) fn refused(path: &Path, read_only: bool) -> Option<String> {
     let wanted = if read_only { Access::READ_OK } else { Access::READ_OK | Access::WRITE_OK };
     // What else is wrong is found by who opens it.
-    let error = access(path, wanted).err().filter(|error| *error == Errno::ACCESS)?.into();
-    Some(format!("{error}{}", error_help(&error).unwrap_or_default()))
+    let wrong = |error: &Errno| matches!(*error, Errno::ACCESS | Errno::ROFS);
+    let error = access(path, wanted).err().filter(wrong)?.into();
+    Some(format!("{error}{}", file_help(&error, path)))
 }
 
 /// Bytes of a place, by its name.

@@ -7,7 +7,7 @@ use parda_disk::Geometry;
 
 use super::config::Region;
 use super::file::format::Image;
-use crate::descriptors::error_help;
+use crate::descriptors::file_help;
 
 /// Reason why a backend cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum OpenError {
     /// It cannot be opened.
     #[error(
         "cannot open {path}: {source}{help}",
-        path = path.display(), help = error_help(source).unwrap_or_default()
+        path = path.display(), help = file_help(source, path)
     )]
     Open {
         /// The file or device, as it is configured.

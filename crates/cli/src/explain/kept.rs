@@ -63,7 +63,8 @@ pub(super) fn tell_score(then: &Record, now: &View, json: bool) -> Result<(), Fa
     let Some(scored) = score(then, now) else {
         return Err(Failure::new(format!(
             "the prediction of {} cannot be scored: the VM does nothing, more than one of its shares, its limit, its tenant's and the threshold were changed \
-             since, or the measurements kept then allow no prediction for the threshold of now (docs/explain.md)",
+             since, or the measurements kept then allow no prediction for the threshold of now \
+             (/usr/share/doc/parda/docs/explain.md)",
             then.at
         )));
     };

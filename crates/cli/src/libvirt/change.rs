@@ -356,7 +356,7 @@ impl Change {
 
 /// Consequences of vhost-user for a guest.
 const VHOST_NEEDS: &str = "by vhost-user its memory is a memfd that the agent maps, it cannot be migrated while it runs, and QEMU's \
-    user needs read and write permission on the socket ([[listener]]): docs/libvirt.md";
+    user needs read and write permission on the socket ([[listener]]): /usr/share/doc/parda/docs/libvirt.md";
 
 impl Changed<'_> {
     /// Whether a disk becomes one of vhost-user.
@@ -404,7 +404,7 @@ impl Changed<'_> {
         if after.contains("<reconnect delay=") && !has.contains("<reconnect delay=") {
             output::print(&format!(
                 "domain {name}: this libvirt has no reconnect delay for NBD: a restart of the agent is an IO error in the guest \
-                 (docs/restarts.md)"
+                 (/usr/share/doc/parda/docs/restarts.md)"
             ))?;
         }
         Ok(kept)

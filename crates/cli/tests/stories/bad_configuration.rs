@@ -171,9 +171,9 @@ fn a_check_says_which_files_its_user_may_not_open() {
         std::fs::set_permissions(stage.path(file), Permissions::from_mode(0o400)).unwrap();
     }
     let said = stage.ok(&check);
-    let lacks = "Permission denied (os error 13). The agent's user lacks the rights: docs/";
-    for note in ["note: vm1: data: ", "note: exchange exchange: "] {
-        assert!(said.contains(&format!("{note}{lacks}")), "{said}");
+    let lacks = "Permission denied (os error 13). The agent's user lacks the rights: `setfacl -m u:parda:rw";
+    for (note, file) in [("note: vm1: data: ", "data"), ("note: exchange exchange: ", "exchange")] {
+        assert!(said.contains(&format!("{note}{lacks} {file}`")), "{said}");
     }
     stage.write("host.toml", text.replace("path = ", "read_only = true\npath = "));
     let said = stage.ok(&check);

@@ -261,6 +261,7 @@ mkdir -p /usr/local/lib/systemd/system
 touch /usr/local/lib/systemd/system/parda.service
 dpkg -i /srv/after.deb 2>&1 | grep 'make uninstall'
 test -s /usr/share/doc/parda/parda.cdx.json
+test -s /usr/share/doc/parda/docs/installing.md
 dpkg -r parda
 dpkg -P parda
 test -z "$(dpkg-query -W parda 2> /dev/null)"

@@ -62,7 +62,6 @@ impl Nodes {
         let dir = dir.trim_end_matches('/').to_owned();
         std::fs::create_dir(stage.path("store")).unwrap();
         stage.ok(&[PARDA, "exchange", "init", "store/parda.exchange", "--volume", "san"]);
-        stage.sparse("store/parda.placeholder", 1 << 20);
         let line = PAGE.lines().find_map(|line| line.trim().strip_prefix("pvesm add parda san --"));
         let options = line.unwrap().replace("/mnt/pve/nfs", &format!("{dir}/store"));
         for node in ["a", "b"] {
@@ -77,14 +76,13 @@ impl Nodes {
 
     fn agent(&self, node: &str) -> Agent {
         let text = PAGE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
-        let (dir, mut text) = (&self.dir, text.unwrap().to_owned());
+        let mut text = text.unwrap().to_owned();
         for (from, to) in [
             ("pve1", node),
             ("/run/parda/status.sock", &format!("{node}.status")),
             ("/run/parda/state.toml", &format!("{node}.state")),
-            ("/run/parda/san.sock", &format!("{dir}/{node}")),
             ("/mnt/pve/nfs/", "store/"),
-            ("[[volume.disk]]", "[[volume.tenant]]\nname = \"gold\"\n[[volume.disk]]"),
+            ("[volume.control]", "[[volume.tenant]]\nname = \"gold\"\n[volume.control]"),
         ] {
             assert!(text.contains(from), "{from}: {text}");
             text = text.replace(from, to);
@@ -381,7 +379,7 @@ fn what_proxmox_asks_for_in_vain_is_refused_and_a_wrong_tag_keeps_no_vm_from_sta
         nodes.dir
     );
     let text = String::from_utf8(nodes.stage.read("a.toml")).unwrap();
-    nodes.stage.write("a.toml", text + &taken);
+    nodes.stage.write("a.toml", text.replace("disk = []", "") + &taken);
     agent.process.signal(Signal::HUP);
     until("it is served", || disk(&agent).is_some());
     nodes.fails("a", &["activate", VOLUME], "the name is taken");
@@ -418,7 +416,7 @@ fn a_file_that_one_node_frees_is_kept_by_no_other_node() {
     assert!(disk(&a).is_some() && disk(&b).is_none());
     assert_eq!(nodes.ok("a", &["status", "san"]), status);
     assert!(disk(&a).is_none());
-    assert_eq!(a.volume().disks.len(), 1, "the placeholder stays");
+    assert!(a.volume().disks.is_empty());
     a.stop();
     b.stop();
 }
@@ -493,40 +491,41 @@ fn guest(nodes: &Nodes, node: &str, more: &[&str]) -> (Process, Monitor) {
     (qemu, Monitor::new(stream).unwrap())
 }
 
-#[test]
-fn a_guest_of_proxmox_moves_while_it_writes_and_loses_nothing() {
-    let nodes = Nodes::new();
-    let (a, b) = (nodes.agent("a"), nodes.agent("b"));
+/// Makes the disk of the guest that counts, and its VM on node a.
+fn counter(nodes: &Nodes) {
     nodes.ok("a", &["alloc", "san", "100", "", "4096"]);
-    let image = nodes.stage.path("store/images/100/vm-100-disk-0.raw");
+    let image = nodes.stage.path(IMAGE);
     let mut boot = COUNTER.to_vec();
     boot.resize(510, 0);
     boot.extend([0x55, 0xaa]);
     std::fs::write(&image, boot).unwrap();
     std::fs::File::options().write(true).open(&image).unwrap().set_len(4 << 20).unwrap();
-    let sector = |at: u64| {
-        let mut bytes = [0; 4];
-        std::fs::File::open(&image).unwrap().read_exact_at(&mut bytes, at * 512).unwrap();
-        u32::from_le_bytes(bytes)
-    };
-    let counts = |to: u32| {
-        until(&format!("it counts to {to}"), || {
-            assert_eq!(sector(9), 0, "the guest read what it did not write, at {}", sector(8));
-            sector(8) >= to
-        })
-    };
-
     nodes.vm("a", "tags: parda-shares-2000\nscsi0: san:100/vm-100-disk-0.raw\n");
     nodes.ok("a", &["activate", VOLUME]);
-    let (mut left, mut source) = guest(&nodes, "a", &[]);
-    counts(100);
+}
 
-    // The configuration is the old node's until the VM has moved. Both agents have the image open.
-    nodes.ok("b", &["activate", VOLUME]);
-    assert_eq!(disk(&b).unwrap().shares, 2000);
-    let (_arrived, mut target) = guest(&nodes, "b", &["-incoming", "unix:moves"]);
-    assert_eq!((disk(&a).unwrap().clients, disk(&b).unwrap().clients), (1, 1));
-    source.ask("migrate", json!({ "uri": "unix:moves" })).unwrap();
+/// The image, whatever the agents say.
+const IMAGE: &str = "store/images/100/vm-100-disk-0.raw";
+
+fn sector(nodes: &Nodes, at: u64) -> u32 {
+    let mut bytes = [0; 4];
+    let image = std::fs::File::open(nodes.stage.path(IMAGE)).unwrap();
+    image.read_exact_at(&mut bytes, at * 512).unwrap();
+    u32::from_le_bytes(bytes)
+}
+
+/// The guest goes on for so many counts.
+fn counts(nodes: &Nodes, more: u32) {
+    let to = sector(nodes, 8) + more;
+    until(&format!("it counts to {to}"), || {
+        let now = sector(nodes, 8);
+        assert_eq!(sector(nodes, 9), 0, "the guest read what it did not write, at {now}");
+        now >= to
+    });
+}
+
+/// The guest has moved, and its configuration with it.
+fn moved(nodes: &Nodes, source: &mut Monitor, target: &mut Monitor) {
     until("it has moved", || {
         let status = source.ask("query-migrate", json!({})).unwrap()["status"].clone();
         assert!(status != "failed" && status != "cancelled", "{status}");
@@ -536,22 +535,126 @@ fn a_guest_of_proxmox_moves_while_it_writes_and_loses_nothing() {
     let conf = |node: &str| nodes.stage.path(&format!("pve/nodes/{node}/qemu-server/100.conf"));
     std::fs::rename(conf("a"), conf("b")).unwrap();
     source.ask("quit", json!({})).unwrap();
+}
+
+#[test]
+fn a_guest_of_proxmox_moves_while_it_writes_and_loses_nothing() {
+    let nodes = Nodes::new();
+    let (a, b) = (nodes.agent("a"), nodes.agent("b"));
+    counter(&nodes);
+    let (mut left, mut source) = guest(&nodes, "a", &[]);
+    counts(&nodes, 100);
+
+    // The configuration is the old node's until the VM has moved. Both agents have the image open.
+    nodes.ok("b", &["activate", VOLUME]);
+    assert_eq!(disk(&b).unwrap().shares, 2000);
+    let (_arrived, mut target) = guest(&nodes, "b", &["-incoming", "unix:moves"]);
+    assert_eq!((disk(&a).unwrap().clients, disk(&b).unwrap().clients), (1, 1));
+    source.ask("migrate", json!({ "uri": "unix:moves" })).unwrap();
+    moved(&nodes, &mut source, &mut target);
     left.wait();
     nodes.ok("a", &["deactivate", VOLUME]);
     assert!(disk(&a).is_none());
-    counts(sector(8) + 100);
+    counts(&nodes, 100);
     assert!(disk(&b).unwrap().writes.ios > 0);
 
     // QEMU connects again to an agent that is new.
     b.stop();
     let b = nodes.stage.restart(&[], "b");
-    counts(sector(8) + 100);
+    counts(&nodes, 100);
     nodes.fails("b", &["deactivate", VOLUME], "is served on");
     // The guest does look.
     until("it notices what it did not write", || {
         nodes.stage.ok(&["qemu-io", "-f", "raw", "-c", "write 4k 512", &uri("b", DISK)]);
-        sector(9) == u32::MAX
+        sector(&nodes, 9) == u32::MAX
     });
+    target.ask("quit", json!({})).unwrap();
+    nodes.ok("b", &["deactivate", VOLUME]);
+    a.stop();
+    b.stop();
+}
+
+#[test]
+fn a_migration_that_is_cut_leaves_the_guest_where_it_was_and_nothing_where_it_went() {
+    let nodes = Nodes::new();
+    let (a, mut b) = (nodes.agent("a"), nodes.agent("b"));
+    counter(&nodes);
+    let (mut left, mut source) = guest(&nodes, "a", &[]);
+    counts(&nodes, 100);
+    let mut cut = |how: &str, b: Agent| {
+        nodes.ok("b", &["activate", VOLUME]);
+        let (mut incoming, _target) = guest(&nodes, "b", &["-incoming", "unix:moves"]);
+        // So slowly that it is cut on its way.
+        source.ask("migrate-set-parameters", json!({ "max-bandwidth": 8192 })).unwrap();
+        source.ask("migrate", json!({ "uri": "unix:moves" })).unwrap();
+        until("it is on its way", || {
+            let answer = source.ask("query-migrate", json!({})).unwrap();
+            answer["status"] == "active" && answer["ram"]["transferred"].as_u64() > Some(0)
+        });
+        counts(&nodes, 20);
+        assert_eq!((disk(&a).unwrap().clients, disk(&b).unwrap().clients), (1, 1));
+        let b = match how {
+            "cancelled" => {
+                source.ask("migrate_cancel", json!({})).unwrap();
+                b
+            }
+            "killed" => {
+                incoming.signal(Signal::KILL);
+                b
+            }
+            // The whole node: what was in /run is gone.
+            "off" => {
+                incoming.signal(Signal::KILL);
+                b.process.kill();
+                std::fs::remove_file(nodes.stage.path("b.state")).unwrap();
+                nodes.stage.restart(&[], "b")
+            }
+            how => panic!("{how}"),
+        };
+        incoming.wait();
+        until("the source knows", || {
+            let status = source.ask("query-migrate", json!({})).unwrap()["status"].clone();
+            assert!(status != "completed", "{how}");
+            status == "cancelled" || status == "failed"
+        });
+        // The guest goes on, with what it had. So say both agents.
+        counts(&nodes, 100);
+        assert_eq!(source.ask("query-status", json!({})).unwrap()["status"], "running");
+        let disk_a = disk(&a).unwrap();
+        assert!(disk_a.clients == 1 && disk_a.shares == 2000 && !disk_a.drain, "{disk_a:?}");
+        until("its client is gone", || disk(&b).is_none_or(|disk| disk.clients == 0));
+        b
+    };
+
+    // Proxmox cancels it, and takes back what it did on the other node.
+    b = cut("cancelled", b);
+    nodes.ok("b", &["deactivate", VOLUME]);
+    assert!(disk(&b).is_none());
+    // It cannot: the other node's own look at its storages does, but not at once, as QEMU may be about to connect.
+    b = cut("killed", b);
+    nodes.ok("b", &["status", "san"]);
+    assert!(disk(&b).is_some());
+    nodes.ok("b", &["looks", "san", "1"]);
+    assert!(disk(&b).is_none());
+    b = cut("off", b);
+    assert!(disk(&b).is_none());
+    assert!(b.volume().disks.is_empty());
+    // Disks with clients, and those of VMs that are here, stay whatever the time.
+    nodes.ok("a", &["looks", "san", "1"]);
+    assert_eq!(disk(&a).unwrap().clients, 1);
+
+    // The next one works.
+    nodes.ok("b", &["activate", VOLUME]);
+    let (_arrived, mut target) = guest(&nodes, "b", &["-incoming", "unix:moves"]);
+    nodes.ok("b", &["looks", "san", "1"]);
+    source.ask("migrate-set-parameters", json!({ "max-bandwidth": 1u64 << 30 })).unwrap();
+    source.ask("migrate", json!({ "uri": "unix:moves" })).unwrap();
+    moved(&nodes, &mut source, &mut target);
+    left.wait();
+    nodes.ok("a", &["deactivate", VOLUME]);
+    assert!(disk(&a).is_none());
+    assert!(disk(&b).is_some_and(|disk| disk.clients == 1 && disk.shares == 2000));
+    counts(&nodes, 100);
     target.ask("quit", json!({})).unwrap();
     nodes.ok("b", &["deactivate", VOLUME]);
     a.stop();

@@ -37,6 +37,11 @@ sub run_command {
     return $code >> 8;
 }
 
+package PVE::INotify;
+our $NODE;
+BEGIN { $INC{'PVE/INotify.pm'} = __FILE__ }
+sub nodename { return $NODE }
+
 package PVE::Storage;
 our $VERSION_OF_API;
 sub APIVER { return $VERSION_OF_API }
@@ -115,6 +120,7 @@ sub untainted { my ($text) = @_; return $text =~ m/^(.*)\z/s ? $1 : undef }
 
 (my ($plugin, $parda, $node, $version), my ($command, @args)) = (map({ untainted($_) } splice(@ARGV, 0, 4)), @ARGV);
 $PVE::Storage::VERSION_OF_API = $version;
+$PVE::INotify::NODE = $node;
 require $plugin;
 my $class = 'PVE::Storage::Custom::PardaPlugin';
 die "not derived from PVE::Storage::Plugin\n" if !$class->isa('PVE::Storage::Plugin');
@@ -173,6 +179,18 @@ my %commands = (
         $class->free_image($storeid, $scfg, $volname, undef, $format);
     },
     status => sub { activate_storage(); [$class->status($storeid, $scfg, {})] },
+    # The daemon that asks for it again and again, with another patience in seconds.
+    looks => sub {
+        no warnings 'once';
+        $PVE::Storage::Custom::PardaPlugin::LEFT_AFTER = $_[1];
+        for (0 .. $_[1]) {
+            activate_storage();
+            $class->status($storeid, $scfg, {});
+            sleep(1);
+        }
+        activate_storage();
+        [$class->status($storeid, $scfg, {})];
+    },
     list => sub { activate_storage(); $class->list_images($storeid, $scfg, $_[1]) },
     size => sub { scalar $class->volume_size_info($scfg, $storeid, $volname) },
     activate => sub { activate_storage(); $class->activate_volume($storeid, $scfg, $volname, undef, {}, {}) },

@@ -30,6 +30,38 @@ fn tell(script: &str) {
 fn an_installed_agent_is_a_service_without_privileges() {
     tell(
         r#"
+# Root's check is the user's, whom the unit names with its groups.
+check() { parda check 2>&1; }
+chown root /srv/vm1.img
+check | grep 'note: vm1: /srv/vm1.img: Permission denied .*`setfacl -m u:parda:rw /srv/vm1.img`'
+chmod 0660 /srv/vm1.img
+mkdir -p /etc/systemd/system/parda.service.d
+printf '[Service]\nSupplementaryGroups=root\n' > /etc/systemd/system/parda.service.d/group.conf
+systemctl daemon-reload
+check | grep 'rights of the user parda'
+! check | grep note
+rm /etc/systemd/system/parda.service.d/group.conf
+systemctl daemon-reload
+chmod 0600 /etc/parda.toml
+! check
+chmod 0644 /etc/parda.toml
+chown parda /srv/vm1.img
+! check | grep note
+
+# What the unit keeps from the agent is named with the line that gives it.
+mkdir /data
+mv /srv/vm1.img /data
+sed -i s,/srv/,/data/, /etc/parda.toml
+systemctl start parda
+parda status | grep 'Read-only file system .*below .Service. the line ReadWritePaths=/data'
+printf '[Service]\nReadWritePaths=/data\n' > /etc/systemd/system/parda.service.d/data.conf
+systemctl daemon-reload
+systemctl restart parda
+becomes StatusText 'volumes: 1; disks: 1; steered devices: 0'
+systemctl stop parda
+mv /data/vm1.img /srv
+sed -i s,/data/,/srv/, /etc/parda.toml
+
 systemctl start parda
 becomes StatusText 'volumes: 1; disks: 1; steered devices: 0'
 pid=$(unit MainPID)

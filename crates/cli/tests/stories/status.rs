@@ -10,6 +10,28 @@ fn line<'a>(status: &'a str, disk: &str) -> &'a str {
     status.lines().find(|line| line.split_whitespace().next() == Some(disk)).unwrap_or_default()
 }
 
+/// Manifests whose probes ask agents.
+const MANIFESTS: [&str; 2] = [
+    include_str!("../../../../contrib/kubernetes/parda.yaml"),
+    include_str!("../../../../contrib/kubernetes/steer.yaml"),
+];
+
+#[test]
+fn an_agent_in_a_pod_is_ready_by_the_probe_of_its_manifest() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    let agent = stage.agent("a", &config("a", "mode = \"off\"", &[("vm1", "data")]));
+    for manifest in MANIFESTS {
+        let probe = manifest.split("readinessProbe:").nth(1).unwrap();
+        let command = probe.lines().find_map(|line| line.trim().strip_prefix("command: ["));
+        let mut line: Vec<_> = command.unwrap().trim_end_matches(']').split(", ").collect();
+        let socket = line.iter_mut().find(|word| word.starts_with("/run/parda/")).unwrap();
+        (*socket, line[0]) = ("a.status", PARDA);
+        assert!(stage.ok(&line).contains("volume "), "{line:?}");
+    }
+    agent.stop();
+}
+
 #[test]
 fn each_disk_has_its_rates_of_now_and_what_limits_it() {
     let stage = Stage::new();

@@ -296,6 +296,8 @@ mod tests {
         let told = open_fault(Errno::ACCESS).to_string();
         assert!(told.contains("Permission denied (os error 13). The agent's user lacks"), "{told}");
         assert!(told.contains("docs/installing.md#disks"), "{told}");
+        let told = RegionFault::ReadOnly.to_string();
+        assert!(told.contains("the line ReadWritePaths="), "{told}");
         let told = open_fault(Errno::IO).to_string();
         assert!(told.ends_with("(os error 5)"), "{told}");
     }

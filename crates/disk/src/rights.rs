@@ -1,0 +1,50 @@
+//! Help with files that the agent's user or its unit keeps from it.
+
+use std::io;
+use std::path::Path;
+
+/// What to do about a file that is read-only, if its mount is not.
+pub const PROTECTED: &str = ". Unless its mount is read-only, the agent's unit keeps it so: `systemctl edit parda`, and below [Service] \
+                             the line ReadWritePaths=/DIR, with its directory";
+
+/// What to do about an error of the system with a file or device, if the agent's user or its unit lacks the rights.
+#[must_use]
+pub fn rights(error: &io::Error, file: &Path) -> Option<String> {
+    let page = "/usr/share/doc/parda/docs/installing.md#disks";
+    match error.raw_os_error()? {
+        // EACCES. Of a device, what setfacl sets is lost when udev sets it up again.
+        13 if file.starts_with("/dev") => {
+            Some(format!(". The agent's user lacks the rights: a udev rule gives them ({page})"))
+        }
+        13 => Some(format!(
+            ". The agent's user lacks the rights: `setfacl -m u:parda:rw {}`, and x on its directories ({page})",
+            file.display()
+        )),
+        // EROFS
+        30 => Some(match file.parent().filter(|_| file.is_absolute()) {
+            Some(directory) => {
+                PROTECTED.replace("/DIR, with its directory", &directory.display().to_string())
+            }
+            None => PROTECTED.to_owned(),
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn help(code: i32, file: &str) -> String {
+        rights(&io::Error::from_raw_os_error(code), Path::new(file)).unwrap_or_default()
+    }
+
+    #[test]
+    fn an_error_names_the_command_or_the_line_that_mends_it() {
+        assert!(help(13, "/data/a.img").contains("`setfacl -m u:parda:rw /data/a.img`"));
+        assert!(help(13, "/dev/mapper/a").contains("a udev rule"));
+        assert!(help(30, "/data/vm/a.img").ends_with("the line ReadWritePaths=/data/vm"));
+        assert!(help(30, "a.img").ends_with("the line ReadWritePaths=/DIR, with its directory"));
+        assert_eq!(help(5, "/data/a.img"), "");
+    }
+}
