@@ -6,7 +6,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type Change, type Changed, change, type Column, type Disk, place, Refused, type State, type SteeredVm, type Tenant, token, type Volume } from "./api";
 import { Chart } from "./chart";
 import { Explain, Settings } from "./explain";
-import { limitOf, mib, number, settingText } from "./format";
+import { limitOf, mib, number, numberOf, settingText } from "./format";
 import type { Record_ } from "./record";
 import type { Theme } from "./theme";
 
@@ -115,12 +115,12 @@ function ChangeForm({ children, first, value = (_, text) => text, at }: FormProp
 const outcome = ({ setting, in_force, took_effect }: Changed["settings"][number]) =>
   `${setting} ${settingText(in_force) || "not set"} ${took_effect ? "in force" : "for now: the change follows"}`;
 
-/** Fields of a form by the key of the setting. */
+/** Fields of a form by the key of the setting. Those that are texts take "none", too. */
 const FIELDS = {
   shares: { label: "Shares", hint: "those of its VMs", of: Number },
-  latency_target: { label: "Latency target", hint: "10ms", of: String },
-  limit: { label: "Limit", hint: "iops 500, bandwidth 40MiB", of: limitOf },
-  reservation: { label: "Reservation, IO/s", hint: "none", of: Number },
+  latency_target: { label: "Latency target", hint: "10ms, or none", of: String },
+  limit: { label: "Limit", hint: "iops 500, bandwidth 40MiB, or none", of: limitOf },
+  reservation: { label: "Reservation, IO/s", hint: "400, or none", of: numberOf },
 };
 
 type Key = keyof typeof FIELDS;
@@ -131,7 +131,7 @@ interface SettingsFormProps {
   keys: Key[];
 }
 
-/** A form of some settings. One that is emptied is the configuration's again. */
+/** A form of some settings. One that is emptied is the configuration's again, and "none" takes that out. */
 function SettingsForm({ at, settings, keys }: SettingsFormProps) {
   const [first] = useState(() => Object.fromEntries(keys.map((key) => [key, settingText(settings[key])])));
   return (

@@ -44,5 +44,8 @@ export function limitOf(text: string): Limit | string {
   return Object.fromEntries(pairs.map((pair) => [pair?.[1], Number.isNaN(Number(pair?.[2])) ? pair?.[2] : Number(pair?.[2])]));
 }
 
+/** The number that a form has. What is none stays a text. */
+export const numberOf = (text: string): number | string => (Number.isNaN(Number(text)) ? text : Number(text));
+
 /** A setting's value as a text. */
 export const settingText = (value: unknown): string => (value == null ? "" : typeof value === "object" ? limitText(value as Limit) : String(value));

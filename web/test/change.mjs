@@ -42,7 +42,11 @@ try {
   // Of two changes the first is done and the second refused: both are told, and the form goes on from there.
   await change({ Limit: "", Shares: "1.5" }, /^limit iops 90000 in force, shares = 1.5: must be/);
   await change({ Limit: "iops 1, iops 2", Shares: "2000" }, /^limit = "iops 1, iops 2"/);
+  // "none" takes out what the configuration has.
+  await change({ Limit: "none" }, /^limit not set in force$/);
   await change({ Limit: "iops 80000", Reservation: "5.5" }, /reservation 5.5 in force/);
+  await change({ Reservation: "none" }, /^reservation not set in force$/);
+  await change({ Reservation: "5.5" }, /^reservation 5.5 in force$/);
   await change({ Shares: "2001" }, /^shares 2,?001 in force$/);
   await accessible(page, "a tenant");
   await page.keyboard.press("Escape");

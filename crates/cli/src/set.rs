@@ -17,6 +17,7 @@ Examples:
   parda set vm1 drain=true                           no new connections; parda drain has more
   parda set --volume array latency_threshold=20ms    a setting of the volume's law
   parda set vm1 --reset shares                       what the configuration says
+  parda set vm1 limit=none                           no limit, whatever the configuration says
   parda set vm1 --reset-all
   parda set --disk a=b shares=2000                   a disk with = in its name
   parda set --disk a=b --reset-all

@@ -270,11 +270,17 @@ impl Overlay {
         }
     }
 
-    /// Writes its settings over those of a file. Settings of volumes and disks that the file does not have are skipped.
+    /// Writes its settings over those of a file, and takes out those that are [`NONE`]. Settings of volumes and disks that the file does not
+    /// have are skipped.
     pub(crate) fn apply(&self, file: &mut Table) {
         for (target, settings) in self.tables() {
-            if let Some(table) = table_of(file, &target) {
-                table.extend(settings.clone());
+            let Some(table) = table_of(file, &target) else { continue };
+            for (key, value) in settings {
+                if takes_out(&target, key, value) {
+                    table.remove(key);
+                } else {
+                    table.insert(key.clone(), value.clone());
+                }
             }
         }
     }
@@ -308,6 +314,17 @@ fn list<'a>(table: &'a mut Table, key: &str) -> Option<&'a mut Vec<Value>> {
 fn volume_in<'a>(file: &'a mut Table, name: &str) -> Option<&'a mut Table> {
     let volumes = file.get_mut("volume")?.as_array_mut()?.iter_mut();
     volumes.filter_map(Value::as_table_mut).find(|table| has_name(table, name))
+}
+
+/// The value that takes a setting out, whatever the layers below have.
+const NONE: &str = "none";
+
+/// Settings that it takes out: a disk or a tenant may be without. A tenant may be called so.
+const TAKEN_OUT: [&str; 3] = ["latency_target", "reservation", "limit"];
+
+fn takes_out(target: &Target, setting: &str, value: &Value) -> bool {
+    let of_law = matches!(target.of, Of::Law);
+    !of_law && TAKEN_OUT.contains(&setting) && value.as_str() == Some(NONE)
 }
 
 /// Value of a setting in a file, if the file has it.

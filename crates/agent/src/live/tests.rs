@@ -54,6 +54,34 @@ fn what_is_kept_is_there_after_a_restart_and_the_rest_is_not() {
 }
 
 #[test]
+fn none_takes_out_what_the_file_has_until_it_is_reset() {
+    let dir = tempfile::tempdir().unwrap();
+    let tenant = "[[volume.tenant]]\nname = \"none\"\nlimit = { iops = 9 }\n[[volume.disk]]";
+    let more =
+        "limit = { iops = 5 }\nreservation = 4\nlatency_target = \"5ms\"\ntenant = \"none\"\n";
+    let (live, _) = start(dir.path(), &(FILE.replace("[[volume.disk]]", tenant) + more));
+    let mut layers = live.layers();
+    let of_tenant = Target::tenant("array", "none");
+    for key in ["limit", "reservation", "latency_target"] {
+        layers.kept.set(&disk(), key, "none".into());
+    }
+    layers.kept.set(&of_tenant, "limit", "none".into());
+    layers.write().unwrap();
+    let (live, config) = start(dir.path(), &(FILE.replace("[[volume.disk]]", tenant) + more));
+    let left = config.volumes[0].disks()[0].settings;
+    assert_eq!((left.limit, left.reservation, left.latency_target), (None, None, None));
+    assert_eq!(config.volumes[0].tenants[0].limit, None);
+    let mut layers = live.layers();
+    layers.kept.clear(&disk(), "limit");
+    assert!(layers.merged().unwrap().volumes[0].disks()[0].settings.limit.is_some());
+    // A tenant may be called so, and shares are always some.
+    layers.kept.set(&disk(), "tenant", "none".into());
+    assert!(layers.merged().is_ok());
+    layers.kept.set(&disk(), "shares", "none".into());
+    assert!(layers.merged().is_err());
+}
+
+#[test]
 fn a_wrong_value_is_named_as_in_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let (live, _) = start(dir.path(), FILE);
