@@ -152,6 +152,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	@tools/deps.sh libvirtd=libvirt-daemon-system
 	@$(MAKE) --no-print-directory build
 	PARDA=$(PARDA) tools/manifests.sh
+	@$(MAKE) --no-print-directory demo-postgres
 	@$(MAKE) --no-print-directory kubernetes
 	tools/kube-apiserver.sh $(CARGO) test --locked --package parda --features kubernetes --test stories -- kubernetes --ignored
 	$(CARGO) test $(TESTS) --test stories -- libvirt alerts:: --ignored

@@ -69,7 +69,7 @@ direct = "on"
         subprocess.run([parda, "bench", "nbd", uri, "--op", op, "--depth", str(depth), "--warmup", "0s",
                         "--time", f"{SECONDS}s", "--json", answer, *allow], check=True, stdout=subprocess.DEVNULL)
         after, waited_after = diskstats(disk, op), run_delay(server.pid)
-        said = subprocess.run([parda, "status", status, "--json", "-", "--histograms"], check=True, stdout=subprocess.PIPE).stdout
+        said = subprocess.run([parda, "status", "--socket", status, "--json", "-", "--histograms"], check=True, stdout=subprocess.PIPE).stdout
         buckets = json.loads(said)["volumes"][0]["disks"][0]["device"]["buckets"]
         ios = sum(count for _, count in buckets)
         law = sum(ns * count for ns, count in buckets) / ios / 1000

@@ -117,7 +117,7 @@ class Host(Agent):
         super().__init__(options.parda, dir, name, data, options.cell.split("/")[4], more=more, pin=cpu, host=name, status=self.status)
 
     def exchange(self):
-        answer = subprocess.run([self.parda, "status", self.status, "--json", "-"], check=True, capture_output=True)
+        answer = subprocess.run([self.parda, "status", "--socket", self.status, "--json", "-"], check=True, capture_output=True)
         return json.loads(answer.stdout)["volumes"][0]["exchange"]
 
     def hears(self):

@@ -38,7 +38,7 @@ with tempfile.TemporaryDirectory() as directory:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
     def volume():
-        line = [PARDA, "status", "status", "--json", "-"]
+        line = [PARDA, "status", "--socket", "status", "--json", "-"]
         return json.loads(subprocess.run(line, capture_output=True, check=True).stdout)["volumes"][0]
 
     def connect():

@@ -56,7 +56,7 @@ def measure(options, transport, keys, dir):
 
 
 def hears(parda, status):
-    answer = subprocess.run([parda, "status", status, "--json", "-"], check=True, capture_output=True)
+    answer = subprocess.run([parda, "status", "--socket", status, "--json", "-"], check=True, capture_output=True)
     exchange = json.loads(answer.stdout)["volumes"][0]["exchange"]
     return exchange and any(peer["liveness"] == "live" for peer in exchange["peers"])
 
