@@ -19,20 +19,24 @@ pub(crate) fn with_its_rights(config: &Path) -> Result<(), Failure> {
     if config != Path::new(CONFIGURATION) || !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let show = ["show", "--property=User,SupplementaryGroups", "parda.service"];
-    let Ok(shown) = Command::new("systemctl").args(show).output() else { return Ok(()) };
+    // Systemd may not answer: the check goes on with the rights that it has.
+    let show =
+        ["3", "systemctl", "show", "--property=User,Group,SupplementaryGroups", "parda.service"];
+    let Ok(shown) = Command::new("timeout").args(show).output() else { return Ok(()) };
     let shown = String::from_utf8_lossy(&shown.stdout);
     let value = |key: &str| shown.lines().find_map(|line| line.strip_prefix(key));
-    let user = value("User=").and_then(get_user_by_name).filter(|user| user.uid() != 0);
-    let Some(user) = user else { return Ok(()) };
-    let (uid, gid) = (Uid::from_raw(user.uid()), Gid::from_raw(user.primary_group_id()));
-    let own = get_user_groups(user.name(), user.primary_group_id()).unwrap_or_default();
-    let more = value("SupplementaryGroups=").unwrap_or_default();
-    let more = more.split_whitespace().filter_map(get_group_by_name);
-    let groups: Vec<_> = own.iter().map(|g| g.gid()).chain(more.map(|g| g.gid())).collect();
-    let groups: Vec<_> = groups.into_iter().map(Gid::from_raw).collect();
-    let name = user.name().to_string_lossy();
-    eprintln!("parda: with the rights of the user {name}, as parda.service runs");
+    let Some(name) = value("User=").filter(|name| !name.is_empty()) else { return Ok(()) };
+    let known = user_and_groups(name, value("Group="), value("SupplementaryGroups="));
+    let Some((user, primary, groups)) = known else {
+        eprintln!(
+            "parda: note: this host does not know the user or a group of parda.service: with root's rights"
+        );
+        return Ok(());
+    };
+    if user == 0 {
+        return Ok(());
+    }
+    let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(primary));
     // Of this thread, and then of the program that it begins.
     let taken = set_thread_groups(&groups)
         .and_then(|()| set_thread_res_gid(gid, gid, gid))
@@ -42,4 +46,24 @@ pub(crate) fn with_its_rights(config: &Path) -> Result<(), Failure> {
         Err(errno) => errno.into(),
     };
     Err(Failure::new(format!("cannot check with the rights of the user {name}: {error}")))
+}
+
+/// A user's number, the number of its first group, and all of its groups with those that a unit gives it.
+fn user_and_groups(
+    name: &str,
+    first: Option<&str>,
+    more: Option<&str>,
+) -> Option<(u32, u32, Vec<Gid>)> {
+    let user = get_user_by_name(name)?;
+    let number = |name: &str| get_group_by_name(name).map(|group| group.gid());
+    let primary = match first.filter(|name| !name.is_empty()) {
+        Some(name) => number(name)?,
+        None => user.primary_group_id(),
+    };
+    let own = get_user_groups(name, primary).unwrap_or_default();
+    let mut groups: Vec<_> = own.iter().map(|group| Gid::from_raw(group.gid())).collect();
+    for name in more.unwrap_or_default().split_whitespace() {
+        groups.push(Gid::from_raw(number(name)?));
+    }
+    Some((user.uid(), primary, groups))
 }

@@ -38,12 +38,17 @@ chmod 0660 /srv/vm1.img
 mkdir -p /etc/systemd/system/parda.service.d
 printf '[Service]\nSupplementaryGroups=root\n' > /etc/systemd/system/parda.service.d/group.conf
 systemctl daemon-reload
-check | grep 'rights of the user parda'
+check | grep good
 ! check | grep note
 rm /etc/systemd/system/parda.service.d/group.conf
 systemctl daemon-reload
 chmod 0600 /etc/parda.toml
 ! check
+printf '[Service]\nUser=nobody-of-us\n' > /etc/systemd/system/parda.service.d/group.conf
+systemctl daemon-reload
+check | grep 'does not know the user or a group of parda.service'
+rm /etc/systemd/system/parda.service.d/group.conf
+systemctl daemon-reload
 chmod 0644 /etc/parda.toml
 chown parda /srv/vm1.img
 ! check | grep note
