@@ -29,7 +29,7 @@ pub(crate) fn with_its_rights(config: &Path) -> Result<(), Failure> {
     let known = user_and_groups(name, value("Group="), value("SupplementaryGroups="));
     let Some((user, primary, groups)) = known else {
         eprintln!(
-            "parda: note: this host does not know the user or a group of parda.service: with root's rights"
+            "parda: note: checked with root's rights, as this host does not know the user or a group of parda.service"
         );
         return Ok(());
     };
