@@ -19,7 +19,7 @@ use crate::{Failure, output};
 #[derive(Args)]
 pub(crate) struct Named {
     /// The agent's configuration, which names its status socket
-    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
+    #[arg(short, long, value_name = "FILE", default_value = crate::service::CONFIGURATION)]
     pub(crate) config: PathBuf,
     /// The agent's status socket, in place of its configuration
     #[arg(long, value_name = "PATH", conflicts_with = "config")]

@@ -48,7 +48,7 @@ Examples:
 See docs/kubernetes.md")]
 pub(crate) struct Kubernetes {
     /// The agent's configuration file
-    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
+    #[arg(short, long, value_name = "FILE", default_value = crate::service::CONFIGURATION)]
     config: PathBuf,
     /// Name of this node
     #[arg(long, value_name = "NODE", env = "NODE", value_parser = NonEmptyStringValueParser::new())]

@@ -26,7 +26,7 @@ Example:
   parda serve -c /etc/parda.toml")]
 pub(crate) struct Serve {
     /// The agent's configuration file
-    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
+    #[arg(short, long, value_name = "FILE", default_value = crate::service::CONFIGURATION)]
     config: PathBuf,
 }
 
@@ -53,7 +53,7 @@ Examples:
 Root checks /etc/parda.toml with the rights of the user as whom parda.service runs.")]
 pub(crate) struct Check {
     /// The agent's configuration file
-    #[arg(value_name = "FILE", default_value = "/etc/parda.toml")]
+    #[arg(value_name = "FILE", default_value = crate::service::CONFIGURATION)]
     config: PathBuf,
 }
 

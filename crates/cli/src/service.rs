@@ -10,8 +10,8 @@ use uzers::{get_group_by_name, get_user_by_name, get_user_groups};
 
 use crate::Failure;
 
-/// Configuration that the unit `parda.service` names.
-const CONFIGURATION: &str = "/etc/parda.toml";
+/// Configuration that the unit `parda.service` names, and commands take if none is named.
+pub(crate) const CONFIGURATION: &str = "/etc/parda.toml";
 
 /// Begins this program anew with the rights of the service's user, if root asks about the service's configuration: root could open what the
 /// service cannot. Does nothing where the service is root's, or systemd knows none.

@@ -66,7 +66,7 @@ struct Change {
     #[arg(long, value_name = "URI", default_value = "qemu:///system")]
     connect: String,
     /// The agent's configuration, which names the disks
-    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
+    #[arg(short, long, value_name = "FILE", default_value = crate::service::CONFIGURATION)]
     config: PathBuf,
     /// Make the change. Without this option nothing is changed
     #[arg(long)]

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[derive(Args)]
 pub(crate) struct Cluster {
     /// Configuration of an agent, which names the cluster
-    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
+    #[arg(short, long, value_name = "FILE", default_value = crate::service::CONFIGURATION)]
     config: PathBuf,
     /// URLs of the cluster's members, in place of a configuration
     #[arg(long, value_name = "URL", value_delimiter = ',', conflicts_with = "config")]
