@@ -13,7 +13,7 @@ const PER_TURN: u64 = 4 << 20;
 
 /// Fewer reads than so many are not divided: where clients have no processor of their own, each turn
 /// costs as much as some reads.
-const FEW: usize = 16;
+const FEW: usize = 8;
 
 /// Reads of this turn from the page cache.
 ///
