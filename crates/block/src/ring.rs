@@ -165,8 +165,10 @@ pub(crate) enum Recv {
 pub(crate) struct Ring<T> {
     uring: IoUring,
     ops: Slab<Op<T>>,
-    /// Entries that found the submission queue full.
+    /// Entries to submit.
     backlog: VecDeque<squeue::Entry>,
+    /// Entries to submit before these: a client goes on while the kernel copies the data of others.
+    first: Vec<squeue::Entry>,
     /// The names of the entries in the submission queue, in their order.
     queued: VecDeque<u64>,
     done: VecDeque<Ended>,
@@ -221,6 +223,7 @@ impl<T: Copy> Ring<T> {
             uring,
             ops: Slab::new(),
             backlog: VecDeque::new(),
+            first: Vec::new(),
             queued: VecDeque::new(),
             done: VecDeque::new(),
             signalled: Vec::new(),
@@ -259,7 +262,6 @@ impl<T: Copy> Ring<T> {
 
     fn push_named(&mut self, entry: squeue::Entry, name: u64) {
         self.backlog.push_back(entry.user_data(name));
-        self.fill();
     }
 
     /// Cancels an operation that is under way; it completes with ECANCELED, or with what it did.
@@ -274,6 +276,7 @@ impl<T: Copy> Ring<T> {
     }
 
     fn fill(&mut self) {
+        self.first.drain(..).rev().for_each(|entry| self.backlog.push_front(entry));
         let mut queue = self.uring.submission();
         while let Some(entry) = self.backlog.front() {
             // SAFETY: all that the entry points to is owned by its `Op` in `ops`, where it stays
@@ -305,7 +308,8 @@ impl<T: Copy> Ring<T> {
         static ONE: [u8; 8] = 1u64.to_ne_bytes();
         let entry = opcode::Write::new(types::Fd(fd.as_raw_fd()), ONE.as_ptr(), ONE.len() as u32);
         self.signalled.push(Arc::clone(fd));
-        self.push_named(entry.build().flags(squeue::Flags::SKIP_SUCCESS), NOBODY);
+        let entry = entry.build().flags(squeue::Flags::SKIP_SUCCESS);
+        self.first.push(entry.user_data(NOBODY));
     }
 
     /// Receives into that part of the buffer, up to the end of a piece; zero bytes mean that the
@@ -603,7 +607,7 @@ impl<T: Copy> Ring<T> {
     }
 
     fn collect(&mut self) {
-        if self.backlog.is_empty() && self.uring.submission().is_empty() {
+        if self.first.is_empty() && self.backlog.is_empty() && self.uring.submission().is_empty() {
             self.signalled.clear();
         }
         let (mut deaf, now) = (false, Instant::now());
