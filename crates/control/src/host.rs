@@ -93,10 +93,6 @@ enum Rule {
     Slices { least: f64, most: f64 },
 }
 
-/// Periods without a call after which a host is taken to have hung: the latency of an IO that completed meanwhile
-/// would end when the host looked, not when the array was done.
-const HUNG: u64 = 3;
-
 /// A host at one volume. See the module's documentation.
 #[derive(Debug)]
 pub struct Host {
@@ -123,11 +119,8 @@ pub struct Host {
     at_array: Integral,
     meter: Meter,
     ticked: Instant,
-    /// How long without a call it takes to have hung.
-    hung_after: Span,
-    /// When it was called last, and when it was called first after it hung.
+    /// When a period or an IO ended last.
     called: Instant,
-    resumed: Instant,
     /// IOs that went because their VMs were not served for too long.
     overdue: u64,
 }
@@ -167,9 +160,7 @@ impl Host {
             meter,
             governor,
             ticked: now,
-            hung_after: Span(u64::MAX),
             called: now,
-            resumed: now,
             overdue: 0,
         })
     }
@@ -280,7 +271,7 @@ impl Host {
     /// Ends a period: finds the new window from what was measured and what the exchange shows,
     /// and says what to publish.
     pub fn tick(&mut self, now: Instant, view: View) -> Report {
-        self.notice(now);
+        self.called = now;
         let elapsed = now.since(self.ticked);
         self.ticked = now;
         let reserved = self.account(now, elapsed);
@@ -301,9 +292,6 @@ impl Host {
         }
         self.meter.learn(self.governor.lines());
         report.wants = self.wants();
-        if self.resumed < now {
-            self.hung_after = Span(elapsed.0.saturating_mul(HUNG));
-        }
         self.charge_anew(now);
         self.share_out(now);
         report

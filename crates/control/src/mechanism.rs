@@ -42,8 +42,6 @@ pub enum Mechanism {
     Owed,
     /// An IO goes out of turn after `hold_max` ([`crate::queue`]).
     HoldMax,
-    /// IOs that completed while the host hung are not measured ([`crate::host`]).
-    Hung,
     /// Rounds are as rare as the array's IOs ask for ([`crate::rhythm`]).
     Rhythm,
     /// An array that is slow does not make rounds rarer ([`crate::rhythm`]).
@@ -56,7 +54,7 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All mechanisms, in the order of docs/control.md.
-    pub const ALL: [Mechanism; 23] = [
+    pub const ALL: [Mechanism; 22] = [
         Mechanism::GrowthInUse,
         Mechanism::RiseBound,
         Mechanism::Recovery,
@@ -75,7 +73,6 @@ impl Mechanism {
         Mechanism::OwnGrant,
         Mechanism::Owed,
         Mechanism::HoldMax,
-        Mechanism::Hung,
         Mechanism::Rhythm,
         Mechanism::RhythmSick,
         Mechanism::RhythmHaste,

@@ -279,7 +279,7 @@ impl Host {
         device: Span,
     ) -> Option<Completed> {
         let done = self.outstanding.try_remove(id.0)?;
-        self.notice(now);
+        self.called = now;
         let device = now.since(done.dispatched).min(device);
         let slots = done.cost.as_slots();
         self.gate.completed(now, done.cost, device);
@@ -291,10 +291,12 @@ impl Host {
         let removed = vm.removed;
         self.unqueue(now, done.vm.0, done.cost);
         let vm = &mut self.vms[done.vm.0];
-        let seen = outcome == Outcome::Done && done.dispatched >= self.resumed;
         let costs = self.costs;
         let usual = self.governor.config().reference_size;
-        let heard = if seen { done.io.heard(device, costs, usual) } else { None };
+        let heard = match outcome {
+            Outcome::Done => done.io.heard(device, costs, usual),
+            Outcome::Failed => None,
+        };
         match heard {
             Some(Heard::Data(direction)) => {
                 self.meter.add(direction, done.io.bytes, device);
@@ -324,14 +326,6 @@ impl Host {
             held_by: done.held_by,
             device,
         })
-    }
-
-    /// Notices that it was not called for so long that it must have hung.
-    pub(super) fn notice(&mut self, now: Instant) {
-        if now.since(self.called) > self.hung_after && on(Mechanism::Hung) {
-            self.resumed = now;
-        }
-        self.called = now;
     }
 
     /// When to ask [`next_dispatch`](Self::next_dispatch) again though nothing happened.

@@ -329,6 +329,16 @@ impl Guest {
         self.succeeded(&command, output).map(|_| bytes)
     }
 
+    /// Has QEMU's monitor execute a command without arguments, such as `stop` or `cont`.
+    ///
+    /// # Errors
+    /// QEMU refuses the command, or the guest is off.
+    pub(crate) fn monitor(&mut self, command: &str) -> Result<(), GuestError> {
+        let Some(running) = &mut self.running else { return Err(self.is_off()) };
+        let done = running.monitor.ask(command, serde_json::json!({}));
+        done.map(drop).map_err(|error| self.io(error))
+    }
+
     /// Whether the guest's emulator is running.
     pub(crate) fn runs(&mut self) -> bool {
         let runs = |r: &mut Running| !r.port.is_closed() && r.process.ended().is_none();
