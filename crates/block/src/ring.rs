@@ -165,10 +165,8 @@ pub(crate) enum Recv {
 pub(crate) struct Ring<T> {
     uring: IoUring,
     ops: Slab<Op<T>>,
-    /// Entries to submit.
+    /// Entries that are not in the submission queue yet: it gets them with the next wait, or found no room.
     backlog: VecDeque<squeue::Entry>,
-    /// Entries to submit before these: a client goes on while the kernel copies the data of others.
-    first: Vec<squeue::Entry>,
     /// The names of the entries in the submission queue, in their order.
     queued: VecDeque<u64>,
     done: VecDeque<Ended>,
@@ -223,7 +221,6 @@ impl<T: Copy> Ring<T> {
             uring,
             ops: Slab::new(),
             backlog: VecDeque::new(),
-            first: Vec::new(),
             queued: VecDeque::new(),
             done: VecDeque::new(),
             signalled: Vec::new(),
@@ -276,7 +273,6 @@ impl<T: Copy> Ring<T> {
     }
 
     fn fill(&mut self) {
-        self.first.drain(..).rev().for_each(|entry| self.backlog.push_front(entry));
         let mut queue = self.uring.submission();
         while let Some(entry) = self.backlog.front() {
             // SAFETY: all that the entry points to is owned by its `Op` in `ops`, where it stays
@@ -309,7 +305,8 @@ impl<T: Copy> Ring<T> {
         let entry = opcode::Write::new(types::Fd(fd.as_raw_fd()), ONE.as_ptr(), ONE.len() as u32);
         self.signalled.push(Arc::clone(fd));
         let entry = entry.build().flags(squeue::Flags::SKIP_SUCCESS);
-        self.first.push(entry.user_data(NOBODY));
+        // Before all else: a client goes on while the kernel copies the data of others.
+        self.backlog.push_front(entry.user_data(NOBODY));
     }
 
     /// Receives into that part of the buffer, up to the end of a piece; zero bytes mean that the
@@ -607,7 +604,7 @@ impl<T: Copy> Ring<T> {
     }
 
     fn collect(&mut self) {
-        if self.first.is_empty() && self.backlog.is_empty() && self.uring.submission().is_empty() {
+        if self.backlog.is_empty() && self.uring.submission().is_empty() {
             self.signalled.clear();
         }
         let (mut deaf, now) = (false, Instant::now());
