@@ -19,4 +19,4 @@ pub use extent::Extent;
 pub use failure::Failure;
 pub use geometry::{BlockSizeError, BlockSizes, Geometry, MAX_PAYLOAD};
 pub use op::Op;
-pub use rights::{PROTECTED, rights};
+pub use rights::{protected, rights};

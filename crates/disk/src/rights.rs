@@ -3,9 +3,15 @@
 use std::io;
 use std::path::Path;
 
-/// What to do about a file that is read-only, if its mount is not.
-pub const PROTECTED: &str = ". Unless its mount is read-only, the agent's unit keeps it so: `systemctl edit parda`, and below [Service] \
-                             the line ReadWritePaths=/DIR, with its directory";
+/// What to do about a file that is read-only, if its mount is not. `directory`: that of the file, if its path says it.
+#[must_use]
+pub fn protected(directory: Option<&Path>) -> String {
+    let directory = directory.unwrap_or(Path::new("/DIR, with its directory")).display();
+    format!(
+        ". Unless its mount is read-only, the agent's unit keeps it so: `systemctl edit parda`, and below [Service] \
+         the line ReadWritePaths={directory}"
+    )
+}
 
 /// What to do about an error of the system with a file or device, if the agent's user or its unit lacks the rights.
 #[must_use]
@@ -21,12 +27,7 @@ pub fn rights(error: &io::Error, file: &Path) -> Option<String> {
             file.display()
         )),
         // EROFS
-        30 => Some(match file.parent().filter(|_| file.is_absolute()) {
-            Some(directory) => {
-                PROTECTED.replace("/DIR, with its directory", &directory.display().to_string())
-            }
-            None => PROTECTED.to_owned(),
-        }),
+        30 => Some(protected(file.parent().filter(|_| file.is_absolute()))),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parda_control::Bytes;
-use parda_disk::{PROTECTED, rights};
+use parda_disk::{protected, rights};
 
 pub use deadline::Deadline;
 pub use file::FileRegion;
@@ -186,7 +186,10 @@ pub enum RegionFault {
     #[error("cannot create it: {0}; does its directory exist, and is the volume mounted?")]
     Create(io::Error),
     /// The file system or device takes no writes.
-    #[error("it is read-only: this host hears the others, but they do not hear it{}", PROTECTED)]
+    #[error(
+        "it is read-only: this host hears the others, but they do not hear it{}",
+        protected(None)
+    )]
     ReadOnly,
     /// The file system is full.
     #[error("no space left: free some, the file needs {} bytes", needed.0)]
