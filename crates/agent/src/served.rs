@@ -14,7 +14,6 @@ use std::time::Duration;
 use parda_address::Address;
 use parda_block::{
     BackendConfig, Direct, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls, Lock, Region,
-    SocketAccess,
 };
 use parda_config::tenants;
 use parda_control::Bytes;
@@ -120,7 +119,7 @@ fn listener(
     if passed.is_some() {
         let address = &listener.address;
         tracing::info!(%address, "takes over the socket that was passed");
-        if listener.access != SocketAccess::default() {
+        if listener.access.is_some() {
             tracing::warn!(
                 %address,
                 "mode, owner and group are those of the socket that was passed (SocketMode= of the .socket unit), not those of its [[listener]]"
@@ -130,7 +129,7 @@ fn listener(
     let required = listener.tls.as_ref().is_some_and(|tls| tls.required);
     ListenerConfig {
         address: listener.address.clone(),
-        access: listener.access,
+        access: listener.access.unwrap_or_default(),
         tls: acceptor.map(|acceptor| ListenerTls { acceptor, required }),
         local_only: !listener.plain && !required,
         passed,

@@ -17,8 +17,8 @@ use crate::file;
 pub struct Listener {
     /// Address at which clients connect.
     pub address: Address,
-    /// Mode, owner and group of a unix socket.
-    pub access: SocketAccess,
+    /// Mode, owner and group of a unix socket, if its table has any of them.
+    pub access: Option<SocketAccess>,
     /// Clients without TLS are served at an address that other hosts can reach.
     pub plain: bool,
     /// TLS for its clients.
@@ -61,8 +61,8 @@ pub(super) fn of_disks(
         if listener.is_none() && !listen.is_local() {
             return Err(at.error(&format!("disk.{i}.listen"), unprotected(listen)));
         }
-        let (address, access) = (listen.clone(), SocketAccess::default());
-        Ok(listener.unwrap_or(Listener { address, access, plain: false, tls: None }))
+        let address = listen.clone();
+        Ok(listener.unwrap_or(Listener { address, access: None, plain: false, tls: None }))
     });
     listeners.collect()
 }
@@ -111,6 +111,8 @@ fn check(at: &Part<'_>, file: &file::Listener) -> Result<Listener, Error> {
         owner: value("owner", &file.owner, user)?,
         group: value("group", &file.group, group)?,
     };
+    let says = file.mode.is_some() || file.owner.is_some() || file.group.is_some();
+    let access = says.then_some(access);
     Ok(Listener { plain: file.plain && !address.is_local(), address, access, tls })
 }
 
@@ -161,8 +163,7 @@ pub(super) fn warnings(volume: &Volume) -> impl Iterator<Item = String> {
             && listener.tls.as_ref().is_some_and(|tls| tls.files.clients.is_none())
         {
             text += "tls has no clients: whoever reaches this address can read and write";
-        } else if listener.access.mode & 0o002 != 0 {
-            let mode = listener.access.mode;
+        } else if let Some(mode) = listener.access.map(|it| it.mode).filter(|it| it & 0o002 != 0) {
             let _ = write!(text, "mode {mode:04o} lets every user of this host connect");
         } else {
             return None;

@@ -587,5 +587,5 @@ fn disks_are_added_and_removed_over_the_file() {
     let (waits, _) = start(tempfile::tempdir().unwrap().path(), waits);
     let mut layers = waits.layers();
     add(&mut layers.temporary, "vm");
-    assert_eq!(layers.merged().unwrap().volumes[0].listeners[0].access.mode, 0o660);
+    assert_eq!(layers.merged().unwrap().volumes[0].listeners[0].access.unwrap().mode, 0o660);
 }

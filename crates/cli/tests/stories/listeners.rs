@@ -138,7 +138,7 @@ fn a_passed_socket_works_for_the_next_agent() {
 fn clients_of_a_passed_socket_without_disks_are_turned_away() {
     let stage = Stage::new();
     stage.sparse("data", 1 << 20);
-    let table = "[[listener]]\naddress = \"unix:host\"\nmode = \"0660\"\n";
+    let table = "[[listener]]\naddress = \"unix:host\"\nmode = \"0600\"\n";
     stage.write("host.toml", config("host", OFF, &[("vm1", "data")]) + table);
     let held = UnixListener::bind(stage.path("host")).unwrap();
     let mut agent = stage.activate("agent", "host", &held);

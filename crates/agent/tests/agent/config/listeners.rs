@@ -1,4 +1,6 @@
 //! Listeners: who may connect, and by which certificates.
+use parda_block::SocketAccess;
+
 use super::*;
 
 #[test]
@@ -27,13 +29,12 @@ fn a_listener_says_who_may_connect() {
     let listener = |text: &str| check(text).unwrap().volumes[0].listeners[0].clone();
     let plain = listener(GOOD);
     assert_eq!(plain.address.to_string(), "unix:/run/parda/array-a.sock");
-    assert_eq!((plain.access.mode, plain.access.owner, plain.access.group), (0o600, None, None));
+    assert_eq!(plain.access, None);
+    let same = listener(&with_listener(&format!("{UNIX}\nmode = \"0600\"")));
+    assert_eq!(same.access, Some(SocketAccess { mode: 0o600, owner: None, group: None }));
     let lines = format!("{UNIX}\nmode = \"0660\"\nowner = \"root\"\ngroup = \"107\"");
     let open = listener(&with_listener(&lines));
-    assert_eq!(
-        (open.access.mode, open.access.owner, open.access.group),
-        (0o660, Some(0), Some(107))
-    );
+    assert_eq!(open.access, Some(SocketAccess { mode: 0o660, owner: Some(0), group: Some(107) }));
     let config = check(&with_listener(&format!("{UNIX}\nmode = \"0666\""))).unwrap();
     assert!(config.warnings()[0].contains("every user of this host"), "{:?}", config.warnings());
     assert_eq!(check(GOOD).unwrap().warnings(), Vec::<String>::new());
