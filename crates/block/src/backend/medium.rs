@@ -22,7 +22,7 @@ use rustix::fs::{self, FileType, Stat, major, minor};
 
 use super::loops::{self, Behind};
 
-/// How many layers of partitions and loop devices are looked through.
+/// How many layers of partitions, loop devices and links to what is not there are looked through.
 const MOST_LAYERS: usize = 64;
 
 /// The size of a sector in sysfs, whatever the device's own is.
@@ -251,13 +251,19 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// One spelling for all names of what is not there: its directory as it is, if that is there.
+/// One spelling for all names of what is not there: where its links lead, in a directory as it is, if that is there.
 fn named(path: &Path) -> PathBuf {
-    let absolute = absolute(path);
-    match (absolute.parent().map(Path::canonicalize), absolute.file_name()) {
-        (Some(Ok(directory)), Some(name)) => directory.join(name),
-        _ => absolute,
+    let mut named = absolute(path);
+    for _ in 0..MOST_LAYERS {
+        let place = (named.parent().map(Path::canonicalize), named.file_name());
+        let (Some(Ok(directory)), Some(name)) = place else { break };
+        let there = directory.join(name);
+        match there.read_link() {
+            Ok(target) => named = directory.join(target),
+            Err(_) => return there,
+        }
     }
+    named
 }
 
 /// Looks through partitions, loop devices and paths of multipath devices to what is below them.
@@ -358,6 +364,10 @@ mod tests {
         assert!(!img.meets(&path(at("other"), None)));
         // Neither is there yet.
         assert!(path(at("new"), None).meets(&path(at("dir/./new"), None)));
+        symlink("dir/new", at("to-new")).unwrap();
+        symlink("circle", at("circle")).unwrap();
+        assert!(path(at("new"), None).meets(&path(at("to-new"), None)));
+        assert!(path(at("circle"), None).meets(&path(at("dir/circle"), None)));
         assert!(!path(at("new"), None).meets(&path(at("new2"), None)));
     }
 

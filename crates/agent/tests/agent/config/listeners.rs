@@ -150,6 +150,8 @@ fn a_socket_has_one_spelling() {
     let real = dir.path().join("real");
     std::fs::create_dir_all(real.join("sub")).unwrap();
     std::os::unix::fs::symlink(&real, dir.path().join("link")).unwrap();
+    std::os::unix::fs::symlink("../link/s", real.join("link-to-s")).unwrap();
+    std::os::unix::fs::symlink("loop", real.join("loop")).unwrap();
     let (unix, dir) = ("unix:/run/parda/array-a.sock", dir.path().display());
     let with = |second: &str, more: &str| {
         let text = GOOD.replacen(unix, &format!("unix:{dir}/real/s"), 1);
@@ -158,9 +160,13 @@ fn a_socket_has_one_spelling() {
     for same in ["real//s", "real/./s"] {
         assert_eq!(with(&format!("unix:{dir}/{same}"), "").unwrap().volumes[0].listeners.len(), 1);
     }
-    for (other, protocol) in
-        [("real/sub/../s", "unix"), ("link/s", "unix"), ("real/s", "vhost-user")]
-    {
+    with(&format!("unix:{dir}/real/loop"), "").unwrap();
+    for (other, protocol) in [
+        ("real/sub/../s", "unix"),
+        ("link/s", "unix"),
+        ("real/link-to-s", "unix"),
+        ("real/s", "vhost-user"),
+    ] {
         let message = with(&format!("{protocol}:{dir}/{other}"), "").unwrap_err();
         let says = format!("is the socket of unix:{dir}/real/s: write it the same way");
         assert!(
