@@ -241,7 +241,7 @@ fn an_interrupted_lab_leaves_nothing() {
 }
 
 #[test]
-#[ignore = "nightly: 80 s in real time; virtual time holds rolling-upgrade. PARDA_BEFORE: the program from before"]
+#[ignore = "make nightly: 80 s in real time; virtual time holds rolling-upgrade. PARDA_BEFORE: the program from before"]
 fn agents_of_a_program_from_before_are_replaced_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
     let (program, starts) = (dir.path().join("before"), dir.path().join("starts"));
@@ -261,7 +261,7 @@ fn agents_of_a_program_from_before_are_replaced_one_by_one() {
 }
 
 #[test]
-#[ignore = "nightly: 200 s in real time; the same in virtual time: scenarios/studies/outsider.toml"]
+#[ignore = "make nightly: 200 s in real time; the same in virtual time: scenarios/studies/outsider.toml"]
 fn agents_say_that_load_comes_which_is_not_under_control() {
     // A directory for temporary files that means something in a URI.
     let dir = tempfile::Builder::new().prefix("with a space & more ").tempdir().unwrap();

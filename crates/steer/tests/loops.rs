@@ -209,7 +209,7 @@ fn what_a_killed_process_left_is_put_back_at_the_next_start_or_by_restore() {
 }
 
 #[test]
-#[ignore = "a measurement: docs/steering.md has a run"]
+#[ignore = "a measurement, which docs/steering.md quotes: cargo test -p parda-steer --test loops cost_of_a_change -- --ignored --nocapture"]
 fn cost_of_a_change() {
     let Some(disk) = SlowDisk::new() else { return };
     let mut steering = take(&disk);

@@ -239,7 +239,7 @@ fn a_vm_of_a_device_never_exceeds_its_limit_whatever_its_shares() {
 
 /// The kernel's own lines: what somebody else bounds on the device and on another one, and what a cgroup that is made anew has.
 #[test]
-#[ignore = "nightly: with a model of cgroups, the tests of parda-steer hold the same"]
+#[ignore = "make nightly: with a model of cgroups, the tests of parda-steer hold the same"]
 fn what_is_not_limited_stays_and_what_was_there_before_is_put_back_by_the_kernel() {
     let Some(_turn) = turn() else { return };
     let shared = Shared::new();
@@ -303,7 +303,7 @@ fn what_is_not_limited_stays_and_what_was_there_before_is_put_back_by_the_kernel
 }
 
 #[test]
-#[ignore = "nightly: with a model of cgroups, the tests of parda-steer and parda-control hold the same"]
+#[ignore = "make nightly: with a model of cgroups, the tests of parda-steer and parda-control hold the same"]
 fn vms_of_a_tenant_divide_its_limit_and_have_no_more_together() {
     let Some(_turn) = turn() else { return };
     let shared = Shared::new();

@@ -68,7 +68,7 @@ fn slow(stage: &Stage, factor: f64) {
 }
 
 #[test]
-#[ignore = "nightly: 6 min; rules_are_right_and_each_alert_fires_and_is_cleared (metrics.rs) has the rules, by promtool"]
+#[ignore = "make nightly: 6 min; rules_are_right_and_each_alert_fires_and_is_cleared (metrics.rs) has the rules, by promtool"]
 fn disks_that_are_lost_and_ios_that_fail() {
     let (stage, port) = (Stage::new(), free_port());
     stage.exchange("exchange", 64);
@@ -99,7 +99,7 @@ fn disks_that_are_lost_and_ios_that_fail() {
 }
 
 #[test]
-#[ignore = "nightly: 7 min; a_prometheus_scrapes_two_hosts_and_says_when_one_is_lost (metrics.rs) has the lost host"]
+#[ignore = "make nightly: 7 min; a_prometheus_scrapes_two_hosts_and_says_when_one_is_lost (metrics.rs) has the lost host"]
 fn hosts_that_are_lost_or_differ_and_an_exchange_that_is_away() {
     let stage = Stage::new();
     stage.exchange("exchange", 64);
@@ -148,7 +148,7 @@ fn hosts_that_are_lost_or_differ_and_an_exchange_that_is_away() {
 }
 
 #[test]
-#[ignore = "nightly: half a minute; crates/cli/tests/stories/policy.rs has the same faults by parda status"]
+#[ignore = "make nightly: half a minute; crates/cli/tests/stories/policy.rs has the same faults by parda status"]
 fn a_policy_that_cannot_be_read_or_is_refused() {
     let (stage, port) = (Stage::new(), free_port());
     stage.exchange("exchange", 64);
@@ -181,7 +181,7 @@ fn a_policy_that_cannot_be_read_or_is_refused() {
 }
 
 #[test]
-#[ignore = "nightly: 7 min; few_shares.rs and latency_targets.rs have the same faults by parda status"]
+#[ignore = "make nightly: 7 min; few_shares.rs and latency_targets.rs have the same faults by parda status"]
 fn an_array_that_is_too_slow_and_a_disk_of_too_few_shares() {
     let (stage, port) = (Stage::new(), free_port());
     stage.exchange("exchange", 64);
@@ -220,7 +220,7 @@ fn an_array_that_is_too_slow_and_a_disk_of_too_few_shares() {
 }
 
 #[test]
-#[ignore = "nightly: 3 to 8 min; the same in virtual time: scenarios/studies/outsider.toml"]
+#[ignore = "make nightly: 3 to 8 min; the same in virtual time: scenarios/studies/outsider.toml"]
 fn load_that_is_not_under_control() {
     let stage = Stage::new();
     let _array = drives(&stage);
@@ -271,7 +271,7 @@ fn load_that_is_not_under_control() {
 }
 
 #[test]
-#[ignore = "nightly: half a minute, as root; steering.rs has the same faults by parda status"]
+#[ignore = "make nightly: half a minute, as root; steering.rs has the same faults by parda status"]
 fn a_device_that_cannot_be_steered() {
     let Some(disk) = Disk::fast() else { return };
     let stage = Stage::new();

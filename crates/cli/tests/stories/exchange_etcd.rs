@@ -154,9 +154,8 @@ fn p99(stage: &Stage) -> f64 {
     rest.split([',', '\n']).next().unwrap().parse::<f64>().unwrap() / 1e3
 }
 
-/// `cargo test --workspace --locked --test stories -- p99_of_ios --ignored --nocapture`
 #[test]
-#[ignore = "a measurement: docs/performance.md has a run"]
+#[ignore = "a measurement, which docs/performance.md quotes: cargo test --workspace --test stories -- p99_of_ios --ignored --nocapture"]
 fn p99_of_ios_beside_what_happens_to_etcd() {
     let stage = Stage::new();
     let mut etcd = Etcd::start(&stage.path(""), 3);

@@ -472,7 +472,7 @@ const DOMAIN: &str = "<domain type='qemu'><name>d</name><memory unit='MiB'>64</m
 <source file='DIR/vm1.img'/><target dev='vda' bus='virtio'/></disk></devices></domain>";
 
 #[test]
-#[ignore = "nightly: a libvirtd with QEMU; the changes of definitions are in libvirt/edit.rs and the stories above"]
+#[ignore = "make nightly: a libvirtd with QEMU; the changes of definitions are in libvirt/edit.rs and the stories above"]
 fn a_domain_starts_with_its_disk_served_and_is_as_before_after_that() {
     let stage = Stage::new();
     let dir = stage.path("").canonicalize().unwrap().display().to_string();
@@ -541,7 +541,7 @@ fn a_domain_starts_with_its_disk_served_and_is_as_before_after_that() {
 }
 
 #[test]
-#[ignore = "nightly: two libvirtds with QEMU; what the hook does is in the story above"]
+#[ignore = "make nightly: two libvirtds with QEMU; what the hook does is in the story above"]
 fn a_domain_that_moves_has_its_disk_served_there() {
     let stage = Stage::new();
     let dir = stage.path("").canonicalize().unwrap().display().to_string();

@@ -229,19 +229,19 @@ fn a_debian_package_lives_through(suite: &str) {
 }
 
 #[test]
-#[ignore = "nightly: makes a Debian system, which takes minutes; the unit and all files are in `service`"]
+#[ignore = "make nightly: makes a Debian system, which takes minutes; the unit and all files are in `service`"]
 fn a_debian_12_package_is_installed_upgraded_under_load_interrupted_removed_and_purged() {
     a_debian_package_lives_through("bookworm");
 }
 
 #[test]
-#[ignore = "nightly: makes a Debian system, which takes minutes; the unit and all files are in `service`"]
+#[ignore = "make nightly: makes a Debian system, which takes minutes; the unit and all files are in `service`"]
 fn a_debian_13_package_is_installed_upgraded_under_load_interrupted_removed_and_purged() {
     a_debian_package_lives_through("trixie");
 }
 
 #[test]
-#[ignore = "nightly: makes a Debian system, which takes a minute"]
+#[ignore = "make nightly: makes a Debian system, which takes a minute"]
 fn a_debian_package_needs_no_systemd_that_runs() {
     if !machine::is_possible() {
         return;
@@ -271,7 +271,7 @@ test -e /etc/parda.toml
 }
 
 #[test]
-#[ignore = "nightly: makes a Debian system, which takes minutes; the unit and all files are in `service`"]
+#[ignore = "make nightly: makes a Debian system, which takes minutes; the unit and all files are in `service`"]
 fn an_rpm_package_is_installed_upgraded_under_load_downgraded_and_removed() {
     if !machine::is_possible() {
         return;

@@ -285,7 +285,7 @@ fn a_change_of_shares_gives_what_was_predicted() {
 
 /// `PARDA_EXPLAINED=200 cargo test --release --test random predictions_of_many -- --ignored --nocapture`
 #[test]
-#[ignore = "nightly: PARDA_EXPLAINED fleets, 200 if not said"]
+#[ignore = "make nightly: PARDA_EXPLAINED fleets, 200 if not said"]
 fn predictions_of_many_fleets_hold() {
     let count = std::env::var("PARDA_EXPLAINED").map_or(200, |count| count.parse().unwrap());
     judge(&cases(1, count));

@@ -470,9 +470,8 @@ fn a_thousand_fleets_keep_limits_and_reservations() {
     judge_guarantees(seed_of("PARDA_GUARANTEED").unwrap_or(1000));
 }
 
-/// `PARDA_FLEET=7 cargo test --test random one_fleet -- --ignored --nocapture` shows a fleet.
 #[test]
-#[ignore = "shows the fleet of PARDA_FLEET, for people"]
+#[ignore = "no test, but shows a fleet: PARDA_FLEET=7 cargo test -p parda-sim --test random one_fleet -- --ignored --nocapture"]
 fn one_fleet() {
     let fleet = Fleet::new(seed_of("PARDA_FLEET").unwrap_or(1));
     let (well, judged) = judge(&fleet);

@@ -234,7 +234,7 @@ fn permit(stage: &Stage, kept: impl Fn(&Value) -> bool) {
 }
 
 #[test]
-#[ignore = "nightly: kube-apiserver and etcd, by tools/kube-apiserver.sh; the same with a stand-in above"]
+#[ignore = "make nightly: kube-apiserver and etcd, by tools/kube-apiserver.sh; the same with a stand-in above"]
 fn pods_have_their_settings_from_a_kube_apiserver() {
     if let Some(node) = Node::new(KubeApiserver::launch, &shop()) {
         settings_follow(node);
@@ -242,7 +242,7 @@ fn pods_have_their_settings_from_a_kube_apiserver() {
 }
 
 #[test]
-#[ignore = "nightly: kube-apiserver and etcd, by tools/kube-apiserver.sh; the same with a stand-in above"]
+#[ignore = "make nightly: kube-apiserver and etcd, by tools/kube-apiserver.sh; the same with a stand-in above"]
 fn a_kube_apiserver_that_is_killed_a_compaction_and_a_token_that_is_renewed_leave_settings_as_they_are()
  {
     if let Some(node) = Node::new(KubeApiserver::launch, &shop()) {
@@ -251,7 +251,7 @@ fn a_kube_apiserver_that_is_killed_a_compaction_and_a_token_that_is_renewed_leav
 }
 
 #[test]
-#[ignore = "nightly: kube-apiserver and etcd, by tools/kube-apiserver.sh; roles with a stand-in above"]
+#[ignore = "make nightly: kube-apiserver and etcd, by tools/kube-apiserver.sh; roles with a stand-in above"]
 fn the_role_has_each_verb_that_is_used_and_no_other() {
     let Some(node) = Node::new(KubeApiserver::launch, &shop()) else { return };
     a_role_lacks(&node, "volumeattributesclasses", 3000);
@@ -268,7 +268,7 @@ fn the_role_has_each_verb_that_is_used_and_no_other() {
 }
 
 #[test]
-#[ignore = "nightly: kube-apiserver and etcd, by tools/kube-apiserver.sh; schemas of other versions: tools/manifests.sh"]
+#[ignore = "make nightly: kube-apiserver and etcd, by tools/kube-apiserver.sh; schemas of other versions: tools/manifests.sh"]
 fn a_cluster_that_permits_little_takes_the_manifests_and_their_pods_and_refuses_a_wrong_key() {
     let stage = stage();
     let _server = KubeApiserver::launch(&stage);
