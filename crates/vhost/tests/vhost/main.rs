@@ -28,3 +28,16 @@ fn a_queue_of_any_bytes_leads_nowhere_but_to_memory() {
     }
     assert!(found > 500, "{found}");
 }
+
+/// What fuzzing has found is tried by every test run, wherever there is no fuzzer.
+#[test]
+fn the_seeds_of_the_fuzzer_lead_nowhere_but_to_memory() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/vhost_queue");
+    let mut found = 0;
+    for file in std::fs::read_dir(dir).unwrap() {
+        let seed = std::fs::read(file.unwrap().path()).unwrap();
+        found += (0..=seed.len()).step_by(16).map(|cut| drive::queue(&seed[..cut])).sum::<usize>();
+        found += drive::queue(&seed);
+    }
+    assert!(found > 50, "{found}");
+}
