@@ -111,9 +111,20 @@ impl Remove {
         let keep = if *temporary { "?keep=until_restart" } else { "" };
         let path = format!("volumes/{}/disks/{}{keep}", segment(&volume), segment(&self.disk));
         let done: DiskDone = agent.ask("DELETE", &path, None)?;
-        let again = format!("parda disk add {} serves it again", self.disk);
+        // Of two disks of one name the key has the listener.
+        let key = self.disk.strip_prefix(&*done.disk).and_then(|key| key.strip_prefix('@'));
+        let listen = key.map_or_else(String::new, |listen| format!(" listen={listen}"));
+        let again = |whose| {
+            format!(
+                "{}; parda disk add {}{listen} serves {whose} again",
+                done.from.words(),
+                done.disk
+            )
+        };
+        // A disk that was added in the place of another is not the one that comes back.
         let how = match done.from {
-            ValueFrom::Live | ValueFrom::State => format!("{}; {again}", done.from.words()),
+            ValueFrom::Live => again("the one that is kept"),
+            ValueFrom::State => again("that of the configuration"),
             _ => "as it was added: the configuration has no such disk".to_owned(),
         };
         self.common.tell(&done, &how)

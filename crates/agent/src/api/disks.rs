@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk};
+use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk, ValueFrom};
 use parda_config::DRAIN;
 use parda_http::{Disks, Of, Place, Refusal, Who};
 
@@ -32,17 +32,30 @@ impl Disks for Api {
                 return Ok(());
             }
             // The removal of the upper layer is the one in force.
-            if layers.temporary.restore(volume, &name) || layers.kept.restore(volume, &name) {
+            if layers.temporary.restore(volume, &name) {
                 return Ok(());
             }
-            let message = "path: is missing, and no disk of this name was removed";
+            let message = match (layers.kept.restore(volume, &name), new.keep) {
+                (true, Some(Keep::UntilRestart)) => {
+                    "keep = \"until_restart\": the state file keeps the disk's removal, and what takes that back lasts: leave it out"
+                }
+                (true, _) => return Ok(()),
+                (false, _) => "path: is missing, and no disk of this name was removed",
+            };
             Err(Refusal::Invalid(message.to_owned()))
         };
         // A look at the disk's data may wait for its file system, so it happens before this change has the turn.
         let mut trial = self.live.in_force().layers;
         edit(&mut trial)?;
         let trial = trial.merged().map_err(|error| Refusal::Invalid(error.without_place()))?;
-        let disk = find(&trial, volume, &name)?;
+        let disk = find(&trial, volume, &name).map_err(|none| match again {
+            true => none,
+            false => Refusal::Conflict(format!(
+                "disk {0}: the one of this name is removed until the agent ends, and this one would be too: add it until_restart \
+                 (--temporary), or first take the removal back: parda disk add {0}",
+                name.name
+            )),
+        })?;
         let others = trial.volume(volume).map_or(&[][..], Volume::disks).iter();
         let there = others.filter(|other| other.listen == disk.listen).count();
         if !again && there == 1 && disk.listen.path().is_some_and(Path::is_relative) {
@@ -76,7 +89,7 @@ impl Disks for Api {
             let message = format!("disk {}: cannot be served, and is not added: {why}", disk.name);
             return Err(Refusal::Conflict(message));
         }
-        let done = done(volume, &disk, state, &layers);
+        let done = done(volume, &name, state, &layers);
         audit(&done, who, &format!("the disk is served: {}", disk.place));
         Ok(done)
     }
@@ -96,16 +109,19 @@ impl Disks for Api {
         let before = before.map_err(|error| Refusal::Failed(error.without_place()))?;
         let disk = find(&before, &volume, &name)?;
         let (layers, _) = self.make(|layers| {
-            let keep = kept_where(layers, keep)?;
-            layers.temporary.forget(&volume, &name);
-            layers.layer(keep).forget(&volume, &name);
-            if layers.has_below(keep, &volume, &name) {
-                layers.layer(keep).remove(&volume, name.clone());
+            // A disk that lasts until the agent ends stands before one that is kept, whose removal nobody asked for.
+            let own = layers.disk_from(&volume, &name) == ValueFrom::Live;
+            let keep = kept_where(layers, keep.or(own.then_some(Keep::UntilRestart)))?;
+            let below = layers.has_below(keep, &volume, &name);
+            layers.temporary.forget(&volume, &name, below);
+            layers.layer(keep).forget(&volume, &name, below);
+            if below {
+                layers.layer(keep).take(&volume, Shape::Remove(name.clone()));
             }
             Ok(())
         })?;
         let state = self.until(&volume, &disk, |found| found.is_none());
-        let done = done(&volume, &disk, state, &layers);
+        let done = done(&volume, &name, state, &layers);
         audit(&done, who, "the disk is served no more");
         Ok(done)
     }
@@ -221,13 +237,12 @@ fn name(table: &toml::Table) -> Result<DiskName, Refusal> {
     Ok(DiskName { name, listen: text("listen") })
 }
 
-fn done(volume: &str, disk: &Disk, state: Option<DiskStatus>, layers: &Layers) -> DiskDone {
-    let name = DiskName::new(disk.name.as_str());
+fn done(volume: &str, disk: &DiskName, state: Option<DiskStatus>, layers: &Layers) -> DiskDone {
     DiskDone {
         volume: volume.to_owned(),
-        disk: disk.name.to_string(),
+        disk: disk.name.clone(),
         state: state.map(|disk| disk.state.to_string()),
-        from: layers.disk_from(volume, &name),
+        from: layers.disk_from(volume, disk),
     }
 }
 

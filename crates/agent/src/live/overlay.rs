@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use parda_config::{DISK_SETTINGS, DiskSetting, Holder};
+use parda_config::{DISK_SETTINGS, DRAIN, DiskSetting, Holder};
 use parda_policy::changes::entry;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -146,17 +146,16 @@ impl Overlay {
         self.drop_empty();
     }
 
-    /// Serves a disk no more, whether this layer or one below has it.
-    pub(crate) fn remove(&mut self, volume: &str, disk: DiskName) {
-        self.forget(volume, &disk);
-        self.take(volume, Shape::Remove(disk));
-    }
-
-    /// Takes out a disk's settings, and its addition or removal.
-    pub(crate) fn forget(&mut self, volume: &str, disk: &DiskName) {
+    /// Takes out a disk's addition or removal, and its settings. Those of a disk that layers `below` have count again when it comes back,
+    /// but for its drain, which was for the removal.
+    pub(crate) fn forget(&mut self, volume: &str, disk: &DiskName, below: bool) {
         let of = self.volume_of(volume);
+        let all = of.add.len();
         of.add.retain(|table| !disk.is(table));
-        of.disk.retain(|named| named.name != *disk);
+        let stay = below && of.add.len() == all;
+        for named in of.disk.iter_mut().filter(|named| named.name == *disk) {
+            named.settings.retain(|key, _| stay && key != DRAIN);
+        }
         self.restore(volume, disk);
     }
 
@@ -184,12 +183,15 @@ impl Overlay {
         })
     }
 
-    /// Adds or removes a disk.
+    /// Adds or removes a disk. What was set of an earlier disk of its name is nothing of one that is added.
     pub(crate) fn take(&mut self, volume: &str, shape: Shape) {
         let of = self.volume_of(volume);
         match shape {
             Shape::Remove(disk) => of.remove.push(disk),
-            Shape::Add(disk) => of.add.push(disk),
+            Shape::Add(disk) => {
+                of.disk.retain(|named| !named.name.is(&disk));
+                of.add.push(disk);
+            }
         }
     }
 

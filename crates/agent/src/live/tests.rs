@@ -553,8 +553,8 @@ fn disks_are_added_and_removed_over_the_file() {
     assert_eq!(layers.disk_from("array", &name("vm3")), ValueFrom::Live);
     assert!(!layers.has_below(Keep::State, "array", &name("vm2")));
     assert!(layers.has_below(Keep::UntilRestart, "array", &name("vm2")));
-    layers.temporary.remove("array", name("vm2"));
-    layers.kept.remove("array", name("vm"));
+    layers.temporary.take("array", Shape::Remove(name("vm2")));
+    layers.kept.take("array", Shape::Remove(name("vm")));
     assert_eq!(names(&layers), ["vm3"]);
     layers.write().unwrap();
     // Another disk under the name of one that was removed.
@@ -564,7 +564,7 @@ fn disks_are_added_and_removed_over_the_file() {
     add(&mut layers.kept, "vm");
     let config = layers.merged().unwrap();
     assert_eq!(config.volumes[0].disks()[1].place.to_string(), "/vm");
-    layers.kept.forget("array", &name("vm"));
+    layers.kept.forget("array", &name("vm"), true);
     assert_eq!(names(&layers), ["vm", "vm2"]);
     assert!(!layers.kept.restore("array", &name("vm")));
     // A listener with a table of its own goes with the last disk there, and comes back with it.
@@ -574,13 +574,13 @@ fn disks_are_added_and_removed_over_the_file() {
     );
     let (other, _) = start(tempfile::tempdir().unwrap().path(), &own);
     let mut removed = other.layers();
-    removed.temporary.remove("array", name("vm4"));
+    removed.temporary.take("array", Shape::Remove(name("vm4")));
     assert_eq!(names(&removed), ["vm"]);
     assert!(removed.temporary.restore("array", &name("vm4")));
     assert_eq!(removed.merged().unwrap().volumes[0].listeners.len(), 2);
     // A volume whose last disk went waits for the next, and so does its listener.
-    layers.kept.remove("array", name("vm"));
-    layers.kept.remove("array", name("vm2"));
+    layers.kept.take("array", Shape::Remove(name("vm")));
+    layers.kept.forget("array", &name("vm2"), false);
     assert!(names(&layers).is_empty());
     let waits = "host = \"a\"\n[[volume]]\nname = \"array\"\ndisk = []\n[[listener]]\naddress = \"unix:s\"\n\
                  mode = \"0660\"\n[[listener]]\naddress = \"unix:t\"\n";

@@ -61,7 +61,8 @@ fn disks_come_and_go_by_command_and_outlive_the_agent() {
 
     // A disk of the configuration comes back by its name.
     let said = parda(&stage, &["disk", "remove", "vm1"]);
-    assert!(said.contains("kept in the state file; parda disk add vm1 serves it again"), "{said}");
+    let again = "kept in the state file; parda disk add vm1 serves that of the configuration again";
+    assert!(said.contains(again), "{said}");
     assert_eq!(names(&agent), ["vm2"]);
     agent.process.signal(Signal::HUP);
     agent.says("a.toml: in force");
@@ -98,6 +99,68 @@ fn disks_come_and_go_by_command_and_outlive_the_agent() {
     assert!(found(&stage, "vm1"));
     let kept = String::from_utf8(stage.read("state.toml")).unwrap();
     assert!(!kept.contains("[["), "nothing is changed any more: {kept}");
+}
+
+#[test]
+fn what_is_kept_outlives_removals_until_the_agent_ends() {
+    let stage = Stage::new();
+    ["data0", "data1"].iter().for_each(|data| stage.sparse(data, 1 << 20));
+    // The other disk keeps the listener.
+    let text = config("a", "mode = \"off\"", &[("vm1", "data1"), ("vm0", "data0")]);
+    let agent = stage.agent("a", &format!("state = \"state.toml\"\n{text}"));
+    ["data2", "data3"].iter().zip(2..).for_each(|(data, mib)| stage.sparse(data, mib << 20));
+    let size =
+        || stage.ok(&["nbdinfo", "--size", &uri("a", "vm1")]).trim().parse::<u64>().unwrap() >> 20;
+    let disk = || {
+        let mut disks = agent.volume().disks.into_iter();
+        disks.find(|disk| disk.name == "vm1").unwrap()
+    };
+    // What was set of a disk counts again when it comes back. Drained it was for its removal.
+    parda(&stage, &["set", "vm1", "shares=700"]);
+    parda(&stage, &["drain", "vm1"]);
+    parda(&stage, &["disk", "remove", "vm1"]);
+    let error = refused(&stage, &["disk", "add", "vm1", "--temporary"]);
+    assert!(error.contains("the state file keeps the disk's removal"), "{error}");
+    parda(&stage, &["disk", "add", "vm1"]);
+    assert_eq!((disk().shares, disk().drain, size()), (700, false, 1));
+    // Nothing of it belongs to another disk in its place.
+    parda(&stage, &["disk", "remove", "vm1"]);
+    parda(&stage, &["disk", "add", "vm1", "path=data2", "listen=unix:a", "burst=5"]);
+    assert_eq!((disk().shares, size()), (1000, 2));
+    let again = "until the agent ends; parda disk add vm1 serves the one that is kept again";
+    let said = parda(&stage, &["disk", "remove", "vm1", "--temporary"]);
+    assert!(said.contains(again), "{said}");
+    let other = ["disk", "add", "vm1", "path=data3", "listen=unix:a"];
+    let error = refused(&stage, &other);
+    assert!(
+        error.contains("is removed until the agent ends, and this one would be too"),
+        "{error}"
+    );
+    parda(&stage, &[&other[..], &["--temporary"]].concat());
+    assert_eq!(size(), 3);
+    // The one that goes is the one that is served, and the other stays kept.
+    let said = parda(&stage, &["disk", "remove", "vm1"]);
+    assert!(said.contains(again), "{said}");
+    parda(&stage, &["disk", "add", "vm1"]);
+    assert_eq!((size(), disk().burst), (2, 5.0));
+    parda(&stage, &["disk", "remove", "vm1", "--temporary"]);
+    agent.stop();
+    let agent = stage.restart(&[], "a");
+    assert_eq!((names(&agent).len(), size()), (2, 2));
+}
+
+#[test]
+fn a_disk_of_a_name_that_two_have_comes_back_by_its_listener() {
+    let stage = Stage::new();
+    ["data1", "data2"].iter().for_each(|data| stage.sparse(data, 1 << 20));
+    let text = config("a", "mode = \"off\"", &[("vm1", "data1"), ("vm1", "data2")]);
+    let at = text.rfind("unix:a").unwrap();
+    let agent = stage.agent("a", &format!("{}unix:b{}", &text[..at], &text[at + 6..]));
+    let said = parda(&stage, &["disk", "remove", "vm1@unix:b"]);
+    let again = "until the agent ends; parda disk add vm1 listen=unix:b serves";
+    assert!(said.contains(again), "{said}");
+    parda(&stage, &["disk", "add", "vm1", "listen=unix:b"]);
+    assert_eq!(names(&agent), ["vm1", "vm1"]);
 }
 
 #[test]
