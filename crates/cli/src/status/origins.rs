@@ -3,11 +3,26 @@
 use parda_agent::status::{SettingsFrom, Status, VolumeStatus};
 use parda_api::ValueFrom;
 use parda_config::short;
+use serde_json::Value;
 
-/// Settings with their origins, in a list.
-fn list(settings: &SettingsFrom) -> String {
-    let each = settings.iter().map(|(key, from)| format!("{key} ({})", from.words()));
+/// Settings with their origins, in a list. One that is set and has no value was set to `none`.
+fn list(settings: &SettingsFrom, has: impl Fn(&str) -> bool) -> String {
+    let each = settings.iter().map(|(key, from)| {
+        let none = if has(key) { "" } else { " = none" };
+        format!("{key}{none} ({})", from.words())
+    });
     each.collect::<Vec<_>>().join(", ")
+}
+
+/// Line on the settings of a VM or a tenant that do not come from the configuration's file.
+fn line(name: &str, settings: &SettingsFrom, has: impl Fn(&str) -> bool) -> String {
+    let mut settings = settings.clone();
+    // What stands in the file is where everybody looks first.
+    settings.retain(|_, from| *from != ValueFrom::Configuration);
+    if settings.is_empty() {
+        return String::new();
+    }
+    format!("  {name}: {}\n", list(&settings, has))
 }
 
 /// Line on the policy that was read last.
@@ -42,21 +57,20 @@ pub(super) fn lines(status: &Status, volume: &VolumeStatus) -> String {
         }
     }
     if !volume.settings_from.is_empty() {
-        text += &format!("settings: {}; all others are defaults\n", list(&volume.settings_from));
+        let list = list(&volume.settings_from, |_| true);
+        text += &format!("settings: {list}; all others are defaults\n");
     }
-    let disks = volume.disks.iter().map(|disk| (&disk.name, &disk.settings_from));
+    let disks = volume.disks.iter().map(|disk| (&disk.name, &disk.settings_from, &disk.settings));
     let steered = volume.steer.iter().flat_map(|steer| &steer.vms);
-    let vms = disks.chain(steered.map(|vm| (&vm.name, &vm.settings_from)));
-    let vms = vms.map(|(vm, settings)| (vm.clone(), settings));
-    let tenants = volume.tenants.iter();
-    let tenants = tenants.map(|it| (format!("tenant {}", it.name), &it.settings_from));
-    for (name, settings) in vms.chain(tenants) {
-        let mut settings = settings.clone();
-        // What stands in the file is where everybody looks first.
-        settings.retain(|_, from| *from != ValueFrom::Configuration);
-        if !settings.is_empty() {
-            text += &format!("  {name}: {}\n", list(&settings));
-        }
+    for (name, from, settings) in
+        disks.chain(steered.map(|vm| (&vm.name, &vm.settings_from, &vm.settings)))
+    {
+        let values = serde_json::to_value(settings).unwrap_or_default();
+        text += &line(name, from, |key| !values.get(key).is_some_and(Value::is_null));
+    }
+    for tenant in &volume.tenants {
+        let name = format!("tenant {}", tenant.name);
+        text += &line(&name, &tenant.settings_from, |key| tenant.settings.contains_key(key));
     }
     text
 }

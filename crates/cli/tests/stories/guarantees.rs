@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::array::{Array, Delays};
-use crate::stage::{Agent, Load, Stage, config, until, uri};
+use crate::stage::{Agent, Load, PARDA, Stage, config, until, uri};
 
 fn text(limit: &str) -> String {
     let law = "period = \"100ms\"\nlatency_threshold = \"20ms\"";
@@ -279,6 +279,14 @@ fn a_tenant_is_changed_live_and_stays_so_over_a_restart() {
     until("it is in force after the restart", || settings(&a) == (Some(50.0), Some(700.into())));
     let said = stage.parda(&["status", "--socket", "a.status"]).out;
     assert!(said.contains("tenant gold: limit (kept in the state file), shares"), "{said}");
+    // What takes a limit out has no value to be seen by.
+    set(&["limit=none", "--temporary"]);
+    stage.ok(&[PARDA, "set", "db", "limit=none", "-c", "a.toml"]);
+    let said = stage.parda(&["status", "--socket", "a.status"]).out;
+    assert!(said.contains("  db: limit = none (kept in the state file)\n"), "{said}");
+    let gold =
+        "  tenant gold: limit = none (until the agent ends), shares (kept in the state file)\n";
+    assert!(said.contains(gold), "{said}");
     let done = set(&["--reset-all"]);
     assert!(done.status.success(), "{}", done.err);
     assert_eq!(settings(&a), (Some(300.0), None));
