@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use parda_address::Address;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 /// How many descriptors clients never get.
 const RESERVE: u64 = 64;
@@ -61,7 +61,7 @@ pub fn error_help(error: &io::Error) -> Option<&'static str> {
 #[must_use]
 pub fn file_help(error: &io::Error, file: &Path) -> String {
     let help = || error_help(error).unwrap_or_default().to_owned();
-    parda_disk::rights(error, file).unwrap_or_else(help)
+    parda_disk::rights(error, file, geteuid().as_raw()).unwrap_or_else(help)
 }
 
 /// Whether a client that was just accepted has taken a descriptor of the reserve. The kernel gives

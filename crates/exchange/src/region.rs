@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use parda_control::Bytes;
 use parda_disk::{protected, rights};
+use rustix::process::geteuid;
 
 pub use deadline::Deadline;
 pub use file::FileRegion;
@@ -180,7 +181,7 @@ pub enum RegionFault {
     #[error("it is not there (is the volume mounted?)")]
     Missing,
     /// It could not be opened.
-    #[error("cannot open it: {}{}", .0, rights(.0, Path::new("FILE")).unwrap_or_default())]
+    #[error("cannot open it: {}{}", .0, rights(.0, Path::new("FILE"), geteuid().as_raw()).unwrap_or_default())]
     Open(io::Error),
     /// It is not there and could not be created.
     #[error("cannot create it: {0}; does its directory exist, and is the volume mounted?")]

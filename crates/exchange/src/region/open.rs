@@ -294,7 +294,8 @@ mod tests {
     #[test]
     fn a_place_that_the_user_may_not_open_says_where_rights_are_explained() {
         let told = open_fault(Errno::ACCESS).to_string();
-        assert!(told.contains("Permission denied (os error 13). The agent's user lacks"), "{told}");
+        assert!(told.contains("Permission denied (os error 13). User "), "{told}");
+        assert!(told.contains(" lacks the rights: "), "{told}");
         assert!(told.contains("docs/installing.md#disks"), "{told}");
         let told = RegionFault::ReadOnly.to_string();
         assert!(told.contains("the line ReadWritePaths="), "{told}");
