@@ -203,7 +203,9 @@ impl Config {
         let objectives = self.volumes.iter().flat_map(objective_warnings);
         let guarantees = self.volumes.iter().flat_map(guarantee_warnings);
         let unused = self.unused.iter().map(|address| {
-            format!("{address}: a [[listener]] where no disk listens: write it as `listen` does")
+            format!(
+                "{address}: a [[listener]] where no disk of the configuration listens: write it as `listen` does, unless it is for `parda disk add`"
+            )
         });
         listeners
             .chain(unused)
@@ -431,8 +433,8 @@ fn check_disk(at: &Part<'_>, disk: &file::Disk) -> Result<Disk, Error> {
         let aligned = bytes.is_none_or(|b| b.as_u64().is_multiple_of(REGION_ALIGNMENT));
         at.refuse_if(!aligned, key, "must be a multiple of 4KiB")?;
     }
-    let message = "is missing: a disk with an offset needs one";
-    at.refuse_if(disk.offset.is_some() && disk.size.is_none(), "size", message)?;
+    let message = "needs a size as well, the bytes of the region from there on: size = \"8GiB\"";
+    at.refuse_if(disk.offset.is_some() && disk.size.is_none(), "offset", message)?;
     let from = disk.offset.map_or(0, |b| b.as_u64());
     let region = disk.size.map(|size| from..from.saturating_add(size.as_u64()));
     let good = region.as_ref().is_none_or(|r| r.end > r.start && r.end <= MOST_BYTES);

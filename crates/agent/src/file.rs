@@ -337,7 +337,7 @@ parda_config::with_vm_settings! {
         /// Where the disk begins in `path`, for a region of a larger device.
         #[serde(default, with = "parda_config::quantity")]
         pub offset: Option<ByteSize>,
-        /// The disk's size, if less than all of `path` from `offset` on.
+        /// The disk's size, if less than all of `path`. An `offset` needs it.
         #[serde(default, with = "parda_config::quantity")]
         pub size: Option<ByteSize>,
         /// How the NBD server behind it is used, if `path` is an NBD URI.

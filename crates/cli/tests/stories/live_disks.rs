@@ -233,7 +233,7 @@ fn a_disk_that_is_added_listens_as_a_table_of_the_file_says() {
     let text = config("a", "mode = \"off\"", &[("vm1", "data1")])
         + &format!("[[listener]]\naddress = \"{b}\"\nmode = \"0660\"\n");
     let agent = stage.agent("a", &format!("state = \"state.toml\"\n{text}"));
-    let unused = format!("{b}: a [[listener]] where no disk listens");
+    let unused = format!("{b}: a [[listener]] where no disk of the configuration listens: ");
     agent.says(&unused);
     assert!(stage.ok(&[PARDA, "check", "a.toml"]).contains(&unused));
     let mode = || std::fs::metadata(stage.path("b")).unwrap().permissions().mode() & 0o777;

@@ -177,6 +177,11 @@ fn everything_wrong_is_pointed_at() {
             "name = \"a\\u0000\"",
             "parda.toml:4:8: name = \"a\\u0000\": must not contain control characters",
         ),
+        (
+            "size = \"8GiB\"",
+            "offset = \"1MiB\"",
+            "parda.toml:25:10: offset = \"1MiB\": needs a size as well",
+        ),
         ("\"8GiB\"", "\"8GiBs\"", "parda.toml:25:8: size = \"8GiBs\": "),
         ("\"8GiB\"", "\"1000B\"", "parda.toml:25:8: size = \"1000B\": must be a multiple of 4KiB"),
         (
