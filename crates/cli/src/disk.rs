@@ -123,7 +123,7 @@ impl Remove {
         };
         // A disk that was added in the place of another is not the one that comes back.
         let how = match done.from {
-            ValueFrom::Live => again("the one that is kept"),
+            ValueFrom::Live => again("that of the state file or the configuration"),
             ValueFrom::State => again("that of the configuration"),
             _ => "as it was added: the configuration has no such disk".to_owned(),
         };

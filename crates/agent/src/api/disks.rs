@@ -37,7 +37,7 @@ impl Disks for Api {
             }
             let message = match (layers.kept.restore(volume, &name), new.keep) {
                 (true, Some(Keep::UntilRestart)) => {
-                    "keep = \"until_restart\": the state file keeps the disk's removal, and what takes that back lasts: leave it out"
+                    "keep = \"until_restart\" (--temporary): the state file keeps the disk's removal, and what takes that back lasts: leave it out"
                 }
                 (true, _) => return Ok(()),
                 (false, _) => "path: is missing, and no disk of this name was removed",

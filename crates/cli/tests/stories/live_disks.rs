@@ -127,7 +127,7 @@ fn what_is_kept_outlives_removals_until_the_agent_ends() {
     parda(&stage, &["disk", "remove", "vm1"]);
     parda(&stage, &["disk", "add", "vm1", "path=data2", "listen=unix:a", "burst=5"]);
     assert_eq!((disk().shares, size()), (1000, 2));
-    let again = "until the agent ends; parda disk add vm1 serves the one that is kept again";
+    let again = "until the agent ends; parda disk add vm1 serves that of the state file or the configuration again";
     let said = parda(&stage, &["disk", "remove", "vm1", "--temporary"]);
     assert!(said.contains(again), "{said}");
     let other = ["disk", "add", "vm1", "path=data3", "listen=unix:a"];
