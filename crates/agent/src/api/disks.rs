@@ -29,6 +29,12 @@ impl Disks for Api {
             let keep = kept_where(layers, new.keep)?;
             if !again {
                 layers.layer(keep).take(volume, Shape::Add(table.clone()));
+                // What the state file has of an earlier disk of the name would count over this one's values.
+                let target = Target::vm(volume, DiskName::new(&name.name));
+                let kept = layers.kept.keys(&target).into_iter();
+                for (key, value) in kept.filter_map(|key| table.get_key_value(&key)) {
+                    layers.layer(keep).set(&target, key, value.clone());
+                }
                 return Ok(());
             }
             // The removal of the upper layer is the one in force.

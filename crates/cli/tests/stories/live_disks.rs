@@ -125,7 +125,8 @@ fn what_is_kept_outlives_removals_until_the_agent_ends() {
     assert_eq!((disk().shares, disk().drain, size()), (700, false, 1));
     // Nothing of it belongs to another disk in its place.
     parda(&stage, &["disk", "remove", "vm1"]);
-    parda(&stage, &["disk", "add", "vm1", "path=data2", "listen=unix:a", "burst=5"]);
+    parda(&stage, &["disk", "add", "vm1", "path=data2", "listen=unix:a"]);
+    parda(&stage, &["set", "vm1", "burst=5"]);
     assert_eq!((disk().shares, size()), (1000, 2));
     let again = "until the agent ends; parda disk add vm1 serves that of the state file or the configuration again";
     let said = parda(&stage, &["disk", "remove", "vm1", "--temporary"]);
@@ -136,8 +137,8 @@ fn what_is_kept_outlives_removals_until_the_agent_ends() {
         error.contains("is removed until the agent ends, and this one would be too"),
         "{error}"
     );
-    parda(&stage, &[&other[..], &["--temporary"]].concat());
-    assert_eq!(size(), 3);
+    parda(&stage, &[&other[..], &["burst=7", "--temporary"]].concat());
+    assert_eq!((size(), disk().burst), (3, 7.0));
     // The one that goes is the one that is served, and the other stays kept.
     let said = parda(&stage, &["disk", "remove", "vm1"]);
     assert!(said.contains(again), "{said}");
