@@ -93,7 +93,8 @@ impl Kept {
         ];
         self.volume.push(second, values.map(packed));
         for (key, disk) in keys.into_iter().zip(&now.disks) {
-            let Some(did) = self.recent.disks.get(&key) else { continue };
+            // A disk that was there at no look before has no rates yet.
+            let did = self.recent.disks.get(&key).copied().unwrap_or_default();
             let slice = now.at_most(disk).filter(|_| did.device_ms.is_some());
             let values = [
                 did.iops,

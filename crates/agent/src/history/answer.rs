@@ -25,7 +25,7 @@ impl History {
         let volumes = locked(&self.volumes);
         let Some(kept) = volumes.get(&query.volume) else {
             let message = format!(
-                "volume {:?}: there is no such volume, or its first second is not over yet",
+                "volume {:?}: there is no such volume, or it was added within this second",
                 query.volume
             );
             return Err(Refusal::NotFound(message));

@@ -17,7 +17,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Starts the thread that takes a sample of all volumes once a second. `also`: what else it does then.
+    /// Starts the thread that takes a sample of all volumes at once and then each second. `also`: what else it does then.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -31,7 +31,8 @@ impl Sampler {
             let mut looked = Instant::now();
             let calendar = &history.calendar;
             let timeout = Err(RecvTimeoutError::Timeout);
-            while stopped.recv_timeout(calendar.until_next_second()) == timeout {
+            // The first look is at once, so that volumes are there when somebody asks.
+            loop {
                 let status = views.counters(Detail::Counters);
                 let second = calendar.now() / 1000;
                 let before = std::mem::replace(&mut looked, Instant::now());
@@ -39,6 +40,9 @@ impl Sampler {
                 // The second that has just ended.
                 history.take(second - 1, seconds, &status);
                 also();
+                if stopped.recv_timeout(calendar.until_next_second()) != timeout {
+                    return;
+                }
             }
         })?;
         Ok(Sampler { stop: Some(stop), thread: Some(thread) })

@@ -91,6 +91,14 @@ fn who_reads_on_gets_what_came_since() {
 }
 
 #[test]
+fn a_disk_is_there_from_its_first_second_on() {
+    let history = History::new();
+    history.take(history.calendar.now() / 1000 - 1, 1.0, &look(0, "live"));
+    let of_disk = HistoryQuery { disk: Some(vec!["vm".into()]), seconds: Some(1), ..of("array") };
+    assert_eq!(history.answer(&of_disk).unwrap().disks["vm"].iops, [None]);
+}
+
+#[test]
 fn what_is_not_there_is_named_and_too_much_is_refused() {
     let (history, second) = history();
     let disk = |name: &str| HistoryQuery { disk: Some(vec![name.to_owned()]), ..of("array") };
