@@ -120,9 +120,9 @@ export function Settings({ volume, of, state }: { volume: Volume; of: Pick<Disk,
         {revision} {fault}
       </p>
       <ul class="legend">
-        {Object.entries(of.settings).map(([key, value]) => (
+        {Object.keys({ ...of.settings, ...of.settings_from }).map((key) => (
           <li key={key}>
-            <code>{key}</code> {settingText(value)} <span class="tag">{of.settings_from[key] ?? "default"}</span>
+            <code>{key}</code> {settingText(of.settings[key]) || "none"} <span class="tag">{of.settings_from[key] ?? "default"}</span>
           </li>
         ))}
       </ul>

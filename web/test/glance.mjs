@@ -119,6 +119,7 @@ const phases = {
     const settings = page.getByRole("dialog", { name: "vm1" }).getByRole("region", { name: "Settings and policy" });
     await settings.getByText(/^Policy of revision \d+ in force; the last one is by \S/).waitFor();
     await settings.getByRole("listitem").filter({ hasText: "shares 4500 policy" }).waitFor();
+    await settings.getByRole("listitem").filter({ hasText: "limit none state" }).waitFor();
   },
 };
 

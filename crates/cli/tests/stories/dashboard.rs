@@ -174,6 +174,8 @@ fn the_dialog_of_a_vm_shows_which_settings_are_of_the_policy() {
     let policy = "[[volume]]\nname = \"array\"\n[[volume.vm]]\nname = \"vm1\"\nshares = 4500\n";
     stage.write("policy.toml", policy);
     stage.ok(&[PARDA, "policy", "apply", "policy.toml", "-c", "a.toml"]);
+    // What takes a value out has none to be seen by.
+    stage.ok(&[PARDA, "set", "vm1", "limit=none", "-c", "a.toml"]);
     glance(&stage, port, "policy", "");
     agent.stop();
 }
