@@ -211,6 +211,11 @@ impl Journal {
     /// The agent's directory of journals.
     pub const PLACE: &str = "/run/parda/steer";
 
+    /// Name of the journal of the cgroups of a device, whose own journal has the device's name.
+    pub(crate) fn of_cgroups(device: &str) -> String {
+        format!("{device}.cgroups")
+    }
+
     /// Journals in a directory, which need not exist yet.
     #[must_use]
     pub fn at(dir: impl Into<PathBuf>) -> Journal {
@@ -233,6 +238,18 @@ impl Journal {
         let (held, restored) = self.hold(name)?;
         drop(held);
         Ok(Some(restored))
+    }
+
+    /// Restores the journals of a device and of its cgroups, except for those that a live process holds.
+    pub fn restore_device(&self, device: &str) -> Result<Vec<Original>, JournalError> {
+        let mut back = Vec::new();
+        for name in [device, &Journal::of_cgroups(device)] {
+            match self.restore(name) {
+                Err(JournalError::Held { .. }) => {}
+                restored => back.extend(restored?.into_iter().flat_map(|restored| restored.back)),
+            }
+        }
+        Ok(back)
     }
 
     /// Restores all journals. A failure does not stop the others.

@@ -68,6 +68,16 @@ impl Attached {
     /// Begins to measure the device. Takes hold of its queue if depths are to be set.
     pub(super) fn start(volume: &str, asked: &Steer, sets: bool) -> Result<Attached, SteerError> {
         let device = Device::resolve(Path::new("/"), &asked.device)?;
+        // Also where nothing is to be set any more, or no VM has a cgroup.
+        match Journal::at(Journal::PLACE).restore_device(&device.name) {
+            Ok(back) => back.iter().for_each(|original| {
+                let (file, value) = (original.file.display(), &original.value);
+                tracing::info!(volume, "left by an agent that died: {file} is {value} again");
+            }),
+            Err(error) => {
+                tracing::warn!(volume, "{error}; parda steer restore puts back what was set before")
+            }
+        }
         let meter = measure::open(&device.watched(), asked.measure)?;
         if let Some(why) = meter.because() {
             tracing::warn!(volume, "measured by Little's law: {why}");

@@ -95,6 +95,16 @@ fn a_steered_device_is_as_it_was_however_its_agent_ends() {
     agent.stop();
     assert_eq!(nr_requests(&disk), before);
 
+    // Also one that sets nothing.
+    let agent = stage.restart(&[], "host");
+    until("the window is the depth", || nr_requests(&disk) == 16);
+    agent.process.kill();
+    stage.write("host.toml", text.replace("static", "observe"));
+    let agent = stage.restart(&[], "host");
+    assert_eq!(nr_requests(&disk), before);
+    agent.stop();
+    stage.write("host.toml", text);
+
     // And so does who restores it, as the unit does when it stops.
     let agent = stage.restart(&[], "host");
     until("the window is the depth", || nr_requests(&disk) == 16);

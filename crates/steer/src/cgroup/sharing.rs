@@ -101,7 +101,7 @@ impl Sharing {
         means: Option<Means>,
         journal: &Journal,
     ) -> Result<Sharing, ShareError> {
-        let (journal, _) = journal.hold(&journal_of(device))?;
+        let (journal, _) = journal.hold(&Journal::of_cgroups(&device.name))?;
         let mut sharing = Sharing {
             journal,
             stat: IoStat::new(device.number),
@@ -319,9 +319,4 @@ impl Means {
 fn most(vms: &Vms, key: &VmKey, demand: &Demand) -> f64 {
     let bytes = demand.bytes as f64 / demand.ios.max(1) as f64;
     vms.get(key).map_or(f64::INFINITY, |vm| most_ios(&vm.limits(), bytes))
-}
-
-/// Name of the journal of a device's cgroups.
-fn journal_of(device: &Device) -> String {
-    format!("{}.cgroups", device.name)
 }

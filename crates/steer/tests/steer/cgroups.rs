@@ -369,7 +369,7 @@ fn what_was_there_before_comes_back_on_exit_and_after_a_crash() {
         assert_eq!(cap(&tree, "m/a"), Some(800));
         if crash {
             sharing.leave();
-            tree.journal().restore_all().unwrap();
+            tree.journal().restore_device(&device.name).unwrap();
         } else {
             drop(sharing);
         }

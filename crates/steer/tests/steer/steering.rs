@@ -217,6 +217,7 @@ fn a_device_that_is_held_is_neither_taken_nor_restored_by_another() {
     let device = tree.resolve(&disk).unwrap();
     let error = Steering::take(&device, None, &tree.journal()).unwrap_err().to_string();
     assert!(error.contains(&format!("sda is being steered by process {me}")), "{error}");
+    assert!(tree.journal().restore_device("sda").unwrap().is_empty());
     let results = tree.journal().restore_all().unwrap();
     assert!(matches!(&results[..], [Err(JournalError::Held { holder, .. })] if *holder == me));
     assert_eq!((tree.read(DEPTH).as_str(), tree.journal().holder("sda")), ("3", Some(me)));
