@@ -8,7 +8,7 @@ use parda_tls::{ClientFiles, Connector, FileError, FileRole};
 use rustls::crypto::ring;
 use serde_json::{Value, json};
 use ureq::Agent;
-use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use crate::endpoint::Endpoint;
 use crate::error::{EtcdError, Fault};
@@ -103,6 +103,10 @@ impl Tls {
 
     fn config(&self) -> Result<TlsConfig, FileError> {
         self.check()?;
+        let certificates = |role, path: &Path| -> Result<Vec<_>, FileError> {
+            let all = parda_tls::certificates(role, path)?;
+            Ok(all.iter().map(|der| Certificate::from_der(der).to_owned()).collect())
+        };
         let roots = certificates(FileRole::Authorities, &self.ca)?;
         let identity = match &self.identity {
             None => None,
@@ -119,30 +123,10 @@ impl Tls {
     }
 }
 
-fn certificates(role: FileRole, path: &Path) -> Result<Vec<Certificate<'static>>, FileError> {
-    let items = pem(role, path)?.into_iter().filter_map(|item| match item {
-        PemItem::Certificate(certificate) => Some(certificate),
-        _ => None,
-    });
-    Ok(items.collect())
-}
-
 fn private_key(path: &Path) -> Result<PrivateKey<'static>, FileError> {
-    let key = pem(FileRole::Key, path)?.into_iter().find_map(|item| match item {
-        PemItem::PrivateKey(key) => Some(key),
-        _ => None,
-    });
-    key.ok_or_else(|| unusable(FileRole::Key, path, "there is no private key in it (PEM)".into()))
-}
-
-fn pem(role: FileRole, path: &Path) -> Result<Vec<PemItem<'static>>, FileError> {
-    let bytes = std::fs::read(path).map_err(|e| unusable(role, path, e.to_string()))?;
-    let items: Result<Vec<_>, _> = parse_pem(&bytes).collect();
-    items.map_err(|e| unusable(role, path, format!("is not PEM: {e}")))
-}
-
-fn unusable(role: FileRole, path: &Path, message: String) -> FileError {
-    FileError { role, path: path.to_owned(), message }
+    let bytes = std::fs::read(path).map_err(|e| e.to_string());
+    let key = bytes.and_then(|bytes| PrivateKey::from_pem(&bytes).map_err(|e| e.to_string()));
+    key.map_err(|message| FileError { role: FileRole::Key, path: path.to_owned(), message })
 }
 
 impl Client {

@@ -256,7 +256,14 @@ fn wrong(role: FileRole, path: &Path, message: impl Into<String>) -> FileError {
     FileError { role, path: path.to_owned(), message: message.into() }
 }
 
-fn certificates(role: FileRole, path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
+/// All certificates of a file, of which there is one at least.
+///
+/// # Errors
+/// The file cannot be read, or holds none.
+pub fn certificates(
+    role: FileRole,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, FileError> {
     let bytes = read(role, path)?;
     let all = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
     match all {

@@ -23,7 +23,9 @@ pub mod secret;
 
 pub use channel::{Channel, TlsError, fault, io_fault};
 pub use client::{ClientError, End, check, secure};
-pub use files::{Acceptor, ClientFiles, Connector, FileError, FileRole, ServerFiles, is_name};
+pub use files::{
+    Acceptor, ClientFiles, Connector, FileError, FileRole, ServerFiles, certificates, is_name,
+};
 pub use relay::{Relay, RelayError};
 pub use running::settle;
 pub use secret::{SecretFault, read_secret};
