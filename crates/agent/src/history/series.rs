@@ -11,7 +11,7 @@ const MINUTE: u64 = 60;
 const KEPT: usize = 61;
 
 /// N quantities for each second. A minute in which nothing changes, as that of an idle disk, takes a few bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Series<const N: usize> {
     /// Number of the first minute.
     first: u64,
@@ -27,12 +27,6 @@ enum Minute<const N: usize> {
         values: [u16; N],
     },
     Each(Box<[[u16; N]; MINUTE as usize]>),
-}
-
-impl<const N: usize> Default for Series<N> {
-    fn default() -> Self {
-        Series { first: 0, minutes: VecDeque::new() }
-    }
 }
 
 impl<const N: usize> Series<N> {
