@@ -25,7 +25,7 @@ use parda_steer::multipath::PathState;
 use serde::{Deserialize, Serialize};
 
 pub use crate::history::disk_keys;
-pub use exchange::{EtcdStatus, ExchangeStatus, FallbackStatus, SlotStatus, UdpStatus};
+pub use exchange::{ExchangeStatus, FallbackStatus, SlotStatus};
 pub use objective::{ObjectiveStatus, TargetStatus};
 
 use crate::latency::Latency;

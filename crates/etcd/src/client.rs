@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parda_tls::{ClientFiles, Connector, FileError, FileRole};
 use rustls::crypto::ring;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
@@ -55,16 +56,17 @@ pub struct Lease {
 }
 
 /// Traffic with the cluster since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Traffic {
     /// Calls that were answered.
     pub calls: u64,
     /// Calls that failed, once for each endpoint that was tried.
-    pub failures: u64,
+    pub failed_calls: u64,
     /// Bytes of bodies that were sent.
-    pub sent: u64,
+    pub sent_bytes: u64,
     /// Bytes of bodies that were received.
-    pub received: u64,
+    pub received_bytes: u64,
 }
 
 /// A client of one cluster.
@@ -212,7 +214,7 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => {
                     let error = self.error(fault);
-                    self.traffic.failures += 1;
+                    self.traffic.failed_calls += 1;
                     tries = tries.saturating_sub(1);
                     if !error.fault.is_of_the_endpoint() {
                         return Err(error);
@@ -293,8 +295,8 @@ impl Client {
         let read = answer.body_mut().with_config().limit(MOST_BYTES).read_to_vec();
         let bytes = read.map_err(|error| fault_of(&error))?;
         self.traffic.calls += 1;
-        self.traffic.sent += body.len() as u64;
-        self.traffic.received += bytes.len() as u64;
+        self.traffic.sent_bytes += body.len() as u64;
+        self.traffic.received_bytes += bytes.len() as u64;
         if status != 200 {
             return Err(wire::refusal(status, &bytes));
         }

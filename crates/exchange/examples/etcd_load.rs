@@ -124,8 +124,8 @@ fn drive(
     let (now, before) = (traffic(&host), before.unwrap_or_default());
     Count {
         calls: now.calls - before.calls,
-        sent: now.sent - before.sent,
-        received: now.received - before.received,
+        sent: now.sent_bytes - before.sent_bytes,
+        received: now.received_bytes - before.received_bytes,
         ..count
     }
 }

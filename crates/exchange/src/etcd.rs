@@ -13,17 +13,16 @@ use crate::exchange::{Collected, Exchange, ExchangeError, Standing};
 use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 
-use notice::EtcdStanding;
 use reading::Reader;
 use worker::{Worker, Write};
 
-pub mod notice;
 mod pace;
 mod reading;
 mod value;
 mod worker;
 
 pub use pace::pace;
+pub use reading::EtcdStanding;
 
 /// Time of a lease, in periods of the host.
 const LEASE_PERIODS: u32 = 10;
@@ -178,8 +177,9 @@ impl Exchange for EtcdExchange {
 
     fn standing(&self) -> Standing {
         let (endpoint, traffic, leases) = self.worker.standing();
-        let (counters, ignored_key) = (self.reader.counters(), self.reader.ignored_key());
-        Standing::Etcd(EtcdStanding { endpoint, traffic, leases, counters, ignored_key })
+        let ignored = self.reader.counters.ignored().map(|(why, count)| (why.to_owned(), count));
+        let (ignored, ignored_key) = (ignored.into(), self.reader.ignored_key());
+        Standing::Etcd(EtcdStanding { endpoint, traffic, leases, ignored, ignored_key })
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use parda_control::{Instant, Span};
 
 use crate::counters::RecordCounters;
-use crate::etcd::notice::EtcdStanding;
+use crate::etcd::EtcdStanding;
 use crate::fallback::FallbackStanding;
 use crate::message::{Message, Publication};
 use crate::region::SlotIndex;
-use crate::udp::notice::DatagramStanding;
+use crate::udp::DatagramStanding;
 
 /// A transport of reports between the hosts of a volume.
 ///

@@ -19,7 +19,6 @@ use crate::message::{Message, Publication};
 
 use destinations::Destinations;
 use members::Members;
-use notice::DatagramStanding;
 use reader::{Inbox, Reader, lock};
 use refusals::Refusals;
 
@@ -29,12 +28,11 @@ mod destinations;
 mod key;
 mod marks;
 mod members;
-pub mod notice;
 mod reader;
 mod refusals;
 mod socket;
 
-pub use counters::{DatagramCounters, Refused};
+pub use counters::{DatagramStanding, Refused};
 pub use destinations::{MOST_PEERS, PeerAddress};
 pub use key::{KeyFileError, Keys, MOST_KEYS};
 
@@ -241,7 +239,7 @@ impl Exchange for UdpExchange {
         }
         let sent = self.send(&bytes);
         let mut inbox = lock(&self.inbox);
-        let counters = inbox.members.counters_mut();
+        let counters = &mut inbox.members.counters;
         (counters.sent, counters.unsent) =
             (counters.sent + sent.sent, counters.unsent + sent.unsent);
         drop(inbox);
@@ -284,9 +282,9 @@ impl Exchange for UdpExchange {
     fn standing(&self) -> Standing {
         let inbox = lock(&self.inbox);
         Standing::Datagrams(DatagramStanding {
-            counters: *inbox.members.counters(),
             unproven: inbox.members.unproven(),
             keys: if self.has_keys { inbox.keys.count() } else { 0 },
+            ..inbox.members.counters.clone()
         })
     }
 }

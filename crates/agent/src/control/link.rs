@@ -190,7 +190,7 @@ impl Link {
             // Without IOs of the array there is no rhythm but the configured one.
             let period = (!exchange.loads_array()).then(|| clock.period().secs());
             status.period_s = status.period_s.or(period);
-            status.count(&exchange.standing());
+            status.count(exchange.standing());
         }
         status
     }

@@ -2,11 +2,13 @@
 
 use parda_api::Host;
 use parda_exchange::Liveness;
+use parda_exchange::etcd::EtcdStanding;
+use parda_exchange::udp::DatagramStanding;
 
 use super::table::{
     Family, Labels, Value, by, count, counter, counts, gauge, maybe, ms, one, seconds, truth,
 };
-use crate::status::{EtcdStatus, ExchangeStatus, UdpStatus};
+use crate::status::ExchangeStatus;
 
 pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
     vec![
@@ -32,14 +34,20 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
             e.udp.as_ref().map(datagrams).unwrap_or_default()
         }),
         counter("exchange_etcd_calls", "Calls to etcd, by their fate", |e| {
-            let calls = |etcd: &EtcdStatus| {
-                counts("fate", [("answered", etcd.calls), ("failed", etcd.failed_calls)])
+            let calls = |etcd: &EtcdStanding| {
+                counts(
+                    "fate",
+                    [("answered", etcd.traffic.calls), ("failed", etcd.traffic.failed_calls)],
+                )
             };
             e.etcd.as_ref().map(calls).unwrap_or_default()
         }),
         counter("exchange_etcd_bytes", "Bytes of calls to etcd and of its answers", |e| {
-            let bytes = |etcd: &EtcdStatus| {
-                counts("fate", [("sent", etcd.sent_bytes), ("received", etcd.received_bytes)])
+            let bytes = |etcd: &EtcdStanding| {
+                counts(
+                    "fate",
+                    [("sent", etcd.traffic.sent_bytes), ("received", etcd.traffic.received_bytes)],
+                )
             };
             e.etcd.as_ref().map(bytes).unwrap_or_default()
         }),
@@ -62,7 +70,7 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
 }
 
 /// Datagrams since the start: `sent`, `unsent`, `heard`, `own`, and each reason for which some were refused.
-fn datagrams(udp: &UdpStatus) -> Vec<(Labels, Value)> {
+fn datagrams(udp: &DatagramStanding) -> Vec<(Labels, Value)> {
     let sent = [("sent", udp.sent), ("unsent", udp.unsent), ("heard", udp.heard), ("own", udp.own)];
     counts(
         "fate",

@@ -1,14 +1,10 @@
 //! Status of a volume's exchange and of the hosts that are met there.
 
-use std::collections::BTreeMap;
-
 use parda_api::{Host, Limit};
 use parda_control::{Bounded, Governed, Report, Span, Tuning};
-use parda_etcd::Traffic;
-use parda_exchange::etcd::notice::EtcdStanding;
+use parda_exchange::etcd::EtcdStanding;
 use parda_exchange::fallback::FallbackStanding;
-use parda_exchange::udp::notice::DatagramStanding;
-use parda_exchange::udp::{DatagramCounters, Refused};
+use parda_exchange::udp::DatagramStanding;
 use parda_exchange::{HostName, Liveness, Peer, Standing};
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +20,9 @@ pub struct ExchangeStatus {
     #[serde(flatten)]
     pub slots: Option<SlotStatus>,
     /// State of a transport over UDP.
-    pub udp: Option<UdpStatus>,
+    pub udp: Option<DatagramStanding>,
     /// State of a transport over etcd.
-    pub etcd: Option<EtcdStatus>,
+    pub etcd: Option<EtcdStanding>,
     /// State of a fall-back, if there is one.
     pub fallback: Option<FallbackStatus>,
     /// Current fault, if there is one.
@@ -58,34 +54,6 @@ pub struct SlotStatus {
     pub slot_conflicts: u64,
 }
 
-/// The state of a transport over UDP. Datagrams are counted since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UdpStatus {
-    /// Datagrams sent, one for each destination and period.
-    pub sent: u64,
-    /// Datagrams that could not be sent.
-    pub unsent: u64,
-    /// Datagrams heard, and counted for what they say.
-    pub heard: u64,
-    /// Own datagrams that came back.
-    pub own: u64,
-    /// Hosts that are heard now and have not shown that they hear this one.
-    pub unproven: usize,
-    /// Number of keys in force.
-    pub keys: usize,
-    /// Datagrams that counted for nothing, by the reason.
-    pub refused: BTreeMap<String, u64>,
-}
-
-impl From<&DatagramStanding> for UdpStatus {
-    fn from(standing: &DatagramStanding) -> UdpStatus {
-        let DatagramStanding { counters, unproven, keys } = *standing;
-        let refused = Refused::ALL.map(|why| (why.name().to_owned(), counters.refused(why)));
-        let DatagramCounters { sent, unsent, heard, own, .. } = counters;
-        UdpStatus { sent, unsent, heard, own, unproven, keys, refused: refused.into() }
-    }
-}
-
 /// The state of a transport and its fall-back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FallbackStatus {
@@ -99,69 +67,28 @@ pub struct FallbackStatus {
     pub fault: Option<String>,
 }
 
-/// The state of a transport over etcd. All is counted since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct EtcdStatus {
-    /// The endpoint that is asked.
-    pub endpoint: String,
-    /// Calls that were answered.
-    pub calls: u64,
-    /// Calls that failed, once for each endpoint that was tried.
-    pub failed_calls: u64,
-    /// Bytes of bodies that were sent.
-    pub sent_bytes: u64,
-    /// Bytes of bodies that were received.
-    pub received_bytes: u64,
-    /// Leases that were granted.
-    pub leases: u64,
-    /// Values that counted for nothing, by the reason.
-    pub ignored: BTreeMap<String, u64>,
-    /// Key of the last one of them.
-    pub ignored_key: Option<String>,
-}
-
-impl From<&EtcdStanding> for EtcdStatus {
-    fn from(standing: &EtcdStanding) -> EtcdStatus {
-        let EtcdStanding { endpoint, traffic, leases, counters, ignored_key } = standing;
-        let Traffic { calls, failures, sent, received } = *traffic;
-        EtcdStatus {
-            endpoint: endpoint.clone(),
-            calls,
-            failed_calls: failures,
-            sent_bytes: sent,
-            received_bytes: received,
-            leases: *leases,
-            ignored: counters.ignored().map(|(why, count)| (why.to_owned(), count)).into(),
-            ignored_key: ignored_key.clone(),
-        }
-    }
-}
-
 impl ExchangeStatus {
     /// Takes over what the transport has counted.
-    pub(crate) fn count(&mut self, standing: &Standing) {
+    pub(crate) fn count(&mut self, standing: Standing) {
         match standing {
             Standing::Slots { slot, counters } => {
                 let slot = slot.map(|slot| slot.0);
                 self.slots = Some(SlotStatus { slot, slot_conflicts: counters.slot_conflicts });
                 self.ignored += counters.ignored().iter().map(|(_, count)| count).sum::<u64>();
             }
-            Standing::Datagrams(datagrams) => {
-                let udp = UdpStatus::from(datagrams);
+            Standing::Datagrams(udp) => {
                 self.ignored += udp.refused.values().sum::<u64>();
                 self.udp = Some(udp);
             }
             Standing::Etcd(etcd) => {
-                let etcd_status = EtcdStatus::from(etcd);
-                self.ignored += etcd_status.ignored.values().sum::<u64>();
-                self.etcd = Some(etcd_status);
+                self.ignored += etcd.ignored.values().sum::<u64>();
+                self.etcd = Some(etcd);
             }
             Standing::Both(both) => {
-                self.count(&both.first);
-                self.count(&both.second);
-                let [first_fault, fault] = both.faults.clone();
-                let FallbackStanding { in_force, switches, .. } = **both;
+                let FallbackStanding { first, second, in_force, switches, faults } = *both;
+                self.count(first);
+                self.count(second);
+                let [first_fault, fault] = faults;
                 self.fallback = Some(FallbackStatus { in_force, switches, first_fault, fault });
             }
         }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use comfy_table::Table;
-use parda_agent::status::{EtcdStatus, ExchangeStatus, FallbackStatus, UdpStatus};
+use parda_agent::status::{ExchangeStatus, FallbackStatus};
 use parda_api::Host;
+use parda_exchange::etcd::EtcdStanding;
+use parda_exchange::udp::DatagramStanding;
 
 use super::slots;
 use crate::output::{count, number, numbers};
@@ -91,10 +93,10 @@ fn in_force(fallback: &FallbackStatus) -> String {
 }
 
 /// Calls to etcd, their period, and values that were ignored.
-fn calls(etcd: &EtcdStatus, exchange: &ExchangeStatus) -> String {
-    let mut text = format!("; {} asked, {}", etcd.endpoint, count(etcd.calls, "call"));
-    if etcd.failed_calls > 0 {
-        text += &format!(", {} failed", etcd.failed_calls);
+fn calls(etcd: &EtcdStanding, exchange: &ExchangeStatus) -> String {
+    let mut text = format!("; {} asked, {}", etcd.endpoint, count(etcd.traffic.calls, "call"));
+    if etcd.traffic.failed_calls > 0 {
+        text += &format!(", {} failed", etcd.traffic.failed_calls);
     }
     // Rounds in slots have a part of the array's IOs, and say their period with it.
     if let (Some(period), None) = (exchange.period_s, exchange.part) {
@@ -122,7 +124,7 @@ fn named(ignored: &BTreeMap<String, u64>) -> String {
 }
 
 /// Numbers of datagrams sent, heard and ignored, and of hosts that are not proven.
-fn datagrams(udp: &UdpStatus, duplicate_hosts: u64) -> String {
+fn datagrams(udp: &DatagramStanding, duplicate_hosts: u64) -> String {
     let mut text =
         format!(", {}: {} sent, {} heard", count(udp.keys as u64, "key"), udp.sent, udp.heard);
     if udp.unsent > 0 {

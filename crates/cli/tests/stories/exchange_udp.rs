@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::spawn;
 use std::time::{Duration, Instant};
 
-use parda_agent::status::{ExchangeStatus, UdpStatus};
+use parda_agent::status::ExchangeStatus;
 use parda_control::Source;
 use parda_exchange::Liveness;
+use parda_exchange::udp::DatagramStanding;
 use rustix::process::Signal;
 
 use crate::held::Held;
@@ -95,7 +96,7 @@ fn exchange(agent: &Agent) -> ExchangeStatus {
     agent.volume().exchange.unwrap_or_default()
 }
 
-fn udp(agent: &Agent) -> UdpStatus {
+fn udp(agent: &Agent) -> DatagramStanding {
     exchange(agent).udp.unwrap_or_default()
 }
 

@@ -73,7 +73,7 @@ fn keys_hang_on_leases_and_compaction_takes_nothing() {
     assert!(matches!(gone.fault, Fault::NoLease), "{gone}");
     let gone = client.put(b"/t/short", b"again", &short, PATIENT).unwrap_err();
     assert!(matches!(gone.fault, Fault::NoLease), "{gone}");
-    assert!(client.traffic().calls > 10 && client.traffic().received > 500);
+    assert!(client.traffic().calls > 10 && client.traffic().received_bytes > 500);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn one_of_two_writers_is_told_and_a_look_for_news_finds_what_was_written_since()
     let before = client.traffic();
     let found = client.changed_since(key, mark + 1, PATIENT).unwrap();
     assert_eq!((found.entries.len(), found.revision), (0, mark));
-    let bytes = client.traffic().received - before.received;
+    let bytes = client.traffic().received_bytes - before.received_bytes;
     assert!(bytes < 200, "{bytes} bytes say that nothing is new");
     assert!(client.write_if((key, mark), &put(b"2"), PATIENT).unwrap());
     assert!(!client.write_if((key, mark), &put(b"3"), PATIENT).unwrap(), "somebody was faster");

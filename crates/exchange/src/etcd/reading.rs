@@ -1,8 +1,9 @@
-//! Interpretation of a read of all keys of a volume, without sockets or clock.
+//! Interpretation of a read of all keys of a volume, without sockets or clock, and the state of the exchange.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parda_etcd::Entry;
+use parda_etcd::{Entry, Traffic};
 
 use crate::identity::{Identity, VolumeId};
 use crate::message::Message;
@@ -10,13 +11,30 @@ use crate::message::Message;
 use super::value;
 use crate::counters::RecordCounters;
 
+/// The state of an exchange over etcd. All is counted since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
+pub struct EtcdStanding {
+    /// The endpoint that is asked.
+    pub endpoint: String,
+    /// Calls and bytes.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub traffic: Traffic,
+    /// Leases that were granted: more than one if some ran out or the period grew.
+    pub leases: u64,
+    /// Values that counted for nothing, by the reason.
+    pub ignored: BTreeMap<String, u64>,
+    /// Key of the last one of them.
+    pub ignored_key: Option<String>,
+}
+
 /// Reads the values of the other runs.
 #[derive(Debug)]
 pub(super) struct Reader {
     me: Identity,
     volume: VolumeId,
     keys: Vec<u8>,
-    counters: RecordCounters,
+    pub(super) counters: RecordCounters,
     /// Key of the last value that was ignored.
     ignored: Option<Vec<u8>>,
 }
@@ -24,10 +42,6 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new(me: Identity, volume: VolumeId, keys: Vec<u8>) -> Reader {
         Reader { me, volume, keys, counters: RecordCounters::default(), ignored: None }
-    }
-
-    pub(super) fn counters(&self) -> RecordCounters {
-        self.counters
     }
 
     /// Key of the last value that was ignored, as text.
@@ -132,7 +146,7 @@ mod tests {
             foreign: 3,
             slot_conflicts: 0,
         };
-        assert_eq!(reader.counters(), expected);
-        assert_eq!(reader.counters().ignored().iter().map(|(_, count)| count).sum::<u64>(), 7);
+        assert_eq!(reader.counters, expected);
+        assert_eq!(reader.counters.ignored().iter().map(|(_, count)| count).sum::<u64>(), 7);
     }
 }

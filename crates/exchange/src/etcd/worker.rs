@@ -16,7 +16,7 @@ pub(super) const MOST_KEYS: usize = 8192;
 const RENEWED_AFTER: u32 = 3;
 
 /// A key to be written.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Write {
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
@@ -37,7 +37,7 @@ struct Orders {
 }
 
 /// An order and its answer. A later order replaces one that is not begun.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Job<Order, Answer> {
     order: Option<Order>,
     given: u64,
@@ -45,12 +45,6 @@ struct Job<Order, Answer> {
     answered: u64,
     /// Fault of the last order that ended, if it had one. While the next order takes too long, this is the likely reason.
     fault: Option<ExchangeError>,
-}
-
-impl<Order, Answer> Default for Job<Order, Answer> {
-    fn default() -> Self {
-        Job { order: None, given: 0, answer: None, answered: 0, fault: None }
-    }
 }
 
 impl<Order, Answer> Job<Order, Answer> {

@@ -1,76 +1,56 @@
 //! Counters of datagrams, and the reasons why some are refused.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
-/// Reason why a datagram that was received is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+use strum::VariantArray;
+
+/// Reason why a datagram that was received is refused. As text: which datagrams it is of, for the log.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Refused {
     /// It does not begin with parda's magic.
+    #[error("that are not parda's")]
     Foreign,
     /// The datagram or its record has another format version.
+    #[error("of another format version")]
     OtherVersion,
     /// It is shorter than its length field says, or than the shortest datagram.
+    #[error("that were cut short")]
     Truncated,
     /// It is longer than its length field says, or than the longest datagram.
+    #[error("that were too long")]
     Oversized,
     /// It is signed with a key that this host does not have.
+    #[error("signed with a key that this host does not have")]
     UnknownKey,
     /// Its signature is wrong: it was forged, or damaged on the way.
+    #[error("with a wrong signature")]
     Forged,
     /// Its lengths contradict each other; or its signature is right, and its record has values that no host may send.
+    #[error("that say what no host may say")]
     Malformed,
     /// It is about another volume.
+    #[error("about another volume")]
     OtherVolume,
     /// It, or a later datagram of its run, was heard before: it is replayed, duplicated or late.
+    #[error("that were replayed, duplicated or late")]
     Replayed,
     /// Its run has not yet echoed this one: the host has just started, does not hear us, or the datagram is a
     /// recording.
+    #[error("of hosts that have not shown that they hear this one")]
     Unproven,
     /// Its run is new, and as many runs as can be remembered are known.
+    #[error("of more hosts than can be remembered")]
     Crowded,
 }
 
 impl Refused {
-    /// All reasons, in the order of their declaration: `Refused as usize` is the index.
-    pub const ALL: [Refused; 11] = [
-        Refused::Foreign,
-        Refused::OtherVersion,
-        Refused::Truncated,
-        Refused::Oversized,
-        Refused::UnknownKey,
-        Refused::Forged,
-        Refused::Malformed,
-        Refused::OtherVolume,
-        Refused::Replayed,
-        Refused::Unproven,
-        Refused::Crowded,
-    ];
-
-    /// Name of the reason in an agent's status, and which datagrams it is of, for the log.
-    fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Refused::Foreign => ("foreign", "that are not parda's"),
-            Refused::OtherVersion => ("other_version", "of another format version"),
-            Refused::Truncated => ("truncated", "that were cut short"),
-            Refused::Oversized => ("oversized", "that were too long"),
-            Refused::UnknownKey => {
-                ("unknown_key", "signed with a key that this host does not have")
-            }
-            Refused::Forged => ("forged", "with a wrong signature"),
-            Refused::Malformed => ("malformed", "that say what no host may say"),
-            Refused::OtherVolume => ("other_volume", "about another volume"),
-            Refused::Replayed => ("replayed", "that were replayed, duplicated or late"),
-            Refused::Unproven => {
-                ("unproven", "of hosts that have not shown that they hear this one")
-            }
-            Refused::Crowded => ("crowded", "of more hosts than can be remembered"),
-        }
-    }
-
     /// Name of the reason in an agent's status.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.words().0
+        self.into()
     }
 
     /// Whether the log has a line on it. Not for [`Refused::Unproven`]: every host begins so in its first periods.
@@ -79,15 +59,10 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.words().1)
-    }
-}
-
-/// Numbers of datagrams since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DatagramCounters {
+/// The state of an exchange over UDP. Datagrams are counted since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct DatagramStanding {
     /// Datagrams that the kernel took, one for each destination and period.
     pub sent: u64,
     /// Datagrams that the kernel did not take.
@@ -96,18 +71,23 @@ pub struct DatagramCounters {
     pub heard: u64,
     /// Datagrams of our own that came back, by multicast or because the list of peers has our address.
     pub own: u64,
-    refused: [u64; Refused::ALL.len()],
+    /// Hosts that are heard now and have not shown that they hear this one.
+    pub unproven: usize,
+    /// Number of keys in force.
+    pub keys: usize,
+    /// Datagrams that counted for nothing, by the name of the reason.
+    pub refused: BTreeMap<String, u64>,
 }
 
-impl DatagramCounters {
-    /// Number of datagrams refused for a reason.
-    #[must_use]
-    pub fn refused(&self, why: Refused) -> u64 {
-        self.refused[why as usize]
+impl DatagramStanding {
+    /// The state before anything was heard: each reason has a count.
+    pub(super) fn new() -> DatagramStanding {
+        let refused = Refused::VARIANTS.iter().map(|why| (why.name().to_owned(), 0));
+        DatagramStanding { refused: refused.collect(), ..DatagramStanding::default() }
     }
 
     pub(super) fn refuse(&mut self, why: Refused) {
-        self.refused[why as usize] += 1;
+        *self.refused.entry(why.name().to_owned()).or_default() += 1;
     }
 }
 
@@ -117,13 +97,12 @@ mod tests {
 
     #[test]
     fn each_reason_is_counted_apart_and_has_a_name_of_its_own() {
-        let mut counters = DatagramCounters::default();
-        let mut names = std::collections::BTreeSet::new();
-        for (i, why) in Refused::ALL.into_iter().enumerate() {
-            assert_eq!(why as usize, i);
-            assert!(names.insert(why.name()));
-            counters.refuse(why);
+        let mut standing = DatagramStanding::new();
+        assert_eq!(standing.refused.len(), Refused::VARIANTS.len());
+        for (i, why) in Refused::VARIANTS.iter().enumerate() {
+            assert_eq!(*why as usize, i);
+            standing.refuse(*why);
         }
-        assert!(Refused::ALL.into_iter().all(|why| counters.refused(why) == 1));
+        assert!(standing.refused.values().all(|count| *count == 1));
     }
 }

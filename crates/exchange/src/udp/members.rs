@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::identity::{HostId, Identity, Incarnation, VolumeId};
 use crate::message::Message;
 
-use super::counters::{DatagramCounters, Refused};
+use super::counters::{DatagramStanding, Refused};
 use super::datagram::{Datagram, Mark};
 use super::marks::Marks;
 
@@ -52,7 +52,7 @@ pub(super) struct Members {
     proven: usize,
     /// The last run that was echoed in turn: the next turn begins after it.
     turn: Option<Key>,
-    counters: DatagramCounters,
+    pub(super) counters: DatagramStanding,
 }
 
 /// One run of another host.
@@ -78,16 +78,8 @@ impl Members {
             runs: BTreeMap::new(),
             proven: 0,
             turn: None,
-            counters: DatagramCounters::default(),
+            counters: DatagramStanding::new(),
         }
-    }
-
-    pub(super) fn counters(&self) -> &DatagramCounters {
-        &self.counters
-    }
-
-    pub(super) fn counters_mut(&mut self) -> &mut DatagramCounters {
-        &mut self.counters
     }
 
     /// Takes in a datagram whose signature is right. Returns the reason if it is refused.

@@ -36,7 +36,7 @@ pub(super) struct Inbox {
 
 impl Inbox {
     fn refuse(&mut self, why: Refused, from: SocketAddr) {
-        self.members.counters_mut().refuse(why);
+        self.members.counters.refuse(why);
         self.refusals.add(why, from);
     }
 

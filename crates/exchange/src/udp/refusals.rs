@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use parda_control::{Instant, Span};
+use strum::VariantArray;
 
 use super::counters::Refused;
 use crate::exchange::ExchangeEvent;
@@ -13,7 +14,7 @@ const PAUSE: Span = Span::from_millis(60_000);
 /// Datagrams refused since the last line on each reason.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    reasons: [Reason; Refused::ALL.len()],
+    reasons: [Reason; Refused::VARIANTS.len()],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +53,7 @@ impl Refusals {
 
     /// Refusals that are to be logged now.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Refusal> {
-        let reasons = Refused::ALL.into_iter().zip(&mut self.reasons);
+        let reasons = Refused::VARIANTS.iter().copied().zip(&mut self.reasons);
         let due = reasons.filter(|(why, reason)| {
             why.is_logged() && reason.said.is_none_or(|said| now.since(said) >= PAUSE)
         });

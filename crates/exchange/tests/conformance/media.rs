@@ -13,7 +13,7 @@ use parda_etcd::Endpoint;
 use parda_exchange::etcd::{EtcdExchange, EtcdLimits, EtcdSettings};
 use parda_exchange::fallback;
 use parda_exchange::region::{FileRegion, MemoryRegion, NbdRegion};
-use parda_exchange::udp::{KeySource, PeerAddress, Reach, Refused, UdpExchange, UdpSettings};
+use parda_exchange::udp::{KeySource, PeerAddress, Reach, UdpExchange, UdpSettings};
 use parda_exchange::{
     Exchange, HostName, Identity, Incarnation, Location, Region, Site, SlotChoice, SlotCount,
     SlotExchange, SlotSettings, Standing, VolumeId, init,
@@ -348,9 +348,7 @@ fn received(standing: &Standing) -> u64 {
         Standing::Both(both) => return received(&both.first),
         _ => return 0,
     };
-    let counters = &datagrams.counters;
-    let refused = Refused::ALL.iter().map(|why| counters.refused(*why));
-    counters.heard + counters.own + refused.sum::<u64>()
+    datagrams.heard + datagrams.own + datagrams.refused.values().sum::<u64>()
 }
 
 /// An address that nobody uses. No two of a process are alike, so that those which are not bound yet stay free.

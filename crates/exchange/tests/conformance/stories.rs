@@ -103,7 +103,7 @@ pub(crate) fn hosts_of_one_name_are_named_on_both_sides(make: Make, slack: u64) 
 fn other_volumes(standing: &Standing) -> Option<u64> {
     match standing {
         Standing::Slots { counters, .. } => Some(counters.other_volume),
-        Standing::Datagrams(standing) => Some(standing.counters.refused(Refused::OtherVolume)),
+        Standing::Datagrams(standing) => Some(standing.refused[Refused::OtherVolume.name()]),
         // Their keys are not even read.
         Standing::Etcd(_) => None,
         Standing::Both(both) => other_volumes(&both.first),
