@@ -12,14 +12,12 @@ use crate::settings::{BLOCK_IO, Claim, Class, Pod, Texts};
 pub(crate) trait Reduced {
     type Kept: PartialEq;
 
-    /// The object's name, with its namespace if it has one.
-    fn key(&self) -> String;
-
     /// What is kept; `None` for an object that does not count.
     fn kept(self) -> Option<Self::Kept>;
 }
 
-fn key(meta: &ObjectMeta) -> String {
+/// An object's name, with its namespace if it has one.
+pub(crate) fn key(meta: &ObjectMeta) -> String {
     let name = meta.name.as_deref().unwrap_or_default();
     match &meta.namespace {
         Some(namespace) => format!("{namespace}/{name}"),
@@ -35,10 +33,6 @@ fn own(texts: Option<BTreeMap<String, String>>) -> Texts {
 
 impl Reduced for core::Pod {
     type Kept = Pod;
-
-    fn key(&self) -> String {
-        key(&self.metadata)
-    }
 
     fn kept(self) -> Option<Pod> {
         let phase = self.status.and_then(|status| status.phase);
@@ -71,10 +65,6 @@ impl Reduced for core::Pod {
 impl Reduced for core::PersistentVolumeClaim {
     type Kept = Claim;
 
-    fn key(&self) -> String {
-        key(&self.metadata)
-    }
-
     fn kept(self) -> Option<Claim> {
         let spec = self.spec.unwrap_or_default();
         let in_force = self.status.and_then(|status| status.current_volume_attributes_class_name);
@@ -95,10 +85,6 @@ impl Class {
 impl Reduced for storage::StorageClass {
     type Kept = Class;
 
-    fn key(&self) -> String {
-        key(&self.metadata)
-    }
-
     fn kept(self) -> Option<Class> {
         Some(Class::of(self.metadata, self.parameters))
     }
@@ -106,10 +92,6 @@ impl Reduced for storage::StorageClass {
 
 impl Reduced for storage::VolumeAttributesClass {
     type Kept = Class;
-
-    fn key(&self) -> String {
-        key(&self.metadata)
-    }
 
     fn kept(self) -> Option<Class> {
         Some(Class::of(self.metadata, self.parameters))

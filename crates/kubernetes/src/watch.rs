@@ -15,7 +15,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::objects::Reduced;
+use crate::objects::{Reduced, key};
 use crate::settings::{Answer, Objects};
 
 /// Time in which changes gather before they are taken over as one.
@@ -217,7 +217,7 @@ where
         match event {
             Event::Init => self.listing.clear(),
             Event::InitApply(object) => {
-                let key = object.key();
+                let key = key(object.meta());
                 self.listing.extend(object.kept().map(|kept| (key, kept)));
             }
             Event::InitDone => {
@@ -226,7 +226,7 @@ where
                 (self.kept, self.listed, self.left_out) = (listed, true, false);
             }
             Event::Apply(object) => {
-                let key = object.key();
+                let key = key(object.meta());
                 let kept = object.kept();
                 self.changed |= self.kept.get(&key) != kept.as_ref();
                 match kept {
@@ -234,7 +234,9 @@ where
                     None => drop(self.kept.remove(&key)),
                 }
             }
-            Event::Delete(object) => self.changed |= self.kept.remove(&object.key()).is_some(),
+            Event::Delete(object) => {
+                self.changed |= self.kept.remove(&key(object.meta())).is_some()
+            }
         }
     }
 
