@@ -2,7 +2,6 @@
 
 use axum::body::Bytes;
 use parda_api as api;
-use serde_json::{Map, Value};
 
 /// An agent: it answers the server's requests. Each call may block.
 pub trait Agent: Changes + Disks + Send + Sync + 'static {
@@ -31,7 +30,12 @@ pub trait Changes {
     ///
     /// # Errors
     /// The volume, disk or setting does not exist, a value is wrong, or the change cannot be kept.
-    fn set(&self, change: &Change, who: &Who) -> Result<api::Changed, Refusal>;
+    fn set(
+        &self,
+        place: &Place,
+        change: &api::SettingsChange,
+        who: &Who,
+    ) -> Result<api::Changed, Refusal>;
 
     /// Removes the live change of a setting, or of all, of a volume or disk.
     ///
@@ -106,17 +110,6 @@ impl Of {
             Of::Tenant(tenant) => (None, Some(tenant)),
         }
     }
-}
-
-/// New values of settings.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Change {
-    /// The part of a volume that has the settings.
-    pub place: Place,
-    /// How long the values last.
-    pub keep: Option<api::Keep>,
-    /// Keys of the settings, and their values.
-    pub settings: Map<String, Value>,
 }
 
 /// Reason why a request is refused.

@@ -42,7 +42,7 @@ use tokio_util::io::InspectReader;
 
 use connections::{Connections, Origin};
 
-pub use asked::{Agent, Change, Changes, Disks, Of, Pages, Place, Refusal, Who};
+pub use asked::{Agent, Changes, Disks, Of, Pages, Place, Refusal, Who};
 pub use axum::body::Bytes;
 use progress::{Progress, Step};
 pub use shared::FRESH;

@@ -58,10 +58,15 @@ impl Agent for Stub {
 }
 
 impl Changes for Stub {
-    fn set(&self, change: &Change, who: &Who) -> Result<parda_api::Changed, Refusal> {
+    fn set(
+        &self,
+        place: &Place,
+        change: &parda_api::SettingsChange,
+        who: &Who,
+    ) -> Result<parda_api::Changed, Refusal> {
         Err(Refusal::Conflict(format!(
             "{} {:?} {:?} {}",
-            change.place.volume, change.place.of, change.keep, who.name
+            place.volume, place.of, change.keep, who.name
         )))
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use parda_api::{Changed, ChangedSetting, Keep};
+use parda_api::{Changed, ChangedSetting, Keep, SettingsChange};
 use parda_config::{DISK_SETTINGS, NAMES_FILES, TenantSettings};
 use parda_http::{Changes, Of, Place, Refusal, Who};
 use serde_json::Value;
@@ -17,8 +17,8 @@ use crate::live::{self, DiskName, Layers, Setting, Target};
 use crate::status::{Detail, DiskState, VolumeStatus};
 
 impl Changes for Api {
-    fn set(&self, change: &parda_http::Change, who: &Who) -> Result<Changed, Refusal> {
-        let parda_http::Change { place, keep, settings } = change;
+    fn set(&self, place: &Place, change: &SettingsChange, who: &Who) -> Result<Changed, Refusal> {
+        let SettingsChange { keep, settings } = change;
         if settings.is_empty() {
             return Err(Refusal::Invalid("no setting is named".to_owned()));
         }

@@ -15,7 +15,7 @@ use utoipa::openapi::{HttpMethod, OpenApi};
 
 use super::query;
 use crate::answer::{Json, Refusals, Refused};
-use crate::asked::{Change, Of, Place, Refusal, Who};
+use crate::asked::{Of, Place, Refusal, Who};
 use crate::shared::Shared;
 
 /// Reads a body of JSON. Other content types are refused, such as those of forms, which a page of any site may send.
@@ -69,9 +69,9 @@ pub(super) async fn set(
     headers: HeaderMap,
     sent: Bytes,
 ) -> Result<impl IntoResponse, Refused> {
-    let api::SettingsChange { keep, settings } = body(&headers, &sent)?;
-    let change = Change { place: named.place().0, keep, settings };
-    Ok(Json(shared.change(move |agent| agent.set(&change, &who)).await??))
+    let change: api::SettingsChange = body(&headers, &sent)?;
+    let (place, _) = named.place();
+    Ok(Json(shared.change(move |agent| agent.set(&place, &change, &who)).await??))
 }
 
 /// Gives settings of a volume's law, a disk or a tenant back to the configuration file: the one that is named, or all.
