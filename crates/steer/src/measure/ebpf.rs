@@ -13,7 +13,7 @@ use parda_control::Span;
 use parda_control::latency::Direction;
 
 use super::flow::Level;
-use super::layout::{DEVICES, DeviceList, GroupTotals, Sums, Totals};
+use super::layout::{DEVICES, DeviceList, GroupTotals, Sums, Totals, Versioned};
 use super::whole::whole;
 use super::{Class, Group, Histogram, Measure, MeasureError, Method, Reading, Watched, find};
 use crate::number::DevNum;
@@ -56,9 +56,9 @@ pub struct Ebpf {
     /// The loaded programs, attached while this exists.
     object: aya::Ebpf,
     watched: Array<MapData, DeviceList>,
-    totals: PerCpuArray<MapData, Totals>,
+    totals: PerCpuArray<MapData, Versioned<Totals>>,
     sums: PerCpuArray<MapData, Sums>,
-    groups: PerCpuHashMap<MapData, u64, GroupTotals>,
+    groups: PerCpuHashMap<MapData, u64, Versioned<GroupTotals>>,
     list: DeviceList,
     /// While there may be IOs from before counting began: the program that sees them, and its end time.
     beginning: Option<(BtfTracePointLinkId, u64)>,
@@ -184,7 +184,7 @@ impl Ebpf {
     /// Makes room for cgroup 0, which stands for all cgroups without an entry.
     fn room_for_others(&mut self) -> Result<(), MeasureError> {
         let cpus = aya::util::nr_cpus().map_err(|(_, e)| failed(e))?;
-        let none = PerCpuValues::try_from(vec![GroupTotals::default(); cpus]).map_err(failed)?;
+        let none = PerCpuValues::try_from(vec![Versioned::default(); cpus]).map_err(failed)?;
         self.groups.insert(0, none, 0).map_err(failed)
     }
 

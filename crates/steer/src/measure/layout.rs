@@ -31,11 +31,21 @@ impl Default for DeviceList {
     }
 }
 
-/// `struct totals`: what one CPU counts of all watched devices.
+/// Counters of one CPU as the programs change them, with numbers that say whether a copy is consistent.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Versioned<T> {
+    /// Number of changes that were ended.
+    pub(super) ended: u64,
+    pub(super) counters: T,
+    /// Number of changes that were begun.
+    pub(super) begun: u64,
+}
+
+/// `struct totals`, without its version: what one CPU counts of all watched devices.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
-    ended: u64,
     /// Requests that were issued to the array.
     pub(super) issued: Flow,
     /// Requests that the array completed.
@@ -43,14 +53,12 @@ pub(super) struct Totals {
     /// Requests that came back undone.
     pub(super) requeues: u64,
     lost: u64,
-    begun: u64,
 }
 
-/// `struct group`: what one CPU counts of a cgroup.
+/// `struct group`, without its version: what one CPU counts of a cgroup.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct GroupTotals {
-    ended: u64,
     /// Sectors that the cgroup submitted.
     pub(super) queued: Flow,
     /// Sectors that were completed.
@@ -59,7 +67,6 @@ pub(super) struct GroupTotals {
     pub(super) ios: u64,
     /// Bytes that they moved.
     pub(super) bytes: u64,
-    begun: u64,
 }
 
 /// `struct class`: IOs of one direction and class of sizes.
@@ -91,39 +98,11 @@ impl Default for Sums {
 // SAFETY: `repr(C)`, `u64` in every field, so no padding and every bit pattern is a value.
 unsafe impl aya::Pod for DeviceList {}
 // SAFETY: `repr(C)`, `u64` or `Flow` (two `u64`) in every field: no padding, every bit pattern a value.
-unsafe impl aya::Pod for Totals {}
+unsafe impl aya::Pod for Versioned<Totals> {}
 // SAFETY: as with `Totals`.
-unsafe impl aya::Pod for GroupTotals {}
+unsafe impl aya::Pod for Versioned<GroupTotals> {}
 // SAFETY: `repr(C)`, arrays of `u64` and of `ClassSums` (three `u64`): no padding, every bit pattern a value.
 unsafe impl aya::Pod for Sums {}
-
-/// Counters of one CPU that say whether a copy of them is consistent.
-pub(super) trait Versioned: Copy {
-    /// Number of changes that were begun.
-    fn begun(&self) -> u64;
-    /// Number of changes that were ended.
-    fn ended(&self) -> u64;
-}
-
-impl Versioned for Totals {
-    fn begun(&self) -> u64 {
-        self.begun
-    }
-
-    fn ended(&self) -> u64 {
-        self.ended
-    }
-}
-
-impl Versioned for GroupTotals {
-    fn begun(&self) -> u64 {
-        self.begun
-    }
-
-    fn ended(&self) -> u64 {
-        self.ended
-    }
-}
 
 impl Totals {
     /// Sum over all CPUs, modulo 2^64.
@@ -145,7 +124,6 @@ impl GroupTotals {
             done: sum.done.plus(cpu.done),
             ios: sum.ios.wrapping_add(cpu.ios),
             bytes: sum.bytes.wrapping_add(cpu.bytes),
-            ..sum
         })
     }
 }
@@ -176,11 +154,13 @@ mod tests {
     fn structures_have_the_layout_of_the_programs() {
         // As in bpf/block.bpf.c; the loader itself refuses a value of another size.
         assert_eq!(size_of::<DeviceList>(), 8 * (3 + DEVICES));
-        assert_eq!((size_of::<Totals>(), size_of::<GroupTotals>()), (8 * 8, 8 * 8));
+        type Group = Versioned<GroupTotals>;
+        assert_eq!((size_of::<Versioned<Totals>>(), size_of::<Group>()), (8 * 8, 8 * 8));
         assert_eq!(size_of::<Sums>(), 8 * (2 * SIZES * 3 + 2 * Histogram::LEN));
-        assert_eq!((offset_of!(Totals, issued), offset_of!(Totals, requeues)), (8, 40));
-        assert_eq!((offset_of!(Totals, begun), offset_of!(GroupTotals, begun)), (56, 56));
-        assert_eq!((offset_of!(GroupTotals, ios), offset_of!(GroupTotals, bytes)), (40, 48));
+        assert_eq!((offset_of!(Group, counters), offset_of!(Group, begun)), (8, 56));
+        assert_eq!(offset_of!(Versioned<Totals>, begun), 56);
+        assert_eq!((offset_of!(Totals, issued), offset_of!(Totals, requeues)), (0, 32));
+        assert_eq!((offset_of!(GroupTotals, ios), offset_of!(GroupTotals, bytes)), (32, 40));
         assert_eq!((offset_of!(Flow, n), offset_of!(Flow, at)), (0, 8));
     }
 }

@@ -11,16 +11,16 @@ use super::layout::Versioned;
 const TRIES: usize = 100;
 
 /// Takes copies with `copy` until that of each CPU is consistent. `None` if one never is.
-pub(super) fn whole<T: Versioned, E>(
-    mut copy: impl FnMut() -> Result<Vec<T>, E>,
+pub(super) fn whole<T: Copy, E>(
+    mut copy: impl FnMut() -> Result<Vec<Versioned<T>>, E>,
 ) -> Result<Option<Vec<T>>, E> {
     let (mut before, mut middle) = (copy()?, copy()?);
     let mut found: Vec<Option<T>> = vec![None; middle.len()];
     for _ in 0..TRIES {
         let after = copy()?;
         for (cpu, found) in found.iter_mut().enumerate().filter(|(_, found)| found.is_none()) {
-            if before[cpu].ended() == after[cpu].begun() {
-                *found = Some(middle[cpu]);
+            if before[cpu].ended == after[cpu].begun {
+                *found = Some(middle[cpu].counters);
             }
         }
         if found.iter().all(Option::is_some) {
@@ -35,27 +35,17 @@ pub(super) fn whole<T: Versioned, E>(
 mod tests {
     use super::*;
 
-    /// Changes ended, a counter, changes begun.
-    #[derive(Clone, Copy, Debug, PartialEq)]
-    struct Copied(u64, u64, u64);
-
-    impl Versioned for Copied {
-        fn begun(&self) -> u64 {
-            self.2
-        }
-
-        fn ended(&self) -> u64 {
-            self.0
-        }
+    fn copied(ended: u64, counters: u64, begun: u64) -> Versioned<u64> {
+        Versioned { ended, counters, begun }
     }
 
     #[test]
     fn a_copy_in_the_middle_of_a_change_is_not_taken() {
         // A change is half done in the second copy.
-        let rest = [Copied(5, 50, 5); 3];
-        let mut copies = [Copied(4, 40, 4), Copied(4, 50, 5)].into_iter().chain(rest);
+        let rest = [copied(5, 50, 5); 3];
+        let mut copies = [copied(4, 40, 4), copied(4, 50, 5)].into_iter().chain(rest);
         let got = whole::<_, ()>(|| Ok(vec![copies.next().unwrap()]));
-        assert_eq!(got, Ok(Some(vec![Copied(5, 50, 5)])));
+        assert_eq!(got, Ok(Some(vec![50])));
     }
 
     #[test]
@@ -63,7 +53,7 @@ mod tests {
         let mut n = 0;
         let got = whole::<_, ()>(|| {
             n += 1;
-            Ok(vec![Copied(n, n, n + 1)])
+            Ok(vec![copied(n, n, n + 1)])
         });
         assert_eq!(got, Ok(None));
     }
