@@ -20,8 +20,7 @@ use parda_config::VmSettings;
 use parda_control::latency::Direction;
 use parda_control::{HeldBy, HeldTimes, ModeName, ReservationState, Source};
 use parda_steer::cgroup::Means;
-use parda_steer::knob;
-use parda_steer::multipath::PathState;
+use parda_steer::steering::PathInForce;
 use serde::{Deserialize, Serialize};
 
 pub use crate::history::disk_keys;
@@ -242,7 +241,7 @@ pub struct SteerStatus {
     /// Mean of what was submitted and not completed in the last period, in IOs.
     pub pending: f64,
     /// Its queues: one, or one for each path.
-    pub paths: Vec<PathStatus>,
+    pub paths: Vec<PathInForce>,
     /// Reads completed since the start.
     pub reads: Counter,
     /// Writes completed since the start.
@@ -299,19 +298,6 @@ impl std::fmt::Display for MeasuredBy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.serialize(f)
     }
-}
-
-/// The state of one queue of a steered device.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PathStatus {
-    /// As the kernel calls it.
-    pub name: String,
-    /// The knob that is set.
-    pub method: knob::Method,
-    /// Depth that is set, in IOs in flight.
-    pub depth: u32,
-    /// Whether it carries IOs.
-    pub state: PathState,
 }
 
 /// The state of one VM of a steered volume.

@@ -16,7 +16,7 @@ use crate::config::{Steer, Work};
 use crate::latency::Latency;
 use crate::news::is_news;
 use crate::outside::Outside;
-use crate::status::{MeasuredBy, PathStatus, SteerStatus};
+use crate::status::{MeasuredBy, SteerStatus};
 use attached::{Attached, Look};
 use vms::HostVms;
 
@@ -112,7 +112,7 @@ impl Outside for Steered {
             cannot_go_lower: device.is_some_and(|d| d.cannot_hold(window))
                 && !self.vms.hold_below_least(),
             drops: device.map_or(0, |d| d.drops),
-            paths: in_force.map_or(Vec::new(), |f| f.paths.iter().map(path).collect()),
+            paths: in_force.map_or(Vec::new(), |f| f.paths.clone()),
             vms: self.vms.status(&self.steer),
             ..self.done.clone()
         }
@@ -241,13 +241,4 @@ impl Steered {
 /// As it travels: each bucket by its middle.
 fn latency(histogram: &Histogram) -> Latency {
     Latency { buckets: histogram.buckets().map(|(middle, ios)| (middle.0, ios)).collect() }
-}
-
-fn path(path: &parda_steer::steering::PathInForce) -> PathStatus {
-    PathStatus {
-        name: path.name.clone(),
-        method: path.method,
-        depth: path.depth,
-        state: path.state,
-    }
 }

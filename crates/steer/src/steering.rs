@@ -39,7 +39,7 @@ pub struct InForce {
 }
 
 /// Bound in force at one path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PathInForce {
     /// Kernel name of the path.
     pub name: String,
