@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use parda_config::{ControlSettings, LimitSetting, TenantName, TenantSettings};
+use parda_tls::ServerFiles;
 use serde::{Deserialize, Serialize};
 
 pub use crate::config::limits::{AgentLimits, VolumeLimits};
@@ -45,7 +46,7 @@ pub struct Http {
     #[serde(default)]
     pub plain: bool,
     /// TLS at a TCP address.
-    pub tls: Option<HttpTls>,
+    pub tls: Option<ServerFiles>,
     /// URL of the dashboards of all hosts, with `{host}` for the host's name.
     pub pages: Option<String>,
     /// File of tokens: a name, a role and a secret on each line.
@@ -72,18 +73,6 @@ pub struct Policy {
     pub user: Option<String>,
     /// File that holds the user's password.
     pub password_file: Option<PathBuf>,
-}
-
-/// `tls` of `[http]`: PEM files.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HttpTls {
-    /// The server's certificate, with the intermediate ones after it.
-    pub certificate: PathBuf,
-    /// Private key of the certificate.
-    pub key: PathBuf,
-    /// The CAs of clients. Without, clients need no certificate.
-    pub clients: Option<PathBuf>,
 }
 
 /// `[[listener]]`: who may connect at an address that disks listen at.

@@ -41,8 +41,9 @@ pub struct FileError {
     pub message: String,
 }
 
-/// Paths of a server's certificate and key, and of the CA of its clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Paths of a server's certificate and key, and of the CA of its clients, as in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ServerFiles {
     /// The server's certificate, followed by its intermediate certificates.
     pub certificate: PathBuf,

@@ -39,7 +39,5 @@ pub(super) fn check(doc: &Document, http: &file::Http) -> Result<Http, Error> {
     let is_url = |url: &String| is_web(url) && url.contains("{host}");
     let message = "must be a URL with {host} in it, such as https://{host}:9843/";
     at.refuse_if(!http.pages.as_ref().is_none_or(is_url), "pages", message)?;
-    let files =
-        |file::HttpTls { certificate, key, clients }| ServerFiles { certificate, key, clients };
-    Ok(Http { address, tls: http.tls.clone().map(files) })
+    Ok(Http { address, tls: http.tls.clone() })
 }
