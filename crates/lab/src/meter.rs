@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use parda_agent::latency::{Latency, Summary};
 use parda_agent::status::{DiskStatus, VolumeStatus};
-use parda_scenario::count::{HostCount, VmCount};
+use parda_scenario::count::{HostCount, VmCount, mean};
 use parda_scenario::{Distribution, Host, HostAnswer, HostId, Phase, Scenario};
 
 /// Reading of a host: the status of its agent, or, without one, the array's counters.
@@ -206,18 +206,12 @@ impl Meter {
             windows: (samples.iter())
                 .filter_map(|s| Some((s.at.duration_since(from.at).as_secs_f64(), s.window?)))
                 .collect(),
-            window: mean(samples.iter().filter_map(|s| s.window)),
             beta: mean(samples.iter().map(|s| s.beta)).unwrap_or(0.0),
             device_latency_ms: distribution(&done.device()),
             vms: done.disks.iter().map(vm).collect(),
         };
         count.answer(scenario, id, phase, &scenario.state_at(phase.from))
     }
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, n) = values.fold((0.0, 0.0), |(sum, n), x| (sum + x, n + 1.0));
-    (n > 0.0).then(|| sum / n)
 }
 
 fn distribution(latency: &Latency) -> Option<Distribution> {

@@ -12,9 +12,7 @@ use crate::shares::{HELD_PART, Unit, lacks, saturated};
 pub struct HostCount {
     /// Counted time, in seconds.
     pub seconds: f64,
-    /// Mean window, in slots. `None` if there was none.
-    pub window: Option<f64>,
-    /// Windows sampled every second or oftener: seconds from the beginning of the phase, and slots.
+    /// Windows sampled every second or oftener: seconds from the beginning of the phase, and slots. None without control.
     pub windows: Vec<(f64, f64)>,
     /// Mean β, in slots.
     pub beta: f64,
@@ -53,6 +51,7 @@ impl HostCount {
         at_start: &State,
     ) -> HostAnswer {
         let host = scenario.host(id);
+        let window = mean(self.windows.iter().map(|(_, w)| *w));
         let fairness = at_start.host(id).control.fairness;
         let unit = match fairness {
             Some(Fairness::Cost(_)) => Unit::Cost,
@@ -72,11 +71,11 @@ impl HostCount {
                     && vm.settings.reservation.is_none()
                     && vm.settings.tenant.is_none();
                 let ran = !host.outside && own && scenario.runs_throughout(vm_id, phase, at_start);
-                let judged = ran && !content && (endless || self.window.is_some());
+                let judged = ran && !content && (endless || window.is_some());
                 let (latency, held) = (count.latency_ms.as_ref(), count.held_ms.as_ref());
                 let saturated = match latency {
-                    None if self.window.is_some() => judged && self.holds(scenario, id, at_start),
-                    _ => saturated(judged, self.window, latency, held),
+                    None if window.is_some() => judged && self.holds(scenario, id, at_start),
+                    _ => saturated(judged, window, latency, held),
                 };
                 let (writes, bytes) = (count.writes.0 as f64, count.writes.1 as f64);
                 let reads = (count.ios as f64 - writes, count.bytes as f64 - bytes);
@@ -103,7 +102,7 @@ impl HostCount {
             shares: vms.iter().map(|vm| vm.shares).sum(),
             unit,
             beta: self.beta,
-            window: self.window,
+            window,
             settled_s: settled(&self.windows, self.seconds).filter(|_| works),
             // Little's law: IOs outstanding = rate × latency.
             outstanding: self.device_latency_ms.map_or(0.0, |d| iops * d.mean / 1e3),
@@ -138,13 +137,19 @@ const SETTLED_WITHIN: f64 = 0.1;
 #[must_use]
 pub fn settled(windows: &[(f64, f64)], seconds: f64) -> Option<f64> {
     let last = windows.iter().filter(|(at, _)| *at >= seconds * 2.0 / 3.0);
-    let (sum, n) = last.fold((0.0, 0.0), |(sum, n), (_, w)| (sum + w, n + 1.0));
-    let mean = (n > 0.0).then(|| sum / n)?;
+    let mean = mean(last.map(|(_, w)| *w))?;
     let off = |(_, w): &(f64, f64)| (w - mean).abs() > SETTLED_WITHIN * mean;
     Some(match windows.iter().rposition(off) {
         None => 0.0,
         Some(last_off) => windows.get(last_off + 1).map_or(seconds, |(at, _)| *at),
     })
+}
+
+/// `None` of no values.
+#[must_use]
+pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, n) = values.fold((0.0, 0.0), |(sum, n), x| (sum + x, n + 1.0));
+    (n > 0.0).then(|| sum / n)
 }
 
 fn mib(bytes: u64) -> f64 {

@@ -1,7 +1,6 @@
 //! One host's agent: its law, its VMs' IOs, its part in the exchange.
 
 use parda_array::ArrayIo;
-use parda_control::outsider::Finding;
 use parda_control::{
     Bytes, Completed, Config, Host, Instant, Io, IoId, IoKind, Report, Shares, Span, Tenant,
     TenantId, TenantPart, Totals, View, VmConfig, VmId,
@@ -54,7 +53,6 @@ pub(crate) struct Agent {
     /// When it is going to be woken up: two or three times, as the same one is asked for again and again.
     wakes: Vec<Instant>,
     beta: f64,
-    finding: Finding,
 }
 
 impl Agent {
@@ -65,7 +63,7 @@ impl Agent {
         state: &HostState,
         tenants: &[(TenantId, Tenant)],
     ) -> Result<Agent, SimError> {
-        let settings = |error| SimError::Control { host: host.name.clone(), error };
+        let settings = |error| SimError::of_host(&host.name, error);
         let control = state.control.resolve().map_err(settings)?;
         let shares = host.vms.iter().zip(&state.vms).map(|(vm, state)| {
             // Outside control nobody has shares. Nothing queues there, so that any will do.
@@ -73,7 +71,7 @@ impl Agent {
             part(vm, shares)
         });
         let shares: Vec<VmConfig> = shares.collect();
-        let name = HostName::new(&host.name)?;
+        let name = HostName::new(&host.name).map_err(SimError::impossible)?;
         let period = control.law.period;
         let enforcer = match &host.kind {
             HostKind::Process => {
@@ -99,7 +97,6 @@ impl Agent {
             at_array: 0.0,
             wakes: Vec::new(),
             beta: 0.0,
-            finding: Finding::default(),
         })
     }
 
@@ -166,18 +163,21 @@ impl Agent {
         }
         self.at_array += pending.cost;
         let limited = &mut self.limited[pending.vm.0];
-        if self.enforcer.observes() {
+        // In observe mode nothing is held back.
+        if self.enforcer.governor().outlook().is_some() {
             limited.restart();
         } else if let Some(early) = limited.take(now, io_of(&pending.io)) {
-            let vm = host.vms[pending.vm.0].name.clone();
-            return Err(Violation::Limit { vm, early });
+            let (vm, early) = (&host.vms[pending.vm.0].name, early.secs() * 1e3);
+            return Err(Violation(format!(
+                "VM {vm} sent an IO {early} ms before its limit allows it"
+            )));
         }
         Ok(Some((dispatch.id, pending.io)))
     }
 
     /// Takes back an IO from the array.
     pub(crate) fn complete(&mut self, now: Instant, id: IoId) -> Result<Completed, Violation> {
-        let unknown = || Violation::Array(format!("completed IO {} of no VM", id.0));
+        let unknown = || Violation(format!("the array: completed IO {} of no VM", id.0));
         let completed = self.enforcer.complete(now, id).ok_or_else(unknown)?;
         let pending = self.ios.try_remove(completed.token as usize).ok_or_else(unknown)?;
         self.at_array -= pending.cost;
@@ -212,23 +212,17 @@ impl Agent {
         let (report, own) =
             self.enforcer.tick(now, heard.map_or(View::Silent, View::Peers), tenants);
         self.beta = report.beta;
-        self.finding = report.finding;
         (report, own)
     }
 
     /// The window in force; `None` without control.
     pub(crate) fn window(&self) -> Option<f64> {
-        Some(self.enforcer.window().0).filter(|w| w.is_finite())
+        Some(self.enforcer.governor().window().0).filter(|w| w.is_finite())
     }
 
     /// The threshold in force.
     pub(crate) fn threshold(&self) -> Span {
-        self.enforcer.threshold()
-    }
-
-    /// What it finds of load that is not under control.
-    pub(crate) fn finding(&self) -> &Finding {
-        &self.finding
+        self.enforcer.governor().threshold()
     }
 
     /// VMs, by their places, that ask for their reservations and have less.
@@ -270,8 +264,7 @@ impl Agent {
 
     /// Whether no IO was lost between us, the host and the array.
     pub(crate) fn check(&self, name: &str) -> Result<(), Violation> {
-        let (held, outstanding) = (self.enforcer.held(), self.enforcer.outstanding());
-        check::books(name, self.ios.len(), "the law", held + outstanding)
+        check::books(name, self.ios.len(), "the law", self.enforcer.under_way())
     }
 }
 

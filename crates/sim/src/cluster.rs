@@ -86,7 +86,8 @@ impl<'a> Cluster<'a> {
             nodes,
             parted: is_parted(scenario, &state),
             state,
-            array: Array::new(scenario.array_params()?)?,
+            array: Array::new(scenario.array_params().map_err(SimError::impossible)?)
+                .map_err(SimError::impossible)?,
             flights: Slab::new(),
             slots: Slots::new(LunId(scenario.exchange_lun()), scenario),
             loss_rng: random.fork(),
@@ -108,7 +109,8 @@ impl<'a> Cluster<'a> {
     /// Takes back what the array has done.
     pub(crate) fn completions(&mut self) -> Result<(), Violation> {
         while let Some((_, parda_array::IoTag(key))) = self.array.pop_completion() {
-            let lost = || Violation::Array(format!("completed IO {key}, which is not under way"));
+            let lost =
+                || Violation(format!("the array: completed IO {key}, which is not under way"));
             match self.flights.try_remove(key as usize).ok_or_else(lost)? {
                 Flight::Vm { host, life, io } => self.deliver(host, life, Delivery::Done(io))?,
                 Flight::Exchange { host, life, visit } => {
@@ -191,7 +193,9 @@ impl<'a> Cluster<'a> {
             ArrayEvent::WriteCache(on) => self.array.set_write_cache(now, on),
             ArrayEvent::Slow(slow) => self.array.set_slow(now, slow.value()),
         }
-        .map_err(|error| SimError::ArrayEvent { at: Duration::from_nanos(now.0), error })
+        .map_err(|error| {
+            SimError::Impossible(format!("at {:?}: {error}", Duration::from_nanos(now.0)))
+        })
     }
 
     /// Something comes for a host's agent, if that still lives: now, or when it no longer hangs.
@@ -325,7 +329,7 @@ impl<'a> Cluster<'a> {
             return Ok(());
         }
         let host = &self.scenario.host(id).name;
-        let settings = |error| SimError::Control { host: host.clone(), error };
+        let settings = |error| SimError::of_host(host, error);
         let control = self.state.host(id).control.resolve().map_err(settings)?;
         if let Some(agent) = &mut self.nodes[id.0].agent {
             let period = control.law.period;
@@ -488,5 +492,5 @@ fn submit(
     io: ArrayIo,
 ) -> Result<(), Violation> {
     let key = parda_array::IoTag(flights.insert(flight) as u64);
-    array.submit(Nanos(now.0), key, io).map_err(|e| Violation::Array(e.to_string()))
+    array.submit(Nanos(now.0), key, io).map_err(|e| Violation(format!("the array: {e}")))
 }

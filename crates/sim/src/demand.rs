@@ -138,12 +138,15 @@ impl Run {
         let begun = completed + u64::from(self.under_way);
         let arrived = if self.closed { begun } else { self.arrived };
         if arrived != completed + under_way + waiting {
-            let vm = vm.to_owned();
-            return Err(Violation::Arrivals { vm, arrived, completed, under_way, waiting });
+            return Err(Violation(format!(
+                "VM {vm}: of {arrived} IOs that arrived {completed} are done, {under_way} under way, and {waiting} wait"
+            )));
         }
         let outstanding = self.outstanding(now);
         if i128::try_from(lived) != Ok(outstanding) {
-            return Err(Violation::Lives { vm: vm.to_owned(), lived, outstanding });
+            return Err(Violation(format!(
+                "VM {vm}: its IOs have lived {lived} IO·ns, and {outstanding} IO·ns were outstanding"
+            )));
         }
         Ok(())
     }

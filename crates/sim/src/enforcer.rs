@@ -2,7 +2,7 @@
 
 use parda_control::queue::Cost;
 use parda_control::{
-    Completed, Config, ConfigError, Dispatch, Host, Instant, Io, IoId, Outcome, Report, Span,
+    Completed, Config, ConfigError, Dispatch, Governor, Host, Instant, Io, IoId, Outcome, Report,
     TenantPart, View, VmConfig, VmId, Window,
 };
 
@@ -95,27 +95,10 @@ impl Enforcer {
         }
     }
 
-    /// The window that the law found.
-    pub(crate) fn window(&self) -> Window {
+    pub(crate) fn governor(&self) -> &Governor {
         match self {
-            Enforcer::Host(host) => host.governor().window(),
-            Enforcer::Kernel(kernel) => kernel.window(),
-        }
-    }
-
-    /// The threshold in force.
-    pub(crate) fn threshold(&self) -> Span {
-        match self {
-            Enforcer::Host(host) => host.governor().threshold(),
-            Enforcer::Kernel(kernel) => kernel.threshold(),
-        }
-    }
-
-    /// Whether it only says what it would do, and holds nothing back.
-    pub(crate) fn observes(&self) -> bool {
-        match self {
-            Enforcer::Host(host) => host.governor().outlook().is_some(),
-            Enforcer::Kernel(_) => false,
+            Enforcer::Host(host) => host.governor(),
+            Enforcer::Kernel(kernel) => kernel.governor(),
         }
     }
 
@@ -135,17 +118,11 @@ impl Enforcer {
         }
     }
 
-    pub(crate) fn held(&self) -> usize {
+    /// IOs that wait or are at the array.
+    pub(crate) fn under_way(&self) -> usize {
         match self {
-            Enforcer::Host(host) => host.held(),
-            Enforcer::Kernel(kernel) => kernel.held(),
-        }
-    }
-
-    pub(crate) fn outstanding(&self) -> usize {
-        match self {
-            Enforcer::Host(host) => host.outstanding(),
-            Enforcer::Kernel(kernel) => kernel.issued(),
+            Enforcer::Host(host) => host.held() + host.outstanding(),
+            Enforcer::Kernel(kernel) => kernel.under_way(),
         }
     }
 }

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use parda_control::integral::Integral;
 use parda_control::{
-    Completed, Config, ConfigError, DepthBounds, Dispatch, HeldBy, Instant, Io, IoId, KernelHost,
-    QueueMeans, Report, Shares, Span, View, VmConfig, VmId, VmPeriod, Window,
+    Completed, Config, ConfigError, DepthBounds, Dispatch, Governor, HeldBy, Instant, Io, IoId,
+    KernelHost, QueueMeans, Report, Shares, View, VmConfig, VmId, VmPeriod, Window,
 };
 use parda_scenario::{GuestDisk, GuestSettings};
 use slab::Slab;
@@ -175,12 +175,8 @@ impl Kernel {
         self.depth = set.unwrap_or(self.by_hand);
     }
 
-    pub(crate) fn threshold(&self) -> Span {
-        self.host.governor().threshold()
-    }
-
-    pub(crate) fn window(&self) -> Window {
-        self.host.governor().window()
+    pub(crate) fn governor(&self) -> &Governor {
+        self.host.governor()
     }
 
     /// What bounds an IO that goes to the array now. What it let go under a larger depth may still
@@ -190,11 +186,12 @@ impl Kernel {
         Window(beyond.min(bounds.most.max(self.by_hand) as usize) as f64)
     }
 
-    pub(crate) fn held(&self) -> usize {
-        self.queue.len()
+    /// IOs that wait or are at the array.
+    pub(crate) fn under_way(&self) -> usize {
+        self.queue.len() + self.issued()
     }
 
-    pub(crate) fn issued(&self) -> usize {
+    fn issued(&self) -> usize {
         self.beyond.len() + self.at_array.len()
     }
 }
@@ -202,7 +199,7 @@ impl Kernel {
 #[cfg(test)]
 mod tests {
     use parda_control::law::{LawConfig, Mode};
-    use parda_control::{Bytes, IoKind, Totals};
+    use parda_control::{Bytes, IoKind, Span, Totals};
 
     use super::*;
 
@@ -239,7 +236,7 @@ mod tests {
                 at_array.push_back((now + Span::from_millis(10), dispatch.id));
                 assert!(kernel.issued() <= kernel.depth as usize);
             }
-            assert_eq!(kernel.held() + kernel.issued(), 128);
+            assert_eq!(kernel.under_way(), 128);
             most = most.max(at_array.len());
             sum += kernel.issued() as f64;
         }

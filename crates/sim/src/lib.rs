@@ -46,5 +46,5 @@ pub use check::Violation;
 pub use client::Client;
 pub use error::SimError;
 pub use run::{Keep, Progress, RunOutcome, run};
-pub use series::{HostSeries, OutsiderSample, Series};
+pub use series::{HostSeries, Series};
 pub use study::{StudyOutcome, run_all};

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use parda_control::{Completed, Instant, IoKind, Span};
-use parda_scenario::count::{HostCount, VmCount};
+use parda_scenario::count::{HostCount, VmCount, mean};
 use parda_scenario::{HostId, Phase, PhaseAnswer, Scenario, VmId};
 
 use crate::agent::Agent;
@@ -23,7 +23,6 @@ pub(crate) fn instant(at: Duration) -> Instant {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) ios: u64,
-    pub(crate) bytes: u64,
     device: u128,
 }
 
@@ -68,7 +67,7 @@ struct PhaseMeter {
 struct HostMeter {
     /// As it was every second and at the phase's edges.
     windows: Vec<(Instant, f64)>,
-    beta: Mean,
+    beta: Vec<f64>,
     device: Latencies,
     vms: Vec<VmMeter>,
 }
@@ -83,27 +82,9 @@ struct VmMeter {
     lived: (ClientRun, u128),
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Mean {
-    sum: f64,
-    n: f64,
-}
-
-impl Mean {
-    fn add(&mut self, x: f64) {
-        self.sum += x;
-        self.n += 1.0;
-    }
-
-    fn value(self) -> Option<f64> {
-        (self.n > 0.0).then(|| self.sum / self.n)
-    }
-}
-
 impl Tally {
-    fn add(&mut self, bytes: u64, device: Span) {
+    fn add(&mut self, device: Span) {
         self.ios += 1;
-        self.bytes += bytes;
         self.device += u128::from(device.0);
     }
 
@@ -113,11 +94,7 @@ impl Tally {
     }
 
     pub(crate) fn plus(self, other: Tally) -> Tally {
-        Tally {
-            ios: self.ios + other.ios,
-            bytes: self.bytes + other.bytes,
-            device: self.device + other.device,
-        }
+        Tally { ios: self.ios + other.ios, device: self.device + other.device }
     }
 }
 
@@ -134,7 +111,7 @@ impl Meters {
         let (bytes, device, held) = (done.io.bytes.0, done.device, done.held);
         let kind = done.io.kind;
         if kind != IoKind::Discard {
-            self.tallies[host.0].add(bytes, device);
+            self.tallies[host.0].add(device);
         }
         if self.open.is_empty() {
             return;
@@ -180,7 +157,7 @@ impl Meters {
             for (host, agent) in phase.hosts.iter_mut().zip(agents.clone()) {
                 if let Some(agent) = agent {
                     host.windows.extend(agent.window().map(|w| (now, w)));
-                    host.beta.add(agent.beta());
+                    host.beta.push(agent.beta());
                 }
             }
         }
@@ -206,7 +183,7 @@ impl Meters {
             };
             HostMeter {
                 windows: Vec::new(),
-                beta: Mean::default(),
+                beta: Vec::new(),
                 device: Latencies::default(),
                 vms: (0..host.vms.len()).map(vm).collect(),
             }
@@ -274,11 +251,15 @@ fn little(
     let Some(outstanding) = vm.load.outstanding() else { return Ok(()) };
     // A client that started as the phase began has lived only since.
     let lived = if then.0 == now.0 { now.1 - then.1 } else { now.1 };
-    if lived == u128::from(outstanding) * u128::from(span.0) {
+    let expected = u128::from(outstanding) * u128::from(span.0);
+    if lived == expected {
         return Ok(());
     }
-    let (vm, phase, span) = (vm.name.clone(), phase.name.clone(), span.0);
-    Err(Violation::Little { vm, phase, lived, outstanding, span })
+    Err(Violation(format!(
+        "VM {}: the times of its IOs in phase {} add up to {lived} IO·ns, but {outstanding} outstanding \
+         for {} ns are {expected} (Little's law)",
+        vm.name, phase.name, span.0
+    )))
 }
 
 impl HostMeter {
@@ -293,7 +274,7 @@ impl HostMeter {
             }
             if *kind != IoKind::Discard {
                 self.device.record(*device);
-                vm.device.add(*bytes, *device);
+                vm.device.add(*device);
             }
             vm.total.record(*held + *device);
             vm.held.record(*held);
@@ -309,19 +290,12 @@ impl HostMeter {
         };
         HostCount {
             seconds: span.secs(),
-            window: mean(self.windows.iter().map(|(_, w)| *w)),
             windows: self.windows.iter().map(|(at, w)| (at.since(from).secs(), *w)).collect(),
-            beta: self.beta.value().unwrap_or(0.0),
+            beta: mean(self.beta.into_iter()).unwrap_or(0.0),
             device_latency_ms: self.device.distribution(),
             vms: self.vms.into_iter().map(vm).collect(),
         }
     }
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut mean = Mean::default();
-    values.for_each(|x| mean.add(x));
-    mean.value()
 }
 
 #[cfg(test)]
@@ -355,6 +329,7 @@ mod tests {
         assert_eq!(little(&vm, &phase, span, (one, 500), (one, 500 + all)), Ok(()));
         assert_eq!(little(&vm, &phase, span, (one, 500), (other, all)), Ok(()));
         let error = little(&vm, &phase, span, (one, 500), (one, 400 + all)).unwrap_err();
-        assert!(matches!(error, Violation::Little { lived: 15_999_999_900, .. }), "{error}");
+        let told = "add up to 15999999900 IO·ns, but 8 outstanding for 2000000000 ns are 16000000000 (Little's law)";
+        assert!(error.to_string().ends_with(told), "{error}");
     }
 }

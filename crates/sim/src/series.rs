@@ -1,14 +1,13 @@
 //! Windows, latencies and throughput over time.
 
-use parda_control::outsider::{Finding, State};
 use parda_scenario::Scenario;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::agent::Agent;
 use crate::meter::Tally;
 
 /// How a run went, second by second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
     /// The end of each interval, in seconds from the beginning of the run.
     pub at: Vec<f64>,
@@ -17,14 +16,13 @@ pub struct Series {
 }
 
 /// How it went for one host: one number for each of [`Series::at`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HostSeries {
     /// Name of the host.
     pub name: String,
     /// Window at the end of the interval, in slots. `None` without control, and while it is dead.
     pub window: Vec<Option<f64>>,
     /// The threshold then, in ms. `None` while it is dead.
-    #[serde(default)]
     pub latency_threshold_ms: Vec<Option<f64>>,
     /// β then, in slots. `None` while it is dead.
     pub beta: Vec<Option<f64>>,
@@ -32,31 +30,8 @@ pub struct HostSeries {
     pub device_latency_ms: Vec<Option<f64>>,
     /// IOs completed per second.
     pub iops: Vec<f64>,
-    /// Bytes per second of the IOs completed.
-    #[serde(default)]
-    pub bytes_per_s: Vec<f64>,
-    /// Load on the array that is not under control, as the host found it then. `None` while it is dead.
-    #[serde(default)]
-    pub outsider: Vec<Option<OutsiderSample>>,
     /// VMs that asked for their reservations and had less, by their places.
-    #[serde(default)]
     pub short: Vec<Vec<usize>>,
-}
-
-/// What a host found of load that is not under control.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OutsiderSample {
-    /// State of the array, as the host saw it.
-    pub state: State,
-    /// Outstanding IOs of an outsider that would explain it.
-    pub outstanding: f64,
-}
-
-impl OutsiderSample {
-    fn of(finding: &Finding) -> OutsiderSample {
-        let Finding { state, outstanding, .. } = *finding;
-        OutsiderSample { state, outstanding }
-    }
 }
 
 impl HostSeries {
@@ -98,8 +73,6 @@ impl Series {
             host.latency_threshold_ms.push(agent.map(|a| a.threshold().secs() * 1e3));
             host.device_latency_ms.push(tally.device_ms());
             host.iops.push(tally.ios as f64);
-            host.bytes_per_s.push(tally.bytes as f64);
-            host.outsider.push(agent.map(|agent| OutsiderSample::of(agent.finding())));
             host.short.push(agent.map(Agent::short).unwrap_or_default());
         }
     }
@@ -119,8 +92,6 @@ mod tests {
             latency_threshold_ms: some.clone(),
             device_latency_ms: some,
             iops: vec![1.0, 0.0],
-            bytes_per_s: vec![4096.0, 0.0],
-            outsider: vec![None, None],
             short: vec![Vec::new(), Vec::new()],
         };
         for quantity in parda_scenario::plot::OVER_TIME {

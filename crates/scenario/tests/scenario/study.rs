@@ -189,7 +189,6 @@ fn measured(study: &Study, run: usize) -> Vec<PhaseAnswer> {
     let phase = &scenario.phases[0];
     let count = parda_scenario::count::HostCount {
         seconds: 10.0,
-        window: None,
         windows: Vec::new(),
         beta: 0.0,
         device_latency_ms: None,
