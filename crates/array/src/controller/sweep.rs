@@ -2,13 +2,10 @@
 
 use alloc::vec::Vec;
 
-/// Set of stripe numbers: a bitmap, and a summary with one bit for each word of it, so that a search crosses 4,096 absent stripes in a
-/// step. Its size is that of the highest number put in.
+/// Set of stripe numbers: a bitmap. Its size is that of the highest number put in.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweep {
     words: Vec<u64>,
-    /// One bit for each word of the bitmap: whether the word is not zero.
-    summary: Vec<u64>,
     /// Stripe at which the next search begins.
     at: u64,
 }
@@ -18,10 +15,8 @@ impl Sweep {
         let (word, bit) = split(stripe);
         if self.words.len() <= word {
             self.words.resize(word + 1, 0);
-            self.summary.resize(word / 64 + 1, 0);
         }
         self.words[word] |= bit;
-        self.summary[word / 64] |= 1 << (word % 64);
     }
 
     /// Takes out the next stripe for which `may` is true. Others are passed over, and come again in the next round.
@@ -30,9 +25,6 @@ impl Sweep {
         let stripe = ahead.or_else(|| self.find(0, self.at, &may))?;
         let (word, bit) = split(stripe);
         self.words[word] &= !bit;
-        if self.words[word] == 0 {
-            self.summary[word / 64] &= !(1 << (word % 64));
-        }
         self.at = stripe + 1;
         Some(stripe)
     }
@@ -50,18 +42,12 @@ impl Sweep {
     }
 
     fn first(&self, from: u64) -> Option<u64> {
-        let (word, bit) = split(from);
-        let rest = self.words.get(word)? & bit.wrapping_neg();
-        if rest != 0 {
-            return Some(word as u64 * 64 + u64::from(rest.trailing_zeros()));
-        }
-        let (next, bit) = ((word + 1) / 64, 1_u64 << ((word + 1) % 64));
-        let rest = |(at, bits): (usize, &u64)| {
-            let bits = if at == next { bits & bit.wrapping_neg() } else { *bits };
-            (bits != 0).then(|| at * 64 + bits.trailing_zeros() as usize)
+        let (first, bit) = split(from);
+        let rest = |(word, bits): (usize, &u64)| {
+            let bits = if word == first { bits & bit.wrapping_neg() } else { *bits };
+            (bits != 0).then(|| word as u64 * 64 + u64::from(bits.trailing_zeros()))
         };
-        let word = self.summary.iter().enumerate().skip(next).find_map(rest)?;
-        Some(word as u64 * 64 + u64::from(self.words[word].trailing_zeros()))
+        self.words.iter().enumerate().skip(first).find_map(rest)
     }
 }
 
