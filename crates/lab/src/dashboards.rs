@@ -33,7 +33,7 @@ impl Dashboards {
         };
         let agents = scenario
             .host_ids()
-            .filter(|(_, host)| host.present && !host.outside && host.kind.guest().is_none());
+            .filter(|(_, host)| host.present && !host.outside && host.guest.is_none());
         let ports = agents.map(|(id, _)| Ok((id, free()?))).collect::<io::Result<_>>()?;
         let mut secret = [0; 16];
         File::open("/dev/urandom")?.read_exact(&mut secret)?;

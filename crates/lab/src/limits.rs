@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use parda_scenario::exchange::{ExchangeSettings, Hearing, Transport};
+use parda_scenario::exchange::{Hearing, Transport};
 use parda_scenario::{Action, Host, HostId, Scenario};
 
 use crate::error::Refusal;
@@ -15,14 +15,14 @@ use crate::fio;
 /// It cannot; the error names the feature, and where in the document it may stand.
 pub fn check(scenario: &Scenario, guests: bool) -> Result<(), Refusal> {
     fio::can_do(scenario)?;
-    let guest = scenario.present().find(|(_, host)| host.kind.guest().is_some());
+    let guest = scenario.present().find(|(_, host)| host.guest.is_some());
     if let Some((_, guest)) = guest.filter(|_| !guests) {
         let (paths, what) =
             (vec![format!("{}.kind", guest.path)], format!("{}, a guest,", guest.name));
         return Err(Refusal { paths, what });
     }
     let faults = |(id, _)| {
-        settings(scenario, id).find_map(|found| fault_of_packets(scenario.transport, &found))
+        hearings(scenario, id).find_map(|found| fault_of_packets(scenario.transport, found))
     };
     let Some((what, paths)) = scenario.present().find_map(faults) else { return Ok(()) };
     let over = match scenario.transport {
@@ -36,57 +36,38 @@ pub fn check(scenario: &Scenario, guests: bool) -> Result<(), Refusal> {
 /// Whether the host is ever cut off from the exchange, or on a side of its own.
 #[must_use]
 pub fn has_own_relay(scenario: &Scenario, id: HostId) -> bool {
-    settings(scenario, id).any(|found| cuts_off(found.settings))
-}
-
-fn cuts_off(settings: &ExchangeSettings) -> bool {
-    let hearing = settings.hearing();
-    !hearing.reachable || hearing.side != Hearing::default().side
+    hearings(scenario, id).any(|(hearing, _)| !hearing.reachable || !hearing.side.is_empty())
 }
 
 /// Sides of a partition of an exchange on the array, without the one on which all hosts begin.
 #[must_use]
-pub fn sides(scenario: &Scenario) -> Vec<String> {
+pub fn sides(scenario: &Scenario) -> BTreeSet<String> {
     if scenario.transport != Transport::File {
-        return Vec::new();
+        return BTreeSet::new();
     }
-    let all = scenario.present().flat_map(|(id, _)| settings(scenario, id));
-    let sides: BTreeSet<String> = all.map(|found| found.settings.hearing().side).collect();
-    sides.into_iter().filter(|side| *side != Hearing::default().side).collect()
+    let all = scenario.present().flat_map(|(id, _)| hearings(scenario, id));
+    all.map(|(hearing, _)| hearing.side).filter(|side| !side.is_empty()).collect()
 }
 
-/// Settings of the exchange that a host has at a time, with the path of the entry that they are from.
-struct ExchangeChange<'a> {
-    settings: &'a ExchangeSettings,
-    path: &'a str,
-}
-
-impl ExchangeChange<'_> {
-    /// Where in the document this key may stand.
-    fn paths(&self, key: &str) -> Vec<String> {
-        vec![format!("{}.exchange.{key}", self.path), format!("exchange.{key}")]
-    }
-}
-
-/// All settings of the exchange that a host ever has.
-fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = ExchangeChange<'_>> {
+/// How well a host hears the others at the beginning, and each change of that, with the path of the entry that it is from.
+fn hearings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = (Hearing, &str)> {
     let changes = scenario.timeline.iter().filter_map(move |event| match &event.action {
         Action::SetExchange(host, settings) if *host == id => {
-            Some(ExchangeChange { settings, path: &event.path })
+            Some((Hearing::default().changed(settings), event.path.as_str()))
         }
         _ => None,
     });
-    let Host { exchange, path, .. } = scenario.host(id);
-    std::iter::once(ExchangeChange { settings: exchange, path }).chain(changes)
+    let Host { hearing, path, .. } = scenario.host(id);
+    std::iter::once((hearing.clone(), path.as_str())).chain(changes)
 }
 
 /// The first of these settings that no real exchange over this transport has, and where it may stand. Only over UDP can single
 /// packets be lost: a connection can only be cut.
 fn fault_of_packets(
     transport: Transport,
-    found: &ExchangeChange<'_>,
+    (hearing, path): (Hearing, &str),
 ) -> Option<(String, Vec<String>)> {
-    let (hearing, usual) = (found.settings.hearing(), Hearing::default());
+    let usual = Hearing::default();
     let is_udp = transport == Transport::Udp;
     let beyond = [
         (hearing.delay != usual.delay, "delay"),
@@ -94,14 +75,15 @@ fn fault_of_packets(
         (!is_udp && hearing.writable != usual.writable, "writable"),
     ];
     let (_, key) = beyond.into_iter().find(|(is, _)| *is)?;
-    Some((format!("exchange.{key}"), found.paths(key)))
+    let what = format!("exchange.{key}");
+    Some((what.clone(), vec![format!("{path}.{what}"), what]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use parda_config::Document;
-    use parda_scenario::{GuestDisk, GuestSettings, HostKind};
+    use parda_scenario::{GuestDisk, GuestSettings};
 
     fn checked(more: &str) -> (Scenario, Result<(), String>) {
         let text = format!(
@@ -131,7 +113,7 @@ mod tests {
     fn a_guest_is_refused_at_its_kind_unless_there_can_be_one() {
         let (mut scenario, _) = checked("host = \"a\"\ndo = \"hang\"");
         let settings = GuestSettings { disk: GuestDisk::Scsi, queue_depth: None };
-        scenario.hosts[0].kind = HostKind::Guest(settings);
+        scenario.hosts[0].guest = Some(settings);
         let refusal = check(&scenario, false).unwrap_err();
         assert_eq!(refusal.paths, ["host.0.kind"]);
         let says = "a, a guest, is beyond the laboratory: parda sim can do it";

@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
 fn tasks(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
     let edges: BTreeSet<Duration> = scenario.phases.iter().flat_map(|p| [p.from, p.to]).collect();
     let reads = edges.into_iter().map(|at| (at, Task::Read));
-    let guests = scenario.present().any(|(_, host)| host.kind.guest().is_some());
+    let guests = scenario.present().any(|(_, host)| host.guest.is_some());
     let every = if guests { TELL_OF_GUESTS_EVERY } else { TELL_EVERY };
     let tells = (1..).map(|n| every * n).take_while(|at| *at <= scenario.duration);
     let tells = tells.map(|at| (at, Task::Tell));

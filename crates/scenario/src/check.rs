@@ -13,10 +13,10 @@ use parda_control::{Bytes, Costs, ModeName, Shares, VmConfig};
 use parda_workload::{LoadReader, Traces};
 
 use crate::array::Group;
-use crate::exchange::{ExchangeSettings, Transport};
+use crate::exchange::{ExchangeSettings, Hearing, Transport};
 use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File};
-use crate::guest::HostKind;
+use crate::guest::GuestSettings;
 use crate::many;
 use crate::metric::{Metric, Names};
 use crate::moves::Moves;
@@ -169,11 +169,11 @@ impl Checker<'_> {
     fn counts_ios(
         &self,
         path: &str,
-        kind: HostKind,
+        guest: Option<GuestSettings>,
         effective: &ControlSettings,
     ) -> Result<(), Error> {
         let costs = effective.fairness.and_then(|fairness| fairness.costs());
-        let by_cost = kind.guest().is_some() && costs.is_some_and(|costs| costs != Costs::IOPS);
+        let by_cost = guest.is_some() && costs.is_some_and(|costs| costs != Costs::IOPS);
         let message = "fairness of bytes or costs is not for guests: the kernel's queue counts IOs";
         self.ensure(!by_cost, path, message)
     }
@@ -196,21 +196,15 @@ impl Checker<'_> {
         Err(self.error(&format!("{path}.{key}"), message))
     }
 
-    /// Settings of the exchange with which a host begins.
-    fn own_exchange(
-        &self,
-        path: &str,
-        host: &file::Host,
-        file: &File,
-    ) -> Result<ExchangeSettings, Error> {
-        let Some(own) = &host.exchange else {
-            return Ok(ExchangeSettings::default().overlaid(&file.exchange));
-        };
+    /// How well a host hears the others at the beginning.
+    fn hearing(&self, path: &str, host: &file::Host, file: &File) -> Result<Hearing, Error> {
+        let all = Hearing::default().changed(&file.exchange);
+        let Some(own) = &host.exchange else { return Ok(all) };
         let path = format!("{path}.exchange");
         let message = "means nothing for a host that is outside control";
         self.ensure(!host.outside, &path, message)?;
         self.exchange(&path, own)?;
-        Ok(ExchangeSettings::default().overlaid(&file.exchange).overlaid(own))
+        Ok(all.changed(own))
     }
 
     fn exchange_slots(&self, slots: Option<u32>, hosts: usize) -> Result<u32, Error> {
@@ -239,7 +233,7 @@ impl Checker<'_> {
         if self.hosts.insert(host.name.clone(), id).is_some() {
             return Err(self.error(&format!("{path}.name"), "there is another host of this name"));
         }
-        let kind = guest::kind(host)
+        let guest = guest::guest(host)
             .map_err(|(key, message)| self.error(&format!("{path}.{key}"), message))?;
         let control = if host.outside {
             let own = host.control.is_some();
@@ -251,10 +245,10 @@ impl Checker<'_> {
             let control = file.control.overlaid(&own);
             let at = format!("{path}.control");
             self.control(&at, &own, &control)?;
-            self.counts_ios(&at, kind, &control)?;
+            self.counts_ios(&at, guest, &control)?;
             control
         };
-        let exchange = self.own_exchange(&path, host, file)?;
+        let hearing = self.hearing(&path, host, file)?;
         self.ensure(
             !host.vm.is_empty(),
             &format!("{path}.name"),
@@ -277,7 +271,7 @@ impl Checker<'_> {
             Present::Only(names) => names.contains(&host.name),
         };
         let (name, outside) = (host.name.clone(), host.outside);
-        Ok(Host { name, path, present, kind, outside, control, exchange, vms })
+        Ok(Host { name, path, present, guest, outside, control, hearing, vms })
     }
 
     fn vm(
@@ -383,11 +377,8 @@ impl Checker<'_> {
                     let effective = state.host(*host).control.overlaid(settings);
                     let path = path.replace(".at", ".control");
                     self.control(&path, settings, &effective)?;
-                    self.counts_ios(&path, hosts[host.0].kind, &effective)?;
+                    self.counts_ios(&path, hosts[host.0].guest, &effective)?;
                     **settings = effective;
-                }
-                Action::SetExchange(host, settings) => {
-                    **settings = state.host(*host).exchange.overlaid(settings);
                 }
                 Action::Array(happens) => group.apply(*happens).map_err(|e| {
                     self.error(&path.replace(".at", ".array"), format!("makes no sense then: {e}"))

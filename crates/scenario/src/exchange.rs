@@ -122,35 +122,21 @@ impl Default for Hearing {
     }
 }
 
-impl ExchangeSettings {
-    /// These settings with the present ones of `over` on top.
+impl Hearing {
+    /// This, with the settings that are present in place of its own.
     #[must_use]
-    pub fn overlaid(&self, over: &ExchangeSettings) -> ExchangeSettings {
-        ExchangeSettings {
-            transport: None,
-            members: None,
-            slots: None,
-            delay: over.delay.or(self.delay),
-            loss: over.loss.or(self.loss),
-            reachable: over.reachable.or(self.reachable),
-            writable: over.writable.or(self.writable),
-            side: over.side.clone().or_else(|| self.side.clone()),
-        }
-    }
-
-    /// The settings in full, with defaults for absent keys.
-    #[must_use]
-    pub fn hearing(&self) -> Hearing {
-        let usual = Hearing::default();
+    pub fn changed(&self, by: &ExchangeSettings) -> Hearing {
         Hearing {
-            delay: self.delay.unwrap_or(usual.delay),
-            loss: self.loss.map_or(usual.loss, |loss| loss.percent() / 100.0),
-            reachable: self.reachable.unwrap_or(usual.reachable),
-            writable: self.writable.unwrap_or(usual.writable),
-            side: self.side.clone().unwrap_or(usual.side),
+            delay: by.delay.unwrap_or(self.delay),
+            loss: by.loss.map_or(self.loss, |loss| loss.percent() / 100.0),
+            reachable: by.reachable.unwrap_or(self.reachable),
+            writable: by.writable.unwrap_or(self.writable),
+            side: by.side.clone().unwrap_or_else(|| self.side.clone()),
         }
     }
+}
 
+impl ExchangeSettings {
     /// The first invalid key and what is wrong with its value, on this transport.
     pub(crate) fn fault(&self, transport: Transport) -> Option<(&'static str, &'static str)> {
         let is_etcd = transport == Transport::Etcd;

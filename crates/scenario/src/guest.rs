@@ -2,29 +2,8 @@
 
 use serde::Deserialize;
 
-/// Kind of a host: the key `kind`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HostKind {
-    /// `"process"`: an agent that serves the disks of the host's VMs.
-    #[default]
-    Process,
-    /// `"guest"`: a kernel of its own, on which all VMs open one block device. The agent, if the host
-    /// is not outside control, steers that device's queue.
-    Guest(GuestSettings),
-}
-
-impl HostKind {
-    /// Settings of a guest; `None` for other kinds.
-    #[must_use]
-    pub fn guest(&self) -> Option<&GuestSettings> {
-        match self {
-            HostKind::Process => None,
-            HostKind::Guest(settings) => Some(settings),
-        }
-    }
-}
-
-/// The `host.guest` table: settings of a guest.
+/// The `host.guest` table: settings of a guest, a kernel of its own on which all VMs open one block device. Its agent, if the host is
+/// not outside control, steers that device's queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestSettings {

@@ -45,6 +45,6 @@ mod vary;
 pub use answer::{Answer, Distribution, Engine, HostAnswer, PhaseAnswer, Total, VmAnswer};
 pub use client::client_seed;
 pub use expectation::Verdict;
-pub use guest::{GuestDisk, GuestSettings, HostKind};
+pub use guest::{GuestDisk, GuestSettings};
 pub use scenario::{Action, Host, HostId, Phase, Scenario, State, TimelineEvent, Vm, VmId};
 pub use study::{Run, Study};

@@ -97,7 +97,7 @@ impl Checker<'_> {
     fn may_move(&self, path: &str, from: &Host, to: &Host) -> Result<(), Error> {
         let at = format!("{path}.to");
         self.ensure(from.name != to.name, &at, "is the host that the VM is on")?;
-        let guests = from.kind.guest().is_some() || to.kind.guest().is_some();
+        let guests = from.guest.is_some() || to.guest.is_some();
         self.ensure(!guests, &at, "must not be a guest, nor may the VM leave one: disks of guests are there from their start")?;
         self.ensure(from.outside == to.outside, &at, "must be under control if the host that the VM leaves is, and outside control if that is")
     }

@@ -14,7 +14,7 @@ pub use self::phase::Phase;
 use crate::array::{ArrayEvent, ArrayFault, ArraySettings};
 use crate::exchange::{EtcdEvent, EtcdState, ExchangeSettings, Hearing, Transport};
 use crate::expectation::Expectation;
-use crate::guest::HostKind;
+use crate::guest::GuestSettings;
 
 /// A scenario: a cluster, its events, the measured phases and the expectations.
 #[derive(Clone, Debug)]
@@ -60,16 +60,16 @@ pub struct Host {
     /// Whether the host is present. A host that a variant leaves out keeps its disks on the array and
     /// does nothing.
     pub present: bool,
-    /// Kind: an agent that serves disks, or a guest.
-    pub kind: HostKind,
+    /// Settings of a guest. `None` for an agent that serves disks.
+    pub guest: Option<GuestSettings>,
     /// Whether the host is outside control: it has no agent and no slot in the exchange, and its VMs go
     /// to the array directly and have no shares.
     pub outside: bool,
     /// Settings at the beginning: the scenario's, with the host's own on top. `mode = "off"` for a host
     /// outside control.
     pub control: ControlSettings,
-    /// Settings of the exchange at the beginning.
-    pub exchange: ExchangeSettings,
+    /// How well the host hears the others at the beginning.
+    pub hearing: Hearing,
     /// VMs of the host, in the order of the file.
     pub vms: Vec<Vm>,
 }
@@ -132,7 +132,7 @@ pub enum Action {
     ResumeHost(HostId),
     /// A host's settings change to these, in full.
     SetControl(HostId, Box<ControlSettings>),
-    /// A host's settings of the exchange change to these, in full.
+    /// Some of a host's settings of the exchange change.
     SetExchange(HostId, Box<ExchangeSettings>),
     /// All members of the etcd in which hosts meet change.
     Etcd(EtcdEvent),
@@ -255,7 +255,7 @@ impl Scenario {
             Action::SetExchange(_, settings) => settings.delay,
             _ => None,
         });
-        let first = self.hosts.iter().filter_map(|host| host.exchange.delay);
+        let first = self.hosts.iter().map(|host| host.hearing.delay);
         first.chain(changes).max().unwrap_or_default()
     }
 
@@ -312,9 +312,7 @@ pub struct HostState {
     pub hangs: bool,
     /// Control settings in force, in full.
     pub control: ControlSettings,
-    /// Settings of the exchange in force.
-    pub exchange: ExchangeSettings,
-    /// [`Self::exchange`] in full, with defaults for absent keys.
+    /// How well it hears the others.
     pub hearing: Hearing,
     /// States of the VMs, in the order of [`Host::vms`].
     pub vms: Vec<VmState>,
@@ -338,8 +336,7 @@ impl State {
             alive: host.present,
             hangs: false,
             control: host.control.clone(),
-            hearing: host.exchange.hearing(),
-            exchange: host.exchange.clone(),
+            hearing: host.hearing.clone(),
             vms: host.vms.iter().map(vm).collect(),
         });
         State { hosts: hosts.collect(), etcd: EtcdState::default() }
@@ -421,8 +418,7 @@ impl State {
             }
             Action::SetExchange(id, settings) => {
                 let host = &mut self.hosts[id.0];
-                host.hearing = settings.hearing();
-                host.exchange = ExchangeSettings::clone(settings);
+                host.hearing = host.hearing.changed(settings);
             }
         }
         Ok(())

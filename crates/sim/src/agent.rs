@@ -6,7 +6,6 @@ use parda_control::{
     TenantId, TenantPart, Totals, View, VmConfig, VmId,
 };
 use parda_exchange::HostName;
-use parda_scenario::HostKind;
 use parda_scenario::scenario::HostState;
 use slab::Slab;
 
@@ -73,8 +72,8 @@ impl Agent {
         let shares: Vec<VmConfig> = shares.collect();
         let name = HostName::new(&host.name).map_err(SimError::impossible)?;
         let period = control.law.period;
-        let enforcer = match &host.kind {
-            HostKind::Process => {
+        let enforcer = match &host.guest {
+            None => {
                 let mut control = Host::new(now, control).map_err(settings)?;
                 control.set_tenants(now, tenants);
                 for vm in &shares {
@@ -82,7 +81,7 @@ impl Agent {
                 }
                 Enforcer::Host(Box::new(control))
             }
-            HostKind::Guest(guest) => {
+            Some(guest) => {
                 let kernel = Kernel::new(now, control, guest, &shares);
                 Enforcer::Kernel(Box::new(kernel.map_err(settings)?))
             }

@@ -81,7 +81,7 @@ pub(crate) fn boot(
     ids: &[HostId],
     run_dir: &RunDir,
 ) -> Result<BTreeMap<HostId, Box<dyn GuestHost>>, GuestError> {
-    let guests = ids.iter().filter_map(|&id| Some((id, *scenario.host(id).kind.guest()?)));
+    let guests = ids.iter().filter_map(|&id| Some((id, scenario.host(id).guest?)));
     let mut lun_paths = Vec::new();
     let mut machines = Vec::new();
     for (id, settings) in guests {

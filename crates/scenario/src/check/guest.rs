@@ -1,15 +1,15 @@
-//! Checks the kind of a host: a process, or a guest.
+//! Checks whether a host is a guest, and its settings.
 
 use crate::file;
-use crate::guest::HostKind;
+use crate::guest::GuestSettings;
 
 /// An invalid key below `host`, and what is wrong with it.
 pub(crate) type Fault = (&'static str, &'static str);
 
-/// The kind of a host, checked.
-pub(crate) fn kind(host: &file::Host) -> Result<HostKind, Fault> {
+/// Settings of a host that is a guest, checked.
+pub(crate) fn guest(host: &file::Host) -> Result<Option<GuestSettings>, Fault> {
     let written = match (host.kind, &host.guest) {
-        (file::Kind::Process, None) => return Ok(HostKind::Process),
+        (file::Kind::Process, None) => return Ok(None),
         (file::Kind::Process, Some(_)) => {
             return Err(("guest", "means nothing for a host that is not of kind = \"guest\""));
         }
@@ -41,7 +41,7 @@ pub(crate) fn kind(host: &file::Host) -> Result<HostKind, Fault> {
             "a guest's VMs cannot have `latency_target`: how long each waits in its kernel is not known",
         ));
     }
-    Ok(HostKind::Guest(written))
+    Ok(Some(written))
 }
 
 /// Name of the VM whose disk the guest's first VM uses.

@@ -8,7 +8,7 @@ use parda_config::Document;
 use parda_control::ModeName;
 use parda_control::{Bytes, Shares};
 use parda_scenario::expectation::Bound;
-use parda_scenario::{Action, GuestDisk, GuestSettings, HostId, HostKind, Scenario, Study, VmId};
+use parda_scenario::{Action, GuestDisk, GuestSettings, HostId, Scenario, Study, VmId};
 use parda_workload::{Bursts, Demand, Hot, SizePart, Workload};
 
 /// The example of the manual.
@@ -457,18 +457,18 @@ fn a_guest_has_one_disk_and_only_its_own_settings() {
             vm("db", "disk = \"1GiB\""),
             vm("web", second),
         );
-        parse(&text).map(|scenario| scenario.hosts[0].kind)
+        parse(&text).map(|scenario| scenario.hosts[0].guest)
     };
     let same = "same_disk_as = \"db\"";
-    assert_eq!(guest("", same).unwrap(), HostKind::Process);
-    let kind = guest("kind = \"guest\"", same).unwrap();
+    assert_eq!(guest("", same).unwrap(), None);
+    let found = guest("kind = \"guest\"", same).unwrap();
     let settings = GuestSettings { disk: GuestDisk::Scsi, queue_depth: None };
-    assert_eq!(kind, HostKind::Guest(settings));
+    assert_eq!(found, Some(settings));
     let all = "outside = true\nkind = \"guest\"\n\
                guest = { disk = \"iscsi\", queue_depth = 4 }";
-    let kind = guest(all, same).unwrap();
+    let found = guest(all, same).unwrap();
     let settings = GuestSettings { disk: GuestDisk::Iscsi, queue_depth: Some(4) };
-    assert_eq!(kind, HostKind::Guest(settings));
+    assert_eq!(found, Some(settings));
     for (host, second, says) in [
         ("guest = { disk = \"nbd\" }", same, "s.toml:7:9: guest: means nothing for a host"),
         ("kind = \"guest\"", "disk = \"1GiB\"", "a guest has one disk"),
