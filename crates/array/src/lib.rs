@@ -53,7 +53,7 @@ pub mod raid;
 mod text;
 mod units;
 
-pub use array::{Array, FaultError, SLOWEST};
+pub use array::{Array, FaultError, may_be_slow};
 pub use controller::{ControllerParams, PrefetchParams, ReadCacheParams, WriteCacheParams};
 pub use drive::{Device, DriveParams, FlashParams, Scheduling, SeekParams};
 pub use error::ParamError;

@@ -446,7 +446,7 @@ impl<'a> Cluster<'a> {
             // Only one drive can have failed, and the event was checked to name it.
             ArrayEvent::RebuildDrive(_) => Request::Rebuild,
             ArrayEvent::WriteCache(on) => Request::WriteCache(on),
-            ArrayEvent::Slow(slow) => Request::Slow(slow.value()),
+            ArrayEvent::Slow(slow) => Request::Slow(slow),
         };
         let refused = |why| LabError::failed(format!("nothing happened to the array: {why}"));
         self.ask_array(request)?.error.map_or(Ok(()), |why| Err(refused(why)))

@@ -1,8 +1,10 @@
 //! The shared array of a scenario.
 
+use std::fmt::Display;
+
 use parda_array::{
-    ArrayParams, Bytes, Device, FaultError, LayoutParams, ParamError, Placement, Preset, RaidLevel,
-    SLOWEST, UnknownPreset,
+    ArrayParams, Bytes, Device, FaultError, LayoutParams, ParamError, Placement, Preset,
+    UnknownPreset, may_be_slow,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -51,7 +53,7 @@ pub struct ArraySettings {
 pub const DEFAULT_EXTENT: Bytes = Bytes::mib(1);
 
 /// A fault or change of an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ArrayEvent {
     /// The drive of this number, counted from 0, fails.
     FailDrive(u32),
@@ -60,25 +62,7 @@ pub enum ArrayEvent {
     /// The write cache is enabled or disabled.
     WriteCache(bool),
     /// All drives become slower by this factor, relative to the preset.
-    Slow(Thousandths),
-}
-
-/// A positive number, stored in thousandths so that it is exact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Thousandths(pub u32);
-
-impl Thousandths {
-    /// The nearest multiple of a thousandth. `None` if it is not positive or does not fit.
-    pub(crate) fn of(value: f64) -> Option<Thousandths> {
-        let thousandths = (value * 1e3).round();
-        (1.0..=1e9).contains(&thousandths).then_some(Thousandths(thousandths as u32))
-    }
-
-    /// The number as a float: 1.5 for 1500 thousandths.
-    #[must_use]
-    pub fn value(self) -> f64 {
-        f64::from(self.0) / 1e3
-    }
+    Slow(f64),
 }
 
 /// State of an array's drives that is known before a run: which drive has failed. The end of a
@@ -101,40 +85,29 @@ impl Group {
     /// # Errors
     /// The event is impossible in this state; the state is unchanged.
     pub(crate) fn apply(&mut self, event: ArrayEvent) -> Result<(), String> {
-        let drives = self.params.raid.drives;
-        match (event, self.missing) {
-            (ArrayEvent::FailDrive(drive) | ArrayEvent::RebuildDrive(drive), _)
-                if drive >= drives =>
-            {
-                return Err(FaultError::UnknownDrive { drive, drives }.to_string());
-            }
-            (ArrayEvent::FailDrive(drive), _) if self.params.raid.level == RaidLevel::Raid0 => {
-                return Err(FaultError::NoRedundancy { drive }.to_string());
-            }
-            (ArrayEvent::FailDrive(drive), Some(missing)) if !self.rebuilding => {
-                return Err(FaultError::AlreadyDegraded { drive, missing }.to_string());
-            }
-            (ArrayEvent::FailDrive(drive), _) => {
+        let said = |error: FaultError| error.to_string();
+        match event {
+            ArrayEvent::FailDrive(drive) => {
+                // A rebuild may have ended.
+                let missing = self.missing.filter(|_| !self.rebuilding);
+                self.params.may_fail(drive, missing).map_err(said)?;
                 (self.missing, self.rebuilding) = (Some(drive), false);
             }
-            (ArrayEvent::RebuildDrive(_), None) => {
-                return Err(FaultError::NothingToRebuild.to_string());
+            ArrayEvent::RebuildDrive(drive) => match self.missing {
+                None => return Err(said(FaultError::NothingToRebuild)),
+                Some(missing) if drive != missing => {
+                    return Err(format!("drive {missing} has failed, not drive {drive}"));
+                }
+                Some(_) if self.rebuilding => {
+                    return Err(said(FaultError::AlreadyRebuilding { drive }));
+                }
+                Some(_) => self.rebuilding = true,
+            },
+            ArrayEvent::WriteCache(_) if self.params.controller.write_cache.is_none() => {
+                return Err(said(FaultError::NoWriteCache));
             }
-            (ArrayEvent::RebuildDrive(drive), Some(missing)) if drive != missing => {
-                return Err(format!("drive {missing} has failed, not drive {drive}"));
-            }
-            (ArrayEvent::RebuildDrive(drive), Some(_)) if self.rebuilding => {
-                return Err(FaultError::AlreadyRebuilding { drive }.to_string());
-            }
-            (ArrayEvent::RebuildDrive(_), Some(_)) => self.rebuilding = true,
-            (ArrayEvent::WriteCache(_), _) if self.params.controller.write_cache.is_none() => {
-                return Err(FaultError::NoWriteCache.to_string());
-            }
-            (ArrayEvent::WriteCache(_), _) => {}
-            (ArrayEvent::Slow(slow), _) if !(1.0 / SLOWEST..=SLOWEST).contains(&slow.value()) => {
-                return Err(FaultError::Slow { per_mille: slow.0.into() }.to_string());
-            }
-            (ArrayEvent::Slow(_), _) => {}
+            ArrayEvent::WriteCache(_) => {}
+            ArrayEvent::Slow(slow) => may_be_slow(slow).map_err(said)?,
         }
         Ok(())
     }
@@ -142,46 +115,30 @@ impl Group {
 
 /// An invalid key in the `[array]` table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ArrayFault {
-    /// The preset is unknown.
-    #[error(transparent)]
-    Preset(#[from] UnknownPreset),
-    /// A key has no effect with this layout.
-    #[error("means nothing with layout = \"{layout}\"")]
-    Useless {
-        /// The key, such as `gap`.
-        key: &'static str,
-        /// The layout, as the scenario writes it.
-        layout: &'static str,
-    },
-    /// A parameter is unknown, or its value is out of range.
-    #[error("{message}")]
-    Parameter {
-        /// Path of the parameter in the `[array]` table.
-        path: String,
-        /// The fault, as the array model reports it.
-        message: String,
-    },
-    /// No array with these parameters is possible.
-    #[error(transparent)]
-    Param(#[from] ParamError),
+#[error("{message}")]
+pub struct ArrayFault {
+    /// Path of the key in the table; empty for the table.
+    pub(crate) path: String,
+    message: String,
 }
 
 impl ArrayFault {
-    /// Path of the invalid key in the `[array]` table.
-    pub(crate) fn path(&self) -> &str {
-        match self {
-            ArrayFault::Preset(_) => "preset",
-            ArrayFault::Useless { key, .. } => key,
-            ArrayFault::Parameter { path, .. } => path,
-            ArrayFault::Param(error) => match error.name {
-                "layout.start" => "start",
-                "layout.placement.contiguous.gap" => "gap",
-                "layout.placement.interleaved.extent" => "extent",
-                "layout.luns" => "",
-                name => name,
-            },
-        }
+    fn new(path: impl Into<String>, message: impl Display) -> ArrayFault {
+        ArrayFault { path: path.into(), message: message.to_string() }
+    }
+}
+
+/// No array with these parameters is possible.
+impl From<ParamError> for ArrayFault {
+    fn from(error: ParamError) -> ArrayFault {
+        let path = match error.name {
+            "layout.start" => "start",
+            "layout.placement.contiguous.gap" => "gap",
+            "layout.placement.interleaved.extent" => "extent",
+            "layout.luns" => "",
+            name => name,
+        };
+        ArrayFault::new(path, error)
     }
 }
 
@@ -191,9 +148,13 @@ impl ArraySettings {
     /// # Errors
     /// The preset is unknown, or no such array is possible.
     pub fn params(&self, luns: Vec<Bytes>) -> Result<ArrayParams, ArrayFault> {
-        let base = self.preset.parse::<Preset>()?.params();
-        let useless = |key, value: Option<Bytes>, layout| match value {
-            Some(_) => Err(ArrayFault::Useless { key, layout }),
+        let preset: Preset =
+            self.preset.parse().map_err(|e: UnknownPreset| ArrayFault::new("preset", e))?;
+        let base = preset.params();
+        let useless = |key: &str, value: Option<Bytes>, layout: &str| match value {
+            Some(_) => {
+                Err(ArrayFault::new(key, format!("means nothing with layout = \"{layout}\"")))
+            }
             None => Ok(()),
         };
         let placement = match self.layout {
@@ -226,17 +187,14 @@ fn changed<T: Serialize + DeserializeOwned>(
     name: &str,
     changes: &Table,
 ) -> Result<T, ArrayFault> {
-    let fault = |key: &str, error: toml::de::Error| ArrayFault::Parameter {
-        path: format!("{name}.{key}"),
-        message: error.message().trim().to_owned(),
-    };
     let mut result = base;
     for (key, value) in changes {
         // Parameters are replaced one after the other, to learn which one is invalid.
-        let mut table = Table::try_from(&result)
-            .map_err(|e| ArrayFault::Parameter { path: name.to_owned(), message: e.to_string() })?;
+        let mut table = Table::try_from(&result).map_err(|e| ArrayFault::new(name, e))?;
         table.insert(key.clone(), value.clone());
-        result = table.try_into().map_err(|e| fault(key, e))?;
+        result = table.try_into().map_err(|e: toml::de::Error| {
+            ArrayFault::new(format!("{name}.{key}"), e.message().trim())
+        })?;
     }
     Ok(result)
 }

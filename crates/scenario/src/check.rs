@@ -113,7 +113,7 @@ impl Checker<'_> {
         let exchange_slots = self.exchange_slots(file.exchange.slots, hosts.len())?;
         let disks = array_luns(&hosts, exchange_slots);
         let array = file.array.params(disks).map_err(|fault| {
-            let path = format!("array.{}", fault.path());
+            let path = format!("array.{}", fault.path);
             self.error(path.trim_end_matches('.'), fault.to_string())
         })?;
         let timeline = self.timeline(&hosts, array, starts, &file.event)?;

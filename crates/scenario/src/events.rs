@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parda_config::{ControlSettings, Error};
 
-use crate::array::{ArrayEvent, Thousandths};
+use crate::array::ArrayEvent;
 use crate::check::Checker;
 use crate::exchange::{EtcdEvent, ExchangeSettings, Transport};
 use crate::file::{self, ArrayChange, Verb};
@@ -45,7 +45,7 @@ fn array_event(change: ArrayChange) -> Option<ArrayEvent> {
         change.fail_drive.map(ArrayEvent::FailDrive),
         change.rebuild_drive.map(ArrayEvent::RebuildDrive),
         change.write_cache.map(ArrayEvent::WriteCache),
-        change.slow.and_then(Thousandths::of).map(ArrayEvent::Slow),
+        change.slow.map(ArrayEvent::Slow),
     ];
     let mut all = all.into_iter().flatten();
     all.next().filter(|_| all.next().is_none())

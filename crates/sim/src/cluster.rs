@@ -191,7 +191,7 @@ impl<'a> Cluster<'a> {
             // Only one can have failed, and it is this: that was checked.
             ArrayEvent::RebuildDrive(_) => self.array.start_rebuild(now),
             ArrayEvent::WriteCache(on) => self.array.set_write_cache(now, on),
-            ArrayEvent::Slow(slow) => self.array.set_slow(now, slow.value()),
+            ArrayEvent::Slow(slow) => self.array.set_slow(now, slow),
         }
         .map_err(|error| {
             SimError::Impossible(format!("at {:?}: {error}", Duration::from_nanos(now.0)))

@@ -7,11 +7,12 @@ use super::job::{Step, Task};
 use super::{Array, spindle};
 use crate::drive::Drive;
 use crate::io::IoKind;
-use crate::raid::{Missing, RaidLevel};
+use crate::params::ArrayParams;
+use crate::raid::{Missing, RaidLevel, RaidParams};
 use crate::units::{Bytes, Nanos};
 
 /// How many times slower than made for drives can be, or faster.
-pub const SLOWEST: f64 = 100.0;
+const SLOWEST: f64 = 100.0;
 
 /// Why a fault or a repair was not taken. The array is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +73,33 @@ pub(super) struct Rebuild {
     end: Bytes,
 }
 
+impl ArrayParams {
+    /// Whether a drive may fail while that one is missing.
+    ///
+    /// # Errors
+    /// There is no such drive, or the group does not bear its loss.
+    pub fn may_fail(&self, drive: u32, missing: Option<u32>) -> Result<(), FaultError> {
+        let RaidParams { drives, level, .. } = self.raid;
+        match missing {
+            _ if drive >= drives => Err(FaultError::UnknownDrive { drive, drives }),
+            _ if level == RaidLevel::Raid0 => Err(FaultError::NoRedundancy { drive }),
+            Some(missing) => Err(FaultError::AlreadyDegraded { drive, missing }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether drives may take so many times as long.
+///
+/// # Errors
+/// The factor is not from 0.01 to 100.
+pub fn may_be_slow(slow: f64) -> Result<(), FaultError> {
+    if (1.0 / SLOWEST..=SLOWEST).contains(&slow) {
+        return Ok(());
+    }
+    Err(FaultError::Slow { per_mille: (slow * 1e3) as i64 })
+}
+
 impl Array {
     /// A drive fails at `now`: from then on its data is made from the other drives'. What it was
     /// doing is begun anew elsewhere.
@@ -79,16 +107,7 @@ impl Array {
     /// # Errors
     /// There is no such drive, or the group does not bear its loss.
     pub fn fail_drive(&mut self, now: Nanos, drive: u32) -> Result<(), FaultError> {
-        let drives = self.params.raid.drives;
-        if drive >= drives {
-            return Err(FaultError::UnknownDrive { drive, drives });
-        }
-        if self.params.raid.level == RaidLevel::Raid0 {
-            return Err(FaultError::NoRedundancy { drive });
-        }
-        if let Some(Missing { drive: missing, .. }) = self.raid.missing {
-            return Err(FaultError::AlreadyDegraded { drive, missing });
-        }
+        self.params.may_fail(drive, self.raid.missing.map(|missing| missing.drive))?;
         self.fault_time(now)?;
         self.raid.missing = Some(Missing { drive, from: 0 });
         self.wakes.forget(drive);
@@ -155,11 +174,9 @@ impl Array {
     /// is under way included. 1 makes them what they were.
     ///
     /// # Errors
-    /// The factor is not from [`SLOWEST`] to its inverse.
+    /// The factor is not from 0.01 to 100.
     pub fn set_slow(&mut self, now: Nanos, slow: f64) -> Result<(), FaultError> {
-        if !(1.0 / SLOWEST..=SLOWEST).contains(&slow) {
-            return Err(FaultError::Slow { per_mille: (slow * 1e3) as i64 });
-        }
+        may_be_slow(slow)?;
         self.fault_time(now)?;
         self.wakes.set_slow(now, slow);
         Ok(())

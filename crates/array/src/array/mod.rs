@@ -25,7 +25,7 @@ use faults::Rebuild;
 use job::{Job, Step, Task};
 use wakes::Wakes;
 
-pub use faults::{FaultError, SLOWEST};
+pub use faults::{FaultError, may_be_slow};
 
 /// A disk array, in whatever time its caller keeps.
 ///
