@@ -7,9 +7,8 @@ use crate::io::{ArrayIo, SubmitError};
 use crate::units::{Bytes, LunId};
 
 /// The LUNs and their places.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LayoutParams {
     /// Where the first LUN begins; what lies before is used by nobody.
     pub start: Bytes,
@@ -20,9 +19,8 @@ pub struct LayoutParams {
 }
 
 /// How LUNs are placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Placement {
     /// One after another, each in one piece: the arms favour the LUNs in the middle (PARDA §4).
     Contiguous {

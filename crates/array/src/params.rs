@@ -8,11 +8,10 @@ use crate::raid::RaidParams;
 
 /// An array: alike drives in one RAID group behind one controller, with LUNs laid out on it.
 ///
-/// With the `serde` feature it is also text: sizes, times and rates as a number with a unit
+/// It is also text: sizes, times and rates as a number with a unit
 /// (`"64KiB"`, `"35.6us"`, `"81.2MB/s"`), names in snake case, all fields given, no others allowed.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ArrayParams {
     /// Each of the drives.
     pub drive: Device,
@@ -183,7 +182,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "serde")]
     #[test]
     fn parameters_are_text_and_back() {
         for preset in Preset::ALL {

@@ -163,14 +163,12 @@ macro_rules! text {
             }
         }
 
-        #[cfg(feature = "serde")]
         impl serde::Serialize for $unit {
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 to.collect_str(self)
             }
         }
 
-        #[cfg(feature = "serde")]
         impl<'de> serde::Deserialize<'de> for $unit {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 let text = <alloc::borrow::Cow<'de, str>>::deserialize(from)?;

@@ -19,22 +19,21 @@ pub use write_cache::WriteCacheParams;
 pub(crate) use write_cache::{LineId, WriteCache};
 
 /// A controller.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ControllerParams {
     /// What one IO costs the front end, which takes one after another.
     pub io_cost: Nanos,
     /// Rate of the link to the hosts, both directions together.
     pub link: Rate,
     /// The write-back cache, if there is one. Without it a write is done when the drives are.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_cache: Option<WriteCacheParams>,
     /// What keeps what was read and written not long ago, if anything.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_cache: Option<ReadCacheParams>,
     /// Sequential prefetch, if there is any.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<PrefetchParams>,
 }
 

@@ -10,9 +10,8 @@ use crate::error::{ParamError, check};
 use crate::units::{Bytes, LunId};
 
 /// Sequential prefetch. Data is dropped once the stream has passed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PrefetchParams {
     /// How many reads in a row, each beginning where the last one ended, make a stream. A write to
     /// the LUN ends it.

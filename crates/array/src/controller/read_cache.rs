@@ -12,9 +12,8 @@ use crate::units::Bytes;
 
 /// A read cache. It takes in what is read from the drives and what hosts write, and drops what was not
 /// asked for longest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ReadCacheParams {
     /// How much data it holds.
     pub capacity: Bytes,

@@ -17,9 +17,8 @@ use crate::layout::{Piece, Range};
 use crate::units::{Bytes, Nanos};
 
 /// A write-back cache. It is mirrored and survives a power cut: what it holds counts as written.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WriteCacheParams {
     /// How much data it holds.
     pub capacity: Bytes,

@@ -11,9 +11,8 @@ use crate::io::IoKind;
 use crate::units::{Bytes, Nanos};
 
 /// A flash drive as it is after it has been written all over with random writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FlashParams {
     /// Capacity.
     pub capacity: Bytes,

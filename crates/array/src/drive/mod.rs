@@ -24,9 +24,8 @@ pub(crate) use request::{Request, Served, Wakes};
 pub use seek::SeekParams;
 
 /// The kind of a drive, and its parameters.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Device {
     /// A disk drive.
     Disk(DriveParams),

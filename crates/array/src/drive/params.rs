@@ -5,9 +5,8 @@ use crate::error::{ParamError, check};
 use crate::units::{Bytes, Nanos, Rate};
 
 /// A disk drive.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DriveParams {
     /// Capacity.
     pub capacity: Bytes,
@@ -40,9 +39,8 @@ pub struct DriveParams {
 }
 
 /// Which request in a drive's queue goes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Scheduling {
     /// Shortest positioning time first: least seek plus rotational wait, less [`DriveParams::ageing`].
     Sptf,

@@ -6,9 +6,8 @@ use crate::units::Nanos;
 /// Seek time against distance: base + root · √d + linear · d, with d the fraction of all cylinders
 /// crossed; nothing when the arm stays. √d is the arm speeding up and slowing down, d its coasting
 /// (Ruemmler and Wilkes, *An introduction to disk drive modeling*, 1994).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SeekParams {
     /// Time of the shortest seek.
     pub base: Nanos,
