@@ -51,7 +51,8 @@ pub(crate) struct Agent {
     at_array: f64,
     /// When it is going to be woken up: two or three times, as the same one is asked for again and again.
     wakes: Vec<Instant>,
-    beta: f64,
+    /// β as last used.
+    pub(crate) beta: f64,
 }
 
 impl Agent {
@@ -102,7 +103,7 @@ impl Agent {
     /// Starts a VM's client.
     pub(crate) fn start(&mut self, now: Instant, vm: VmId, run: ClientRun, client: &mut Client) {
         client.start();
-        self.runs[vm.0] = Run::new(now, run, client.outstanding(), client.bursts());
+        self.runs[vm.0] = Run::new(now, run, client.outstanding, client.bursts);
         self.enforcer.begin(now, vm);
         self.submit(now, vm, client);
     }
@@ -114,7 +115,7 @@ impl Agent {
 
     /// This run of a VM's client, if it is the present one and was not stopped.
     pub(crate) fn run(&mut self, vm: VmId, run: ClientRun) -> Option<&mut Run> {
-        self.runs.get_mut(vm.0).filter(|present| present.id == run && present.goes())
+        self.runs.get_mut(vm.0).filter(|present| present.id == run && present.going)
     }
 
     pub(crate) fn set_shares(&mut self, now: Instant, vm: VmId, part: VmConfig) {
@@ -229,11 +230,6 @@ impl Agent {
         (0..self.runs.len()).filter(|vm| self.enforcer.is_short(VmId(*vm))).collect()
     }
 
-    /// β as last used.
-    pub(crate) fn beta(&self) -> f64 {
-        self.beta
-    }
-
     /// For each VM, its client's run, and how long the IOs of that run have been in the system
     /// until now, together, in ns.
     pub(crate) fn lived(&self, now: Instant) -> Vec<(ClientRun, u128)> {
@@ -242,7 +238,7 @@ impl Agent {
 
     /// The same, with how many of those IOs are not done.
     fn lives(&self, now: Instant) -> Vec<(ClientRun, u64, u128)> {
-        let mut lives: Vec<_> = self.runs.iter().map(|run| (run.id, 0, run.lived())).collect();
+        let mut lives: Vec<_> = self.runs.iter().map(|run| (run.id, 0, run.lived)).collect();
         for (_, pending) in &self.ios {
             let (run, under_way, lived) = &mut lives[pending.vm.0];
             if pending.run == *run {

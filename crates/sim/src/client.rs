@@ -11,8 +11,10 @@ use crate::drawn::Drawn;
 /// A VM's client. What drives a model elsewhere draws from it, too, so that a workload means the same.
 #[derive(Debug)]
 pub struct Client {
-    outstanding: Option<u32>,
-    bursts: Option<Bursts>,
+    /// How many a closed loop has under way. `None` of an open loop.
+    pub(crate) outstanding: Option<u32>,
+    /// When it works, if not always.
+    pub(crate) bursts: Option<Bursts>,
     ios: Ios,
 }
 
@@ -41,16 +43,6 @@ impl Client {
         if let Ios::Replayed(_, player) = &mut self.ios {
             player.restart();
         }
-    }
-
-    /// How many a closed loop has under way. `None` of an open loop.
-    pub(crate) fn outstanding(&self) -> Option<u32> {
-        self.outstanding
-    }
-
-    /// When it works, if not always.
-    pub(crate) fn bursts(&self) -> Option<Bursts> {
-        self.bursts
     }
 
     /// The client's next IO.

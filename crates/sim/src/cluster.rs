@@ -15,8 +15,8 @@ use crate::check::{self, Violation};
 use crate::client::Client;
 use crate::demand::ClientRun;
 use crate::error::SimError;
-use crate::events::{Event, Events, Life, Visit};
-use crate::exchange::{Ended, Slots};
+use crate::events::{Delivery, Event, Events, Life, Visit};
+use crate::exchange::{Slots, Step};
 use crate::meter::Meters;
 
 /// A host, with an agent while it lives.
@@ -28,26 +28,12 @@ pub(crate) struct Node {
     missed: Vec<Delivery>,
 }
 
-/// Event that is delivered to an agent: now, or once it no longer hangs.
+/// An IO at the array, and what comes of it for the agent that sent it.
 #[derive(Clone, Copy, Debug)]
-enum Delivery {
-    /// The array has done an IO.
-    Done(IoId),
-    /// A visit to the exchange has worked, or its time is over.
-    Visited(Visit, bool),
-    /// Its period is over.
-    Tick,
-    /// Its gate opens, as it was to do then.
-    Wake(Instant),
-    /// A VM's shares change.
-    Shares(VmId),
-}
-
-/// An IO at the array.
-#[derive(Clone, Copy, Debug)]
-enum Flight {
-    Vm { host: HostId, life: Life, io: IoId },
-    Exchange { host: HostId, life: Life, visit: Visit },
+struct Flight {
+    host: HostId,
+    life: Life,
+    what: Delivery,
 }
 
 /// The cluster.
@@ -111,17 +97,16 @@ impl<'a> Cluster<'a> {
         while let Some((_, parda_array::IoTag(key))) = self.array.pop_completion() {
             let lost =
                 || Violation(format!("the array: completed IO {key}, which is not under way"));
-            match self.flights.try_remove(key as usize).ok_or_else(lost)? {
-                Flight::Vm { host, life, io } => self.deliver(host, life, Delivery::Done(io))?,
-                Flight::Exchange { host, life, visit } => {
-                    self.meters.visited();
-                    // What is written can be read, whether or not its writer looks.
-                    if self.living(host, life).is_some() {
-                        self.put(host, visit);
-                    }
-                    self.deliver(host, life, Delivery::Visited(visit, true))?;
+            let Flight { host, life, what } =
+                self.flights.try_remove(key as usize).ok_or_else(lost)?;
+            if let Delivery::Visited(visit, _) = what {
+                self.meters.visited();
+                // What is written can be read, whether or not its writer looks.
+                if self.living(host, life).is_some() {
+                    self.put(host, visit);
                 }
             }
+            self.deliver(host, life, what)?;
         }
         check::books("the cluster", self.flights.len(), "the array", self.array.outstanding())
     }
@@ -129,13 +114,9 @@ impl<'a> Cluster<'a> {
     /// Lets a host do what is due.
     pub(crate) fn host_event(&mut self, event: Event) -> Result<(), Violation> {
         match event {
-            Event::Tick(host, life) => self.deliver(host, life, Delivery::Tick),
-            Event::Wake(host, life) => self.deliver(host, life, Delivery::Wake(self.now)),
+            Event::Agent(host, life, what) => self.deliver(host, life, what),
             Event::Arrival(host, vm, run) => self.arrival(host, vm, run),
             Event::Burst(host, vm, run) => self.burst(host, vm, run),
-            Event::Deadline(host, life, visit) => {
-                self.deliver(host, life, Delivery::Visited(visit, false))
-            }
             Event::Edge | Event::Second | Event::Timeline(_) => Ok(()),
         }
     }
@@ -264,7 +245,7 @@ impl<'a> Cluster<'a> {
         let tenants: Vec<_> = tenants.collect();
         let agent = Agent::new(self.now, life, host, self.state.host(id), &tenants)?;
         if !host.outside {
-            self.events.plan(agent.rounds.next(), Event::Tick(id, life));
+            self.events.plan(agent.rounds.next(), Event::Agent(id, life, Delivery::Tick));
         }
         self.nodes[id.0].agent = Some(agent);
         Ok(())
@@ -283,7 +264,7 @@ impl<'a> Cluster<'a> {
     /// Plans what a client will do by itself that begins to work or to rest now.
     fn plan_client(&mut self, id: HostId, vm: VmId, run: ClientRun) {
         let present = self.nodes[id.0].agent.as_mut().and_then(|agent| agent.run(vm, run));
-        let Some((edge, works)) = present.map(|run| (run.edge(), run.works())) else { return };
+        let Some((edge, works)) = present.map(|run| (run.edge, run.works)) else { return };
         if let Some(edge) = edge {
             self.events.plan(edge, Event::Burst(id, vm, run));
         }
@@ -307,7 +288,7 @@ impl<'a> Cluster<'a> {
         let Node { agent: Some(agent), .. } = &mut self.nodes[id.0] else { return Ok(()) };
         let Some(present) = agent.run(vm, run) else { return Ok(()) };
         present.arrive();
-        let end = present.edge();
+        let end = present.edge;
         self.submit(id, vm);
         self.plan_arrival(id, vm, run, end);
         self.dispatch(id)
@@ -335,7 +316,7 @@ impl<'a> Cluster<'a> {
             let period = control.law.period;
             agent.set_config(self.now, control).map_err(settings)?;
             if agent.rounds.set_period(self.now, period) {
-                self.events.plan(agent.rounds.next(), Event::Tick(id, agent.life));
+                self.events.plan(agent.rounds.next(), Event::Agent(id, agent.life, Delivery::Tick));
             }
         }
         Ok(self.dispatch(id)?)
@@ -348,11 +329,11 @@ impl<'a> Cluster<'a> {
         let agent = self.nodes[id.0].agent.as_mut().filter(|_| !hangs);
         let Some(agent) = agent else { return Ok(()) };
         while let Some((io, on_array)) = agent.dispatch(self.now, host)? {
-            let flight = Flight::Vm { host: id, life: agent.life, io };
+            let flight = Flight { host: id, life: agent.life, what: Delivery::Done(io) };
             submit(&mut self.array, &mut self.flights, self.now, flight, on_array)?;
         }
         if let Some(at) = agent.wake() {
-            self.events.plan(at, Event::Wake(id, agent.life));
+            self.events.plan(at, Event::Agent(id, agent.life, Delivery::Wake(at)));
         }
         agent.check(&host.name)
     }
@@ -406,8 +387,9 @@ impl<'a> Cluster<'a> {
         if self.scenario.transport != Transport::File {
             return self.network_visit(host, visit);
         }
-        self.events.plan(self.now + VISIT_LIMIT, Event::Deadline(host, life, visit));
-        let flight = Flight::Exchange { host, life, visit };
+        let missed = Event::Agent(host, life, Delivery::Visited(visit, false));
+        self.events.plan(self.now + VISIT_LIMIT, missed);
+        let flight = Flight { host, life, what: Delivery::Visited(visit, true) };
         submit(&mut self.array, &mut self.flights, self.now, flight, io)
     }
 
@@ -432,9 +414,9 @@ impl<'a> Cluster<'a> {
     fn visited(&mut self, id: HostId, visit: Visit, worked: bool) -> Result<(), Violation> {
         let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
         match agent.rounds.end(visit, worked) {
-            Ended::Already => {}
-            Ended::Read(since) => self.tick(id, worked.then_some(since))?,
-            Ended::Written => self.rest(id),
+            Step::Waits => {}
+            Step::Reads(since) => self.tick(id, worked.then_some(since))?,
+            Step::Writes(_) => self.rest(id),
         }
         Ok(())
     }
@@ -472,7 +454,7 @@ impl<'a> Cluster<'a> {
     fn rest(&mut self, id: HostId) {
         if let Some(agent) = &mut self.nodes[id.0].agent {
             let next = agent.rounds.rest(self.now);
-            self.events.plan(next, Event::Tick(id, agent.life));
+            self.events.plan(next, Event::Agent(id, agent.life, Delivery::Tick));
         }
     }
 }

@@ -14,12 +14,12 @@ pub(crate) struct ClientRun(pub(crate) u64);
 pub(crate) struct Run {
     pub(crate) id: ClientRun,
     /// It has not been stopped.
-    going: bool,
+    pub(crate) going: bool,
     bursts: Option<Bursts>,
     /// It is in a burst, or does without them.
-    works: bool,
+    pub(crate) works: bool,
     /// When its burst ends, or the next begins.
-    edge: Option<Instant>,
+    pub(crate) edge: Option<Instant>,
     /// It keeps as many under way as it may.
     closed: bool,
     /// How many may be under way.
@@ -30,7 +30,7 @@ pub(crate) struct Run {
     arrived: u64,
     completed: u64,
     /// How long those completed were in the system, together, in ns.
-    lived: u128,
+    pub(crate) lived: u128,
     /// All moments at which one came back less all at which one was begun, in ns: the same by
     /// other books, with those not completed.
     moments: i128,
@@ -57,11 +57,6 @@ impl Run {
         }
     }
 
-    /// Whether it was not stopped.
-    pub(crate) fn goes(&self) -> bool {
-        self.going
-    }
-
     /// It is stopped. It waits for what is under way; what waits outside never comes.
     pub(crate) fn stop(&mut self) {
         self.going = false;
@@ -74,16 +69,6 @@ impl Run {
         self.works = !self.works;
         let lasts = |bursts: Bursts| if self.works { bursts.on } else { bursts.off };
         self.edge = self.bursts.map(|bursts| now + lasts(bursts).into());
-    }
-
-    /// Whether it is in a burst, or does without them.
-    pub(crate) fn works(&self) -> bool {
-        self.works
-    }
-
-    /// When its burst ends, or the next begins.
-    pub(crate) fn edge(&self) -> Option<Instant> {
-        self.edge
     }
 
     /// An IO arrives in an open loop.
@@ -113,11 +98,6 @@ impl Run {
         self.under_way -= 1;
         self.completed += 1;
         self.lived += u128::from(lived.0);
-    }
-
-    /// How long those completed were in the system, together, in ns.
-    pub(crate) fn lived(&self) -> u128 {
-        self.lived
     }
 
     /// How many were under way, integrated over time, in IO·ns.
@@ -178,13 +158,13 @@ mod tests {
         assert_eq!(begin_all(&mut run, 0), 4);
         run.end(Instant(10), Span(10));
         assert_eq!(begin_all(&mut run, 10), 1);
-        assert_eq!(run.edge(), Some(Instant(12)));
+        assert_eq!(run.edge, Some(Instant(12)));
         run.turn(Instant(12));
-        assert_eq!((run.works(), run.edge()), (false, Some(Instant(30))));
+        assert_eq!((run.works, run.edge), (false, Some(Instant(30))));
         run.end(Instant(20), Span(20));
         assert_eq!(begin_all(&mut run, 20), 0);
         run.turn(Instant(30));
-        assert_eq!((run.works(), run.edge()), (true, Some(Instant(42))));
+        assert_eq!((run.works, run.edge), (true, Some(Instant(42))));
         assert_eq!(begin_all(&mut run, 30), 1, "three are still under way");
         // One that lived 10, one 20; at 30 two of 30 and one of 20.
         assert_eq!(run.audit("db", Instant(30), 4, 10 + 20 + 2 * 30 + 20), Ok(()));

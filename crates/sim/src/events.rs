@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use parda_control::{Instant, VmId};
+use parda_control::{Instant, IoId, VmId};
 use parda_scenario::HostId;
 
 use crate::demand::ClientRun;
@@ -21,16 +21,27 @@ pub(crate) enum Event {
     Second,
     /// The scenario's next event.
     Timeline(usize),
-    /// A host's period is over.
-    Tick(HostId, Life),
-    /// A host's gate opens by itself.
-    Wake(HostId, Life),
+    /// Something comes for a host's agent.
+    Agent(HostId, Life, Delivery),
     /// An IO of an open loop arrives.
     Arrival(HostId, VmId, ClientRun),
     /// A burst of a client begins or ends.
     Burst(HostId, VmId, ClientRun),
-    /// A host no longer waits for this visit to the exchange.
-    Deadline(HostId, Life, Visit),
+}
+
+/// What comes for an agent: now, or once it no longer hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Delivery {
+    /// The array has done an IO.
+    Done(IoId),
+    /// A visit to the exchange has worked, or its time is over.
+    Visited(Visit, bool),
+    /// Its period is over.
+    Tick,
+    /// Its gate opens, as it was to do then.
+    Wake(Instant),
+    /// A VM's shares change.
+    Shares(VmId),
 }
 
 /// One IO on the exchange, by its number in the life of its host's agent.

@@ -35,12 +35,6 @@ pub(crate) struct Slots {
 #[derive(Debug)]
 struct Slot<T>(VecDeque<(Instant, T)>);
 
-impl<T> Default for Slot<T> {
-    fn default() -> Slot<T> {
-        Slot(VecDeque::new())
-    }
-}
-
 impl<T> Slot<T> {
     fn put(&mut self, now: Instant, message: T, keep: Span) {
         self.0.push_back((now, message));
@@ -58,7 +52,7 @@ impl<T> Slot<T> {
 
 impl Slots {
     pub(crate) fn new(lun: LunId, scenario: &Scenario) -> Slots {
-        let held = scenario.hosts.iter().map(|_| Slot::default()).collect();
+        let held = scenario.hosts.iter().map(|_| Slot(VecDeque::new())).collect();
         let keep = scenario.longest_delay().into();
         Slots { lun, count: scenario.exchange_slots, used: (0, None), held, keep }
     }
@@ -100,7 +94,7 @@ impl Slots {
 
 /// What a host's control thread is about.
 #[derive(Debug)]
-enum Step {
+pub(crate) enum Step {
     /// It waits for its period to be over.
     Waits,
     /// It reads the slots, since then.
@@ -204,19 +198,16 @@ impl Rounds {
         }
     }
 
-    /// Ends a visit that `worked` or was given up; what is to be done then. Nothing if it ended already.
-    pub(crate) fn end(&mut self, visit: Visit, worked: bool) -> Ended {
+    /// Ends a visit that `worked` or was given up: the step that it was. [`Step::Waits`] if it ended already.
+    pub(crate) fn end(&mut self, visit: Visit, worked: bool) -> Step {
         if visit != self.visit {
-            return Ended::Already;
+            return Step::Waits;
         }
-        match std::mem::replace(&mut self.step, Step::Waits) {
-            Step::Waits => Ended::Already,
-            Step::Reads(since) => Ended::Read(since),
-            Step::Writes(_) => {
-                self.peers.published(worked);
-                Ended::Written
-            }
+        let step = std::mem::replace(&mut self.step, Step::Waits);
+        if matches!(step, Step::Writes(_)) {
+            self.peers.published(worked);
         }
+        step
     }
 
     /// The write of this round failed before it began.
@@ -247,17 +238,6 @@ impl Rounds {
     }
 }
 
-/// How a visit ended.
-#[derive(Debug)]
-pub(crate) enum Ended {
-    /// The visit had ended before.
-    Already,
-    /// It was a read, which began at this time.
-    Read(Instant),
-    /// It was a write.
-    Written,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,7 +245,7 @@ mod tests {
     /// What a slot held at each time, if it is written to at 10, 20 and 30 and keeps for so long
     /// what was written over.
     fn held(keep: u64, times: [u64; 6]) -> [Option<u64>; 6] {
-        let mut slot = Slot::default();
+        let mut slot = Slot(VecDeque::new());
         for at in [10, 20, 30] {
             slot.put(Instant(at), at, Span(keep));
         }

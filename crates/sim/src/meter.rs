@@ -38,9 +38,10 @@ pub(crate) struct Meters {
     recent: Vec<Vec<Recent>>,
     /// What each host did since the last second.
     tallies: Vec<Tally>,
-    ios: u64,
+    /// IOs completed since the beginning.
+    pub(crate) ios: u64,
     /// Messages of hosts that reached the exchange.
-    publications: u64,
+    pub(crate) publications: u64,
 }
 
 /// An IO that is done.
@@ -137,11 +138,6 @@ impl Meters {
         self.publications += 1;
     }
 
-    /// How many messages of hosts have reached the exchange.
-    pub(crate) fn publications(&self) -> u64 {
-        self.publications
-    }
-
     /// The array has done an IO of the exchange.
     pub(crate) fn visited(&mut self) {
         self.open.iter_mut().for_each(|phase| phase.exchange += 1);
@@ -157,7 +153,7 @@ impl Meters {
             for (host, agent) in phase.hosts.iter_mut().zip(agents.clone()) {
                 if let Some(agent) = agent {
                     host.windows.extend(agent.window().map(|w| (now, w)));
-                    host.beta.push(agent.beta());
+                    host.beta.push(agent.beta);
                 }
             }
         }
@@ -231,11 +227,6 @@ impl Meters {
     pub(crate) fn take_tallies(&mut self) -> Vec<Tally> {
         let none = vec![Tally::default(); self.tallies.len()];
         std::mem::replace(&mut self.tallies, none)
-    }
-
-    /// IOs completed since the beginning.
-    pub(crate) fn ios(&self) -> u64 {
-        self.ios
     }
 }
 

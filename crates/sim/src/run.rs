@@ -83,8 +83,8 @@ pub fn run(
     Ok(RunOutcome {
         answer: Answer::new(scenario, Engine::Sim, phases),
         series: run.series,
-        ios: run.cluster.meters.ios(),
-        publications: run.cluster.meters.publications(),
+        ios: run.cluster.meters.ios,
+        publications: run.cluster.meters.publications,
     })
 }
 
@@ -164,11 +164,7 @@ impl<'a> Run<'a> {
             Event::Edge => self.edge()?,
             Event::Second => progress(self.second()),
             Event::Timeline(i) => self.cluster.happen(&self.scenario.timeline[i].action)?,
-            Event::Tick(..)
-            | Event::Wake(..)
-            | Event::Arrival(..)
-            | Event::Burst(..)
-            | Event::Deadline(..) => {
+            Event::Agent(..) | Event::Arrival(..) | Event::Burst(..) => {
                 self.cluster.host_event(event)?;
             }
         }

@@ -69,7 +69,7 @@ impl Series {
         self.at.push(at);
         for ((host, agent), tally) in self.hosts.iter_mut().zip(agents).zip(tallies) {
             host.window.push(agent.and_then(Agent::window));
-            host.beta.push(agent.map(Agent::beta));
+            host.beta.push(agent.map(|agent| agent.beta));
             host.latency_threshold_ms.push(agent.map(|a| a.threshold().secs() * 1e3));
             host.device_latency_ms.push(tally.device_ms());
             host.iops.push(tally.ios as f64);

@@ -12,7 +12,7 @@ use crate::queue::{Cost, FlowId};
 use crate::units::{Instant, Span, larger};
 
 /// An IO that is outstanding at the array. Used again after it completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub usize);
 
 /// How an IO ended.
