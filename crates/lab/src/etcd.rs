@@ -1,8 +1,8 @@
 //! The etcd in which hosts meet: members that are real processes, on loopback or in namespaces of their own.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ struct Member {
     who: String,
     address: SocketAddr,
     arguments: Vec<String>,
+    log: PathBuf,
     process: Option<Process>,
 }
 
@@ -43,13 +44,14 @@ pub(crate) fn check() -> io::Result<()> {
 }
 
 impl Etcd {
-    /// Members at these addresses, not yet started, with their data in `dir`.
-    pub(crate) fn new(addresses: &[SocketAddr], dir: &Path) -> Etcd {
-        let url = |address: &SocketAddr, port: u16| format!("http://{}:{port}", address.ip());
-        let peers = addresses.iter().enumerate();
-        let all: Vec<_> = peers.map(|(n, at)| format!("m{n}={}", url(at, PEERS))).collect();
-        let member = |(n, at): (usize, &SocketAddr)| {
-            let (client, peer) = (url(at, CLIENTS), url(at, PEERS));
+    /// Members, at most seven, at addresses of loopback. Not yet started, with their data in `dir`.
+    pub(crate) fn new(members: u8, dir: &Path) -> Etcd {
+        let (x, y) = (fastrand::u8(2..), fastrand::u8(..));
+        let ip = |n: u8| Ipv4Addr::new(127, x, y, n + 1);
+        let url = |n: u8, port: u16| format!("http://{}:{port}", ip(n));
+        let all: Vec<_> = (0..members).map(|n| format!("m{n}={}", url(n, PEERS))).collect();
+        let member = |n: u8| {
+            let (client, peer) = (url(n, CLIENTS), url(n, PEERS));
             let flags = [
                 ("name", format!("m{n}")),
                 ("data-dir", dir.join(format!("etcd{n}")).display().to_string()),
@@ -65,47 +67,41 @@ impl Etcd {
             let flags = flags.into_iter().flat_map(|(flag, value)| [format!("--{flag}"), value]);
             Member {
                 who: format!("member {n} of etcd"),
-                address: SocketAddr::new(at.ip(), CLIENTS),
+                address: SocketAddr::new(ip(n).into(), CLIENTS),
                 arguments: flags.collect(),
+                log: dir.join(format!("etcd{n}.log")),
                 process: None,
             }
         };
-        Etcd { members: addresses.iter().enumerate().map(member).collect() }
+        Etcd { members: (0..members).map(member).collect() }
     }
 
     /// Starts the members that do not run.
-    pub(crate) fn start(&mut self, dir: &Path) -> io::Result<()> {
-        for (n, member) in self.members.iter_mut().enumerate() {
-            if member.process.is_none() {
-                let mut command = Command::new("etcd");
-                command.args(&member.arguments);
-                // etcd takes settings from its environment, too, and refuses two of one name.
-                for (name, _) in std::env::vars_os() {
-                    if name.as_encoded_bytes().starts_with(b"ETCD_") {
-                        command.env_remove(name);
-                    }
+    pub(crate) fn start(&mut self) -> io::Result<()> {
+        for member in self.members.iter_mut().filter(|member| member.process.is_none()) {
+            let mut command = Command::new("etcd");
+            command.args(&member.arguments);
+            // etcd takes settings from its environment, too, and refuses two of one name.
+            for (name, _) in std::env::vars_os() {
+                if name.as_encoded_bytes().starts_with(b"ETCD_") {
+                    command.env_remove(name);
                 }
-                let log = dir.join(format!("etcd{n}.log"));
-                member.process = Some(Process::start(member.who.clone(), log, command)?);
             }
+            let (who, log) = (member.who.clone(), member.log.clone());
+            member.process = Some(Process::start(who, log, command)?);
         }
         Ok(())
     }
 
-    /// Lets something happen to all members that run.
-    pub(crate) fn happen(&mut self, event: EtcdEvent) {
-        let signal = match event {
-            EtcdEvent::Hang => Signal::STOP,
-            EtcdEvent::Resume => Signal::CONT,
-            EtcdEvent::Kill => {
-                self.members.iter_mut().for_each(|member| member.process = None);
-                return;
-            }
-            EtcdEvent::Start => return,
-        };
-        for process in self.processes() {
-            process.signal(signal);
+    /// Lets something happen to all members.
+    pub(crate) fn happen(&mut self, event: EtcdEvent) -> io::Result<()> {
+        match event {
+            EtcdEvent::Hang => self.processes().for_each(|process| process.signal(Signal::STOP)),
+            EtcdEvent::Resume => self.processes().for_each(|process| process.signal(Signal::CONT)),
+            EtcdEvent::Kill => self.members.iter_mut().for_each(|member| member.process = None),
+            EtcdEvent::Start => self.start()?,
         }
+        Ok(())
     }
 
     /// Addresses at which members serve clients.

@@ -26,8 +26,10 @@ use router::Router;
 #[derive(Debug)]
 pub struct Network {
     links: Arc<Mutex<Links>>,
-    hosts: Vec<SocketAddr>,
-    doors: Vec<SocketAddr>,
+    /// Address at which each node receives datagrams.
+    pub(crate) hosts: Vec<SocketAddr>,
+    /// Address by which others send datagrams to each node.
+    pub(crate) doors: Vec<SocketAddr>,
     router: Router,
 }
 
@@ -38,22 +40,10 @@ impl Network {
     /// The addresses are taken, or there are too few descriptors.
     pub fn new(nodes: usize, seed: u64) -> io::Result<Network> {
         let open = Doors::open(nodes)?;
-        let (hosts, doors) = (open.hosts().to_vec(), open.addresses().to_vec());
+        let (hosts, doors) = (open.hosts.clone(), open.addresses.clone());
         let links = Arc::new(Mutex::new(Links::new(nodes, seed)));
         let router = Router::start(open, Arc::clone(&links))?;
         Ok(Network { links, hosts, doors, router })
-    }
-
-    /// Address at which a node receives datagrams.
-    #[must_use]
-    pub fn own(&self, node: usize) -> SocketAddr {
-        self.hosts[node]
-    }
-
-    /// Address by which others send datagrams to a node.
-    #[must_use]
-    pub fn address_of(&self, node: usize) -> SocketAddr {
-        self.doors[node]
     }
 
     /// Checks that packets are passed on.

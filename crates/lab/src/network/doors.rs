@@ -19,9 +19,12 @@ const DOORS: usize = 128;
 /// The doors of all hosts.
 #[derive(Debug)]
 pub(super) struct Doors {
-    hosts: Vec<SocketAddr>,
-    addresses: Vec<SocketAddr>,
-    sockets: Vec<UdpSocket>,
+    /// Addresses of the hosts.
+    pub(super) hosts: Vec<SocketAddr>,
+    /// Addresses of the doors.
+    pub(super) addresses: Vec<SocketAddr>,
+    /// The doors to take packets from.
+    pub(super) sockets: Vec<UdpSocket>,
     by_address: HashMap<SocketAddr, usize>,
 }
 
@@ -58,21 +61,6 @@ impl Doors {
         Ok(Doors { hosts, addresses, sockets, by_address })
     }
 
-    /// Addresses of the hosts.
-    pub(super) fn hosts(&self) -> &[SocketAddr] {
-        &self.hosts
-    }
-
-    /// Addresses of the doors.
-    pub(super) fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-
-    /// The doors to take packets from.
-    pub(super) fn sockets(&self) -> &[UdpSocket] {
-        &self.sockets
-    }
-
     /// Takes a packet from a door: its host, if it is one, and its length. `None` if there is none.
     pub(super) fn take(&self, door: usize, buffer: &mut [u8]) -> Option<(Option<usize>, usize)> {
         let (length, from) = self.sockets[door].recv_from(buffer).ok()?;
@@ -96,7 +84,7 @@ mod tests {
     use super::*;
 
     fn bound(network: &Network, node: usize) -> UdpSocket {
-        let socket = UdpSocket::bind(network.own(node)).unwrap();
+        let socket = UdpSocket::bind(network.hosts[node]).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         socket
     }
@@ -111,21 +99,21 @@ mod tests {
     fn datagrams_pass_while_the_link_is_there() {
         let network = Network::new(3, 1).unwrap();
         let [a, b, c] = [0, 1, 2].map(|node| bound(&network, node));
-        a.send_to(b"one", network.address_of(1)).unwrap();
+        a.send_to(b"one", network.doors[1]).unwrap();
         assert_eq!(heard(&b), "one");
         network.set(0, &Hearing { writable: false, ..Hearing::default() });
-        a.send_to(b"lost", network.address_of(1)).unwrap();
-        b.send_to(b"two", network.address_of(0)).unwrap();
+        a.send_to(b"lost", network.doors[1]).unwrap();
+        b.send_to(b"two", network.doors[0]).unwrap();
         assert_eq!(heard(&a), "two", "one way is open");
         // Datagrams at one door are taken in their order: the lost one was taken before this, while the link was cut.
-        c.send_to(b"other", network.address_of(1)).unwrap();
+        c.send_to(b"other", network.doors[1]).unwrap();
         assert_eq!(heard(&b), "other", "another host's link is open");
         network.set(0, &Hearing::default());
-        a.send_to(b"again", network.address_of(1)).unwrap();
+        a.send_to(b"again", network.doors[1]).unwrap();
         assert_eq!(heard(&b), "again", "what was sent while the link was cut never comes");
         let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-        stranger.send_to(b"foreign", network.address_of(1)).unwrap();
-        a.send_to(b"three", network.address_of(1)).unwrap();
+        stranger.send_to(b"foreign", network.doors[1]).unwrap();
+        a.send_to(b"three", network.doors[1]).unwrap();
         assert_eq!(heard(&b), "three");
     }
 }

@@ -82,7 +82,7 @@ impl Route {
     /// Waits for packets. The places that have packets; `None` at the end.
     fn wait(&self, stopped: &UnixStream) -> io::Result<Option<Vec<usize>>> {
         let mut fds = vec![PollFd::new(stopped, PollFlags::IN)];
-        fds.extend(self.doors.sockets().iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        fds.extend(self.doors.sockets.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
