@@ -11,45 +11,32 @@ pub(crate) fn of_this_thread() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Servers whose CPU time is measured.
-pub(crate) struct Servers(Vec<ServerCpu>);
+/// Servers whose CPU time is measured, by their process ids.
+pub(crate) struct Servers(Vec<u32>);
 
 impl Servers {
+    /// The processes with these ids on this machine.
     pub(crate) fn of(pids: &[u32]) -> io::Result<Self> {
-        pids.iter().map(|pid| ServerCpu::of(*pid)).collect::<Result<_, _>>().map(Self)
+        let servers = Self(pids.to_vec());
+        servers.used_since(None).map(|_| servers)
     }
 
     /// CPU time used so far by all of them, less `before`; `None` if there are none.
     pub(crate) fn used_since(&self, before: Option<Duration>) -> io::Result<Option<Duration>> {
-        let used = self.0.iter().map(ServerCpu::used).sum::<io::Result<Duration>>()?;
+        let used = self.0.iter().map(|pid| used(*pid)).sum::<io::Result<Duration>>()?;
         Ok((!self.0.is_empty()).then(|| used.saturating_sub(before.unwrap_or_default())))
     }
 }
 
-/// CPU time of a process: user and system time of all its threads, including those that ended.
-#[derive(Clone, Copy, Debug)]
-struct ServerCpu {
-    pid: u32,
-    ticks_per_second: u64,
-}
-
-impl ServerCpu {
-    /// The process with this id on this machine.
-    fn of(pid: u32) -> io::Result<Self> {
-        let ticks_per_second = rustix::param::clock_ticks_per_second();
-        let cpu = Self { pid, ticks_per_second };
-        cpu.used().map(|_| cpu)
-    }
-
-    /// CPU time used so far, with a resolution of 10 ms.
-    fn used(&self) -> io::Result<Duration> {
-        let path = format!("/proc/{}/stat", self.pid);
-        let stat = std::fs::read_to_string(&path)
-            .map_err(|e| io::Error::new(e.kind(), format!("process {}: {e}", self.pid)))?;
-        let ticks = ticks(&stat)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path}: {stat}")))?;
-        Ok(Duration::from_secs(ticks) / self.ticks_per_second.max(1) as u32)
-    }
+/// CPU time that a process has used so far, with a resolution of 10 ms: user and system time of all its threads, including those that
+/// ended.
+fn used(pid: u32) -> io::Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = std::fs::read_to_string(&path)
+        .map_err(|e| io::Error::new(e.kind(), format!("process {pid}: {e}")))?;
+    let ticks = ticks(&stat)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path}: {stat}")))?;
+    Ok(Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second().max(1) as u32)
 }
 
 /// utime + stime, fields 14 and 15 of proc_pid_stat(5). The name in field 2 may contain any
@@ -73,10 +60,10 @@ mod tests {
 
     #[test]
     fn work_shows_as_time() {
-        let cpu = ServerCpu::of(std::process::id()).unwrap();
-        let (before, own) = (cpu.used().unwrap(), of_this_thread());
+        let pid = std::process::id();
+        let (before, own) = (used(pid).unwrap(), of_this_thread());
         while of_this_thread() - own < Duration::from_millis(60) {}
-        assert!(cpu.used().unwrap() - before >= Duration::from_millis(40));
-        assert!(ServerCpu::of(u32::MAX).unwrap_err().to_string().contains("process 4294967295"));
+        assert!(used(pid).unwrap() - before >= Duration::from_millis(40));
+        assert!(used(u32::MAX).unwrap_err().to_string().contains("process 4294967295"));
     }
 }
