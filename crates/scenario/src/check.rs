@@ -28,18 +28,11 @@ use crate::scenario::{
 /// Longest name of a host, in bytes: the room for it in a slot of the exchange.
 const MAX_NAME: usize = 63;
 
-/// The hosts of a file that are present.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Present<'a> {
-    All,
-    Only(&'a BTreeSet<String>),
-}
-
 /// The scenario that a file describes, without its variants and expectations.
 pub(crate) fn check(
     document: &Document,
     file: &File,
-    present: Present<'_>,
+    present: Option<&BTreeSet<String>>,
     traces: &Traces,
 ) -> Result<Scenario, Error> {
     Checker {
@@ -66,7 +59,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) document: &'a Document,
     loads: LoadReader<'a>,
     duration: Duration,
-    present: Present<'a>,
+    /// Names of the hosts that are present; `None` for all.
+    present: Option<&'a BTreeSet<String>>,
     pub(crate) hosts: BTreeMap<String, HostId>,
     pub(crate) vms: BTreeMap<String, VmId>,
     /// LUN and size of the disk of each VM that has one of its own, by the VM's name.
@@ -266,10 +260,7 @@ impl Checker<'_> {
                 );
             }
         }
-        let present = match self.present {
-            Present::All => true,
-            Present::Only(names) => names.contains(&host.name),
-        };
+        let present = self.present.is_none_or(|names| names.contains(&host.name));
         let (name, outside) = (host.name.clone(), host.outside);
         Ok(Host { name, path, present, guest, outside, control, hearing, vms })
     }

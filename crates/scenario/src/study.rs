@@ -4,7 +4,7 @@ use parda_config::{Document, Error};
 use parda_workload::Traces;
 
 use crate::answer::{Answer, Engine, PhaseAnswer};
-use crate::check::{Present, check, expectations};
+use crate::check::{check, expectations};
 use crate::expectation::Expectation;
 use crate::file::File;
 use crate::plot::{Plot, View, plots};
@@ -67,7 +67,7 @@ impl Study {
     fn of(document: &Document, more: &[Sweep], traces: &Traces) -> Result<Study, Error> {
         let file: File = document.parse()?;
         // The base is checked without variants, so that a later error is the variant's.
-        let base = check(document, &file, Present::All, traces)?;
+        let base = check(document, &file, None, traces)?;
         let variations = variations(document, &file, more)?;
         let runs: Vec<Run> = if variations.is_empty() {
             vec![Run { variant: None, settings: Vec::new(), places: Vec::new(), scenario: base }]

@@ -31,16 +31,10 @@ impl FromStr for Sweep {
         }
         let values = split(values).into_iter().map(|text| match text.trim() {
             "" => Err(SHAPE),
-            text => Ok(value(text)),
+            text => Ok(text.parse().unwrap_or_else(|_| Value::String(text.to_owned()))),
         });
         Ok(Sweep { key: key.to_owned(), values: values.collect::<Result<_, _>>()? })
     }
-}
-
-fn value(text: &str) -> Value {
-    let parsed = format!("value = {text}").parse::<toml::Table>();
-    let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
-    value.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
 /// Splits at commas outside quotes.

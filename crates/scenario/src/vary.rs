@@ -6,7 +6,7 @@ use parda_config::{Document, Error};
 use parda_workload::Traces;
 use toml::{Table, Value};
 
-use crate::check::{Present, check, name_is_plain};
+use crate::check::{check, name_is_plain};
 use crate::file::{self, File};
 use crate::many;
 use crate::scenario::Scenario;
@@ -214,10 +214,6 @@ impl Variation {
 
     /// The scenario of this variant. An error points at what distinguishes the variant.
     pub(crate) fn scenario(&self, document: &Document, traces: &Traces) -> Result<Scenario, Error> {
-        let present = match &self.hosts {
-            Some(hosts) => Present::Only(hosts),
-            None => Present::All,
-        };
         let with = |settings: &[Setting]| -> Result<Scenario, (Option<usize>, String)> {
             let last = settings.len().checked_sub(1);
             let varied = with_settings(document, settings).map_err(|e| (last, e.to_string()))?;
@@ -229,7 +225,7 @@ impl Variation {
                 (last, e.value.map_or(e.message.clone(), |v| format!("{v}: {}", e.message)))
             };
             let file: File = varied.parse().map_err(said)?;
-            check(&varied, &file, present, traces).map_err(said)
+            check(&varied, &file, self.hosts.as_ref(), traces).map_err(said)
         };
         let blame = |(setting, message): (Option<usize>, String)| {
             let place = setting.map_or(&self.place, |i| &self.places[i]);
