@@ -245,7 +245,7 @@ impl<'a> Cluster<'a> {
         let tenants: Vec<_> = tenants.collect();
         let agent = Agent::new(self.now, life, host, self.state.host(id), &tenants)?;
         if !host.outside {
-            self.events.plan(agent.rounds.next(), Event::Agent(id, life, Delivery::Tick));
+            self.events.plan(agent.rounds.clock.next(), Event::Agent(id, life, Delivery::Tick));
         }
         self.nodes[id.0].agent = Some(agent);
         Ok(())
@@ -315,8 +315,9 @@ impl<'a> Cluster<'a> {
         if let Some(agent) = &mut self.nodes[id.0].agent {
             let period = control.law.period;
             agent.set_config(self.now, control).map_err(settings)?;
-            if agent.rounds.set_period(self.now, period) {
-                self.events.plan(agent.rounds.next(), Event::Agent(id, agent.life, Delivery::Tick));
+            if agent.rounds.clock.set_period(self.now, period) {
+                self.events
+                    .plan(agent.rounds.clock.next(), Event::Agent(id, agent.life, Delivery::Tick));
             }
         }
         Ok(self.dispatch(id)?)
@@ -453,7 +454,7 @@ impl<'a> Cluster<'a> {
 
     fn rest(&mut self, id: HostId) {
         if let Some(agent) = &mut self.nodes[id.0].agent {
-            let next = agent.rounds.rest(self.now);
+            let next = agent.rounds.clock.end(self.now);
             self.events.plan(next, Event::Agent(id, agent.life, Delivery::Tick));
         }
     }

@@ -109,7 +109,8 @@ pub(crate) struct Rounds {
     me: Identity,
     peers: Peers,
     sequence: Sequence,
-    clock: PeriodClock,
+    /// When it ticks.
+    pub(crate) clock: PeriodClock,
     step: Step,
     visit: Visit,
 }
@@ -130,11 +131,6 @@ impl Rounds {
         }
     }
 
-    /// When it ticks next.
-    pub(crate) fn next(&self) -> Instant {
-        self.clock.next()
-    }
-
     /// Begins a round, if one is due, or was while its host hung.
     pub(crate) fn begin_round(&mut self, now: Instant) -> bool {
         let due = self.clock.is_due(now);
@@ -142,11 +138,6 @@ impl Rounds {
             self.clock.begin();
         }
         due
-    }
-
-    /// Changes the period. True if it so ticks sooner than it would have.
-    pub(crate) fn set_period(&mut self, now: Instant, period: Span) -> bool {
-        self.clock.set_period(now, period)
     }
 
     /// Begins to read the slots.
@@ -230,11 +221,6 @@ impl Rounds {
     /// What the others say of tenants.
     pub(crate) fn tenants(&self, since: Instant) -> Vec<TenantPart> {
         self.peers.tenants(since)
-    }
-
-    /// The round is over with all that was to be done.
-    pub(crate) fn rest(&mut self, now: Instant) -> Instant {
-        self.clock.end(now)
     }
 }
 

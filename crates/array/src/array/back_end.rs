@@ -69,7 +69,7 @@ impl Array {
     /// must wait for room.
     fn try_cache(&mut self, at: Nanos, key: usize) -> bool {
         let Task::Io { io, .. } = self.jobs[key].task else { return true };
-        let Some(cache) = self.write_cache.as_mut().filter(|cache| cache.enabled()) else {
+        let Some(cache) = self.write_cache.as_mut().filter(|cache| cache.enabled) else {
             self.begin_step(at, key);
             return true;
         };

@@ -164,7 +164,7 @@ impl Array {
         }
         self.fault_time(now)?;
         if let Some(cache) = &mut self.write_cache {
-            cache.enable(on);
+            cache.enabled = on;
         }
         self.destage(now);
         Ok(())

@@ -210,11 +210,11 @@ impl Array {
 
     /// When and where the next event happens.
     fn next_stage(&self) -> (Nanos, Stage) {
-        let mut next = (self.front_end.next(), Stage::FrontEnd);
+        let mut next = (self.front_end.next, Stage::FrontEnd);
         let others = [
-            (self.link.next(), Stage::Link),
-            (self.mirror.next(), Stage::Mirror),
-            (self.wakes.next(), Stage::Drive),
+            (self.link.next, Stage::Link),
+            (self.mirror.next, Stage::Mirror),
+            (self.wakes.next, Stage::Drive),
         ];
         for other in others {
             if other.0 < next.0 {

@@ -33,17 +33,12 @@ pub(super) struct Wakes {
     /// How the drives' time goes by.
     pace: Pace,
     /// When the first is done, in the array's time: asked for at every event of the array.
-    next: Nanos,
+    pub(super) next: Nanos,
 }
 
 impl Wakes {
     pub(super) fn new() -> Wakes {
         Wakes { heap: BinaryHeap::new(), pace: Pace::EVEN, next: Nanos::NEVER }
-    }
-
-    /// When the first is done, in the array's time.
-    pub(super) fn next(&self) -> Nanos {
-        self.next
     }
 
     /// When the first is done, in the drives' time, and which drive it is.
@@ -105,18 +100,18 @@ mod tests {
     #[test]
     fn the_first_is_the_earliest_and_the_next_is_in_the_arrays_time() {
         let mut wakes = Wakes::new();
-        assert_eq!((wakes.first(), wakes.next()), (None, Nanos::NEVER));
+        assert_eq!((wakes.first(), wakes.next), (None, Nanos::NEVER));
         for (at, drive) in [(Some(30), 2), (Some(20), 1), (None, 3), (Some(20), 0)] {
             wakes.add(at.map(Nanos), drive);
         }
-        assert_eq!((wakes.first(), wakes.next()), (Some((Nanos(20), 0)), Nanos(20)));
+        assert_eq!((wakes.first(), wakes.next), (Some((Nanos(20), 0)), Nanos(20)));
         wakes.again(Some(Nanos(40)));
         assert_eq!(wakes.first(), Some((Nanos(20), 1)));
         wakes.set_slow(Nanos(10), 2.0);
-        assert_eq!((wakes.next(), wakes.to_drives(Nanos(30))), (Nanos(30), Nanos(20)));
+        assert_eq!((wakes.next, wakes.to_drives(Nanos(30))), (Nanos(30), Nanos(20)));
         wakes.forget(1);
-        assert_eq!((wakes.first(), wakes.next()), (Some((Nanos(30), 2)), Nanos(50)));
+        assert_eq!((wakes.first(), wakes.next), (Some((Nanos(30), 2)), Nanos(50)));
         wakes.again(None);
-        assert_eq!((wakes.first(), wakes.next()), (Some((Nanos(40), 0)), Nanos(70)));
+        assert_eq!((wakes.first(), wakes.next), (Some((Nanos(40), 0)), Nanos(70)));
     }
 }

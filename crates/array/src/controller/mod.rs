@@ -55,7 +55,7 @@ pub(crate) struct Server<T> {
     inside: VecDeque<(Nanos, T)>,
     free_at: Nanos,
     /// When the first of those inside leaves: asked for at every event of the array.
-    next: Nanos,
+    pub(crate) next: Nanos,
 }
 
 impl<T> Server<T> {
@@ -82,11 +82,6 @@ impl<T> Server<T> {
         self.inside.push_back((at, what));
     }
 
-    /// When the next one leaves.
-    pub(crate) fn next(&self) -> Nanos {
-        self.next
-    }
-
     pub(crate) fn into_all(self) -> impl Iterator<Item = T> {
         self.inside.into_iter().map(|(_, what)| what)
     }
@@ -110,10 +105,10 @@ mod tests {
         server.enter(Nanos(100), 'c', Nanos(5));
         let mut left = [Nanos::ZERO; 3];
         for (at, what) in left.iter_mut().zip('a'..) {
-            *at = server.next();
+            *at = server.next;
             assert_eq!(server.leave(), Some(what));
         }
         assert_eq!(left, [Nanos(15), Nanos(20), Nanos(105)]);
-        assert_eq!(server.next(), Nanos::NEVER);
+        assert_eq!(server.next, Nanos::NEVER);
     }
 }

@@ -77,7 +77,7 @@ pub(crate) struct WriteCache {
     /// Pages taken, those on their way to the drives among them.
     used: usize,
     destaging: usize,
-    enabled: bool,
+    pub(crate) enabled: bool,
     index: HashTable<usize>,
     lines: Slab<Line>,
     /// Two bitmaps for each line: pages to be written, and pages that are being written.
@@ -113,14 +113,6 @@ impl WriteCache {
             words: stripe.0.div_ceil(params.page.0).div_ceil(64) as usize,
             waiting: Sweep::default(),
         }
-    }
-
-    pub(crate) fn enabled(&self) -> bool {
-        self.enabled
-    }
-
-    pub(crate) fn enable(&mut self, on: bool) {
-        self.enabled = on;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -342,7 +334,7 @@ mod tests {
         let mut cache = cache(80);
         cache.write(piece(7, 3, 2));
         assert_eq!(cache.next_destage(false), None);
-        cache.enable(false);
+        cache.enabled = false;
         let line = cache.next_destage(false).unwrap();
         assert!(cache.holds(piece(7, 3, 2)), "until the drives have it");
         cache.destaged(line);

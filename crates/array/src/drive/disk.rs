@@ -65,9 +65,9 @@ impl Disk {
 
     /// Ends what ends now: an acknowledgement, or what the head does.
     pub(super) fn finish(&mut self, now: Nanos) -> Served {
-        if self.acknowledged.next() == now {
+        if self.acknowledged.next == now {
             let owner = self.acknowledged.leave().map(|request| request.owner);
-            let next = Some(self.acknowledged.next()).filter(|at| *at != Nanos::NEVER);
+            let next = Some(self.acknowledged.next).filter(|at| *at != Nanos::NEVER);
             return Served { owner, next: [next, None] };
         }
         match self.busy_with.take() {
@@ -104,13 +104,13 @@ impl Disk {
     /// acknowledged, if none was on its way before.
     fn fill_buffer(&mut self, now: Nanos) -> Option<Nanos> {
         let buffer = self.buffer.as_mut()?;
-        let none_before = self.acknowledged.next() == Nanos::NEVER;
+        let none_before = self.acknowledged.next == Nanos::NEVER;
         while let Some(write) = self.no_room.front().copied().filter(|w| buffer.has_room(w.len)) {
             self.no_room.pop_front();
             buffer.put(write);
             self.acknowledged.hold(now, write, self.overhead);
         }
-        Some(self.acknowledged.next()).filter(|at| none_before && *at != Nanos::NEVER)
+        Some(self.acknowledged.next).filter(|at| none_before && *at != Nanos::NEVER)
     }
 
     /// Hosts wait for reads, so they go first; but while writes wait for room, the buffer has every

@@ -17,7 +17,7 @@ pub(super) struct Head {
     /// How long reading ahead may go on, in time of the medium.
     read_ahead: Nanos,
     /// A whole number, as the seek curve takes it.
-    cylinder: f64,
+    pub(super) cylinder: f64,
     last: Option<Pass>,
 }
 
@@ -65,10 +65,6 @@ impl Head {
             cylinder: 0.0,
             last: None,
         }
-    }
-
-    pub(super) fn cylinder(&self) -> f64 {
-        self.cylinder
     }
 
     pub(super) fn last_kind(&self) -> Option<IoKind> {

@@ -58,7 +58,7 @@ impl Queue {
         let next = match self.scheduling {
             Scheduling::Fcfs => 0,
             Scheduling::Sptf => self.soonest(head, from),
-            Scheduling::Elevator => self.onward(head.cylinder()),
+            Scheduling::Elevator => self.onward(head.cylinder),
         };
         (next < self.entries.len()).then(|| self.entries.remove(next).0)
     }
