@@ -2,8 +2,8 @@
 
 use parda_array::ArrayIo;
 use parda_control::{
-    Bytes, Completed, Config, Host, Instant, Io, IoId, IoKind, Report, Shares, Span, Tenant,
-    TenantId, TenantPart, Totals, View, VmConfig, VmId,
+    Bytes, Completed, Host, Instant, Io, IoId, IoKind, Report, Shares, Span, Tenant, TenantId,
+    TenantPart, Totals, View, VmConfig, VmId,
 };
 use parda_exchange::HostName;
 use parda_scenario::scenario::HostState;
@@ -41,7 +41,7 @@ pub(crate) fn part(vm: &parda_scenario::Vm, shares: Shares) -> VmConfig {
 pub(crate) struct Agent {
     pub(crate) life: Life,
     pub(crate) rounds: Rounds,
-    enforcer: Enforcer,
+    pub(crate) enforcer: Enforcer,
     /// For each VM, the last run of its client.
     runs: Vec<Run>,
     /// For each VM, what it sent against its limit.
@@ -116,18 +116,6 @@ impl Agent {
     /// This run of a VM's client, if it is the present one and was not stopped.
     pub(crate) fn run(&mut self, vm: VmId, run: ClientRun) -> Option<&mut Run> {
         self.runs.get_mut(vm.0).filter(|present| present.id == run && present.going)
-    }
-
-    pub(crate) fn set_shares(&mut self, now: Instant, vm: VmId, part: VmConfig) {
-        self.enforcer.set_vm(now, vm, part);
-    }
-
-    pub(crate) fn set_config(
-        &mut self,
-        now: Instant,
-        config: Config,
-    ) -> Result<(), parda_control::ConfigError> {
-        self.enforcer.set_config(now, config)
     }
 
     /// The IOs that a client wants to do now.

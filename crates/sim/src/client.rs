@@ -2,7 +2,6 @@
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::Span;
-use parda_scenario::Vm;
 use parda_workload::trace::{Player, TraceIo};
 use parda_workload::{Bursts, ClientLoad};
 
@@ -25,17 +24,21 @@ enum Ios {
 }
 
 impl Client {
-    /// The client of a VM, that draws all chance from `random`.
+    /// The client of a VM on a disk of this size, that draws all chance from `random`.
     #[must_use]
-    pub fn new(vm: &Vm, mut random: fastrand::Rng) -> Client {
-        let ios = match &vm.load {
-            ClientLoad::Drawn(workload) => Ios::Drawn(Drawn::new(vm, workload, random)),
+    pub fn new(
+        load: &ClientLoad,
+        lun: LunId,
+        disk: parda_control::Bytes,
+        mut random: fastrand::Rng,
+    ) -> Client {
+        let ios = match load {
+            ClientLoad::Drawn(workload) => Ios::Drawn(Drawn::new(workload, lun, disk, random)),
             ClientLoad::Replayed(replay) => {
-                let player = Player::new(replay, vm.disk, random.f64());
-                Ios::Replayed(LunId(vm.lun), player)
+                Ios::Replayed(lun, Player::new(replay, disk, random.f64()))
             }
         };
-        Client { outstanding: vm.load.outstanding(), bursts: vm.load.bursts(), ios }
+        Client { outstanding: load.outstanding(), bursts: load.bursts(), ios }
     }
 
     /// It is started. A trace then begins anew; what is drawn goes on where it was.

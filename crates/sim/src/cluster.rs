@@ -61,7 +61,10 @@ impl<'a> Cluster<'a> {
         let mut random = fastrand::Rng::with_seed(scenario.seed);
         let mut nodes = Vec::with_capacity(scenario.hosts.len());
         for host in &scenario.hosts {
-            let clients = host.vms.iter().map(|vm| Client::new(vm, random.fork())).collect();
+            let client = |vm: &parda_scenario::Vm| {
+                Client::new(&vm.load, LunId(vm.lun), vm.disk, random.fork())
+            };
+            let clients = host.vms.iter().map(client).collect();
             nodes.push(Node { clients, agent: None, missed: Vec::new() });
         }
         let state = State::new(&scenario.hosts);
@@ -202,7 +205,7 @@ impl<'a> Cluster<'a> {
                 let vm_id = parda_scenario::VmId { host: id, index: vm.0 };
                 let shares = self.state.vm(vm_id).shares;
                 if let Some(agent) = &mut self.nodes[id.0].agent {
-                    agent.set_shares(self.now, vm, part(self.scenario.vm(vm_id), shares));
+                    agent.enforcer.set_vm(self.now, vm, part(self.scenario.vm(vm_id), shares));
                 }
                 Ok(())
             }
@@ -314,7 +317,7 @@ impl<'a> Cluster<'a> {
         let control = self.state.host(id).control.resolve().map_err(settings)?;
         if let Some(agent) = &mut self.nodes[id.0].agent {
             let period = control.law.period;
-            agent.set_config(self.now, control).map_err(settings)?;
+            agent.enforcer.set_config(self.now, control).map_err(settings)?;
             if agent.rounds.clock.set_period(self.now, period) {
                 self.events
                     .plan(agent.rounds.clock.next(), Event::Agent(id, agent.life, Delivery::Tick));

@@ -2,7 +2,6 @@
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::Span;
-use parda_scenario::Vm;
 use parda_workload::{Demand, Workload};
 
 /// Draws what a workload says.
@@ -35,22 +34,27 @@ struct Size {
 }
 
 impl Drawn {
-    pub(crate) fn new(vm: &Vm, workload: &Workload, random: fastrand::Rng) -> Drawn {
+    pub(crate) fn new(
+        workload: &Workload,
+        lun: LunId,
+        disk: parda_control::Bytes,
+        random: fastrand::Rng,
+    ) -> Drawn {
         let workload = workload.clone();
         let grain = workload.grain().0;
         let mut up_to = 0;
         let size = |part: &parda_workload::SizePart| {
             up_to += part.percent;
-            let places = workload.places(vm.disk, part.size);
+            let places = workload.places(disk, part.size);
             Size { bytes: part.size.0, grains: part.size.0 / grain, places, up_to }
         };
         let sizes: Vec<Size> = workload.sizes.iter().map(size).collect();
         Drawn {
-            lun: LunId(vm.lun),
+            lun,
             only: sizes[0],
             sizes,
             grain,
-            hot_places: workload.hot_grains(vm.disk),
+            hot_places: workload.hot_grains(disk),
             random,
             streams: [0; 2],
             workload,
@@ -129,9 +133,7 @@ mod tests {
 
     fn of(workload: Workload, disk: u64) -> Drawn {
         let disk = parda_control::Bytes(disk);
-        let (name, load) = ("db".to_owned(), workload.clone().into());
-        let vm = Vm { name, settings: Default::default(), disk, lun: 3, load };
-        Drawn::new(&vm, &workload, fastrand::Rng::with_seed(7))
+        Drawn::new(&workload, LunId(3), disk, fastrand::Rng::with_seed(7))
     }
 
     fn part(kib: u64, percent: u32) -> SizePart {

@@ -2,13 +2,14 @@
 
 use std::str::FromStr;
 
-use parda_array::{Array, ArrayParams, IoKind, IoTag, Nanos, Preset, SubmitError, UnknownPreset};
+use parda_array::{
+    Array, ArrayParams, IoKind, IoTag, LunId, Nanos, Preset, SubmitError, UnknownPreset,
+};
 use parda_control::Bytes;
 use parda_probe::{
     Allowance, Counter, Driven, Driver, Kind, Load, Mix, Moment, Recording, Snapshot, Steadiness,
     TargetInfo, Watch,
 };
-use parda_scenario::Vm;
 use parda_sim::Client;
 use parda_workload::{Demand, SizePart, Workload};
 
@@ -90,14 +91,8 @@ impl Model {
     }
 
     fn client(&self, load: &Load, seed: u64) -> Client {
-        let vm = Vm {
-            name: String::new(),
-            settings: Default::default(),
-            disk: self.bytes(),
-            lun: self.lun,
-            load: workload(load).into(),
-        };
-        Client::new(&vm, fastrand::Rng::with_seed(seed))
+        let random = fastrand::Rng::with_seed(seed);
+        Client::new(&workload(load).into(), LunId(self.lun), self.bytes(), random)
     }
 }
 
