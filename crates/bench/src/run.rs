@@ -80,7 +80,17 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
                 let (start, failed, data) = (&start, &failed, &data);
                 scope.spawn(move || {
                     start.wait();
-                    let outcome = Driver::new(plan, clock, data, failed, group).run();
+                    let driver = Driver {
+                        plan,
+                        clock,
+                        data,
+                        failed,
+                        clients: group,
+                        measured: Measured::new(plan.block),
+                        cpu: None,
+                        ended: false,
+                    };
+                    let outcome = driver.run();
                     if outcome.is_err() {
                         failed.store(true, Ordering::Relaxed);
                     }
@@ -131,17 +141,6 @@ struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    fn new(
-        plan: &'a Plan,
-        clock: Clock,
-        data: &'a Data,
-        failed: &'a AtomicBool,
-        clients: Vec<(&'a Uri, Client<'a>)>,
-    ) -> Self {
-        let measured = Measured::new(plan.block);
-        Self { plan, clock, data, failed, clients, measured, cpu: None, ended: false }
-    }
-
     fn run(mut self) -> Result<Measured, BenchError> {
         for index in 0..self.clients.len() {
             self.ask(index)?;

@@ -83,10 +83,6 @@ impl Totals {
         }
     }
 
-    fn mean_ms(&self) -> Option<f64> {
-        (self.ios > 0).then(|| self.sum_ms / self.ios as f64)
-    }
-
     /// The latency that this part of the IOs does not exceed, in milliseconds.
     fn quantile_ms(&self, quantile: f64) -> f64 {
         // Of the IOs that are in bins: a driver's totals may be taken an IO earlier.
@@ -101,7 +97,7 @@ impl Totals {
     }
 
     fn measured(&self, seconds: f64, size: u64) -> Option<Measured> {
-        let mean_ms = self.mean_ms()?;
+        let mean_ms = (self.ios > 0).then(|| self.sum_ms / self.ios as f64)?;
         let iops = self.ios as f64 / seconds;
         Some(Measured {
             ios: self.ios,

@@ -78,10 +78,6 @@ impl Etcd {
         (0..self.members.len()).for_each(|n| self.restart(n));
     }
 
-    fn scheme(&self) -> &'static str {
-        if self.tls.is_empty() { "http" } else { "https" }
-    }
-
     fn arguments(&self, member: usize) -> Vec<String> {
         let peer = |member: &Member| format!("http://{}:2380", member.address);
         let all =
@@ -110,7 +106,8 @@ impl Etcd {
     /// URLs of the members.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
-        let url = |member: &Member| format!("{}://{}:2379", self.scheme(), member.address);
+        let scheme = if self.tls.is_empty() { "http" } else { "https" };
+        let url = |member: &Member| format!("{scheme}://{}:2379", member.address);
         self.members.iter().map(url).collect()
     }
 

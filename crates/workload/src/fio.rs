@@ -16,15 +16,6 @@ pub enum JobTarget<'a> {
     Path(&'a str),
 }
 
-impl JobTarget<'_> {
-    /// The target of this name: an NBD URI, or else a path.
-    #[must_use]
-    pub fn of(name: &str) -> JobTarget<'_> {
-        let is_uri = name.starts_with("nbd://") || name.starts_with("nbd+unix://");
-        if is_uri { JobTarget::Nbd(name) } else { JobTarget::Path(name) }
-    }
-}
-
 /// A part of a workload, by its key, that fio as a client does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("fio has no `{0}`")]

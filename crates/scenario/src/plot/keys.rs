@@ -19,7 +19,7 @@ pub enum Draw {
 }
 
 /// A `[[plot]]` table, as written.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlotKeys {
     pub(crate) name: Option<String>,
@@ -33,9 +33,10 @@ pub(crate) struct PlotKeys {
     pub(crate) draw: Option<Draw>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Over {
+    #[default]
     Time,
     Variants,
     Hosts,
@@ -45,17 +46,8 @@ pub(crate) enum Over {
 impl PlotKeys {
     /// The plot of a study that has no `[[plot]]`.
     pub(crate) fn default_of(variants: bool) -> PlotKeys {
-        PlotKeys {
-            name: None,
-            title: None,
-            over: if variants { Over::Variants } else { Over::Time },
-            panels: None,
-            variant: None,
-            phase: None,
-            x: None,
-            x_label: None,
-            draw: None,
-        }
+        let over = if variants { Over::Variants } else { Over::Time };
+        PlotKeys { over, ..PlotKeys::default() }
     }
 
     /// Quantities of the panels, from top to bottom: those of the table, or else the usual ones.
