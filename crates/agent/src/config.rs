@@ -127,8 +127,12 @@ impl Config {
         apart::sockets(doc, self.status.as_deref(), self.http.as_ref(), &self.volumes)
     }
 
-    /// Checks the settings of a configuration, wherever its places are. Reads stored probes.
-    pub(crate) fn settings(doc: &Document) -> Result<Config, Error> {
+    /// Checks the settings of a configuration, wherever its places are: no file system of a disk or an exchange is asked. Reads stored
+    /// probes.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn settings(doc: &Document) -> Result<Config, Error> {
         let file: file::File = doc.parse()?;
         let host = HostName::new(&file.host).map_err(|e| doc.error("host", e.to_string()))?;
         let status = file.status.as_deref().map(|text| match text.parse() {

@@ -8,12 +8,13 @@ use parda_config::Document;
 
 use crate::Failure;
 
-/// The agent's configuration. If there is none, the command says how to name one.
+/// The agent's configuration, for a command that asks the agent: where its disks are is not looked at, as their file systems may not
+/// answer. If there is none, the command says how to name one.
 pub(crate) fn configuration(path: &Path) -> Result<Config, Failure> {
     is_there(path)?;
     let document = Document::read(path)?;
     is_no_scenario(&document)?;
-    Ok(Config::check(&document)?)
+    Ok(Config::settings(&document)?)
 }
 
 /// Checks that a file is there that -c names, or its default.

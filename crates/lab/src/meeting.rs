@@ -21,7 +21,7 @@ use crate::run_dir::RunDir;
 pub(crate) enum Meeting {
     /// In the array's slots.
     Slots,
-    /// By datagrams.
+    /// By datagrams over UDP.
     Network(Network),
     /// In etcd. `routes`: ways to it of hosts that are ever cut off.
     Etcd { etcd: Etcd, routes: BTreeMap<HostId, Vec<Route>> },

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use parda_agent::config::{Config, Etcd, Exchange, named_cluster};
 use parda_agent::file;
+use parda_config::Document;
 use parda_policy::{Author, Store};
 
 use super::now_ms;
@@ -95,7 +96,7 @@ impl Cluster {
 
 /// The cluster that a configuration names for the policy, with or without `[policy]`.
 fn of_agent(path: &Path) -> Result<Etcd, Failure> {
-    let config = Config::read(path)?;
+    let config = Config::settings(&Document::read(path)?)?;
     if let Some(policy) = config.policy {
         return Ok(policy.etcd);
     }

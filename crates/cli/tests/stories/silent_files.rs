@@ -97,6 +97,10 @@ fn a_file_system_that_does_not_answer_holds_up_no_start_no_reload_and_no_change(
     std::os::unix::fs::symlink("bad", stage.path("alias")).unwrap();
     stage.ok(&[PARDA, "set", "good", "shares=700", "--temporary", "-c", "host.toml"]);
     assert_eq!(disk(&agent, "good").shares, 700);
+    // Who asks the agent asks no file system, as one would who looks whether two disks are one.
+    stage.write("one.toml", both.replace("\"data2\"", "\"data\""));
+    assert!(stage.fails(&[PARDA, "check", "one.toml"]).contains("overlaps"));
+    stage.ok(&[PARDA, "status", "--over", "100ms", "-c", "one.toml"]);
     let add =
         ["disk", "add", "again", "path=alias", "listen=unix:b", "--volume", "b", "-c", "host.toml"];
     let said = stage.fails(&[&[PARDA][..], &add].concat());
