@@ -198,7 +198,8 @@ impl Client {
     }
 
     pub(crate) fn error(&self, fault: Fault) -> EtcdError {
-        EtcdError { endpoint: self.endpoint(), fault }
+        let may_be_done = fault.leaves_open();
+        EtcdError { endpoint: self.endpoint(), fault, may_be_done }
     }
 
     /// Makes a call at one endpoint after the other, until one answers or all have failed.
@@ -209,11 +210,13 @@ impl Client {
         limit: Duration,
     ) -> Result<Answer, EtcdError> {
         let mut tries = self.settings.endpoints.len();
+        let mut may_be_done = false;
         loop {
             match self.call_here(path, body, limit) {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => {
-                    let error = self.error(fault);
+                    may_be_done |= fault.leaves_open();
+                    let error = EtcdError { may_be_done, ..self.error(fault) };
                     self.traffic.failed_calls += 1;
                     tries = tries.saturating_sub(1);
                     if !error.fault.is_of_the_endpoint() {
@@ -328,7 +331,19 @@ fn fault_of(error: &ureq::Error) -> Fault {
         ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             Fault::Connection(format!("{error}: does etcd run there?"))
         }
-        ureq::Error::Io(error) => Fault::Connection(parda_tls::io_fault(error)),
-        other => Fault::Connection(other.to_string()),
+        // The request was not sent, or not read: a member reads none from a client whose certificate it refuses.
+        ureq::Error::Io(error) if parda_tls::is_of_tls(error) || is_of_lookup(error) => {
+            Fault::Connection(parda_tls::io_fault(error))
+        }
+        ureq::Error::Io(error) => Fault::Lost(error.to_string()),
+        ureq::Error::HostNotFound | ureq::Error::Tls(_) | ureq::Error::Rustls(_) => {
+            Fault::Connection(error.to_string())
+        }
+        other => Fault::Lost(other.to_string()),
     }
+}
+
+/// Whether a name was not found. The standard library has no kind for it.
+fn is_of_lookup(error: &std::io::Error) -> bool {
+    error.to_string().starts_with("failed to lookup address")
 }

@@ -12,6 +12,9 @@ pub struct EtcdError {
     pub endpoint: String,
     /// Fault at that endpoint.
     pub fault: Fault,
+    /// Whether etcd may have done what was asked: the request may have left this host, to this endpoint or to one that was
+    /// tried before, and no answer says that it was refused.
+    pub may_be_done: bool,
 }
 
 /// Reason why a call failed at an endpoint.
@@ -26,9 +29,12 @@ pub enum Fault {
     /// No answer within the time.
     #[error("no answer in time")]
     NoAnswer,
-    /// The connection or its TLS failed.
+    /// There was no connection, or its TLS failed: nothing was asked.
     #[error("{0}")]
     Connection(String),
+    /// The connection failed later, perhaps after the request was sent.
+    #[error("{0}")]
+    Lost(String),
     /// The member answers that it cannot serve now, as it has no leader or no quorum.
     #[error("cannot serve now: {0}")]
     Unavailable(String),
@@ -56,8 +62,14 @@ impl Fault {
             self,
             Fault::NoAnswer
                 | Fault::Connection(_)
+                | Fault::Lost(_)
                 | Fault::Unavailable(_)
                 | Fault::NotUnderstood(_)
         )
+    }
+
+    /// Whether the endpoint may have done what was asked. A member without a quorum may find one, and a proposal with it.
+    pub(crate) fn leaves_open(&self) -> bool {
+        self.is_of_the_endpoint() && !matches!(self, Fault::Connection(_))
     }
 }

@@ -118,9 +118,9 @@ pub enum StoreError {
 
 impl StoreError {
     fn of_a_write(error: EtcdError) -> StoreError {
-        match error.fault {
-            Fault::NoAnswer | Fault::NotUnderstood(_) => StoreError::Unanswered(error),
-            _ => StoreError::Etcd(error),
+        match error.may_be_done {
+            true => StoreError::Unanswered(error),
+            false => StoreError::Etcd(error),
         }
     }
 }

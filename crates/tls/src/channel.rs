@@ -40,8 +40,17 @@ pub fn fault(error: &rustls::Error) -> String {
 /// The same of an error of a socket below which rustls speaks TLS. Other errors are left as they are.
 #[must_use]
 pub fn io_fault(error: &std::io::Error) -> String {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    inner.map_or_else(|| error.to_string(), fault)
+    of_tls(error).map_or_else(|| error.to_string(), fault)
+}
+
+/// Whether an error of IO is one of TLS.
+#[must_use]
+pub fn is_of_tls(error: &std::io::Error) -> bool {
+    of_tls(error).is_some()
+}
+
+fn of_tls(error: &std::io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
 /// One TLS connection, as client or as server.

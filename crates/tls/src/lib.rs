@@ -21,7 +21,7 @@ pub mod relay;
 mod running;
 pub mod secret;
 
-pub use channel::{Channel, TlsError, fault, io_fault};
+pub use channel::{Channel, TlsError, fault, io_fault, is_of_tls};
 pub use client::{ClientError, End, check, secure};
 pub use files::{
     Acceptor, ClientFiles, Connector, FileError, FileRole, ServerFiles, certificates, is_name,

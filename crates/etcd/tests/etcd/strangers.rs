@@ -54,10 +54,32 @@ fn a_server_that_is_silent_or_drips_is_given_up() {
     });
     assert!(matches!(fault_within(BRIEF, dripping), Fault::NoAnswer));
     let closed = server(drop);
-    assert!(matches!(fault(closed), Fault::Connection(_)));
+    assert!(matches!(fault(closed), Fault::Lost(_)));
     let nobody = Endpoint::parse("http://127.0.0.1:1").unwrap();
     let nobody = Settings { endpoints: vec![nobody], tls: None, login: None };
     assert!(matches!(fault(Client::new(nobody, 5)), Fault::Connection(_)));
+}
+
+/// A server that ends the connection when it has read the request, and nobody at the endpoint after it, in either order.
+#[test]
+fn a_request_that_was_sent_may_be_done_whatever_fails_after_it() {
+    let hangs_up = answers("", Vec::new()).endpoint();
+    let drips = answers("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"{".to_vec()).endpoint();
+    let nobody = "http://127.0.0.1:1".to_owned();
+    let no_host = "http://nobody.invalid:1".to_owned();
+    let cases = [
+        (vec![&hangs_up], true),
+        (vec![&drips], true),
+        (vec![&hangs_up, &nobody], true),
+        (vec![&nobody, &hangs_up], true),
+        (vec![&nobody, &no_host], false),
+    ];
+    for (urls, may_be_done) in cases {
+        let endpoints = urls.iter().map(|url| Endpoint::parse(url).unwrap()).collect();
+        let mut client = Client::new(Settings { endpoints, tls: None, login: None }, 0);
+        let error = client.range(b"/", 9, PATIENT / 2).unwrap_err();
+        assert_eq!(error.may_be_done, may_be_done, "{urls:?}: {error}");
+    }
 }
 
 #[test]
@@ -72,7 +94,7 @@ fn answers_that_are_none_of_etcd_are_refused() {
     assert!(matches!(fault_of_page, Fault::NotUnderstood(text) if text.contains("404")));
     // More than any etcd would say is not taken in.
     let endless = answers(ok, vec![b' '; 20 << 20]);
-    assert!(matches!(fault(endless), Fault::Connection(_) | Fault::NoAnswer));
+    assert!(matches!(fault(endless), Fault::Lost(_) | Fault::NoAnswer));
     // A server must not send the password elsewhere.
     let away = "HTTP/1.1 307 Away\r\nLocation: http://127.0.0.1:1/\r\nConnection: close\r\n\r\n";
     let fault_of_away = fault(answers(away, Vec::new()));
