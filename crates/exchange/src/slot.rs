@@ -29,6 +29,9 @@ const MAGIC: &[u8; 8] = b"PARDASLT";
 /// all slots of a file stays within 64 bits. In nanoseconds it is 52 days.
 const MOST: u64 = 1 << 52;
 
+/// No period is longer than the longest that can be configured: a longer one is read as this.
+const LONGEST_PERIOD: Span = Span::from_millis(3_600_000);
+
 /// Where the fields begin that are read before all others, or are not read by [`fields`]. All integers and floats are
 /// little-endian.
 mod at {
@@ -175,6 +178,8 @@ impl Fields<'_> {
 fn fields(f: &mut Fields<'_>, body: &mut Publication) -> Result<(), InvalidReport> {
     let Publication { period, leaving, report, .. } = body;
     f.count(48, "period", &mut period.0)?;
+    // Else a host whose record says so would be counted for as long after its end.
+    *period = (*period).min(LONGEST_PERIOD);
     f.count(56, "elapsed", &mut report.elapsed.0)?;
     sample(f, 64, 304, &mut report.interval.reads)?;
     sample(f, 96, 320, &mut report.interval.writes)?;

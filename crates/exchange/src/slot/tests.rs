@@ -117,7 +117,7 @@ prop_compose! {
         host in "\\PC{1,16}",
         incarnation: u64,
         sequence: u64,
-        period in arb_count(),
+        period in 0..=LONGEST_PERIOD.0,
         slowed: bool,
         leaving: bool,
         report in arb_report(),
@@ -146,6 +146,15 @@ fn fault_after(edit: impl FnOnce(&mut [u8; SLOT_BYTES])) -> SlotFault {
         Content::Fault(fault) => fault,
         other => panic!("taken as {other:?}"),
     }
+}
+
+#[test]
+fn a_period_beyond_the_longest_is_read_as_the_longest() {
+    let mut block = encode(&example()).unwrap();
+    block.put(48, &MOST.to_le_bytes());
+    reseal(&mut block);
+    let Content::Record(record) = decode(&block, example().slot) else { panic!("no record") };
+    assert_eq!(record.message.body.period, LONGEST_PERIOD);
 }
 
 proptest! {
