@@ -1,7 +1,6 @@
 //! A unix socket that is answered one connection at a time, for what is asked seldom.
 
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -64,14 +63,7 @@ impl Server {
 
 /// Binds a socket for the process's own user. What a killed process left is taken over.
 pub(crate) fn bind(socket: &Path) -> io::Result<(UnixListener, SocketFile)> {
-    let access = SocketAccess::default();
-    let (listener, file) = match SocketFile::bind(socket, access) {
-        Err(e) if e.kind() == ErrorKind::AddrInUse && is_abandoned(socket) => {
-            std::fs::remove_file(socket)?;
-            SocketFile::bind(socket, access)?
-        }
-        bound => bound?,
-    };
+    let (listener, file) = SocketFile::take(socket, SocketAccess::default())?;
     Ok((UnixListener::from(listener), file))
 }
 
@@ -124,13 +116,6 @@ fn connect(path: &Path) -> Result<UnixStream, Errno> {
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket.into())
-}
-
-/// Whether this is a socket, and nobody listens to it any more: left over from a process that was
-/// killed.
-fn is_abandoned(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
-        && UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
 }
 
 impl Drop for Server {

@@ -3,9 +3,6 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 
 use parda_address::{Address, Socket};
 
@@ -77,14 +74,7 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
             (listener.into(), Address::Tcp { host: host.to_owned(), port }, None)
         }
         (None, Socket::Unix(path)) => {
-            let (fd, file) = match SocketFile::bind(path, access) {
-                Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
-                    remove_stale(path, &address)?;
-                    SocketFile::bind(path, access)
-                }
-                other => other,
-            }
-            .map_err(fail)?;
+            let (fd, file) = SocketFile::take(path, access).map_err(fail)?;
             (fd, address.clone(), Some(file))
         }
     };
@@ -95,28 +85,9 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
     Ok(Bound { fd, address: at, _file: file, tls })
 }
 
-/// Removes a socket that a process which is gone has left behind.
-fn remove_stale(path: &Path, address: &Address) -> Result<(), ListenError> {
-    let fail = |error: io::Error| ListenError::system(address, &error);
-    if !std::fs::symlink_metadata(path).map_err(fail)?.file_type().is_socket() {
-        let why = "there is a file that is not a socket";
-        return Err(ListenError(address.clone(), why.to_owned()));
-    }
-    match UnixStream::connect(path) {
-        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(fail)
-        }
-        // An answer, or a reason to believe that there is somebody.
-        _ => {
-            let why = "another process serves it: `ss -lxp` names it. End that one, or give `listen` another path";
-            Err(ListenError(address.clone(), why.to_owned()))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     use super::*;
 

@@ -3,7 +3,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid};
@@ -39,6 +40,20 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
+    /// Binds as [`SocketFile::bind`] does, in place of a socket that a process which is gone has left behind.
+    ///
+    /// # Errors
+    /// Also: the path leads to a socket that is served, or to a file that is none, which stays.
+    pub fn take(path: &Path, access: SocketAccess) -> io::Result<(OwnedFd, SocketFile)> {
+        match SocketFile::bind(path, access) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
+                remove_stale(path)?;
+                SocketFile::bind(path, access)
+            }
+            bound => bound,
+        }
+    }
+
     /// Binds `path`, gives the file its owner and mode, and only then listens: until that, a
     /// connect is refused.
     ///
@@ -55,6 +70,19 @@ impl SocketFile {
         grant(path, access)?;
         rustix::net::listen(&fd, BACKLOG)?;
         Ok((fd, file))
+    }
+}
+
+fn remove_stale(path: &Path) -> io::Result<()> {
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::other("there is a file that is not a socket"));
+    }
+    match UnixStream::connect(path) {
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        // An answer, or a reason to believe that there is somebody.
+        _ => Err(io::Error::other(
+            "another process serves it: `ss -lxp` names it. End that one, or choose another path",
+        )),
     }
 }
 
@@ -95,7 +123,6 @@ impl Drop for SocketFile {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::os::unix::net::UnixStream;
 
     use super::*;
 

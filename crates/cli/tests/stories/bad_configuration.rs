@@ -218,6 +218,8 @@ fn mistakes_of_the_first_day_are_answered_with_what_to_do() {
     };
     let taken = format!("\"tcp:127.0.0.1:{port}\"");
     let names_it = "Another process has the address: `ss -lp` names it";
+    let plain_file =
+        format!("[http]\naddress = \"unix:{}\"\n[[volume]]", stage.path("eight").display());
     for (text, says) in [
         (exchange("file = \"eight\"\nslots = 16"), "Set slots = 8 here, as on the other hosts"),
         (exchange("file = \"other\""), "`name` of the [[volume]] as on the other hosts?"),
@@ -226,6 +228,10 @@ fn mistakes_of_the_first_day_are_answered_with_what_to_do() {
         (
             good.replacen("[[volume]]", &format!("[http]\naddress = {taken}\n[[volume]]"), 1),
             names_it,
+        ),
+        (
+            good.replacen("[[volume]]", &plain_file, 1),
+            "no HTTP server: there is a file that is not a socket",
         ),
     ] {
         let agent = stage.agent("host", &text);
