@@ -183,6 +183,21 @@ fn a_block_device_in_the_page_cache_takes_whole_blocks_only() {
     volume.shutdown(std::time::Duration::from_secs(10)).unwrap();
 }
 
+#[test]
+fn no_part_of_a_block_is_written_where_other_agents_may_write_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
+    std::fs::write(&path, vec![0; SIZE]).unwrap();
+    let Some(device) = LoopDevice::new(&path, &["--sector-size", "4096"]) else { return };
+    let backend = file_as(device.path(), Direct::On, Lock::Shared(1));
+    let volume = spawn(vec![disk("vm1", backend, &socket)]);
+    let mut client = Client::connect(&socket, "vm1");
+    assert_eq!(client.agreed.blocks.min(), 4096);
+    assert_eq!(client.call(write(512, 512), &[7; 512]), Err(Errno::Inval));
+    assert_eq!(client.call(write(4096, 4096), &[7; 4096]), Ok(vec![]));
+    volume.shutdown(std::time::Duration::from_secs(10)).unwrap();
+}
+
 /// Serves a disk once its device is free: between fork and exec a process that another test starts has all that we have open.
 fn spawn_when_free(disk: impl Fn() -> parda_block::DiskConfig) -> parda_block::Handle {
     let started = std::time::Instant::now();

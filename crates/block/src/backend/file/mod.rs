@@ -21,7 +21,7 @@ use unaligned::{ChangeId, Cut, Exclusion, patch, shift, whole_blocks};
 
 use super::claims::Claim;
 use super::medium::Medium;
-use super::{Direct, OpenError, Request};
+use super::{Direct, Lock, OpenError, Request};
 use crate::buffer::{Buffer, Pool};
 use crate::reactor::{Reactor, Tag};
 use crate::ring::{At, Ring};
@@ -56,7 +56,7 @@ impl Opened {
 
 /// Opens a file or block device, and keeps others from it.
 pub(crate) fn open(wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
-    let &Wanted { disk, path, direct, raw, read_only, answered, .. } = wanted;
+    let &Wanted { disk, path, direct, lock, raw, read_only, answered, .. } = wanted;
     let fail = |e: rustix::io::Errno| OpenError::Open { path: path.into(), source: e.into() };
     let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
     // A FIFO or a tape must not hold up the start.
@@ -104,8 +104,10 @@ pub(crate) fn open(wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
     }
     // Any byte: clients that know nothing of block sizes are served as well (see `unaligned`). Not
     // so in the page cache of a block device, where Linux does not keep a write of a part of a
-    // block and a trim or zeroes of its rest apart.
+    // block and a trim or zeroes of its rest apart. Nor by direct IO where others may write as well:
+    // two that read a block, change a part and write it back would lose writes.
     let min = match kind {
+        _ if cached.is_none() && matches!(lock, Lock::Shared(_)) => block,
         FileType::BlockDevice if cached.is_none() => 1,
         FileType::BlockDevice if size.is_multiple_of(u64::from(CACHE_BLOCK)) => CACHE_BLOCK,
         FileType::BlockDevice => block,
