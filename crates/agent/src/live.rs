@@ -63,6 +63,8 @@ pub(crate) struct Layers {
     pub(crate) temporary: Overlay,
     /// Why the state file could not be read, so that `kept` may lack its changes. It is not written then.
     unreadable: Option<String>,
+    /// What the state file has, as far as this agent knows.
+    written: Arc<Mutex<Overlay>>,
 }
 
 impl Layers {
@@ -82,7 +84,8 @@ impl Layers {
         let temporary = Overlay::default();
         let values = file.parse()?;
         let (file, state) = (Arc::new((file, values)), config.state);
-        Ok(Layers { file, policy, policy_file, state, kept, temporary, unreadable })
+        let written = Arc::new(Mutex::new(kept.clone()));
+        Ok(Layers { file, policy, policy_file, state, kept, temporary, unreadable, written })
     }
 
     /// Logs that the state file cannot be read, if so.
@@ -202,13 +205,27 @@ impl Layers {
         overlay::written(&self.file.1, target, setting)
     }
 
-    /// Writes the state file, if one is configured.
+    /// Writes the state file, if one is configured, unless somebody else has written it: what they keep would be lost.
     pub(crate) fn write(&self) -> Result<(), String> {
         match (&self.state, &self.unreadable) {
             (Some(_), Some(error)) => Err(format!(
                 "{error}; it is not written, as what it keeps would be lost: mend it or move it away, and reload"
             )),
-            (Some(path), None) => StateFile::changes(path).write(&self.kept),
+            (Some(path), None) => {
+                let file = StateFile::changes(path);
+                let mut written = locked(&self.written);
+                let there = file.read::<Overlay>()?;
+                if there != *written && there != Overlay::default() {
+                    return Err(format!(
+                        "{}: another agent or program has written it: each agent needs a state file of its own; it is read at the next start",
+                        path.display()
+                    ));
+                }
+                file.write(&self.kept)?;
+                // As it is read, which may lack what is empty.
+                *written = file.read()?;
+                Ok(())
+            }
             (None, _) => Ok(()),
         }
     }
@@ -450,9 +467,10 @@ impl Live {
         let read = file.and_then(|file| {
             let mut layers = Layers::read(file)?;
             layers.say_unreadable();
-            // Only this agent writes the state file, so what it has in memory is what the file has, if the path is the same.
+            // What the agent has in memory is what it wrote, if the path is the same.
             if layers.state == before.state && before.unreadable.is_none() {
                 (layers.kept, layers.unreadable) = (before.kept, None);
+                layers.written = before.written;
             }
             // A policy that was read stays in force, even if the new configuration keeps it in another file.
             if layers.policy_file.is_some() && before.policy.head.is_some() {

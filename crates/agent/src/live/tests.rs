@@ -176,6 +176,25 @@ fn a_state_file_with_a_mistake_is_not_written_over() {
 }
 
 #[test]
+fn of_two_agents_with_one_state_file_neither_writes_over_what_the_other_keeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, _) = start(dir.path(), FILE);
+    let (second, _) = start(dir.path(), FILE);
+    let change = |live: &Live, value: i64| {
+        let mut layers = live.layers();
+        layers.kept.set(&disk(), "shares", value.into());
+        layers.write()?;
+        live.take(layers.clone(), layers);
+        Ok::<_, String>(())
+    };
+    change(&first, 2000).unwrap();
+    assert!(change(&second, 9).unwrap_err().contains("a state file of its own"));
+    change(&first, 2001).unwrap();
+    let (_, config) = start(dir.path(), FILE);
+    assert_eq!(shares(&config), 2001);
+}
+
+#[test]
 fn a_pipe_in_place_of_the_state_file_is_refused_and_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let (live, _) = start(dir.path(), FILE);
