@@ -165,7 +165,7 @@ pub(crate) enum Recv {
 pub(crate) struct Ring<T> {
     uring: IoUring,
     ops: Slab<Op<T>>,
-    /// Entries that are not in the submission queue yet: it gets them with the next wait, or found no room.
+    /// Entries that go to the submission queue with the next wait, as far as it has room.
     backlog: VecDeque<squeue::Entry>,
     /// The names of the entries in the submission queue, in their order.
     queued: VecDeque<u64>,

@@ -109,7 +109,7 @@ pub(crate) struct Rounds {
     me: Identity,
     peers: Peers,
     sequence: Sequence,
-    /// When it ticks.
+    /// Clock of the periods.
     pub(crate) clock: PeriodClock,
     step: Step,
     visit: Visit,

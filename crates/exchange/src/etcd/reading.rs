@@ -17,7 +17,7 @@ use crate::counters::RecordCounters;
 pub struct EtcdStanding {
     /// The endpoint that is asked.
     pub endpoint: String,
-    /// Calls and bytes.
+    /// Calls to the cluster, with their bytes.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub traffic: Traffic,
     /// Leases that were granted: more than one if some ran out or the period grew.

@@ -87,7 +87,10 @@ impl DatagramStanding {
     }
 
     pub(super) fn refuse(&mut self, why: Refused) {
-        *self.refused.entry(why.name().to_owned()).or_default() += 1;
+        // Without memory of its own, as a flood may bring many.
+        if let Some(count) = self.refused.get_mut(why.name()) {
+            *count += 1;
+        }
     }
 }
 
