@@ -390,7 +390,7 @@ impl Governor {
         self.mixed = self.mixed.saturating_sub(1);
         let joins = all && lambda.is_some() && !core::mem::replace(&mut self.joined, true);
         let weighed = self.weight.factor() * all_shares(vms);
-        let cluster = load.shares;
+        let cluster = if load.limited { load.active.min(load.shares) } else { load.shares };
         let input =
             Input { latency, lambda, shares: wanted, all: weighed, cluster, joins, elapsed };
         let window = self.law.step(input);

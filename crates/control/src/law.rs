@@ -147,7 +147,7 @@ pub struct Input {
     pub shares: f64,
     /// Sum of the shares of all VMs of the host, idle or not.
     pub all: f64,
-    /// Sum of the shares of all VMs of the cluster, idle or not.
+    /// Sum of the shares that `cluster_min` is left for: the active ones while a VM of the cluster wants more, else all.
     pub cluster: f64,
     /// The cluster is heard for the first time.
     pub joins: bool,
@@ -322,8 +322,9 @@ impl Law {
                         kept * per_share + (1.0 - kept) * lambda
                     }
                 };
-                // Where reservations hold the latency above the threshold, `cluster_min` is left for shares.
-                let left = match input.cluster > 0.0 {
+                // `cluster_min` is left for shares where reservations hold the latency above the threshold, and for who remains when
+                // others fall asleep, before an IO of its own has been done.
+                let left = match input.cluster > 0.0 && on(Mechanism::ClusterMin) {
                     true => self.config.cluster_min * self.cluster_unit / input.cluster,
                     false => 0.0,
                 };

@@ -39,6 +39,28 @@ fn means_alone_share_the_array_by_demand() {
 }
 
 #[test]
+fn who_is_left_with_a_share_of_many_has_an_io_at_once() {
+    let mut governor = Governor::new(Config::default()).unwrap();
+    let production = Report {
+        active: 8000.0,
+        governed: Governed::Yes,
+        shares: Shares(8000),
+        ..Governor::new(Config::default()).unwrap().tick(measured(30.0, &[]), View::Silent)
+    };
+    let asleep =
+        Report { active: 0.0, outstanding: 0.0, interval: Interval::default(), ..production };
+    let mut tick = |peer: &Report| {
+        let vms = [VmDemand::of_mean((1.0, 1.0), 128.0, governor.window_per_share())];
+        governor.tick(measured(0.0, &vms), View::Peers(Totals::of([peer])));
+        governor.window_per_share()
+    };
+    let beside = (0..60).fold(0.0, |_, _| tick(&production));
+    assert!(beside < 0.01, "{beside}");
+    // No IO of its own was done yet, so nothing is known of the array.
+    assert_eq!(tick(&asleep), 1.0);
+}
+
+#[test]
 fn bounds_are_in_ios_where_shares_are_of_bytes() {
     let config = Config { costs: Some(Costs::BYTES), ..Config::default() };
     let mut governor = Governor::new(config).unwrap();
