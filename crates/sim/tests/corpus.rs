@@ -142,6 +142,18 @@ fn ablation_of_each_mechanism() {
 }
 
 #[test]
+fn each_mechanism_has_its_row_in_the_manual_and_its_line_in_the_ablation() {
+    let manual = fs::read_to_string(scenarios().join("../docs/control.md")).unwrap();
+    let ablation = fs::read_to_string(scenarios().join("ablation.txt")).unwrap();
+    let rows = manual.lines().skip_while(|line| !line.starts_with("| mechanism |")).skip(2);
+    let rows = rows.map_while(|row| row.strip_prefix("| ")?.split(' ').next());
+    let lines = ablation.lines().filter_map(|line| line.split(':').next());
+    let all = Mechanism::ALL.map(|mechanism| format!("{mechanism:?}"));
+    assert_eq!(rows.collect::<Vec<_>>(), all);
+    assert_eq!(lines.filter(|line| !line.starts_with('#')).collect::<Vec<_>>(), all);
+}
+
+#[test]
 fn scores_are_those_on_record() {
     let set = settings();
     let scores = scores(chosen(), &set);
