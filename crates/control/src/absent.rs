@@ -10,18 +10,13 @@
 //!
 //! ```text
 //! outstanding += S_a · activity · anchor,   active += S_a · activity
-//! anchor      *= h / clamp(h, 1 / FAR, FAR)
 //! ```
 //!
-//! Latency that is further off the threshold than [`FAR`] says that the array, or its load, is another one than it was. Nearer, the
-//! anchor stands still, so that no side of a partition drifts away.
+//! The anchor stands still, so that no side of a partition drifts away.
 
 use crate::cluster::Load;
 use crate::latency::Flow;
 use crate::mechanism::{Mechanism, on};
-
-/// Factor between latency and threshold from which the anchor moves: about that by which the latencies of hosts differ.
-const FAR: f64 = 1.3;
 
 /// Periods over which the ratio of latencies is a mean.
 const OVER: f64 = 20.0;
@@ -68,15 +63,6 @@ impl Absent {
         } else {
             self.periods = self.periods.saturating_add(1);
         }
-    }
-
-    /// Moves the anchor where latency is far off the threshold.
-    pub(crate) fn follow(&mut self, headroom: f64) {
-        if !on(Mechanism::AbsentFar) {
-            return;
-        }
-        let far = headroom / headroom.clamp(1.0 / FAR, FAR);
-        self.anchor.iter_mut().for_each(|anchor| *anchor *= far);
     }
 
     /// Counts in other slots from now on. `factor`: slots of now for one of before.

@@ -376,7 +376,6 @@ impl Governor {
             self.effect.period((load.rate - load.asked.rate).max(0.0), load.wants);
         }
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load));
-        self.absent.follow(headroom);
         if let (true, Some(latency)) = (all, latency) {
             let (prefer, Load { outstanding, reserved, .. }) = (self.config.prefer, load);
             self.reserves = Room::scale(latency, self.own, prefer, outstanding, reserved);

@@ -22,8 +22,6 @@ pub enum Mechanism {
     Absent,
     /// A host that hears nobody corrects its latency by the usual ratio (`absent.rs`).
     AbsentRatio,
-    /// The anchor of absent hosts moves where latency is far off (`absent.rs`).
-    AbsentFar,
     /// Absent hosts count for less while latency is low (`absent.rs`).
     AbsentDead,
     /// Settings are voted for ([`crate::settings`]).
@@ -54,7 +52,7 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All mechanisms, in the order of docs/control.md.
-    pub const ALL: [Mechanism; 22] = [
+    pub const ALL: [Mechanism; 21] = [
         Mechanism::GrowthInUse,
         Mechanism::RiseBound,
         Mechanism::Recovery,
@@ -63,7 +61,6 @@ impl Mechanism {
         Mechanism::ClusterMin,
         Mechanism::Absent,
         Mechanism::AbsentRatio,
-        Mechanism::AbsentFar,
         Mechanism::AbsentDead,
         Mechanism::Votes,
         Mechanism::Savings,
