@@ -77,26 +77,26 @@ struct Snapshot(Arc<Status>);
 impl Collector for Snapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> fmt::Result {
         let Snapshot(status) = self;
-        write(&mut to, &agent(), &[Labelled(Vec::new(), &**status)])?;
+        write(&mut to, AGENT, &[Labelled(Vec::new(), &**status)])?;
         let volumes: Vec<_> = status.volumes.iter().map(|v| Labelled(of(v), v)).collect();
-        write(&mut to, &volume::families(), &volumes)?;
+        write(&mut to, volume::FAMILIES, &volumes)?;
         let exchanges = status.volumes.iter().filter_map(|v| Some((v, v.exchange.as_ref()?)));
         let exchanges: Vec<_> = exchanges.map(|(v, e)| Labelled(of(v), e)).collect();
-        write(&mut to, &exchange::families(), &exchanges)?;
+        write(&mut to, exchange::FAMILIES, &exchanges)?;
         let peers = exchanges.iter().flat_map(|Labelled(labels, exchange)| {
             exchange.peers.iter().map(|peer| Labelled(with(labels, "peer", &peer.name), peer))
         });
-        write(&mut to, &exchange::peer_families(), &peers.collect::<Vec<_>>())?;
+        write(&mut to, exchange::OF_PEERS, &peers.collect::<Vec<_>>())?;
         let steered = status.volumes.iter().filter_map(|v| Some((v, v.steer.as_ref()?)));
         let steered: Vec<_> = steered.map(|(v, s)| Labelled(of(v), s)).collect();
-        write(&mut to, &steer::families(), &steered)?;
+        write(&mut to, steer::FAMILIES, &steered)?;
         let vms = steered.iter().flat_map(|Labelled(labels, steer)| {
             steer.vms.iter().map(|vm| {
                 let labels = with(labels, "vm", &vm.name);
                 Labelled(with(&labels, "cgroup", &vm.cgroup), vm)
             })
         });
-        write(&mut to, &steer::vm_families(), &vms.collect::<Vec<_>>())
+        write(&mut to, steer::OF_VMS, &vms.collect::<Vec<_>>())
     }
 }
 
@@ -159,33 +159,31 @@ fn sample(to: &mut MetricEncoder<'_>, value: &Value) -> fmt::Result {
     }
 }
 
-fn agent() -> [Family<Status>; 5] {
-    [
-        gauge("agent_info", "Host name of the configuration, and version of the agent", |status| {
-            let labels = vec![("host", status.host.clone()), ("version", status.version.clone())];
-            vec![(labels, Value::Gauge(1.0))]
-        }),
-        seconds("agent_uptime", "Time since the agent started", |status| one(status.uptime_s)),
-        gauge("http_up", "1 if HTTP is served at an address of the configuration", |status| {
-            let each = status.http.iter().map(|place| (&place.address, f64::from(place.up)));
-            by("address", Value::Gauge, each)
-        }),
-        gauge(
-            "policy_up",
-            "Whether etcd could be read for the policy at the last try; no sample without [policy]",
-            |status| status.policy.iter().flat_map(|of| truth(of.fault.is_none())).collect(),
-        ),
-        gauge(
-            "policy_refused",
-            "Whether the policy that was read last is not in force for a volume, by `volume`",
-            |status| {
-                let volumes = status.policy.iter().flat_map(|policy| &policy.volumes);
-                let refused = |of: &VolumePolicy| f64::from(of.fault.is_some());
-                by("volume", Value::Gauge, volumes.map(|volume| (&volume.name, refused(volume))))
-            },
-        ),
-    ]
-}
+const AGENT: &[Family<Status>] = &[
+    gauge("agent_info", "Host name of the configuration, and version of the agent", |status| {
+        let labels = vec![("host", status.host.clone()), ("version", status.version.clone())];
+        vec![(labels, Value::Gauge(1.0))]
+    }),
+    seconds("agent_uptime", "Time since the agent started", |status| one(status.uptime_s)),
+    gauge("http_up", "1 if HTTP is served at an address of the configuration", |status| {
+        let each = status.http.iter().map(|place| (&place.address, f64::from(place.up)));
+        by("address", Value::Gauge, each)
+    }),
+    gauge(
+        "policy_up",
+        "Whether etcd could be read for the policy at the last try; no sample without [policy]",
+        |status| status.policy.iter().flat_map(|of| truth(of.fault.is_none())).collect(),
+    ),
+    gauge(
+        "policy_refused",
+        "Whether the policy that was read last is not in force for a volume, by `volume`",
+        |status| {
+            let volumes = status.policy.iter().flat_map(|policy| &policy.volumes);
+            let refused = |of: &VolumePolicy| f64::from(of.fault.is_some());
+            by("volume", Value::Gauge, volumes.map(|volume| (&volume.name, refused(volume))))
+        },
+    ),
+];
 
 #[cfg(test)]
 mod tests;

@@ -70,67 +70,52 @@ impl DiskNow {
     }
 }
 
-pub(super) fn families() -> Vec<Family<DiskNow>> {
-    vec![
-        gauge("disk_up", "1 if clients find the disk and its IOs can be done", |d| {
-            truth(d.is_up())
-        }),
-        gauge("disk_shares", "Shares of the disk", |d| one(d.disk.shares)),
-        gauge(
-            "disk_burst_ios",
-            "IOs that the disk may gather while idle and spend ahead of its neighbours",
-            |d| one(d.disk.burst),
-        ),
-        counter(
-            "disk_ios",
-            "Requests completed; op is read, write or other (flush, trim, zeroes)",
-            |DiskNow { disk: d, .. }| {
-                counts("op", [("read", d.reads.ios), ("write", d.writes.ios), ("other", d.others)])
-            },
-        ),
-        counter(
-            "disk_transferred_bytes",
-            "Bytes read and written",
-            |DiskNow { disk: d, .. }| {
-                counts("op", [("read", d.reads.bytes), ("write", d.writes.bytes)])
-            },
-        ),
-        counter("disk_failed_ios", "IOs that failed at the array", |d| count(d.disk.errors)),
-        counter(
-            "disk_overdue_ios",
-            "IOs sent out of turn, as the disk had been held for hold_max",
-            |d| count(d.disk.overdue),
-        ),
-        seconds("disk_latency_target", "Latency objective of the disk", |d| {
-            ms(d.target().map(|(ms, _)| ms))
-        }),
-        gauge(
-            "disk_short_of_shares",
-            "1 if the disk misses its objective for want of shares",
-            |d| maybe(d.target().map(|(_, short)| f64::from(u8::from(short)))),
-        ),
-        histogram("disk_device", "Time of reads and writes at the array", |d| {
-            d.times(|recorded| &recorded.device, d.disk.time_at_device_s)
-        }),
-        histogram("disk_held", "Time that reads and writes were held in the host's queue", |d| {
-            d.times(|recorded| &recorded.held, d.disk.time_held_s)
-        }),
-        time(
-            "disk_held_by",
-            "The same time by cause; cause is share, window, turn or limit",
-            |DiskNow { disk: d, .. }| {
-                let HeldByStatus { share_s, window_s, turn_s, limit_s } = d.time_held_by;
-                by(
-                    "cause",
-                    Value::Time,
-                    [
-                        ("share", share_s),
-                        ("window", window_s),
-                        ("turn", turn_s),
-                        ("limit", limit_s),
-                    ],
-                )
-            },
-        ),
-    ]
-}
+pub(super) const FAMILIES: &[Family<DiskNow>] = &[
+    gauge("disk_up", "1 if clients find the disk and its IOs can be done", |d| truth(d.is_up())),
+    gauge("disk_shares", "Shares of the disk", |d| one(d.disk.shares)),
+    gauge(
+        "disk_burst_ios",
+        "IOs that the disk may gather while idle and spend ahead of its neighbours",
+        |d| one(d.disk.burst),
+    ),
+    counter(
+        "disk_ios",
+        "Requests completed; op is read, write or other (flush, trim, zeroes)",
+        |DiskNow { disk: d, .. }| {
+            counts("op", [("read", d.reads.ios), ("write", d.writes.ios), ("other", d.others)])
+        },
+    ),
+    counter("disk_transferred_bytes", "Bytes read and written", |DiskNow { disk: d, .. }| {
+        counts("op", [("read", d.reads.bytes), ("write", d.writes.bytes)])
+    }),
+    counter("disk_failed_ios", "IOs that failed at the array", |d| count(d.disk.errors)),
+    counter(
+        "disk_overdue_ios",
+        "IOs sent out of turn, as the disk had been held for hold_max",
+        |d| count(d.disk.overdue),
+    ),
+    seconds("disk_latency_target", "Latency objective of the disk", |d| {
+        ms(d.target().map(|(ms, _)| ms))
+    }),
+    gauge("disk_short_of_shares", "1 if the disk misses its objective for want of shares", |d| {
+        maybe(d.target().map(|(_, short)| f64::from(short)))
+    }),
+    histogram("disk_device", "Time of reads and writes at the array", |d| {
+        d.times(|recorded| &recorded.device, d.disk.time_at_device_s)
+    }),
+    histogram("disk_held", "Time that reads and writes were held in the host's queue", |d| {
+        d.times(|recorded| &recorded.held, d.disk.time_held_s)
+    }),
+    time(
+        "disk_held_by",
+        "The same time by cause; cause is share, window, turn or limit",
+        |DiskNow { disk: d, .. }| {
+            let HeldByStatus { share_s, window_s, turn_s, limit_s } = d.time_held_by;
+            by(
+                "cause",
+                Value::Time,
+                [("share", share_s), ("window", window_s), ("turn", turn_s), ("limit", limit_s)],
+            )
+        },
+    ),
+];

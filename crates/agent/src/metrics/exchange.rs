@@ -10,64 +10,58 @@ use super::table::{
 };
 use crate::status::ExchangeStatus;
 
-pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
-    vec![
-        gauge("exchange_up", "1 if the exchange worked in the last period", |e| {
-            truth(e.fault.is_none())
-        }),
-        gauge("exchange_fallback_in_force", "1 if the exchange's fall-back is in force", |e| {
-            e.fallback.as_ref().map(|f| truth(f.in_force)).unwrap_or_default()
-        }),
-        counter("exchange_switches", "How often an exchange went to its fall-back or back", |e| {
-            e.fallback.as_ref().map(|f| count(f.switches)).unwrap_or_default()
-        }),
-        counter("exchange_failures", "Periods in which the exchange failed", |e| count(e.failures)),
-        counter("exchange_ignored", "Slots, datagrams or values ignored, for any reason", |e| {
-            count(e.ignored)
-        }),
-        counter(
-            "exchange_slot_conflicts",
-            "Looks at which another host had written to our slot",
-            |e| e.slots.as_ref().map(|own| count(own.slot_conflicts)).unwrap_or_default(),
-        ),
-        counter("exchange_datagrams", "Datagrams of an exchange over UDP, by their fate", |e| {
-            e.udp.as_ref().map(datagrams).unwrap_or_default()
-        }),
-        counter("exchange_etcd_calls", "Calls to etcd, by their fate", |e| {
-            let calls = |etcd: &EtcdStanding| {
-                counts(
-                    "fate",
-                    [("answered", etcd.traffic.calls), ("failed", etcd.traffic.failed_calls)],
-                )
-            };
-            e.etcd.as_ref().map(calls).unwrap_or_default()
-        }),
-        counter("exchange_etcd_bytes", "Bytes of calls to etcd and of its answers", |e| {
-            let bytes = |etcd: &EtcdStanding| {
-                counts(
-                    "fate",
-                    [("sent", etcd.traffic.sent_bytes), ("received", etcd.traffic.received_bytes)],
-                )
-            };
-            e.etcd.as_ref().map(bytes).unwrap_or_default()
-        }),
-        counter(
-            "exchange_duplicate_hosts",
-            "Periods in which another live host had our name",
-            |e| count(e.duplicate_hosts),
-        ),
-        seconds("exchange_period", "Time between two rounds of this host", |e| maybe(e.period_s)),
-        gauge(
-            "exchange_load_ratio",
-            "Part of the array's IOs that the rounds of all hosts are",
-            |e| maybe(e.part),
-        ),
-        gauge("exchange_peers", "Other hosts, by liveness", |e| {
-            let peers = |liveness| e.peers.iter().filter(|p| p.liveness == liveness).count() as f64;
-            by("liveness", Value::Gauge, LIVENESS.map(|(name, of)| (name, peers(of))))
-        }),
-    ]
-}
+pub(super) const FAMILIES: &[Family<ExchangeStatus>] = &[
+    gauge("exchange_up", "1 if the exchange worked in the last period", |e| {
+        truth(e.fault.is_none())
+    }),
+    gauge("exchange_fallback_in_force", "1 if the exchange's fall-back is in force", |e| {
+        e.fallback.as_ref().map(|f| truth(f.in_force)).unwrap_or_default()
+    }),
+    counter("exchange_switches", "How often an exchange went to its fall-back or back", |e| {
+        e.fallback.as_ref().map(|f| count(f.switches)).unwrap_or_default()
+    }),
+    counter("exchange_failures", "Periods in which the exchange failed", |e| count(e.failures)),
+    counter("exchange_ignored", "Slots, datagrams or values ignored, for any reason", |e| {
+        count(e.ignored)
+    }),
+    counter(
+        "exchange_slot_conflicts",
+        "Looks at which another host had written to our slot",
+        |e| e.slots.as_ref().map(|own| count(own.slot_conflicts)).unwrap_or_default(),
+    ),
+    counter("exchange_datagrams", "Datagrams of an exchange over UDP, by their fate", |e| {
+        e.udp.as_ref().map(datagrams).unwrap_or_default()
+    }),
+    counter("exchange_etcd_calls", "Calls to etcd, by their fate", |e| {
+        let calls = |etcd: &EtcdStanding| {
+            counts(
+                "fate",
+                [("answered", etcd.traffic.calls), ("failed", etcd.traffic.failed_calls)],
+            )
+        };
+        e.etcd.as_ref().map(calls).unwrap_or_default()
+    }),
+    counter("exchange_etcd_bytes", "Bytes of calls to etcd and of its answers", |e| {
+        let bytes = |etcd: &EtcdStanding| {
+            counts(
+                "fate",
+                [("sent", etcd.traffic.sent_bytes), ("received", etcd.traffic.received_bytes)],
+            )
+        };
+        e.etcd.as_ref().map(bytes).unwrap_or_default()
+    }),
+    counter("exchange_duplicate_hosts", "Periods in which another live host had our name", |e| {
+        count(e.duplicate_hosts)
+    }),
+    seconds("exchange_period", "Time between two rounds of this host", |e| maybe(e.period_s)),
+    gauge("exchange_load_ratio", "Part of the array's IOs that the rounds of all hosts are", |e| {
+        maybe(e.part)
+    }),
+    gauge("exchange_peers", "Other hosts, by liveness", |e| {
+        let peers = |liveness| e.peers.iter().filter(|p| p.liveness == liveness).count() as f64;
+        by("liveness", Value::Gauge, LIVENESS.map(|of| (of, peers(of))))
+    }),
+];
 
 /// Datagrams since the start: `sent`, `unsent`, `heard`, `own`, and each reason for which some were refused.
 fn datagrams(udp: &DatagramStanding) -> Vec<(Labels, Value)> {
@@ -78,28 +72,20 @@ fn datagrams(udp: &DatagramStanding) -> Vec<(Labels, Value)> {
     )
 }
 
-/// Liveness of other hosts, by its names in the status.
-const LIVENESS: [(&str, Liveness); 5] = [
-    ("unproven", Liveness::Unproven),
-    ("live", Liveness::Live),
-    ("stale", Liveness::Stale),
-    ("gone", Liveness::Gone),
-    ("left", Liveness::Left),
-];
+const LIVENESS: [Liveness; 5] =
+    [Liveness::Unproven, Liveness::Live, Liveness::Stale, Liveness::Gone, Liveness::Left];
 
-pub(super) fn peer_families() -> Vec<Family<Host>> {
-    vec![
-        gauge("peer_up", "1 if the host is alive, as far as this one can see", |p| {
-            truth(p.liveness == Liveness::Live)
-        }),
-        seconds("peer_age", "Time since the host was last seen to change", |p| one(p.age_s)),
-        gauge("peer_window_ios", "Window of the host", |p| maybe(p.window)),
-        seconds("peer_latency", "Mean device latency of the host in its last interval", |p| {
-            ms(p.latency_ms)
-        }),
-        seconds("peer_latency_threshold", "Latency threshold of the host", |p| {
-            ms(p.latency_threshold_ms)
-        }),
-        gauge("peer_shares", "Shares of the host's VMs together", |p| one(p.shares)),
-    ]
-}
+pub(super) const OF_PEERS: &[Family<Host>] = &[
+    gauge("peer_up", "1 if the host is alive, as far as this one can see", |p| {
+        truth(p.liveness == Liveness::Live)
+    }),
+    seconds("peer_age", "Time since the host was last seen to change", |p| one(p.age_s)),
+    gauge("peer_window_ios", "Window of the host", |p| maybe(p.window)),
+    seconds("peer_latency", "Mean device latency of the host in its last interval", |p| {
+        ms(p.latency_ms)
+    }),
+    seconds("peer_latency_threshold", "Latency threshold of the host", |p| {
+        ms(p.latency_threshold_ms)
+    }),
+    gauge("peer_shares", "Shares of the host's VMs together", |p| one(p.shares)),
+];

@@ -7,49 +7,41 @@ use super::table::{
 };
 use crate::status::{SteerStatus, SteeredVmStatus};
 
-pub(super) fn families() -> Vec<Family<SteerStatus>> {
-    vec![
-        gauge("steer_up", "1 if the device is there and steered without a fault", |s| {
-            truth(s.fault.is_none() && s.steered.is_some())
-        }),
-        gauge("steer_depth_ios", "Queue depth that is set, over all paths", |s| {
-            maybe(s.depth.map(f64::from))
-        }),
-        gauge("steer_at_least_depth", "1 if the window is smaller than the least depth", |s| {
-            truth(s.cannot_go_lower)
-        }),
-        counter("steer_depth_drops", "Times that the kernel lowered the depth by itself", |s| {
-            count(s.drops)
-        }),
-        counter("steer_requeues", "IOs that came back undone", |s| count(s.requeues)),
-        counter("steer_ios", "IOs completed; op is read or write", |s| {
-            counts("op", [("read", s.reads.ios), ("write", s.writes.ios)])
-        }),
-        counter("steer_transferred_bytes", "Bytes read and written", |s| {
-            counts("op", [("read", s.reads.bytes), ("write", s.writes.bytes)])
-        }),
-        histogram("steer_device", "Time of IOs at the device; op is read or write", |s| {
-            by("op", times, [("read", &s.read_latency), ("write", &s.write_latency)])
-        }),
-    ]
-}
+pub(super) const FAMILIES: &[Family<SteerStatus>] = &[
+    gauge("steer_up", "1 if the device is there and steered without a fault", |s| {
+        truth(s.fault.is_none() && s.steered.is_some())
+    }),
+    gauge("steer_depth_ios", "Queue depth that is set, over all paths", |s| {
+        maybe(s.depth.map(f64::from))
+    }),
+    gauge("steer_at_least_depth", "1 if the window is smaller than the least depth", |s| {
+        truth(s.cannot_go_lower)
+    }),
+    counter("steer_depth_drops", "Times that the kernel lowered the depth by itself", |s| {
+        count(s.drops)
+    }),
+    counter("steer_requeues", "IOs that came back undone", |s| count(s.requeues)),
+    counter("steer_ios", "IOs completed; op is read or write", |s| {
+        counts("op", [("read", s.reads.ios), ("write", s.writes.ios)])
+    }),
+    counter("steer_transferred_bytes", "Bytes read and written", |s| {
+        counts("op", [("read", s.reads.bytes), ("write", s.writes.bytes)])
+    }),
+    histogram("steer_device", "Time of IOs at the device; op is read or write", |s| {
+        by("op", times, [("read", &s.read_latency), ("write", &s.write_latency)])
+    }),
+];
 
-pub(super) fn vm_families() -> Vec<Family<SteeredVmStatus>> {
-    vec![
-        gauge("steer_vm_shares", "Shares of the VM", |vm| one(vm.shares)),
-        counter("steer_vm_ios", "IOs completed since the VM was first seen", |vm| count(vm.ios)),
-        counter("steer_vm_transferred_bytes", "Bytes that these IOs moved", |vm| count(vm.bytes)),
-        gauge("steer_vm_at_limit", "1 if its limit held the VM back in the last period", |vm| {
-            maybe(
-                vm.settings
-                    .limit
-                    .map(|_| f64::from(u8::from(vm.limited_by == Some(Limit::Configured)))),
-            )
-        }),
-        gauge(
-            "steer_vm_pending_ios",
-            "Mean IOs submitted and not completed in the last period",
-            |vm| one(vm.pending),
-        ),
-    ]
-}
+pub(super) const OF_VMS: &[Family<SteeredVmStatus>] = &[
+    gauge("steer_vm_shares", "Shares of the VM", |vm| one(vm.shares)),
+    counter("steer_vm_ios", "IOs completed since the VM was first seen", |vm| count(vm.ios)),
+    counter("steer_vm_transferred_bytes", "Bytes that these IOs moved", |vm| count(vm.bytes)),
+    gauge("steer_vm_at_limit", "1 if its limit held the VM back in the last period", |vm| {
+        maybe(vm.settings.limit.map(|_| f64::from(vm.limited_by == Some(Limit::Configured))))
+    }),
+    gauge(
+        "steer_vm_pending_ios",
+        "Mean IOs submitted and not completed in the last period",
+        |vm| one(vm.pending),
+    ),
+];

@@ -40,39 +40,44 @@ pub(super) struct Family<T> {
 /// A name or a help text.
 type Text = &'static str;
 
-fn family<T>(name: Text, help: Text, kind: MetricType, samples: Samples<T>) -> Family<T> {
-    Family { name, help, unit: None, kind, samples }
+const fn family<T>(
+    name: Text,
+    help: Text,
+    unit: Option<Unit>,
+    kind: MetricType,
+    samples: Samples<T>,
+) -> Family<T> {
+    Family { name, help, unit, kind, samples }
 }
 
 /// A gauge of which each object has one.
-pub(super) fn gauge<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
-    family(name, help, MetricType::Gauge, samples)
+pub(super) const fn gauge<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
+    family(name, help, None, MetricType::Gauge, samples)
 }
 
 /// The same in seconds.
-pub(super) fn seconds<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
-    Family { unit: Some(Unit::Seconds), ..gauge(name, help, samples) }
+pub(super) const fn seconds<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
+    family(name, help, Some(Unit::Seconds), MetricType::Gauge, samples)
 }
 
 /// The same in bytes.
-pub(super) fn bytes<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
-    Family { unit: Some(Unit::Bytes), ..gauge(name, help, samples) }
+pub(super) const fn bytes<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
+    family(name, help, Some(Unit::Bytes), MetricType::Gauge, samples)
 }
 
 /// A counter since the agent's start.
-pub(super) fn counter<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
-    family(name, help, MetricType::Counter, samples)
+pub(super) const fn counter<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
+    family(name, help, None, MetricType::Counter, samples)
 }
 
 /// A counter of seconds since the agent's start.
-pub(super) fn time<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
-    Family { unit: Some(Unit::Seconds), ..counter(name, help, samples) }
+pub(super) const fn time<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
+    family(name, help, Some(Unit::Seconds), MetricType::Counter, samples)
 }
 
 /// A histogram of times since the agent's start.
-pub(super) fn histogram<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
-    let family = family(name, help, MetricType::Histogram, samples);
-    Family { unit: Some(Unit::Seconds), ..family }
+pub(super) const fn histogram<T>(name: Text, help: Text, samples: Samples<T>) -> Family<T> {
+    family(name, help, Some(Unit::Seconds), MetricType::Histogram, samples)
 }
 
 /// One sample without labels of its own.
@@ -96,7 +101,7 @@ pub(super) fn count(value: u64) -> Vec<(Labels, Value)> {
 
 /// A gauge that is 1 where something is so, and else 0.
 pub(super) fn truth(is_so: bool) -> Vec<(Labels, Value)> {
-    one(u8::from(is_so))
+    one(is_so)
 }
 
 /// Values that one label tells apart.
@@ -122,7 +127,7 @@ pub(super) fn one_of<T: PartialEq>(
     is: &T,
     all: &[(&str, T)],
 ) -> Vec<(Labels, Value)> {
-    by(label, Value::Gauge, all.iter().map(|(name, of)| (name, f64::from(u8::from(of == is)))))
+    by(label, Value::Gauge, all.iter().map(|(name, of)| (name, f64::from(of == is))))
 }
 
 /// A distribution in the buckets of [`BOUNDS`].

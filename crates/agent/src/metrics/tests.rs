@@ -21,13 +21,13 @@ struct Described {
 /// All families, in the order in which they are exposed.
 fn families() -> Vec<Described> {
     let mut all = Vec::new();
-    list(&agent(), &mut all);
-    list(&volume::families(), &mut all);
-    list(&exchange::families(), &mut all);
-    list(&exchange::peer_families(), &mut all);
-    list(&steer::families(), &mut all);
-    list(&steer::vm_families(), &mut all);
-    list(&disk::families(), &mut all);
+    list(AGENT, &mut all);
+    list(volume::FAMILIES, &mut all);
+    list(exchange::FAMILIES, &mut all);
+    list(exchange::OF_PEERS, &mut all);
+    list(steer::FAMILIES, &mut all);
+    list(steer::OF_VMS, &mut all);
+    list(disk::FAMILIES, &mut all);
     all
 }
 
