@@ -49,11 +49,11 @@ pub(crate) fn router(shared: &Shared) -> Router<Shared> {
         .fold(sets, |router, (path, _)| router.route(path, delete(change::reset)))
         .route(&format!("{volume}/disks/{{disk}}"), delete(change::remove_disk))
         .route(&format!("{volume}/drain"), post(change::drain))
-        .route_layer(from_fn(who::writers_only))
+        .route_layer(from_fn_with_state(api::Role::Write, who::at_least))
         .route_layer(from_fn(guard::of_one_site));
     let files = Router::new()
         .route(&format!("{volume}/disks"), post(change::add_disk))
-        .route_layer(from_fn(who::admins_only))
+        .route_layer(from_fn_with_state(api::Role::Admin, who::at_least))
         .route_layer(from_fn(guard::of_one_site));
     Router::new()
         .merge(changes)

@@ -74,17 +74,8 @@ fn unauthorized(message: &str) -> Response {
     ([(WWW_AUTHENTICATE, "Bearer")], refused).into_response()
 }
 
-/// Refuses requests without the right to change settings.
-pub(crate) async fn writers_only(request: Request, next: Next) -> Response {
-    at_least(Role::Write, request, next).await
-}
-
-/// Refuses requests without the right to name files of the host.
-pub(crate) async fn admins_only(request: Request, next: Next) -> Response {
-    at_least(Role::Admin, request, next).await
-}
-
-async fn at_least(least: Role, request: Request, next: Next) -> Response {
+/// Refuses requests without these rights.
+pub(crate) async fn at_least(State(least): State<Role>, request: Request, next: Next) -> Response {
     let who = request.extensions().get::<Who>();
     let needed = if least == Role::Admin { "admin" } else { "write" };
     match who {
