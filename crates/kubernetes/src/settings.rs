@@ -54,16 +54,16 @@ pub(crate) struct Class {
 }
 
 /// The objects of the API that matter, by name. Pods and claims: `NAMESPACE/NAME`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Objects<'a> {
     /// Pods of the node.
-    pub(crate) pods: BTreeMap<&'a str, &'a Pod>,
+    pub(crate) pods: &'a BTreeMap<String, Pod>,
     /// Claims of the cluster.
-    pub(crate) claims: BTreeMap<&'a str, &'a Claim>,
+    pub(crate) claims: &'a BTreeMap<String, Claim>,
     /// VolumeAttributesClasses of the cluster.
-    pub(crate) attributes: BTreeMap<&'a str, &'a Class>,
+    pub(crate) attributes: &'a BTreeMap<String, Class>,
     /// StorageClasses of the cluster.
-    pub(crate) storage: BTreeMap<&'a str, &'a Class>,
+    pub(crate) storage: &'a BTreeMap<String, Class>,
 }
 
 /// A pod with settings of its own.
@@ -100,7 +100,7 @@ impl Answer {
             let mut settings = Table::new();
             for claim in &pod.claims {
                 let key = format!("{}/{claim}", pod.namespace);
-                let Some(claim) = objects.claims.get(key.as_str()) else { continue };
+                let Some(claim) = objects.claims.get(&key) else { continue };
                 let counts = |class: &String| only.contains(class);
                 if only.is_empty() || claim.storage.as_ref().is_some_and(counts) {
                     let of_claim = answer.of_claim(&key, claim, objects);
@@ -120,8 +120,8 @@ impl Answer {
         let mut places =
             vec![(format!("PersistentVolumeClaim {name}: annotation"), &claim.annotations)];
         for (kind, class, classes) in [
-            ("VolumeAttributesClass", &claim.attributes, &objects.attributes),
-            ("StorageClass", &claim.storage, &objects.storage),
+            ("VolumeAttributesClass", &claim.attributes, objects.attributes),
+            ("StorageClass", &claim.storage, objects.storage),
         ] {
             let found = class.as_deref().and_then(|name| Some((name, classes.get(name)?)));
             if let Some((name, class)) = found {
@@ -199,7 +199,8 @@ mod tests {
     /// Answer for a pod with these claims, of the StorageClass `san` and the VolumeAttributesClass `gold`.
     fn answer(claims: &[Claim], gold: &Class, san: &Class, only: &[String]) -> Answer {
         let names: Vec<String> = (0..claims.len()).map(|n| format!("data-{n}")).collect();
-        let keys: Vec<String> = names.iter().map(|name| format!("shop/{name}")).collect();
+        let keys = names.iter().map(|name| format!("shop/{name}"));
+        let claims = keys.zip(claims.iter().cloned()).collect();
         let pod = Pod {
             namespace: "shop".to_owned(),
             name: "db-0".to_owned(),
@@ -208,10 +209,10 @@ mod tests {
             block_io: None,
         };
         let objects = Objects {
-            pods: BTreeMap::from([("shop/db-0", &pod)]),
-            claims: keys.iter().map(String::as_str).zip(claims).collect(),
-            attributes: BTreeMap::from([("gold", gold)]),
-            storage: BTreeMap::from([("san", san)]),
+            pods: &BTreeMap::from([("shop/db-0".to_owned(), pod)]),
+            claims: &claims,
+            attributes: &BTreeMap::from([("gold".to_owned(), gold.clone())]),
+            storage: &BTreeMap::from([("san".to_owned(), san.clone())]),
         };
         Answer::of(&objects, only)
     }

@@ -154,10 +154,10 @@ impl Watches {
 
     fn answer(&self, only: &[String]) -> Answer {
         let objects = Objects {
-            pods: self.pods.by_name(),
-            claims: self.claims.by_name(),
-            attributes: self.attributes.by_name(),
-            storage: self.storage.by_name(),
+            pods: &self.pods.kept,
+            claims: &self.claims.kept,
+            attributes: &self.attributes.kept,
+            storage: &self.storage.kept,
         };
         Answer::of(&objects, only)
     }
@@ -273,10 +273,6 @@ where
     fn tick(&mut self) -> (bool, bool) {
         self.quiet = self.quiet.saturating_sub(1);
         (std::mem::take(&mut self.changed), self.listed || self.left_out)
-    }
-
-    fn by_name(&self) -> BTreeMap<&str, &K::Kept> {
-        self.kept.iter().map(|(name, kept)| (name.as_str(), kept)).collect()
     }
 }
 
