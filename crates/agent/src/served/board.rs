@@ -26,9 +26,9 @@ use crate::threshold::ThresholdStatus;
 pub(super) struct Shown {
     pub(super) disks: Vec<DiskMember>,
     pub(super) listeners: Vec<ListenerMember>,
-    /// Reason why the ring does not run, if it does not.
-    pub(super) fault: Option<String>,
-    /// Reason and time of the ring's last failure, if it runs again.
+    /// Reason and time of the ring's end, while there is no ring.
+    pub(super) fault: Option<(String, Instant)>,
+    /// The same, of a ring that was started again.
     pub(super) last_failure: Option<(String, Instant)>,
     pub(super) restarts: u64,
 }
@@ -74,7 +74,7 @@ impl Board {
         let shown = Arc::clone(&locked(&self.shown));
         let stats = self.ring().and_then(|ring| ring.stats().ok());
         status.shares = config.disks().iter().map(|d| d.settings.shares().0).sum();
-        status.fault.clone_from(&shown.fault);
+        status.fault = shown.fault.as_ref().map(|(why, _)| why.clone());
         status.restarts = shown.restarts;
         let now = Instant::now();
         let secs = |since: Instant| now.saturating_duration_since(since).as_secs_f64();

@@ -12,13 +12,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use parda_address::Address;
-use parda_block::{AgentMemory, Drained, Ended, Handle, OpenDisk, SpawnError};
+use parda_block::{Drained, Ended, Handle, OpenDisk, SpawnError};
 use parda_tls::FileError;
 
 use super::board::{Board, Shown};
-use super::member::{Certificate, DiskMember, ListenerMember, Member, position};
-use super::shared::{Addresses, Opens, Owner, Shared, Ticket};
-use crate::activation::Passed;
+use super::member::{Certificate, Member, position};
+use super::shared::{Owner, Shared, Ticket};
 use crate::config;
 use crate::crew::Crew;
 use ring::{FIRST_RESTART, spawn};
@@ -52,10 +51,7 @@ pub(super) enum NotOpened {
 pub(super) struct Keeper {
     pub(super) wanted: config::Volume,
     pub(super) board: Board,
-    pub(super) addresses: Addresses,
-    pub(super) passed: Arc<Passed>,
-    pub(super) opens: Opens,
-    memory: AgentMemory,
+    shared: Shared,
     pub(super) orders: Sender<Order>,
     pub(super) received: Receiver<Order>,
     /// Called when all has been tried once.
@@ -65,14 +61,9 @@ pub(super) struct Keeper {
     generation: u64,
     restart_at: Option<Instant>,
     restart_pause: Duration,
-    restarts: u64,
-    /// Reason and time of the ring's end, while there is no ring.
-    fault: Option<(String, Instant)>,
-    /// The same, of a ring that was started again.
-    last_failure: Option<(String, Instant)>,
     started: Instant,
-    disks: Vec<DiskMember>,
-    listeners: Vec<ListenerMember>,
+    /// What others are shown after each turn.
+    shown: Shown,
     /// When certificates that are shown are looked at.
     certificates_due: Option<Instant>,
     /// Threads that open disks, and those that bind listeners.
@@ -90,16 +81,12 @@ impl Keeper {
         (orders, received): (Sender<Order>, Receiver<Order>),
         settled: Box<dyn FnOnce() + Send>,
     ) -> Result<Keeper, SpawnError> {
-        let Shared { addresses, passed, opens, memory } = shared;
-        let ring = spawn(&wanted, &memory, 0, &orders)?;
+        let ring = spawn(&wanted, &shared.memory, 0, &orders)?;
         board.set_ring(Some(Arc::clone(&ring)));
         let mut keeper = Keeper {
             wanted,
             board,
-            addresses,
-            passed,
-            opens,
-            memory,
+            shared,
             orders,
             received,
             settled: Some(settled),
@@ -107,12 +94,8 @@ impl Keeper {
             generation: 0,
             restart_at: None,
             restart_pause: FIRST_RESTART,
-            restarts: 0,
-            fault: None,
-            last_failure: None,
             started: Instant::now(),
-            disks: Vec::new(),
-            listeners: Vec::new(),
+            shown: Shown::default(),
             certificates_due: None,
             opening: Crew::new("open"),
             binding: Crew::new("listen"),
@@ -126,16 +109,16 @@ impl Keeper {
         let mut begun = Instant::now();
         loop {
             self.work();
-            self.show();
-            if self.disks.iter().all(Member::is_settled)
-                && self.listeners.iter().all(Member::is_settled)
+            self.board.show(self.shown.clone());
+            if self.shown.disks.iter().all(Member::is_settled)
+                && self.shown.listeners.iter().all(Member::is_settled)
                 && let Some(settled) = self.settled.take()
             {
                 settled();
             }
             let now = Instant::now();
-            let due = (self.disks.iter().filter_map(Member::due))
-                .chain(self.listeners.iter().filter_map(Member::due))
+            let due = (self.shown.disks.iter().filter_map(Member::due))
+                .chain(self.shown.listeners.iter().filter_map(Member::due))
                 .filter(|_| self.ring.is_some())
                 .chain(self.restart_at)
                 .chain(self.certificates_due)
@@ -181,8 +164,8 @@ impl Keeper {
             }
             Order::Opened(owner, opened, ticket) => self.opened(owner, *opened, ticket),
             Order::Removed(owner) => {
-                if let Some(at) = position(&self.disks, owner) {
-                    let disk = self.disks.remove(at).config;
+                if let Some(at) = position(&self.shown.disks, owner) {
+                    let disk = self.shown.disks.remove(at).config;
                     tracing::info!(
                         volume = self.wanted.name, disk = %disk.name, event = "disk_removed",
                         "removed"
@@ -192,9 +175,9 @@ impl Keeper {
             Order::Bound(owner, bound) => self.bound(owner, bound),
             Order::Renewed(owner, renewed) => self.renewed(owner, renewed),
             Order::Unbound(owner) => {
-                self.addresses.release(owner);
-                if let Some(at) = position(&self.listeners, owner) {
-                    let address = self.listeners.remove(at).config.address;
+                self.shared.addresses.release(owner);
+                if let Some(at) = position(&self.shown.listeners, owner) {
+                    let address = self.shown.listeners.remove(at).config.address;
                     tracing::info!(volume = self.wanted.name, %address, "listens no more");
                 }
             }
@@ -224,16 +207,6 @@ impl Keeper {
         }
         self.crew_due = [self.opening.hire(), self.binding.hire()].into_iter().flatten().min();
         self.look_at_certificates(now);
-    }
-
-    fn show(&self) {
-        self.board.show(Shown {
-            disks: self.disks.clone(),
-            listeners: self.listeners.clone(),
-            fault: self.fault.as_ref().map(|(why, _)| why.clone()),
-            last_failure: self.last_failure.clone(),
-            restarts: self.restarts,
-        });
     }
 }
 

@@ -29,7 +29,7 @@ impl Keeper {
             named.entry(&disk.name).or_default().push(disk);
         }
         let mut leave = Vec::new();
-        for member in &mut self.disks {
+        for member in &mut self.shown.disks {
             if member.state == State::Leaving {
                 continue;
             }
@@ -80,17 +80,17 @@ impl Keeper {
         for (owner, why) in leave {
             self.remove_disk(owner, why);
         }
-        let there = self.disks.iter().filter(|member| member.state != State::Leaving);
+        let there = self.shown.disks.iter().filter(|member| member.state != State::Leaving);
         let there: HashSet<(&ExportName, &Address)> =
             there.map(|member| (&member.config.name, &member.config.listen)).collect();
         let new = wanted.iter().filter(|disk| !there.contains(&(&disk.name, &disk.listen)));
         let new: Vec<Disk> = new.cloned().collect();
-        self.disks.extend(new.into_iter().map(Member::new));
+        self.shown.disks.extend(new.into_iter().map(Member::new));
     }
 
     fn remove_disk(&mut self, owner: Owner, why: &str) {
-        let Some(at) = position(&self.disks, owner) else { return };
-        let member = &mut self.disks[at];
+        let Some(at) = position(&self.shown.disks, owner) else { return };
+        let member = &mut self.shown.disks[at];
         tracing::info!(volume = self.wanted.name, disk = %member.config.name, why, "is removed");
         match (member.state, &self.ring) {
             (State::Open(id), Some(ring)) => {
@@ -104,19 +104,19 @@ impl Keeper {
                 });
             }
             // What is being opened is closed when it is.
-            _ => drop(self.disks.remove(at)),
+            _ => drop(self.shown.disks.remove(at)),
         }
     }
 
     /// Begins to open what is due. Those are not open yet that others have: other disks of this agent
     /// ([`OpenError::Overlap`]) as well as other programs.
     pub(super) fn open_disks(&mut self, now: Instant) {
-        for member in &mut self.disks {
+        for member in &mut self.shown.disks {
             if !matches!(member.state, State::Waiting(at) if now >= at) {
                 continue;
             }
             let (owner, disk) = (member.owner, member.config.clone());
-            let ticket = match self.opens.begin(&disk) {
+            let ticket = match self.shared.opens.begin(&disk) {
                 Ok(ticket) => ticket,
                 // A disk that was removed is still being opened there, or one that reads there too.
                 Err(heard) if heard.is_silent() => {
@@ -152,7 +152,7 @@ impl Keeper {
     pub(super) fn watch_openings(&mut self) {
         let volume = &self.wanted.name;
         let no_thread = self.opening.fault();
-        for member in &mut self.disks {
+        for member in &mut self.shown.disks {
             if let Some(fault) = &no_thread
                 && member.state == State::Opening
                 && member.heard.as_ref().is_none_or(Heard::waits)
@@ -175,11 +175,11 @@ impl Keeper {
         ticket: Ticket,
     ) {
         let volume = &self.wanted.name;
-        let member = position(&self.disks, owner).map(|at| &mut self.disks[at]);
+        let member = position(&self.shown.disks, owner).map(|at| &mut self.shown.disks[at]);
         let (Some(member), Some(ring)) = (member, &self.ring) else {
             // It was removed meanwhile, or is opened again with the next ring. To close it may take long.
-            if let Some(at) = position(&self.disks, owner) {
-                self.disks[at].failed(Stopped.to_string());
+            if let Some(at) = position(&self.shown.disks, owner) {
+                self.shown.disks[at].failed(Stopped.to_string());
             }
             apart("close", move || drop((opened, ticket)));
             return;

@@ -41,23 +41,23 @@ impl Keeper {
         let wanted: HashMap<&Address, &Listener> =
             listeners.iter().map(|listener| (&listener.address, listener)).collect();
         let is_wanted = |l: &Listener| wanted.get(&l.address).is_some_and(|wanted| *wanted == l);
-        for member in self.listeners.iter().filter(|l| is_wanted(&l.config)) {
+        for member in self.shown.listeners.iter().filter(|l| is_wanted(&l.config)) {
             self.renew(member);
         }
-        let gone: Vec<Owner> = (self.listeners.iter())
+        let gone: Vec<Owner> = (self.shown.listeners.iter())
             .filter(|l| l.state != State::Leaving && !is_wanted(&l.config))
             .map(|l| l.owner)
             .collect();
         gone.into_iter().for_each(|owner| self.remove_listener(owner));
-        let there = self.listeners.iter().filter(|member| member.state != State::Leaving);
+        let there = self.shown.listeners.iter().filter(|member| member.state != State::Leaving);
         let there: HashSet<Address> = there.map(|member| member.config.address.clone()).collect();
         let new = listeners.into_iter().filter(|listener| !there.contains(&listener.address));
-        self.listeners.extend(new.map(Member::new));
+        self.shown.listeners.extend(new.map(Member::new));
     }
 
     fn remove_listener(&mut self, owner: Owner) {
-        let Some(at) = position(&self.listeners, owner) else { return };
-        let member = &mut self.listeners[at];
+        let Some(at) = position(&self.shown.listeners, owner) else { return };
+        let member = &mut self.shown.listeners[at];
         match (&member.state, &self.ring) {
             (State::Open(_) | State::Opening, Some(ring)) => {
                 member.state = State::Leaving;
@@ -65,8 +65,8 @@ impl Keeper {
                 unlisten(ring, &self.orders, owner, address);
             }
             _ => {
-                self.addresses.release(owner);
-                self.listeners.remove(at);
+                self.shared.addresses.release(owner);
+                self.shown.listeners.remove(at);
             }
         }
     }
@@ -76,18 +76,18 @@ impl Keeper {
     pub(super) fn bind_listeners(&mut self, now: Instant) {
         let Some(ring) = self.ring.clone() else { return };
         let waits = |l: &ListenerMember| matches!(l.state, State::Waiting(at) if now >= at);
-        if !self.listeners.iter().any(waits) {
+        if !self.shown.listeners.iter().any(waits) {
             return;
         }
         let mut disks: HashMap<&Address, DisksThere> = HashMap::new();
-        for disk in &self.disks {
+        for disk in &self.shown.disks {
             let there = disks.entry(&disk.config.listen).or_default();
             there.unsettled |= !disk.is_settled();
             there.no_room |= disk.no_room;
             there.others |= !disk.no_room;
         }
-        let (volume, addresses) = (self.wanted.name.clone(), self.addresses.clone());
-        for member in self.listeners.iter_mut().filter(|listener| waits(listener)) {
+        let (volume, addresses) = (self.wanted.name.clone(), self.shared.addresses.clone());
+        for member in self.shown.listeners.iter_mut().filter(|listener| waits(listener)) {
             let there = disks.get(&member.config.address).copied().unwrap_or_default();
             member.too_early = there.unsettled;
             if there.unsettled {
@@ -103,7 +103,7 @@ impl Keeper {
                 member.state = State::Waiting(now + LOOK);
                 continue;
             }
-            let passed = match self.passed.at(&member.config.address) {
+            let passed = match self.shared.passed.at(&member.config.address) {
                 Ok(passed) => passed,
                 Err(error) => {
                     addresses.release(owner);
@@ -122,7 +122,7 @@ impl Keeper {
 
     pub(super) fn bound(&mut self, owner: Owner, bound: Result<(Address, Certificate), String>) {
         let volume = &self.wanted.name;
-        let member = position(&self.listeners, owner).map(|at| &mut self.listeners[at]);
+        let member = position(&self.shown.listeners, owner).map(|at| &mut self.shown.listeners[at]);
         let Some(member) = member.filter(|m| m.state == State::Opening) else {
             if let (Ok((address, _)), Some(ring)) = (bound, &self.ring) {
                 // It was removed meanwhile, perhaps before it was there.
@@ -136,7 +136,7 @@ impl Keeper {
                 tracing::info!(volume, %address, "listening");
             }
             Err(error) => {
-                self.addresses.release(owner);
+                self.shared.addresses.release(owner);
                 if member.failed(error.clone()) {
                     tracing::error!(
                         volume,
@@ -160,7 +160,7 @@ impl Keeper {
 
     /// A certificate was read again. One that cannot be used takes nothing from clients: the one from before is shown.
     pub(super) fn renewed(&mut self, owner: Owner, renewed: Result<(), FileError>) {
-        let member = position(&self.listeners, owner).map(|at| &mut self.listeners[at]);
+        let member = position(&self.shown.listeners, owner).map(|at| &mut self.shown.listeners[at]);
         let Some(member) = member.filter(|m| matches!(m.state, State::Open(_))) else { return };
         let (volume, address) = (&self.wanted.name, &member.config.address);
         let before = std::mem::replace(&mut member.fault, renewed.err().map(|e| e.to_string()));
@@ -179,7 +179,7 @@ impl Keeper {
     /// Reads those certificates again that have a fault or expire before the next look. Else no file is read.
     pub(super) fn look_at_certificates(&mut self, now: Instant) {
         let shown = |l: &&ListenerMember| matches!(l.state, State::Open(Some(_)));
-        if !self.listeners.iter().any(|listener| shown(&listener)) {
+        if !self.shown.listeners.iter().any(|listener| shown(&listener)) {
             self.certificates_due = None;
             return;
         }
@@ -187,7 +187,7 @@ impl Keeper {
             return;
         }
         self.certificates_due = Some(now + CERTIFICATES);
-        for listener in self.listeners.iter().filter(shown) {
+        for listener in self.shown.listeners.iter().filter(shown) {
             let State::Open(Some(certificate)) = &listener.state else { continue };
             if listener.fault.is_some() || !certificate.is_in_force(CERTIFICATES) {
                 self.renew(listener);

@@ -65,18 +65,18 @@ impl Keeper {
             );
         }
         let now = Instant::now();
-        self.fault = Some((why, now));
-        self.disks.retain(|m| m.state != State::Leaving);
-        self.listeners.retain(|m| {
-            self.addresses.release(m.owner);
+        self.shown.fault = Some((why, now));
+        self.shown.disks.retain(|m| m.state != State::Leaving);
+        self.shown.listeners.retain(|m| {
+            self.shared.addresses.release(m.owner);
             m.state != State::Leaving
         });
-        for member in &mut self.disks {
+        for member in &mut self.shown.disks {
             if member.state != State::Opening {
                 (member.state, member.since) = (State::Waiting(now), now);
             }
         }
-        for member in &mut self.listeners {
+        for member in &mut self.shown.listeners {
             (member.owner, member.state, member.since) = (Owner::new(), State::Waiting(now), now);
         }
     }
@@ -86,14 +86,14 @@ impl Keeper {
         let pause = if long { FIRST_RESTART } else { self.restart_pause };
         self.restart_pause = (2 * pause).min(LAST_RESTART);
         self.generation += 1;
-        match spawn(&self.wanted, &self.memory, self.generation, &self.orders) {
+        match spawn(&self.wanted, &self.shared.memory, self.generation, &self.orders) {
             Ok(ring) => {
                 self.board.set_ring(Some(Arc::clone(&ring)));
                 self.ring = Some(ring);
                 self.restart_at = None;
                 self.started = now;
-                self.restarts += 1;
-                self.last_failure = self.fault.take();
+                self.shown.restarts += 1;
+                self.shown.last_failure = self.shown.fault.take();
                 tracing::warn!(volume = self.wanted.name, event = "volume_up", "started again");
             }
             Err(error) => {
@@ -111,7 +111,7 @@ impl Keeper {
             Some(ring) => ring.stop(within).ok(),
             None => Some(Drained { unanswered: 0 }),
         };
-        self.listeners.iter().for_each(|member| self.addresses.release(member.owner));
+        self.shown.listeners.iter().for_each(|member| self.shared.addresses.release(member.owner));
         drained
     }
 }
