@@ -45,7 +45,7 @@ mod volume;
 pub use etcd::Etcd;
 pub use exchange::{Exchange, Slots, Transport};
 pub use http::Http;
-pub use listener::{Listener, Tls};
+pub use listener::Listener;
 pub use own::api_beside;
 pub use parda_address::Place;
 pub use policy::{Policy, named_cluster};

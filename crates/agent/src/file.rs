@@ -95,7 +95,7 @@ pub struct Listener {
 }
 
 /// `tls` of a `[[listener]]`: PEM files.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListenerTls {
     /// The listener's certificate, with the intermediate ones after it.
@@ -107,6 +107,14 @@ pub struct ListenerTls {
     /// Whether clients without TLS are turned away.
     #[serde(default = "default_required")]
     pub required: bool,
+}
+
+impl ListenerTls {
+    /// The files alone.
+    pub(crate) fn files(&self) -> ServerFiles {
+        let ListenerTls { certificate, key, clients, .. } = self.clone();
+        ServerFiles { certificate, key, clients }
+    }
 }
 
 fn default_required() -> bool {

@@ -4,16 +4,15 @@ use std::path::Path;
 
 use parda_config::{Document, Error, Part};
 use parda_exchange::udp::{KeySource, Keys};
-use parda_tls::{Acceptor, FileError, FileRole, ServerFiles};
+use parda_tls::{Acceptor, FileError, ServerFiles};
 
 use super::etcd::Etcd;
 use super::exchange::Exchange;
 use super::http::Http;
-use super::listener;
-use super::server_tls;
+use super::server_tls::{self, key_of};
 use super::udp::Udp;
 use super::volume::Volume;
-use crate::file::{self, ServerTls};
+use crate::file;
 use crate::tokens::Tokens;
 
 /// Reads the certificates that clients are shown: those of disks, and of the HTTP server.
@@ -21,7 +20,7 @@ pub(super) fn shown(doc: &Document, http: Option<&Http>) -> Result<(), Error> {
     let file: file::File = doc.parse()?;
     for (i, listener) in file.listener.iter().enumerate() {
         if let Some(tls) = &listener.tls {
-            server(&doc.part(format!("listener.{i}.tls")), listener::files(tls))?;
+            server(&doc.part(format!("listener.{i}.tls")), tls.files())?;
         }
     }
     match http.and_then(|http| http.tls.clone()) {
@@ -32,34 +31,23 @@ pub(super) fn shown(doc: &Document, http: Option<&Http>) -> Result<(), Error> {
 
 /// Reads a server's certificate and its key.
 fn server(tls: &Part<'_>, files: ServerFiles) -> Result<(), Error> {
-    Acceptor::new(files).map(drop).map_err(|error| blame(tls, "clients", error))
-}
-
-/// Points at the key that named a file that is wrong. `authorities`: the key of the CAs.
-fn blame(tls: &Part<'_>, authorities: &str, error: FileError) -> Error {
-    let key = match error.role {
-        FileRole::Certificate => "certificate",
-        FileRole::Key => "key",
-        FileRole::Authorities => authorities,
-    };
-    tls.error(key, error.message)
+    let read = Acceptor::new(files).map(drop);
+    read.map_err(|error| tls.error(key_of(error.role, "clients"), error.message))
 }
 
 /// Reads the certificates for all servers, and the keys and passwords of exchanges. Only for who asks: an agent whose keys are not there
 /// yet, or with a certificate that has expired, must serve its disks.
 pub(super) fn secrets(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    let file: file::File = doc.parse()?;
-    for (i, (volume, written)) in volumes.iter().zip(&file.volume).enumerate() {
+    for (i, volume) in volumes.iter().enumerate() {
         let at = doc.part(format!("volume.{i}"));
         if let Some(exchange) = &volume.exchange {
             if let Some(slots) = exchange.slots() {
-                server_tls::read(&at, &slots.place, exchange.file_key(), &ServerTls::default())?;
+                server_tls::read(&at, &slots.place, exchange.file_key())?;
             }
             of_exchange(&at.part("exchange"), exchange)?;
         }
-        for (j, (disk, written)) in volume.disks().iter().zip(&written.disk).enumerate() {
-            let tls = written.nbd.as_ref().and_then(|nbd| nbd.tls.clone()).unwrap_or_default();
-            server_tls::read(&at.part(&format!("disk.{j}")), &disk.place, "path", &tls)?;
+        for (j, disk) in volume.disks().iter().enumerate() {
+            server_tls::read(&at.part(&format!("disk.{j}")), &disk.place, "path")?;
         }
     }
     Ok(())
@@ -76,7 +64,9 @@ pub(crate) fn of_exchange(at: &Part<'_>, exchange: &Exchange) -> Result<(), Erro
 /// Reads the certificates and the password for etcd, whose keys are in a table.
 pub(super) fn of_etcd(at: &Part<'_>, etcd: &Etcd) -> Result<(), Error> {
     if let Some(tls) = &etcd.cluster.tls {
-        tls.check().map_err(|error| blame(&at.part("tls"), "ca", error))?;
+        let wrong =
+            |error: FileError| at.part("tls").error(key_of(error.role, "ca"), error.message);
+        tls.check().map_err(wrong)?;
     }
     if let Some(login) = &etcd.cluster.login {
         at.read("password_file", parda_etcd::password::read(&login.password_file))?;

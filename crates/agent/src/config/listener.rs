@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use parda_address::{Address, Protocol};
 use parda_block::SocketAccess;
 use parda_config::{Document, Error, Part};
-use parda_tls::ServerFiles;
 use uzers::{get_group_by_name, get_user_by_name};
 
 use super::volume::{Disk, Volume, Work};
@@ -21,17 +20,8 @@ pub struct Listener {
     pub access: Option<SocketAccess>,
     /// Clients without TLS are served at an address that other hosts can reach.
     pub plain: bool,
-    /// TLS for its clients.
-    pub tls: Option<Tls>,
-}
-
-/// TLS of a listener.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tls {
-    /// Its certificate, and whose clients it takes. What is in the files is the listener's to read: other listeners do not wait for it.
-    pub files: ServerFiles,
-    /// Clients without TLS are turned away.
-    pub required: bool,
+    /// TLS for its clients. What is in the files is the listener's to read: other listeners do not wait for it.
+    pub tls: Option<file::ListenerTls>,
 }
 
 /// Checks the listeners of a file.
@@ -92,9 +82,9 @@ fn check(at: &Part<'_>, file: &file::Listener) -> Result<Listener, Error> {
     } else {
         at.refuse_if(file.plain, "plain", "is for TCP: no other host reaches a unix socket")?;
     }
-    let guest = address.protocol() == Protocol::Vhost && file.tls.is_some();
+    let tls = file.tls.clone();
+    let guest = address.protocol() == Protocol::Vhost && tls.is_some();
     at.refuse_if(guest, "tls", "is for NBD: a guest's memory is shared on this host")?;
-    let tls = file.tls.as_ref().map(|tls| Tls { files: files(tls), required: tls.required });
     let required = tls.as_ref().is_some_and(|tls| tls.required);
     let message = "contradicts tls, which is required unless it says not";
     at.refuse_if(required && file.plain, "plain", message)?;
@@ -114,12 +104,6 @@ fn check(at: &Part<'_>, file: &file::Listener) -> Result<Listener, Error> {
     let says = file.mode.is_some() || file.owner.is_some() || file.group.is_some();
     let access = says.then_some(access);
     Ok(Listener { plain: file.plain && !address.is_local(), address, access, tls })
-}
-
-/// Files of a listener's TLS.
-pub(super) fn files(tls: &file::ListenerTls) -> ServerFiles {
-    let file::ListenerTls { certificate, key, clients, .. } = tls.clone();
-    ServerFiles { certificate, key, clients }
 }
 
 /// Permission bits as chmod(1) takes them.
@@ -160,7 +144,7 @@ pub(super) fn warnings(volume: &Volume) -> impl Iterator<Item = String> {
                 let _ = write!(text, " {}", disk.name);
             }
         } else if !listener.address.is_local()
-            && listener.tls.as_ref().is_some_and(|tls| tls.files.clients.is_none())
+            && listener.tls.as_ref().is_some_and(|tls| tls.clients.is_none())
         {
             text += "tls has no clients: whoever reaches this address can read and write";
         } else if let Some(mode) = listener.access.map(|it| it.mode).filter(|it| it & 0o002 != 0) {

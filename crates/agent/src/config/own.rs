@@ -45,10 +45,9 @@ impl Own {
         own.add("the file of the policy", file.state.as_deref().map(policy_beside).as_deref());
         let http = file.http.as_ref();
         own.add("the file of tokens", http.and_then(|http| http.tokens.as_deref()));
-        if let Some(tls) = http.and_then(|http| http.tls.as_ref()) {
-            own.tls(tls.clients.as_deref(), Some(&tls.certificate), Some(&tls.key));
-        }
-        for tls in file.listener.iter().filter_map(|listener| listener.tls.as_ref()) {
+        let shown =
+            file.listener.iter().filter_map(|listener| Some(listener.tls.as_ref()?.files()));
+        for tls in http.and_then(|http| http.tls.clone()).into_iter().chain(shown) {
             own.tls(tls.clients.as_deref(), Some(&tls.certificate), Some(&tls.key));
         }
         if let Some(policy) = &file.policy {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use parda_address::{Certificates, Place, Uri, UriTls};
 use parda_config::{Error, Part};
-use parda_tls::{ClientError, FileError, FileRole};
+use parda_tls::{ClientError, FileRole};
 
 use crate::file::ServerTls;
 
@@ -51,29 +51,23 @@ pub(super) fn identity(
 }
 
 /// Reads the certificates for one server, and points at the key that named a file that is wrong.
-pub(super) fn read(
-    at: &Part<'_>,
-    place: &Place,
-    path: &str,
-    written: &ServerTls,
-) -> Result<(), Error> {
+pub(super) fn read(at: &Part<'_>, place: &Place, path: &str) -> Result<(), Error> {
     let Place::Nbd(Uri { tls: Some(tls), .. }) = place else { return Ok(()) };
     parda_tls::check(tls).map_err(|error| match error {
         ClientError::NoAuthority => at.error(path, no_authority(path)),
-        ClientError::File(file) => blame(at, path, written, &file),
+        ClientError::File(file) => match (at.part(TABLE), key_of(file.role, "ca")) {
+            (table, key) if table.has(key) => table.error(key, file.message),
+            _ => at.error(path, file.to_string()),
+        },
     })
 }
 
-/// Points at the key that named the file.
-fn blame(at: &Part<'_>, path: &str, written: &ServerTls, file: &FileError) -> Error {
-    let (key, written) = match file.role {
-        FileRole::Authorities => ("ca", written.ca.is_some()),
-        FileRole::Certificate => ("certificate", written.certificate.is_some()),
-        FileRole::Key => ("key", written.key.is_some()),
-    };
-    match written {
-        true => at.part(TABLE).error(key, &file.message),
-        false => at.error(path, file.to_string()),
+/// Key that names a file of this role. `authorities`: that of CAs.
+pub(super) fn key_of(role: FileRole, authorities: &'static str) -> &'static str {
+    match role {
+        FileRole::Certificate => "certificate",
+        FileRole::Key => "key",
+        FileRole::Authorities => authorities,
     }
 }
 

@@ -212,7 +212,7 @@ fn bind(
     passed: Option<OwnedFd>,
 ) -> Result<(Address, Certificate), String> {
     let address = &listener.address;
-    let read = listener.tls.as_ref().map(|tls| Acceptor::new(tls.files.clone())).transpose();
+    let read = listener.tls.as_ref().map(|tls| Acceptor::new(tls.files())).transpose();
     let certificate = read.map_err(|error| format!("{address}: no TLS: {error}"))?.map(Arc::new);
     let config = crate::served::listener(listener, certificate.clone(), passed);
     let bound = ring.add_listener(config).map_err(|error| error.to_string())?;
