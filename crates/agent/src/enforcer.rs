@@ -6,7 +6,7 @@ use std::time::Duration;
 use parda_block::{Drained, Heard, Said};
 use parda_config::tenants;
 use parda_control::law::Mode;
-use parda_control::{Costs, Instant, KernelHost, View};
+use parda_control::{Config, ConfigError, Costs, Instant, KernelHost, Tenant, TenantId, View};
 
 use crate::config::{self, Work};
 use crate::last_tick::LastTick;
@@ -81,18 +81,49 @@ impl Enforcer {
         }
     }
 
-    /// Takes over from `new` into what is in force what may change while it runs.
-    pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
-        let outside = match self {
-            Enforcer::Ring(served) => return served.reload(in_force, new),
-            Enforcer::Outside(outside) => outside,
-        };
-        let mut outside = locked(outside);
-        reload_law(outside.host(), in_force, new);
-        if let Some(vms) = outside.set_vms(&new.work) {
-            let volume = &in_force.name;
-            tracing::info!(volume, %vms, event = "shares_changed", "shares changed");
-            in_force.work = new.work.clone();
+    /// Takes over what may change while it runs. `before`: what is in force.
+    pub(crate) fn reload(&self, before: &config::Volume, new: &config::Volume) {
+        let volume = &before.name;
+        if new.law != before.law {
+            match self.set_law(new.law.clone()) {
+                Some(Ok(())) => {
+                    let changes = new.law_changes(before);
+                    tracing::info!(volume, event = "control_changed", "control changed: {changes}");
+                }
+                Some(Err(error)) => tracing::error!(volume, "control not changed: {error}"),
+                // A ring takes it when it is started again.
+                None => tracing::info!(volume, "control changes later"),
+            }
+        }
+        if new.tenants != before.tenants && self.set_tenants(tenants(&new.tenants)) {
+            tracing::info!(volume, event = "tenants_changed", "tenants changed");
+        }
+        match self {
+            Enforcer::Ring(served) => served.want(new),
+            Enforcer::Outside(outside) => {
+                if let Some(vms) = locked(outside).set_vms(&new.work) {
+                    tracing::info!(volume, %vms, event = "shares_changed", "shares changed");
+                }
+            }
+        }
+    }
+
+    /// Ticks by another law from now on. `None` while there is no ring.
+    fn set_law(&self, law: Config) -> Option<Result<(), ConfigError>> {
+        match self {
+            Enforcer::Ring(served) => Some(served.ring()?.set_control(law).ok()?.map(drop)),
+            Enforcer::Outside(outside) => Some(locked(outside).host().set_config(law)),
+        }
+    }
+
+    /// Has other tenants from now on. False while there is no ring, which takes them when it is started again.
+    fn set_tenants(&self, tenants: Vec<(TenantId, Tenant)>) -> bool {
+        match self {
+            Enforcer::Ring(served) => served.ring().map(|ring| ring.set_tenants(tenants)).is_some(),
+            Enforcer::Outside(outside) => {
+                locked(outside).host().set_tenants(&tenants);
+                true
+            }
         }
     }
 
@@ -130,31 +161,6 @@ impl Enforcer {
                 Some(Drained { unanswered: 0 })
             }
         }
-    }
-}
-
-/// Takes over another law and other tenants while it runs.
-fn reload_law(host: &mut KernelHost, in_force: &mut config::Volume, new: &config::Volume) {
-    if new.tenants != in_force.tenants {
-        host.set_tenants(&tenants(&new.tenants));
-        in_force.tenants.clone_from(&new.tenants);
-        tracing::info!(volume = in_force.name, event = "tenants_changed", "tenants changed");
-    }
-    if new.law == in_force.law {
-        return;
-    }
-    match host.set_config(new.law.clone()) {
-        Ok(()) => {
-            let changes = new.law_changes(in_force);
-            tracing::info!(
-                volume = in_force.name,
-                event = "control_changed",
-                "control changed: {changes}"
-            );
-            (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
-            in_force.probed = new.probed.clone();
-        }
-        Err(error) => tracing::error!(volume = in_force.name, "control not changed: {error}"),
     }
 }
 

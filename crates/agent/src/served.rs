@@ -15,7 +15,6 @@ use parda_address::Address;
 use parda_block::{
     BackendConfig, Direct, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls, Lock, Region,
 };
-use parda_config::tenants;
 use parda_control::Bytes;
 use parda_tls::Acceptor;
 
@@ -59,36 +58,8 @@ impl Served {
         self.board.ring()
     }
 
-    /// Takes over what the new configuration says of control; the keeper does the rest, and says
-    /// so in the log.
-    pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
-        let name = &in_force.name;
-        if new.law != in_force.law {
-            let set = self.ring().map(|ring| ring.set_control(new.law.clone()));
-            match set {
-                Some(Ok(Ok(_))) => {
-                    let changes = new.law_changes(in_force);
-                    tracing::info!(
-                        volume = name,
-                        event = "control_changed",
-                        "control changed: {changes}"
-                    );
-                }
-                Some(Ok(Err(error))) => {
-                    tracing::error!(volume = name, "control not changed: {error}");
-                }
-                // It takes it when it is started again.
-                Some(Err(_)) | None => tracing::info!(volume = name, "control changes later"),
-            }
-        }
-        if new.tenants != in_force.tenants
-            && let Some(ring) = self.ring()
-        {
-            // A ring that has ended takes them when it is started again.
-            let _ = ring.set_tenants(tenants(&new.tenants));
-            tracing::info!(volume = name, event = "tenants_changed", "tenants changed");
-        }
-        *in_force = new.clone();
+    /// Serves this from now on. The keeper says in the log what it opens and closes.
+    pub(crate) fn want(&self, new: &config::Volume) {
         // A keeper that is gone has stopped.
         let _ = self.orders.send(Order::Want(Box::new(new.clone())));
     }

@@ -79,11 +79,8 @@ impl Volume {
         if why == Why::Changed && *before == *new {
             return;
         }
-        let mut in_force = config::Volume::clone(&before);
-        self.enforcer.reload(&mut in_force, new);
-        (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
-        (in_force.exchange, in_force.idle_probe) = (new.exchange.clone(), new.idle_probe.clone());
-        in_force.pool.clone_from(&new.pool);
+        self.enforcer.reload(&before, new);
+        let mut in_force = new.clone();
         if before.exchange.is_some()
             && before.exchange != in_force.exchange
             && let Some(Err(fault)) = in_force.exchange.as_ref().map(crate::exchange::read_secrets)
