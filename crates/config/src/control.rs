@@ -12,7 +12,7 @@ use parda_control::{Auto, Bytes, Config, ConfigError, ModeName, Span, Window};
 use crate::bounds;
 use crate::threshold::{IdleProbeSetting, ThresholdSetting};
 use crate::tunables::ControlSettings;
-use crate::values::{Fairness, NamedSizeModel, OutsiderSetting, SizeModelSetting};
+use crate::values::{Fairness, OutsiderSetting, SizeModelSetting};
 
 const DEFAULT_BETA_PER_SHARE: f64 = 0.002;
 const DEFAULT_OUTSIDER_SHARES: u32 = 1000;
@@ -112,8 +112,8 @@ impl ControlSettings {
 
     fn law_size_model(&self) -> SizeModel {
         match self.size_model {
-            None | Some(SizeModelSetting::Named(NamedSizeModel::Off)) => SizeModel::Off,
-            Some(SizeModelSetting::Named(NamedSizeModel::Learned)) => SizeModel::Learned,
+            None | Some(SizeModelSetting::Off) => SizeModel::Off,
+            Some(SizeModelSetting::Learned) => SizeModel::Learned,
             Some(SizeModelSetting::Line(line)) => SizeModel::Fixed(Line {
                 per_byte: line.per_kib.as_secs_f64() / 1024.0,
                 fixed: line.fixed.into(),

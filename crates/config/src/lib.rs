@@ -26,10 +26,7 @@ pub use short::short;
 pub use tenant::{TenantName, TenantSettings, tenants, wrong_tenants};
 pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};
 pub use tunables::{ControlSettings, TUNABLES, Tunable};
-pub use values::{
-    CostSetting, Fairness, LineSetting, NamedFairness, NamedSizeModel, OutsiderSetting,
-    SizeModelSetting,
-};
+pub use values::{CostSetting, Fairness, LineSetting, OutsiderSetting, SizeModelSetting};
 pub use vm::{
     DEFAULT_SHARES, DISK_SETTINGS, DRAIN, DiskSetting, Holder, VmSettings, wrong_shares,
     wrong_target,

@@ -11,27 +11,20 @@ use serde::{Deserialize, Serialize};
 /// Quantity that shares divide.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
-    untagged,
+    rename_all = "lowercase",
     expecting = "must be \"outstanding\", \"iops\", \"bytes\", or a cost: { iops_reads = 1800, bandwidth_reads = \"400MiB\", \
                  iops_writes = 450, bandwidth_writes = \"200MiB\" }"
 )]
 pub enum Fairness {
-    /// A quantity by its name.
-    Named(NamedFairness),
-    /// The array's time, by what an IO costs.
-    Cost(CostSetting),
-}
-
-/// A quantity by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NamedFairness {
     /// Outstanding IOs. The default.
     Outstanding,
     /// IO/s, whatever their size.
     Iops,
     /// Bytes/s of reads and writes.
     Bytes,
+    /// The array's time, by what an IO costs.
+    #[serde(untagged)]
+    Cost(CostSetting),
 }
 
 /// What the array does of one kind of random IO alone, which says what an IO takes of its time.
@@ -59,9 +52,9 @@ impl Fairness {
     #[must_use]
     pub fn costs(&self) -> Option<Costs> {
         match self {
-            Fairness::Named(NamedFairness::Outstanding) => None,
-            Fairness::Named(NamedFairness::Iops) => Some(Costs::IOPS),
-            Fairness::Named(NamedFairness::Bytes) => Some(Costs::BYTES),
+            Fairness::Outstanding => None,
+            Fairness::Iops => Some(Costs::IOPS),
+            Fairness::Bytes => Some(Costs::BYTES),
             Fairness::Cost(cost) => {
                 // Nanoseconds, which leave three digits to an array of a million IO/s.
                 let charge = |iops: f64, bandwidth: ByteSize| {
@@ -110,24 +103,17 @@ pub enum OutsiderSetting {
 /// Scaling of latencies to one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
-    untagged,
+    rename_all = "lowercase",
     expecting = "must be \"off\", \"learned\", or { per_kib = \"20us\", fixed = \"4ms\" }"
 )]
 pub enum SizeModelSetting {
-    /// A model by its name: `"off"` or `"learned"`.
-    Named(NamedSizeModel),
-    /// A line measured beforehand.
-    Line(LineSetting),
-}
-
-/// A size model by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NamedSizeModel {
     /// No scaling. The default.
     Off,
     /// A line fitted to completed IOs.
     Learned,
+    /// A line measured beforehand.
+    #[serde(untagged)]
+    Line(LineSetting),
 }
 
 /// The line latency = `per_kib` · size + `fixed`.

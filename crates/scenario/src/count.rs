@@ -1,7 +1,7 @@
 //! Raw counters of a host in one phase, and the answer computed from them: one computation for all
 //! engines.
 
-use parda_config::{Fairness, NamedFairness};
+use parda_config::Fairness;
 
 use crate::answer::{Distribution, HostAnswer, VmAnswer};
 use crate::scenario::{HostId, Phase, Scenario, State, VmId};
@@ -55,8 +55,8 @@ impl HostCount {
         let fairness = at_start.host(id).control.fairness;
         let unit = match fairness {
             Some(Fairness::Cost(_)) => Unit::Cost,
-            Some(Fairness::Named(NamedFairness::Bytes)) => Unit::Bytes,
-            Some(Fairness::Named(_)) | None => Unit::Ios,
+            Some(Fairness::Bytes) => Unit::Bytes,
+            Some(Fairness::Outstanding | Fairness::Iops) | None => Unit::Ios,
         };
         let costs = fairness.filter(|_| unit == Unit::Cost).and_then(|fairness| fairness.costs());
         let vms: Vec<VmAnswer> = (host.vms.iter().zip(&self.vms).enumerate())
