@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use parda_block::Direct;
 use parda_config::{ControlSettings, LimitSetting, TenantName, TenantSettings};
 use parda_tls::ServerFiles;
 use serde::{Deserialize, Serialize};
@@ -370,19 +371,6 @@ pub struct ServerTls {
     pub key: Option<PathBuf>,
     /// The name or address that the server's certificate must be for, if not the URI's.
     pub name: Option<String>,
-}
-
-/// Whether to bypass the page cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Direct {
-    /// Where the file system can and the size allows it.
-    #[default]
-    Auto,
-    /// Always; it is an error where it cannot be.
-    On,
-    /// The page cache is never bypassed.
-    Off,
 }
 
 /// How other programs are kept from a disk's data.

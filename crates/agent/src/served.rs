@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use parda_address::Address;
 use parda_block::{
-    BackendConfig, Direct, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls, Lock, Region,
+    BackendConfig, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls, Lock, Region,
 };
 use parda_control::Bytes;
 use parda_tls::Acceptor;
@@ -115,11 +115,7 @@ fn disk(disk: &Disk, host: u64) -> DiskConfig {
         backend: match &disk.place {
             Place::Path(path) => BackendConfig::File {
                 path: path.clone(),
-                direct: match disk.direct {
-                    file::Direct::Auto => Direct::Auto,
-                    file::Direct::On => Direct::On,
-                    file::Direct::Off => Direct::Off,
-                },
+                direct: disk.direct,
                 lock: match disk.lock {
                     file::Lock::On => Lock::On,
                     file::Lock::Shared => Lock::Shared(host),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parda_address::{Address, ExportName, Place};
-use parda_block::{Limits, NbdOptions};
+use parda_block::{Direct, Limits, NbdOptions};
 use parda_config::{ControlSettings, TenantSettings, VmSettings};
 use parda_control::VmConfig;
 
@@ -124,7 +124,7 @@ pub struct Disk {
     /// Whether it takes no new connections.
     pub drain: bool,
     /// Whether to bypass the page cache.
-    pub direct: file::Direct,
+    pub direct: Direct,
     /// How the NBD server behind it is used, if it is one.
     pub nbd: NbdOptions,
     /// How other programs are kept from its data.

@@ -55,7 +55,8 @@ impl Default for NbdOptions {
 }
 
 /// Whether a file is read and written around the page cache (O_DIRECT).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Direct {
     /// If the file system can and the size is a multiple of its logical block.
     #[default]
