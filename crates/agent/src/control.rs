@@ -10,7 +10,7 @@ use std::time::Instant as Clock;
 
 use parda_block::Heard;
 use parda_config::TenantName;
-use parda_control::{Config, Governed, Instant, PeriodClock, Report, Span, TenantPart, Totals};
+use parda_control::{Config, Governed, Instant, PeriodClock, Report, TenantPart, Totals};
 use parda_exchange::{HostName, Identity, Liveness};
 
 use crate::config;
@@ -79,7 +79,8 @@ impl Control {
         let member = volume.pool.as_ref().map_or(&me.host, |pool| &pool.member);
         let me = Identity { host: member.clone(), incarnation: me.incarnation };
         let link = volume.exchange.as_ref().map(|exchange| Link::new(&me, volume, exchange));
-        let mut control = Control {
+        let phase = link.as_ref().map_or(0.0, |_| me.host.id().phase());
+        Control {
             volume: volume.name.clone(),
             enforcer,
             idle_prober,
@@ -93,12 +94,9 @@ impl Control {
             settings: settings::Watch::default(),
             orders,
             last_tick,
-            clock: PeriodClock::new(Instant(0), Span::ZERO, 0.0),
+            clock: PeriodClock::new(Instant(0), volume.law.law.period, phase),
             epoch: Clock::now(),
-        };
-        let phase = control.link.as_ref().map_or(0.0, |_| control.host.id().phase());
-        control.clock = PeriodClock::new(control.now(), control.law.law.period, phase);
-        control
+        }
     }
 
     /// Ticks until it is told to stop.

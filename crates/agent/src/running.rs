@@ -614,7 +614,7 @@ impl Agent {
     /// Has the status show the volumes that there are.
     fn show(&mut self) {
         self.manager.state(self.state());
-        let running = self.volumes.iter().map(|volume| View::Running(volume.view()));
+        let running = self.volumes.iter().map(|volume| View::Running(volume.view.clone()));
         let failed = self.failed.iter();
         let failed = failed.map(|f| View::Failed(Box::new(f.config.clone()), f.error.clone()));
         self.api.views.show(running.chain(failed).collect());

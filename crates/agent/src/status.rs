@@ -37,7 +37,7 @@ use crate::threshold::ThresholdStatus;
 pub type SettingsFrom = BTreeMap<String, ValueFrom>;
 
 /// Answer of an agent to who connects to its status socket.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// Name of the host in the configuration.
     pub host: String,

@@ -36,12 +36,7 @@ impl Views {
             host: host.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            uptime_s: 0.0,
-            policy: None,
-            http: Vec::new(),
-            pages: None,
-            tokens_fault: None,
-            volumes: Vec::new(),
+            ..Status::default()
         });
         Arc::new(Views { started: Instant::now(), volumes: Mutex::default(), live, about })
     }

@@ -26,18 +26,14 @@ pub(crate) enum Why {
     Changed,
 }
 
-/// Configuration of a volume, for who changes it and who looks.
-type InForce = Arc<Mutex<Arc<config::Volume>>>;
-
 /// A volume that runs.
 pub(crate) struct Volume {
     me: Identity,
-    /// Configuration in force, live changes included.
-    config: InForce,
+    /// The volume as the status thread sees it.
+    pub(crate) view: VolumeView,
     enforcer: Arc<Enforcer>,
     orders: Sender<Order>,
     control: JoinHandle<()>,
-    last: Arc<Mutex<LastTick>>,
 }
 
 /// How long it is waited for those who are just looking at a volume that stops.
@@ -55,12 +51,13 @@ impl Volume {
         let last = Arc::default();
         let (orders, control) = start_control(me, &config, &enforcer, &last)?;
         let config = Arc::new(Mutex::new(Arc::new(config)));
-        Ok(Volume { me: me.clone(), config, enforcer, orders, control, last })
+        let view = VolumeView { config, enforcer: Arc::downgrade(&enforcer), last };
+        Ok(Volume { me: me.clone(), view, enforcer, orders, control })
     }
 
     /// Whether a change needs the volume to be stopped and started.
     pub(crate) fn is_another(&self, new: &config::Volume) -> bool {
-        match (&self.config().work, &new.work) {
+        match (&self.view.config().work, &new.work) {
             (Work::Serve(_), Work::Serve(_)) => false,
             // Its VMs may change while it runs.
             (Work::Steer(old), Work::Steer(new)) => {
@@ -75,7 +72,7 @@ impl Volume {
 
     /// Takes over the new configuration. Each change is logged as it is made.
     pub(crate) fn reload(&mut self, new: &config::Volume, why: Why) {
-        let before = self.config();
+        let before = self.view.config();
         if why == Why::Changed && *before == *new {
             return;
         }
@@ -92,12 +89,12 @@ impl Volume {
             in_force.exchange.clone_from(&before.exchange);
             in_force.pool.clone_from(&before.pool);
         }
-        *locked(&self.config) = Arc::new(in_force.clone());
+        *locked(&self.view.config) = Arc::new(in_force.clone());
         if before.exchange != in_force.exchange
             || before.pool != in_force.pool
             || before.idle_probe != in_force.idle_probe
         {
-            match start_control(&self.me, &in_force, &self.enforcer, &self.last) {
+            match start_control(&self.me, &in_force, &self.enforcer, &self.view.last) {
                 Ok((orders, control)) => {
                     // The old one says goodbye where it was, for as long as that takes.
                     let _ = self.orders.send(Order::Stop);
@@ -128,7 +125,7 @@ impl Volume {
     }
 
     pub(crate) fn name(&self) -> String {
-        self.config().name.clone()
+        self.view.config().name.clone()
     }
 
     /// Says goodbye to the other hosts and answers what is in flight.
@@ -145,19 +142,6 @@ impl Volume {
             }
             std::thread::sleep(LOOK);
         }
-    }
-
-    /// View of the volume for the status thread.
-    pub(crate) fn view(&self) -> VolumeView {
-        VolumeView {
-            config: Arc::clone(&self.config),
-            enforcer: Arc::downgrade(&self.enforcer),
-            last: Arc::clone(&self.last),
-        }
-    }
-
-    fn config(&self) -> Arc<config::Volume> {
-        Arc::clone(&locked(&self.config))
     }
 }
 
@@ -179,7 +163,8 @@ fn start_control(
 /// A volume as the status thread sees it. It does not keep the volume alive.
 #[derive(Clone)]
 pub(crate) struct VolumeView {
-    config: InForce,
+    /// Configuration in force, live changes included.
+    config: Arc<Mutex<Arc<config::Volume>>>,
     enforcer: Weak<Enforcer>,
     last: Arc<Mutex<LastTick>>,
 }
