@@ -207,10 +207,10 @@ impl Control {
     fn compare_settings(&mut self, report: &Report, tenants: &[TenantPart]) {
         let now = self.now();
         // What nobody hears cannot be compared.
-        let Some(link) = self.link.as_ref().filter(|link| link.works()) else { return };
+        let Some(link) = self.link.as_ref().filter(|link| !link.failing) else { return };
         let period = Some(self.law.law.period);
         let own = Said { host: self.host.as_str(), period, report, tenants };
-        let peers = link.peers().all(now).filter(|peer| peer.liveness == Liveness::Live);
+        let peers = link.peers.all(now).filter(|peer| peer.liveness == Liveness::Live);
         let others = peers.map(|peer| {
             let parda_exchange::Message { from, body, .. } = peer.message;
             // A host that meets less often than it was told does not say what that was.
@@ -254,7 +254,7 @@ impl Control {
         last_tick.ticks += 1;
         last_tick.report = Some(report);
         last_tick.own = Some(exchange::own(&self.host, &report));
-        last_tick.differ = self.settings.differ().to_vec();
+        last_tick.differ = self.settings.said.clone();
         last_tick.exchange = self.link.as_ref().map(|link| link.status(now, &self.clock));
     }
 }

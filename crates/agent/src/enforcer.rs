@@ -62,7 +62,7 @@ impl Enforcer {
     /// while there is no ring.
     pub(crate) fn tick(&self, now: Instant, heard: Option<Heard>) -> Option<Said> {
         match self {
-            Enforcer::Ring(served) => served.ring()?.tick(heard).ok(),
+            Enforcer::Ring(served) => served.board.ring()?.tick(heard).ok(),
             Enforcer::Outside(outside) => {
                 let mut outside = locked(outside);
                 let (totals, tenants) = heard.unzip();
@@ -111,7 +111,7 @@ impl Enforcer {
     /// Ticks by another law from now on. `None` while there is no ring.
     fn set_law(&self, law: Config) -> Option<Result<(), ConfigError>> {
         match self {
-            Enforcer::Ring(served) => Some(served.ring()?.set_control(law).ok()?.map(drop)),
+            Enforcer::Ring(served) => Some(served.board.ring()?.set_control(law).ok()?.map(drop)),
             Enforcer::Outside(outside) => Some(locked(outside).host().set_config(law)),
         }
     }
@@ -119,7 +119,9 @@ impl Enforcer {
     /// Has other tenants from now on. False while there is no ring, which takes them when it is started again.
     fn set_tenants(&self, tenants: Vec<(TenantId, Tenant)>) -> bool {
         match self {
-            Enforcer::Ring(served) => served.ring().map(|ring| ring.set_tenants(tenants)).is_some(),
+            Enforcer::Ring(served) => {
+                served.board.ring().map(|ring| ring.set_tenants(tenants)).is_some()
+            }
             Enforcer::Outside(outside) => {
                 locked(outside).host().set_tenants(&tenants);
                 true
@@ -136,7 +138,7 @@ impl Enforcer {
     ) -> VolumeStatus {
         let mut status = base(config, last);
         match self {
-            Enforcer::Ring(served) => served.describe(&mut status, config, detail),
+            Enforcer::Ring(served) => served.board.describe(&mut status, config, detail),
             Enforcer::Outside(outside) => describe(&mut **locked(outside), &mut status, config),
         }
         status
@@ -145,7 +147,7 @@ impl Enforcer {
     /// How many IOs were done or are under way, if this host serves them. `None` once it has ended.
     pub(crate) fn served(&self) -> Option<u64> {
         let Enforcer::Ring(served) = self else { return None };
-        let stats = served.ring()?.stats().ok()?;
+        let stats = served.board.ring()?.stats().ok()?;
         let total = stats.total();
         let done = total.reads.ios + total.writes.ios + total.others.ios + total.errors;
         Some(done + (stats.outstanding + stats.held) as u64)

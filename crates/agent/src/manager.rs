@@ -22,7 +22,8 @@ const LAST: Duration = Duration::from_secs(1);
 
 /// The service manager, if there is one.
 pub(crate) struct Manager {
-    pulse: Arc<Pulse>,
+    /// The main thread's signs of life.
+    pub(crate) pulse: Arc<Pulse>,
     messages: Option<Sender<String>>,
     thread: Option<JoinHandle<()>>,
     /// The state that was told last.
@@ -54,11 +55,6 @@ impl Manager {
         let thread = thread.spawn(move || speak(&received, every, &pulse, ask))?;
         (manager.messages, manager.thread) = (Some(messages), Some(thread));
         Ok(manager)
-    }
-
-    /// The main thread's signs of life.
-    pub(crate) fn pulse(&self) -> &Arc<Pulse> {
-        &self.pulse
     }
 
     /// The agent serves, with this state.

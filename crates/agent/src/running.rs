@@ -1,5 +1,6 @@
 //! The running agent: signals, and its volumes as they come and go.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -24,7 +25,7 @@ use crate::policy::{self, Follower};
 use crate::served::{Addresses, Opens, Shared};
 use crate::socket::{Owner, Server, SocketWatch};
 use crate::start_error::StartError;
-use crate::status::{self, Detail, HttpPlace};
+use crate::status::{Detail, HttpPlace};
 use crate::views::{View, Views};
 use crate::volume::{Volume, Why};
 use crate::wakeup::{Takeover, Wakeup};
@@ -162,7 +163,7 @@ impl Agent {
             }
         });
         self.manager.stopping();
-        let _outside = self.manager.pulse().outside();
+        let _outside = self.manager.pulse.outside();
         self.follower = None;
         self.status = None;
         self.http = HttpServers::default();
@@ -235,7 +236,7 @@ impl Agent {
     /// Finds the sockets that were passed and that no disk listens at, and says so once of each.
     fn look_at_passed(&mut self) {
         // Looks names of hosts up.
-        let outside = self.manager.pulse().outside();
+        let outside = self.manager.pulse.outside();
         let listeners = self.config.volumes.iter().flat_map(|volume| &volume.listeners);
         let addresses: Vec<_> = listeners.map(|listener| &listener.address).collect();
         let unused = self.shared.passed.not_at(&addresses);
@@ -303,7 +304,7 @@ impl Agent {
             self.shared.passed.turn_away(&self.unused);
             let unused = (!self.unused.is_empty()).then(|| Instant::now() + TURN_AWAY);
             let failed = self.failed.iter().map(|failed| failed.next);
-            let due = failed.chain(self.http.due()).chain(unused).min();
+            let due = failed.chain(self.http.due).chain(unused).min();
             let event = match due {
                 Some(at) => self.waits.recv_timeout(at.saturating_duration_since(Instant::now())),
                 None => self.waits.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -317,7 +318,7 @@ impl Agent {
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
                     self.retry();
-                    if self.http.due().is_some_and(|due| due <= Instant::now()) {
+                    if self.http.due.is_some_and(|due| due <= Instant::now()) {
                         self.serve_http(false);
                     }
                 }
@@ -341,13 +342,13 @@ impl Agent {
                 let _ = done.send(());
             }
             Wakeup::Settled => self.settled += 1,
-            Wakeup::Asked => self.manager.pulse().answer(),
+            Wakeup::Asked => self.manager.pulse.answer(),
         }
         true
     }
 
     fn begin(&mut self, config: &VolumeConfig) -> Result<(), StartError> {
-        let _outside = self.manager.pulse().outside();
+        let _outside = self.manager.pulse.outside();
         let events = self.events.clone();
         // Nobody listens any more once the agent stops: then this is no news.
         let settled = move || drop(events.send(Wakeup::Settled));
@@ -446,7 +447,7 @@ impl Agent {
         match read {
             Ok(new) => {
                 // Looks at files.
-                let outside = self.manager.pulse().outside();
+                let outside = self.manager.pulse.outside();
                 for warning in new.warnings() {
                     tracing::warn!("{warning}");
                 }
@@ -490,7 +491,7 @@ impl Agent {
             match new.volume(&name) {
                 Some(wanted) if !volume.is_another(wanted) => {
                     // The kernel may be changing a steered device's queue, which waits for its IOs.
-                    let outside = self.manager.pulse().outside();
+                    let outside = self.manager.pulse.outside();
                     volume.reload(wanted, why);
                     drop(outside);
                     stay.push(volume);
@@ -552,7 +553,7 @@ impl Agent {
 
     fn move_status(&mut self, before: Option<PathBuf>) {
         // The server that is there may be answering, and ask a volume's thread for that.
-        let _outside = self.manager.pulse().outside();
+        let _outside = self.manager.pulse.outside();
         let Some(socket) = self.config.status.clone() else {
             self.status = None;
             return tracing::info!("no status socket any more");
@@ -573,7 +574,7 @@ impl Agent {
     /// Serves HTTP at the addresses of the configuration, with the certificates of now.
     fn serve_http(&mut self, reloaded: bool) {
         // Waits for old servers, and for look-ups of names.
-        let outside = self.manager.pulse().outside();
+        let outside = self.manager.pulse.outside();
         self.api.views.about().pages.clone_from(&self.config.pages);
         self.http.serve(&self.config.http_places(), &self.api, reloaded);
         drop(outside);
@@ -582,7 +583,11 @@ impl Agent {
 
     fn serve_status(&self, socket: &Path) -> Result<Server, ServeError> {
         let views = Arc::clone(&self.api.views);
-        status::serve(socket, move || views.status(Detail::Whole)).map_err(|error| {
+        let server = Server::start(socket, move |mut stream| {
+            let status = serde_json::to_vec(&views.status(Detail::Whole))?;
+            stream.write_all(&status)
+        });
+        server.map_err(|error| {
             let (at, help) =
                 (socket.display(), parda_block::error_help(&error).unwrap_or_default());
             ServeError::Other(format!("status socket {at}: {error}{help}"))

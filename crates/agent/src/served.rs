@@ -12,16 +12,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parda_address::Address;
-use parda_block::{
-    BackendConfig, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls, Lock, Region,
-};
+use parda_block::{BackendConfig, DiskConfig, Drained, ListenerConfig, ListenerTls, Lock, Region};
 use parda_control::Bytes;
 use parda_tls::Acceptor;
 
 use crate::config::{self, Disk, Listener, Place};
 use crate::file;
 use crate::start_error::{StartError, no_thread};
-use crate::status::{Detail, VolumeStatus};
 
 use board::Board;
 pub(crate) use board::tenant;
@@ -30,7 +27,7 @@ pub(crate) use shared::{Addresses, Opens, Shared};
 
 /// A volume that is served. Its keeper, a thread, opens and closes what the configuration names.
 pub(crate) struct Served {
-    board: Board,
+    pub(crate) board: Board,
     orders: Sender<Order>,
     keeper: JoinHandle<()>,
 }
@@ -53,24 +50,10 @@ impl Served {
         Ok(Served { board, orders, keeper })
     }
 
-    /// The ring; `None` while it is to be started again.
-    pub(crate) fn ring(&self) -> Option<Arc<Handle>> {
-        self.board.ring()
-    }
-
     /// Serves this from now on. The keeper says in the log what it opens and closes.
     pub(crate) fn want(&self, new: &config::Volume) {
         // A keeper that is gone has stopped.
         let _ = self.orders.send(Order::Want(Box::new(new.clone())));
-    }
-
-    pub(crate) fn describe(
-        &self,
-        status: &mut VolumeStatus,
-        config: &config::Volume,
-        detail: Detail,
-    ) {
-        self.board.describe(status, config, detail);
     }
 
     pub(crate) fn stop(self, within: Duration) -> Option<Drained> {

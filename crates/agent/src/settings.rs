@@ -197,7 +197,8 @@ fn time(span: Span) -> String {
 pub(crate) struct Watch {
     seen: Vec<Difference>,
     lasts: u32,
-    said: Vec<Difference>,
+    /// In what hosts differ, and have for long enough.
+    pub(crate) said: Vec<Difference>,
 }
 
 impl Watch {
@@ -212,11 +213,6 @@ impl Watch {
         let over = self.seen.is_empty();
         self.said.clone_from(&self.seen);
         (new, over)
-    }
-
-    /// In what hosts differ, and have for long enough.
-    pub(crate) fn differ(&self) -> &[Difference] {
-        &self.said
     }
 }
 
@@ -327,10 +323,10 @@ mod tests {
             let (new, over) = watch.period(hosts());
             assert_eq!((new.len(), over), (usize::from(period == 2), false), "{period}");
         }
-        assert_eq!(watch.differ().len(), 1);
+        assert_eq!(watch.said.len(), 1);
         let ends: Vec<_> = (0..6).map(|_| watch.period(Vec::new())).collect();
         assert_eq!(ends.iter().filter(|(new, over)| *over && new.is_empty()).count(), 1);
-        assert_eq!(watch.differ(), []);
+        assert_eq!(watch.said, []);
         // For a moment only.
         watch.period(hosts());
         assert_eq!(watch.period(Vec::new()), (Vec::new(), false));

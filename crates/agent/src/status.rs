@@ -6,7 +6,7 @@ pub(crate) mod exchange;
 mod objective;
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub use objective::{ObjectiveStatus, TargetStatus};
 use crate::latency::Latency;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
-use crate::socket::{PATIENCE, Server};
+use crate::socket::PATIENCE;
 use crate::threshold::ThresholdStatus;
 
 /// Where settings come from, by their keys.
@@ -610,15 +610,4 @@ pub fn ask(socket: &Path) -> Result<Status, AskError> {
             Err(e) => return Err(e.into()),
         }
     }
-}
-
-/// Says at a socket how it stands, until it is dropped.
-pub(crate) fn serve(
-    socket: &Path,
-    status: impl Fn() -> Status + Send + 'static,
-) -> std::io::Result<Server> {
-    Server::start(socket, move |mut stream| {
-        let text = serde_json::to_vec(&status())?;
-        stream.write_all(&text)
-    })
 }

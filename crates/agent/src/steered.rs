@@ -103,9 +103,9 @@ impl Outside for Steered {
         SteerStatus {
             device: self.steer.device.display().to_string(),
             steered: device.map(|d| d.device.name.clone()),
-            fault: self.fault.as_deref().or(self.vms.fault()).map(str::to_owned),
+            fault: self.fault.clone().or_else(|| self.vms.fault.clone()),
             vms_share_by: self.vms.means(),
-            why_not_ebpf: device.and_then(|d| d.why_not_ebpf()).map(str::to_owned),
+            why_not_ebpf: device.and_then(|d| d.meter.because()).map(str::to_owned),
             depth: in_force.as_ref().map(|f| f.depth),
             least: bounds.map(|b| b.least),
             most: bounds.map(|b| b.most),

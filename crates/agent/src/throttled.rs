@@ -57,10 +57,10 @@ impl Outside for Throttled {
         self.look();
         let outstanding = self.count(elapsed.secs());
         let latency = self.latency.unwrap_or(0.0);
-        let known = self.seats.values().filter_map(Seat::vm);
+        let known = self.seats.values().filter_map(|seat| seat.vm.as_ref());
         let vms: Vec<VmPeriod> = known.map(|vm| vm.did(latency)).collect();
         let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
-        let known = self.seats.values_mut().filter_map(Seat::vm_mut);
+        let known = self.seats.values_mut().filter_map(|seat| seat.vm.as_mut());
         known.zip(self.host.grants()).for_each(|(vm, grant)| vm.grant = *grant);
         if let Some(new) = self.host.governor().latency().filter(|latency| *latency > 0.0) {
             self.latency = Some(self.latency.map_or(new, |old| old + NEW * (new - old)));
@@ -82,18 +82,19 @@ impl Outside for Throttled {
     }
 
     fn vms(&self) -> Vec<(String, u32)> {
-        let known = self.seats.values().filter_map(Seat::vm);
+        let known = self.seats.values().filter_map(|seat| seat.vm.as_ref());
         known.map(|vm| (vm.name.clone(), vm.settings.shares().0)).collect()
     }
 
     fn status(&self) -> SteerStatus {
         let latency = self.latency.unwrap_or(0.0);
-        let known = || self.seats.iter().filter_map(|(socket, seat)| Some((socket, seat.vm()?)));
+        let known =
+            || self.seats.iter().filter_map(|(socket, seat)| Some((socket, seat.vm.as_ref()?)));
         let pending = known().map(|(_, vm)| vm.pending(latency)).sum::<f64>();
         let disks = || known().flat_map(|(_, vm)| vm.disks.values());
-        let silent = || self.seats.values().filter_map(|seat| seat.fault());
+        let silent = || self.seats.values().filter_map(|seat| seat.fault.as_ref());
         let probe = self.probe.as_ref().and_then(|probe| probe.fault());
-        let fault = probe.or(self.fault.clone()).or_else(|| silent().next().map(str::to_owned));
+        let fault = probe.or(self.fault.clone()).or_else(|| silent().next().cloned());
         let qemu = QemuStatus {
             silent: silent().count(),
             disks: disks().count(),
@@ -211,7 +212,7 @@ impl Throttled {
     fn set(&mut self, period: f64) {
         let Some(latency) = self.latency else { return };
         let window = self.host.governor().window().0;
-        let known = || self.seats.values().filter_map(Seat::vm);
+        let known = || self.seats.values().filter_map(|seat| seat.vm.as_ref());
         let wants: Vec<Want> = known()
             .map(|vm| {
                 let rate = (vm.pending(latency) / latency).min(vm.most());
@@ -219,10 +220,10 @@ impl Throttled {
             })
             .collect();
         let level = level(&wants, window / latency);
-        for vm in self.seats.values_mut().filter_map(Seat::vm_mut) {
+        for vm in self.seats.values_mut().filter_map(|seat| seat.vm.as_mut()) {
             vm.by_shares = level.map(|level| level * vm.grant.shares);
         }
-        let targets = |seat: &Seat| match seat.vm() {
+        let targets = |seat: &Seat| match &seat.vm {
             Some(vm) if vm.by_shares.is_some() || vm.most().is_finite() => {
                 vm.targets(vm.by_shares.unwrap_or(f64::INFINITY), latency, period)
             }

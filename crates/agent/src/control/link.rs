@@ -23,10 +23,10 @@ pub(super) struct Link {
     config: config::Exchange,
     /// None while it cannot be set up, which is tried again in each period.
     exchange: Option<Box<dyn Exchange>>,
-    peers: Peers,
+    pub(super) peers: Peers,
     fault: Option<String>,
     /// It failed in this period: hearing, saying, or both.
-    failing: bool,
+    pub(super) failing: bool,
     failures: u64,
     /// Periods in which another live host had this host's name.
     duplicates: u64,
@@ -161,15 +161,6 @@ impl Link {
         if let Some(exchange) = &mut self.exchange {
             exchange.reload();
         }
-    }
-
-    /// Whether it worked in this period.
-    pub(super) fn works(&self) -> bool {
-        !self.failing
-    }
-
-    pub(super) fn peers(&self) -> &Peers {
-        &self.peers
     }
 
     pub(super) fn status(&self, now: Instant, clock: &PeriodClock) -> ExchangeStatus {

@@ -17,15 +17,11 @@ const PAUSE: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(crate) struct HttpServers {
     servers: Vec<HttpServer>,
-    due: Option<Instant>,
+    /// When [`HttpServers::serve`] is to be called again.
+    pub(crate) due: Option<Instant>,
 }
 
 impl HttpServers {
-    /// When [`HttpServers::serve`] is to be called again.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.due
-    }
-
     /// Serves at these places, with the certificates of now. Faults are told once, and once more after a reload.
     pub(crate) fn serve(&mut self, wanted: &[Http], api: &Api, reloaded: bool) {
         // Old and new addresses may overlap.

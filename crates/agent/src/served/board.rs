@@ -46,14 +46,14 @@ impl Shown {
 
 /// State that the keeper writes and other threads read.
 #[derive(Clone, Default)]
-pub(super) struct Board {
+pub(crate) struct Board {
     ring: Arc<Mutex<Option<Arc<Handle>>>>,
     shown: Arc<Mutex<Arc<Shown>>>,
 }
 
 impl Board {
     /// The ring; `None` while it is to be started again.
-    pub(super) fn ring(&self) -> Option<Arc<Handle>> {
+    pub(crate) fn ring(&self) -> Option<Arc<Handle>> {
         locked(&self.ring).clone()
     }
 
@@ -65,7 +65,7 @@ impl Board {
         *locked(&self.shown) = Arc::new(shown);
     }
 
-    pub(super) fn describe(
+    pub(crate) fn describe(
         &self,
         status: &mut VolumeStatus,
         config: &config::Volume,

@@ -101,11 +101,6 @@ impl<T, O> Member<T, O> {
         true
     }
 
-    /// Takes note that nothing begins to open it, for that reason. True if that is news.
-    pub(super) fn cannot_begin(&mut self, fault: &str) -> bool {
-        is_news(&mut self.fault, fault)
-    }
-
     pub(super) fn opened(&mut self, what: O) {
         self.state = State::Open(what);
         self.no_room = false;

@@ -48,7 +48,7 @@ pub(super) fn examine(asked: &Steer, sets: bool) -> Result<(), SteerError> {
 /// A device that is there, with its meter and its steering.
 pub(super) struct Attached {
     pub(super) device: Device,
-    meter: Box<dyn Measure>,
+    pub(super) meter: Box<dyn Measure>,
     asked: Steer,
     /// None while nothing is to be set.
     steering: Option<Steering>,
@@ -108,10 +108,6 @@ impl Attached {
 
     pub(super) fn in_force(&self) -> Option<InForce> {
         self.steering.as_ref().map(Steering::in_force)
-    }
-
-    pub(super) fn why_not_ebpf(&self) -> Option<&str> {
-        self.meter.because()
     }
 
     /// Looks whether all is as it was left. Answers with the depth to which the kernel lowered it by

@@ -27,7 +27,7 @@ pub(super) struct HostVms {
     /// VMs that are cgroups. None where the host is one.
     groups: Option<Box<Groups>>,
     /// Fault of the caps or weights, as it was last logged. Where the host is one VM: why limits that are configured are not in force.
-    fault: Option<String>,
+    pub(super) fault: Option<String>,
 }
 
 /// VMs that are cgroups.
@@ -153,10 +153,6 @@ impl HostVms {
     /// Whether VMs are held to less than the queue's least depth by caps of their own.
     pub(super) fn hold_below_least(&self) -> bool {
         self.sharing().is_some_and(|sharing| sharing.beyond().is_empty())
-    }
-
-    pub(super) fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
     }
 
     /// Means by which the VMs are held to their shares, if anything is set.

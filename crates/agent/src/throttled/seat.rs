@@ -36,7 +36,7 @@ const SAME: f64 = 0.1;
 #[derive(Default)]
 pub(super) struct Seat {
     id: Option<SocketId>,
-    vm: Option<Vm>,
+    pub(super) vm: Option<Vm>,
     /// Held while there may be limits of parda.
     journal: Option<LockedJournal>,
     /// Whether limits that an agent has left were looked for.
@@ -46,7 +46,7 @@ pub(super) struct Seat {
     misses: u32,
     /// Periods until it is asked again.
     wait: u32,
-    fault: Option<String>,
+    pub(super) fault: Option<String>,
 }
 
 /// A VM that answers.
@@ -98,22 +98,10 @@ enum SeatError {
 }
 
 impl Seat {
-    pub(super) fn vm(&self) -> Option<&Vm> {
-        self.vm.as_ref()
-    }
-
-    pub(super) fn vm_mut(&mut self) -> Option<&mut Vm> {
-        self.vm.as_mut()
-    }
-
     /// Disks of a QEMU that answered in this period.
     pub(super) fn disks(&self) -> impl Iterator<Item = &Held> {
         let vm = self.vm.iter().filter(|_| self.has_answered);
         vm.flat_map(|vm| vm.disks.values())
-    }
-
-    pub(super) fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
     }
 
     /// Asks what the disks did. `acts`: limits will be set.

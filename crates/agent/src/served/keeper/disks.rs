@@ -9,6 +9,7 @@ use parda_block::{OpenDisk, OpenError, SpawnError, Stopped};
 
 use super::{Keeper, NotOpened, Order, Owner, Ticket, apart};
 use crate::config::{Disk, Place};
+use crate::news::is_news;
 use crate::patience::{LOOK_BEHIND, PATIENCE};
 use crate::served::member::{Member, State, position};
 use crate::served::offered_at;
@@ -156,7 +157,7 @@ impl Keeper {
             if let Some(fault) = &no_thread
                 && member.state == State::Opening
                 && member.heard.as_ref().is_none_or(Heard::waits)
-                && member.cannot_begin(fault)
+                && is_news(&mut member.fault, fault)
             {
                 let disk = &member.config.name;
                 say_down(volume, disk, &format!("{fault}; it is tried again until it can"));
