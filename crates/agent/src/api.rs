@@ -44,16 +44,12 @@ impl Api {
     pub(crate) fn read_tokens(&self, path: Option<&Path>) {
         let read = path.map_or_else(|| Ok(Tokens::default()), Tokens::read);
         self.views.about().tokens_fault = read.as_ref().err().cloned();
-        let tokens = match read {
-            Ok(tokens) => tokens,
+        match read {
+            Ok(tokens) => *locked(&self.tokens) = tokens,
             Err(error) => {
-                return tracing::error!(
-                    event = "tokens_unreadable",
-                    "{error}; tokens are as before"
-                );
+                tracing::error!(event = "tokens_unreadable", "{error}; tokens are as before");
             }
-        };
-        *locked(&self.tokens) = tokens;
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) use origins::Origins;
 pub(crate) use overlay::{Overlay, Shape};
 pub(crate) use policies::{Policies, Refused};
 pub(crate) use state_file::StateFile;
-pub(crate) use target::{DiskName, Of, Setting, Target};
+pub(crate) use target::{DiskName, Of, Target};
 
 /// The configuration file, the layers over it, and the part of them in force.
 pub(crate) struct Live {

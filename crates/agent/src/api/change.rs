@@ -1,5 +1,6 @@
 //! Live changes of settings: checked and taken over as a reload is, and read back from the running volume.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use parda_api::{Changed, ChangedSetting, Keep, SettingsChange};
@@ -13,7 +14,7 @@ use super::values::{Settings, of, of_disk, of_keys};
 use super::wait::{PATIENCE, wait};
 use crate::config::{Config, Steer, Volume, Work};
 use crate::history::disk_keys;
-use crate::live::{self, DiskName, Layers, Setting, Target};
+use crate::live::{self, DiskName, Layers, Target};
 use crate::status::{Detail, DiskState, VolumeStatus};
 
 impl Changes for Api {
@@ -22,15 +23,14 @@ impl Changes for Api {
         if settings.is_empty() {
             return Err(Refusal::Invalid("no setting is named".to_owned()));
         }
-        let values =
-            settings.iter().map(|(key, value)| Ok((key.clone(), Some(scalar(key, value)?))));
+        let values = settings.iter().map(|(key, value)| Ok((key, scalar(key, value)?)));
         let values = values.collect::<Result<Vec<_>, _>>()?;
-        self.change(place, &values, who, |layers, target| {
+        let keys: Vec<_> = settings.keys().map(String::as_str).collect();
+        self.change(place, &keys, who, |layers, target| {
             let keep = kept_where(layers, *keep)?;
             for (key, value) in &values {
-                let Some(value) = value.clone() else { continue };
                 layers.temporary.clear(target, key);
-                layers.layer(keep).set(target, key, value);
+                layers.layer(keep).set(target, key, value.clone());
             }
             Ok(())
         })
@@ -39,19 +39,17 @@ impl Changes for Api {
     fn reset(&self, place: &Place, setting: Option<&str>, who: &Who) -> Result<Changed, Refusal> {
         let target = self.target(place)?;
         let layers = self.live.layers();
-        let mut keys = layers.kept.keys(&target);
-        keys.extend(layers.temporary.keys(&target));
-        keys.sort();
-        keys.dedup();
+        let kept = layers.kept.keys(&target).into_iter();
+        let mut keys: BTreeSet<_> = kept.chain(layers.temporary.keys(&target)).collect();
         if let Some(setting) = setting {
             keys.retain(|key| key == setting);
             if keys.is_empty() {
                 return Err(Refusal::NotFound(format!("{setting}: was not changed live")));
             }
         }
-        let values: Vec<_> = keys.into_iter().map(|key| (key, None)).collect();
-        self.change(place, &values, who, |layers, target| {
-            for (key, _) in &values {
+        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        self.change(place, &keys, who, |layers, target| {
+            for key in &keys {
                 layers.kept.clear(target, key);
                 layers.temporary.clear(target, key);
             }
@@ -64,21 +62,20 @@ impl Api {
     fn change(
         &self,
         place: &Place,
-        values: &[(Setting, Option<toml::Value>)],
+        keys: &[&str],
         who: &Who,
         edit: impl Fn(&mut Layers, &Target) -> Result<(), Refusal>,
     ) -> Result<Changed, Refusal> {
         let _turn = self.live.turn();
         let target = self.target(place)?;
-        let keys: Vec<&str> = values.iter().map(|(key, _)| key.as_str()).collect();
         if let Some(message) = keys.iter().find_map(|key| fixed(place, key)) {
             return Err(Refusal::Invalid(message));
         }
-        let was = self.values(&target, &keys);
+        let was = self.values(&target, keys);
         let (layers, config) = self.make(|layers| edit(layers, &target))?;
         let wanted = config.volume(&target.volume);
-        let wanted = wanted.map_or_else(Vec::new, |it| in_configuration(it, &target, &keys));
-        let look = || self.values(&target, &keys);
+        let wanted = wanted.map_or_else(Vec::new, |it| in_configuration(it, &target, keys));
+        let look = || self.values(&target, keys);
         let is = wait(Instant::now() + PATIENCE, look, |is| {
             is.iter().zip(&wanted).all(|(is, wanted)| alike(is, wanted))
         });
