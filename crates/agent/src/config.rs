@@ -109,22 +109,19 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks a configuration, and where its disks, exchanges and sockets are.
+    /// Checks a configuration, and that no two places of its disks, exchanges and sockets are one. Asks the file systems, and waits for a
+    /// bounded time for those that do not answer.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn check(doc: &Document) -> Result<Config, Error> {
         let config = Config::settings(doc)?;
-        config.places_are_apart(doc)?;
+        let volumes = &config.volumes;
+        let places = Places::look(volumes);
+        apart::exchanges(doc, volumes, &places)?;
+        apart::disks(doc, volumes, &places)?;
+        apart::sockets(doc, config.status.as_deref(), config.http.as_ref(), volumes)?;
         Ok(config)
-    }
-
-    /// Checks that no two places are one. Asks the file systems, and waits for a bounded time for those that do not answer.
-    fn places_are_apart(&self, doc: &Document) -> Result<(), Error> {
-        let places = Places::look(&self.volumes);
-        apart::exchanges(doc, &self.volumes, &places)?;
-        apart::disks(doc, &self.volumes, &places)?;
-        apart::sockets(doc, self.status.as_deref(), self.http.as_ref(), &self.volumes)
     }
 
     /// Checks the settings of a configuration, wherever its places are: no file system of a disk or an exchange is asked. Reads stored

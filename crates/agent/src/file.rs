@@ -300,9 +300,8 @@ pub struct EtcdTls {
     pub key: Option<PathBuf>,
 }
 
-pub(crate) fn default_slots() -> u32 {
-    64
-}
+/// How many slots an exchange has unless it is said.
+pub(crate) const SLOTS: u32 = 64;
 
 parda_config::with_vm_settings! {
     /// `[[volume.disk]]`: a virtual disk served over NBD.

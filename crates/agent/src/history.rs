@@ -96,15 +96,9 @@ impl Kept {
             // A disk that was there at no look before has no rates yet.
             let did = self.recent.disks.get(&key).copied().unwrap_or_default();
             let slice = now.at_most(disk).filter(|_| did.device_ms.is_some());
-            let values = [
-                did.iops,
-                did.bytes_per_s,
-                did.device_ms,
-                did.held_ms,
-                // An idle disk has none.
-                did.outstanding,
-                slice,
-            ];
+            let (iops, bytes, held) = (did.iops, did.bytes_per_s, did.held_ms);
+            // An idle disk has none outstanding.
+            let values = [iops, bytes, did.device_ms, held, did.outstanding, slice];
             self.disks.entry(key).or_default().push(second, values.map(packed));
         }
         let vms = now.steer.as_ref().map_or(&[][..], |steer| &steer.vms);

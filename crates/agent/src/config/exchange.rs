@@ -162,7 +162,7 @@ fn check_slots(at: &Part<'_>, volume: &str, written: &file::Fallback) -> Result<
     let file = &written.file;
     let mut place = at.read("file", place(file))?;
     server_tls::check(at, &mut place, "file", None)?;
-    let slots = SlotCount::new(written.slots.unwrap_or_else(file::default_slots));
+    let slots = SlotCount::new(written.slots.unwrap_or(file::SLOTS));
     let slots = slots.ok_or_else(|| format!("must be from 1 to {}", SlotCount::MAX));
     let slots = at.read("slots", slots)?;
     let choice = match written.slot.map(SlotIndex) {
@@ -177,7 +177,7 @@ fn check_slots(at: &Part<'_>, volume: &str, written: &file::Fallback) -> Result<
     let aligned = offset.unwrap_or(0).is_multiple_of(REGION_ALIGNMENT);
     at.refuse_if(!aligned, "offset", "must be a multiple of 4KiB")?;
     let mut make = format!("parda exchange init {}", quoted(file));
-    if slots.get() != file::default_slots() {
+    if slots.get() != file::SLOTS {
         make += &format!(" --slots {}", slots.get());
     }
     if let Some(offset) = offset {

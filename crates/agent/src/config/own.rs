@@ -187,7 +187,8 @@ pub(super) fn policy_beside(state: &Path) -> PathBuf {
     beside(state, ".policy")
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+/// The path with a suffix.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);
     path.into()

@@ -3,11 +3,13 @@
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use parda_config::Document;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::config::own::beside;
 
 /// First line of a state file. A file without it is not the agent's, and is never written.
 const CHANGES: &str = "# Settings of parda that were changed while it ran. They are in force over those of parda.toml.\n";
@@ -72,7 +74,7 @@ impl<'a> StateFile<'a> {
         let text = toml::to_string(kept).map_err(|error| {
             format!("{}: the change cannot be written: {error}", self.path.display())
         })?;
-        let new = self.beside();
+        let new = beside(self.path, ".new");
         let written = write_through(&new, &format!("{}{text}{}", self.mark, self.end));
         let placed = written.and_then(|()| std::fs::rename(&new, self.path));
         if let Err(error) = placed {
@@ -84,12 +86,6 @@ impl<'a> StateFile<'a> {
         let synced =
             File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
         synced.map_err(wrong)
-    }
-
-    fn beside(&self) -> PathBuf {
-        let mut name = self.path.as_os_str().to_owned();
-        name.push(".new");
-        PathBuf::from(name)
     }
 }
 
