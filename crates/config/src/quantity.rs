@@ -8,9 +8,6 @@ use bytesize::ByteSize;
 use serde::Serializer;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
-const DURATION: &str = "a duration such as \"30ms\"";
-const SIZE: &str = "a size such as \"8KiB\"";
-
 /// A size as a setting has it, exact to the byte: `8KiB`, `4100B`.
 #[must_use]
 pub fn exact_size(bytes: u64) -> String {
@@ -52,10 +49,10 @@ pub trait Quantity: Sized {
 }
 
 impl Quantity for Duration {
-    const EXPECTED: &str = DURATION;
+    const EXPECTED: &str = "a duration such as \"30ms\"";
 
     fn of<E: Error>(text: &str) -> Result<Duration, E> {
-        let wrong = || E::invalid_value(Unexpected::Str(text), &DURATION);
+        let wrong = || E::invalid_value(Unexpected::Str(text), &Self::EXPECTED);
         // The parser ignores blanks, those within a number, too, and takes a zero without unit.
         let words: Vec<&str> = text.split_whitespace().collect();
         let ends = |word: &str| !word.ends_with(char::is_alphabetic);
@@ -73,10 +70,10 @@ impl Quantity for Duration {
 }
 
 impl Quantity for ByteSize {
-    const EXPECTED: &str = SIZE;
+    const EXPECTED: &str = "a size such as \"8KiB\"";
 
     fn of<E: Error>(text: &str) -> Result<ByteSize, E> {
-        let wrong = || E::invalid_value(Unexpected::Str(text), &SIZE);
+        let wrong = || E::invalid_value(Unexpected::Str(text), &Self::EXPECTED);
         match text.parse() {
             // The parser takes what is larger for the largest number.
             Ok(ByteSize(u64::MAX)) => Err(E::custom("must be below 16EiB, 2^64 bytes")),

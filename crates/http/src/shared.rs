@@ -52,7 +52,7 @@ pub(crate) struct Rendered {
 /// State that the handlers of all paths have in common.
 #[derive(Clone)]
 pub(crate) struct Shared {
-    agent: Arc<dyn Agent>,
+    pub(crate) agent: Arc<dyn Agent>,
     pages: Arc<Latest<Rendered>>,
     state: Arc<Latest<api::State>>,
 }
@@ -84,11 +84,6 @@ impl Shared {
     pub(crate) async fn state(&self) -> Result<Arc<api::State>, StatusCode> {
         let shared = self.clone();
         apart(move || shared.state.get(|| shared.agent.state())).await
-    }
-
-    /// Name and role of a token, from memory.
-    pub(crate) fn who(&self, secret: &str) -> Option<(String, api::Role)> {
-        self.agent.who(secret)
     }
 
     /// Calls the agent to change something. Later requests see the change.

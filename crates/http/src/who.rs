@@ -36,7 +36,7 @@ pub(crate) async fn identify(
         },
         Peer::Tcp(address) => {
             let at = address.map_or("TCP".to_owned(), |address| address.to_string());
-            match token(request.headers()).map(|secret| shared.who(secret)) {
+            match token(request.headers()).map(|secret| shared.agent.who(secret)) {
                 None => Who { name: "nobody".to_owned(), at, role: Role::Read },
                 Some(Some((name, role))) => Who { name, at, role },
                 Some(None) => {
@@ -56,7 +56,7 @@ pub(crate) async fn known_only(
     request: Request,
     next: Next,
 ) -> Response {
-    match token(request.headers()).map(|secret| shared.who(secret)) {
+    match token(request.headers()).map(|secret| shared.agent.who(secret)) {
         Some(Some(_)) => next.run(request).await,
         Some(None) => unauthorized("the token is not known"),
         None => unauthorized("this takes a token (http.tokens): authorization: Bearer SECRET"),
