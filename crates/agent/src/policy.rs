@@ -16,25 +16,15 @@ use parda_exchange::HostName;
 use parda_policy::hosts::RENEWAL;
 use parda_policy::{Head, HostReport, Snapshot, Store, StoreError};
 
+use crate::api::Api;
 use crate::config::{self, Config};
-use crate::live::{Live, Policies};
-use crate::views::Views;
-use crate::wakeup::Takeover;
+use crate::live::Policies;
 
 /// Time that each endpoint has for an answer.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Part of the period by which the rounds of a host vary, so that hosts that start together do not ask together.
 const SPREAD: f64 = 0.2;
-
-/// Parts of the agent that a follower uses.
-#[derive(Clone)]
-pub(crate) struct Host {
-    pub(crate) name: HostName,
-    pub(crate) live: Arc<Live>,
-    pub(crate) views: Arc<Views>,
-    pub(crate) agent: Takeover,
-}
 
 /// The thread that follows the policy, as the main thread sees it. It ends by itself after this was dropped.
 pub(crate) struct Follower {
@@ -47,18 +37,23 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// Begins to follow the policy that a configuration names, if it names one.
-    pub(crate) fn start(config: &Config, host: Host) -> std::io::Result<Option<Follower>> {
+    pub(crate) fn start(
+        config: &Config,
+        host: &HostName,
+        api: &Api,
+    ) -> std::io::Result<Option<Follower>> {
         let volumes = names(config);
         let Some(config) = config.policy.clone() else {
-            host.views.about().policy = None;
+            api.views.about().policy = None;
             return Ok(None);
         };
         let (orders, waits) = channel();
         let wanted = Arc::new(());
         let (cluster, prefix) = (config.etcd.cluster.clone(), &config.etcd.prefix);
         let following = Following {
-            store: Store::new(cluster, prefix, host.name.id().0, LIMIT),
-            host,
+            store: Store::new(cluster, prefix, host.id().0, LIMIT),
+            host: host.clone(),
+            api: api.clone(),
             volumes: volumes.clone(),
             seen: None,
             unknown: BTreeMap::new(),
@@ -110,7 +105,8 @@ struct Published {
 /// The thread's own state.
 struct Following {
     store: Store,
-    host: Host,
+    host: HostName,
+    api: Api,
     volumes: Vec<String>,
     /// `None`: the next look reads head and policies in any case.
     seen: Option<Seen>,
@@ -151,9 +147,9 @@ impl Following {
             // Another cluster, or other data, may answer next.
             self.seen = None;
         }
-        if !self.host.live.in_force().refused.is_empty() {
+        if !self.api.live.in_force().refused.is_empty() {
             // The setting that the policy conflicted with may have been reset.
-            let policy = self.host.live.layers().policy;
+            let policy = self.api.live.layers().policy;
             self.put_in_force(policy);
         }
         // A reload may have ended this policy during the call: then there is nothing to publish.
@@ -190,7 +186,7 @@ impl Following {
     }
 
     fn take_in(&mut self, snapshot: Snapshot) {
-        let before = self.host.live.layers().policy;
+        let before = self.api.live.layers().policy;
         let Some(head) = snapshot.head else {
             if before.head.is_some() {
                 tracing::warn!(
@@ -241,9 +237,9 @@ impl Following {
     }
 
     fn put_in_force(&self, policy: Policies) {
-        let live = &self.host.live;
+        let live = &self.api.live;
         let (before, head) = (live.in_force(), policy.head.clone());
-        match live.adopt(policy, &self.host.agent, || self.is_wanted()) {
+        match live.adopt(policy, &self.api.agent, || self.is_wanted()) {
             Ok(true) => {
                 if let Some(Head { revision, by, comment, .. }) = &head {
                     let why = comment.as_ref().map(|comment| format!(": {}", short(comment)));
@@ -275,7 +271,7 @@ impl Following {
 
     /// Keeps what is in force for the next start. Tried again each round until it is done: a full disk has room again.
     fn keep(&mut self) {
-        let layers = self.host.live.in_force().layers;
+        let layers = self.api.live.in_force().layers;
         if layers.policy.head.is_none() || self.kept.as_ref() == Some(&Ok(layers.policy.clone())) {
             return;
         }
@@ -309,7 +305,7 @@ impl Following {
     }
 
     fn report(&self) -> HostReport {
-        report::of(&self.host, &self.unknown, &self.unreadable)
+        report::of(&self.host, &self.api.live, &self.unknown, &self.unreadable)
     }
 
     fn is_wanted(&self) -> bool {
@@ -318,8 +314,8 @@ impl Following {
 
     fn show(&self) {
         let policy =
-            report::shown(&self.report(), &self.host.live.layers().policy, self.fault.as_ref());
-        let mut about = self.host.views.about();
+            report::shown(&self.report(), &self.api.live.layers().policy, self.fault.as_ref());
+        let mut about = self.api.views.about();
         // A reload may have ended this follower before.
         if self.is_wanted() {
             about.policy = Some(policy);

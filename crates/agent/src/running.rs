@@ -21,7 +21,7 @@ use crate::history::{History, Sampler};
 use crate::http::servers::HttpServers;
 use crate::live::Live;
 use crate::manager::Manager;
-use crate::policy::{self, Follower};
+use crate::policy::Follower;
 use crate::served::{Addresses, Opens, Shared};
 use crate::socket::{Owner, Server, SocketWatch};
 use crate::start_error::StartError;
@@ -197,25 +197,18 @@ impl Agent {
             tracing::warn!("{warning}");
         }
         self.look_at_passed();
-        let mut first = None;
         for volume in self.config.volumes.clone() {
-            if let Err(error) = self.begin(&volume) {
-                first.get_or_insert(error.to_string());
-                self.fail(volume, &error, FIRST_PAUSE);
-            }
+            self.bring_in(volume);
         }
-        if let (true, Some(error)) = (self.volumes.is_empty(), first) {
-            return Err(ServeError::Other(error));
+        if let ([], [first, ..]) = (&self.volumes[..], &self.failed[..]) {
+            return Err(ServeError::Other(first.error.clone()));
         }
         let until = Instant::now() + START;
         while self.settled < self.volumes.len() {
-            match self.waits.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(wakeup) => {
-                    if !self.wake(wakeup) {
-                        return Ok(false);
-                    }
-                }
-                Err(_) => break,
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok(wakeup) = self.waits.recv_timeout(left) else { break };
+            if !self.wake(wakeup) {
+                return Ok(false);
             }
         }
         self.show();
@@ -357,15 +350,16 @@ impl Agent {
         Ok(())
     }
 
-    fn fail(&mut self, config: VolumeConfig, error: &StartError, pause: Duration) {
-        let error = error.to_string();
+    /// Starts a volume, or tries that again later.
+    fn bring_in(&mut self, config: VolumeConfig) {
+        let Err(error) = self.begin(&config) else { return };
         tracing::error!(
             volume = config.name,
             event = "volume_down",
             "does not start: {error}; it is tried again"
         );
-        let now = Instant::now();
-        self.failed.push(Failed { config, error, since: now, next: now + pause, pause });
+        let (since, pause, error) = (Instant::now(), FIRST_PAUSE, error.to_string());
+        self.failed.push(Failed { config, error, since, next: since + pause, pause });
     }
 
     /// Tries those volumes again that did not start.
@@ -496,16 +490,12 @@ impl Agent {
                     drop(outside);
                     stay.push(volume);
                 }
-                Some(_) => {
-                    tracing::info!(
-                        volume = name,
-                        event = "volume_removed",
-                        "is stopped, and started as another"
-                    );
-                    self.leave(volume);
-                }
-                None => {
-                    tracing::info!(volume = name, event = "volume_removed", "is removed");
+                other => {
+                    let how = match other {
+                        Some(_) => "is stopped, and started as another",
+                        None => "is removed",
+                    };
+                    tracing::info!(volume = name, event = "volume_removed", "{how}");
                     self.leave(volume);
                 }
             }
@@ -518,9 +508,7 @@ impl Agent {
                 continue;
             }
             tracing::info!(volume = wanted.name, event = "volume_added", "is added");
-            if let Err(error) = self.begin(wanted) {
-                self.fail(wanted.clone(), &error, FIRST_PAUSE);
-            }
+            self.bring_in(wanted.clone());
         }
         let before = std::mem::replace(&mut self.config, new).status;
         self.look_at_passed();
@@ -537,18 +525,13 @@ impl Agent {
         if self.follower.as_ref().is_some_and(|follower| follower.follows(&self.config)) {
             return;
         }
-        let host = policy::Host {
-            name: self.me.host.clone(),
-            live: Arc::clone(&self.api.live),
-            views: Arc::clone(&self.api.views),
-            agent: self.api.agent.clone(),
-        };
         // What follows until now shows nothing any more.
         self.follower = None;
-        self.follower = Follower::start(&self.config, host).unwrap_or_else(|error| {
-            tracing::error!("cannot start a thread for the policy: {error}");
-            None
-        });
+        self.follower =
+            Follower::start(&self.config, &self.me.host, &self.api).unwrap_or_else(|error| {
+                tracing::error!("cannot start a thread for the policy: {error}");
+                None
+            });
     }
 
     fn move_status(&mut self, before: Option<PathBuf>) {

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 
 use parda_config::short;
+use parda_exchange::HostName;
 use parda_policy::{HostReport, InForce, VolumeReport};
 
-use super::Host;
-use crate::live::{Origins, Policies, Target};
+use crate::live::{Live, Origins, Policies, Target};
 
 /// The report for etcd. `unknown`: keys that this version does not know, and `unreadable`: faults of reading, each by volume.
 pub(super) fn of(
-    host: &Host,
+    host: &HostName,
+    live: &Live,
     unknown: &BTreeMap<String, Vec<String>>,
     unreadable: &BTreeMap<String, String>,
 ) -> HostReport {
-    let (wanted, in_force) = (host.live.layers().policy, host.live.in_force());
+    let (wanted, in_force) = (live.layers().policy, live.in_force());
     let names = wanted.volumes.iter().map(|stored| &stored.volume.name);
     let names: std::collections::BTreeSet<_> = names.chain(unreadable.keys()).collect();
     let volumes = names.into_iter().map(|name| {
@@ -29,7 +30,7 @@ pub(super) fn of(
         }
     });
     HostReport {
-        host: host.name.to_string(),
+        host: host.to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         revision: wanted.head.as_ref().map_or(0, |head| head.revision),
         volumes: volumes.collect(),
