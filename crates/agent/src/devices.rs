@@ -1,7 +1,7 @@
 //! The devices that a configuration steers, looked at for `parda check`.
 
 use parda_config::{Document, Error};
-use parda_steer::refusal::Why;
+use parda_steer::refusal::{Refusal, Why};
 
 use crate::config::{Config, Work};
 use crate::patience::{self, Question};
@@ -9,15 +9,15 @@ use crate::steered::{self, SteerError};
 
 /// Fault of a device, and whether it is not there or does not answer: then it may come later.
 fn fault(examined: Option<Result<(), SteerError>>) -> Option<(String, bool)> {
-    match examined {
-        None => Some(("does not answer".to_owned(), true)),
-        Some(Ok(())) => None,
+    let error = match examined {
+        None => return Some(("does not answer".to_owned(), true)),
+        Some(examined) => examined.err()?,
+    };
+    Some(match error.downcast::<Refusal>() {
         // The key that is pointed at has the path.
-        Some(Err(SteerError::Refused(refusal))) => {
-            Some((refusal.why.to_string(), matches!(refusal.why, Why::Unreadable(_))))
-        }
-        Some(Err(error)) => Some((error.to_string(), false)),
-    }
+        Ok(refusal) => (refusal.why.to_string(), matches!(refusal.why, Why::Unreadable(_))),
+        Err(error) => (error.to_string(), false),
+    })
 }
 
 /// Looks whether the devices of a configuration can be steered. Returns notes on those that are not there, or do not answer: their volumes

@@ -99,7 +99,6 @@ use std::path::Path;
 use parda_config::Document;
 
 pub use safe::escaped;
-pub use steered::SteerError;
 
 use crate::activation::Passed;
 use crate::events::Recorder;

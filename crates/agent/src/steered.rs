@@ -5,12 +5,15 @@
 mod attached;
 mod vms;
 
+use std::path::Path;
 use std::time::Instant as Clock;
 
 use parda_control::latency::Direction;
 use parda_control::{Bytes, Config, Instant, KernelHost, QueueMeans, Report, Span, View};
 use parda_steer::cgroup::Allowance;
+use parda_steer::device::Device;
 use parda_steer::measure::{Histogram, Method, Reading};
+use parda_steer::show::show;
 
 use crate::config::{Steer, Work};
 use crate::latency::Latency;
@@ -20,12 +23,16 @@ use crate::status::{MeasuredBy, SteerStatus};
 use attached::{Attached, Look};
 use vms::HostVms;
 
-pub use attached::SteerError;
+pub(crate) use attached::SteerError;
 
 /// Looks whether a device can be steered as asked. Changes nothing and measures nothing, for which an agent may need rights.
 pub(crate) fn examine(control: Config, asked: &Steer) -> Result<(), SteerError> {
     let sets = KernelHost::new(control)?.sets_depths();
-    attached::examine(asked, sets)
+    let device = Device::resolve(Path::new("/"), &asked.device)?;
+    if sets {
+        show(&device, asked.method, &[])?;
+    }
+    Ok(())
 }
 
 /// A volume whose device's queue depth is set by the law.

@@ -1,49 +1,21 @@
 //! The device of a steered volume while it is there: its meter, and the depth of its queue.
 
+use std::error::Error;
 use std::path::Path;
 
-use parda_control::{ConfigError, DepthBounds, Instant, KernelHost, Window};
-use parda_steer::cgroup::ShareError;
+use parda_control::{DepthBounds, Instant, KernelHost, Window};
 use parda_steer::device::Device;
 use parda_steer::journal::Journal;
-use parda_steer::measure::{self, Measure, MeasureError, Reading};
-use parda_steer::refusal::Refusal;
-use parda_steer::show::show;
-use parda_steer::steering::{self, Checked, InForce, Steering, SteeringEvent};
+use parda_steer::measure::{self, Measure, Reading};
+use parda_steer::steering::{Checked, InForce, Steering, SteeringEvent};
 
 use crate::config::Steer;
 
 /// Part of its depth from which on a queue counts as full, on average.
 const FULL: f64 = 0.9;
 
-/// Reason why a device is not steered.
-#[derive(Debug, thiserror::Error)]
-pub enum SteerError {
-    /// The device is of a kind that cannot be steered.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The device cannot be measured.
-    #[error(transparent)]
-    Measure(#[from] MeasureError),
-    /// The depth of its queue cannot be set, or no longer.
-    #[error(transparent)]
-    Set(#[from] steering::SteerError),
-    /// Shares of its VMs cannot be set.
-    #[error(transparent)]
-    Share(#[from] ShareError),
-    /// The law's parameters cannot work.
-    #[error(transparent)]
-    Control(#[from] ConfigError),
-}
-
-/// Looks whether a device can be steered as asked.
-pub(super) fn examine(asked: &Steer, sets: bool) -> Result<(), SteerError> {
-    let device = Device::resolve(Path::new("/"), &asked.device)?;
-    if sets {
-        show(&device, asked.method, &[])?;
-    }
-    Ok(())
-}
+/// Reason why a device is not steered. One of a kind that cannot be steered is a [`Refusal`](parda_steer::refusal::Refusal).
+pub(crate) type SteerError = Box<dyn Error + Send + Sync>;
 
 /// A device that is there, with its meter and its steering.
 pub(super) struct Attached {
