@@ -105,7 +105,7 @@ impl Layers {
             return Config::check(file);
         }
         let mut table = self.shaped();
-        let policy = self.policy.overlay(&table);
+        let policy = Overlay::of_policies(&self.policy.volumes, &table);
         policy.add_tenants(&mut table);
         for layer in [&policy, &self.kept, &self.temporary] {
             layer.apply(&mut table);
@@ -135,12 +135,11 @@ impl Layers {
         let mut settings = layers.iter().flat_map(|(layer, _)| layer.all());
         if settings.all(|(target, setting, value)| is_live(&target, setting, value))
             && self.policy.check().is_empty()
-            && let Ok(config) = self.merged()
+            && let Ok(found) = Compatible::new(self.clone())
         {
-            let (good, refused) = (self.clone(), Refused::new());
-            return Ok(Compatible { good, config, refused, left_out: Vec::new() });
+            return Ok(found);
         }
-        let mut found = Compatible::new(self)?;
+        let mut found = Compatible::new(self.file_alone())?;
         for (layer, keep) in layers {
             for (volume, shape) in layer.shapes() {
                 found.shape(volume, &shape, keep);
@@ -155,11 +154,21 @@ impl Layers {
         Ok(found)
     }
 
+    /// The file of these layers, without any layer.
+    fn file_alone(&self) -> Layers {
+        Layers {
+            policy: Policies { head: self.policy.head.clone(), volumes: Vec::new() },
+            kept: Overlay::default(),
+            temporary: Overlay::default(),
+            ..self.clone()
+        }
+    }
+
     fn into_force(self, refused: Refused, left_out: Vec<LeftOut>) -> InForce {
         let file = self.shaped();
         let origins = Origins::of(&[
             (&Overlay::of_file(&file), ValueFrom::Configuration),
-            (&self.policy.overlay(&file), ValueFrom::Policy),
+            (&Overlay::of_policies(&self.policy.volumes, &file), ValueFrom::Policy),
             (&self.kept, ValueFrom::State),
             (&self.temporary, ValueFrom::Live),
         ]);
@@ -303,14 +312,8 @@ pub fn examine(file: Document) -> Result<Vec<String>, Error> {
 }
 
 impl Compatible {
-    /// The file of these layers, without any layer.
-    fn new(layers: &Layers) -> Result<Compatible, Error> {
-        let good = Layers {
-            policy: Policies { head: layers.policy.head.clone(), volumes: Vec::new() },
-            kept: Overlay::default(),
-            temporary: Overlay::default(),
-            ..layers.clone()
-        };
+    /// Layers that have no conflict.
+    fn new(good: Layers) -> Result<Compatible, Error> {
         let config = good.merged()?;
         Ok(Compatible { good, config, refused: Refused::new(), left_out: Vec::new() })
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use parda_config::{DISK_SETTINGS, DRAIN, DiskSetting, Holder};
+use parda_policy::Stored;
 use parda_policy::changes::entry;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -63,9 +64,8 @@ impl Overlay {
             let keys = DISK_SETTINGS.iter().filter(|setting| has(setting)).map(|it| it.key);
             keys.filter_map(|key| Some((key.to_owned(), table.get(key)?.clone()))).collect()
         };
-        let volume = volumes(file).map(|volume| {
-            let tenants = volume.get("tenant").and_then(Value::as_array).into_iter().flatten();
-            let tenants = tenants.filter_map(Value::as_table).map(|table| Named {
+        let volume = tables(file, "volume").map(|volume| {
+            let tenants = tables(volume, "tenant").map(|table| Named {
                 name: DiskName::new(text(table, "name").unwrap_or_default()),
                 settings: of(table, |setting| setting.also.contains(&Holder::Tenant)),
             });
@@ -87,12 +87,9 @@ impl Overlay {
     }
 
     /// The settings that policies give to the volumes of a file, and to their VMs.
-    pub(super) fn of_policies<'a>(
-        policies: impl Iterator<Item = &'a parda_policy::Volume>,
-        file: &Table,
-    ) -> Overlay {
-        let volume = policies.filter_map(|policy| {
-            let volume = volumes(file).find(|volume| has_name(volume, &policy.name))?;
+    pub(super) fn of_policies(policies: &[Stored], file: &Table) -> Overlay {
+        let volume = policies.iter().filter_map(|Stored { volume: policy, .. }| {
+            let volume = tables(file, "volume").find(|volume| has_name(volume, &policy.name))?;
             let takes = |key: &str| {
                 let setting = DiskSetting::find(key);
                 setting.is_some_and(|setting| match steered_by(volume) {
@@ -334,10 +331,9 @@ pub(crate) fn written(file: &Table, target: &Target, setting: &str) -> Option<Va
     table_of(&mut file.clone(), target)?.get(setting).cloned()
 }
 
-/// The volumes of a file.
-fn volumes(file: &Table) -> impl Iterator<Item = &Table> {
-    let volumes = file.get("volume").and_then(Value::as_array);
-    volumes.into_iter().flatten().filter_map(Value::as_table)
+/// The tables of a list.
+fn tables<'a>(of: &'a Table, key: &str) -> impl Iterator<Item = &'a Table> + use<'a> {
+    of.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_table)
 }
 
 /// Table of a volume that is not served, which has its VMs.
@@ -347,17 +343,15 @@ fn steered_by(volume: &Table) -> Option<&'static str> {
 
 /// The VMs of a volume: its disks, the VMs of its device, or the rules for its QEMUs. A disk's listener names it where two have its name.
 fn vms(volume: &Table) -> Vec<(DiskName, &Table)> {
-    let list = match steered_by(volume) {
-        Some(key) => volume[key].get("vm"),
-        None => volume.get("disk"),
+    let all: Vec<_> = match steered_by(volume).map(|key| &volume[key]) {
+        Some(outside) => outside.as_table().into_iter().flat_map(|it| tables(it, "vm")).collect(),
+        None => tables(volume, "disk").collect(),
     };
-    let tables: Vec<_> =
-        list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_table).collect();
     let mut named: HashMap<&str, usize> = HashMap::new();
-    for name in tables.iter().filter_map(|table| text(table, "name")) {
+    for name in all.iter().filter_map(|table| text(table, "name")) {
         *named.entry(name).or_default() += 1;
     }
-    let each = tables.iter().filter_map(|table| {
+    let each = all.iter().filter_map(|table| {
         let name = text(table, "name")?;
         let listen = text(table, "listen").filter(|_| named[name] > 1).map(str::to_owned);
         Some((DiskName { name: name.to_owned(), listen }, *table))

@@ -8,9 +8,7 @@ use parda_policy::check::check_volume;
 use parda_policy::stored::FORMAT;
 use parda_policy::{Head, Stored};
 use serde::{Deserialize, Serialize};
-use toml::Table;
 
-use super::overlay::Overlay;
 use super::state_file::StateFile;
 
 /// Volumes whose policy is not in force, with the reason.
@@ -52,11 +50,6 @@ impl Policies {
             Some((stored.volume.name.clone(), fault))
         };
         self.volumes.iter().filter_map(wrong).collect()
-    }
-
-    /// The policies as a layer over a file: settings of its volumes and VMs.
-    pub(super) fn overlay(&self, file: &Table) -> Overlay {
-        Overlay::of_policies(self.volumes.iter().map(|stored| &stored.volume), file)
     }
 
     /// Puts a policy in the place of that of a volume; `None` takes it out.
