@@ -48,8 +48,8 @@ impl LimitSetting {
 
     /// What is wrong with the limit.
     #[must_use]
-    pub fn fault(&self) -> Option<String> {
-        let limit = Limit::from(self);
+    pub fn fault(self) -> Option<String> {
+        let limit = Limit::from(&self);
         if limit.is_none() {
             return Some(
                 "needs `iops` or `bandwidth`, or one of these with `_reads` or `_writes`".into(),

@@ -109,7 +109,7 @@ macro_rules! with_vm_settings {
             /// The most IOs and bytes per second that the VM does.
             limit: $crate::LimitSetting {
                 default: None,
-                wrong: wrong_limit,
+                wrong: LimitSetting::fault,
                 bounds: "a table",
                 what: "The most IO/s and bytes/s that it does ([guarantees](guarantees.md)).",
                 also: &[Holder::Steered, Holder::Tenant],
@@ -249,10 +249,6 @@ fn wrong_burst(burst: f64) -> Option<String> {
 fn wrong_reservation(iops: f64) -> Option<String> {
     let good = (1.0..=1e9).contains(&iops);
     (!good).then(|| "must be from 1 to 1000000000 IOs per second".to_owned())
-}
-
-fn wrong_limit(limit: LimitSetting) -> Option<String> {
-    limit.fault()
 }
 
 /// The fault of a VM's `latency_target`, if it is outside the bounds of a threshold.

@@ -1,5 +1,6 @@
 //! Parameters of requests, from the text behind the `?`.
 
+use std::fmt::Display;
 use std::str::FromStr;
 
 use axum::extract::Query;
@@ -17,11 +18,11 @@ const EVENTS: usize = 1000;
 
 /// Names and values, in their order.
 fn pairs(text: Option<&str>) -> Result<Vec<(String, String)>, Refusal> {
-    let uri = Uri::from_str(&format!("/?{}", text.unwrap_or_default()))
-        .map_err(|error| Refusal::Invalid(format!("the query cannot be read: {error}")))?;
-    Query::try_from_uri(&uri)
-        .map(|Query(pairs)| pairs)
-        .map_err(|error| Refusal::Invalid(format!("the query cannot be read: {error}")))
+    let wrong =
+        |error: &dyn Display| Refusal::Invalid(format!("the query cannot be read: {error}"));
+    let uri = Uri::from_str(&format!("/?{}", text.unwrap_or_default()));
+    let read = Query::try_from_uri(&uri.map_err(|error| wrong(&error))?);
+    read.map(|Query(pairs)| pairs).map_err(|error| wrong(&error))
 }
 
 pub(super) fn history(text: Option<&str>) -> Result<HistoryQuery, Refusal> {
@@ -76,7 +77,7 @@ fn once<T>(key: &str, place: &mut Option<T>, value: T) -> Result<(), Refusal> {
     }
 }
 
-fn within<T: FromStr + PartialOrd + std::fmt::Display>(
+fn within<T: FromStr + PartialOrd + Display>(
     key: &str,
     text: &str,
     least: T,
