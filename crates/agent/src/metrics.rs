@@ -22,7 +22,7 @@ use prometheus_client::registry::Registry;
 use crate::status::{Status, VolumeStatus};
 use disk::DiskNow;
 use kept::Kept;
-use table::{Family, Labels, Value, by, gauge, one, seconds, truth};
+use table::{Family, Labels, Value, by, gauge, one, seconds};
 
 /// An object with the labels that all of its samples have.
 struct Labelled<'a, T>(Labels, &'a T);
@@ -172,7 +172,7 @@ const AGENT: &[Family<Status>] = &[
     gauge(
         "policy_up",
         "Whether etcd could be read for the policy at the last try; no sample without [policy]",
-        |status| status.policy.iter().flat_map(|of| truth(of.fault.is_none())).collect(),
+        |status| status.policy.iter().flat_map(|of| one(of.fault.is_none())).collect(),
     ),
     gauge(
         "policy_refused",

@@ -6,7 +6,7 @@ use parda_block::Latencies;
 
 use super::table::{
     Family, Labels, Value, bounded, by, count, counter, counts, gauge, histogram, maybe, ms, one,
-    seconds, time, truth,
+    seconds, time,
 };
 use crate::latency::occupied;
 use crate::status::{DiskState, DiskStatus, HeldByStatus, Recorded};
@@ -71,7 +71,7 @@ impl DiskNow {
 }
 
 pub(super) const FAMILIES: &[Family<DiskNow>] = &[
-    gauge("disk_up", "1 if clients find the disk and its IOs can be done", |d| truth(d.is_up())),
+    gauge("disk_up", "1 if clients find the disk and its IOs can be done", |d| one(d.is_up())),
     gauge("disk_shares", "Shares of the disk", |d| one(d.disk.shares)),
     gauge(
         "disk_burst_ios",
@@ -98,7 +98,7 @@ pub(super) const FAMILIES: &[Family<DiskNow>] = &[
         ms(d.target().map(|(ms, _)| ms))
     }),
     gauge("disk_short_of_shares", "1 if the disk misses its objective for want of shares", |d| {
-        maybe(d.target().map(|(_, short)| f64::from(short)))
+        maybe(d.target().map(|(_, short)| short))
     }),
     histogram("disk_device", "Time of reads and writes at the array", |d| {
         d.times(|recorded| &recorded.device, d.disk.time_at_device_s)

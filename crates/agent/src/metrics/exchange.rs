@@ -6,16 +6,14 @@ use parda_exchange::etcd::EtcdStanding;
 use parda_exchange::udp::DatagramStanding;
 
 use super::table::{
-    Family, Labels, Value, by, count, counter, counts, gauge, maybe, ms, one, seconds, truth,
+    Family, Labels, Value, by, count, counter, counts, gauge, maybe, ms, one, seconds,
 };
 use crate::status::ExchangeStatus;
 
 pub(super) const FAMILIES: &[Family<ExchangeStatus>] = &[
-    gauge("exchange_up", "1 if the exchange worked in the last period", |e| {
-        truth(e.fault.is_none())
-    }),
+    gauge("exchange_up", "1 if the exchange worked in the last period", |e| one(e.fault.is_none())),
     gauge("exchange_fallback_in_force", "1 if the exchange's fall-back is in force", |e| {
-        e.fallback.as_ref().map(|f| truth(f.in_force)).unwrap_or_default()
+        maybe(e.fallback.as_ref().map(|f| f.in_force))
     }),
     counter("exchange_switches", "How often an exchange went to its fall-back or back", |e| {
         e.fallback.as_ref().map(|f| count(f.switches)).unwrap_or_default()
@@ -77,7 +75,7 @@ const LIVENESS: [Liveness; 5] =
 
 pub(super) const OF_PEERS: &[Family<Host>] = &[
     gauge("peer_up", "1 if the host is alive, as far as this one can see", |p| {
-        truth(p.liveness == Liveness::Live)
+        one(p.liveness == Liveness::Live)
     }),
     seconds("peer_age", "Time since the host was last seen to change", |p| one(p.age_s)),
     gauge("peer_window_ios", "Window of the host", |p| maybe(p.window)),

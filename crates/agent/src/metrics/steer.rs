@@ -2,20 +2,16 @@
 
 use parda_api::Limit;
 
-use super::table::{
-    Family, by, count, counter, counts, gauge, histogram, maybe, one, times, truth,
-};
+use super::table::{Family, by, count, counter, counts, gauge, histogram, maybe, one, times};
 use crate::status::{SteerStatus, SteeredVmStatus};
 
 pub(super) const FAMILIES: &[Family<SteerStatus>] = &[
     gauge("steer_up", "1 if the device is there and steered without a fault", |s| {
-        truth(s.fault.is_none() && s.steered.is_some())
+        one(s.fault.is_none() && s.steered.is_some())
     }),
-    gauge("steer_depth_ios", "Queue depth that is set, over all paths", |s| {
-        maybe(s.depth.map(f64::from))
-    }),
+    gauge("steer_depth_ios", "Queue depth that is set, over all paths", |s| maybe(s.depth)),
     gauge("steer_at_least_depth", "1 if the window is smaller than the least depth", |s| {
-        truth(s.cannot_go_lower)
+        one(s.cannot_go_lower)
     }),
     counter("steer_depth_drops", "Times that the kernel lowered the depth by itself", |s| {
         count(s.drops)
@@ -37,7 +33,7 @@ pub(super) const OF_VMS: &[Family<SteeredVmStatus>] = &[
     counter("steer_vm_ios", "IOs completed since the VM was first seen", |vm| count(vm.ios)),
     counter("steer_vm_transferred_bytes", "Bytes that these IOs moved", |vm| count(vm.bytes)),
     gauge("steer_vm_at_limit", "1 if its limit held the VM back in the last period", |vm| {
-        maybe(vm.settings.limit.map(|_| f64::from(vm.limited_by == Some(Limit::Configured))))
+        maybe(vm.settings.limit.map(|_| vm.limited_by == Some(Limit::Configured)))
     }),
     gauge(
         "steer_vm_pending_ios",

@@ -80,13 +80,13 @@ pub(super) const fn histogram<T>(name: Text, help: Text, samples: Samples<T>) ->
     family(name, help, Some(Unit::Seconds), MetricType::Histogram, samples)
 }
 
-/// One sample without labels of its own.
+/// One sample without labels of its own: a number, or 1 where something is so, and else 0.
 pub(super) fn one(value: impl Into<f64>) -> Vec<(Labels, Value)> {
     vec![(Vec::new(), Value::Gauge(value.into()))]
 }
 
 /// The same where the value may be unknown: there is no sample then.
-pub(super) fn maybe(value: Option<f64>) -> Vec<(Labels, Value)> {
+pub(super) fn maybe(value: Option<impl Into<f64>>) -> Vec<(Labels, Value)> {
     value.map(one).unwrap_or_default()
 }
 
@@ -97,11 +97,6 @@ pub(super) fn ms(value: Option<f64>) -> Vec<(Labels, Value)> {
 
 pub(super) fn count(value: u64) -> Vec<(Labels, Value)> {
     vec![(Vec::new(), Value::Counter(value))]
-}
-
-/// A gauge that is 1 where something is so, and else 0.
-pub(super) fn truth(is_so: bool) -> Vec<(Labels, Value)> {
-    one(is_so)
 }
 
 /// Values that one label tells apart.

@@ -5,13 +5,12 @@ use parda_control::Source;
 
 use super::table::{
     Family, Labels, Value, bytes, count, counter, counts, gauge, maybe, ms, one, one_of, seconds,
-    truth,
 };
 use crate::status::VolumeStatus;
 
 pub(super) const FAMILIES: &[Family<VolumeStatus>] = &[
     gauge("volume_up", "1 if the volume runs, 0 if it does not start or ended by itself", |v| {
-        truth(v.fault.is_none())
+        one(v.fault.is_none())
     }),
     gauge("volume_mode", "1 for the mode of control in force", |v| {
         vec![(vec![("mode", v.mode.to_string())], Value::Gauge(1.0))]
@@ -95,7 +94,7 @@ pub(super) const FAMILIES: &[Family<VolumeStatus>] = &[
     gauge(
         "volume_outsider",
         "1 while load that is not under control uses the array, or the array has become slower",
-        |v| truth(v.outsider.is_some()),
+        |v| one(v.outsider.is_some()),
     ),
     gauge("volume_outsider_ios", "Outstanding IOs of an outsider that would explain it", |v| {
         maybe(v.outsider.map(|found| found.outstanding))
