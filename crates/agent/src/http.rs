@@ -2,7 +2,7 @@
 
 pub(crate) mod servers;
 
-use std::io;
+use std::error::Error;
 use std::net::{TcpListener, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,23 +26,12 @@ pub(crate) struct HttpServer {
     _file: Option<SocketFile>,
 }
 
-/// Reason why nobody is answered at an address.
-#[derive(Debug, thiserror::Error)]
-enum HttpError {
-    /// The certificate or its key cannot be used.
-    #[error(transparent)]
-    Certificate(#[from] FileError),
-    /// The address cannot be bound, or there is no thread to be had.
-    #[error("{error}{help}", error = .0, help = parda_block::error_help(.0).unwrap_or_default())]
-    System(#[from] io::Error),
-}
-
 impl HttpServer {
     /// Reads the certificate, binds the address and serves there.
     ///
     /// # Errors
     /// The certificate cannot be used, or the address cannot be bound.
-    fn start(place: &Http, agent: impl parda_http::Agent) -> Result<HttpServer, HttpError> {
+    fn start(place: &Http, agent: impl parda_http::Agent) -> Result<HttpServer, Box<dyn Error>> {
         let Http { address, tls } = place;
         let reach = match tls {
             _ if address.path().is_some() => Reach::Unix,

@@ -75,7 +75,10 @@ impl HttpServers {
                 self.servers.push(server);
                 (true, None)
             }
-            Err(error) => (false, Some(error.to_string())),
+            Err(error) => {
+                let help = error.downcast_ref().and_then(parda_block::error_help);
+                (false, Some(format!("{error}{}", help.unwrap_or_default())))
+            }
         }
     }
 }

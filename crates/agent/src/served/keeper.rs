@@ -7,6 +7,7 @@ mod disks;
 mod listeners;
 mod ring;
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -38,15 +39,8 @@ pub(super) enum Order {
     Ended(u64, Ended),
 }
 
-/// Reason why a disk is not open.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum NotOpened {
-    /// Its data is the agent's own: its export, and what is wrong.
-    #[error("disk {0:?}: path {1}")]
-    Own(String, String),
-    #[error(transparent)]
-    Cannot(#[from] SpawnError),
-}
+/// Reason why a disk is not open: its data is the agent's own, or a [`SpawnError`].
+type NotOpened = Box<dyn Error + Send + Sync>;
 
 pub(super) struct Keeper {
     pub(super) wanted: config::Volume,

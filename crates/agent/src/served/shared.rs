@@ -36,30 +36,25 @@ impl Owner {
     }
 }
 
-struct Taken {
-    owner: Owner,
-    volume: String,
-}
-
 /// Where the volumes of this agent listen. A volume binds an address when the one that had it has
 /// closed its socket and removed the socket's file.
 #[derive(Clone, Default)]
-pub(crate) struct Addresses(Arc<Mutex<HashMap<Address, Taken>>>);
+pub(crate) struct Addresses(Arc<Mutex<HashMap<Address, (Owner, String)>>>);
 
 impl Addresses {
     /// Takes it; `Err` names the volume that still has it.
     pub(super) fn take(&self, owner: Owner, volume: &str, address: &Address) -> Result<(), String> {
         match locked(&self.0).entry(address.clone()) {
-            Entry::Occupied(taken) => Err(taken.get().volume.clone()),
+            Entry::Occupied(taken) => Err(taken.get().1.clone()),
             Entry::Vacant(place) => {
-                place.insert(Taken { owner, volume: volume.to_owned() });
+                place.insert((owner, volume.to_owned()));
                 Ok(())
             }
         }
     }
 
     pub(super) fn release(&self, owner: Owner) {
-        locked(&self.0).retain(|_, taken| taken.owner != owner);
+        locked(&self.0).retain(|_, (other, _)| *other != owner);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A QEMU behind its socket: what it says of its disks, and the limits that it is given.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::path::Path;
 use std::time::Instant as Clock;
 
@@ -88,14 +89,8 @@ pub(super) struct Target {
     holds: bool,
 }
 
-/// Failure at a QEMU.
-#[derive(Debug, thiserror::Error)]
-enum SeatError {
-    #[error(transparent)]
-    Qmp(#[from] QmpError),
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-}
+/// Failure at a QEMU: of its journal, or a [`QmpError`].
+type SeatError = Box<dyn Error + Send + Sync>;
 
 impl Seat {
     /// Disks of a QEMU that answered in this period.
@@ -147,7 +142,7 @@ impl Seat {
     fn miss(&mut self, volume: &str, socket: &Path, error: &SeatError) {
         self.misses += 1;
         self.wait = (1 << self.misses.min(RAREST)) - 2;
-        let gone = matches!(error, SeatError::Qmp(error) if error.gone());
+        let gone = error.downcast_ref().is_some_and(QmpError::gone);
         if gone || self.misses > MISSES {
             self.went(volume, socket);
         }

@@ -136,7 +136,9 @@ impl Keeper {
             self.opening.push(move || {
                 ticket.heard.now();
                 let opened = match own.fault(&disk.place, disk.region.as_ref()) {
-                    Some(fault) => Err(NotOpened::Own(disk.name.to_string(), fault)),
+                    Some(fault) => {
+                        Err(format!("disk {:?}: path {fault}", disk.name.to_string()).into())
+                    }
                     None => {
                         let answered = || ticket.heard.now();
                         let config = crate::served::disk(&disk, own.host());
@@ -191,8 +193,8 @@ impl Keeper {
             Ok(open) => open,
             Err(error) => {
                 let (why, name) = (error.to_string(), &disk.name);
-                let source = match error {
-                    NotOpened::Cannot(SpawnError::Backend { source, .. }) => Some(source),
+                let source = match error.downcast_ref() {
+                    Some(SpawnError::Backend { source, .. }) => Some(source),
                     _ => None,
                 };
                 member.no_room = matches!(source, Some(OpenError::Descriptors));
