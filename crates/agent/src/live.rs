@@ -74,11 +74,9 @@ impl Layers {
         // Where its places are is looked at when the layers are merged.
         let config = Config::settings(&file)?;
         let read = config.state.as_deref().map(|path| StateFile::changes(path).read());
-        let (kept, unreadable) = match read {
-            None => (Overlay::default(), None),
-            Some(Ok(kept)) => (kept, None),
-            Some(Err(error)) => (Overlay::default(), Some(error)),
-        };
+        let read = read.unwrap_or_else(|| Ok(Overlay::default()));
+        let unreadable = read.as_ref().err().cloned();
+        let kept = read.unwrap_or_default();
         let policy_file = config.policy.map(|policy| policy.kept);
         let policy = policy_file.as_deref().map(Policies::read).unwrap_or_default();
         let temporary = Overlay::default();
@@ -177,14 +175,9 @@ impl Layers {
 
     /// The layer that adds or removes a disk, or else the configuration.
     pub(crate) fn disk_from(&self, volume: &str, disk: &DiskName) -> ValueFrom {
-        let says = |layer: &Overlay| layer.shapes_disk(volume, disk);
-        if says(&self.temporary) {
-            ValueFrom::Live
-        } else if says(&self.kept) {
-            ValueFrom::State
-        } else {
-            ValueFrom::Configuration
-        }
+        let layers = [(&self.temporary, ValueFrom::Live), (&self.kept, ValueFrom::State)];
+        let from = layers.into_iter().find(|(layer, _)| layer.shapes_disk(volume, disk));
+        from.map_or(ValueFrom::Configuration, |(_, from)| from)
     }
 
     /// The layer that a change is kept in.
@@ -216,35 +209,31 @@ impl Layers {
 
     /// Writes the state file, if one is configured, unless somebody else has written it: what they keep would be lost.
     pub(crate) fn write(&self) -> Result<(), String> {
-        match (&self.state, &self.unreadable) {
-            (Some(_), Some(error)) => Err(format!(
+        let Some(path) = &self.state else { return Ok(()) };
+        if let Some(error) = &self.unreadable {
+            return Err(format!(
                 "{error}; it is not written, as what it keeps would be lost: mend it or move it away, and reload"
-            )),
-            (Some(path), None) => {
-                let file = StateFile::changes(path);
-                let mut written = locked(&self.written);
-                let there = file.read::<Overlay>()?;
-                if there != *written && there != Overlay::default() {
-                    return Err(format!(
-                        "{}: another agent or program has written it: each agent needs a state file of its own; it is read at the next start",
-                        path.display()
-                    ));
-                }
-                file.write(&self.kept)?;
-                // As it is read, which may lack what is empty.
-                *written = file.read()?;
-                Ok(())
-            }
-            (None, _) => Ok(()),
+            ));
         }
+        let file = StateFile::changes(path);
+        let mut written = locked(&self.written);
+        let there = file.read::<Overlay>()?;
+        if there != *written && there != Overlay::default() {
+            return Err(format!(
+                "{}: another agent or program has written it: each agent needs a state file of its own; it is read at the next start",
+                path.display()
+            ));
+        }
+        file.write(&self.kept)?;
+        // As it is read, which may lack what is empty.
+        *written = file.read()?;
+        Ok(())
     }
 
     /// Writes the policy to its file.
     pub(crate) fn keep_policy(&self) -> Result<(), String> {
-        match &self.policy_file {
-            Some(path) => StateFile::policy(path).write(&self.policy),
-            None => Ok(()),
-        }
+        let path = self.policy_file.as_deref();
+        path.map_or(Ok(()), |path| StateFile::policy(path).write(&self.policy))
     }
 }
 

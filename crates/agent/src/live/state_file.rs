@@ -50,9 +50,9 @@ impl<'a> StateFile<'a> {
 
     /// The file as it is; none if it does not exist. A pipe is no such file: to open it would wait for a writer.
     fn document(&self) -> Result<Option<Document>, String> {
-        match std::fs::metadata(self.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            _ => {}
+        let is_missing = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
+        if std::fs::metadata(self.path).is_err_and(is_missing) {
+            return Ok(None);
         }
         let doc = Document::read_regular(self.path).map_err(|error| error.to_string())?;
         if doc.text().is_empty() || doc.text().starts_with(self.mark) {
