@@ -1,7 +1,6 @@
 //! The NBD servers with TLS that a configuration names, tried for `parda check`: certificates that
 //! do not fit together are found out by no other look.
 
-use parda_address::Uri;
 use parda_block::OpenError;
 
 use crate::config::{Config, Disk, Place};
@@ -11,10 +10,12 @@ use crate::config::{Config, Disk, Place};
 #[must_use]
 pub fn examine(config: &Config) -> Vec<String> {
     let disks = config.volumes.iter().flat_map(|volume| volume.disks().iter());
-    let tried: Vec<_> = disks.filter_map(|disk| Some((disk.clone(), with_tls(disk)?))).collect();
+    let tried = disks.filter_map(|disk| match &disk.place {
+        Place::Nbd(uri) if uri.tls.is_some() => Some((disk, uri)),
+        _ => None,
+    });
     std::thread::scope(|scope| {
         let tries: Vec<_> = tried
-            .iter()
             .map(|(disk, uri)| {
                 let connect = || parda_block::try_server(uri, disk.nbd, disk.read_only);
                 (disk, scope.spawn(connect))
@@ -27,11 +28,4 @@ pub fn examine(config: &Config) -> Vec<String> {
             .filter_map(|(disk, tried)| Some(note(disk, tried.join().ok()?.err()?)))
             .collect()
     })
-}
-
-fn with_tls(disk: &Disk) -> Option<Uri> {
-    match &disk.place {
-        Place::Nbd(uri) if uri.tls.is_some() => Some(uri.clone()),
-        _ => None,
-    }
 }

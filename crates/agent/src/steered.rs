@@ -182,11 +182,9 @@ impl Steered {
     }
 
     fn count(&mut self, reading: &Reading) {
-        for class in &reading.classes {
-            self.host.record(class.direction, class.ios, Bytes(class.bytes), class.latency);
-        }
         let done = &mut self.done;
         for class in &reading.classes {
+            self.host.record(class.direction, class.ios, Bytes(class.bytes), class.latency);
             done.count(class.direction, class.ios, class.bytes, &Latency::default());
         }
         done.count(Direction::Read, 0, 0, &latency(&reading.reads));

@@ -1,7 +1,7 @@
 //! Files and sockets of the agent itself: no disk has its data there, and no disk listens there.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -140,7 +140,10 @@ fn is_log(path: &Path) -> bool {
 /// Whether a client that connects to `server` reaches `own`.
 fn is_one(own: &Address, server: &Address) -> bool {
     match (own, server) {
-        (Address::Unix(own), Address::Unix(server)) => is_socket(own, server),
+        // However they are spelled, and whether the socket is there or not.
+        (Address::Unix(own), Address::Unix(server)) => {
+            Stretch::of_path(own, None).meets(&Stretch::of_path(server, None))
+        }
         (Address::Tcp { host: own, port }, Address::Tcp { host: server, port: there }) => {
             port == there && (own.eq_ignore_ascii_case(server) || reaches(own, server, *port))
         }
@@ -148,14 +151,10 @@ fn is_one(own: &Address, server: &Address) -> bool {
     }
 }
 
-/// Whether two paths are one socket, however they are spelled, and whether it is there or not.
-fn is_socket(one: &Path, other: &Path) -> bool {
-    Stretch::of_path(one, None).meets(&Stretch::of_path(other, None))
-}
-
 fn reaches(own: &str, server: &str, port: u16) -> bool {
     let addresses = |host: &str| {
-        (host, port).to_socket_addrs().map(|all| all.map(|at| ip(&at)).collect::<Vec<_>>())
+        let all = (host, port).to_socket_addrs();
+        all.map(|all| all.map(|at| at.ip().to_canonical()).collect::<Vec<_>>())
     };
     let (Ok(own), Ok(server)) = (addresses(own), addresses(server)) else { return false };
     own.iter().any(|own| {
@@ -165,10 +164,6 @@ fn reaches(own: &str, server: &str, port: u16) -> bool {
                 || server.is_unspecified() && own.is_loopback()
         })
     })
-}
-
-fn ip(address: &SocketAddr) -> IpAddr {
-    address.ip().to_canonical()
 }
 
 /// Only an address of this host can be bound.
