@@ -41,12 +41,12 @@ struct Description;
 
 pub(crate) fn router(shared: &Shared) -> Router<Shared> {
     let volume = "/api/v1/volumes/{volume}";
-    let sets = SETTINGS
-        .iter()
-        .fold(Router::new(), |router, (path, _)| router.route(path, patch(change::set)));
-    let changes = OVERRIDES
-        .iter()
-        .fold(sets, |router, (path, _)| router.route(path, delete(change::reset)))
+    let settings = SETTINGS.iter().fold(Router::new(), |router, (path, _)| {
+        OVERRIDES.iter().fold(router.route(path, patch(change::set)), |router, (below, _)| {
+            router.route(&format!("{path}{below}"), delete(change::reset))
+        })
+    });
+    let changes = settings
         .route(&format!("{volume}/disks/{{disk}}"), delete(change::remove_disk))
         .route(&format!("{volume}/drain"), post(change::drain))
         .route_layer(from_fn_with_state(api::Role::Write, who::at_least))

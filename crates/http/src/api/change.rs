@@ -163,22 +163,16 @@ pub(super) async fn drain(
     Ok(Json(shared.change(move |agent| agent.drain(&volume, &drain, &who)).await??))
 }
 
-/// Paths at which [`set`] answers, each with the name of its operation.
+/// Paths at which [`set`] answers, each with the name of what has the settings. Below each [`reset`] answers, at [`OVERRIDES`].
 pub(super) const SETTINGS: [(&str, &str); 3] = [
-    ("/api/v1/volumes/{volume}", "set_volume"),
-    ("/api/v1/volumes/{volume}/disks/{disk}", "set_disk"),
-    ("/api/v1/volumes/{volume}/tenants/{tenant}", "set_tenant"),
+    ("/api/v1/volumes/{volume}", "volume"),
+    ("/api/v1/volumes/{volume}/disks/{disk}", "disk"),
+    ("/api/v1/volumes/{volume}/tenants/{tenant}", "tenant"),
 ];
 
-/// Paths at which [`reset`] answers, likewise.
-pub(super) const OVERRIDES: [(&str, &str); 6] = [
-    ("/api/v1/volumes/{volume}/overrides", "reset_volume"),
-    ("/api/v1/volumes/{volume}/overrides/{setting}", "reset_volume_setting"),
-    ("/api/v1/volumes/{volume}/disks/{disk}/overrides", "reset_disk"),
-    ("/api/v1/volumes/{volume}/disks/{disk}/overrides/{setting}", "reset_disk_setting"),
-    ("/api/v1/volumes/{volume}/tenants/{tenant}/overrides", "reset_tenant"),
-    ("/api/v1/volumes/{volume}/tenants/{tenant}/overrides/{setting}", "reset_tenant_setting"),
-];
+/// Paths of the changes of all settings and of one, with what the names of their operations end in.
+pub(super) const OVERRIDES: [(&str, &str); 2] =
+    [("/overrides", ""), ("/overrides/{setting}", "_setting")];
 
 /// Describes [`set`] and [`reset`] at each of their paths.
 pub(super) struct Paths;
@@ -187,18 +181,21 @@ impl Modify for Paths {
     fn modify(&self, description: &mut OpenApi) {
         let paths = &mut description.paths;
         let Some(described) = paths.paths.remove("") else { return };
-        let mut add = |operation: Option<Operation>, method: HttpMethod, at: &[(&str, &str)]| {
-            let Some(operation) = operation else { return };
-            for (path, id) in at {
-                let mut operation = operation.clone();
-                operation.operation_id = Some((*id).to_owned());
+        let mut add =
+            |operation: &Option<Operation>, method: HttpMethod, path: &str, id: String| {
+                let Some(mut operation) = operation.clone() else { return };
+                operation.operation_id = Some(id);
                 let named = operation.parameters.iter().flatten();
                 let named = named.filter(|named| path.contains(&format!("{{{}}}", named.name)));
                 operation.parameters = Some(named.cloned().collect());
-                paths.add_path_operation(path, vec![method.clone()], operation);
+                paths.add_path_operation(path, vec![method], operation);
+            };
+        for (path, name) in SETTINGS {
+            add(&described.patch, HttpMethod::Patch, path, format!("set_{name}"));
+            for (below, end) in OVERRIDES {
+                let (path, id) = (format!("{path}{below}"), format!("reset_{name}{end}"));
+                add(&described.delete, HttpMethod::Delete, &path, id);
             }
-        };
-        add(described.patch, HttpMethod::Patch, &SETTINGS);
-        add(described.delete, HttpMethod::Delete, &OVERRIDES);
+        }
     }
 }
