@@ -68,7 +68,8 @@ impl History {
         }
         let since = second.saturating_sub(HOUR);
         volumes.retain(|name, kept| {
-            kept.forget(since);
+            kept.disks.retain(|_, series| !series.is_over(since));
+            kept.hosts.retain(|_, series| !series.is_over(since));
             !kept.volume.is_over(since) || status.volumes.iter().any(|v| v.name == *name)
         });
     }
@@ -113,12 +114,6 @@ impl Kept {
             let values = [peer.window, peer.latency_ms, peer.iops].map(packed);
             self.hosts.entry(peer.name.clone()).or_default().push(second, values);
         }
-    }
-
-    /// Drops series without values since that second.
-    fn forget(&mut self, since: u64) {
-        self.disks.retain(|_, series| !series.is_over(since));
-        self.hosts.retain(|_, series| !series.is_over(since));
     }
 }
 

@@ -24,8 +24,8 @@ const LAST: Duration = Duration::from_secs(1);
 pub(crate) struct Manager {
     /// The main thread's signs of life.
     pub(crate) pulse: Arc<Pulse>,
-    messages: Option<Sender<String>>,
-    thread: Option<JoinHandle<()>>,
+    /// The thread that speaks, and what it is to say.
+    speaker: Option<(Sender<String>, JoinHandle<()>)>,
     /// The state that was told last.
     told: String,
     /// Whether the manager was told that the agent serves.
@@ -37,13 +37,8 @@ impl Manager {
     /// a sign of life by `ask` again and again, which it gives by [`Pulse::answer`].
     pub(crate) fn start(ask: impl Fn() + Send + 'static) -> std::io::Result<Manager> {
         let pulse = Arc::new(Pulse::default());
-        let mut manager = Manager {
-            pulse: Arc::clone(&pulse),
-            messages: None,
-            thread: None,
-            told: String::new(),
-            ready: false,
-        };
+        let mut manager =
+            Manager { pulse: Arc::clone(&pulse), speaker: None, told: String::new(), ready: false };
         if std::env::var_os("NOTIFY_SOCKET").is_none() {
             return Ok(manager);
         }
@@ -53,7 +48,7 @@ impl Manager {
         let every = every.filter(|every| !every.is_zero());
         let thread = std::thread::Builder::new().name("manager".to_owned());
         let thread = thread.spawn(move || speak(&received, every, &pulse, ask))?;
-        (manager.messages, manager.thread) = (Some(messages), Some(thread));
+        manager.speaker = Some((messages, thread));
         Ok(manager)
     }
 
@@ -68,11 +63,8 @@ impl Manager {
     pub(crate) fn reloading(&self) {
         if self.ready {
             // Without a clock it is told all the same.
-            let now = NotifyState::monotonic_usec_now();
-            self.say(format!(
-                "RELOADING=1\n{}",
-                now.map(|now| now.to_string()).unwrap_or_default()
-            ));
+            let now = NotifyState::monotonic_usec_now().map(|now| now.to_string());
+            self.say(format!("RELOADING=1\n{}", now.unwrap_or_default()));
         }
     }
 
@@ -98,7 +90,7 @@ impl Manager {
     }
 
     fn say(&self, message: String) {
-        if let Some(messages) = &self.messages {
+        if let Some((messages, _)) = &self.speaker {
             // A thread that is gone has panicked, which the log has.
             let _ = messages.send(message);
         }
@@ -107,8 +99,8 @@ impl Manager {
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        self.messages = None;
-        let Some(thread) = self.thread.take() else { return };
+        let Some((messages, thread)) = self.speaker.take() else { return };
+        drop(messages);
         // A manager that takes no message keeps no agent from ending.
         let until = Instant::now() + LAST;
         while !thread.is_finished() && Instant::now() < until {

@@ -84,7 +84,7 @@ impl Api {
             setting: (*key).to_owned(),
             before: was[at].clone(),
             in_force: is[at].clone(),
-            configured: layers.configured(&target, key).map_or(Value::Null, json),
+            configured: serde_json::to_value(layers.configured(&target, key)).unwrap_or_default(),
             from: origins.from(&target, key),
             took_effect: alike(&is[at], &wanted[at]),
         });
@@ -274,8 +274,4 @@ fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
              a file); DELETE gives back the configuration's"
         ))
     })
-}
-
-fn json(value: toml::Value) -> Value {
-    serde_json::to_value(value).unwrap_or(Value::Null)
 }

@@ -195,8 +195,7 @@ impl DiskBefore {
             outstanding: at_a_time(device_ms),
             waiting: at_a_time(held_ms),
             limited_by: Some(Limit::of(&did, at_window_max)),
-            entitled_iops: None,
-            of_share: None,
+            ..DiskRates::default()
         };
         (now, Some(recent))
     }

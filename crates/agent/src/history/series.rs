@@ -62,7 +62,6 @@ impl<const N: usize> Series<N> {
         self.first + self.minutes.len() as u64
     }
 
-    /// Bytes that the series takes on the heap.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let each = self.minutes.iter().filter(|minute| matches!(minute, Minute::Each(_))).count();
