@@ -24,7 +24,7 @@ use recent::Before;
 use series::Series;
 use watch::Watch;
 
-pub(crate) use quantity::rounded;
+pub(crate) use quantity::{rounded, short};
 pub use recent::disk_keys;
 pub(crate) use recent::{Recent, vm_keys};
 pub(crate) use sampler::Sampler;

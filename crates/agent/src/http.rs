@@ -97,10 +97,9 @@ pub(crate) fn lacking(status: &Status) -> String {
             }
         }
         if let Some(steer) = volume.steer.as_ref().filter(|steer| steer.fault.is_some()) {
-            let what = if steer.qemu.is_some() {
-                "a VM is not throttled"
-            } else {
-                "its device is not steered"
+            let what = match &steer.qemu {
+                Some(_) => "a VM is not throttled",
+                None => "its device is not steered",
             };
             say(&format!("volume {}: {what}", volume.name), steer.fault.as_deref());
         }

@@ -52,7 +52,7 @@ impl Exposition {
 fn disks(volume: &mut VolumeStatus) -> impl Iterator<Item = DiskNow> + use<> {
     let name: Arc<str> = volume.name.as_str().into();
     let disks = std::mem::take(&mut volume.disks);
-    disks.into_iter().map(move |disk| DiskNow::new(&name, disk))
+    disks.into_iter().map(move |disk| DiskNow { volume: Arc::clone(&name), disk })
 }
 
 fn written(result: fmt::Result) {

@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 
 use crate::activation::Passed;
 use crate::api::Api;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::descriptors;
 use crate::events::Recorder;
 use crate::history::{History, Sampler};
@@ -579,14 +579,10 @@ impl Agent {
 
     /// State of the agent for the service manager: its work and its volumes that do not start.
     fn state(&self) -> String {
-        let (mut disks, mut devices) = (0, 0);
-        for volume in &self.config.volumes {
-            match &volume.work {
-                config::Work::Serve(served) => disks += served.len(),
-                config::Work::Steer(_) | config::Work::Qemu(_) => devices += 1,
-            }
-        }
-        let volumes = self.config.volumes.len();
+        let all = &self.config.volumes;
+        let disks: usize = all.iter().map(|volume| volume.disks().len()).sum();
+        let devices = all.iter().filter(|volume| !volume.is_served()).count();
+        let volumes = all.len();
         let mut state = format!("volumes: {volumes}; disks: {disks}; steered devices: {devices}");
         for Failed { config, error, .. } in &self.failed {
             state += &format!("; {} does not start: {error}", config.name);

@@ -68,7 +68,7 @@ impl Outside for Throttled {
         if self.host.sets_depths() {
             self.set(elapsed.secs());
         } else {
-            self.release();
+            self.stop();
         }
         report
     }
@@ -129,7 +129,8 @@ impl Outside for Throttled {
     }
 
     fn stop(&mut self) {
-        self.release();
+        let (volume, qemu) = (&self.volume, &self.qemu);
+        each(self.seats.iter_mut().collect(), |(socket, seat)| seat.release(volume, socket, qemu));
     }
 }
 
@@ -233,11 +234,6 @@ impl Throttled {
         let all = self.seats.iter_mut().map(|(socket, seat)| (socket, targets(seat), seat));
         let volume = &self.volume;
         each(all.collect(), |(socket, targets, seat)| seat.set(volume, socket, targets));
-    }
-
-    fn release(&mut self) {
-        let (volume, qemu) = (&self.volume, &self.qemu);
-        each(self.seats.iter_mut().collect(), |(socket, seat)| seat.release(volume, socket, qemu));
     }
 }
 

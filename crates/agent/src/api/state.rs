@@ -7,7 +7,7 @@ use parda_api::{
 
 use super::values::{of, of_disk};
 use crate::events::now_ms;
-use crate::history::{Recent, disk_keys, rounded, vm_keys};
+use crate::history::{Recent, disk_keys, rounded, short, vm_keys};
 use crate::settings::SettingsStatus;
 use crate::status::{DiskStatus, SettingsFrom, Status, SteerStatus, VolumeStatus};
 
@@ -75,11 +75,6 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
             slowed: exchange.slowed,
         }),
     }
-}
-
-/// A number to four digits.
-fn short(number: Option<f64>) -> Option<f64> {
-    number.map(rounded)
 }
 
 fn origin(settings: &SettingsFrom, key: &str) -> ValueFrom {

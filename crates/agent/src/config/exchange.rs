@@ -93,23 +93,17 @@ fn only(at: &Part<'_>, exchange: &file::Exchange, transport: &str) -> Result<(),
     let of_file = "is for file: only a file, device or export has slots";
     let of_udp = "is for udp, and this exchange is another";
     let of_etcd = "is for etcd, and this exchange is another";
-    let file = [
-        ("slots", exchange.slots.is_some()),
-        ("slot", exchange.slot.is_some()),
-        ("offset", exchange.offset.is_some()),
+    let keys = [
+        ("file", of_file, "slots", exchange.slots.is_some()),
+        ("file", of_file, "slot", exchange.slot.is_some()),
+        ("file", of_file, "offset", exchange.offset.is_some()),
+        ("udp", of_udp, "peers", exchange.peers.is_some()),
+        ("udp", of_udp, "interface", exchange.interface.is_some()),
+        ("udp", of_udp, "key_file", exchange.key_file.is_some()),
     ];
-    let udp = [
-        ("peers", exchange.peers.is_some()),
-        ("interface", exchange.interface.is_some()),
-        ("key_file", exchange.key_file.is_some()),
-    ];
-    let etcd = exchange.keys_of_etcd();
-    for (of, message, keys) in
-        [("file", of_file, &file[..]), ("udp", of_udp, &udp), ("etcd", of_etcd, &etcd)]
-    {
-        for (key, is_there) in keys.iter().filter(|_| of != transport) {
-            at.refuse_if(*is_there, key, message)?;
-        }
+    let etcd = exchange.keys_of_etcd().map(|(key, is_there)| ("etcd", of_etcd, key, is_there));
+    for (of, message, key, is_there) in keys.into_iter().chain(etcd) {
+        at.refuse_if(is_there && of != transport, key, message)?;
     }
     Ok(())
 }

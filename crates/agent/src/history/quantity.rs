@@ -36,6 +36,11 @@ pub(super) fn unpacked(packed: u16) -> Option<f64> {
     }
 }
 
+/// A number to four digits, if it is known.
+pub(crate) fn short(number: Option<f64>) -> Option<f64> {
+    number.map(rounded)
+}
+
 /// A number to four digits, so that its text is short.
 pub(crate) fn rounded(number: f64) -> f64 {
     if number == 0.0 || !number.is_finite() {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use parda_api::{DiskRates, Limit, Requests};
 
-use super::quantity::rounded;
+use super::quantity::short;
 use crate::latency::Latency;
 use crate::status::{DiskStatus, SteeredVmStatus, VolumeStatus};
 
@@ -181,7 +181,6 @@ impl DiskBefore {
             held_now: disk.held_now > 0,
             limited_now: disk.is_limited_now(),
         };
-        let short = |number: Option<f64>| number.map(rounded);
         // Little's law, from the mean time that each IO spends in a stage.
         let at_a_time = |ms: Option<f64>| short(Some(rate(ios) * ms.unwrap_or(0.0) / 1e3));
         let recent = DiskRates {

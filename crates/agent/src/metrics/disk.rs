@@ -14,15 +14,11 @@ use crate::status::{DiskState, DiskStatus, HeldByStatus, Recorded};
 /// A disk, with the name of its volume.
 #[derive(Clone, Debug)]
 pub(super) struct DiskNow {
-    volume: Arc<str>,
-    disk: DiskStatus,
+    pub(super) volume: Arc<str>,
+    pub(super) disk: DiskStatus,
 }
 
 impl DiskNow {
-    pub(super) fn new(volume: &Arc<str>, disk: DiskStatus) -> DiskNow {
-        DiskNow { volume: Arc::clone(volume), disk }
-    }
-
     /// The disk without its distributions, of which the next IO would make a copy.
     pub(super) fn without_times(&self) -> DiskNow {
         let mut kept = self.clone();

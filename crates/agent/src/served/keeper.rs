@@ -196,9 +196,7 @@ impl Keeper {
             self.open_disks(now);
         }
         self.watch_openings();
-        if self.ring.is_some() {
-            self.bind_listeners(now);
-        }
+        self.bind_listeners(now);
         self.crew_due = [self.opening.hire(), self.binding.hire()].into_iter().flatten().min();
         self.look_at_certificates(now);
     }

@@ -8,7 +8,7 @@ use parda_exchange::udp::DatagramStanding;
 use parda_exchange::{HostName, Liveness, Peer, Standing};
 use serde::{Deserialize, Serialize};
 
-use crate::history::rounded;
+use crate::history::{rounded, short};
 
 /// The state of a volume's exchange.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -111,7 +111,6 @@ fn of_report(host: &HostName, liveness: Liveness, age: Span, report: &Report) ->
     let says_threshold = report.governed == Governed::Yes && report.tuning != Tuning::Unsaid;
     let all = report.interval.reads.plus(report.interval.writes);
     let lasted = Some(report.elapsed.secs()).filter(|secs| *secs > 0.0);
-    let short = |number: Option<f64>| number.map(rounded);
     let ms = |time: Span| time.secs() * 1e3;
     Host {
         name: host.to_string(),
