@@ -111,11 +111,7 @@ impl Control {
                     self.law = *law;
                 }
                 Ok(Order::Tenants(names)) => self.tenants = names,
-                Ok(Order::Reloaded) => {
-                    if let Some(link) = &mut self.link {
-                        link.reload();
-                    }
-                }
+                Ok(Order::Reloaded) => self.link.iter_mut().for_each(Link::reload),
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) if self.clock.is_due(self.now()) => {
                     self.clock.begin();

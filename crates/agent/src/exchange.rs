@@ -130,7 +130,6 @@ fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {
         let so = "this host and the others do not hear each other";
         Some(format!("exchange {}: {fault}; {so}", exchange.place))
     };
-    let wrong = |fault: PlaceFault| unheard(&fault);
     let site = Site::new(exchange.place.clone(), exchange.offset.map(Bytes)).ok()?;
     // On a path that is down this may hang, and whoever waits for it would not start.
     let (answer, looked) = channel();
@@ -148,13 +147,13 @@ fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {
                 exchange.place
             ));
         }
-        Ok(Err(fault)) => return wrong(fault),
+        Ok(Err(fault)) => return unheard(&fault),
         Err(error) => return Some(error.to_string()),
     };
     let (found, configured) = (header.slots.get(), exchange.slots.get());
     match header.volume.filter(|named| named.id() != VolumeId::of(volume.meets_as())) {
-        Some(other) => wrong(PlaceFault::Volume(other.as_str().to_owned())),
-        None if found != configured => wrong(PlaceFault::Slots { found, configured }),
+        Some(other) => unheard(&PlaceFault::Volume(other.as_str().to_owned())),
+        None if found != configured => unheard(&PlaceFault::Slots { found, configured }),
         None => match &exchange.place {
             Place::Path(path) => unheard(&config::refused(path, false)?),
             Place::Nbd(_) => None,

@@ -216,9 +216,8 @@ impl Groups {
             return;
         };
         let counted = matches!(reading.method, Method::Ebpf).then_some(reading.groups.as_slice());
-        let done: (u64, u64) =
-            reading.classes.iter().fold((0, 0), |(n, b), c| (n + c.ios, b + c.bytes));
-        let (ios, bytes) = done;
+        let classes = reading.classes.iter();
+        let (ios, bytes) = classes.fold((0, 0), |(n, b), c| (n + c.ios, b + c.bytes));
         let whole = Whole { ios, bytes, pending: reading.pending };
         let looked = self.sharing.as_mut().map(|sharing| sharing.look(&self.vms, reading.elapsed));
         self.demands = match (&self.sharing, looked, counted) {
