@@ -31,22 +31,12 @@ pub(super) const FAMILIES: &[Family<ExchangeStatus>] = &[
         e.udp.as_ref().map(datagrams).unwrap_or_default()
     }),
     counter("exchange_etcd_calls", "Calls to etcd, by their fate", |e| {
-        let calls = |etcd: &EtcdStanding| {
-            counts(
-                "fate",
-                [("answered", etcd.traffic.calls), ("failed", etcd.traffic.failed_calls)],
-            )
-        };
-        e.etcd.as_ref().map(calls).unwrap_or_default()
+        let Some(EtcdStanding { traffic, .. }) = &e.etcd else { return Vec::new() };
+        counts("fate", [("answered", traffic.calls), ("failed", traffic.failed_calls)])
     }),
     counter("exchange_etcd_bytes", "Bytes of calls to etcd and of its answers", |e| {
-        let bytes = |etcd: &EtcdStanding| {
-            counts(
-                "fate",
-                [("sent", etcd.traffic.sent_bytes), ("received", etcd.traffic.received_bytes)],
-            )
-        };
-        e.etcd.as_ref().map(bytes).unwrap_or_default()
+        let Some(EtcdStanding { traffic, .. }) = &e.etcd else { return Vec::new() };
+        counts("fate", [("sent", traffic.sent_bytes), ("received", traffic.received_bytes)])
     }),
     counter("exchange_duplicate_hosts", "Periods in which another live host had our name", |e| {
         count(e.duplicate_hosts)
