@@ -486,6 +486,8 @@ impl DiskStatus {
         };
         DiskStatus {
             name,
+            listen: String::new(),
+            settings_from: SettingsFrom::default(),
             from: ValueFrom::Configuration,
             shares,
             burst: settings.burst.unwrap_or_default(),
@@ -493,6 +495,10 @@ impl DiskStatus {
             slice: stats.part.slice,
             held_now: stats.part.held as u64,
             limited_now: stats.part.limited as u64,
+            state: DiskState::default(),
+            state_s: 0.0,
+            fault: None,
+            drain: false,
             clients: stats.clients as u64,
             reads: stats.reads,
             writes: stats.writes,
@@ -511,7 +517,6 @@ impl DiskStatus {
             total: latency(&stats.total),
             recorded: (detail == Detail::Counters)
                 .then_some(Recorded { held: stats.held, device: stats.device }),
-            ..DiskStatus::default()
         }
     }
 }

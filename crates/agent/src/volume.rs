@@ -66,7 +66,7 @@ impl Volume {
             (Work::Qemu(old), Work::Qemu(new)) => {
                 config::Qemu { vms: new.vms.clone(), ..old.clone() } != *new
             }
-            _ => true,
+            (Work::Serve(_) | Work::Steer(_) | Work::Qemu(_), _) => true,
         }
     }
 

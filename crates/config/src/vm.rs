@@ -50,6 +50,7 @@ macro_rules! with_vm_settings {
                 key: stringify!($key),
                 fault: |settings| settings.$key.and_then($wrong),
                 of_vm: true,
+                is_optional: Option::<$kind>::is_none(&$default),
                 $($about)*
             },)*
             DRAINED,
@@ -140,6 +141,8 @@ pub struct DiskSetting {
     pub what: &'static str,
     /// Whether it belongs to the VM, so that a policy may have it, or to the disk on this host alone.
     pub of_vm: bool,
+    /// Whether a disk may be without it, as it has no default.
+    pub is_optional: bool,
     /// Who has it beside disks that are served.
     pub also: &'static [Holder],
     fault: fn(&VmSettings) -> Option<String>,
@@ -165,6 +168,7 @@ const DRAINED: DiskSetting = DiskSetting {
     bounds: "`true`",
     what: "Takes no new connections ([draining](api.md#draining)).",
     of_vm: false,
+    is_optional: false,
     also: &[],
     fault: |_| None,
 };

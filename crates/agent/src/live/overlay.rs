@@ -315,15 +315,13 @@ fn volume_in<'a>(file: &'a mut Table, name: &str) -> Option<&'a mut Table> {
     volumes.filter_map(Value::as_table_mut).find(|table| has_name(table, name))
 }
 
-/// The value that takes a setting out, whatever the layers below have.
+/// The value that takes a setting out, whatever the layers below have. A tenant may be called so.
 const NONE: &str = "none";
-
-/// Settings that it takes out: a disk or a tenant may be without. A tenant may be called so.
-const TAKEN_OUT: [&str; 3] = ["latency_target", "reservation", "limit"];
 
 fn takes_out(target: &Target, setting: &str, value: &Value) -> bool {
     let of_law = matches!(target.of, Of::Law);
-    !of_law && TAKEN_OUT.contains(&setting) && value.as_str() == Some(NONE)
+    let is_optional = DiskSetting::find(setting).is_some_and(|it| it.is_optional);
+    !of_law && is_optional && setting != "tenant" && value.as_str() == Some(NONE)
 }
 
 /// Value of a setting in a file, if the file has it.
