@@ -363,6 +363,3 @@ impl Exchange for SlotExchange {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod versions;

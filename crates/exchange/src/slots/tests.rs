@@ -1,5 +1,7 @@
 //! Hosts on one medium in memory: what they hear of each other, and what they notice.
 
+mod versions;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -16,7 +18,7 @@ fn fixed(slot: u32) -> SlotChoice {
     SlotChoice::Fixed(SlotIndex(slot))
 }
 
-pub(super) fn medium(slots: u32) -> MemoryRegion {
+fn medium(slots: u32) -> MemoryRegion {
     MemoryRegion::new(SlotCount::new(slots).unwrap())
 }
 

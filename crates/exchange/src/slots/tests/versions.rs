@@ -3,12 +3,8 @@
 //! What the older host writes and how it reads is given in bytes here, as that version had it. It is not
 //! derived from the present encoder.
 
-use super::tests::medium;
 use super::*;
-use crate::freshness::Liveness;
-use crate::peers::Peers;
-use crate::region::{Block, MemoryRegion};
-use crate::testing::{at, exchange, identity, page_fields, publication};
+use crate::testing::page_fields;
 
 /// The slot that the first version's documentation showed: host `kvm-01`, volume `array-a`, slot 3. Pairs of
 /// an offset and 16 bytes; all other bytes are zeros.
