@@ -16,7 +16,7 @@
 //! | [`peers`] | the other hosts, and which of them are alive |
 //! | [`header`] | the header of an exchange with slots, byte by byte |
 //! | [`slot`] | one slot, byte by byte |
-//! | [`region`] | the place of slots, and the trait that a transport with slots implements: a file, a block device, an NBD export, memory |
+//! | [`region`] | the place of slots, and the trait that a transport with slots implements: a file, a block device, an NBD export |
 //! | [`location`] | the place of slots, as configuration and command line spell it |
 //! | [`init`](mod@init) | making an exchange in a place, and looking at one |
 //! | `found` | names of formats found where an exchange was expected, for messages |
@@ -30,6 +30,10 @@
 //!
 //! `docs/exchange-format.md` has the format, the protocol, and what happens on each fault.
 
+// Tests beside the code and programs of tests have one medium in memory.
+#[cfg(test)]
+extern crate self as parda_exchange;
+
 pub mod claim;
 mod counters;
 pub mod etcd;
@@ -41,6 +45,9 @@ pub mod header;
 pub mod identity;
 pub mod init;
 pub mod location;
+#[cfg(test)]
+#[path = "../tests/common/memory.rs"]
+mod memory;
 mod message;
 pub mod peers;
 mod reach;

@@ -2,7 +2,6 @@
 
 mod deadline;
 mod file;
-mod memory;
 mod nbd;
 mod open;
 
@@ -17,7 +16,6 @@ use rustix::process::geteuid;
 
 pub use deadline::Deadline;
 pub use file::FileRegion;
-pub use memory::MemoryRegion;
 pub(crate) use nbd::Export;
 pub use nbd::{Connection as NbdConnection, Failure as NbdFailure, NbdRegion};
 pub(crate) use open::{Access, Kind, Opened};
@@ -66,8 +64,14 @@ pub(crate) struct FileState {
 }
 
 impl Image {
+    /// The blocks of a place that is no whole file: its header, then its slots.
+    #[must_use]
+    pub fn of(blocks: Vec<Block>) -> Image {
+        Image(blocks, None)
+    }
+
     pub(crate) fn blank(slots: SlotCount) -> Image {
-        Image(vec![Block::ZERO; slots.get() as usize + 1], None)
+        Image::of(vec![Block::ZERO; slots.get() as usize + 1])
     }
 
     pub(crate) fn file(&self) -> Option<FileState> {

@@ -3,7 +3,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::claim::SlotChoice;
-use crate::region::{MemoryRegion, RegionFault, SlotCount};
+use crate::memory::MemoryRegion;
+use crate::region::{RegionFault, SlotCount};
 use crate::testing::{at, exchange, identity, publication};
 
 /// An exchange that hears nobody while it is cut, and says so to none.

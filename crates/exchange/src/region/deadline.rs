@@ -110,7 +110,7 @@ impl Region for Deadline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::region::MemoryRegion;
+    use crate::memory::MemoryRegion;
 
     /// Hangs in every read until told to go on.
     struct Hanging(MemoryRegion, Receiver<()>);

@@ -8,8 +8,9 @@ use super::*;
 use crate::claim::{self, Rival, chosen};
 use crate::freshness::Liveness;
 use crate::header::VolumeName;
+use crate::memory::MemoryRegion;
 use crate::peers::Peers;
-use crate::region::{Block, MemoryRegion, RegionFault, SlotCount};
+use crate::region::{Block, RegionFault, SlotCount};
 use crate::testing::{PERIOD, at, exchange, identity, leaving, live, publication};
 
 const AUTOMATIC: SlotChoice = SlotChoice::Automatic;

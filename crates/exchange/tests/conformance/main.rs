@@ -15,6 +15,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/memory.rs"]
+#[allow(dead_code, reason = "what fails or is changed by hand is so beside the code")]
+mod medium;
 
 mod cluster;
 mod faults;

@@ -12,7 +12,7 @@ use parda_control::{Bytes, Span};
 use parda_etcd::Endpoint;
 use parda_exchange::etcd::{EtcdExchange, EtcdLimits, EtcdSettings};
 use parda_exchange::fallback;
-use parda_exchange::region::{FileRegion, MemoryRegion, NbdRegion};
+use parda_exchange::region::{FileRegion, NbdRegion};
 use parda_exchange::udp::{KeySource, PeerAddress, Reach, UdpExchange, UdpSettings};
 use parda_exchange::{
     Exchange, HostName, Identity, Incarnation, Location, Region, Site, SlotChoice, SlotCount,
@@ -20,6 +20,7 @@ use parda_exchange::{
 };
 
 use crate::common::{make, publication};
+use crate::medium::MemoryRegion;
 use crate::network::Network;
 
 const SLOTS: u32 = 80;

@@ -1,13 +1,13 @@
-//! Slots in memory, shared by the hosts of one process: for tests and simulation.
+//! Slots in memory, shared by the hosts of one process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Block, Image, Region, RegionFault, SlotCount, SlotIndex};
-use crate::header::Header;
+use parda_exchange::Header;
+use parda_exchange::region::{Block, Image, Region, RegionFault, SlotCount, SlotIndex};
 
 /// A medium in memory. A clone is another host's way to the same medium.
 #[derive(Debug)]
-pub struct MemoryRegion {
+pub(crate) struct MemoryRegion {
     shared: Arc<Mutex<Shared>>,
     slots: SlotCount,
     /// It was read and not yet written since.
@@ -22,39 +22,39 @@ impl Clone for MemoryRegion {
 
 #[derive(Debug)]
 struct Shared {
-    image: Image,
+    /// The header, then the slots.
+    blocks: Vec<Block>,
     reads_fail: Option<fn() -> RegionFault>,
     writes_fail: Option<fn() -> RegionFault>,
 }
 
 impl MemoryRegion {
     /// A medium that was just made: a header for any volume, and slots of zeros.
-    #[must_use]
-    pub fn new(slots: SlotCount) -> MemoryRegion {
-        let mut image = Image::blank(slots);
-        image.0[0] = Header::new(slots, None).encode();
-        let shared = Shared { image, reads_fail: None, writes_fail: None };
+    pub(crate) fn new(slots: SlotCount) -> MemoryRegion {
+        let mut blocks = vec![Block::ZERO; slots.get() as usize + 1];
+        blocks[0] = Header::new(slots, None).encode();
+        let shared = Shared { blocks, reads_fail: None, writes_fail: None };
         MemoryRegion { shared: Arc::new(Mutex::new(shared)), slots, open: false }
     }
 
     /// Lets every read fail from now on, or work again.
-    pub fn fail_reads(&self, fault: Option<fn() -> RegionFault>) {
+    pub(crate) fn fail_reads(&self, fault: Option<fn() -> RegionFault>) {
         self.lock().reads_fail = fault;
     }
 
     /// Lets every write fail from now on, or work again.
-    pub fn fail_writes(&self, fault: Option<fn() -> RegionFault>) {
+    pub(crate) fn fail_writes(&self, fault: Option<fn() -> RegionFault>) {
         self.lock().writes_fail = fault;
     }
 
     /// Changes what the slots hold behind everybody's back.
-    pub fn edit(&self, edit: impl FnOnce(&mut [Block])) {
-        edit(&mut self.lock().image.0[1..]);
+    pub(crate) fn edit(&self, edit: impl FnOnce(&mut [Block])) {
+        edit(&mut self.lock().blocks[1..]);
     }
 
     /// Changes the header behind everybody's back.
-    pub fn edit_header(&self, edit: impl FnOnce(&mut Block)) {
-        edit(&mut self.lock().image.0[0]);
+    pub(crate) fn edit_header(&self, edit: impl FnOnce(&mut Block)) {
+        edit(&mut self.lock().blocks[0]);
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -77,7 +77,7 @@ impl Region for MemoryRegion {
             let shared = self.lock();
             match shared.reads_fail {
                 Some(fault) => Err(fault()),
-                None => Ok(Image(shared.image.0[..=slots.get() as usize].to_vec(), None)),
+                None => Ok(Image::of(shared.blocks[..=slots.get() as usize].to_vec())),
             }
         };
         self.open = read.is_ok();
@@ -92,7 +92,7 @@ impl Region for MemoryRegion {
         if let Some(fault) = shared.writes_fail {
             return Err(fault());
         }
-        shared.image.0[slot.0 as usize + 1] = block.clone();
+        shared.blocks[slot.0 as usize + 1] = block.clone();
         Ok(())
     }
 
