@@ -18,6 +18,9 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFla
 const INJECTED: &str =
     "the server, or somebody on the way, sent more in plaintext after it agreed to TLS";
 
+/// What the end of a connection means during the handshake.
+const CLOSED: &str = "it closed the connection before anything was agreed";
+
 /// Time limits and options of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialler {
@@ -91,7 +94,7 @@ impl Dialler {
     pub fn dial(&self, uri: &Uri) -> Result<Connected, DialError> {
         let until = Instant::now() + self.within;
         let socket = self.connect(&uri.address, until)?;
-        let mut socket = Socket { fd: socket, until, tls_end: End::default() };
+        let mut stream = Stream { socket, until, tls_end: End::default() };
         let mut handshake = match &uri.tls {
             None => Handshake::new(uri.export.clone()),
             Some(_) => Handshake::new_with_tls(uri.export.clone()),
@@ -105,12 +108,12 @@ impl Dialler {
                 if !input.is_empty() {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, INJECTED).into());
                 }
-                let (fd, tls_end) = parda_tls::secure(tls, socket.fd, left(until)?)?;
-                socket = Socket { fd, until, tls_end };
+                let (socket, tls_end) = parda_tls::secure(tls, stream.socket, left(until)?)?;
+                stream = Stream { socket, until, tls_end };
                 handshake.secured(&mut out);
             }
             let step = handshake.advance(&input, &mut out)?;
-            socket.send_all(&out)?;
+            stream.send_all(&out)?;
             out.clear();
             match step {
                 Step::Taken(n) => drop(input.drain(..n)),
@@ -120,11 +123,12 @@ impl Dialler {
                     let why = "the server answers requests that were not sent";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, why).into());
                 }
-                Step::Incomplete => socket.receive_some(&mut input)?,
+                Step::Incomplete => stream.receive_some(&mut input, CLOSED)?,
             }
         };
-        set_timeout(&socket.fd, None)?;
-        Ok(Connected { socket: socket.fd, agreed, tls_end: socket.tls_end })
+        let Stream { socket, tls_end, .. } = stream;
+        set_timeout(&socket, None)?;
+        Ok(Connected { socket, agreed, tls_end })
     }
 
     fn connect(&self, address: &Address, until: Instant) -> io::Result<OwnedFd> {
@@ -210,18 +214,26 @@ fn set_timeout(fd: &OwnedFd, timeout: Option<Duration>) -> io::Result<()> {
     Ok(())
 }
 
-/// A socket during the handshake, which has to be over by a moment.
-struct Socket {
-    fd: OwnedFd,
-    until: Instant,
-    tls_end: End,
+/// A connected socket whose calls have to be over by a moment.
+#[derive(Debug)]
+pub struct Stream {
+    /// The socket, blocking.
+    pub socket: OwnedFd,
+    /// When its calls have to be over. An error of a later one says so.
+    pub until: Instant,
+    /// Why TLS on the connection has ended, when it has.
+    pub tls_end: End,
 }
 
-impl Socket {
-    fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+impl Stream {
+    /// Sends all bytes.
+    ///
+    /// # Errors
+    /// The connection is lost, or the time was over.
+    pub fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            sockopt::set_socket_timeout(&self.fd, Timeout::Send, Some(left(self.until)?))?;
-            match rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL) {
+            sockopt::set_socket_timeout(&self.socket, Timeout::Send, Some(left(self.until)?))?;
+            match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(self.tls_end.explain(too_slow(error))),
                 Ok(sent) => bytes = &bytes[sent..],
@@ -230,20 +242,24 @@ impl Socket {
         Ok(())
     }
 
-    fn receive_some(&self, input: &mut Vec<u8>) -> io::Result<()> {
-        let mut chunk = [0; 4096];
-        sockopt::set_socket_timeout(&self.fd, Timeout::Recv, Some(left(self.until)?))?;
-        match rustix::net::recv(&self.fd, &mut chunk, RecvFlags::empty()) {
-            Ok((0, _)) => Err(self.tls_end.explain(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "it closed the connection before anything was agreed",
-            ))),
-            Ok((n, _)) => {
-                input.extend_from_slice(&chunk[..n]);
-                Ok(())
-            }
-            Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(self.tls_end.explain(too_slow(error))),
+    /// Waits for bytes and appends them; `at_end` says what it means that the server has closed the connection.
+    ///
+    /// # Errors
+    /// The connection is lost or closed, or the time was over.
+    pub fn receive_some(&self, input: &mut Vec<u8>, at_end: &str) -> io::Result<()> {
+        let mut chunk = [0; 64 << 10];
+        loop {
+            sockopt::set_socket_timeout(&self.socket, Timeout::Recv, Some(left(self.until)?))?;
+            let error = match rustix::net::recv(&self.socket, &mut chunk, RecvFlags::empty()) {
+                Err(rustix::io::Errno::INTR) => continue,
+                Ok((0, _)) => io::Error::new(io::ErrorKind::UnexpectedEof, at_end),
+                Ok((n, _)) => {
+                    input.extend_from_slice(&chunk[..n]);
+                    return Ok(());
+                }
+                Err(error) => too_slow(error),
+            };
+            return Err(self.tls_end.explain(error));
         }
     }
 }

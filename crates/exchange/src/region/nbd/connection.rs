@@ -1,17 +1,14 @@
 //! A blocking NBD connection, one request at a time.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use parda_address::Uri;
-use parda_dial::{Connected, DialError, Dialler};
+use parda_dial::{Connected, DialError, Dialler, Stream};
 use parda_disk::{Errno, Extent, Op};
+use parda_nbd::answer::Answer;
 use parda_nbd::client::{Agreed, Expected, Reply, put_request, reply};
 use parda_nbd::{Cookie, TransmissionFlags};
-use parda_tls::End;
-use rustix::net::sockopt::{self, Timeout};
-use rustix::net::{RecvFlags, SendFlags};
 
 use crate::region::{Block, RegionFault};
 
@@ -19,6 +16,10 @@ use crate::region::{Block, RegionFault};
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
+    /// Bytes that came and are not used yet.
+    received: Vec<u8>,
+    /// How long the call under way may take.
+    limit: Duration,
     agreed: Agreed,
     next_cookie: u64,
 }
@@ -46,15 +47,15 @@ impl Connection {
     /// # Errors
     /// There is no such server or export, or it does not answer in time.
     pub fn open(uri: &Uri, limit: Duration) -> Result<Connection, RegionFault> {
-        let deadline = Instant::now() + limit;
+        let until = Instant::now() + limit;
         let connected = Dialler::within(limit).dial(uri).map_err(|error| match error {
             error if error.is_timeout() => RegionFault::Timeout(limit),
             DialError::Connect(error) => RegionFault::Connect(error),
             DialError::Handshake(error) => RegionFault::Handshake(error),
         })?;
         let Connected { socket, agreed, tls_end } = connected;
-        let stream = Stream { socket, received: Vec::new(), limit, deadline, tls_end };
-        Ok(Connection { stream, agreed, next_cookie: 0 })
+        let stream = Stream { socket, until, tls_end };
+        Ok(Connection { stream, received: Vec::new(), limit, agreed, next_cookie: 0 })
     }
 
     /// What the export is.
@@ -65,8 +66,8 @@ impl Connection {
 
     /// A new call begins, which may take `limit`.
     pub fn restart_clock(&mut self, limit: Duration) {
-        self.stream.limit = limit;
-        self.stream.deadline = Instant::now() + limit;
+        self.limit = limit;
+        self.stream.until = Instant::now() + limit;
     }
 
     /// Reads `len` bytes from `start` on, with one request unless the server takes only smaller ones.
@@ -117,7 +118,8 @@ impl Connection {
         let mut request = Vec::new();
         put_request(&mut request, cookie, op);
         request.extend_from_slice(payload);
-        self.stream.send(&request)?;
+        let sent = self.stream.send_all(&request);
+        sent.map_err(|error| self.fault(error, RegionFault::Write))?;
         Ok(cookie)
     }
 
@@ -128,38 +130,32 @@ impl Connection {
         expected: Expected,
         data: &mut [u8],
     ) -> Result<(), Failure> {
-        let start = match expected {
-            Expected::Data(extent) => extent.offset,
-            Expected::Status { extent, .. } => extent.offset,
-            Expected::Outcome => 0,
+        let (mut answer, mut refused) = (Answer::new(expected), None);
+        let within = |extent: Extent| {
+            let start = if let Expected::Data(asked) = expected { asked.offset } else { 0 };
+            let at = (extent.offset - start) as usize;
+            at..at + extent.len as usize
         };
-        let (mut covered, mut refused) = (0, None);
         loop {
             let waiting = |cookie| (cookie == asked).then_some(expected);
-            let Some(head) = reply(&self.stream.received, self.agreed.framing, waiting)? else {
-                self.stream.receive()?;
+            let Some(head) = reply(&self.received, self.agreed.framing, waiting)? else {
+                self.receive()?;
                 continue;
             };
-            self.stream.drop_front(head.taken);
+            self.received.drain(..head.taken);
+            answer.take(&head.reply)?;
             let last = match head.reply {
                 Reply::Done => true,
                 Reply::Data { extent, last } => {
-                    let at = (extent.offset - start) as usize;
-                    self.stream.take(&mut data[at..at + extent.len as usize])?;
-                    covered += extent.len;
+                    self.take(&mut data[within(extent)])?;
                     last
                 }
                 Reply::Hole { extent, last } => {
-                    let at = (extent.offset - start) as usize;
-                    data[at..at + extent.len as usize].fill(0);
-                    covered += extent.len;
+                    data[within(extent)].fill(0);
                     last
                 }
-                Reply::Status { .. } => {
-                    let unasked = "the server told block status, which was not asked for";
-                    let error = io::Error::new(ErrorKind::InvalidData, unasked);
-                    return Err(RegionFault::Read(error).into());
-                }
+                // Only of a request for it.
+                Reply::Status { last, .. } => last,
                 Reply::Error { errno, last, .. } => {
                     refused = Some(errno);
                     last
@@ -171,52 +167,16 @@ impl Connection {
         }
         match refused {
             Some(errno) => Err(Failure::Refused(errno)),
-            None if covered == data.len() as u64 => Ok(()),
-            None => Err(RegionFault::Read(io::Error::new(
-                ErrorKind::InvalidData,
-                format!("the server sent {covered} bytes of {}", data.len()),
-            ))
-            .into()),
+            None => answer.outcome().map_err(|short| {
+                RegionFault::Read(io::Error::new(ErrorKind::InvalidData, short.message)).into()
+            }),
         }
-    }
-}
-
-/// A socket, what came over it and is not used yet, and until when the call may last.
-#[derive(Debug)]
-struct Stream {
-    socket: OwnedFd,
-    received: Vec<u8>,
-    limit: Duration,
-    deadline: Instant,
-    tls_end: End,
-}
-
-impl Stream {
-    fn send(&mut self, mut bytes: &[u8]) -> Result<(), RegionFault> {
-        while !bytes.is_empty() {
-            self.arm()?;
-            match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
-                Ok(sent) => bytes = &bytes[sent..],
-                Err(e) => self.survive(e.into(), RegionFault::Write)?,
-            }
-        }
-        Ok(())
     }
 
     /// Waits for more bytes.
     fn receive(&mut self) -> Result<(), RegionFault> {
-        let mut buffer = [0; 64 * 1024];
-        loop {
-            self.arm()?;
-            match rustix::net::recv(&self.socket, &mut buffer, RecvFlags::empty()) {
-                Ok((_, 0)) => self.survive(ErrorKind::UnexpectedEof.into(), RegionFault::Read)?,
-                Ok((_, read)) => {
-                    self.received.extend_from_slice(&buffer[..read]);
-                    return Ok(());
-                }
-                Err(e) => self.survive(e.into(), RegionFault::Read)?,
-            }
-        }
+        let received = self.stream.receive_some(&mut self.received, "unexpected end of file");
+        received.map_err(|error| self.fault(error, RegionFault::Read))
     }
 
     /// Fills `data` with the next bytes.
@@ -225,36 +185,59 @@ impl Stream {
             self.receive()?;
         }
         data.copy_from_slice(&self.received[..data.len()]);
-        self.drop_front(data.len());
+        self.received.drain(..data.len());
         Ok(())
     }
 
-    fn drop_front(&mut self, bytes: usize) {
-        self.received.drain(..bytes);
-    }
-
-    /// Lets the next wait end with the call's time.
-    fn arm(&self) -> Result<(), RegionFault> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(RegionFault::Timeout(self.limit));
-        }
-        for direction in [Timeout::Recv, Timeout::Send] {
-            sockopt::set_socket_timeout(&self.socket, direction, Some(left))
-                .map_err(|errno| RegionFault::Connect(errno.into()))?;
-        }
-        Ok(())
-    }
-
-    fn survive(
-        &self,
-        error: io::Error,
-        fault: fn(io::Error) -> RegionFault,
-    ) -> Result<(), RegionFault> {
+    fn fault(&self, error: io::Error, fault: fn(io::Error) -> RegionFault) -> RegionFault {
         match error.kind() {
-            ErrorKind::Interrupted => Ok(()),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(RegionFault::Timeout(self.limit)),
-            _ => Err(fault(self.tls_end.explain(error))),
+            ErrorKind::TimedOut => RegionFault::Timeout(self.limit),
+            _ => fault(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use parda_disk::BlockSizes;
+    use parda_nbd::Framing;
+    use parda_nbd::client::ReplyError;
+    use parda_nbd::wire::{ChunkHeader, chunk, put_chunk_header};
+    use parda_tls::End;
+
+    use super::*;
+
+    #[test]
+    fn a_piece_that_comes_twice_is_not_taken_for_the_whole() {
+        let (socket, mut server) = UnixStream::pair().unwrap();
+        let limit = Duration::from_secs(60);
+        let (socket, until) = (socket.into(), Instant::now() + limit);
+        let mut connection = Connection {
+            stream: Stream { socket, until, tls_end: End::default() },
+            received: Vec::new(),
+            limit,
+            agreed: Agreed {
+                size: 8192,
+                flags: TransmissionFlags::HAS_FLAGS,
+                blocks: BlockSizes::DEFAULT,
+                framing: Framing::Structured,
+                allocation: None,
+            },
+            next_cookie: 0,
+        };
+        let mut pieces = Vec::new();
+        for flags in [0, chunk::FLAG_DONE] {
+            let (kind, cookie, len) = (chunk::OFFSET_DATA, Cookie(0), 8 + 4096);
+            put_chunk_header(&mut pieces, ChunkHeader { flags, kind, cookie, len });
+            pieces.extend([0; 8]);
+            pieces.extend([7; 4096]);
+        }
+        server.write_all(&pieces).unwrap();
+        let failure = connection.read(0, 8192).unwrap_err();
+        let twice = Failure::Broken(RegionFault::Reply(ReplyError::Overlap));
+        assert_eq!(failure.to_string(), twice.to_string());
     }
 }
