@@ -135,11 +135,9 @@ fn secret(text: &str) -> Result<[u8; 32], String> {
     if text.len() != DIGITS {
         return Err(not_a_key(format!("{} digits", text.len())));
     }
-    let mut secret = [0; 32];
-    for (byte, digits) in secret.iter_mut().zip(text.as_bytes().chunks(2)) {
-        let digit = |at: usize| char::from(digits[at]).to_digit(16).unwrap_or_default() as u8;
-        *byte = digit(0) << 4 | digit(1);
-    }
+    // The digits of a hash are those of any 32 bytes.
+    let secret = blake3::Hash::from_hex(text).map_err(|error| not_a_key(error.to_string()))?;
+    let secret = *secret.as_bytes();
     if secret.iter().all(|byte| *byte == secret[0]) {
         return Err(not_a_key("one byte 32 times".to_owned()));
     }
