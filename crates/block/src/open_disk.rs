@@ -17,7 +17,7 @@ use crate::descriptors::{OF_CONNECTION, OF_FILE, Room};
 
 /// A backend that is open, on its way to the volume's thread.
 pub(crate) enum Opened {
-    File(file::Opened),
+    File(file::File),
     Memory(memory::Memory),
     Remote(Box<connect::Opened>),
 }
@@ -96,13 +96,13 @@ impl OpenDisk {
                     region: config.region,
                     answered,
                 };
-                let opened = file::open(&wanted).map_err(fail)?;
-                let (geometry, align) = (opened.geometry, opened.align);
-                let claim = Arc::clone(&opened.claim);
-                (Opened::File(opened), geometry, align, Some(claim))
+                let (file, geometry, claim) = file::open(&wanted).map_err(fail)?;
+                let align = file.align;
+                (Opened::File(file), geometry, align, Some(claim))
             }
             BackendConfig::Memory { size } => {
-                let memory = memory::open(*size).map_err(fail)?;
+                let base = config.region.map_or(Bytes(0), |region| region.offset);
+                let memory = memory::open(*size, base).map_err(fail)?;
                 let geometry = memory.geometry();
                 (Opened::Memory(memory), geometry, 1, None)
             }
@@ -125,14 +125,14 @@ impl OpenDisk {
         let geometry = Geometry { size: region.len.0, read_only, ..whole };
         let (base, min) = (region.offset.0, whole.blocks.min());
         let place = match (&opened, &config.backend) {
-            (Opened::File(opened), BackendConfig::File { path, .. }) => {
-                Some(DiskFile::new(&opened.fd, base, min).named(path))
+            (Opened::File(file), BackendConfig::File { path, .. }) => {
+                Some(DiskFile::new(&file.fd, base, min).named(path))
             }
             (Opened::Memory(memory), _) => Some(DiskFile::new(memory.fd(), base, min)),
             _ => None,
         };
-        if let Opened::File(opened) = &opened
-            && !room.has(opened.claim.descriptors())
+        if let (Opened::File(_), Some(claim)) = (&opened, &claim)
+            && !room.has(claim.descriptors())
         {
             return Err(no_room());
         }

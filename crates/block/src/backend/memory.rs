@@ -14,19 +14,19 @@ use rustix::io;
 use super::{OpenError, Request};
 use crate::buffer::Pool;
 
-/// Memory on its way to its thread, and there.
+/// Memory that is served.
 pub(crate) struct Memory {
     fd: Arc<OwnedFd>,
     size: Bytes,
     base: u64,
 }
 
-/// Reserves nothing yet: a page is taken when it is first written.
-pub(crate) fn open(size: Bytes) -> Result<Memory, OpenError> {
+/// Memory in which the disk begins at `base`. Reserves nothing yet: a page is taken when it is first written.
+pub(crate) fn open(size: Bytes, base: Bytes) -> Result<Memory, OpenError> {
     let fail = |e| OpenError::Refused(format!("cannot get {} bytes of memory: {e}", size.0));
     let fd = Arc::new(fs::memfd_create(c"parda-disk", MemfdFlags::CLOEXEC).map_err(fail)?);
     fs::ftruncate(&fd, size.0).map_err(fail)?;
-    Ok(Memory { fd, size, base: 0 })
+    Ok(Memory { fd, size, base: base.0 })
 }
 
 impl Memory {
@@ -38,11 +38,6 @@ impl Memory {
     /// Its memory as a file.
     pub(crate) fn fd(&self) -> &Arc<OwnedFd> {
         &self.fd
-    }
-
-    /// The disk that begins there.
-    pub(crate) fn starting_at(self, base: Bytes) -> Self {
-        Self { base: base.0, ..self }
     }
 
     /// Performs a request at once.

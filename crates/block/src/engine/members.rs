@@ -11,7 +11,6 @@ use super::Engine;
 use super::closing::Remains;
 use super::disks::{Disk, Leaving};
 use crate::backend::Backend;
-use crate::backend::file::File;
 use crate::backend::map::Mapper;
 use crate::backend::upstream::Upstream;
 use crate::backend::upstream::search::Owner;
@@ -77,8 +76,8 @@ impl Engine {
             losses: if inherits { Losses::inherited() } else { Losses::default() },
             leaving: None,
             backend: match opened {
-                Opened::File(opened) => Backend::File(File::new(opened, base)),
-                Opened::Memory(memory) => Backend::Memory(memory.starting_at(base)),
+                Opened::File(file) => Backend::File(file),
+                Opened::Memory(memory) => Backend::Memory(memory),
                 Opened::Remote(opened) => {
                     let pool = &mut self.work.io.pool;
                     Backend::Remote(Box::new(Upstream::new(now, *opened, base.0, owner, pool)))

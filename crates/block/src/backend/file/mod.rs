@@ -10,7 +10,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use parda_control::Bytes;
 use parda_disk::{BlockSizes, Errno, Extent, Failure, Geometry, MAX_PAYLOAD, Op};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, StatxFlags};
 
@@ -27,35 +26,8 @@ use crate::reactor::{Reactor, Tag};
 use crate::ring::{At, Ring};
 use crate::writer::Writer;
 
-/// Facts about a file before its thread has it.
-pub(crate) struct Opened {
-    /// The disk's only descriptor: its locks are those of this open file, the ring has its IOs by it, and threads beside the
-    /// ring look at it.
-    pub(crate) fd: Arc<OwnedFd>,
-    /// Reason why reads and writes go through the page cache, if they do.
-    cached: Option<String>,
-    /// A write may be asked to be durable by itself.
-    dsync: bool,
-    /// io_uring would hand every write to a thread of the kernel.
-    writer: bool,
-    pub(crate) claim: Arc<Claim>,
-    pub(crate) geometry: Geometry,
-    /// Alignment of the borders of a region, in bytes.
-    pub(crate) align: u32,
-    kind: FileType,
-    /// Alignment of ranges that are allocated or freed, in bytes.
-    allocates: u32,
-}
-
-impl Opened {
-    /// Whether reads and writes go through the page cache.
-    pub(crate) fn is_cached(&self) -> bool {
-        self.cached.is_some()
-    }
-}
-
-/// Opens a file or block device, and keeps others from it.
-pub(crate) fn open(wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
+/// Opens a file or block device, and keeps others from it. Its geometry is that of all of it, and not of a region alone.
+pub(crate) fn open(wanted: &Wanted<'_>) -> Result<(File, Geometry, Arc<Claim>), OpenError> {
     let &Wanted { disk, path, direct, lock, raw, read_only, answered, .. } = wanted;
     let fail = |e: rustix::io::Errno| OpenError::Open { path: path.into(), source: e.into() };
     let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
@@ -120,12 +92,28 @@ pub(crate) fn open(wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
     let allocates = if kind == FileType::BlockDevice { block } else { align };
     let system = fs::fstatfs(&fd).map_or(0, |s| s.f_type);
     let dsync = kind == FileType::BlockDevice || HONOUR_DSYNC.contains(&system);
-    let writer =
-        kind == FileType::RegularFile && cached.is_some() && !WRITE_AT_ONCE.contains(&system);
+    let cached = cached.is_some();
+    let writer = kind == FileType::RegularFile && cached && !WRITE_AT_ONCE.contains(&system);
+    let guarded = if cached && kind == FileType::BlockDevice { CACHE_BLOCK } else { align };
+    let file = File {
+        fd,
+        cached,
+        dsync,
+        writer: writer.then(OnceCell::new),
+        base: wanted.range().start,
+        align,
+        allocates,
+        guarded,
+        exclusion: Exclusion::default(),
+        at_once: if cached { COPIED_AT_ONCE } else { DIRECT_AT_ONCE },
+        can_punch: true,
+        can_zero: true,
+        zeroes_fast: kind == FileType::RegularFile,
+    };
     // What goes around the page cache cannot be fetched into it, so CACHE is for the others.
-    let (trim, write_zeroes, fast_zero, cache) = (true, true, true, cached.is_some());
+    let (trim, write_zeroes, fast_zero, cache) = (true, true, true, cached);
     let geometry = Geometry { size, blocks, read_only, trim, write_zeroes, fast_zero, cache };
-    Ok(Opened { fd, cached, dsync, writer, claim, geometry, align, kind, allocates })
+    Ok((file, geometry, claim))
 }
 
 /// Turns the page cache off for this open file if that is wanted; says why not. The flag is set
@@ -191,18 +179,22 @@ fn slow_zeroes() -> Failure {
     Failure::new(Errno::NotSup, "zeroes would have to be written")
 }
 
-/// A file that is served.
+/// A file that is open to be served.
 pub(crate) struct File {
-    fd: Arc<OwnedFd>,
+    /// The disk's only descriptor: its locks are those of this open file, the ring has its IOs by it, and threads beside the
+    /// ring look at it.
+    pub(crate) fd: Arc<OwnedFd>,
+    /// Reads and writes go through the page cache.
     cached: bool,
+    /// A write may be asked to be durable by itself.
     dsync: bool,
-    /// Its writes to the page cache are done by a thread, from the first one on. Nothing in it: no
-    /// thread could be had.
+    /// There if io_uring would hand every write to a thread of the kernel. Its writes to the page cache are done by a
+    /// thread, from the first one on. Nothing in it: no thread could be had.
     writer: Option<OnceCell<Option<Writer>>>,
     /// Byte of the file at which the disk begins.
     base: u64,
-    /// Alignment of reads and writes, in bytes; 1 in the page cache.
-    align: u32,
+    /// Alignment of reads and writes, and of the borders of a region, in bytes; 1 in the page cache.
+    pub(crate) align: u32,
     /// Alignment of ranges that are allocated or freed, in bytes.
     allocates: u32,
     /// Alignment of the blocks that `exclusion` guards, in bytes; 1 if it guards nothing.
@@ -226,27 +218,7 @@ impl File {
         (self.fd, writer)
     }
 
-    pub(crate) fn new(opened: Opened, base: Bytes) -> Self {
-        let cached = opened.is_cached();
-        let Opened { fd, dsync, writer, kind, allocates, align, .. } = opened;
-        let guarded = if cached && kind == FileType::BlockDevice { CACHE_BLOCK } else { align };
-        Self {
-            fd,
-            cached,
-            dsync,
-            writer: writer.then(OnceCell::new),
-            base: base.0,
-            align,
-            allocates,
-            guarded,
-            exclusion: Exclusion::default(),
-            at_once: if cached { COPIED_AT_ONCE } else { DIRECT_AT_ONCE },
-            can_punch: true,
-            can_zero: true,
-            zeroes_fast: kind == FileType::RegularFile,
-        }
-    }
-
+    /// Whether reads and writes go through the page cache.
     pub(crate) fn is_cached(&self) -> bool {
         self.cached
     }

@@ -20,7 +20,7 @@ fn options(path: &Path) -> Wanted<'_> {
 
 fn file() -> File {
     let file = tempfile::NamedTempFile::new().unwrap();
-    File::new(open(&options(file.path())).unwrap(), Bytes(0))
+    open(&options(file.path())).unwrap().0
 }
 
 fn request(op: Op, step: Step) -> Request {
