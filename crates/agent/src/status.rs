@@ -516,7 +516,7 @@ impl DiskStatus {
             device: latency(&stats.device),
             total: latency(&stats.total),
             recorded: (detail == Detail::Counters)
-                .then_some(Recorded { held: stats.held, device: stats.device }),
+                .then_some(Recorded { held: stats.held.0, device: stats.device.0 }),
         }
     }
 }

@@ -61,7 +61,9 @@ pub use listen::{ListenError, ListenerConfig};
 pub use mailbox::{Heard, Said};
 pub use open_disk::OpenDisk;
 pub use socket_file::{SocketAccess, SocketFile};
-pub use stats::{Count, Dropped, Latencies, Lateness, MemoryStats, Stats, VmStats};
+pub use stats::{
+    Count, Dropped, Latencies, Lateness, MemoryStats, SharedLatencies, Stats, VmStats,
+};
 pub use threads::threads_help;
 pub use timed::{Timed, TimedId};
 pub use volume::{AddListenerError, Handle, Stopped, Volume};

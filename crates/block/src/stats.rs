@@ -1,5 +1,6 @@
 //! Counters of a volume since it started, per VM and in sum.
 
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
 use hdrhistogram::Histogram;
@@ -41,7 +42,7 @@ impl Count {
 ///
 /// A clone shares the histograms, so that a look at the counters of a thousand disks copies none of them on the thread that carries
 /// IO. While a clone lives, the next IO of a VM copies that VM's.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct VmStats {
     /// Reads that completed without an error.
     pub reads: Count,
@@ -74,45 +75,34 @@ pub struct VmStats {
     /// Bytes that the disk had when it was opened and has no more. IOs there fail.
     pub lost: u64,
     /// Time that reads and writes were held in the host's queue.
-    pub held: Arc<Latencies>,
+    pub held: SharedLatencies,
     /// Time that reads and writes were at the array.
-    pub device: Arc<Latencies>,
+    pub device: SharedLatencies,
     /// The sum of both for each read and write.
-    pub total: Arc<Latencies>,
+    pub total: SharedLatencies,
 }
 
-impl Default for VmStats {
+/// Latencies that clones share until one of them changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedLatencies(pub Arc<Latencies>);
+
+/// Of no IO yet. All disks share it until their first IO: a thousand idle disks would have 66 MiB of zeroes.
+impl Default for SharedLatencies {
     fn default() -> Self {
-        Self {
-            reads: Count::default(),
-            writes: Count::default(),
-            others: Count::default(),
-            errors: 0,
-            overdue: 0,
-            time_held: HeldTimes::default(),
-            time_at_device: Span::ZERO,
-            part: VmPart::default(),
-            standing: None,
-            reservation: None,
-            clients: 0,
-            page_cache: false,
-            away: None,
-            replaced: false,
-            lost: 0,
-            held: latencies(),
-            device: latencies(),
-            total: latencies(),
-        }
+        static EMPTY: LazyLock<Arc<Latencies>> = LazyLock::new(|| {
+            let empty = Histogram::new_with_bounds(1_000, LONGEST, 2);
+            Arc::new(empty.expect("the bounds are constants that fit"))
+        });
+        Self(Arc::clone(&EMPTY))
     }
 }
 
-/// Of no IO yet. All disks share it until their first IO: a thousand idle disks would have 66 MiB of zeroes.
-fn latencies() -> Arc<Latencies> {
-    static EMPTY: LazyLock<Arc<Latencies>> = LazyLock::new(|| {
-        let empty = Histogram::new_with_bounds(1_000, LONGEST, 2);
-        Arc::new(empty.expect("the bounds are constants that fit"))
-    });
-    Arc::clone(&EMPTY)
+impl Deref for SharedLatencies {
+    type Target = Arc<Latencies>;
+
+    fn deref(&self) -> &Arc<Latencies> {
+        &self.0
+    }
 }
 
 impl VmStats {
@@ -132,9 +122,9 @@ impl VmStats {
         if matches!(done.io.kind, IoKind::Read | IoKind::Write) {
             self.time_held.add(done.held_by, done.held);
             self.time_at_device = plus(self.time_at_device, done.device);
-            Arc::make_mut(&mut self.held).saturating_record(done.held.0);
-            Arc::make_mut(&mut self.device).saturating_record(done.device.0);
-            Arc::make_mut(&mut self.total).saturating_record((done.held + done.device).0);
+            Arc::make_mut(&mut self.held.0).saturating_record(done.held.0);
+            Arc::make_mut(&mut self.device.0).saturating_record(done.device.0);
+            Arc::make_mut(&mut self.total.0).saturating_record((done.held + done.device).0);
         }
     }
 
@@ -158,9 +148,9 @@ impl VmStats {
         self.time_at_device = plus(self.time_at_device, other.time_at_device);
         // All histograms have the same bounds, so that adding cannot fail.
         let added = [
-            Arc::make_mut(&mut self.held).add(&*other.held),
-            Arc::make_mut(&mut self.device).add(&*other.device),
-            Arc::make_mut(&mut self.total).add(&*other.total),
+            Arc::make_mut(&mut self.held.0).add(&**other.held),
+            Arc::make_mut(&mut self.device.0).add(&**other.device),
+            Arc::make_mut(&mut self.total.0).add(&**other.total),
         ];
         debug_assert!(added.iter().all(Result::is_ok));
     }
@@ -328,7 +318,7 @@ mod tests {
 
     #[test]
     fn latencies_are_kept_to_a_hundredth_in_little_memory() {
-        let histogram = latencies();
+        let histogram = SharedLatencies::default();
         assert!(histogram.distinct_values() * size_of::<u64>() < 32 << 10);
         let near =
             histogram.highest_equivalent(30_000_000) - histogram.lowest_equivalent(30_000_000);
