@@ -82,9 +82,4 @@ impl Mailbox {
         // Nothing to read means that it is silent already.
         let _ = rustix::io::read(&*self.bell, &mut count);
     }
-
-    /// Rings the bell, so that nobody waits for it any more.
-    pub(crate) fn wake(&self) {
-        let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
-    }
 }

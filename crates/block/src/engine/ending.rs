@@ -82,7 +82,8 @@ impl Engine {
         for up in self.disks.iter_mut().filter_map(|(_, disk)| disk.backend.remote()) {
             up.close();
         }
-        self.mailbox.wake();
+        // The poll of the bell ends.
+        self.mailer.ring();
         let until = limit.map(|limit| self.now() + limit);
         while self.work.io.ring.in_flight() > 0 && until.is_none_or(|until| self.now() < until) {
             let timeout = until.map(|until| until.since(self.now()).into());

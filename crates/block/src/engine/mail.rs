@@ -77,7 +77,7 @@ impl Engine {
     }
 
     pub(crate) fn add_listener(&mut self, address: Address, bound: Bound) -> io::Result<()> {
-        self.fronts.add_listener(&mut self.work.io, address, bound)
+        self.fronts.listeners.add(&mut self.work.io.ring, address, bound)
     }
 
     /// Closes a listener. False if there is none.

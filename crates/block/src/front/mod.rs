@@ -31,7 +31,6 @@ use self::vhost::Vhost;
 pub(crate) use self::vhost::mail::GuestMail;
 use crate::buffer::Pool;
 use crate::config::Limits;
-use crate::listen::Bound;
 use crate::mailbox::Mailer;
 use crate::reactor::Reactor;
 use crate::ring::End;
@@ -178,16 +177,6 @@ impl Fronts {
             Timer::Nbd(timer) => self.nbd.timer(now, io, timer),
             Timer::Vhost(timer) => self.vhost.timer(now, io, timer),
         }
-    }
-
-    /// Accepts connections at one more address.
-    pub(crate) fn add_listener(
-        &mut self,
-        io: &mut Reactor,
-        address: Address,
-        bound: Bound,
-    ) -> io::Result<()> {
-        self.listeners.add(&mut io.ring, address, bound)
     }
 
     /// Closes a listener. False if there is none.
