@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use parda_address::Address;
 use parda_control::{Instant, Span};
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 use slab::Slab;
@@ -19,6 +19,7 @@ use crate::descriptors::is_reserved;
 use crate::front::nbd::tls::ListenerTls;
 use crate::front::tag::Tag;
 use crate::listen::Bound;
+use crate::peer::is_hung_up;
 use crate::reactor;
 use crate::ring::{OpKey, Ring};
 use crate::socket_file::SocketFile;
@@ -115,7 +116,7 @@ impl Listeners {
         match accept_with(&listener.fd, SocketFlags::CLOEXEC) {
             Ok(fd) => Ok(Some(fd)),
             // A unix socket that another process has shut down is ready for ever, and nobody waits there.
-            Err(Errno::AGAIN) if is_shut_down(&listener.fd) => Err(Errno::INVAL),
+            Err(Errno::AGAIN) if is_hung_up(&listener.fd) => Err(Errno::INVAL),
             Err(Errno::INTR | Errno::CONNABORTED | Errno::AGAIN) => Ok(None),
             Err(error) => Err(error),
         }
@@ -168,10 +169,4 @@ const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
 fn data(key: usize) -> EventData {
     EventData::new_u64(key as u64)
-}
-
-fn is_shut_down(fd: &OwnedFd) -> bool {
-    let mut polled = [PollFd::new(fd, PollFlags::empty())];
-    poll(&mut polled, Some(&Timespec::default())).is_ok()
-        && polled[0].revents().contains(PollFlags::HUP)
 }
