@@ -26,7 +26,6 @@ pub(crate) enum Opened {
 pub struct OpenDisk {
     pub(crate) config: DiskConfig,
     pub(crate) opened: Opened,
-    pub(crate) base: Bytes,
     pub(crate) geometry: Geometry,
     /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
     pub(crate) place: Option<DiskFile>,
@@ -139,6 +138,6 @@ impl OpenDisk {
         let len = config.region.map(|region| region.len.0);
         // A rest that is smaller than a block of direct IO cannot be read.
         let sizing = Sizing::new(base, len, min.max(align), whole.size);
-        Ok(OpenDisk { base: region.offset, config, opened, geometry, place, sizing, claim, room })
+        Ok(OpenDisk { config, opened, geometry, place, sizing, claim, room })
     }
 }

@@ -73,14 +73,7 @@ impl Claim {
 }
 
 /// Turn of a disk to take hold of its data: others on the same file or device wait.
-#[derive(Debug, Default)]
-pub(crate) struct Turn(Mutex<()>);
-
-impl Turn {
-    pub(crate) fn take(&self) -> MutexGuard<'_, ()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+pub(crate) type Turn = Mutex<()>;
 
 /// A claim that may be gone, and whose it is.
 type Known = (Weak<Owner>, Weak<Claim>);

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizing {
     /// Where the disk begins.
-    base: u64,
+    pub(crate) base: u64,
     /// How long the disk is at most, if it is a region.
     len: Option<u64>,
     /// Alignment of its size, in bytes.

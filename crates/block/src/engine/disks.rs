@@ -35,8 +35,6 @@ pub(super) struct Disk {
     pub(super) place: Option<DiskFile>,
     pub(super) mapper: Mapper,
     pub(super) sizing: Sizing,
-    /// Where the disk begins on its backend, in bytes.
-    pub(super) base: u64,
     /// Its file system did not answer to a look at the file, and still does not.
     pub(super) is_silent: bool,
     pub(super) stats: VmStats,

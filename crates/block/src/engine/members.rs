@@ -41,7 +41,7 @@ impl Engine {
     }
 
     pub(crate) fn add_disk(&mut self, now: Instant, disk: OpenDisk) -> DiskId {
-        let OpenDisk { config, opened, base, geometry, place, sizing, claim, room } = disk;
+        let OpenDisk { config, opened, geometry, place, sizing, claim, room } = disk;
         let id = self.disks.next_id();
         let inherits = claim.as_ref().is_some_and(|claim| claim.take_loss());
         if inherits {
@@ -69,7 +69,6 @@ impl Engine {
             room,
             listen: config.listen,
             vm_id: self.host.add_vm(now, config.vm),
-            base: base.0,
             is_silent: false,
             begun: Instant(0),
             stats: VmStats { page_cache: opened.is_cached(), ..VmStats::default() },
@@ -80,7 +79,7 @@ impl Engine {
                 Opened::Memory(memory) => Backend::Memory(memory),
                 Opened::Remote(opened) => {
                     let pool = &mut self.work.io.pool;
-                    Backend::Remote(Box::new(Upstream::new(now, *opened, base.0, owner, pool)))
+                    Backend::Remote(Box::new(Upstream::new(now, *opened, sizing.base, owner, pool)))
                 }
             },
         });

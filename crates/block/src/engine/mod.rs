@@ -265,7 +265,7 @@ impl Engine {
             });
         if let Some(model) = &mut self.model {
             let extent = request.extent();
-            let extent = Extent { offset: extent.offset + disk.base, ..extent };
+            let extent = Extent { offset: extent.offset + disk.sizing.base, ..extent };
             request.modelled = true;
             model.submit(now, TimedId(key), io_of(request.op).kind, extent);
         }

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use parda_locks::{self as locks, Locks};
@@ -128,7 +128,7 @@ fn try_claim(
     let medium = Medium::of(&stat);
     let stretch = Stretch::new(medium.clone(), wanted.range());
     let turn = Claims::lock().turn(&stretch);
-    let _turn = turn.take();
+    let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
     let mut claims = Claims::lock();
     claims.check(&stretch, read_only, path.display())?;
     let others = claims.beside(&stretch);

@@ -7,10 +7,10 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, FileType, Mode, OFlags};
+use rustix::fs::{self, FileType};
 use rustix::io::pread;
 
-use crate::backend::OpenError;
+use crate::backend::{OpenError, loops};
 
 /// A format, as QEMU calls its driver, and how an image begins at an offset.
 const BEGINNINGS: &[(&str, usize, &[u8])] = &[
@@ -73,9 +73,7 @@ impl Image {
     /// The image of another format that is at `path`; `None` if there is none that can be read.
     #[must_use]
     pub fn at(path: &Path, disk: &str, read_only: bool) -> Option<Image> {
-        // A FIFO or a tape must not hold anybody up.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let fd = fs::open(path, flags, Mode::empty()).ok()?;
+        let fd = loops::open(path).ok()?;
         let kind = FileType::from_raw_mode(fs::fstat(&fd).ok()?.st_mode);
         if !matches!(kind, FileType::RegularFile | FileType::BlockDevice) {
             return None;

@@ -157,7 +157,7 @@ fn a_file_whose_locks_hang_keeps_nobody_from_another_file() {
     let [hangs, other] = ["hangs", "other"].map(|name| dir.path().join(name));
     [&hangs, &other].iter().for_each(|path| std::fs::write(path, [0; 4096]).unwrap());
     let turn = Claims::lock().turn(&Stretch::of_path(&hangs, None));
-    let taken = turn.take();
+    let taken = turn.lock().unwrap();
     let fd = open(&hangs);
     let waits = std::thread::spawn(move || {
         claim(&fd, &all("hangs", false, Lock::On), Duration::ZERO).map(drop)
