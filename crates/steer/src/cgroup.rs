@@ -21,7 +21,7 @@ pub mod sharing;
 pub mod vms;
 
 pub use caps::HeldBy;
-pub use demand::{Begun, Demand, Demands, Whole};
+pub use demand::{Begun, Demand, Demands};
 pub use files::{ChangedSetting, ShareError};
 pub use level::{Want, level};
 pub use pattern::{Pattern, glob};

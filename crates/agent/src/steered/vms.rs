@@ -6,7 +6,7 @@ use std::path::Path;
 use parda_api::Limit;
 use parda_control::{KernelHost, Shares, Span, TenantId, VmGrant, VmPeriod};
 use parda_steer::cgroup::{
-    Allowance, Begun, Change, Demand, Demands, HeldBy, Means, Sharing, VmKey, Vms, Whole,
+    Allowance, Begun, Change, Demand, Demands, HeldBy, Means, Sharing, VmKey, Vms,
 };
 use parda_steer::measure::{Method, Reading};
 use parda_steer::{Device, Journal};
@@ -218,7 +218,7 @@ impl Groups {
         let counted = matches!(reading.method, Method::Ebpf).then_some(reading.groups.as_slice());
         let classes = reading.classes.iter();
         let (ios, bytes) = classes.fold((0, 0), |(n, b), c| (n + c.ios, b + c.bytes));
-        let whole = Whole { ios, bytes, pending: reading.pending };
+        let whole = Demand { ios, bytes, pending: reading.pending };
         let looked = self.sharing.as_mut().map(|sharing| sharing.look(&self.vms, reading.elapsed));
         self.demands = match (&self.sharing, looked, counted) {
             (Some(sharing), Some(Ok(())), _) => {
@@ -271,7 +271,7 @@ impl Groups {
 }
 
 /// Where nothing is known of each, each is taken to want its share of what the host did.
-fn by_shares(vms: &Vms, whole: Whole) -> Demands {
+fn by_shares(vms: &Vms, whole: Demand) -> Demands {
     let all: f64 = vms.iter().map(|(_, vm)| vm.grant.shares).sum();
     let part = |shares: f64| Demand {
         pending: whole.pending * shares / all.max(1.0),

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::cgroup::files::line;
 use crate::cgroup::vms::{VmKey, Vms};
 use crate::measure::Group;
 use crate::number::DevNum;
 use crate::sysfs::{self, SysError};
 
-/// IOs of a VM between two readings, and its demand.
+/// IOs of a VM or of a whole device between two readings, and its demand.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Demand {
     /// Number of IOs: completed ones with eBPF, begun ones with `io.stat`.
@@ -56,7 +57,7 @@ impl Demands {
     /// If an elevator makes some VMs wait longer, their demand is underestimated, and that of the
     /// others overestimated.
     #[must_use]
-    pub fn of_begun(vms: &Vms, begun: &BTreeMap<VmKey, Begun>, whole: Whole) -> Demands {
+    pub fn of_begun(vms: &Vms, begun: &BTreeMap<VmKey, Begun>, whole: Demand) -> Demands {
         let mut demands = Demands::none(vms);
         for (key, demand) in &mut demands.vms {
             let begun = begun.get(key).copied().unwrap_or_default();
@@ -79,17 +80,6 @@ impl Demands {
         let vms = vms.iter().map(|(key, _)| (key.clone(), Demand::default())).collect();
         Demands { vms, ..Demands::default() }
     }
-}
-
-/// IOs of a whole device between two readings.
-#[derive(Clone, Copy, Debug)]
-pub struct Whole {
-    /// Number of completed IOs.
-    pub ios: u64,
-    /// Bytes that the completed IOs moved.
-    pub bytes: u64,
-    /// Mean number of IOs that were submitted and not completed.
-    pub pending: f64,
 }
 
 /// IOs that a VM began between two looks at `io.stat`. IOs that a cap holds back have not begun.
@@ -161,10 +151,10 @@ impl IoStat {
 /// Parses a device's line: `8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`. A cgroup that
 /// did no IO to the device has no line.
 fn counts(text: &str, device: DevNum) -> Begun {
-    let number = device.to_string();
-    let line = text.lines().find_map(|line| line.strip_prefix(&number)?.strip_prefix(' '));
     let mut counts = Begun::default();
-    for (key, value) in line.unwrap_or_default().split(' ').filter_map(|w| w.split_once('=')) {
+    for (key, value) in
+        line(text, device).unwrap_or_default().split(' ').filter_map(|w| w.split_once('='))
+    {
         let value = value.parse().unwrap_or(0);
         match key {
             "rios" => counts.ios.reads = value,

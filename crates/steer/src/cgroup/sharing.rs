@@ -16,7 +16,7 @@ use parda_control::{Span, Window};
 
 use crate::cgroup::bfq::Bfq;
 use crate::cgroup::caps::{Cap, Caps, HeldBy, most_ios};
-use crate::cgroup::demand::{Begun, Demand, Demands, IoStat, Whole};
+use crate::cgroup::demand::{Begun, Demand, Demands, IoStat};
 use crate::cgroup::files::{ChangedSetting, ShareError, hand_down_io};
 use crate::cgroup::level::{Want, level};
 use crate::cgroup::vms::{VmKey, Vms};
@@ -185,7 +185,7 @@ impl Sharing {
         &self,
         vms: &Vms,
         groups: Option<&[crate::measure::Group]>,
-        whole: Whole,
+        whole: Demand,
         latency: Span,
     ) -> Demands {
         let mut demands = match groups {

@@ -9,12 +9,12 @@ use common::Tree;
 use parda_control::{Limit, Rates, Shares, Span, VmGrant, Window};
 use parda_steer::Device;
 use parda_steer::cgroup::{
-    Allowance, Change, Demands, HeldBy, Means, Sharing, VmKey, VmPattern, Vms, Whole,
+    Allowance, Change, Demand, Demands, HeldBy, Means, Sharing, VmKey, VmPattern, Vms,
 };
 use parda_steer::measure::Group;
 
 const CGROUPS: &str = "sys/fs/cgroup";
-const WHOLE: Whole = Whole { ios: 0, bytes: 0, pending: 0.0 };
+const WHOLE: Demand = Demand { ios: 0, bytes: 0, pending: 0.0 };
 const MS5: Span = Span::from_millis(5);
 const SECOND: Span = Span::from_millis(1000);
 
@@ -175,7 +175,7 @@ fn without_ebpf_what_is_pending_is_theirs_who_do_it() {
     stat("m/a", 700);
     stat("m/b", 100);
     sharing.look(&vms, SECOND).unwrap();
-    let whole = Whole { ios: 800, bytes: 0, pending: 20.0 };
+    let whole = Demand { ios: 800, bytes: 0, pending: 20.0 };
     let demands = sharing.demands(&vms, None, whole, MS5);
     assert_eq!(demands.vms[&key("m/a")].pending, 17.5);
     assert_eq!(demands.vms[&key("m/b")].pending, 2.5);
@@ -208,7 +208,7 @@ fn caps_rise_until_the_window_is_used_and_fall_while_ios_wait() {
     let mut period = |ios: u64, pending: f64| {
         sharing.look(&vms, SECOND).unwrap();
         let groups = ["m/a", "m/b"].map(|path| group(id(&tree, path), ios / 2, 32.0));
-        let whole = Whole { ios, bytes: 0, pending };
+        let whole = Demand { ios, bytes: 0, pending };
         let demands = sharing.demands(&vms, Some(&groups), whole, MS5);
         sharing.set(&vms, &demands, window(6.0)).unwrap();
         sum(&sharing)
