@@ -1,7 +1,7 @@
 //! Cgroup files with a line for each device, and the io controller that makes the files appear.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::cgroup::vms::{VmKey, Vms};
 use crate::journal::{JournalError, LockedJournal, Original};
@@ -80,49 +80,33 @@ pub(crate) fn write_line(
 pub(crate) fn hand_down_io(
     vms: &Vms,
     journal: &mut LockedJournal,
-) -> Result<Vec<(VmKey, SysError)>, JournalError> {
+) -> Result<Vec<(VmKey, SysError)>, ShareError> {
     let mut failed = Vec::new();
-    for (key, _) in vms.iter() {
-        if vms.dir(key).join("io.max").exists() {
-            continue;
-        }
-        for above in aboves(vms.mounted(), key) {
-            let file = above.join("cgroup.subtree_control");
-            match sysfs::read(&file) {
-                Ok(text) if text.split_whitespace().any(|name| name == "io") => continue,
-                Err(error) => {
+    for (key, _) in vms.iter().filter(|(key, _)| !vms.dir(key).join("io.max").exists()) {
+        let mut above = lineage(key);
+        above.pop();
+        // From the root down.
+        for path in std::iter::once(String::new()).chain(above) {
+            let file = vms.mounted().join(path).join("cgroup.subtree_control");
+            match hand_down_io_of(&file, journal) {
+                Ok(()) => {}
+                Err(ShareError::Sys(error)) => {
                     failed.push((key.clone(), error));
                     break;
                 }
-                Ok(_) => {}
-            }
-            let original = match Original::of_cgroup(&file, "-io".to_owned()) {
-                Ok(original) => original,
-                Err(error) => {
-                    failed.push((key.clone(), error));
-                    break;
-                }
-            };
-            journal.note(&[original])?;
-            if let Err(error) = sysfs::write(&file, "+io") {
-                failed.push((key.clone(), error));
-                break;
+                Err(error) => return Err(error),
             }
         }
     }
     Ok(failed)
 }
 
-/// The cgroups above a VM's, from the root down.
-fn aboves(mounted: &Path, key: &VmKey) -> Vec<PathBuf> {
-    let mut dir = mounted.to_owned();
-    let mut dirs = vec![dir.clone()];
-    let names: Vec<&str> = key.0.split('/').collect();
-    for name in &names[..names.len().saturating_sub(1)] {
-        dir.push(name);
-        dirs.push(dir.clone());
+fn hand_down_io_of(file: &Path, journal: &mut LockedJournal) -> Result<(), ShareError> {
+    if sysfs::read(file)?.split_whitespace().any(|name| name == "io") {
+        return Ok(());
     }
-    dirs
+    journal.note(&[Original::of_cgroup(file, "-io".to_owned())?])?;
+    Ok(sysfs::write(file, "+io")?)
 }
 
 /// The cgroups whose weights matter for a VM: its own and those above it except the root, as paths
