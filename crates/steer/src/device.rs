@@ -156,8 +156,7 @@ impl Queue {
 
     /// The elevator in force.
     pub(crate) fn scheduler(&self) -> Result<String, SysError> {
-        let list = sysfs::read(&self.dir.join("queue/scheduler"))?;
-        Ok(sysfs::chosen(&list).to_owned())
+        sysfs::choice(&self.dir.join("queue/scheduler"))
     }
 
     /// Number of hardware queues, each with tags of its own.
@@ -272,7 +271,7 @@ fn kind(dir: &Path) -> Kind {
 }
 
 /// Last component of a path: the kernel's name.
-fn name_of(dir: &Path) -> String {
+pub(crate) fn name_of(dir: &Path) -> String {
     dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 

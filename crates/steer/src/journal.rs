@@ -135,9 +135,7 @@ impl Original {
             done => done.map(|()| true),
         }
     }
-}
 
-impl Original {
     /// Limits that a disk has before parda sets others.
     #[must_use]
     pub fn of_disk(socket: (&Path, SocketId), disk: &Disk) -> Original {

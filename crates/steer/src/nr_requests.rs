@@ -25,7 +25,7 @@ pub(crate) fn put_back(
     tags: bool,
 ) -> Result<(), SysError> {
     let elevators = elevators(file);
-    let now = current(&elevators)?;
+    let now = sysfs::choice(&elevators)?;
     if now == NONE {
         if tags && (scheduler != NONE || sysfs::read(file)? == value) {
             return unstick(file);
@@ -58,7 +58,7 @@ fn unstick(file: &Path) -> Result<(), SysError> {
 /// Gives the driver `depth` tags, and never more, although an elevator is in force.
 pub(crate) fn regrow(file: &Path, depth: u32) -> Result<(), SysError> {
     let elevators = elevators(file);
-    let now = current(&elevators)?;
+    let now = sysfs::choice(&elevators)?;
     sysfs::write(&elevators, NONE)?;
     let grown = if sysfs::read(file)? == depth.to_string() {
         unstick(file)
@@ -71,8 +71,4 @@ pub(crate) fn regrow(file: &Path, depth: u32) -> Result<(), SysError> {
 
 fn elevators(file: &Path) -> PathBuf {
     file.with_file_name("scheduler")
-}
-
-fn current(elevators: &Path) -> Result<String, SysError> {
-    Ok(sysfs::chosen(&sysfs::read(elevators)?).to_owned())
 }

@@ -38,12 +38,8 @@ pub enum Why {
 }
 
 impl Why {
-    pub(crate) fn unfit(why: impl Into<String>) -> Why {
-        Why::Unfit(why.into())
-    }
-
     pub(crate) fn not_block() -> Why {
-        Why::unfit("is no block device")
+        Why::Unfit("is no block device".to_owned())
     }
 }
 

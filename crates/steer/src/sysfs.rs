@@ -81,6 +81,11 @@ pub(crate) fn refused(file: &Path, value: &str, source: &io::Error) -> SysError 
     SysError::of(file, &format!("the kernel refuses {value:?}"), source)
 }
 
+/// The choice that is in force of those in a file.
+pub(crate) fn choice(file: &Path) -> Result<String, SysError> {
+    Ok(chosen(&read(file)?).to_owned())
+}
+
 /// The choice in brackets, as in `none [mq-deadline] bfq`. A file with a single choice has no
 /// brackets.
 pub(crate) fn chosen(list: &str) -> &str {

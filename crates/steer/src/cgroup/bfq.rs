@@ -46,8 +46,7 @@ impl Bfq {
         let queue = device.dir().join("queue");
         let bfq = Bfq { device: device.number, queue, weights: BTreeMap::new() };
         let scheduler = bfq.queue.join("scheduler");
-        let offered = sysfs::read(&scheduler)?;
-        let now = sysfs::chosen(&offered).to_owned();
+        let now = sysfs::choice(&scheduler)?;
         if now == NAME {
             for (name, _) in SETTINGS {
                 journal.note(&[Original::of(&bfq.setting(name))?])?;
@@ -62,7 +61,7 @@ impl Bfq {
     /// Chooses bfq and applies its settings. The kernel loads the module if it may.
     fn set_up(&self) -> Result<(), ShareError> {
         let scheduler = self.queue.join("scheduler");
-        if sysfs::chosen(&sysfs::read(&scheduler)?) != NAME {
+        if sysfs::choice(&scheduler)? != NAME {
             sysfs::write(&scheduler, NAME)?;
             let offered = sysfs::read(&scheduler)?;
             if sysfs::chosen(&offered) != NAME {

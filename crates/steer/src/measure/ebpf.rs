@@ -12,10 +12,11 @@ use aya::{Btf, EbpfLoader};
 use parda_control::Span;
 use parda_control::latency::Direction;
 
+use super::find::Counts;
 use super::flow::Level;
 use super::layout::{DEVICES, DeviceList, GroupTotals, Sums, Totals, Versioned};
 use super::whole::whole;
-use super::{Class, Group, Histogram, Measure, MeasureError, Method, Reading, Watched, find};
+use super::{Class, Group, Histogram, Measure, MeasureError, Method, Reading, Watched};
 use crate::number::DevNum;
 
 const OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/block.bpf.o");
@@ -328,7 +329,8 @@ impl Measure for Ebpf {
 
 /// Whether no IO is at these devices. `false` if it is unknown.
 fn empty(devices: &[DevNum]) -> bool {
-    devices.iter().all(|d| find::inflight("/".as_ref(), *d).is_ok_and(|(r, w)| r + w == 0))
+    let inflight = |device: &DevNum| Counts::open("/".as_ref(), *device, "inflight")?.read();
+    devices.iter().all(|device| inflight(device).is_ok_and(|counts| counts == [0, 0]))
 }
 
 /// The clock that the eBPF programs use, in ns.

@@ -6,8 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::{MeasureError, Watched};
+use crate::device::name_of;
 use crate::number::DevNum;
 use crate::refusal::{Refusal, Why, slaves, sysfs_dir};
+use crate::sysfs;
 
 impl Watched {
     /// Devices at which to measure: the disks below a partition, a logical volume or a multipath
@@ -42,9 +44,8 @@ impl Watched {
             Some(disk) if dir.join("partition").exists() => disk,
             _ => dir,
         };
-        let name = || dir.file_name().map_or_else(String::new, |n| n.display().to_string());
-        let number: Option<DevNum> =
-            std::fs::read_to_string(dir.join("dev")).ok().and_then(|text| text.parse().ok());
+        let name = || name_of(dir);
+        let number: Option<DevNum> = sysfs::number(&dir.join("dev")).ok();
         // A device-mapper device has the directory too, if it is request-based.
         let here = number.filter(|_| dir.join("mq").is_dir());
         let below = slaves(dir).unwrap_or_default();
@@ -100,12 +101,6 @@ impl Counts {
         }
         Ok(found)
     }
-}
-
-/// Numbers of reads and of writes in flight at a device.
-pub(super) fn inflight(root: &Path, device: DevNum) -> Result<(u64, u64), MeasureError> {
-    let [reads, writes] = Counts::open(root, device, "inflight")?.read()?;
-    Ok((reads, writes))
 }
 
 #[cfg(test)]

@@ -34,16 +34,12 @@ const QUIET: u32 = 100;
 /// Meter that uses Little's law.
 pub struct Little {
     root: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<Mutex<State>>,
     sampler: Option<JoinHandle<()>>,
     since: Instant,
     before: DiskCounters,
     at_start: f64,
     because: Option<String>,
-}
-
-struct Shared {
-    state: Mutex<State>,
 }
 
 struct State {
@@ -70,10 +66,8 @@ struct DiskCounters {
     ticks: u64,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
@@ -146,7 +140,7 @@ impl Little {
         };
         let mut little = Little {
             root: root.to_owned(),
-            shared: Arc::new(Shared { state: Mutex::new(state) }),
+            shared: Arc::new(Mutex::new(state)),
             sampler: None,
             since: Instant::now(),
             before: DiskCounters::default(),
@@ -160,11 +154,11 @@ impl Little {
     }
 }
 
-fn sample(shared: &Shared) {
+fn sample(shared: &Mutex<State>) {
     loop {
-        let pause = shared.lock().pause();
+        let pause = lock(shared).pause();
         thread::park_timeout(pause);
-        let mut state = shared.lock();
+        let mut state = lock(shared);
         if state.stop {
             return;
         }
@@ -178,7 +172,7 @@ fn sample(shared: &Shared) {
 
 impl Drop for Little {
     fn drop(&mut self) {
-        self.shared.lock().stop = true;
+        lock(&self.shared).stop = true;
         if let Some(sampler) = self.sampler.take() {
             sampler.thread().unpark();
             // A panic of the sampler would have been reported by a reading.
@@ -189,7 +183,7 @@ impl Drop for Little {
 
 impl Measure for Little {
     fn read(&mut self) -> Result<Reading, MeasureError> {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared);
         if let Some(fault) = state.fault.take() {
             return Err(fault);
         }
@@ -256,7 +250,7 @@ impl Measure for Little {
         }
         let sampled = opened(&self.root, &watched.leaves, "inflight")?;
         let done = opened(&self.root, &watched.fronts, "stat")?;
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared);
         (state.sampled, state.done) = (sampled, done);
         (state.fault, state.quiet) = (None, 0);
         // Samples since the previous reading are discarded, as they belong to other devices.
