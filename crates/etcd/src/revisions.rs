@@ -45,8 +45,8 @@ pub enum Keys<'a> {
 impl Keys<'_> {
     fn json(self) -> Value {
         match self {
-            Keys::One(key) => wire::keys(key, false),
-            Keys::Prefix(prefix) => wire::keys(prefix, true),
+            Keys::One(key) => json!({ "key": wire::base64(key) }),
+            Keys::Prefix(prefix) => Keys::Between(prefix, &wire::after(prefix)).json(),
             Keys::Between(from, to) => {
                 json!({ "key": wire::base64(from), "range_end": wire::base64(to) })
             }
@@ -141,7 +141,7 @@ impl Client {
         since: i64,
         limit: Duration,
     ) -> Result<ReadResult, EtcdError> {
-        let mut body = wire::keys(key, false);
+        let mut body = Keys::One(key).json();
         body["serializable"] = true.into();
         body["min_mod_revision"] = since.to_string().into();
         let found: OneRange = self.call("kv/range", &body, limit)?;
@@ -165,7 +165,7 @@ impl Client {
         most: usize,
         limit: Duration,
     ) -> Result<Vec<Entry>, EtcdError> {
-        let mut body = wire::keys(prefix, true);
+        let mut body = Keys::Prefix(prefix).json();
         body["serializable"] = true.into();
         body["limit"] = most.to_string().into();
         let found: OneRange = self.call("kv/range", &body, limit)?;
@@ -183,7 +183,7 @@ impl Client {
         page: usize,
         limit: Duration,
     ) -> Result<Vec<Entry>, EtcdError> {
-        let mut body = wire::keys(prefix, true);
+        let mut body = Keys::Prefix(prefix).json();
         body["limit"] = page.to_string().into();
         let mut all = Vec::new();
         loop {

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::error::Fault;
 
@@ -16,7 +16,7 @@ pub(crate) fn bytes(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The first key behind all that begin with `prefix`.
-fn after(prefix: &[u8]) -> Vec<u8> {
+pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
         if last < u8::MAX {
@@ -26,15 +26,6 @@ fn after(prefix: &[u8]) -> Vec<u8> {
     }
     // All keys.
     vec![0]
-}
-
-/// The key itself, or all keys that begin with it.
-pub(crate) fn keys(key: &[u8], is_prefix: bool) -> Value {
-    if is_prefix {
-        json!({ "key": base64(key), "range_end": base64(&after(key)) })
-    } else {
-        json!({ "key": base64(key) })
-    }
 }
 
 /// Answer to a write.
