@@ -31,25 +31,23 @@ impl Errno {
         self as u32
     }
 
+    /// The error of this number, if it is one of these.
+    #[must_use]
+    pub fn of_code(code: u32) -> Option<Self> {
+        use Errno::{Inval, Io, NoMem, NoSpc, NotSup, Overflow, Perm, Shutdown};
+        let all = [Perm, Io, NoMem, Inval, NoSpc, Overflow, NotSup, Shutdown];
+        all.into_iter().find(|errno| errno.code() == code)
+    }
+
     /// The error of a Linux `errno`. Any other is EIO.
     #[must_use]
     pub fn from_os(errno: i32) -> Self {
         match errno {
-            // EPERM, EACCES, EROFS
-            1 | 13 | 30 => Self::Perm,
-            // ENOMEM
-            12 => Self::NoMem,
-            // EINVAL
-            22 => Self::Inval,
-            // EFBIG, ENOSPC, EDQUOT
-            27 | 28 | 122 => Self::NoSpc,
-            // EOVERFLOW
-            75 => Self::Overflow,
-            // EOPNOTSUPP
-            95 => Self::NotSup,
-            // ESHUTDOWN
-            108 => Self::Shutdown,
-            _ => Self::Io,
+            // EACCES, EROFS
+            13 | 30 => Self::Perm,
+            // EFBIG, EDQUOT
+            27 | 122 => Self::NoSpc,
+            _ => Self::of_code(errno.cast_unsigned()).unwrap_or(Self::Io),
         }
     }
 }

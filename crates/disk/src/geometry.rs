@@ -17,13 +17,10 @@ pub struct BlockSizes {
 #[error(
     "block sizes {min}/{preferred}/{max} are invalid: the minimum must be a power of two up to \
      65536, the preferred size a power of two from 512 and at least the minimum, the maximum at \
-     least the preferred size and a multiple of the minimum"
+     least the preferred size and a multiple of the minimum",
+    min = .0.min, preferred = .0.preferred, max = .0.max
 )]
-pub struct BlockSizeError {
-    min: u32,
-    preferred: u32,
-    max: u32,
-}
+pub struct BlockSizeError(BlockSizes);
 
 impl BlockSizes {
     /// Sizes of a disk that names none: any byte, 4 KiB preferred, 32 MiB at most.
@@ -47,7 +44,7 @@ impl BlockSizes {
             && max >= preferred
             // All ones means "no limit" and is exempt from being a multiple.
             && (max % min == 0 || max == u32::MAX);
-        if ok { Ok(sizes) } else { Err(BlockSizeError { min, preferred, max }) }
+        if ok { Ok(sizes) } else { Err(BlockSizeError(sizes)) }
     }
 
     /// Offsets and lengths are multiples of this, a power of two.

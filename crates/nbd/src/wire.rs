@@ -250,16 +250,7 @@ impl TransmissionFlags {
 /// list counts as EINVAL, as it says.
 #[must_use]
 pub fn errno(code: u32) -> Errno {
-    match code {
-        1 => Errno::Perm,
-        5 => Errno::Io,
-        12 => Errno::NoMem,
-        28 => Errno::NoSpc,
-        75 => Errno::Overflow,
-        95 => Errno::NotSup,
-        108 => Errno::Shutdown,
-        _ => Errno::Inval,
-    }
+    Errno::of_code(code).unwrap_or(Errno::Inval)
 }
 
 /// A client's name for a request in flight; the reply carries it back.
