@@ -24,10 +24,14 @@ const CLOSED: &str = "it closed the connection before anything was agreed";
 /// Time limits and options of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialler {
-    within: Duration,
-    each_address: Duration,
-    patience: Option<Duration>,
-    extended_headers: bool,
+    /// Time for the connection, TLS and the handshake in all. Only the look-up of a host's addresses may take longer.
+    pub within: Duration,
+    /// Time for each address of a host.
+    pub each_address: Duration,
+    /// As [`notice_silence`], of a TCP connection.
+    pub patience: Option<Duration>,
+    /// Whether the server is asked for extended headers.
+    pub extended_headers: bool,
 }
 
 /// A connection in transmission: requests may be sent.
@@ -62,29 +66,10 @@ impl DialError {
 }
 
 impl Dialler {
-    /// Connects, begins TLS and shakes hands within `limit` in all. Only the look-up of a host's addresses may take
-    /// longer.
+    /// Connects, begins TLS and shakes hands within `limit` in all.
     #[must_use]
     pub fn within(limit: Duration) -> Dialler {
         Dialler { within: limit, each_address: limit, patience: None, extended_headers: false }
-    }
-
-    /// Tries each address of a host for no longer than `limit`.
-    #[must_use]
-    pub fn each_address(self, limit: Duration) -> Dialler {
-        Dialler { each_address: limit, ..self }
-    }
-
-    /// As [`notice_silence`], of a TCP connection.
-    #[must_use]
-    pub fn notice_silence_within(self, patience: Duration) -> Dialler {
-        Dialler { patience: Some(patience), ..self }
-    }
-
-    /// Asks the server for extended headers.
-    #[must_use]
-    pub fn ask_extended_headers(self) -> Dialler {
-        Dialler { extended_headers: true, ..self }
     }
 
     /// Connects to the export that a URI names.

@@ -114,10 +114,12 @@ pub(crate) fn compatible(before: &Agreed, now: &Agreed) -> Result<(), String> {
 
 /// Connects and agrees on an export.
 pub(crate) fn connect(uri: &Uri, options: NbdOptions) -> Result<Connected, OpenError> {
-    let dialler = Dialler::within(CONNECT_WITHIN)
-        .each_address(ADDRESS_WITHIN)
-        .notice_silence_within(options.timeout)
-        .ask_extended_headers();
+    let dialler = Dialler {
+        within: CONNECT_WITHIN,
+        each_address: ADDRESS_WITHIN,
+        patience: Some(options.timeout),
+        extended_headers: true,
+    };
     let at = &uri.address;
     dialler.dial(uri).map_err(|error| {
         OpenError::Refused(match error {
