@@ -49,7 +49,7 @@ pub fn is_of_tls(error: &std::io::Error) -> bool {
     of_tls(error).is_some()
 }
 
-fn of_tls(error: &std::io::Error) -> Option<&rustls::Error> {
+pub(crate) fn of_tls(error: &std::io::Error) -> Option<&rustls::Error> {
     error.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
@@ -119,11 +119,6 @@ impl Channel {
         Ok(before - input.len())
     }
 
-    /// Appends to `out` what is to be sent without data, such as a client's hello.
-    pub fn begin(&mut self, out: &mut Vec<u8>) {
-        self.put_records(out);
-    }
-
     /// Encrypts `plain` and appends the records to `out`.
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         // Without a limit the writer takes everything.
@@ -137,7 +132,8 @@ impl Channel {
         self.put_records(out);
     }
 
-    fn put_records(&mut self, out: &mut Vec<u8>) {
+    /// Appends to `out` what is to be sent without data, such as a client's hello.
+    pub fn put_records(&mut self, out: &mut Vec<u8>) {
         while self.tls.wants_write() {
             // Writing to memory does not fail.
             if self.tls.write_tls(out).is_err() {

@@ -15,7 +15,7 @@ use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVeri
 use rustls::version::{TLS12, TLS13};
 use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 
-use crate::channel::{Channel, TlsError};
+use crate::channel::{Channel, TlsError, of_tls};
 use crate::client::explained;
 
 /// Role of a file.
@@ -194,8 +194,7 @@ impl Connector {
     /// changed.
     #[must_use]
     pub fn explain(&self, error: &std::io::Error) -> String {
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        match inner {
+        match of_tls(error) {
             Some(inner) => explained(&TlsError::Peer(inner.clone()), &self.ca),
             None => format!("TLS: {error}"),
         }

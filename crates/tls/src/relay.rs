@@ -112,7 +112,7 @@ impl Relay {
     #[must_use]
     pub fn new(mut channel: Channel, outside: OwnedFd, inside: OwnedFd) -> Self {
         let mut first = Vec::new();
-        channel.begin(&mut first);
+        channel.put_records(&mut first);
         Self {
             channel,
             outside,

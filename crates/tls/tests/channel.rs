@@ -76,7 +76,7 @@ impl Authority {
 /// Completes the handshake, in pieces of at most `piece` bytes.
 fn shake(server: &mut Channel, client: &mut Channel, piece: usize) -> Result<(), TlsError> {
     let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
-    client.begin(&mut to_server);
+    client.put_records(&mut to_server);
     let mut data = Vec::new();
     while !to_server.is_empty() || !to_client.is_empty() {
         let n = piece.min(to_server.len());

@@ -307,7 +307,7 @@ fn handshakes_that_end_early_leave_nothing_behind() {
     stage.forgets_its_clients();
     let before = (descriptors(), threads());
     let mut hello = Vec::new();
-    stage.channel().begin(&mut hello);
+    stage.channel().put_records(&mut hello);
     for round in 0..rounds {
         let mut socket = stage.socket();
         let mut handshake = Handshake::new_with_tls(common::name("a"));
