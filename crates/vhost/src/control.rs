@@ -258,10 +258,13 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> Handler<O, 
 
     fn kept(&self, file: File) -> Result<OwnedFd> {
         let fd = eventfd(file)?;
-        if !(self.keep)(fd.as_fd()) {
-            return Err(Error::SocketError(Errno::MFILE.into()));
-        }
+        self.check_kept(&fd)?;
         Ok(fd)
+    }
+
+    fn check_kept(&self, fd: impl AsFd) -> Result<()> {
+        let keeps = (self.keep)(fd.as_fd());
+        keeps.then_some(()).ok_or_else(|| Error::SocketError(Errno::MFILE.into()))
     }
 }
 
@@ -307,9 +310,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
             file,
         });
         let regions: Vec<Region> = regions.collect();
-        if !regions.iter().all(|region| (self.keep)(region.file.as_fd())) {
-            return Err(Error::SocketError(Errno::MFILE.into()));
-        }
+        regions.iter().try_for_each(|region| self.check_kept(&region.file))?;
         let memory = Arc::new(Memory::map(regions).map_err(Error::ReqHandlerError)?);
         self.order(Order::Memory(Arc::clone(&memory)))?;
         self.memory = Some(memory);
@@ -454,9 +455,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
     }
 
     fn set_inflight_fd(&mut self, of: &VhostUserInflight, file: File) -> Result<()> {
-        if !(self.keep)(file.as_fd()) {
-            return Err(Error::SocketError(Errno::MFILE.into()));
-        }
+        self.check_kept(&file)?;
         let log = Log::map(file, of.mmap_offset, of.num_queues, of.queue_size);
         self.log = Some(log.map_err(Error::ReqHandlerError)?);
         Ok(())

@@ -119,13 +119,22 @@ pub struct Driver {
     frontend: Frontend,
     shape: Shape,
     memory: GuestMemoryMmap,
-    file: File,
+    /// The file of the guest's memory.
+    pub file: File,
     lines: Vec<Line>,
-    channel: Option<OwnedFd>,
-    features: u64,
+    /// Where the device says that the configuration space has changed.
+    pub channel: Option<OwnedFd>,
+    /// Features that the device offers.
+    pub features: u64,
     /// The device logs unanswered requests, in this file.
     logs: bool,
     log: Option<(VhostUserInflight, File)>,
+}
+
+/// How many requests of a queue were answered, modulo 2¹⁶.
+fn used(memory: &GuestMemoryMmap, line: &Line) -> io::Result<u16> {
+    let used = memory.load(GuestAddress(line.used + 2), Ordering::Acquire);
+    used.map(u16::from_le).map_err(other)
 }
 
 fn other(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
@@ -280,8 +289,7 @@ impl Driver {
         };
         self.frontend.set_vring_num(queue, line.size)?;
         // As QEMU does where a device has gone without a word.
-        let used = self.memory.load::<u16>(GuestAddress(line.used + 2), Ordering::Acquire);
-        let used = used.map_or(0, u16::from_le);
+        let used = used(&self.memory, line).unwrap_or(0);
         self.frontend.set_vring_base(queue, used)?;
         self.frontend.set_vring_addr(queue, &place)?;
         self.frontend.set_vring_call(queue, &line.call)?;
@@ -306,12 +314,6 @@ impl Driver {
         self.start_queue(queue.into()).map_err(other)
     }
 
-    /// Features that the device offers.
-    #[must_use]
-    pub fn features(&self) -> u64 {
-        self.features
-    }
-
     /// The first `len` bytes of the configuration space.
     ///
     /// # Errors
@@ -330,18 +332,6 @@ impl Driver {
         let bytes = self.config(8)?;
         let sectors: [u8; 8] = bytes[..].try_into().map_err(|_| io::ErrorKind::InvalidData)?;
         Ok(u64::from_le_bytes(sectors) * crate::blk::SECTOR)
-    }
-
-    /// Where the device says that the configuration space has changed.
-    #[must_use]
-    pub fn channel(&self) -> Option<&OwnedFd> {
-        self.channel.as_ref()
-    }
-
-    /// The file of the guest's memory.
-    #[must_use]
-    pub fn file(&self) -> &File {
-        &self.file
     }
 
     /// Guest address of the data of a slot.
@@ -509,9 +499,7 @@ impl Driver {
     /// The used ring is outside of the memory.
     pub fn answered(&mut self, queue: u16) -> io::Result<Option<(u16, u8)>> {
         let line = &mut self.lines[usize::from(queue)];
-        let place = GuestAddress(line.used + 2);
-        let used: u16 = self.memory.load(place, Ordering::Acquire).map_err(other)?;
-        if u16::from_le(used) == line.seen.0 {
+        if used(&self.memory, line)? == line.seen.0 {
             return Ok(None);
         }
         let place = line.used + 4 + u64::from(line.seen.0 % line.size) * 8;
@@ -533,9 +521,7 @@ impl Driver {
             self.memory.store(line.seen.0.to_le(), place, Ordering::Relaxed).map_err(other)?;
             fence(Ordering::SeqCst);
         }
-        let place = GuestAddress(line.used + 2);
-        let used: u16 = self.memory.load(place, Ordering::Acquire).map_err(other)?;
-        if u16::from_le(used) != line.seen.0 {
+        if used(&self.memory, line)? != line.seen.0 {
             return Ok(true);
         }
         let within = Timespec::try_from(within).map_err(other)?;

@@ -168,7 +168,7 @@ fn a_guest_is_told_what_its_disk_cannot_do() {
     config.read_only = true;
     let volume = spawn(vec![config]);
     let mut driver = Driver::connect(&socket, SHAPE).unwrap();
-    assert_ne!(driver.features() & (1 << 5), 0, "VIRTIO_BLK_F_RO");
+    assert_ne!(driver.features & (1 << 5), 0, "VIRTIO_BLK_F_RO");
     assert_eq!(driver.perform(Command::Write { sector: 0, len: 512 }, SOON).unwrap(), FAILED);
     assert_eq!(driver.perform(Command::Read { sector: 0, len: 512 }, SOON).unwrap(), OK);
     volume.shutdown(SOON).unwrap();
@@ -195,7 +195,7 @@ fn a_guest_is_told_that_its_disk_has_grown_while_it_runs() {
     assert_eq!(driver.perform(write, SOON).unwrap(), FAILED);
     std::fs::File::options().write(true).open(&path).unwrap().set_len(2 * SIZE).unwrap();
     let mut message = [0; 12];
-    let channel = driver.channel().unwrap().try_clone().unwrap();
+    let channel = driver.channel.as_ref().unwrap().try_clone().unwrap();
     let channel = UnixStream::from(channel);
     channel.set_nonblocking(true).unwrap();
     // It is told once after its start as well.
@@ -224,7 +224,7 @@ fn a_guest_is_told_of_the_size_that_its_disk_has_in_the_next_agent() {
     std::fs::File::options().write(true).open(&path).unwrap().set_len(2 * SIZE).unwrap();
     let volume = spawn(vec![guest_disk("d", file(&path), &socket)]);
     driver.reconnect(&socket).unwrap();
-    let channel = UnixStream::from(driver.channel().unwrap().try_clone().unwrap());
+    let channel = UnixStream::from(driver.channel.as_ref().unwrap().try_clone().unwrap());
     channel.set_read_timeout(Some(SOON)).unwrap();
     let mut message = [0; 12];
     std::io::Read::read_exact(&mut &channel, &mut message).unwrap();
@@ -415,7 +415,7 @@ fn a_guest_whose_memory_is_truncated_stops_its_own_disk_and_no_other() {
     let mut neighbour = Driver::connect(&good, SHAPE).unwrap();
     let mut driver = Driver::connect(&bad, SHAPE).unwrap();
     assert_eq!(driver.perform(Command::Flush, SOON).unwrap(), OK);
-    driver.file().set_len(0).unwrap();
+    driver.file.set_len(0).unwrap();
     driver.wake(0).unwrap();
     until("the loss is not noticed", || volume.stats().unwrap().dropped.protocol == 1);
     assert_eq!(neighbour.perform(Command::Flush, SOON).unwrap(), OK);
@@ -432,7 +432,7 @@ fn an_io_of_memory_that_is_gone_fails_and_the_guest_goes_on() {
         let mut driver = Driver::connect(&socket, SHAPE).unwrap();
         // Queues and headers stay. The kernel moves the data, and finds no page.
         let data = driver.data(0, 0) - driver.places(0)[0];
-        driver.file().set_len(data).unwrap();
+        driver.file.set_len(data).unwrap();
         let (sector, len) = (0, 8192);
         assert_eq!(driver.perform(Command::Read { sector, len }, SOON).unwrap(), FAILED, "{name}");
         assert_eq!(driver.perform(Command::Write { sector, len }, SOON).unwrap(), FAILED, "{name}");
