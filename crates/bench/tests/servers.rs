@@ -230,7 +230,7 @@ fn a_server_that_lies_is_found_out() {
 
     let short = error(|_, _, cookie, _, out| {
         let (flags, kind, len) = (wire::chunk::FLAG_DONE, wire::chunk::NONE, 0);
-        wire::put_chunk_header(out, wire::ChunkHeader { flags, kind, cookie, len });
+        wire::put_chunk_header(out, wire::ChunkHeader { flags, kind, cookie, len }, None);
         true
     });
     assert!(short.to_string().contains("sent 0 bytes of a read of 4096"), "{short}");

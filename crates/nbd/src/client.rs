@@ -347,13 +347,10 @@ pub fn put_request_in(framing: Framing, out: &mut Vec<u8>, cookie: Cookie, op: O
 }
 
 fn put_header(framing: Framing, out: &mut Vec<u8>, mut header: RequestHeader) {
-    if framing != Framing::Extended {
-        return out.extend_from_slice(&header.encode());
-    }
-    if header.command == command::WRITE {
+    if framing == Framing::Extended && header.command == command::WRITE {
         header.flags |= command_flag::PAYLOAD_LEN;
     }
-    out.extend_from_slice(&header.encode_extended());
+    header.put(framing, out);
 }
 
 fn header_of(cookie: Cookie, op: Op) -> RequestHeader {

@@ -271,67 +271,54 @@ pub struct RequestHeader {
 }
 
 impl RequestHeader {
-    /// Reads a request; `Err` holds the magic found in place of [`REQUEST_MAGIC`].
-    pub fn decode(bytes: &[u8; REQUEST_LEN]) -> Result<Self, u32> {
-        Self::read(Reader(bytes), REQUEST_MAGIC, |r| u64::from(r.u32()))
-    }
-
-    /// As [`RequestHeader::decode`], of an extended header; `Err` holds the magic found in place of
-    /// [`EXTENDED_REQUEST_MAGIC`].
-    pub fn decode_extended(bytes: &[u8; EXTENDED_HEADER_LEN]) -> Result<Self, u32> {
-        Self::read(Reader(bytes), EXTENDED_REQUEST_MAGIC, Reader::u64)
-    }
-
-    fn read<'a>(
-        mut r: Reader<'a>,
-        expected: u32,
-        len: impl FnOnce(&mut Reader<'a>) -> u64,
-    ) -> Result<Self, u32> {
+    /// Reads the request at the front of `input`, or `None` if it is not complete yet; `Err` holds
+    /// the magic found in place of [`Framing::request_magic`].
+    pub fn decode(framing: Framing, input: &[u8]) -> Result<Option<Self>, u32> {
+        let Some(header) = input.get(..framing.request_len()) else { return Ok(None) };
+        let mut r = Reader(header);
         let magic = r.u32();
-        if magic != expected {
+        if magic != framing.request_magic() {
             return Err(magic);
         }
-        Ok(Self {
-            flags: r.u16(),
-            command: r.u16(),
-            cookie: Cookie(r.u64()),
-            extent: Extent { offset: r.u64(), len: len(&mut r) },
-        })
+        let (flags, command, cookie, offset) = (r.u16(), r.u16(), Cookie(r.u64()), r.u64());
+        let len = if framing == Framing::Extended { r.u64() } else { r.u32().into() };
+        Ok(Some(Self { flags, command, cookie, extent: Extent { offset, len } }))
     }
 
-    /// The bytes of this request, whose length must fit 32 bits.
-    #[must_use]
-    pub fn encode(&self) -> [u8; REQUEST_LEN] {
-        debug_assert!(u32::try_from(self.extent.len).is_ok(), "{self:?}");
+    /// Appends this request, whose length must fit 32 bits without extended headers.
+    pub fn put(&self, framing: Framing, out: &mut Vec<u8>) {
         let Self { flags, command, cookie, extent: Extent { offset, len } } = *self;
-        let rest = [&offset.to_be_bytes()[..], &(len as u32).to_be_bytes()];
-        message(REQUEST_MAGIC, [flags, command], cookie, rest)
-    }
-
-    /// The bytes of this request with an extended header.
-    #[must_use]
-    pub fn encode_extended(&self) -> [u8; EXTENDED_HEADER_LEN] {
-        let Self { flags, command, cookie, extent: Extent { offset, len } } = *self;
-        let rest = [&offset.to_be_bytes()[..], &len.to_be_bytes()];
-        message(EXTENDED_REQUEST_MAGIC, [flags, command], cookie, rest)
+        let words = [flags, command];
+        let offset = &offset.to_be_bytes();
+        if framing == Framing::Extended {
+            let rest = [&offset[..], &len.to_be_bytes()];
+            put_message(out, EXTENDED_REQUEST_MAGIC, words, cookie, rest);
+        } else {
+            debug_assert!(u32::try_from(len).is_ok(), "{self:?}");
+            let rest = [&offset[..], &(len as u32).to_be_bytes()];
+            put_message(out, REQUEST_MAGIC, words, cookie, rest);
+        }
     }
 }
 
-/// The bytes of a request or of a chunk's header: all of them begin alike.
-fn message<const N: usize>(
+/// Appends a request or a chunk's header: all of them begin alike.
+fn put_message(
+    out: &mut Vec<u8>,
     magic: u32,
     words: [u16; 2],
     cookie: Cookie,
     [first, second]: [&[u8]; 2],
-) -> [u8; N] {
-    let mut b = [0; N];
+) {
+    let mut b = [0; EXTENDED_HEADER_LEN];
     b[0..4].copy_from_slice(&magic.to_be_bytes());
     b[4..6].copy_from_slice(&words[0].to_be_bytes());
     b[6..8].copy_from_slice(&words[1].to_be_bytes());
     b[8..16].copy_from_slice(&cookie.0.to_be_bytes());
-    b[16..16 + first.len()].copy_from_slice(first);
-    b[16 + first.len()..].copy_from_slice(second);
-    b
+    let middle = 16 + first.len();
+    let end = middle + second.len();
+    b[16..middle].copy_from_slice(first);
+    b[middle..end].copy_from_slice(second);
+    out.extend_from_slice(&b[..end]);
 }
 
 /// Layout of requests and replies, as the handshake agreed.
@@ -359,6 +346,15 @@ impl Framing {
         match self {
             Self::Simple | Self::Structured => REQUEST_LEN,
             Self::Extended => EXTENDED_HEADER_LEN,
+        }
+    }
+
+    /// How a request begins.
+    #[must_use]
+    pub fn request_magic(self) -> u32 {
+        match self {
+            Self::Simple | Self::Structured => REQUEST_MAGIC,
+            Self::Extended => EXTENDED_REQUEST_MAGIC,
         }
     }
 }
@@ -406,21 +402,16 @@ pub struct ChunkHeader {
     pub len: u32,
 }
 
-/// Appends a chunk's header.
-pub fn put_chunk_header(out: &mut Vec<u8>, header: ChunkHeader) {
+/// Appends a chunk's header: an extended one if there is an `offset`, which is that of the request.
+pub fn put_chunk_header(out: &mut Vec<u8>, header: ChunkHeader, offset: Option<u64>) {
     let ChunkHeader { flags, kind, cookie, len } = header;
-    let rest = [&len.to_be_bytes()[..], &[]];
-    let head: [u8; CHUNK_HEADER_LEN] = message(CHUNK_MAGIC, [flags, kind], cookie, rest);
-    out.extend_from_slice(&head);
-}
-
-/// Appends the extended header of a chunk. `offset` is that of the request.
-pub fn put_extended_chunk_header(out: &mut Vec<u8>, header: ChunkHeader, offset: u64) {
-    let ChunkHeader { flags, kind, cookie, len } = header;
-    let rest = [&offset.to_be_bytes()[..], &u64::from(len).to_be_bytes()];
-    let head: [u8; EXTENDED_HEADER_LEN] =
-        message(EXTENDED_CHUNK_MAGIC, [flags, kind], cookie, rest);
-    out.extend_from_slice(&head);
+    let words = [flags, kind];
+    if let Some(offset) = offset {
+        let rest = [&offset.to_be_bytes()[..], &u64::from(len).to_be_bytes()];
+        put_message(out, EXTENDED_CHUNK_MAGIC, words, cookie, rest);
+    } else {
+        put_message(out, CHUNK_MAGIC, words, cookie, [&len.to_be_bytes(), &[]]);
+    }
 }
 
 /// Reads big-endian numbers off a slice whose length was checked before.

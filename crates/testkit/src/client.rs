@@ -189,7 +189,10 @@ impl Client {
     /// Sends a request that must be refused, and returns the error.
     pub fn refused(&mut self, header: RequestHeader, payload: &[u8]) -> Errno {
         self.expect(header.cookie, Op::Flush);
-        self.socket.write_all(&[&header.encode()[..], payload].concat()).unwrap();
+        let mut bytes = Vec::new();
+        header.put(Framing::Simple, &mut bytes);
+        bytes.extend_from_slice(payload);
+        self.socket.write_all(&bytes).unwrap();
         let (cookie, outcome) = self.receive().expect("the connection is gone");
         assert_eq!(cookie, header.cookie);
         outcome.expect_err("it should have been refused")

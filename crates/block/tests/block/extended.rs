@@ -16,9 +16,9 @@ use parda_block::{BackendConfig, Direct, Lock, NbdOptions, Timed, TimedId, Volum
 use parda_control::{Bytes, Instant, IoKind, Shares, Span, VmConfig};
 use parda_disk::status::{Descriptor, Status};
 use parda_disk::{Errno, Extent, Op};
-use parda_nbd::Cookie;
 use parda_nbd::server::{Handshake, Incoming, ReplyTo, Session, Step};
 use parda_nbd::wire::{RequestHeader, command, command_flag};
+use parda_nbd::{Cookie, Framing};
 
 const G: u64 = 1 << 30;
 const BLOCK: u64 = 4096;
@@ -235,9 +235,15 @@ fn others_have_their_turn_between_the_pieces_of_a_long_trim() {
     assert!(before > 0, "the reads waited for all of the trim");
 }
 
+fn encoded(header: RequestHeader) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    header.put(Framing::Extended, &mut bytes);
+    bytes
+}
+
 /// Sends a header, and says whether the server closed the connection, having said nothing.
 fn is_given_up(client: &mut Client, header: RequestHeader) -> bool {
-    client.socket.write_all(&header.encode_extended()).unwrap();
+    client.socket.write_all(&encoded(header)).unwrap();
     client.socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut byte = [0; 1];
     matches!(client.socket.read(&mut byte), Ok(0))
@@ -273,7 +279,7 @@ fn a_payload_that_no_request_has_ends_the_connection_and_nothing_else() {
     }
     // One that is short enough is thrown away, and the connection goes on.
     let mut client = Client::connect_extended(&socket, "d");
-    let mut bytes = header(command::TRIM, flag, 8192).encode_extended().to_vec();
+    let mut bytes = encoded(header(command::TRIM, flag, 8192));
     bytes.resize(bytes.len() + 8192, 0x21);
     client.socket.write_all(&bytes).unwrap();
     client.expect(Cookie(1), Op::Flush);
@@ -281,8 +287,8 @@ fn a_payload_that_no_request_has_ends_the_connection_and_nothing_else() {
     assert_eq!(client.receive(), Some((Cookie(1), Err(Errno::Inval))));
     assert_eq!(client.receive(), Some((cookie, Ok(vec![9; 4096]))));
     // The data of a write is its data, even if its header lacks the flag, as with QEMU.
-    let mut bytes = header(command::WRITE, 0, 4096).encode_extended().to_vec();
-    let trap = header(command::TRIM, 0, G).encode_extended();
+    let mut bytes = encoded(header(command::WRITE, 0, 4096));
+    let trap = encoded(header(command::TRIM, 0, G));
     bytes.extend(trap.repeat(4096 / trap.len()));
     client.socket.write_all(&bytes).unwrap();
     client.expect(Cookie(1), Op::Flush);

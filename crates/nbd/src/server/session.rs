@@ -74,21 +74,16 @@ impl Session {
     /// # Errors
     /// When the stream cannot be followed any more.
     pub fn request(self, input: &[u8], export: &Export) -> Result<Option<Incoming>, ProtocolError> {
-        let extended = self.0.framing == Framing::Extended;
-        let (header, magic) = if extended {
-            let Some(bytes) = input.first_chunk() else { return Ok(None) };
-            (RequestHeader::decode_extended(bytes), wire::EXTENDED_REQUEST_MAGIC)
-        } else {
-            let Some(bytes) = input.first_chunk() else { return Ok(None) };
-            (RequestHeader::decode(bytes), wire::REQUEST_MAGIC)
-        };
-        let header = match header {
-            Ok(header) => header,
+        let framing = self.0.framing;
+        let header = match RequestHeader::decode(framing, input) {
+            Ok(Some(header)) => header,
+            Ok(None) => return Ok(None),
             Err(got) => {
-                let why = "in place of the magic";
+                let (why, magic) = ("in place of the magic", framing.request_magic());
                 return fail(format!("a request begins with {got:#010x} {why} {magic:#010x}"));
             }
         };
+        let extended = framing == Framing::Extended;
         if header.command == command::DISC {
             return Ok(Some(Incoming::Disconnect));
         }
@@ -111,11 +106,8 @@ impl Session {
     fn put_chunk(self, out: &mut Vec<u8>, to: ReplyTo, kind: u16, len: u32) {
         // All that there is to say is at hand, so nothing can fail after a chunk: it is the last.
         let header = ChunkHeader { flags: chunk::FLAG_DONE, kind, cookie: to.cookie, len };
-        if self.0.framing == Framing::Extended {
-            wire::put_extended_chunk_header(out, header, to.offset);
-        } else {
-            wire::put_chunk_header(out, header);
-        }
+        let extended = self.0.framing == Framing::Extended;
+        wire::put_chunk_header(out, header, extended.then_some(to.offset));
     }
 
     /// Appends the reply to a request that succeeded, other than a read or BLOCK_STATUS.

@@ -55,10 +55,16 @@ fn header(command: u16, flags: u16, offset: u64, len: u64) -> RequestHeader {
     RequestHeader { flags, command, cookie: Cookie(9), extent: Extent { offset, len } }
 }
 
+fn encoded(header: RequestHeader, framing: Framing) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    header.put(framing, &mut bytes);
+    bytes
+}
+
 /// What a session makes of a request.
 fn judge(header: RequestHeader) -> Result<Incoming, ProtocolError> {
     let (session, export) = session();
-    let bytes = header.encode_extended();
+    let bytes = encoded(header, Framing::Extended);
     for cut in 0..bytes.len() {
         assert_eq!(session.request(&bytes[..cut], &export), Ok(None), "{cut}");
     }
@@ -178,7 +184,7 @@ fn a_payload_is_announced_taken_or_thrown_away_or_ends_the_connection() {
 fn compact_and_extended_headers_do_not_mix() {
     let (session, export) = session();
     let flush = header(command::FLUSH, 0, 0, 0);
-    let compact = [&flush.encode()[..], &[0; 4]].concat();
+    let compact = [&encoded(flush, Framing::Simple)[..], &[0; 4]].concat();
     let error = session.request(&compact, &export).unwrap_err();
     let begins = |got: u32, magic: u32| {
         format!("a request begins with {got:#010x} in place of the magic {magic:#010x}")
@@ -189,12 +195,12 @@ fn compact_and_extended_headers_do_not_mix() {
     let (Step::Transmission { session, .. }, _) = ask(&mut server, option::GO, GO_A) else {
         panic!("no transmission")
     };
-    let error = session.request(&flush.encode_extended(), &export).unwrap_err();
+    let error = session.request(&encoded(flush, Framing::Extended), &export).unwrap_err();
     assert_eq!(error.to_string(), begins(extended, compact));
     // Nor does the flag without the header.
     let write = header(command::WRITE, command_flag::PAYLOAD_LEN, 0, 512);
     let Ok(Some(Incoming::Refused { refusal, discard, .. })) =
-        session.request(&write.encode(), &export)
+        session.request(&encoded(write, Framing::Simple), &export)
     else {
         panic!("taken")
     };
@@ -265,7 +271,7 @@ fn replies_of_a_server_are_not_trusted() {
     let extended = |kind: u16, payload: &[u8]| {
         let mut out = Vec::new();
         let (flags, cookie, len) = (chunk::FLAG_DONE, Cookie(7), payload.len() as u32);
-        wire::put_extended_chunk_header(&mut out, ChunkHeader { flags, kind, cookie, len }, 0);
+        wire::put_chunk_header(&mut out, ChunkHeader { flags, kind, cookie, len }, Some(0));
         out.extend_from_slice(payload);
         out
     };
@@ -304,7 +310,7 @@ fn replies_of_a_server_are_not_trusted() {
     let (mut simple, mut structured) = (Vec::new(), Vec::new());
     wire::put_simple_reply(&mut simple, Cookie(7), None);
     let (flags, kind, cookie) = (chunk::FLAG_DONE, chunk::NONE, Cookie(7));
-    wire::put_chunk_header(&mut structured, ChunkHeader { flags, kind, cookie, len: 0 });
+    wire::put_chunk_header(&mut structured, ChunkHeader { flags, kind, cookie, len: 0 }, None);
     for other in [simple, structured] {
         let padded = [&other[..], &[0; 16]].concat();
         assert_eq!(parse(&padded, Expected::Outcome), Err(ReplyError::WrongKind));

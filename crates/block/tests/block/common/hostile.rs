@@ -11,7 +11,7 @@ use parda_address::{ExportName, Uri};
 use parda_disk::{BlockSizes, Extent, Geometry};
 use parda_nbd::server::Security;
 use parda_nbd::wire::{self, ChunkHeader, OptionReply, RequestHeader, chunk, command, option};
-use parda_nbd::{Cookie, Export, server};
+use parda_nbd::{Cookie, Export, Framing, server};
 use parda_tls::{Acceptor, Relay};
 
 /// One connection of a client, after the handshake.
@@ -143,7 +143,7 @@ impl Peer {
     pub(crate) fn next(&mut self) -> Option<Asked> {
         let mut bytes = [0; wire::REQUEST_LEN];
         self.stream.read_exact(&mut bytes).ok()?;
-        let header = RequestHeader::decode(&bytes).unwrap();
+        let header = RequestHeader::decode(Framing::Simple, &bytes).unwrap().unwrap();
         let len = if header.command == command::WRITE { header.extent.len } else { 0 };
         let mut payload = vec![0; len as usize];
         self.stream.read_exact(&mut payload).ok()?;
@@ -193,7 +193,7 @@ pub(crate) fn simple(cookie: Cookie, error: u32) -> Vec<u8> {
 pub(crate) fn chunk_of(flags: u16, kind: u16, cookie: Cookie, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let len = payload.len() as u32;
-    wire::put_chunk_header(&mut out, ChunkHeader { flags, kind, cookie, len });
+    wire::put_chunk_header(&mut out, ChunkHeader { flags, kind, cookie, len }, None);
     out.extend_from_slice(payload);
     out
 }

@@ -231,7 +231,7 @@ mod tests {
         let mut pieces = Vec::new();
         for flags in [0, chunk::FLAG_DONE] {
             let (kind, cookie, len) = (chunk::OFFSET_DATA, Cookie(0), 8 + 4096);
-            put_chunk_header(&mut pieces, ChunkHeader { flags, kind, cookie, len });
+            put_chunk_header(&mut pieces, ChunkHeader { flags, kind, cookie, len }, None);
             pieces.extend([0; 8]);
             pieces.extend([7; 4096]);
         }
