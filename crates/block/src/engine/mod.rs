@@ -130,7 +130,13 @@ impl Engine {
 
     fn completed(&mut self, now: Instant, tag: Tag, end: End) {
         match tag {
-            Tag::Client(tag) => self.fronts.completed(now, &mut self.work.io, tag, end),
+            Tag::Accept => self.fronts.accept(now, &mut self.work.io),
+            Tag::NbdConn(conn, wire) => {
+                self.fronts.nbd.conn_done(&mut self.work.io, conn, wire, end);
+            }
+            Tag::VhostKick(guest, queue) => {
+                self.fronts.vhost.kicked(&mut self.work.io, guest, queue, &end);
+            }
             Tag::Mailbox => {
                 self.read_mail(now);
                 self.work.io.ring.poll(&self.mailbox.bell(), Tag::Mailbox);
@@ -380,7 +386,9 @@ impl Engine {
         each!(self.fronts, turn(now));
         while let Some(timer) = self.work.io.timers.pop(now) {
             match timer {
-                Timer::Client(timer) => self.fronts.timer(now, &mut self.work.io, timer),
+                Timer::Accept(key) => self.fronts.listeners.rested(now, key),
+                Timer::Nbd(timer) => self.fronts.nbd.timer(now, &mut self.work.io, timer),
+                Timer::Vhost(timer) => self.fronts.vhost.timer(now, &mut self.work.io, timer),
                 Timer::Upstream(disk) => {
                     self.disks.remote(disk).into_iter().for_each(|up| up.timer = None);
                     self.disks.stir(disk);

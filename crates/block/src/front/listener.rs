@@ -17,10 +17,9 @@ use slab::Slab;
 
 use crate::descriptors::is_reserved;
 use crate::front::nbd::tls::ListenerTls;
-use crate::front::tag::Tag;
 use crate::listen::Bound;
 use crate::peer::is_hung_up;
-use crate::reactor;
+use crate::reactor::Tag;
 use crate::ring::{OpKey, Ring};
 use crate::socket_file::SocketFile;
 
@@ -75,7 +74,7 @@ impl Listeners {
     /// Accepts connections at one more address.
     pub(crate) fn add(
         &mut self,
-        ring: &mut Ring<reactor::Tag>,
+        ring: &mut Ring<Tag>,
         address: Address,
         bound: Bound,
     ) -> io::Result<()> {
@@ -89,9 +88,9 @@ impl Listeners {
     }
 
     /// Waits until a listener tells that somebody waits.
-    pub(crate) fn poll(&mut self, ring: &mut Ring<reactor::Tag>) {
+    pub(crate) fn poll(&mut self, ring: &mut Ring<Tag>) {
         if self.polling.is_none() && !self.sockets.is_empty() {
-            self.polling = Some(ring.poll(&self.epoll, reactor::Tag::Client(Tag::Accept)));
+            self.polling = Some(ring.poll(&self.epoll, Tag::Accept));
         }
     }
 
@@ -157,7 +156,7 @@ impl Listeners {
     }
 
     /// Closes all of them.
-    pub(crate) fn stop(&mut self, ring: &mut Ring<reactor::Tag>) {
+    pub(crate) fn stop(&mut self, ring: &mut Ring<Tag>) {
         self.sockets.clear();
         if let Some(polling) = self.polling {
             ring.cancel(polling);

@@ -2,13 +2,12 @@
 //!
 //! The engine knows of a request its operation, its buffer and a handle for the reply. A further
 //! front end is an implementation of [`front_end::FrontEnd`], and here a field of [`Fronts`] with its line in
-//! `each!`; its operations, timers and clients are variants of [`tag`] and of
-//! [`crate::client::Client`]. `docs/extending.md` has the steps.
+//! `each!`; its operations, timers and clients are variants of [`crate::reactor::Tag`],
+//! [`crate::reactor::Timer`] and [`crate::client::Client`]. `docs/extending.md` has the steps.
 
 pub(crate) mod front_end;
 mod listener;
 mod nbd;
-pub(crate) mod tag;
 #[cfg(test)]
 pub(crate) mod tests;
 mod vhost;
@@ -26,14 +25,12 @@ use self::nbd::budget::Loan;
 pub use self::nbd::budget::{AgentMemory, TooLittleMemory};
 pub(crate) use self::nbd::progress::LEAST;
 pub use self::nbd::tls::ListenerTls;
-use self::tag::{Tag, Timer};
 use self::vhost::Vhost;
 pub(crate) use self::vhost::mail::GuestMail;
 use crate::buffer::Pool;
 use crate::config::Limits;
 use crate::mailbox::Mailer;
-use crate::reactor::Reactor;
-use crate::ring::End;
+use crate::reactor::{Reactor, Timer};
 use crate::spin::Polled;
 use crate::stats::{Dropped, MemoryStats};
 
@@ -134,17 +131,8 @@ impl Fronts {
         }
     }
 
-    /// An operation of the ring is done.
-    pub(crate) fn completed(&mut self, now: Instant, io: &mut Reactor, tag: Tag, end: End) {
-        match tag {
-            Tag::Accept => self.accept(now, io),
-            Tag::NbdConn(conn, wire) => self.nbd.conn_done(io, conn, wire, end),
-            Tag::VhostKick(guest, queue) => self.vhost.kicked(io, guest, queue, &end),
-        }
-    }
-
     /// Somebody waits at some listeners.
-    fn accept(&mut self, now: Instant, io: &mut Reactor) {
+    pub(crate) fn accept(&mut self, now: Instant, io: &mut Reactor) {
         for key in self.listeners.ready() {
             let Some(place) = self.listeners.place(key) else { continue };
             let again = match self.listeners.take(key) {
@@ -163,20 +151,11 @@ impl Fronts {
                 None => self.listeners.listen(key),
                 Some(until) => {
                     self.listeners.rest(key, until);
-                    io.timers.add(until, Timer::Accept(key).into());
+                    io.timers.add(until, Timer::Accept(key));
                 }
             }
         }
         self.listeners.poll(&mut io.ring);
-    }
-
-    /// A timer is due.
-    pub(crate) fn timer(&mut self, now: Instant, io: &mut Reactor, timer: Timer) {
-        match timer {
-            Timer::Accept(key) => self.listeners.rested(now, key),
-            Timer::Nbd(timer) => self.nbd.timer(now, io, timer),
-            Timer::Vhost(timer) => self.vhost.timer(now, io, timer),
-        }
     }
 
     /// Closes a listener. False if there is none.

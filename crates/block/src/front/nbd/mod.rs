@@ -39,10 +39,9 @@ use crate::config::Limits;
 use crate::descriptors;
 use crate::front::front_end::FrontEnd;
 use crate::front::listener::Place;
-use crate::front::tag::NbdTimer;
 use crate::losses::Witness;
 use crate::peer::Peer;
-use crate::reactor::Reactor;
+use crate::reactor::{NbdTimer, Reactor};
 use crate::ring::{End, OpData, Wire};
 use crate::stats::Dropped;
 

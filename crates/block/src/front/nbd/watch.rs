@@ -12,9 +12,8 @@ use super::progress::ClientState;
 use super::{Nbd, pressure};
 use crate::batch;
 use crate::buffer::Pool;
-use crate::front::tag::NbdTimer;
 use crate::peer::Peer;
-use crate::reactor::Reactor;
+use crate::reactor::{NbdTimer, Reactor};
 use crate::stats::MemoryStats;
 
 /// How often memory that is not needed is looked for.

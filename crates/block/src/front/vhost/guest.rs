@@ -15,7 +15,7 @@ use slab::Slab;
 use crate::buffer::{ALIGN, Buffer, allocated};
 use crate::client::{Arrival, Body, Client, Offered, ReplyHandle};
 use crate::front::listener::Place;
-use crate::front::{AgentMemory, Loan, tag};
+use crate::front::{AgentMemory, Loan};
 use crate::losses::Witness;
 use crate::peer::is_hung_up;
 use crate::reactor::{Reactor, Tag};
@@ -237,7 +237,7 @@ impl Guest {
     fn watch(&mut self, io: &mut Reactor, queue: u16) {
         let Some(lane) = self.lanes.get_mut(usize::from(queue)) else { return };
         if let (Some(kick), false, State::Open) = (&lane.kick, lane.watched, self.state) {
-            let tag = Tag::Client(tag::Tag::VhostKick(self.key, queue));
+            let tag = Tag::VhostKick(self.key, queue);
             (lane.watch, lane.watched) = (Some(io.ring.watch(kick, tag)), true);
         }
     }

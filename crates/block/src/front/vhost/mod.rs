@@ -29,10 +29,9 @@ use crate::config::Limits;
 use crate::descriptors;
 use crate::front::front_end::FrontEnd;
 use crate::front::listener::Place;
-use crate::front::tag::VhostTimer;
 use crate::losses::Witness;
 use crate::mailbox::Mailer;
-use crate::reactor::Reactor;
+use crate::reactor::{Reactor, VhostTimer};
 use crate::ring::End;
 
 /// How long a listener rests after each connection, so that one who connects over and over costs little.

@@ -8,9 +8,8 @@ use crate::buffer::Buffer;
 use crate::front::nbd::budget::Budget;
 use crate::front::nbd::now;
 use crate::front::nbd::work::Work;
-use crate::front::tag::Tag;
 use crate::peer::is_hung_up;
-use crate::reactor;
+use crate::reactor::Tag;
 use crate::ring::{Recv, Ring, Sending, Wire};
 
 impl Conn {
@@ -47,8 +46,8 @@ impl Conn {
         }
     }
 
-    fn tag(&self, wire: Wire) -> reactor::Tag {
-        reactor::Tag::Client(Tag::NbdConn(self.key, wire))
+    fn tag(&self, wire: Wire) -> Tag {
+        Tag::NbdConn(self.key, wire)
     }
 
     fn receive(&mut self, work: &mut Work<'_>) {
