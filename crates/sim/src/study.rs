@@ -1,7 +1,7 @@
 //! The runs of a study, on as many cores as one likes, and the one answer of all of them.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use parda_scenario::{Answer, Engine, Study};
 
@@ -32,8 +32,7 @@ pub fn run_all(
     jobs: usize,
     progress: impl Fn(usize, Progress) + Sync,
 ) -> Result<StudyOutcome, SimError> {
-    let outcomes: Vec<Mutex<Option<Result<RunOutcome, SimError>>>> =
-        study.runs.iter().map(|_| Mutex::new(None)).collect();
+    let outcomes = Mutex::new(Vec::with_capacity(study.runs.len()));
     let next = AtomicUsize::new(0);
     let work = || {
         loop {
@@ -46,8 +45,7 @@ pub fn run_all(
                 // The rest is for nothing.
                 next.store(study.runs.len(), Ordering::Relaxed);
             }
-            *outcomes[index].lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
-                Some(outcome);
+            outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((index, outcome));
         }
     };
     std::thread::scope(|scope| {
@@ -56,14 +54,10 @@ pub fn run_all(
         }
         work();
     });
-    let mut runs = Vec::with_capacity(study.runs.len());
-    for outcome in outcomes {
-        // One that was never begun follows one that failed.
-        match outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
-            Some(outcome) => runs.push(outcome?),
-            None => continue,
-        }
-    }
+    // One that was never begun follows one that failed.
+    let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcomes.sort_unstable_by_key(|(index, _)| *index);
+    let runs = outcomes.into_iter().map(|(_, outcome)| outcome).collect::<Result<Vec<_>, _>>()?;
     let phases = runs.iter().map(|outcome| outcome.answer.phases.clone()).collect();
     Ok(StudyOutcome { answer: study.answer(Engine::Sim, phases), runs })
 }
