@@ -41,7 +41,7 @@ pub(crate) fn part(vm: &parda_scenario::Vm, shares: Shares) -> VmConfig {
 pub(crate) struct Agent {
     pub(crate) life: Life,
     pub(crate) rounds: Rounds,
-    pub(crate) enforcer: Enforcer,
+    pub(crate) enforcer: Box<dyn Enforcer>,
     /// For each VM, the last run of its client.
     runs: Vec<Run>,
     /// For each VM, what it sent against its limit.
@@ -73,19 +73,16 @@ impl Agent {
         let shares: Vec<VmConfig> = shares.collect();
         let name = HostName::new(&host.name).map_err(SimError::impossible)?;
         let period = control.law.period;
-        let enforcer = match &host.guest {
+        let enforcer: Box<dyn Enforcer> = match &host.guest {
             None => {
                 let mut control = Host::new(now, control).map_err(settings)?;
                 control.set_tenants(now, tenants);
                 for vm in &shares {
                     control.add_vm(now, *vm);
                 }
-                Enforcer::Host(Box::new(control))
+                Box::new(control)
             }
-            Some(guest) => {
-                let kernel = Kernel::new(now, control, guest, &shares);
-                Enforcer::Kernel(Box::new(kernel.map_err(settings)?))
-            }
+            Some(guest) => Box::new(Kernel::new(now, control, guest, &shares).map_err(settings)?),
         };
         Ok(Agent {
             life,
@@ -197,8 +194,8 @@ impl Agent {
         heard: Option<Totals>,
         tenants: Option<Vec<TenantPart>>,
     ) -> (Report, Vec<TenantPart>) {
-        let (report, own) =
-            self.enforcer.tick(now, heard.map_or(View::Silent, View::Peers), tenants);
+        let view = heard.map_or(View::Silent, View::Peers);
+        let (report, own) = self.enforcer.tick(now, view, tenants);
         self.beta = report.beta;
         (report, own)
     }

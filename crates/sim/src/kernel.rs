@@ -8,10 +8,12 @@ use std::collections::VecDeque;
 use parda_control::integral::Integral;
 use parda_control::{
     Completed, Config, ConfigError, DepthBounds, Dispatch, Governor, HeldBy, Instant, Io, IoId,
-    KernelHost, QueueMeans, Report, Shares, View, VmConfig, VmId, VmPeriod, Window,
+    KernelHost, QueueMeans, Report, Shares, TenantPart, View, VmConfig, VmId, VmPeriod, Window,
 };
 use parda_scenario::{GuestDisk, GuestSettings};
 use slab::Slab;
+
+use crate::enforcer::Enforcer;
 
 /// Depths of a disk's queue.
 #[derive(Clone, Copy, Debug)]
@@ -103,22 +105,33 @@ impl Kernel {
         Ok(kernel)
     }
 
-    pub(crate) fn set_shares(&mut self, vm: VmId, shares: Shares) {
-        self.vms[vm.0].shares = shares;
+    fn set(&mut self, now: Instant) {
+        let set = self.host.depth(now, self.disk.bounds);
+        self.depth = set.unwrap_or(self.by_hand);
     }
 
-    /// The depth follows with the next tick.
-    pub(crate) fn set_config(&mut self, config: Config) -> Result<(), ConfigError> {
+    fn issued(&self) -> usize {
+        self.beyond.len() + self.at_array.len()
+    }
+}
+
+impl Enforcer for Kernel {
+    fn set_vm(&mut self, _: Instant, vm: VmId, config: VmConfig) {
+        self.vms[vm.0].shares = config.shares;
+    }
+
+    // The depth follows with the next tick.
+    fn set_config(&mut self, _: Instant, config: Config) -> Result<(), ConfigError> {
         self.host.set_config(config)
     }
 
-    pub(crate) fn submit(&mut self, now: Instant, vm: VmId, io: Io, token: u64) {
+    fn submit(&mut self, now: Instant, vm: VmId, io: Io, token: u64) {
         self.vms[vm.0].pending.add(now, 1.0);
         let (submitted, issued, sent) = (now, now, now);
         self.queue.push_back(Pending { vm, token, io, submitted, issued, sent });
     }
 
-    pub(crate) fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
+    fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         if self.host.change_is_due(now) {
             self.set(now);
         }
@@ -136,7 +149,7 @@ impl Kernel {
         Some(Dispatch { id, vm, token, overdue: false })
     }
 
-    pub(crate) fn complete(&mut self, now: Instant, id: IoId) -> Option<Completed> {
+    fn complete(&mut self, now: Instant, id: IoId) -> Option<Completed> {
         let Pending { vm, token, io, submitted, issued, sent } = self.at_array.try_remove(id.0)?;
         self.outstanding.add(now, -1.0);
         self.vms[vm.0].pending.add(now, -1.0);
@@ -148,11 +161,16 @@ impl Kernel {
         Some(Completed { vm, token, io, held, held_by, device })
     }
 
-    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+    fn next_wakeup(&self) -> Option<Instant> {
         self.host.next_change()
     }
 
-    pub(crate) fn tick(&mut self, now: Instant, view: View) -> Report {
+    fn tick(
+        &mut self,
+        now: Instant,
+        view: View,
+        _: Option<Vec<TenantPart>>,
+    ) -> (Report, Vec<TenantPart>) {
         let elapsed = now.since(self.ticked);
         self.ticked = now;
         let did = |vm: &mut Vm| VmPeriod {
@@ -167,32 +185,21 @@ impl Kernel {
         let outstanding = self.outstanding.mean(now, elapsed);
         let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
         self.set(now);
-        report
+        (report, Vec::new())
     }
 
-    fn set(&mut self, now: Instant) {
-        let set = self.host.depth(now, self.disk.bounds);
-        self.depth = set.unwrap_or(self.by_hand);
-    }
-
-    pub(crate) fn governor(&self) -> &Governor {
+    fn governor(&self) -> &Governor {
         self.host.governor()
     }
 
-    /// What bounds an IO that goes to the array now. What it let go under a larger depth may still
-    /// wait on the other side.
-    pub(crate) fn bound(&self) -> Window {
+    // What it let go under a larger depth may still wait on the other side.
+    fn bound(&self) -> Window {
         let Queue { bounds, beyond, .. } = self.disk;
         Window(beyond.min(bounds.most.max(self.by_hand) as usize) as f64)
     }
 
-    /// IOs that wait or are at the array.
-    pub(crate) fn under_way(&self) -> usize {
+    fn under_way(&self) -> usize {
         self.queue.len() + self.issued()
-    }
-
-    fn issued(&self) -> usize {
-        self.beyond.len() + self.at_array.len()
     }
 }
 
@@ -224,7 +231,7 @@ mod tests {
         for ms in 0..60_000 {
             let now = Instant(0) + Span::from_millis(ms);
             if ms % 1000 == 999 {
-                kernel.tick(now, View::Peers(Totals::default()));
+                kernel.tick(now, View::Peers(Totals::default()), None);
             }
             while let Some((_, id)) = at_array.pop_front_if(|(at, _)| *at <= now) {
                 let completed = kernel.complete(now, id).unwrap();
