@@ -49,10 +49,14 @@ pub(crate) fn check(
     .scenario(file)
 }
 
-/// Whether a name is safe in paths of metrics, sockets and files.
-pub(crate) fn name_is_plain(name: &str) -> bool {
+/// Refuses a name that is not safe in paths of metrics, sockets and files. The error is a message.
+pub(crate) fn plain_name(name: &str) -> Result<(), &'static str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    !name.is_empty() && name.len() <= MAX_NAME && !name.starts_with('.') && name.chars().all(plain)
+    match (1..=MAX_NAME).contains(&name.len()) && !name.starts_with('.') && name.chars().all(plain)
+    {
+        true => Ok(()),
+        false => Err("must be 1 to 63 letters, digits, `-`, `_` or `.`, and not begin with `.`"),
+    }
 }
 
 pub(crate) struct Checker<'a> {
@@ -139,11 +143,7 @@ impl Checker<'_> {
     }
 
     fn name(&self, path: &str, name: &str) -> Result<(), Error> {
-        self.ensure(
-            name_is_plain(name),
-            path,
-            "must be 1 to 63 letters, digits, `-`, `_` or `.`, and not begin with `.`",
-        )
+        plain_name(name).map_err(|says| self.error(path, says))
     }
 
     fn control(

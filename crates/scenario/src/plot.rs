@@ -7,7 +7,7 @@ use parda_config::{Document, Error};
 use self::keys::Over;
 pub(crate) use self::keys::PlotKeys;
 pub use self::keys::{Draw, OVER_TIME};
-use crate::check::name_is_plain;
+use crate::check::plain_name;
 use crate::metric::{Metric, Names, Pattern, list};
 use crate::run::{Run, names};
 use crate::variant_name::phase_name;
@@ -170,10 +170,7 @@ impl Checker<'_> {
     /// The name, if the file gives one.
     fn name(&self, plots: &[Plot]) -> Result<Option<String>, Error> {
         let Some(name) = &self.plot.name else { return Ok(None) };
-        if !name_is_plain(name) {
-            let says = "must be 1 to 63 letters, digits, `-`, `_` or `.`, and not begin with `.`";
-            return Err(self.error("name", says));
-        }
+        plain_name(name).map_err(|says| self.error("name", says))?;
         if plots.iter().any(|other| other.name == *name) {
             return Err(self.error("name", "there is another plot of this name"));
         }

@@ -6,7 +6,7 @@ use parda_config::{Document, Error};
 use parda_workload::Traces;
 use toml::{Table, Value};
 
-use crate::check::{check, name_is_plain};
+use crate::check::{check, plain_name};
 use crate::file::{self, File};
 use crate::many;
 use crate::scenario::Scenario;
@@ -41,15 +41,10 @@ pub(crate) fn variations(
         .map(|(i, variant)| written(document, i, variant, &hosts))
         .collect::<Result<_, _>>()?;
     for (i, sweep) in file.sweep.iter().chain(more).enumerate() {
-        // A sweep from the command line has its place there.
-        let place = match i < file.sweep.len() {
-            true => Place::File(i),
-            false => Place::CommandLine(&sweep.key),
-        };
         if all.is_empty() {
             all.push(Variation::default());
         }
-        all = combined(document, &all, sweep, &place)?;
+        all = combined(document, &all, sweep, (i < file.sweep.len()).then_some(i))?;
     }
     distinct(document, &all)?;
     Ok(all)
@@ -63,10 +58,7 @@ fn written(
     hosts: &BTreeSet<String>,
 ) -> Result<Variation, Error> {
     let at = |key: &str| format!("variant.{i}.{key}");
-    if !name_is_plain(&variant.name) {
-        let says = "must be 1 to 63 letters, digits, `-`, `_` or `.`, and not begin with `.`";
-        return Err(document.error(&at("name"), says));
-    }
+    plain_name(&variant.name).map_err(|says| document.error(&at("name"), says))?;
     for (h, host) in variant.hosts.iter().flatten().enumerate() {
         if !hosts.contains(host) {
             let key = at(&format!("hosts.{h}"));
@@ -87,40 +79,17 @@ fn written(
     Ok(variation)
 }
 
-/// Location of a sweep.
-enum Place<'a> {
-    /// A `[[sweep]]` of the file, by its index.
-    File(usize),
-    /// A sweep from the command line, by its key.
-    CommandLine(&'a str),
-}
-
-impl Place<'_> {
-    fn values(&self) -> Vec<String> {
-        match self {
-            Place::File(i) => ["sweep".to_owned(), i.to_string(), "values".to_owned()].into(),
-            Place::CommandLine(key) => vec![format!("--sweep {key}")],
-        }
-    }
-
-    fn value(&self, v: usize, value: &Value) -> Vec<String> {
-        let mut place = self.values();
-        match self {
-            Place::File(_) => place.push(v.to_string()),
-            Place::CommandLine(_) => place[0].push_str(&format!("={}", text(value))),
-        }
-        place
-    }
-}
-
-/// Every variation with every value of a sweep.
+/// Every variation with every value of a sweep: the `[[sweep]]` of this index, or one from the command line, which has its place there.
 fn combined(
     document: &Document,
     all: &[Variation],
     sweep: &Sweep,
-    place: &Place<'_>,
+    index: Option<usize>,
 ) -> Result<Vec<Variation>, Error> {
-    let values = place.values();
+    let values = match index {
+        Some(i) => vec!["sweep".to_owned(), i.to_string(), "values".to_owned()],
+        None => vec![format!("--sweep {}", sweep.key)],
+    };
     if sweep.values.is_empty() {
         return Err(error(document, &values, "must have at least one value"));
     }
@@ -131,7 +100,10 @@ fn combined(
     let mut combined = Vec::with_capacity(all.len() * sweep.values.len());
     for variation in all {
         for (v, value) in sweep.values.iter().enumerate() {
-            let place = place.value(v, value);
+            let place = match index {
+                Some(_) => [&values[..], &[v.to_string()]].concat(),
+                None => vec![format!("{}={}", values[0], text(value))],
+            };
             let swept = variation.swept(sweep, value, place.clone());
             combined.push(swept.map_err(|e| error(document, &place, &e))?);
         }
