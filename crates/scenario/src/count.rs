@@ -112,9 +112,7 @@ impl HostCount {
             vms,
         }
     }
-}
 
-impl HostCount {
     /// Whether the host holds IOs of its VMs, where held time is unknown. It does if fewer IOs are at
     /// the array than the clients, all running, keep outstanding.
     fn holds(&self, scenario: &Scenario, id: HostId, at_start: &State) -> bool {

@@ -200,21 +200,16 @@ impl Subject {
 impl Kind {
     /// Every quantity of this kind of subject.
     fn quantities(self) -> Vec<String> {
-        let own = |name: &str| std::iter::once(name.to_owned());
+        let errors = [SHARE_ERROR, SLOTS_ERROR].map(str::to_owned);
         match self {
             Kind::Total | Kind::Controlled => names(TOTAL).collect(),
-            Kind::Hosts | Kind::Vms => own(MAX_SHARE_ERROR).chain(own(MAX_SLOTS_ERROR)).collect(),
-            Kind::Host => {
-                let errors = own(SHARE_ERROR).chain(own(SLOTS_ERROR));
-                names(HOST).chain(errors).chain(statistics(DEVICE_LATENCY)).collect()
-            }
+            Kind::Hosts | Kind::Vms => [MAX_SHARE_ERROR, MAX_SLOTS_ERROR].map(str::to_owned).into(),
+            Kind::Host => names(HOST).chain(errors).chain(statistics(DEVICE_LATENCY)).collect(),
             Kind::Tenant => names(VM).collect(),
-            Kind::Vm => names(VM)
-                .chain(own(SHARE_ERROR))
-                .chain(own(SLOTS_ERROR))
-                .chain(statistics(LATENCY))
-                .chain(statistics(HELD))
-                .collect(),
+            Kind::Vm => {
+                let latencies = [LATENCY, HELD].into_iter().flat_map(statistics);
+                names(VM).chain(errors).chain(latencies).collect()
+            }
         }
     }
 }
