@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Weak;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 
 use parda_agent::socket::{PATIENCE, Server};
 use parda_agent::status::DiskStatus;
@@ -58,34 +58,21 @@ pub fn ask(socket: &Path, request: Request) -> io::Result<ArrayStatus> {
 type PendingRequest = (Request, SyncSender<Result<Option<f64>, FaultError>>);
 
 /// Receiving end of requests, in the array's thread.
-#[derive(Debug)]
-pub(crate) struct RequestQueue(Receiver<PendingRequest>);
+pub(crate) type RequestQueue = Receiver<PendingRequest>;
 
-/// Sending end of requests to the array's thread.
-#[derive(Debug)]
-pub(crate) struct RequestSender(Sender<PendingRequest>);
-
-/// Both ends of the channel to the array's thread.
-pub(crate) fn request_channel() -> (RequestSender, RequestQueue) {
-    let (sender, receiver) = channel();
-    (RequestSender(sender), RequestQueue(receiver))
-}
-
-impl RequestQueue {
-    /// Executes the requests that have arrived.
-    pub(crate) fn execute(&self, now: Instant, array: &mut Array) {
-        while let Ok((request, answer)) = self.0.try_recv() {
-            let now = Nanos(now.0);
-            let done = match request {
-                Request::Status => Ok(()),
-                Request::FailDrive(drive) => array.fail_drive(now, drive),
-                Request::Rebuild => array.start_rebuild(now),
-                Request::WriteCache(on) => array.set_write_cache(now, on),
-                Request::Slow(slow) => array.set_slow(now, slow),
-            };
-            // The caller may have given up.
-            let _ = answer.send(done.map(|()| array.rebuilt_fraction()));
-        }
+/// Executes the requests that have arrived.
+pub(crate) fn execute(requests: &RequestQueue, now: Instant, array: &mut Array) {
+    while let Ok((request, answer)) = requests.try_recv() {
+        let now = Nanos(now.0);
+        let done = match request {
+            Request::Status => Ok(()),
+            Request::FailDrive(drive) => array.fail_drive(now, drive),
+            Request::Rebuild => array.start_rebuild(now),
+            Request::WriteCache(on) => array.set_write_cache(now, on),
+            Request::Slow(slow) => array.set_slow(now, slow),
+        };
+        // The caller may have given up.
+        let _ = answer.send(done.map(|()| array.rebuilt_fraction()));
     }
 }
 
@@ -93,7 +80,7 @@ impl RequestQueue {
 /// names.
 pub(crate) fn serve(
     socket: &Path,
-    requests: RequestSender,
+    requests: Sender<PendingRequest>,
     handle: Weak<Handle>,
     exports: Vec<String>,
 ) -> io::Result<Server> {
@@ -113,14 +100,14 @@ pub(crate) fn serve(
 }
 
 fn answer(
-    requests: &RequestSender,
+    requests: &Sender<PendingRequest>,
     handle: &Weak<Handle>,
     exports: &[String],
     request: Request,
 ) -> io::Result<ArrayStatus> {
     let gone = || io::Error::other("the array's thread has ended");
     let (answer, answered) = sync_channel(1);
-    requests.0.send((request, answer)).map_err(|_| gone())?;
+    requests.send((request, answer)).map_err(|_| gone())?;
     // Asking for the status wakes the array's thread, which then executes its requests.
     let handle = handle.upgrade().ok_or_else(gone)?;
     handle.stats().map_err(|_| gone())?;

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use parda_address::{Address, ExportName};
@@ -23,7 +24,7 @@ use parda_scenario::Scenario;
 use parda_scenario::array::ArrayFault;
 use parda_scenario::scenario::{EXCHANGE, EXCHANGE_HEADER, EXCHANGE_SIZE};
 
-use crate::array_control::{self, RequestQueue, request_channel};
+use crate::array_control::{self, RequestQueue};
 
 /// Alignment of LUNs in the store, in bytes, so that any block size fits.
 const ALIGN: u64 = 1 << 20;
@@ -115,7 +116,7 @@ impl ArrayError {
 /// The array cannot be served, or its thread ends by itself.
 pub fn run_array(options: ArrayOptions, wait: impl FnOnce(&Handle)) -> Result<(), ArrayError> {
     let (control, exports) = (options.control.clone(), options.exports.clone());
-    let (sender, requests) = request_channel();
+    let (sender, requests) = channel();
     let handle = Arc::new(serve(options, requests)?);
     let control = control.map(|path| {
         array_control::serve(&path, sender, Arc::downgrade(&handle), exports)
@@ -240,7 +241,7 @@ impl Timed for Model {
     }
 
     fn pop(&mut self, now: Instant) -> Option<TimedId> {
-        self.requests.execute(now, &mut self.array);
+        array_control::execute(&self.requests, now, &mut self.array);
         self.instant.pop_front().or_else(|| {
             self.array.advance(Nanos(now.0));
             self.array.pop_completion().map(|(_, IoTag(id))| TimedId(id as usize))
@@ -258,7 +259,7 @@ mod tests {
         let params = Preset::Cx340Raid5Vms.params();
         let options = ArrayOptions::of_preset(params, Vec::new(), Data::Memory);
         let luns = regions(&options.params);
-        Model::new(Array::new(options.params).unwrap(), luns, request_channel().1)
+        Model::new(Array::new(options.params).unwrap(), luns, channel().1)
     }
 
     fn at(offset: u64) -> Extent {
