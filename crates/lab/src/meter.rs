@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use parda_agent::latency::{Latency, Summary};
 use parda_agent::status::{DiskStatus, VolumeStatus};
+use parda_block::Count;
 use parda_scenario::count::{HostCount, VmCount, mean};
 use parda_scenario::{Distribution, Host, HostAnswer, HostId, Phase, Scenario};
 
@@ -31,10 +32,8 @@ impl From<VolumeStatus> for HostReading {
 /// Counters of one disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Disk {
-    ios: u64,
-    bytes: u64,
-    /// Number and bytes of the writes.
-    writes: (u64, u64),
+    reads: Count,
+    writes: Count,
     held: Latency,
     device: Latency,
     total: Latency,
@@ -43,15 +42,18 @@ struct Disk {
 impl Disk {
     fn of(status: &DiskStatus) -> Disk {
         let DiskStatus { reads, writes, held, device, total, .. } = status.clone();
-        let (ios, bytes) = (reads.ios + writes.ios, reads.bytes + writes.bytes);
-        Disk { ios, bytes, writes: (writes.ios, writes.bytes), held, device, total }
+        Disk { reads, writes, held, device, total }
+    }
+
+    fn ios(&self) -> u64 {
+        self.reads.ios + self.writes.ios
     }
 
     fn plus(&self, other: &Disk) -> Disk {
+        let plus = |a: Count, b: Count| Count { ios: a.ios + b.ios, bytes: a.bytes + b.bytes };
         Disk {
-            ios: self.ios + other.ios,
-            bytes: self.bytes + other.bytes,
-            writes: (self.writes.0 + other.writes.0, self.writes.1 + other.writes.1),
+            reads: plus(self.reads, other.reads),
+            writes: plus(self.writes, other.writes),
             held: self.held.plus(&other.held),
             device: self.device.plus(&other.device),
             total: self.total.plus(&other.total),
@@ -60,12 +62,8 @@ impl Disk {
 
     fn since(&self, earlier: &Disk) -> Disk {
         Disk {
-            ios: self.ios.saturating_sub(earlier.ios),
-            bytes: self.bytes.saturating_sub(earlier.bytes),
-            writes: (
-                self.writes.0.saturating_sub(earlier.writes.0),
-                self.writes.1.saturating_sub(earlier.writes.1),
-            ),
+            reads: self.reads.since(earlier.reads),
+            writes: self.writes.since(earlier.writes),
             held: self.held.since(&earlier.held),
             device: self.device.since(&earlier.device),
             total: self.total.since(&earlier.total),
@@ -84,7 +82,7 @@ impl Reading {
     /// IOs completed per second since `earlier`.
     #[must_use]
     pub fn iops_since(&self, earlier: &Reading) -> f64 {
-        let ios = |reading: &Reading| reading.disks.iter().map(|d| d.ios).sum::<u64>();
+        let ios = |reading: &Reading| reading.disks.iter().map(Disk::ios).sum::<u64>();
         (ios(self) - ios(earlier)) as f64 / self.seconds_since(earlier)
     }
 
@@ -194,9 +192,9 @@ impl Meter {
         let samples: Vec<Sample> =
             self.samples.iter().filter(|s| s.at >= from.at && s.at <= to.at).copied().collect();
         let vm = |disk: &Disk| VmCount {
-            ios: disk.ios,
-            bytes: disk.bytes,
-            writes: disk.writes,
+            ios: disk.ios(),
+            bytes: disk.reads.bytes + disk.writes.bytes,
+            writes: (disk.writes.ios, disk.writes.bytes),
             latency_ms: distribution(&disk.total),
             held_ms: distribution(&disk.held),
             device_ms: distribution(&disk.device).map(|device| device.mean),
