@@ -1,5 +1,7 @@
 //! The trait that every kind of target implements: drive one load, return its recording.
 
+use std::fmt::Debug;
+
 use crate::load::Load;
 use crate::recording::Recording;
 use crate::steady::Steadiness;
@@ -38,7 +40,7 @@ pub struct Moment {
 pub type Watch<'a> = &'a mut dyn FnMut(Moment) -> bool;
 
 /// A driver: it puts load on a target, and counts what completes.
-pub trait Driver {
+pub trait Driver: Debug {
     /// Keeps a load on the target for as long as the allowance says. Offsets and kinds of IOs follow from the seed.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ const SLICE: Duration = Duration::from_millis(100);
 const LEAST_WARMUP_S: f64 = 0.3;
 
 /// A file or block device that is open for reads.
+#[derive(Debug)]
 pub(super) struct Reads {
     file: File,
     start: u64,

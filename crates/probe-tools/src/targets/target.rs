@@ -11,7 +11,7 @@ use std::time::Duration;
 use parda_address::Uri;
 use parda_exchange::region::NbdConnection;
 use parda_nbd::TransmissionFlags;
-use parda_probe::{Kind, Plan, Probe, ProbeDocument, TargetInfo, Watcher, Wishes};
+use parda_probe::{Driver, Kind, Plan, Probe, ProbeDocument, TargetInfo, Watcher, Wishes};
 
 use super::about;
 use super::fio::Fio;
@@ -28,15 +28,12 @@ const LEAST_CREATED: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct Target {
     info: TargetInfo,
-    drive: Drive,
+    driver: Box<dyn Driver>,
+    /// Number of bytes that are driven.
+    driven_bytes: u64,
+    may_be_written: bool,
     /// A device that is written to is claimed.
     _claimed: Option<File>,
-}
-
-#[derive(Debug)]
-enum Drive {
-    Model(Box<Model>),
-    Fio(Fio),
 }
 
 /// Reason why a target cannot be probed, with its name.
@@ -89,7 +86,10 @@ impl Target {
         if let Some(model) = model {
             let model: Model = model.parse().map_err(|error| unfit(name, error))?;
             let info = model.info();
-            return Ok(Target { info, drive: Drive::Model(Box::new(model)), _claimed: None });
+            let (driver, driven_bytes) = (Box::new(model), info.bytes);
+            // A model holds no data.
+            let may_be_written = true;
+            return Ok(Target { info, driver, driven_bytes, may_be_written, _claimed: None });
         }
         if name.contains("://") {
             return Target::nbd(name, writes);
@@ -160,11 +160,13 @@ impl Target {
     ) -> Result<Target, TargetError> {
         // Loads that write leave out both ends.
         let edge = if writes { EDGE } else { 0 };
-        let (nbd, bytes) = (info.kind == Kind::Nbd, info.bytes - 2 * edge);
-        let fio = Fio { nbd, name: info.name.clone(), offset: edge, bytes, writes };
+        let (nbd, driven_bytes) = (info.kind == Kind::Nbd, info.bytes - 2 * edge);
+        let name = info.name.clone();
+        let fio = Fio { nbd, name, offset: edge, bytes: driven_bytes, writes };
         fio.check()
             .map_err(|error| TargetError::Failed(format!("cannot probe {}: {error}", info.name)))?;
-        Ok(Target { info, drive: Drive::Fio(fio), _claimed: claimed })
+        let (driver, may_be_written) = (Box::new(fio), writes);
+        Ok(Target { info, driver, driven_bytes, may_be_written, _claimed: claimed })
     }
 
     /// Name, kind and size of the target.
@@ -176,19 +178,13 @@ impl Target {
     /// Number of bytes that are driven.
     #[must_use]
     pub fn driven_bytes(&self) -> u64 {
-        match &self.drive {
-            Drive::Model(_) => self.info.bytes,
-            Drive::Fio(fio) => fio.bytes,
-        }
+        self.driven_bytes
     }
 
     /// Whether it may be written to. A model always may, as it holds no data.
     #[must_use]
     pub fn may_be_written(&self) -> bool {
-        match &self.drive {
-            Drive::Model(_) => true,
-            Drive::Fio(fio) => fio.writes,
-        }
+        self.may_be_written
     }
 
     /// Runs a probe of the target, within a time in seconds if one is given.
@@ -200,11 +196,7 @@ impl Target {
         watcher: &mut dyn Watcher,
     ) -> ProbeDocument {
         let (target, plan) = (self.info.clone(), Plan::new(wishes, seed));
-        let driver: &mut dyn parda_probe::Driver = match &mut self.drive {
-            Drive::Model(model) => model.as_mut(),
-            Drive::Fio(fio) => fio,
-        };
-        Probe { target, driver, plan, time, seed }.run(watcher)
+        Probe { target, driver: &mut *self.driver, plan, time, seed }.run(watcher)
     }
 }
 
