@@ -218,8 +218,7 @@ pub(crate) fn others(document: &ProbeDocument) -> Vec<String> {
         ));
     }
     if let Some(noise) = &found.noise {
-        let pairs =
-            if noise.pairs == 1 { "1 pair".to_owned() } else { format!("{} pairs", noise.pairs) };
+        let pairs = number_of(noise.pairs as usize, "pair");
         out.push(format!(
             "Runs of one load differ by up to {} in throughput and {} in latency ({pairs} of runs).",
             percent(noise.iops),
