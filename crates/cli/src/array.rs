@@ -10,15 +10,12 @@ use parda_config::Document;
 use parda_lab::array_server::ArrayError;
 use parda_lab::{ArrayOptions, Data, run_array};
 use parda_scenario::{Scenario, Study};
-use serde::Deserialize as _;
-use serde::de::IntoDeserializer as _;
-use serde::de::value::{Error, StringDeserializer};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::output::count;
 use crate::sim::variants;
-use crate::{Failure, output};
+use crate::{Failure, output, quantity};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -80,9 +77,7 @@ fn preset() -> impl TypedValueParser<Value = Preset> {
 
 fn raid() -> impl TypedValueParser<Value = RaidLevel> {
     let parser = PossibleValuesParser::new(["raid0", "raid5", "raid10"]);
-    parser.try_map(|name| {
-        RaidLevel::deserialize(name.into_deserializer() as StringDeserializer<Error>)
-    })
+    parser.try_map(|name| quantity::named::<RaidLevel>(&name))
 }
 
 /// LUNs and drives of a preset.
@@ -91,12 +86,10 @@ fn parts(preset: Preset) -> String {
     let luns = params.layout.luns;
     let gib = luns.first().map_or(0, |lun| lun.0 >> 30);
     let raid = format!("{:?}", params.raid.level).replace("Raid", "RAID-");
+    let luns = count(luns.len() as u64, "LUN");
     match params.raid.drives {
-        1 => format!("{} of {gib} GiB on one drive", count(luns.len() as u64, "LUN")),
-        drives => format!(
-            "{} of {gib} GiB on a {raid} of {drives} drives",
-            count(luns.len() as u64, "LUN")
-        ),
+        1 => format!("{luns} of {gib} GiB on one drive"),
+        drives => format!("{luns} of {gib} GiB on a {raid} of {drives} drives"),
     }
 }
 

@@ -1,13 +1,13 @@
 //! `parda bench`.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytesize::ByteSize;
 use clap::{Args, Subcommand, ValueEnum};
 use parda_address::Uri;
-use parda_bench::{BenchError, Operation, Plan, Summary};
+use parda_bench::{BenchError, Measured, Operation, Plan, Summary};
 use parda_config::quantity::exact_size;
 use parda_probe_tools::{TargetError, Writes, writable_export};
 use serde::Serialize;
@@ -55,17 +55,20 @@ Examples:
   parda bench nbd nbd://array/lun0 --op read --bs 1m --depth 4 --offset 10g --range 1g
   parda bench nbd nbd://localhost/vm1 --depth 16 --server-pid \"$(pidof parda)\" --json - | jq .server_cpu_us_per_io";
 
+/// Shortest time that is measured or waited.
+const SHORTEST: Duration = Duration::from_millis(10);
+
 /// How a server is measured, by whatever protocol.
 #[derive(Args)]
 struct Run {
     /// How long to measure
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = quantity::within(SHORTEST.., "must be 10ms at least"))]
     time: Duration,
     /// How long to load the server before the measurement begins
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = quantity::duration)]
     warmup: Duration,
     /// How long a server may be silent before the run fails
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::within(SHORTEST.., "must be 10ms at least"))]
     patience: Duration,
     /// The seed that offsets follow from
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -188,16 +191,8 @@ impl VhostUser {
         let hint = "; is it the socket of a server of vhost-user-blk, with no guest at it?";
         let failed = |error| Failure::new(format!("{socket}: {error}{hint}"));
         let measured = parda_bench::run_guest(&self.socket, &plan).map_err(failed)?;
-        let answer = Answer {
-            uris: &[format!("vhost-user:{}", self.socket.display())],
-            op: name_of(self.op),
-            bs: self.bs,
-            depth: self.depth.into(),
-            connections: 1,
-            threads: 1,
-            summary: measured.summary(),
-        };
-        output::either(self.json.as_deref(), &answer, table)
+        let uris = [format!("vhost-user:{socket}")];
+        tell(self.json.as_deref(), &uris, name_of(self.op), &plan, &measured)
     }
 }
 
@@ -233,20 +228,25 @@ struct Answer<'a> {
     summary: Summary,
 }
 
+/// Writes what was measured of a load, as JSON or as a table.
+fn tell(
+    json: Option<&Path>,
+    uris: &[String],
+    op: String,
+    plan: &Plan,
+    measured: &Measured,
+) -> Result<(), Failure> {
+    let Plan { block: bs, depth, connections, threads, .. } = *plan;
+    let answer = Answer { uris, op, bs, depth, connections, threads, summary: measured.summary() };
+    output::either(json, &answer, table)
+}
+
 /// As fio has it: `4k` is 4096 bytes.
 fn block(text: &str) -> Result<u32, String> {
     let block = bytes(text).ok().and_then(|b| u32::try_from(b).ok());
     block
         .filter(|b| (1..=32 << 20).contains(b))
         .ok_or_else(|| "must be a size from 1 byte to 32m, such as 4k".to_owned())
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    match quantity::duration(text) {
-        Ok(time) if time >= Duration::from_millis(10) => Ok(time),
-        Ok(_) => Err("must be 10ms at least".to_owned()),
-        wrong => wrong,
-    }
 }
 
 impl Nbd {
@@ -257,16 +257,7 @@ impl Nbd {
             BenchError::Plan(error) => Failure::usage(error.to_string()),
             error => Failure::new(error.to_string()),
         })?;
-        let answer = Answer {
-            uris: &self.uris,
-            op: name_of(self.op),
-            bs: self.bs,
-            depth: self.depth,
-            connections: self.connections,
-            threads: self.threads,
-            summary: measured.summary(),
-        };
-        output::either(self.json.as_deref(), &answer, table)
+        tell(self.json.as_deref(), &self.uris, name_of(self.op), &plan, &measured)
     }
 
     fn plan(&self) -> Result<Plan, Failure> {

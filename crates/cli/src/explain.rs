@@ -42,7 +42,7 @@ pub(crate) struct Explain {
     #[command(flatten)]
     agent: Named,
     /// Interval over which the agent is watched
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = over)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::within(SHORTEST..=LONGEST, "must be from 1s to 10min"))]
     over: Duration,
     /// Predict what these shares of the VM would give
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -54,7 +54,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "IOPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     tenant_limit: Option<u32>,
     /// Predict what this latency threshold of all hosts would give
-    #[arg(long, value_name = "TIME", value_parser = threshold)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::within(LEAST..=MOST, "must be above 0 and at most 10s"))]
     threshold: Option<Duration>,
     /// A probe of the array, as `parda probe --json` writes it: its throughput at other latencies
     #[arg(long, value_name = "FILE")]
@@ -74,24 +74,9 @@ pub(crate) struct Explain {
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(600);
 
-fn over(text: &str) -> Result<Duration, String> {
-    match quantity::duration(text) {
-        Ok(time) if (SHORTEST..=LONGEST).contains(&time) => Ok(time),
-        Ok(_) => Err("must be from 1s to 10min".to_owned()),
-        wrong => wrong,
-    }
-}
-
-/// Largest threshold, as in the configuration.
+/// Bounds of a threshold, as in the configuration.
+const LEAST: Duration = Duration::from_nanos(1);
 const MOST: Duration = Duration::from_secs(10);
-
-fn threshold(text: &str) -> Result<Duration, String> {
-    match quantity::duration(text) {
-        Ok(time) if !time.is_zero() && time <= MOST => Ok(time),
-        Ok(_) => Err("must be above 0 and at most 10s".to_owned()),
-        wrong => wrong,
-    }
-}
 
 /// The answer as JSON.
 #[derive(Serialize)]
@@ -192,20 +177,18 @@ impl Explain {
         let mut all: Vec<Change> = self.asked();
         let shares = vm.map_or(0.0, |vm| vm.shares);
         let limit = vm.and_then(|vm| vm.limit.as_ref()?.iops);
-        let factors = |factors: &[f64], of: f64| -> Vec<f64> {
-            factors.iter().map(|factor| factor * of).collect()
-        };
-        let shares = factors(&[0.5, 2.0, 4.0], shares).into_iter();
+        let half_and_twice = |of: f64| [0.5 * of, 2.0 * of];
+        let shares = [0.5, 2.0, 4.0].into_iter().map(|factor| factor * shares);
         let shares = shares.filter(|shares| (1.0..=1e6).contains(shares));
         all.extend(shares.map(|shares| Change::Shares(shares.round())));
-        let limits = limit.map_or_else(Vec::new, |iops| factors(&[0.5, 2.0], iops));
-        all.extend(limits.into_iter().map(|iops| Change::LimitIops(iops.round())));
+        let limits = limit.into_iter().flat_map(half_and_twice);
+        all.extend(limits.map(|iops| Change::LimitIops(iops.round())));
         let tenant = vm.filter(|vm| vm.limit.as_ref().is_some_and(|limit| limit.iops.is_none()));
         let tenant = tenant.and_then(|vm| vm.tenant.as_ref()).map(|tenant| tenant.iops);
-        let tenants = tenant.map_or_else(Vec::new, |iops| factors(&[0.5, 2.0], iops));
-        all.extend(tenants.into_iter().map(|iops| Change::TenantLimitIops(iops.round())));
+        let tenants = tenant.into_iter().flat_map(half_and_twice);
+        all.extend(tenants.map(|iops| Change::TenantLimitIops(iops.round())));
         let most = MOST.as_secs_f64() * 1e3;
-        let thresholds = factors(&[0.5, 2.0], threshold_ms).into_iter().filter(|ms| *ms <= most);
+        let thresholds = half_and_twice(threshold_ms).into_iter().filter(|ms| *ms <= most);
         all.extend(thresholds.map(Change::ThresholdMs));
         let mut unique: Vec<Change> = Vec::new();
         for change in all {

@@ -1,10 +1,13 @@
-//! Durations and sizes on the command line, read as those of the configuration.
+//! Values on the command line that are read as those of documents: durations, sizes and names.
 
+use std::ops::RangeBounds;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use clap::builder::TypedValueParser;
 use parda_config::quantity::Quantity;
 use serde::de::value::Error;
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
 /// A duration with units, such as `30ms`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -12,10 +15,26 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Duration::of(text).map_err(must)
 }
 
+/// A parser of durations within bounds. `must`: what is said of one beyond them.
+pub(crate) fn within(
+    bounds: impl RangeBounds<Duration> + Clone + Send + Sync + 'static,
+    must: &'static str,
+) -> impl TypedValueParser<Value = Duration> {
+    move |text: &str| match duration(text) {
+        Ok(time) if !bounds.contains(&time) => Err(must.to_owned()),
+        read => read,
+    }
+}
+
 /// A size in bytes or with a unit, such as `1GiB`.
 pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
     let must = |_: Error| "must be a size, such as 1GiB".to_owned();
     ByteSize::of(text).map_err(must)
+}
+
+/// The value of this name, as documents write it.
+pub(crate) fn named<T: DeserializeOwned>(name: &str) -> Result<T, Error> {
+    T::deserialize(name.into_deserializer())
 }
 
 /// Number of MiB, 2²⁰ bytes each, as tables show sizes and rates.

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::TypedValueParser;
 use parda_agent::latency::{Latency, Summary};
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
@@ -41,7 +42,7 @@ pub(crate) struct Status {
     #[command(flatten)]
     agent: Named,
     /// Time over which rates and latencies are shown
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval())]
     over: Duration,
     /// Show rates and latencies since the agent started
     #[arg(long, conflicts_with = "over")]
@@ -110,15 +111,9 @@ fn summarize(value: &mut Value) {
     }
 }
 
-/// Shortest interval over which rates are computed.
-const SHORTEST: Duration = Duration::from_millis(100);
-
-pub(crate) fn interval(text: &str) -> Result<Duration, String> {
-    match quantity::duration(text) {
-        Ok(time) if time >= SHORTEST => Ok(time),
-        Ok(_) => Err("must be at least 100ms".to_owned()),
-        wrong => wrong,
-    }
+/// A parser of intervals over which rates are computed.
+pub(crate) fn interval() -> impl TypedValueParser<Value = Duration> {
+    quantity::within(Duration::from_millis(100).., "must be at least 100ms")
 }
 
 fn table(recent: &Recent) -> String {

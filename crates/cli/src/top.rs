@@ -31,7 +31,7 @@ pub(crate) struct Top {
     #[command(flatten)]
     agent: Named,
     /// Time between two looks at the agent, over which rates and latencies are shown
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::status::interval)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::status::interval())]
     every: Duration,
 }
 

@@ -64,13 +64,7 @@ pub(super) fn depths(text: &str) -> Result<(u32, u32), String> {
 }
 
 pub(super) fn purpose(text: &str) -> Result<Purpose, String> {
-    match text {
-        "depth" => Ok(Purpose::Depth),
-        "size" => Ok(Purpose::Size),
-        "mix" => Ok(Purpose::Mix),
-        "repeat" => Ok(Purpose::Repeat),
-        _ => Err("must be depth, size, mix or repeat".to_owned()),
-    }
+    quantity::named(text).map_err(|_| "must be depth, size, mix or repeat".to_owned())
 }
 
 /// The one published experiment that there is.
