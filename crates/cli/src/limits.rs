@@ -1,62 +1,47 @@
 //! Limits of VMs in words: of several rates the one that a VM is nearest to.
 
-use bytesize::ByteSize;
 use parda_agent::status::{DiskStatus, SteeredVmStatus, VolumeStatus};
 use parda_api::Limit;
 use parda_config::{LimitSetting, VmSettings};
 
 use crate::status::recent::Recent;
 
-/// IOs and bytes of a VM, a second.
+/// IOs and bytes of a VM, a second: in all, reads and writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Did {
-    pub(crate) ios: f64,
-    pub(crate) reads: f64,
-    pub(crate) writes: f64,
-    pub(crate) bytes: f64,
-    pub(crate) read_bytes: f64,
-    pub(crate) written_bytes: f64,
+    pub(crate) ios: [f64; 3],
+    bytes: [f64; 3],
 }
 
 impl Did {
     /// What a disk did in an interval.
     pub(crate) fn of(recent: &Recent, disk: &DiskStatus) -> Did {
-        let rate = |count: u64| recent.rate(count);
+        let rates = |reads: u64, writes: u64| {
+            [reads + writes, reads, writes].map(|count| recent.rate(count))
+        };
         Did {
-            ios: rate(disk.reads.ios + disk.writes.ios),
-            reads: rate(disk.reads.ios),
-            writes: rate(disk.writes.ios),
-            bytes: rate(disk.reads.bytes + disk.writes.bytes),
-            read_bytes: rate(disk.reads.bytes),
-            written_bytes: rate(disk.writes.bytes),
+            ios: rates(disk.reads.ios, disk.writes.ios),
+            bytes: rates(disk.reads.bytes, disk.writes.bytes),
         }
     }
 
     /// What a VM of a steered device did, whose reads and writes are not told apart: each at most as much as both.
     fn of_steered(recent: &Recent, vm: &SteeredVmStatus) -> Did {
-        let (ios, bytes) = (recent.rate(vm.ios), recent.rate(vm.bytes));
-        Did { ios, reads: ios, writes: ios, bytes, read_bytes: bytes, written_bytes: bytes }
+        Did { ios: [recent.rate(vm.ios); 3], bytes: [recent.rate(vm.bytes); 3] }
     }
 }
 
 /// The rate of a limit that a VM is nearest to, in words such as `500 IO/s`, and the part of it that the VM did.
 pub(crate) fn nearest(limit: &LimitSetting, did: &Did) -> Option<(String, f64)> {
-    let ios = [
-        (limit.iops, "IO/s", did.ios),
-        (limit.iops_reads, "reads/s", did.reads),
-        (limit.iops_writes, "writes/s", did.writes),
-    ];
-    let ios = ios
-        .into_iter()
-        .filter_map(|(most, unit, did)| most.map(|most| (format!("{most:.0} {unit}"), did / most)));
-    let bytes = [
-        (limit.bandwidth, "", did.bytes),
-        (limit.bandwidth_reads, " of reads", did.read_bytes),
-        (limit.bandwidth_writes, " of writes", did.written_bytes),
-    ];
-    let bytes = bytes.into_iter().filter_map(|(most, of, did): (Option<ByteSize>, _, _)| {
-        let most = most?;
-        Some((format!("{}/s{of}", most.display().iec()), did / most.as_u64() as f64))
+    let ios = [limit.iops, limit.iops_reads, limit.iops_writes];
+    let ios = ios.into_iter().zip(["IO/s", "reads/s", "writes/s"]).zip(did.ios);
+    let ios = ios.filter_map(|((most, unit), did)| Some((most?, unit, did)));
+    let ios = ios.map(|(most, unit, did)| (format!("{most:.0} {unit}"), did / most));
+    let bytes = [limit.bandwidth, limit.bandwidth_reads, limit.bandwidth_writes];
+    let bytes = bytes.into_iter().zip(["", " of reads", " of writes"]).zip(did.bytes);
+    let bytes = bytes.filter_map(|((most, of), did)| Some((most?, of, did)));
+    let bytes = bytes.map(|(most, of, did)| {
+        (format!("{}/s{of}", most.display().iec()), did / most.as_u64() as f64)
     });
     ios.chain(bytes).max_by(|a, b| a.1.total_cmp(&b.1))
 }
@@ -88,14 +73,12 @@ fn holds(volume: &VolumeStatus, settings: &VmSettings, did: &Did) -> Option<Stri
         all.find(|tenant| *tenant.name == *name && tenant.settings.contains_key("limit"))
     });
     match (nearest, tenant) {
-        (Some((words, part)), tenant) if tenant.is_none() || part >= NEAR => Some(own(&words)),
+        (Some((words, part)), tenant) if tenant.is_none() || part >= NEAR => {
+            Some(format!("its limit of {words}"))
+        }
         (_, Some(tenant)) => Some(format!("the limit of its tenant {}", tenant.name)),
         (_, None) => None,
     }
-}
-
-fn own(words: &str) -> String {
-    format!("its limit of {words}")
 }
 
 #[cfg(test)]
@@ -107,8 +90,8 @@ mod tests {
         let limit: LimitSetting =
             toml::from_str("iops = 500\nbandwidth = \"40MiB\"\niops_writes = 100").unwrap();
         let did = |reads: f64, writes: f64, size: f64| {
-            let (ios, bytes) = (reads + writes, (reads + writes) * size);
-            Did { ios, reads, writes, bytes, ..Did::default() }
+            let ios = [reads + writes, reads, writes];
+            Did { ios, bytes: [ios[0] * size, 0.0, 0.0] }
         };
         let words = |did: Did| nearest(&limit, &did).unwrap().0;
         assert_eq!(words(did(495.0, 0.0, 4096.0)), "500 IO/s");

@@ -9,6 +9,7 @@ use parda_api::{Host, Limit, Outsider, Tenant};
 use parda_control::ModeName;
 use parda_exchange::Liveness;
 use parda_explain::{HeldBy, Holding, Peer, View, Vm, VmLimit, VmTenant, spread};
+use parda_scenario::count::mean;
 
 use crate::Failure;
 use crate::limits::{self, Did};
@@ -88,7 +89,7 @@ impl Looks {
 
     /// Mean over the looks of what they know.
     fn mean(&self, of: impl Fn(&VolumeStatus) -> Option<f64>) -> Option<f64> {
-        mean(&self.states.iter().filter_map(of).collect::<Vec<_>>())
+        mean(self.states.iter().filter_map(of))
     }
 
     /// Service time, estimated from the fastest IOs of this host, in milliseconds.
@@ -142,7 +143,7 @@ impl Looks {
             tenant: disk.settings.tenant.and_then(|name| self.tenant(&name)),
             device_ms,
             slots: slots(self.last(), disk),
-            slice: mean(&slices.collect::<Vec<_>>()),
+            slice: mean(slices),
             spread: self.spread(at, iops, held_ms + device_ms),
         }
     }
@@ -153,7 +154,7 @@ impl Looks {
         let did = Did::of(&self.recent, disk);
         let own = disk.settings.limit.and_then(|limit| limits::nearest(&limit, &did));
         let own = own.filter(|(_, part)| *part > 0.0 && words.starts_with("its limit"));
-        Some(VmLimit { iops: own.map(|(_, part)| did.ios / part), words })
+        Some(VmLimit { iops: own.map(|(_, part)| did.ios[0] / part), words })
     }
 
     /// The tenant of this name, by the mean of its rates over the looks.
@@ -184,9 +185,8 @@ impl Looks {
             hosts.entry(&peer.name).or_default().push(peer);
         }
         let peer = |(host, seen): (&str, Vec<&Host>)| {
-            let of = |value: fn(&Host) -> f64| {
-                mean(&seen.iter().map(|peer| value(peer)).collect::<Vec<_>>()).unwrap_or(0.0)
-            };
+            let of =
+                |value: fn(&Host) -> f64| mean(seen.iter().map(|peer| value(peer))).unwrap_or(0.0);
             let most = |limit: &Limit| {
                 2 * seen.iter().filter(|peer| peer.limited_by == Some(*limit)).count() > seen.len()
             };
@@ -237,8 +237,4 @@ fn slots(volume: &VolumeStatus, disk: &DiskStatus) -> f64 {
     let ios = (disk.reads.ios + disk.writes.ios) as f64;
     let all = [&disk.reads, &disk.writes].map(|done| (done.ios as f64, done.bytes as f64));
     costs.filter(|_| ios > 0.0).map_or(1.0, |costs| costs.slots(all) / ios)
-}
-
-fn mean(of: &[f64]) -> Option<f64> {
-    (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
 }

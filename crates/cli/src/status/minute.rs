@@ -74,8 +74,7 @@ pub(super) fn lines(host: &str, history: &History) -> String {
 
 /// Mean of the known values.
 fn mean(values: &[Option<f64>]) -> Option<f64> {
-    let known: Vec<f64> = values.iter().copied().flatten().collect();
-    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    parda_scenario::count::mean(values.iter().copied().flatten())
 }
 
 /// Mean of the known values, each with a weight.
