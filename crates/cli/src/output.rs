@@ -89,7 +89,7 @@ pub(crate) fn check<'a>(
     files: impl IntoIterator<Item = &'a Option<PathBuf>>,
 ) -> Result<(), Failure> {
     for to in files.into_iter().flatten().filter(|to| to.as_os_str() != "-") {
-        writable(to).map_err(|e| Failure::new(format!("cannot write {}: {e}", to.display())))?;
+        writable(to).map_err(|error| unwritten(to, &error))?;
     }
     Ok(())
 }
@@ -116,8 +116,12 @@ pub(crate) fn write(to: &Path, text: &str) -> Result<bool, Failure> {
     if to.as_os_str() == "-" {
         return print(text).map(|()| true);
     }
-    let wrong = |e| Failure::new(format!("cannot write {}: {e}", to.display()));
-    std::fs::write(to, text).map(|()| false).map_err(wrong)
+    std::fs::write(to, text).map(|()| false).map_err(|error| unwritten(to, &error))
+}
+
+/// The failure of a file that cannot be written.
+pub(crate) fn unwritten(to: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot write {}: {error}", to.display()))
 }
 
 /// Writes an answer as JSON to a file, or to standard output for `-`.

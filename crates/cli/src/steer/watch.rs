@@ -11,6 +11,7 @@ use parda_steer::measure::{self, Choice, Watched};
 
 use super::arguments::DeviceArg;
 use super::reading::Shown;
+use crate::output::unwritten;
 use crate::{Failure, output};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -100,31 +101,25 @@ fn table(name: &str, watched: &Watched, shown: &Shown, second: u64) -> String {
     text
 }
 
-/// One JSON object a line.
-enum Lines {
-    Stdout,
-    File(PathBuf, File),
+/// A file with one JSON object a line; `-` is standard output.
+struct Lines {
+    to: PathBuf,
+    file: Option<File>,
 }
 
 impl Lines {
     fn to(path: &Path) -> Result<Lines, Failure> {
-        if path.as_os_str() == "-" {
-            return Ok(Lines::Stdout);
-        }
-        let file = File::create(path)
-            .map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))?;
-        Ok(Lines::File(path.to_owned(), file))
+        let file = (path.as_os_str() != "-").then(|| File::create(path)).transpose();
+        let file = file.map_err(|error| unwritten(path, &error))?;
+        Ok(Lines { to: path.to_owned(), file })
     }
 
     /// Whether anybody still reads.
     fn write(&mut self, shown: &Shown) -> Result<bool, Failure> {
         let line = serde_json::to_string(shown)
             .map_err(|e| Failure::new(format!("cannot write the reading as JSON: {e}")))?;
-        match self {
-            Lines::Stdout => output::tell(&line),
-            Lines::File(path, file) => writeln!(file, "{line}")
-                .map(|()| true)
-                .map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display()))),
-        }
+        let Some(file) = &mut self.file else { return output::tell(&line) };
+        let written = writeln!(file, "{line}").map(|()| true);
+        written.map_err(|error| unwritten(&self.to, &error))
     }
 }
