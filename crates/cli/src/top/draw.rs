@@ -206,13 +206,7 @@ fn footer(screen: &Screen) -> Line<'static> {
 
 fn help(screen: &mut Screen, frame: &mut Frame<'_>) {
     let height = HELP.lines().count() as u16 + 2;
-    let area = frame.area();
-    let [area] = Layout::vertical([Constraint::Length(height)])
-        .flex(ratatui::layout::Flex::Center)
-        .areas(area);
-    let [area] = Layout::horizontal([Constraint::Length(74)])
-        .flex(ratatui::layout::Flex::Center)
-        .areas(area);
+    let area = frame.area().centered(Constraint::Length(74), Constraint::Length(height));
     let block = Block::bordered().title(" keys ").padding(Padding::horizontal(1));
     let Rect { width, height, .. } = block.inner(area);
     let height = usize::from(height);

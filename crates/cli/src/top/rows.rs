@@ -100,6 +100,13 @@ pub(super) struct Row {
     pub(super) alarm: bool,
 }
 
+impl Row {
+    fn new(name: &str, alarm: bool, others: impl IntoIterator<Item = Cell>) -> Row {
+        let cells = std::iter::once(Cell::Text(name.to_owned())).chain(others).collect();
+        Row { name: name.to_owned(), cells, alarm }
+    }
+}
+
 pub(super) fn vms(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
     let served = volume.disks.iter().map(|disk| {
         let (device, held) = (disk.device.summary(), disk.held.summary());
@@ -112,11 +119,10 @@ pub(super) fn vms(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
             (false, true) => "SHORT".to_owned(),
             (false, false) => volume.limit_of(disk).to_string(),
         };
-        Row {
-            name: disk.name.clone(),
-            alarm: fault || short,
-            cells: vec![
-                Cell::Text(disk.name.clone()),
+        Row::new(
+            &disk.name,
+            fault || short,
+            [
                 Cell::Number(f64::from(disk.shares), 0),
                 Cell::Number(recent.rate(ios), 0),
                 Cell::Number(recent.mib(disk.reads.bytes + disk.writes.bytes), 1),
@@ -125,50 +131,53 @@ pub(super) fn vms(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
                 Cell::Number(recent.at_a_time(&disk.device), 1),
                 Cell::Text(limit),
             ],
-        }
+        )
     });
-    let steered = volume.steer.iter().flat_map(|steer| &steer.vms).map(|vm| Row {
-        name: vm.name.clone(),
-        alarm: false,
-        cells: vec![
-            Cell::Text(vm.name.clone()),
-            Cell::Number(f64::from(vm.shares), 0),
-            Cell::Number(recent.rate(vm.ios), 0),
-            Cell::Number(recent.mib(vm.bytes), 1),
-            Cell::Unknown,
-            Cell::Unknown,
-            Cell::Number(vm.pending, 1),
-            Cell::Text(vm.limited_by.map_or("the kernel".to_owned(), |limit| limit.to_string())),
-        ],
+    let steered = volume.steer.iter().flat_map(|steer| &steer.vms).map(|vm| {
+        Row::new(
+            &vm.name,
+            false,
+            [
+                Cell::Number(f64::from(vm.shares), 0),
+                Cell::Number(recent.rate(vm.ios), 0),
+                Cell::Number(recent.mib(vm.bytes), 1),
+                Cell::Unknown,
+                Cell::Unknown,
+                Cell::Number(vm.pending, 1),
+                Cell::Text(
+                    vm.limited_by.map_or("the kernel".to_owned(), |limit| limit.to_string()),
+                ),
+            ],
+        )
     });
     served.chain(steered).collect()
 }
 
 /// Rows of this host and of the others that the exchange shows.
 pub(super) fn hosts(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
-    let own = Row {
-        name: recent.status.host.clone(),
-        alarm: false,
-        cells: vec![
-            Cell::Text(recent.status.host.clone()),
+    let own = Row::new(
+        &recent.status.host,
+        false,
+        [
             Cell::Text("here".to_owned()),
             Cell::Unknown,
             Cell::Number(f64::from(volume.shares), 0),
             Cell::maybe(volume.window, 2),
             Cell::maybe(volume.own.as_ref().and_then(|own| own.latency_ms), 1),
         ],
-    };
-    let peers = volume.exchange.iter().flat_map(|exchange| &exchange.peers).map(|peer| Row {
-        name: peer.name.clone(),
-        alarm: peer.liveness != Liveness::Live,
-        cells: vec![
-            Cell::Text(peer.name.clone()),
-            Cell::Text(peer.liveness.to_string()),
-            Cell::Number(peer.age_s, 1),
-            Cell::Number(peer.shares.into(), 0),
-            Cell::maybe(peer.window, 2),
-            Cell::maybe(peer.latency_ms, 1),
-        ],
+    );
+    let peers = volume.exchange.iter().flat_map(|exchange| &exchange.peers).map(|peer| {
+        Row::new(
+            &peer.name,
+            peer.liveness != Liveness::Live,
+            [
+                Cell::Text(peer.liveness.to_string()),
+                Cell::Number(peer.age_s, 1),
+                Cell::Number(peer.shares.into(), 0),
+                Cell::maybe(peer.window, 2),
+                Cell::maybe(peer.latency_ms, 1),
+            ],
+        )
     });
     std::iter::once(own).chain(peers).collect()
 }
