@@ -86,18 +86,14 @@ impl Drain {
             body["keep"] = "until_restart".into();
         }
         let path = format!("volumes/{}", segment(volume));
-        match &self.disk {
-            None => self
-                .agent
-                .ask("POST", &format!("{path}/drain"), Some(&body))
-                .map(|_: serde_json::Value| ()),
-            Some(disk) if self.undo => {
-                self.undo(volume, &format!("{path}/disks/{}", segment(disk)))
-            }
-            Some(disk) => {
-                let path = format!("{path}/disks/{}", segment(disk));
-                self.agent.ask("PATCH", &path, Some(&body)).map(|_: Changed| ())
-            }
+        let Some(disk) = &self.disk else {
+            let asked = self.agent.ask("POST", &format!("{path}/drain"), Some(&body));
+            return asked.map(|_: serde_json::Value| ());
+        };
+        let path = format!("{path}/disks/{}", segment(disk));
+        match self.undo {
+            true => self.undo(volume, &path),
+            false => self.agent.ask("PATCH", &path, Some(&body)).map(|_: Changed| ()),
         }
     }
 

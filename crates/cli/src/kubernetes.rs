@@ -211,15 +211,12 @@ fn with_tables(text: &str, vms: &[Vm]) -> Result<String, String> {
     }
     let mut tables = String::new();
     for Vm { name, uid, settings } in vms {
-        let (name, cgroup) = (quoted(name), quoted(&format!("kubernetes:{uid}")));
+        // A value is written within quotes.
+        let (name, cgroup) = (Value::from(&**name), Value::from(format!("kubernetes:{uid}")));
         tables += &format!("[[volume.steer.vm]]\nname = {name}\ncgroup = {cgroup}\n");
         settings.iter().for_each(|(key, value)| tables += &format!("{key} = {value}\n"));
     }
     Ok([&text[..begin], &tables, &text[end..]].concat())
-}
-
-fn quoted(text: &str) -> Value {
-    text.into()
 }
 
 /// Replaces a file as a whole, with the owner and mode that it had: after a crash it is the old one or the new one.

@@ -121,9 +121,7 @@ impl Lab {
         }
         output::answer(&study.answer(Engine::Lab, measured), self.json.as_deref())
     }
-}
 
-impl Lab {
     /// The scenario file, with the transport of the command line in place of its own.
     fn document(&self) -> Result<Document, Failure> {
         let document = Document::read(&self.scenario)?;

@@ -152,12 +152,9 @@ fn stored(file: &Path) -> Result<ProbeDocument, Failure> {
 
 impl Probe {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        match &self.stored {
-            Some(Stored::Page { probe, out }) => {
-                output::check([&Some(out.clone())])?;
-                return output::write(out, &report::page(&stored(probe)?)).map(|_| ());
-            }
-            None => {}
+        if let Some(Stored::Page { probe, out }) = &self.stored {
+            output::check([&Some(out.clone())])?;
+            return output::write(out, &report::page(&stored(probe)?)).map(|_| ());
         }
         if let Some(time) = self.time.filter(|time| *time < LEAST_TIME) {
             let (time, least) =
@@ -237,15 +234,12 @@ impl Probe {
     }
 
     fn answer(&self, document: &ProbeDocument) -> Result<(), Failure> {
-        let outputs = [
-            (&self.json, ProbeDocument::json as fn(&ProbeDocument) -> String),
-            (&self.page, report::page),
-        ];
         let mut said = false;
-        for (to, text) in outputs {
-            if let Some(to) = to {
-                said |= output::write(to, &text(document))?;
-            }
+        if let Some(to) = &self.json {
+            said |= output::write(to, &document.json())?;
+        }
+        if let Some(to) = &self.page {
+            said |= output::write(to, &report::page(document))?;
         }
         if said { Ok(()) } else { output::print(&report::table(document)) }
     }
