@@ -120,6 +120,9 @@ struct Changed<'a> {
     after: String,
 }
 
+/// A change of a disk of a domain: from its definition and the disks of the configuration to another definition, or `None` if the disk stays.
+type Edit<'a> = dyn Fn(&Domain, &Disk, &str, &[Served]) -> Result<Option<String>, String> + 'a;
+
 impl Attach {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let delay = self.reconnect_delay;
@@ -136,7 +139,7 @@ impl Attach {
         let virsh = Virsh { uri: &self.change.connect };
         let listed = virsh.domains()?;
         let everybody = virsh.read_all(&listed)?;
-        self.change.run(&listed, |domain, disk, xml, served| {
+        self.change.run(&listed, &|domain, disk, xml, served| {
             let Source::Path { path, .. } = &disk.source else { return Ok(None) };
             let found = served.iter().find_map(|served| {
                 same_file(&served.path, path).map(|same| same.then_some(served)).transpose()
@@ -241,7 +244,7 @@ fn alone(served: &Served, domains: &[Domain]) -> Result<(), String> {
 impl Detach {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let listed = Virsh { uri: &self.change.connect }.domains()?;
-        self.change.run(&listed, |_, disk, xml, served| {
+        self.change.run(&listed, &|_, disk, xml, served| {
             let Qos { before, path, .. } = disk.qos.as_ref().map_err(Clone::clone)?;
             let found = served.iter().find(|served| served.client == disk.source);
             let place = match (&disk.source, before, path, found) {
@@ -271,11 +274,7 @@ const UNKNOWN: &str = "the metadata of the domain does not say what it was befor
 impl Change {
     /// Changes disks of all domains by `edit`, which returns the definition with another disk, or `None` if that stays. All is checked before
     /// anything is changed.
-    fn run(
-        &self,
-        listed: &[Listed],
-        edit: impl Fn(&Domain, &Disk, &str, &[Served]) -> Result<Option<String>, String>,
-    ) -> Result<(), Failure> {
+    fn run(&self, listed: &[Listed], edit: &Edit<'_>) -> Result<(), Failure> {
         let served = served(&configuration(&self.config)?);
         let virsh = Virsh { uri: &self.connect };
         let (persistent, saved) = (virsh.persistent()?, virsh.saved()?);
@@ -286,7 +285,7 @@ impl Change {
             if all.iter().any(|other| other.uuid == uuid) {
                 return refused("is named twice");
             }
-            let after = self.changed(name, &before, &served, &edit)?;
+            let after = self.changed(name, &before, &served, edit)?;
             if !persistent.contains(&uuid) {
                 return refused("only runs, and has no definition for its next start");
             }
@@ -325,7 +324,7 @@ impl Change {
         name: &str,
         before: &str,
         served: &[Served],
-        edit: impl Fn(&Domain, &Disk, &str, &[Served]) -> Result<Option<String>, String>,
+        edit: &Edit<'_>,
     ) -> Result<String, Failure> {
         let mut xml = before.to_owned();
         let parse = |xml: &str| {

@@ -90,20 +90,18 @@ impl Qos {
     }
 
     fn take(&mut self, key: &str, text: &str) -> Result<(), String> {
+        let text_of = match key {
+            BEFORE => Some(&mut self.before),
+            "volume" => Some(&mut self.volume),
+            "path" => Some(&mut self.path),
+            _ => None,
+        };
+        if let Some(place) = text_of {
+            *place = Some(text.to_owned());
+            return Ok(());
+        }
         let value = match key {
             "target" | MEMORY => return Ok(()),
-            BEFORE => {
-                self.before = Some(text.to_owned());
-                return Ok(());
-            }
-            "volume" => {
-                self.volume = Some(text.to_owned());
-                return Ok(());
-            }
-            "path" => {
-                self.path = Some(text.to_owned());
-                return Ok(());
-            }
             "shares" | "reservation" => text.parse::<u32>().map(|number| i64::from(number).into()),
             key if KEYS.contains(&key) => Ok(text.into()),
             _ => {
