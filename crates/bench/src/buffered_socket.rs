@@ -30,15 +30,6 @@ pub(crate) struct BufferedSocket {
     end: usize,
 }
 
-/// Result of a receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Received {
-    Some,
-    /// No bytes were there, or none came in time.
-    Nothing,
-    Closed,
-}
-
 impl BufferedSocket {
     /// Connects and negotiates the export. `patience` bounds that, and later the wait for each reply.
     pub(crate) fn open(uri: &Uri, patience: Duration) -> Result<(Self, Agreed), DialError> {
@@ -65,20 +56,21 @@ impl BufferedSocket {
         }
     }
 
-    /// Receives more bytes and appends them to the buffer.
-    pub(crate) fn receive(&mut self, wait: bool) -> io::Result<Received> {
+    /// Receives more bytes and appends them to the buffer. Returns whether some came: none were there, or none came in time. A closed connection is
+    /// an error.
+    pub(crate) fn receive(&mut self, wait: bool) -> io::Result<bool> {
         if self.start > 0 {
             self.inbox.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
         let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
         match recv(&self.socket, &mut self.inbox[self.end..], flags) {
-            Ok((_, 0)) => Ok(Received::Closed),
+            Ok((_, 0)) => Err(io::ErrorKind::ConnectionReset.into()),
             Ok((_, n)) => {
                 self.end += n;
-                Ok(Received::Some)
+                Ok(true)
             }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Received::Nothing),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }

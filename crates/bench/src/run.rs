@@ -11,7 +11,7 @@ use parda_address::Uri;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use crate::buffered_socket::{BufferedSocket, Received};
+use crate::buffered_socket::BufferedSocket;
 use crate::client::{Client, Data};
 use crate::cpu::{self, Servers};
 use crate::measured::Measured;
@@ -37,13 +37,6 @@ impl From<io::Error> for BenchError {
 
 fn no_cpu_time(error: io::Error) -> BenchError {
     BenchError::Failed(format!("cannot measure the server's CPU time: {error}"))
-}
-
-/// Beginning and end of the measured time.
-#[derive(Clone, Copy)]
-struct Clock {
-    begin: Instant,
-    end: Instant,
 }
 
 /// Runs a load and returns what was measured.
@@ -72,7 +65,6 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
     let start = Barrier::new(groups.len() + 1);
     let failed = AtomicBool::new(false);
     let begin = Instant::now() + plan.warmup;
-    let clock = Clock { begin, end: begin + plan.time };
     thread::scope(|scope| {
         let threads: Vec<_> = groups
             .into_iter()
@@ -82,7 +74,7 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
                     start.wait();
                     let driver = Driver {
                         plan,
-                        clock,
+                        begin,
                         data,
                         failed,
                         clients: group,
@@ -100,9 +92,9 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
             .collect();
         start.wait();
         let watched = (|| {
-            sleep_until(clock.begin, &failed);
+            sleep_until(begin, &failed);
             let before = servers.used_since(None)?;
-            sleep_until(clock.end, &failed);
+            sleep_until(begin + plan.time, &failed);
             servers.used_since(before)
         })();
         let mut measured = Measured::new(plan.block);
@@ -130,7 +122,8 @@ fn sleep_until(at: Instant, failed: &AtomicBool) {
 /// One thread, which drives its connections.
 struct Driver<'a> {
     plan: &'a Plan,
-    clock: Clock,
+    /// Beginning of the measured time.
+    begin: Instant,
     data: &'a Data,
     failed: &'a AtomicBool,
     clients: Vec<(&'a Uri, Client<'a>)>,
@@ -171,14 +164,10 @@ impl<'a> Driver<'a> {
                 }
                 let ready = fds[0].revents();
                 self.ready(0, ready.intersects(!PollFlags::OUT))?;
+            } else if client.socket.receive(true).map_err(|e| failure(uri, &lost(&e)))? {
+                self.received(0)?;
             } else {
-                match client.socket.receive(true).map_err(|e| failure(uri, &lost(&e)))? {
-                    Received::Some => self.received(0)?,
-                    Received::Nothing => {
-                        return Err(failure(uri, &silent(self.plan.patience)));
-                    }
-                    Received::Closed => return Err(failure(uri, &CLOSED)),
-                }
+                return Err(failure(uri, &silent(self.plan.patience)));
             }
         }
         Ok(())
@@ -225,12 +214,8 @@ impl<'a> Driver<'a> {
     /// Handles a connection that is writable or, with `receive`, readable.
     fn ready(&mut self, index: usize, receive: bool) -> Result<(), BenchError> {
         let (uri, client) = &mut self.clients[index];
-        if receive {
-            match client.socket.receive(false).map_err(|e| failure(uri, &lost(&e)))? {
-                Received::Some => return self.received(index),
-                Received::Nothing => {}
-                Received::Closed => return Err(failure(uri, &CLOSED)),
-            }
+        if receive && client.socket.receive(false).map_err(|e| failure(uri, &lost(&e)))? {
+            return self.received(index);
         }
         self.ask(index)
     }
@@ -255,10 +240,10 @@ impl<'a> Driver<'a> {
     }
 
     fn tell_time(&mut self, now: Instant) {
-        if self.cpu.is_none() && now >= self.clock.begin {
+        if self.cpu.is_none() && now >= self.begin {
             self.cpu = Some(cpu::of_this_thread());
         }
-        if !self.ended && now >= self.clock.end {
+        if !self.ended && now >= self.begin + self.plan.time {
             self.ended = true;
             let before = self.cpu.unwrap_or_default();
             self.measured.client_cpu = cpu::of_this_thread() - before;
@@ -276,8 +261,6 @@ fn failure(uri: &Uri, error: &dyn Display) -> BenchError {
     BenchError::Failed(format!("{}: {error}", uri.address))
 }
 
-const CLOSED: &str = "the server closed the connection";
-
 fn silent(patience: Duration) -> String {
     format!("the server has not answered for {patience:?}")
 }
@@ -285,7 +268,9 @@ fn silent(patience: Duration) -> String {
 /// The error of a connection that fails.
 fn lost(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => CLOSED.to_owned(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+            "the server closed the connection".to_owned()
+        }
         _ => error.to_string(),
     }
 }
