@@ -64,7 +64,7 @@ struct PhaseMeter {
     exchange: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct HostMeter {
     /// As it was every second and at the phase's edges.
     windows: Vec<(Instant, f64)>,
@@ -73,7 +73,7 @@ struct HostMeter {
     vms: Vec<VmMeter>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct VmMeter {
     count: VmCount,
     total: Latencies,
@@ -171,18 +171,11 @@ impl Meters {
         let host = |(host, agent): (&parda_scenario::Host, Option<&Agent>)| {
             let lived = agent.map(|agent| agent.lived(now)).unwrap_or_default();
             let vm = |index| VmMeter {
-                count: VmCount::default(),
-                total: Latencies::default(),
-                held: Latencies::default(),
-                device: Tally::default(),
                 lived: lived.get(index).copied().unwrap_or_default(),
+                ..VmMeter::default()
             };
-            HostMeter {
-                windows: Vec::new(),
-                beta: Vec::new(),
-                device: Latencies::default(),
-                vms: (0..host.vms.len()).map(vm).collect(),
-            }
+            let vms = (0..host.vms.len()).map(vm).collect();
+            HostMeter { vms, ..HostMeter::default() }
         };
         let hosts = scenario.hosts.iter().zip(agents).map(host).collect();
         self.open.push(PhaseMeter { phase: phase.clone(), hosts, exchange: 0 });
