@@ -6,11 +6,9 @@ use std::ops::Range;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use parda_plot::number;
 
-use super::words::{CHOICE_COLUMNS, choices, curves, in_a_row, ms, others, percent, short, story};
+use super::words::{CHOICE_COLUMNS, choices, curves, mb_per_s, ms, others, percent, short, story};
 use crate::report::sentences;
-use parda_probe::Point;
-use parda_probe::ProbeDocument;
-use parda_probe::Purpose;
+use parda_probe::{Measured, Point, ProbeDocument, Purpose};
 
 /// Columns after the first. The first differs from table to table.
 const COLUMNS: [&str; 10] =
@@ -128,10 +126,14 @@ pub(super) fn sections(document: &ProbeDocument) -> Vec<Section<'_>> {
 }
 
 /// The row of a load under [`COLUMNS`], after its name.
-pub(super) fn cells(name: String, point: &Point) -> [String; 11] {
-    let [iops, mb_per_s, mean, stddev, p50, p90, p99, p99_9, max] = in_a_row(&point.all).map(short);
+fn cells(name: String, point: &Point) -> impl Iterator<Item = String> + use<> {
+    let Measured { iops, bytes_per_s, mean_ms, stddev_ms, .. } = point.all;
+    let Measured { p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = point.all;
+    let rates = [iops, mb_per_s(bytes_per_s)];
+    let latencies = [mean_ms, stddev_ms, p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms];
+    let numbers = rates.into_iter().chain(latencies).map(short);
     let outstanding = number(point.outstanding_measured, 2);
-    [name, iops, mb_per_s, mean, stddev, p50, p90, p99, p99_9, max, outstanding]
+    std::iter::once(name).chain(numbers).chain([outstanding])
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Numbers, times and sizes as text.
 
 use parda_plot::{brief, number};
-use parda_probe::{Advice, Curve, End, Estimate, Kind, Measured, ProbeDocument, TargetInfo};
+use parda_probe::{Advice, Curve, End, Estimate, Kind, ProbeDocument, TargetInfo};
 
 /// Bytes in decimal units, as storage is sold: `1.80 TB`.
 pub(crate) fn bytes(bytes: u64) -> String {
@@ -68,15 +68,6 @@ pub(crate) fn short(value: f64) -> String {
         v if (0.9995..1.0).contains(&v) => brief(1.0),
         v => brief(v),
     }
-}
-
-/// Cells of a load's row: IOPS, MB/s, and in milliseconds mean, standard
-/// deviation, median, 90th, 99th and 99.9th percentile, and maximum of the latency.
-pub(crate) fn in_a_row(all: &Measured) -> [f64; 9] {
-    let Measured { iops, bytes_per_s, mean_ms, stddev_ms, .. } = *all;
-    let Measured { p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = *all;
-    let mb_per_s = mb_per_s(bytes_per_s);
-    [iops, mb_per_s, mean_ms, stddev_ms, p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms]
 }
 
 /// Throughput in MB/s, of 10⁶ bytes.
