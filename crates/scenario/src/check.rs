@@ -18,8 +18,9 @@ use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File};
 use crate::guest::GuestSettings;
 use crate::many;
-use crate::metric::{Metric, Names};
+use crate::metric::Metric;
 use crate::moves::Moves;
+use crate::run::RunPhase;
 use crate::scenario::{
     Action, EXCHANGE, Host, HostId, MAX_HOSTS, MAX_SLOTS, Phase, Scenario, State, TimelineEvent,
     USUAL_SLOTS, Vm, VmId, array_luns,
@@ -408,13 +409,13 @@ impl Checker<'_> {
     }
 }
 
-/// The expectations, on phases with these names.
+/// The expectations, on these phases.
 pub(crate) fn expectations(
     document: &Document,
     expect: &[file::Expect],
-    names: &Names,
+    known: &[RunPhase<'_>],
 ) -> Result<Vec<Expectation>, Error> {
-    let one = |(i, expect)| expectation(document, i, expect, names);
+    let one = |(i, expect)| expectation(document, i, expect, known);
     expect.iter().enumerate().map(one).collect()
 }
 
@@ -422,11 +423,11 @@ fn expectation(
     document: &Document,
     index: usize,
     expect: &file::Expect,
-    names: &Names,
+    known: &[RunPhase<'_>],
 ) -> Result<Expectation, Error> {
     let error = |key: &str, says: &str| document.error(&format!("expect.{index}.{key}"), says);
     let metric =
-        |key: &str, text: &str| Metric::parse(text, names).map_err(|e| error(key, &e.to_string()));
+        |key: &str, text: &str| Metric::parse(text, known).map_err(|e| error(key, &e.to_string()));
     let bound = match (expect.expected, expect.tolerance, expect.at_least, expect.at_most) {
         (Some(expected), Some(tolerance), None, None) => {
             if tolerance.value() < 0.0 {

@@ -1,12 +1,13 @@
 //! Metrics: paths `phase/subject/quantity` that name one number of an answer.
 
+mod checked;
 mod pattern;
 
 use std::fmt;
 
 use crate::answer::{Distribution, HostAnswer, PhaseAnswer, Total, VmAnswer};
 use crate::shares::{Unit, host_errors, largest, vm_errors};
-use crate::variant_name::{is_swept, phase_name, swept_name};
+use crate::variant_name::is_swept;
 
 pub(crate) use pattern::Pattern;
 
@@ -62,25 +63,6 @@ enum Kind {
     Host,
     Vm,
     Tenant,
-}
-
-/// Names that paths may use, by phase.
-#[derive(Clone, Debug)]
-pub struct Names(pub Vec<PhaseNames>);
-
-/// Names of one phase.
-#[derive(Clone, Debug)]
-pub struct PhaseNames {
-    /// Name of the phase in the answer, with the variant's.
-    pub name: String,
-    /// Name of the phase in the scenario, without the variant's.
-    pub own: String,
-    /// Names of the hosts in the phase.
-    pub hosts: Vec<String>,
-    /// Names of the VMs in the phase.
-    pub vms: Vec<String>,
-    /// Tenants, each with its VMs.
-    pub tenants: Vec<(String, Vec<String>)>,
 }
 
 /// The error of a path that has too few parts.
@@ -215,15 +197,6 @@ impl Kind {
 }
 
 impl Metric {
-    /// The metric that a path names.
-    ///
-    /// # Errors
-    /// The path names no metric in a scenario with these names.
-    pub fn parse(path: &str, names: &Names) -> Result<Metric, String> {
-        let (phase, rest) = path.split_once('/').ok_or(SHAPE)?;
-        Metric::checked(Which::parse(phase), Subject::parse(rest), names)
-    }
-
     /// A quantity of a host in a phase, which are not checked.
     #[must_use]
     pub fn of_host(phase: String, host: &str, quantity: &str) -> Metric {
@@ -236,43 +209,6 @@ impl Metric {
     pub fn shortened(&self) -> Metric {
         let quantity = self.quantity.strip_suffix("/mean").unwrap_or(&self.quantity).to_owned();
         Metric { quantity, ..self.clone() }
-    }
-
-    fn checked(
-        phase: Which,
-        subject: Result<(Subject, String), String>,
-        names: &Names,
-    ) -> Result<Metric, String> {
-        let phases: Vec<&PhaseNames> =
-            names.0.iter().filter(|p| phase.is(&p.name, &p.own)).collect();
-        if phases.is_empty() {
-            let (name, own): (&str, bool) = match &phase {
-                Which::Phase(name) => (name, false),
-                Which::Extreme(_, own, _) => (own.as_deref().unwrap_or_default(), true),
-            };
-            let all = names.0.iter().map(|p| if own { p.own.as_str() } else { p.name.as_str() });
-            return Err(unknown("phase", name, &list(all)));
-        }
-        let (mut subject, quantity) = subject?;
-        // Not every phase of an extreme needs to have the subject.
-        let among = |pick: fn(&PhaseNames) -> &Vec<String>| -> Vec<&str> {
-            phases.iter().flat_map(|p| pick(p)).map(String::as_str).collect()
-        };
-        match subject.kind {
-            Kind::Tenant => {
-                let tenants: Vec<_> = phases.iter().flat_map(|p| &p.tenants).collect();
-                let all: Vec<_> = tenants.iter().map(|(name, _)| name.as_str()).collect();
-                known("tenant", &subject.name, &all)?;
-                let own = tenants.iter().find(|(other, _)| *other == subject.name);
-                subject.vms.extend(own.into_iter().flat_map(|(_, vms)| vms.iter().cloned()));
-            }
-            Kind::Host => known("host", &subject.name, &among(|p| &p.hosts))?,
-            Kind::Vm => known("VM", &subject.name, &among(|p| &p.vms))?,
-            _ => {}
-        }
-        let all = subject.kind.quantities();
-        known("quantity", &quantity, &all.iter().map(String::as_str).collect::<Vec<_>>())?;
-        Ok(Metric { phase, subject, quantity })
     }
 
     /// Value of the metric in these phases. `None` if there is none, such as a latency without IO or a
@@ -304,30 +240,6 @@ impl Metric {
             _ => "",
         };
         (format!("{label}{statistic}"), unit)
-    }
-
-    /// The same metric in one combination of a sweep: see
-    /// [`Study::parse_swept`](crate::Study::parse_swept).
-    pub(crate) fn swept(&self, combination: &str, names: &Names) -> Metric {
-        let phase = match &self.phase {
-            Which::Phase(name) => {
-                let own = names.0.iter().find(|p| p.name == *name).map_or(name, |p| &p.own);
-                let variant = name.strip_suffix(own.as_str()).and_then(|v| v.strip_suffix('.'));
-                Which::Phase(phase_name(Some(&swept_name(variant, combination)), own))
-            }
-            Which::Extreme(extreme, own, _) => {
-                Which::Extreme(*extreme, own.clone(), Some(combination.to_owned()))
-            }
-        };
-        Metric { phase, subject: self.subject.clone(), quantity: self.quantity.clone() }
-    }
-
-    /// Whether the metric is of a single phase, and that phase is among these.
-    pub(crate) fn is_of_one_of(&self, names: &Names) -> bool {
-        match &self.phase {
-            Which::Phase(name) => names.0.iter().any(|p| p.name == *name),
-            Which::Extreme(..) => false,
-        }
     }
 
     fn value_in(&self, phase: &PhaseAnswer) -> Option<f64> {
@@ -362,17 +274,6 @@ impl Metric {
             }
         }
     }
-}
-
-fn known(kind: &str, name: &str, known: &[&str]) -> Result<(), String> {
-    if known.contains(&name) {
-        return Ok(());
-    }
-    Err(unknown(kind, name, &list(known.iter().copied())))
-}
-
-fn unknown(kind: &str, name: &str, known: &str) -> String {
-    format!("there is no {kind} `{name}`; there is {known}")
 }
 
 /// Distinct names for a message, shortened if there are many.

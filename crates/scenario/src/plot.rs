@@ -8,8 +8,8 @@ use self::keys::Over;
 pub(crate) use self::keys::PlotKeys;
 pub use self::keys::{Draw, OVER_TIME};
 use crate::check::plain_name;
-use crate::metric::{Metric, Names, Pattern, list};
-use crate::run::{Run, names};
+use crate::metric::{Metric, Pattern, list};
+use crate::run::{Run, RunPhase};
 use crate::variant_name::phase_name;
 
 /// One chart of a study.
@@ -67,8 +67,8 @@ pub struct PlotLine {
 }
 
 impl Plot {
-    /// Keeps what belongs to these variants, whose phases have these names. `false` if nothing is left.
-    pub(crate) fn pick(&mut self, names: &Names, variants: &[String]) -> bool {
+    /// Keeps what belongs to these variants, which have these phases. `false` if nothing is left.
+    pub(crate) fn pick(&mut self, known: &[RunPhase<'_>], variants: &[String]) -> bool {
         match &mut self.view {
             View::Time { variant, .. } => {
                 variant.as_ref().is_none_or(|variant| variants.contains(variant))
@@ -76,7 +76,7 @@ impl Plot {
             View::Points { panels, .. } => {
                 for panel in &mut *panels {
                     for line in &mut panel.lines {
-                        line.points.retain(|(_, metric)| metric.is_of_one_of(names));
+                        line.points.retain(|(_, metric)| metric.is_of_one_of(known));
                     }
                     panel.lines.retain(|line| !line.points.is_empty());
                 }
@@ -273,7 +273,7 @@ impl Checker<'_> {
                 Some(of) => of,
                 None => return Err(self.error("x", x.missing(run, self.runs))),
             };
-            let known = names(std::slice::from_ref(*run));
+            let known = crate::run::phases(std::slice::from_ref(*run));
             for phase in phases {
                 for name in &pattern.each(run) {
                     let phase_name = phase_name(run.variant.as_deref(), phase);

@@ -1,6 +1,5 @@
 //! A run of a study, and the names that it has for paths of metrics.
 
-use crate::metric::{Names, PhaseNames};
 use crate::scenario::{Phase, Scenario, Vm};
 use crate::variant_name::phase_name;
 
@@ -49,6 +48,20 @@ impl Run {
         hosts.flat_map(|h| &h.vms).map(|vm| vm.name.as_str()).collect()
     }
 
+    /// Names of all tenants.
+    pub(crate) fn tenant_names(&self) -> Vec<&str> {
+        self.scenario.tenants.iter().map(|tenant| &*tenant.name).collect()
+    }
+
+    /// Names of the VMs of a tenant. `None` if there is no such tenant.
+    pub(crate) fn vms_of(&self, tenant: &str) -> Option<Vec<String>> {
+        let Scenario { tenants, hosts, .. } = &self.scenario;
+        let tenant = tenants.iter().find(|known| *known.name == *tenant)?.name;
+        let of = |vm: &&Vm| vm.settings.tenant == Some(tenant);
+        let vms = hosts.iter().flat_map(|host| &host.vms).filter(of);
+        Some(vms.map(|vm| vm.name.clone()).collect())
+    }
+
     /// Name of the run among several: the variant's, or else the scenario's.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -56,29 +69,21 @@ impl Run {
     }
 }
 
-/// Names that paths of metrics may use.
-pub(crate) fn names(runs: &[Run]) -> Names {
-    let of_run = |run: &Run| {
-        let Run { variant, scenario, .. } = run;
-        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
-        let (hosts, vms) = (owned(run.host_names()), owned(run.vm_names()));
-        let tenants: Vec<_> = scenario
-            .tenants
-            .iter()
-            .map(|tenant| {
-                let of = |vm: &&Vm| vm.settings.tenant == Some(tenant.name);
-                let vms = scenario.hosts.iter().flat_map(|host| &host.vms).filter(of);
-                (tenant.name.to_string(), vms.map(|vm| vm.name.clone()).collect())
-            })
-            .collect();
-        let phase = |phase: &Phase| PhaseNames {
-            name: phase_name(variant.as_deref(), &phase.name),
-            own: phase.name.clone(),
-            hosts: hosts.clone(),
-            vms: vms.clone(),
-            tenants: tenants.clone(),
-        };
-        scenario.phases.iter().map(phase).collect::<Vec<_>>()
-    };
-    Names(runs.iter().flat_map(of_run).collect())
+/// A phase of a run, as paths of metrics name it.
+pub(crate) struct RunPhase<'a> {
+    /// Name in the answer, with the variant's.
+    pub(crate) name: String,
+    pub(crate) phase: &'a Phase,
+    pub(crate) run: &'a Run,
+}
+
+/// All phases of these runs.
+pub(crate) fn phases(runs: &[Run]) -> Vec<RunPhase<'_>> {
+    let pairs = runs.iter().flat_map(|run| run.scenario.phases.iter().map(move |p| (run, p)));
+    pairs
+        .map(|(run, phase)| {
+            let name = phase_name(run.variant.as_deref(), &phase.name);
+            RunPhase { name, phase, run }
+        })
+        .collect()
 }

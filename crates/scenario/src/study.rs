@@ -9,7 +9,7 @@ use crate::expectation::Expectation;
 use crate::file::File;
 use crate::plot::{Plot, View, plots};
 pub use crate::run::Run;
-use crate::run::names;
+use crate::run::phases;
 use crate::scenario::Scenario;
 pub use crate::sweep::Sweep;
 use crate::vary::{Variation, variations};
@@ -83,7 +83,7 @@ impl Study {
         let Scenario { name, title, description, .. } = &runs[0].scenario;
         let (name, title, description) = (name.clone(), title.clone(), description.clone());
         let expectations = match more {
-            [] => expectations(document, &file.expect, &names(&runs))?,
+            [] => expectations(document, &file.expect, &phases(&runs))?,
             _ => {
                 let once = Study::of(document, &[], traces)?;
                 once.expected_of_each(&runs)
@@ -96,7 +96,7 @@ impl Study {
 
     /// The expectations of this study for each combination of the sweep that gave these runs.
     fn expected_of_each(self, swept: &[Run]) -> Vec<Expectation> {
-        let names = names(&self.runs);
+        let known = phases(&self.runs);
         let first = self.runs[0].variant.as_deref();
         // The first run of the study occurs once with each combination.
         let combinations = swept.iter().filter_map(|run| {
@@ -111,8 +111,8 @@ impl Study {
                 .iter()
                 .map(|expectation| {
                     let mut expectation = expectation.clone();
-                    expectation.what = expectation.what.swept(combination, &names);
-                    expectation.of = expectation.of.map(|of| of.swept(combination, &names));
+                    expectation.what = expectation.what.swept(combination, &known);
+                    expectation.of = expectation.of.map(|of| of.swept(combination, &known));
                     expectation
                 })
                 .collect::<Vec<_>>()
@@ -138,12 +138,12 @@ impl Study {
             }
         }
         self.runs.retain(|run| variants.iter().any(|name| named(run, name)));
-        let names = names(&self.runs);
+        let known = phases(&self.runs);
         // An extreme over some variants differs from the extreme over all.
         self.expectations.retain(|e| {
-            [Some(&e.what), e.of.as_ref()].into_iter().flatten().all(|m| m.is_of_one_of(&names))
+            [Some(&e.what), e.of.as_ref()].into_iter().flatten().all(|m| m.is_of_one_of(&known))
         });
-        self.plots.retain_mut(|plot| plot.pick(&names, variants));
+        self.plots.retain_mut(|plot| plot.pick(&known, variants));
         Ok(self)
     }
 

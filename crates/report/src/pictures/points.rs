@@ -76,14 +76,7 @@ mod tests {
     use super::*;
 
     fn at(places: &[&str], draw: Draw) -> (Across, Vec<f64>) {
-        let names = parda_scenario::metric::Names(vec![parda_scenario::metric::PhaseNames {
-            name: "p".to_owned(),
-            own: "p".to_owned(),
-            hosts: Vec::new(),
-            vms: Vec::new(),
-            tenants: Vec::new(),
-        }]);
-        let metric = Metric::parse("p/total/iops", &names).expect("there is such a number");
+        let metric = Metric::of_host("p".to_owned(), "kvm-01", "iops");
         let points = places.iter().map(|at| ((*at).to_owned(), metric.clone())).collect();
         let line = parda_scenario::plot::PlotLine { name: String::new(), points };
         let panel = PlotPanel { label: String::new(), unit: "", lines: vec![line] };

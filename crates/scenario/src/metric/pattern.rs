@@ -1,7 +1,7 @@
 //! Metrics of a chart's panel: a quantity of one subject, or of each host or VM, in any phase.
 
-use super::{Kind, Metric, Names, Subject, Which};
-use crate::run::Run;
+use super::{Kind, Metric, Subject, Which};
+use crate::run::{Run, RunPhase};
 
 /// Name that stands for each host or VM.
 const EACH: &str = "*";
@@ -33,13 +33,13 @@ impl Pattern {
         &self,
         phase: String,
         name: &str,
-        names: &Names,
+        known: &[RunPhase<'_>],
     ) -> Result<Metric, String> {
         let subject = match name {
             "" => self.subject.clone(),
             name => Subject::new(self.subject.kind, name),
         };
-        Metric::checked(Which::Phase(phase), Ok((subject, self.quantity.clone())), names)
+        Metric::checked(Which::Phase(phase), Ok((subject, self.quantity.clone())), known)
     }
 
     /// Owner of the metric for a label: ` of each host`, ` of kvm-01`.
