@@ -114,16 +114,6 @@ impl<'a> Cluster<'a> {
         check::books("the cluster", self.flights.len(), "the array", self.array.outstanding())
     }
 
-    /// Lets a host do what is due.
-    pub(crate) fn host_event(&mut self, event: Event) -> Result<(), Violation> {
-        match event {
-            Event::Agent(host, life, what) => self.deliver(host, life, what),
-            Event::Arrival(host, vm, run) => self.arrival(host, vm, run),
-            Event::Burst(host, vm, run) => self.burst(host, vm, run),
-            Event::Edge | Event::Second | Event::Timeline(_) => Ok(()),
-        }
-    }
-
     /// Lets something happen that the scenario says.
     pub(crate) fn happen(&mut self, action: &Action) -> Result<(), SimError> {
         // The timeline was checked by applying it.
@@ -183,7 +173,12 @@ impl<'a> Cluster<'a> {
     }
 
     /// Something comes for a host's agent, if that still lives: now, or when it no longer hangs.
-    fn deliver(&mut self, id: HostId, life: Life, what: Delivery) -> Result<(), Violation> {
+    pub(crate) fn deliver(
+        &mut self,
+        id: HostId,
+        life: Life,
+        what: Delivery,
+    ) -> Result<(), Violation> {
         if self.living(id, life).is_none() {
             return Ok(());
         }
@@ -287,7 +282,12 @@ impl<'a> Cluster<'a> {
     }
 
     /// An IO of an open loop arrives.
-    fn arrival(&mut self, id: HostId, vm: VmId, run: ClientRun) -> Result<(), Violation> {
+    pub(crate) fn arrival(
+        &mut self,
+        id: HostId,
+        vm: VmId,
+        run: ClientRun,
+    ) -> Result<(), Violation> {
         let Node { agent: Some(agent), .. } = &mut self.nodes[id.0] else { return Ok(()) };
         let Some(present) = agent.run(vm, run) else { return Ok(()) };
         present.arrive();
@@ -298,7 +298,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// A burst of a client begins or ends.
-    fn burst(&mut self, id: HostId, vm: VmId, run: ClientRun) -> Result<(), Violation> {
+    pub(crate) fn burst(&mut self, id: HostId, vm: VmId, run: ClientRun) -> Result<(), Violation> {
         let Node { agent: Some(agent), .. } = &mut self.nodes[id.0] else { return Ok(()) };
         let Some(present) = agent.run(vm, run) else { return Ok(()) };
         present.turn(self.now);

@@ -164,9 +164,9 @@ impl<'a> Run<'a> {
             Event::Edge => self.edge()?,
             Event::Second => progress(self.second()),
             Event::Timeline(i) => self.cluster.happen(&self.scenario.timeline[i].action)?,
-            Event::Agent(..) | Event::Arrival(..) | Event::Burst(..) => {
-                self.cluster.host_event(event)?;
-            }
+            Event::Agent(host, life, what) => self.cluster.deliver(host, life, what)?,
+            Event::Arrival(host, vm, run) => self.cluster.arrival(host, vm, run)?,
+            Event::Burst(host, vm, run) => self.cluster.burst(host, vm, run)?,
         }
         Ok(())
     }
