@@ -119,10 +119,7 @@ impl Workload {
         let workload = Workload {
             sizes: sizes(written, error)?,
             read_percent: percent("read", written.read)?,
-            trim_percent: match written.trim {
-                Some(trim) => percent("trim", Some(trim))?,
-                None => 0.0,
-            },
+            trim_percent: written.trim.map_or(Ok(0.0), |trim| percent("trim", Some(trim)))?,
             random_percent: percent("random", written.random)?,
             one_stream: written.one_stream.unwrap_or(false),
             hot: written.hot.map(|hot| self::hot(hot, error)).transpose()?,

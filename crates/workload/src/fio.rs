@@ -80,16 +80,12 @@ impl Job {
         if let Some((key, _)) = others.iter().find(|(_, set)| *set) {
             return Err(UnsupportedByFio(key));
         }
-        self.set(
-            "rw",
-            if *read >= 100.0 {
-                "randread"
-            } else if *read > 0.0 {
-                "randrw"
-            } else {
-                "randwrite"
-            },
-        );
+        let rw = match *read {
+            read if read >= 100.0 => "randread",
+            read if read > 0.0 => "randrw",
+            _ => "randwrite",
+        };
+        self.set("rw", rw);
         self.set("rwmixread", format!("{read:.0}"));
         self.set("percentage_random", format!("{random_percent:.0}"));
         match sizes.as_slice() {
