@@ -135,14 +135,8 @@ impl Array {
                 let scenario = match &self.variant {
                     None => Scenario::parse(&document)?,
                     Some(variant) => {
-                        let study = variants(
-                            Study::parse(&document)?,
-                            file,
-                            std::slice::from_ref(variant),
-                        )?;
-                        study.runs.into_iter().next().map(|run| run.scenario).ok_or_else(|| {
-                            Failure::usage(format!("{}: has no variants", file.display()))
-                        })?
+                        let one = std::slice::from_ref(variant);
+                        variants(Study::parse(&document)?, file, one)?.runs.swap_remove(0).scenario
                     }
                 };
                 ArrayOptions::of_scenario(&scenario, listen, data)

@@ -128,12 +128,10 @@ enum Command {
     /// Change shares, thresholds and other settings of a running agent
     Set(set::Set),
     /// Shares, thresholds and modes in one place, etcd, for all hosts: show, change, compare, apply
-    #[command(after_help = POLICY_EXAMPLES)]
-    #[command(subcommand)]
+    #[command(subcommand, after_help = POLICY_EXAMPLES)]
     Policy(policy::Policy),
     /// Add a disk to a running agent, or remove one
-    #[command(subcommand)]
-    #[command(after_help = DISK_EXAMPLES)]
+    #[command(subcommand, after_help = DISK_EXAMPLES)]
     Disk(disk::Disk),
     /// Take no new connections, before an upgrade or a removal
     Drain(drain::Drain),
@@ -142,15 +140,13 @@ enum Command {
     /// Show the hosts of all volumes, as an agent hears them
     Peers(peers::Peers),
     /// List the disks of libvirt's domains, and have domains reach them by the agent
-    #[command(subcommand)]
-    #[command(after_help = LIBVIRT_EXAMPLES)]
+    #[command(subcommand, after_help = LIBVIRT_EXAMPLES)]
     Libvirt(libvirt::Libvirt),
     /// Give pods of this node the shares that their claims and storage classes name
     #[cfg(feature = "kubernetes")]
     Kubernetes(kubernetes::Kubernetes),
     /// Look at, set and put back the queue depth of a block device
-    #[command(after_help = STEER_EXAMPLES)]
-    #[command(subcommand)]
+    #[command(subcommand, after_help = STEER_EXAMPLES)]
     Steer(steer::Steer),
     /// Make the exchange where the hosts of a volume meet, or show one
     #[command(subcommand)]

@@ -87,13 +87,12 @@ fn text(answer: &Answer) -> String {
         let path =
             if answer.multipath.is_some() { format!(", {}", queue.state) } else { String::new() };
         text += &format!(
-            "\n{}: {}{path}, elevator {}, {} hardware queue{}\n  {} = {}: in flight at most {}; \
+            "\n{}: {}{path}, elevator {}, {}\n  {} = {}: in flight at most {}; \
              can be set from {} to {}\n",
             queue.name,
             queue.kind,
             queue.scheduler,
-            queue.hardware_queues,
-            if queue.hardware_queues == 1 { "" } else { "s" },
+            output::count(queue.hardware_queues.into(), "hardware queue"),
             queue.file.display(),
             queue.now,
             queue.depth,
