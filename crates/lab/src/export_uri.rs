@@ -1,23 +1,16 @@
 //! NBD URIs of exports at unix sockets.
 
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// The URI of an export, with all that means something in a URI encoded: the directory for temporary files may have a space in its name.
 #[must_use]
 pub fn export_uri(socket: &Path, export: &str) -> String {
-    let mut uri = format!("nbd+unix:///{export}?socket=");
-    for byte in socket.as_os_str().as_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
-                uri.push(char::from(*byte));
-            }
-            // Writing to a text never fails.
-            _ => drop(write!(uri, "%{byte:02X}")),
-        }
-    }
-    uri
+    let encoded = socket.as_os_str().as_bytes().iter().map(|&byte| match byte {
+        byte if byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte) => char::from(byte).into(),
+        byte => format!("%{byte:02X}"),
+    });
+    format!("nbd+unix:///{export}?socket={}", encoded.collect::<String>())
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! Client of a VM: one fio on one export.
 
-use std::process::Command;
 use std::time::Duration;
 
 use parda_scenario::{Scenario, Vm, VmId, client_seed};
-use parda_workload::fio::{Job, JobTarget, UnsupportedByFio};
+use parda_workload::fio::{Job, JobTarget, UnsupportedByFio, has_engine};
 use parda_workload::{ClientLoad, Workload};
 
 use crate::error::{LabError, Refusal};
@@ -14,15 +13,14 @@ use crate::error::{LabError, Refusal};
 /// # Errors
 /// It is missing, or it has none.
 pub fn check() -> Result<(), LabError> {
-    let engines = Command::new("fio").arg("--enghelp").output().map_err(|error| {
-        LabError::failed(format!("fio, which plays the VMs, cannot be run: {error}. Install it (Debian, Ubuntu: apt install fio)"))
-    })?;
-    let speaks_nbd = String::from_utf8_lossy(&engines.stdout).lines().any(|l| l.trim() == "nbd");
-    match speaks_nbd {
-        true => Ok(()),
-        false => Err(LabError::failed(
+    match has_engine("nbd") {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(LabError::failed(
             "this fio was built without its nbd engine: install one with it (Debian's has it)",
         )),
+        Err(error) => Err(LabError::failed(format!(
+            "fio, which plays the VMs, cannot be run: {error}. Install it (Debian, Ubuntu: apt install fio)"
+        ))),
     }
 }
 
@@ -63,11 +61,7 @@ pub fn arguments(
     let mut job = Job::new(&vm.name);
     job.target(target);
     load(&mut job, vm)?;
-    job.set("time_based", 1);
-    job.set("runtime", at_most.as_secs().max(1));
-    job.set("randseed", client_seed(seed, id));
-    // A single process, so that killing it leaves none behind.
-    job.set("thread", 1);
+    job.bound(at_most, client_seed(seed, id));
     job.set("eta", "never");
     Ok(job.arguments())
 }

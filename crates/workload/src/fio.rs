@@ -3,9 +3,22 @@
 //! All conversions from a workload to fio's options are in this module, so that the laboratory's
 //! clients, the points of a probe and exported job files have the same load.
 
+use std::io;
+use std::process::Command;
+use std::time::Duration;
+
 use parda_control::Bytes;
 
 use crate::drawn::{Demand, Hot, SizePart, Workload};
+
+/// Whether the installed fio has an engine of this name.
+///
+/// # Errors
+/// fio cannot be run.
+pub fn has_engine(name: &str) -> io::Result<bool> {
+    let engines = Command::new("fio").arg("--enghelp").output()?;
+    Ok(String::from_utf8_lossy(&engines.stdout).lines().any(|line| line.trim() == name))
+}
 
 /// Target of a job's IOs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +119,15 @@ impl Job {
         self.set("norandommap", 1);
         self.set("random_generator", "tausworthe64");
         Ok(())
+    }
+
+    /// Bounds the run time, and sets the seed of what is drawn.
+    pub fn bound(&mut self, most: Duration, seed: u64) {
+        self.set("time_based", 1);
+        self.set("runtime", most.as_secs().max(1));
+        self.set("randseed", seed);
+        // A single process, so that killing it leaves none behind.
+        self.set("thread", 1);
     }
 
     /// The job as arguments of fio. The first is `--name=…`, which begins a job.

@@ -6,10 +6,11 @@
 mod child;
 mod report;
 
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use parda_control::Bytes;
-use parda_workload::fio::{Job, JobTarget, UnsupportedByFio};
+use parda_workload::fio::{Job, JobTarget, UnsupportedByFio, has_engine};
 
 use crate::targets::model::workload;
 use child::Child;
@@ -46,16 +47,16 @@ impl Fio {
     /// Checks that fio is installed and has the engine for the target.
     pub(crate) fn check(&self) -> Result<(), String> {
         let engine = if self.nbd { "nbd" } else { "libaio" };
-        let engines = child::engines().map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => "fio is not installed (apt-get install fio)".to_owned(),
-            _ => format!("cannot run fio: {e}"),
-        })?;
-        if engines.lines().any(|line| line.trim() == engine) {
-            return Ok(());
+        match has_engine(engine) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(format!(
+                "this fio was built without its engine `{engine}`; Debian's has it (apt-get install fio)"
+            )),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err("fio is not installed (apt-get install fio)".to_owned())
+            }
+            Err(error) => Err(format!("cannot run fio: {error}")),
         }
-        Err(format!(
-            "this fio was built without its engine `{engine}`; Debian's has it (apt-get install fio)"
-        ))
     }
 
     /// The job of a load, which runs for `most` at most.
@@ -72,11 +73,7 @@ impl Fio {
             job.set("offset", self.offset);
         }
         job.set("allow_file_create", 0);
-        job.set("time_based", 1);
-        // A single process, so that killing it leaves none behind.
-        job.set("thread", 1);
-        job.set("runtime", most.as_secs().max(1));
-        job.set("randseed", seed);
+        job.bound(most, seed);
         // Latency is measured from submission to completion.
         job.set("lat_percentiles", 1);
         job.set("clat_percentiles", 0);

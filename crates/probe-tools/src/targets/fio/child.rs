@@ -17,12 +17,6 @@ const POLL: Duration = Duration::from_millis(10);
 /// Interval between checks whether to wait for counters any longer.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// fio's list of engines, one a line.
-pub(super) fn engines() -> io::Result<String> {
-    let output = Command::new("fio").arg("--enghelp").output()?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
 /// A fio that runs, killed when dropped.
 pub(super) struct Child {
     child: process::Child,
