@@ -170,12 +170,7 @@ impl Study {
             })
         };
         let phases: Vec<PhaseAnswer> = self.runs.iter().zip(measured).flat_map(of_run).collect();
-        Answer {
-            scenario: self.name.clone(),
-            engine,
-            seed: self.runs[0].scenario.seed,
-            expectations: self.expectations.iter().map(|e| e.judge(&phases)).collect(),
-            phases,
-        }
+        let expectations = self.expectations.iter().map(|e| e.judge(&phases)).collect();
+        Answer { expectations, ..Answer::new(&self.runs[0].scenario, engine, phases) }
     }
 }

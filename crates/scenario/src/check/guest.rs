@@ -15,20 +15,15 @@ pub(crate) fn guest(host: &file::Host) -> Result<Option<GuestSettings>, Fault> {
         }
         (file::Kind::Guest, written) => written.unwrap_or_default(),
     };
-    match written.queue_depth {
-        Some(0) => return Err(("guest.queue_depth", "must be at least 1")),
-        Some(_) if !host.outside => {
-            return Err((
-                "guest.queue_depth",
-                "is its agent's affair, unless it is outside control",
-            ));
-        }
-        _ => {}
+    if written.queue_depth == Some(0) {
+        return Err(("guest.queue_depth", "must be at least 1"));
     }
-    let own_disks = host.vm.iter().skip(1).find(|vm| {
-        vm.same_disk_as.is_none() || vm.same_disk_as != Some(disk_of_first(host).to_owned())
-    });
-    if own_disks.is_some() {
+    if written.queue_depth.is_some() && !host.outside {
+        let says = "is its agent's affair, unless it is outside control";
+        return Err(("guest.queue_depth", says));
+    }
+    let shared = Some(disk_of_first(host));
+    if host.vm.iter().skip(1).any(|vm| vm.same_disk_as.as_deref() != shared) {
         let says = "a guest has one disk: all its VMs but the first must have same_disk_as that";
         return Err(("vm", says));
     }
@@ -36,10 +31,8 @@ pub(crate) fn guest(host: &file::Host) -> Result<Option<GuestSettings>, Fault> {
         return Err(("vm", "a guest's VMs cannot have `burst`: its queue is its kernel's"));
     }
     if host.vm.iter().any(|vm| vm.latency_target.is_some()) {
-        return Err((
-            "vm",
-            "a guest's VMs cannot have `latency_target`: how long each waits in its kernel is not known",
-        ));
+        let says = "a guest's VMs cannot have `latency_target`: how long each waits in its kernel is not known";
+        return Err(("vm", says));
     }
     Ok(Some(written))
 }
