@@ -478,8 +478,8 @@ impl<'a> Cluster<'a> {
     fn set_relay(&mut self, id: HostId) -> Result<(), LabError> {
         let hearing = &self.state.host(id).hearing;
         let side = self.sides.iter().position(|(side, _)| *side == hearing.side);
-        let to = side.map_or_else(|| self.run_dir.array(), |side| self.run_dir.side(side));
-        let to = End::Unix(to);
+        let to =
+            End::Unix(side.map_or_else(|| self.run_dir.array(), |side| self.run_dir.side(side)));
         let led = self.relays.get(&id).is_some_and(|relay| relay.leads_to(&to));
         if !hearing.reachable || !led {
             self.relays.remove(&id);
@@ -507,18 +507,17 @@ impl<'a> Cluster<'a> {
         let Scenario { seed, duration, .. } = *self.scenario;
         let vm = self.scenario.vm(id);
         let slack = if self.options.live.is_some() { LIVE_SLACK } else { CLIENT_SLACK };
-        let told = |target| fio::arguments(vm, id, target, seed, duration + slack);
+        let told = |target| {
+            fio::arguments(vm, id, target, seed, duration + slack).map_err(LabError::failed)
+        };
         if let Some(guest) = self.guests.get_mut(&id.host) {
-            return Ok(guest.start_client(
-                id,
-                &told(JobTarget::Path(guest::DISK)).map_err(LabError::failed)?,
-            )?);
+            return Ok(guest.start_client(id, &told(JobTarget::Path(guest::DISK))?)?);
         }
         let outside = self.scenario.host(id.host).outside;
         let socket = if outside { self.run_dir.array() } else { self.run_dir.disks(id.host) };
         let uri = export_uri(&socket, &vm.name);
         let mut command = Command::new("fio");
-        command.args(told(JobTarget::Nbd(&uri)).map_err(LabError::failed)?);
+        command.args(told(JobTarget::Nbd(&uri))?);
         let log = self.run_dir.log(&format!("fio-{}", vm.name));
         self.clients.insert(id, start(format!("the client of {}", vm.name), log, command)?);
         Ok(())
