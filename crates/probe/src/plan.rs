@@ -160,7 +160,7 @@ impl Plan {
         if let Some(rest) = &self.rest {
             return rest.len();
         }
-        let sweeps = if self.wishes.purposes.contains(&Purpose::Depth) {
+        let sweeps = if self.sweeps() {
             let of = |mix: &Mix| {
                 let deepest = if self.up(*mix, points).is_some() {
                     *self.wishes.outstanding.end()
@@ -182,7 +182,7 @@ impl Plan {
     }
 
     fn next_of_sweeps(&self, points: &[Point]) -> Option<Load> {
-        if !self.wishes.purposes.contains(&Purpose::Depth) {
+        if !self.sweeps() {
             return None;
         }
         let first = |of: &dyn Fn(Mix) -> Option<u32>| {
@@ -293,7 +293,7 @@ impl Plan {
     /// other loads stand for them.
     fn repeated(&self, points: &[Point]) -> Vec<Load> {
         let Some(mix) = self.wishes.mixes.first().copied() else { return Vec::new() };
-        if !self.wishes.purposes.contains(&Purpose::Depth) {
+        if !self.sweeps() {
             return Vec::new();
         }
         let powers = self.powers();

@@ -263,12 +263,9 @@ impl Recording {
 
     /// Merges each two slices into one, from the first on.
     pub fn halve(&mut self) {
-        let mut number = 0;
         let last = self.snapshots.len() - 1;
-        self.snapshots.retain(|_| {
-            number += 1;
-            (number - 1) % 2 == 0 || number - 1 == last
-        });
+        let mut numbers = 0..;
+        self.snapshots.retain(|_| numbers.next().is_some_and(|n| n % 2 == 0 || n == last));
     }
 
     /// Reduces the recording to a point, without its warm-up. `None` if no IO completed after that.

@@ -68,22 +68,15 @@ pub fn table(document: &ProbeDocument) -> String {
                 short(advice.window_max),
                 percent(advice.throughput_fraction),
             );
-            list(
-                &mut out,
-                "To set",
-                std::iter::once(line).chain(advice.why.iter().map(sentences::why)),
-            );
-            let _ = writeln!(out);
+            let why = advice.why.iter().map(sentences::why);
+            list(&mut out, "To set", std::iter::once(line).chain(why));
+            out.push('\n');
             for line in sentences::snippet(document, advice).trim_end().lines() {
                 let _ = writeln!(out, "    {line}");
             }
             if advice.choices.len() > 1 {
-                let _ = write!(out, "\nOther thresholds\n  {}\n", sentences::CHOICES);
-                let _ = writeln!(
-                    out,
-                    "{}",
-                    in_text(CHOICE_COLUMNS, 0..CHOICE_COLUMNS.len(), choices(advice))
-                );
+                let table = in_text(CHOICE_COLUMNS, 0..CHOICE_COLUMNS.len(), choices(advice));
+                let _ = write!(out, "\nOther thresholds\n  {}\n{table}\n", sentences::CHOICES);
             }
         }
         None => out.push_str("\nTo set\n  These points say nothing on what to set.\n"),
