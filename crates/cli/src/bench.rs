@@ -261,10 +261,9 @@ impl Nbd {
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
-        let mut uris = Vec::new();
-        for name in &self.uris {
-            uris.push(name.parse::<Uri>().map_err(|e| Failure::usage(format!("{name}: {e}")))?);
-        }
+        let parse =
+            |name: &String| name.parse::<Uri>().map_err(|e| Failure::usage(format!("{name}: {e}")));
+        let uris = self.uris.iter().map(parse).collect::<Result<_, _>>()?;
         let operation = match self.op {
             Op::Read => Operation::Read,
             Op::Write => Operation::Write,

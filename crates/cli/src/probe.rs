@@ -2,7 +2,7 @@
 
 pub(crate) mod arguments;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -145,16 +145,13 @@ enum Stored {
     },
 }
 
-/// Reads what `--json` wrote.
-fn stored(file: &Path) -> Result<ProbeDocument, Failure> {
-    ProbeDocument::read(file).map_err(|error| Failure::usage(error.to_string()))
-}
-
 impl Probe {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if let Some(Stored::Page { probe, out }) = &self.stored {
             output::check([&Some(out.clone())])?;
-            return output::write(out, &report::page(&stored(probe)?)).map(|_| ());
+            let stored =
+                ProbeDocument::read(probe).map_err(|error| Failure::usage(error.to_string()))?;
+            return output::write(out, &report::page(&stored)).map(|_| ());
         }
         if let Some(time) = self.time.filter(|time| *time < LEAST_TIME) {
             let (time, least) =

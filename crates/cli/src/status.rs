@@ -147,10 +147,9 @@ fn table(recent: &Recent) -> String {
         }
         let held = if volume.is_at_window_max() { volume.held } else { 0 };
         text += &at_most(volume.window, volume.window_max, held);
-        text += &volume
-            .outsider
-            .as_ref()
-            .map_or_else(String::new, |found| format!("  {}\n", outsider::line(found)));
+        if let Some(found) = &volume.outsider {
+            text += &format!("  {}\n", outsider::line(found));
+        }
         text += &late(volume);
         text += &agreed(volume);
         text += &faults(volume);
@@ -163,11 +162,8 @@ fn table(recent: &Recent) -> String {
             text += &clients(volume, memory);
         }
         if let Some(outlook) = &volume.outlook {
-            text += &format!(
-                "{}{}",
-                forecast("in the last period", &outlook.last),
-                forecast("since observing began", &outlook.since)
-            );
+            text += &forecast("in the last period", &outlook.last);
+            text += &forecast("since observing began", &outlook.since);
         }
         if let Some(exchange) = &volume.exchange {
             text += &exchange::lines(exchange);

@@ -184,18 +184,10 @@ impl Attach {
             let stays = format!("domain {name}, disk {}: stays as it is: {why}", disk.target);
             return output::print(&stays).map(|()| None).map_err(|failure| failure.message);
         }
-        let client = Source::Nbd {
-            address: listen.clone(),
-            export: format!("{}-{}", domain.name, disk.target),
-        };
+        let (address, export) = (listen.clone(), format!("{}-{}", domain.name, disk.target));
+        let (path, client) = (path.to_owned(), Source::Nbd { address, export });
         let read_only = disk.read_only;
-        Ok(Some(Served {
-            path: path.to_owned(),
-            client,
-            read_only,
-            has_limit: false,
-            refused: None,
-        }))
+        Ok(Some(Served { path, client, read_only, has_limit: false, refused: None }))
     }
 }
 
@@ -477,10 +469,8 @@ fn difference(name: &str, before: &str, after: &str) -> String {
         let alike = gone.iter().rev().zip(came.iter().rev()).take_while(|(a, b)| a == b).count();
         let part = |mark, lines: &[&str]| {
             let changed = &lines[..lines.len() - alike];
-            changed
-                .iter()
-                .map(|line| format!("{mark} {}\n", output::line(line)))
-                .collect::<String>()
+            let lines = changed.iter().map(|line| format!("{mark} {}\n", output::line(line)));
+            lines.collect::<String>()
         };
         text += &part('-', &gone);
         text += &part('+', &came);

@@ -1,6 +1,5 @@
 //! The policy and what hosts have in force, as text and JSON.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use parda_config::short;
@@ -86,16 +85,12 @@ pub(super) fn text(read: &Snapshot, hosts: &[HostState]) -> String {
         text += &format!("\nvolume {}, changed last in revision {revision}\n", line(&volume.name));
         text += &settings("control", &volume.control);
         for group in &volume.group {
-            text += &settings(
-                &format!("group {} ({})", group.name, group.vms.join(", ")),
-                &group.settings,
-            );
+            let of = format!("group {} ({})", group.name, group.vms.join(", "));
+            text += &settings(&of, &group.settings);
         }
         for vm in &volume.vm {
-            text += &settings(
-                &format!("vm {}{}", vm.name, nowhere(volume, &vm.name, hosts)),
-                &vm.settings,
-            );
+            let of = format!("vm {}{}", vm.name, nowhere(volume, &vm.name, hosts));
+            text += &settings(&of, &vm.settings);
         }
     }
     for (name, fault) in unreadable {
@@ -146,8 +141,7 @@ fn standing(host: &HostState, revision: u64) -> String {
     } else {
         said.push(format!("READ REVISION {} LAST, not {revision}", report.revision));
     }
-    let names: BTreeSet<&str> = report.volumes.iter().map(|volume| volume.name.as_str()).collect();
-    if names.is_empty() {
+    if report.volumes.is_empty() {
         said.push("no policy for its volumes".to_owned());
     }
     said.extend(report.volumes.iter().map(|volume| of_volume(report, volume)));
