@@ -114,11 +114,8 @@ fn thresholds(scenario: &Scenario) -> Vec<Level> {
             match levels.iter_mut().find(same) {
                 Some(Level { within: Some(within), .. }) => within.1 = to,
                 _ if from < to => {
-                    levels.push(Level {
-                        name: "threshold".to_owned(),
-                        value,
-                        within: Some((from, to)),
-                    });
+                    let (name, within) = ("threshold".to_owned(), Some((from, to)));
+                    levels.push(Level { name, value, within });
                 }
                 _ => {}
             }
