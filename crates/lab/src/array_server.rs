@@ -164,7 +164,8 @@ fn serve(options: ArrayOptions, requests: RequestQueue) -> Result<Handle, ArrayE
     // An array has no window.
     let control =
         Config { law: LawConfig { mode: Mode::Off, ..LawConfig::default() }, ..Config::default() };
-    let model = Model::new(Array::new(params).map_err(ArrayError::impossible)?, luns, requests);
+    let array = Array::new(params).map_err(ArrayError::impossible)?;
+    let model = Model { array, luns, instant: VecDeque::new(), requests };
     Volume::spawn(VolumeConfig {
         tenants: Vec::new(),
         name: "array".to_owned(),
@@ -201,10 +202,6 @@ struct Model {
 }
 
 impl Model {
-    fn new(array: Array, luns: Vec<Region>, requests: RequestQueue) -> Model {
-        Model { array, luns, instant: VecDeque::new(), requests }
-    }
-
     /// The location of an IO on its LUN; `None` for operations that take no time.
     fn locate(&self, kind: IoKind, extent: Extent) -> Option<ArrayIo> {
         let kind = match kind {
@@ -259,7 +256,8 @@ mod tests {
         let params = Preset::Cx340Raid5Vms.params();
         let options = ArrayOptions::of_preset(params, Vec::new(), Data::Memory);
         let luns = regions(&options.params);
-        Model::new(Array::new(options.params).unwrap(), luns, channel().1)
+        let array = Array::new(options.params).unwrap();
+        Model { array, luns, instant: VecDeque::new(), requests: channel().1 }
     }
 
     fn at(offset: u64) -> Extent {
