@@ -117,20 +117,14 @@ impl Agent {
 
     /// The IOs that a client wants to do now.
     pub(crate) fn submit(&mut self, now: Instant, vm: VmId, client: &mut Client) {
-        while self.runs[vm.0].wants() {
-            self.submit_one(now, vm, client);
-        }
-    }
-
-    fn submit_one(&mut self, now: Instant, vm: VmId, client: &mut Client) {
-        let drawn = client.draw();
-        let io = io_of(&drawn);
         let run = &mut self.runs[vm.0];
-        run.begin(now);
-        let run = run.id;
-        let pending = Pending { vm, run, io: drawn, cost: 0.0, submitted: now };
-        let token = self.ios.insert(pending);
-        self.enforcer.submit(now, vm, io, token as u64);
+        while run.wants() {
+            let io = client.draw();
+            run.begin(now);
+            let pending = Pending { vm, run: run.id, io, cost: 0.0, submitted: now };
+            let token = self.ios.insert(pending);
+            self.enforcer.submit(now, vm, io_of(&io), token as u64);
+        }
     }
 
     /// An IO that goes to the array now, if one may.

@@ -138,8 +138,6 @@ impl<'a> Cluster<'a> {
                 node.agent = None;
                 node.missed.clear();
             }
-            // The state has it.
-            Action::HangHost(_) => {}
             Action::SetExchange(..) => self.parted = is_parted(self.scenario, &self.state),
             Action::ResumeHost(id) => self.resume(id)?,
             Action::StartHost(id) => {
@@ -152,7 +150,7 @@ impl<'a> Cluster<'a> {
             }
             Action::SetControl(id, _) => self.set_control(id)?,
             // The state has it.
-            Action::Etcd(_) => {}
+            Action::HangHost(_) | Action::Etcd(_) => {}
             Action::Array(event) => self.array_event(event)?,
         }
         Ok(())
@@ -410,7 +408,7 @@ impl<'a> Cluster<'a> {
         let agent = self.nodes[host.0].agent.as_ref();
         if let Some(message) = agent.and_then(|agent| agent.rounds.writes(visit)) {
             self.slots.put(self.now, host, message);
-            self.meters.published();
+            self.meters.publications += 1;
         }
     }
 

@@ -30,18 +30,12 @@ struct Queue {
 const OF_A_FILE: usize = 10;
 
 fn queue(disk: GuestDisk) -> Queue {
-    let bounds = |least, most, cheap| DepthBounds { least, most, cheap };
-    match disk {
-        GuestDisk::Scsi => {
-            Queue { bounds: bounds(1, 128, true), untouched: 128, beyond: OF_A_FILE }
-        }
-        GuestDisk::Iscsi => {
-            Queue { bounds: bounds(1, 113, true), untouched: 32, beyond: OF_A_FILE }
-        }
-        GuestDisk::Nbd => {
-            Queue { bounds: bounds(4, 128, false), untouched: 128, beyond: usize::MAX }
-        }
-    }
+    let (least, most, cheap, untouched, beyond) = match disk {
+        GuestDisk::Scsi => (1, 128, true, 128, OF_A_FILE),
+        GuestDisk::Iscsi => (1, 113, true, 32, OF_A_FILE),
+        GuestDisk::Nbd => (4, 128, false, 128, usize::MAX),
+    };
+    Queue { bounds: DepthBounds { least, most, cheap }, untouched, beyond }
 }
 
 #[derive(Debug)]

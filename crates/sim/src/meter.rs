@@ -133,11 +133,6 @@ impl Meters {
         }
     }
 
-    /// A message of a host has reached the exchange.
-    pub(crate) fn published(&mut self) {
-        self.publications += 1;
-    }
-
     /// The array has done an IO of the exchange.
     pub(crate) fn visited(&mut self) {
         self.open.iter_mut().for_each(|phase| phase.exchange += 1);
