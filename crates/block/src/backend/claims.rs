@@ -9,7 +9,10 @@
 //! what holds the data, which keeps nobody waiting but disks on the same file or device.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use rustix::fs::{FileType, Stat};
 
 use super::OpenError;
 use super::file::claim::Held;
@@ -29,6 +32,8 @@ pub(crate) struct Owner {
     disk: String,
     stretch: Stretch,
     read_only: bool,
+    /// Its file was deleted and is about to be closed.
+    deleted: AtomicBool,
 }
 
 impl Claim {
@@ -58,6 +63,15 @@ impl Claim {
     /// How it keeps other programs from a file or device, and from the file behind a loop device. Nothing, until that is known.
     pub(crate) fn held(&self) -> &[Held] {
         self.held.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Begins to close its file. One without a name nobody can open, and once it is closed its inode may be another file's.
+    pub(crate) fn closes(&self) {
+        let stat = self.held().first().and_then(|held| held.stat().ok());
+        let is_deleted = |stat: Stat| {
+            stat.st_nlink == 0 && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        };
+        self.owner.deleted.store(stat.is_some_and(is_deleted), Ordering::Relaxed);
     }
 
     /// Number of descriptors that the disk has, with those of files behind loop devices.
@@ -121,7 +135,8 @@ impl Claims {
         place: impl ToString,
     ) -> Result<(), OpenError> {
         let mut others = self.0.claims.meeting(stretch).filter_map(|(owner, _)| owner.upgrade());
-        match others.find(|owner| !(owner.read_only && read_only)) {
+        let both_read = |owner: &Owner| owner.read_only && read_only;
+        match others.find(|owner| !both_read(owner) && !owner.deleted.load(Ordering::Relaxed)) {
             Some(owner) => {
                 let (place, other) = (place.to_string(), owner.disk.clone());
                 Err(OpenError::Overlap { place, other })
@@ -138,7 +153,12 @@ impl Claims {
             turns.retain(|_, turn| turn.strong_count() > 0);
             *left = claims.len();
         }
-        let owner = Arc::new(Owner { disk: disk.to_owned(), stretch: stretch.clone(), read_only });
+        let owner = Arc::new(Owner {
+            disk: disk.to_owned(),
+            stretch: stretch.clone(),
+            read_only,
+            deleted: AtomicBool::new(false),
+        });
         let held = OnceLock::new();
         let claim = Arc::new(Claim { held, owner: Arc::clone(&owner) });
         claims.insert(stretch, (Arc::downgrade(&owner), Arc::downgrade(&claim)));

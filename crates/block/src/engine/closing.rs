@@ -53,10 +53,15 @@ impl Remains {
         Remains { file, place: disk.place, claim: disk.claim, room: disk.room }
     }
 
+    fn begin(&self) {
+        self.claim.iter().for_each(|claim| claim.closes());
+    }
+
     /// Closes it, and then says so: at once if there is no file, or else on a thread of its own.
     pub(super) fn close(self, closed: impl FnOnce() + Send + 'static) {
         let apart = self.file.is_some();
         let close = move || {
+            self.begin();
             let Remains { file, place, claim, room } = self;
             // Until the file is closed, no other disk has its bytes.
             let owner = claim.as_ref().map(|claim| claim.owner());
@@ -94,6 +99,7 @@ pub(super) fn close_all(disks: impl Iterator<Item = Disk>) {
         let next = move || all.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         beside(move || {
             while let Some(remains) = next() {
+                remains.begin();
                 drop(remains);
                 // Nobody waits any more for those that take long.
                 let _ = closed.send(());

@@ -59,6 +59,11 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// State of its open file.
+    pub(crate) fn stat(&self) -> rustix::io::Result<fs::Stat> {
+        fs::fstat(&self.fd)
+    }
+
     /// Number of its descriptors. The one that keeps others from a block device may be another disk's.
     pub(crate) fn descriptors(&self) -> u64 {
         1 + u64::from(self.exclusive.is_some()) + u64::from(self.alive.is_some())

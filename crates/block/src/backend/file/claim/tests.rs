@@ -51,6 +51,22 @@ fn regions_of_one_file_are_apart_and_overlaps_are_refused() {
 }
 
 #[test]
+fn a_deleted_file_that_is_being_closed_is_in_the_way_of_no_file_with_its_inode() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, link) = (dir.path().join("img"), dir.path().join("link"));
+    std::fs::write(&path, [0; 4096]).unwrap();
+    std::fs::hard_link(&path, &link).unwrap();
+    let (fd, next) = (open(&path), open(&path));
+    let lock_off = || all("one", false, Lock::Off);
+    let closing = claim(&fd, &lock_off(), Duration::ZERO).unwrap();
+    for (name, is_free) in [(&path, false), (&link, true)] {
+        std::fs::remove_file(name).unwrap();
+        closing.closes();
+        assert_eq!(claim(&next, &lock_off(), Duration::ZERO).is_ok(), is_free, "{name:?}");
+    }
+}
+
+#[test]
 fn a_read_only_disk_beside_a_writable_one_sees_other_programs_all_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("img");
