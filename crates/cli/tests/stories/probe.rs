@@ -113,7 +113,7 @@ fn a_fio_that_does_not_answer_is_reported_and_waited_for() {
     written(&stage, "file", &noise(16 * MIB));
     let fio = stage.ok(&["sh", "-c", "command -v fio"]);
     let run = format!("exec {} \"$@\"", fio.trim());
-    let stops = "(sleep 3; kill -STOP $$; sleep 12; kill -CONT $$) >/dev/null 2>&1 &";
+    let stops = "(sleep 1; kill -STOP $$; sleep 12; kill -CONT $$) >/dev/null 2>&1 &";
     stage.write("fio", format!("#!/bin/sh\n[ \"$1\" = --enghelp ] && {run}\n{stops}\n{run}\n"));
     std::fs::set_permissions(stage.path("fio"), Permissions::from_mode(0o755)).unwrap();
     let path = format!("PATH={}:/usr/bin:/bin", stage.path("").display());
