@@ -137,7 +137,7 @@ fn a_host_short_of_cpu_says_so_and_does_not_blame_the_array() {
     let cpu = allowed.split(['-', ',']).next().unwrap();
     let thread = agent.thread("parda-array");
     stage.ok(&["taskset", "-pc", cpu, &thread]);
-    stage.ok(&["renice", "-n", "19", "-p", &thread]);
+    stage.ok(&["renice", "-n", "12", "-p", &thread]);
     let line = ["taskset", "-c", cpu, "sh", "-c", "while :; do :; done"];
     let busy = [1, 2, 3].map(|n| stage.start(&format!("busy{n}"), &line));
     let shown = || stage.ok(&[PARDA, "status", "--socket", "a.status", "--over", "100ms"]);
