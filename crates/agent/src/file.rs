@@ -111,7 +111,7 @@ pub struct ListenerTls {
 }
 
 impl ListenerTls {
-    /// The files alone.
+    /// The paths that a TLS acceptor reads: all but `required`.
     pub(crate) fn files(&self) -> ServerFiles {
         let ListenerTls { certificate, key, clients, .. } = self.clone();
         ServerFiles { certificate, key, clients }

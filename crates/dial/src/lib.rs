@@ -202,7 +202,7 @@ fn set_timeout(fd: &OwnedFd, timeout: Option<Duration>) -> io::Result<()> {
 /// A connected socket whose calls have to be over by a moment.
 #[derive(Debug)]
 pub struct Stream {
-    /// The socket, blocking.
+    /// The socket. Its calls block.
     pub socket: OwnedFd,
     /// When its calls have to be over. An error of a later one says so.
     pub until: Instant,
@@ -211,7 +211,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Sends all bytes.
+    /// Sends what is given, however many calls that takes.
     ///
     /// # Errors
     /// The connection is lost, or the time was over.
