@@ -2,8 +2,9 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection,
 };
@@ -24,8 +25,10 @@ pub enum TlsError {
 /// A fault of TLS in words.
 #[must_use]
 pub fn fault(error: &rustls::Error) -> String {
-    match error {
-        rustls::Error::InvalidCertificate(CertificateError::Other(other))
+    let rustls::Error::InvalidCertificate(refused) = error else { return error.to_string() };
+    match (refused, out_of_force(refused)) {
+        (_, Some(why)) => format!("the peer's certificate {why}"),
+        (CertificateError::Other(other), _)
             if other.to_string() == "CaUsedAsEndEntity" =>
         {
             "the peer's certificate is a CA's own, as `openssl req -x509` makes a self-signed one, and a CA's may be \
@@ -33,8 +36,28 @@ pub fn fault(error: &rustls::Error) -> String {
              x509 -req -CA: /usr/share/doc/parda/docs/configuration.md, TLS, has the commands), and trust the CA"
                 .to_owned()
         }
-        other => other.to_string(),
+        _ => error.to_string(),
     }
+}
+
+/// What is wrong with a certificate that has expired or is not valid yet; `None` of another fault.
+pub(crate) fn out_of_force(error: &CertificateError) -> Option<String> {
+    match error {
+        CertificateError::ExpiredContext { not_after, .. } => {
+            Some(format!("has expired at {}", date(*not_after)))
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            Some(format!("is not valid yet, but from {} on", date(*not_before)))
+        }
+        CertificateError::Expired => Some("has expired".to_owned()),
+        CertificateError::NotValidYet => Some("is not valid yet".to_owned()),
+        _ => None,
+    }
+}
+
+/// A time of a certificate. Messages have no other time, so that the same fault has the same message at any time.
+fn date(at: UnixTime) -> humantime::Rfc3339Timestamp {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(at.as_secs()))
 }
 
 /// The same of an error of a socket below which rustls speaks TLS. Other errors are left as they are.

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{CryptoProvider, ring};
@@ -13,9 +13,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
-use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use crate::channel::{Channel, TlsError, of_tls};
+use crate::channel::{Channel, TlsError, of_tls, out_of_force};
 use crate::client::explained;
 
 /// Role of a file.
@@ -325,19 +325,8 @@ fn in_force(
     let judged =
         verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &chain[1..], now, algorithms);
     let Err(rustls::Error::InvalidCertificate(error)) = judged else { return Ok(()) };
-    match error {
-        CertificateError::ExpiredContext { not_after, .. } => {
-            Err(format!("the certificate has expired at {}", date(not_after)))
-        }
-        CertificateError::NotValidYetContext { not_before, .. } => {
-            Err(format!("the certificate is not valid yet, but from {} on", date(not_before)))
-        }
-        CertificateError::Expired | CertificateError::NotValidYet => Err(error.to_string()),
-        _ => Ok(()),
+    match out_of_force(&error) {
+        Some(why) => Err(format!("the certificate {why}")),
+        None => Ok(()),
     }
-}
-
-/// A time of a certificate. Messages have no other time, so that the same fault has the same message whenever the file is read.
-fn date(at: UnixTime) -> humantime::Rfc3339Timestamp {
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(at.as_secs()))
 }
