@@ -55,14 +55,14 @@ pub struct EtcdLimits {
 }
 
 impl EtcdLimits {
-    /// Limits for a period: a collection and a publication together wait for half of it at most, and two endpoints
-    /// that are down cost one period.
+    /// Limits for a period: a collection and a publication together wait for half of it at most. An attempt has longer,
+    /// as a host or a member without a processor needs seconds for a new TLS connection, which a failed attempt asks for.
     #[must_use]
     pub fn of(period: Span) -> EtcdLimits {
         let period = Duration::from(period);
         EtcdLimits {
             wait: (period / 4).clamp(Duration::from_millis(20), Duration::from_secs(1)),
-            attempt: (period / 2).clamp(Duration::from_millis(500), Duration::from_secs(5)),
+            attempt: period.clamp(Duration::from_secs(2), Duration::from_secs(5)),
         }
     }
 }
@@ -113,31 +113,37 @@ fn lease(period: Span) -> Duration {
     Duration::from_secs(seconds.clamp(LEAST_LEASE, 1 << 20).next_power_of_two())
 }
 
-/// Keeps the first of faults in a row: endpoints are asked in turn, and their faults may differ for one cause.
+/// Keeps the first of faults in a row, until another one stays: endpoints are asked in turn, and their faults may differ
+/// for one cause.
 #[derive(Debug, Default)]
 struct Steady {
-    fault: Option<ExchangeError>,
-    said: u32,
+    said: Option<ExchangeError>,
+    met: Option<ExchangeError>,
+    /// Number of times that `met` was met in a row.
+    times: u32,
 }
 
 impl Steady {
-    /// Number of times that one fault is returned before the present fault replaces it.
-    const REPEATS: u32 = 60;
+    /// Number of times in a row that a fault is met before it replaces the one that is said.
+    const STAYS: u32 = 4;
 
     fn keep<T>(&mut self, result: Result<T, ExchangeError>) -> Result<T, ExchangeError> {
-        match result {
+        let fault = match result {
             Ok(answer) => {
                 *self = Steady::default();
-                Ok(answer)
+                return Ok(answer);
             }
-            Err(fault) => {
-                if self.said.is_multiple_of(Self::REPEATS) {
-                    self.fault = None;
-                }
-                self.said += 1;
-                Err(self.fault.get_or_insert(fault).clone())
-            }
+            Err(fault) => fault,
+        };
+        if self.met.as_ref() != Some(&fault) {
+            self.times = 0;
         }
+        self.times += 1;
+        if self.times >= Self::STAYS {
+            self.said = Some(fault.clone());
+        }
+        self.met = Some(fault.clone());
+        Err(self.said.get_or_insert(fault).clone())
     }
 }
 
@@ -151,7 +157,7 @@ impl Exchange for EtcdExchange {
         let lease = lease(publication.period);
         let write = Write { key: self.key.clone(), value, lease };
         // A goodbye waits longer, as no later period delivers it.
-        let wait = if publication.leaving { self.limits.attempt } else { self.limits.wait };
+        let wait = if publication.leaving { self.limits.wait * 2 } else { self.limits.wait };
         let written = self.worker.write(write, wait);
         self.unwritten.keep(written)
     }
@@ -220,13 +226,14 @@ mod tests {
         assert_eq!(told(late(2)).unwrap_err(), first);
         told(Ok(())).unwrap();
         assert_ne!(told(late(2)).unwrap_err(), first);
-        for _ in 0..59 {
-            told(late(3)).unwrap_err();
+        for _ in 0..100 {
+            assert!(told(late(3)).unwrap_err().contains("2ms"), "endpoints that take turns");
+            assert!(told(late(4)).unwrap_err().contains("2ms"));
         }
-        assert!(
-            told(late(3)).unwrap_err().contains("3ms"),
-            "after a while the present one is told"
-        );
+        for _ in 0..3 {
+            assert!(told(late(3)).unwrap_err().contains("2ms"));
+        }
+        assert!(told(late(3)).unwrap_err().contains("3ms"), "what stays is told");
     }
 
     #[test]
@@ -234,6 +241,6 @@ mod tests {
         let limits = |ms| EtcdLimits::of(Span::from_millis(ms));
         assert_eq!(limits(1_000).wait, Duration::from_millis(250));
         assert_eq!(limits(60_000).wait, Duration::from_secs(1));
-        assert_eq!(limits(1_000).attempt, Duration::from_millis(500));
+        assert_eq!(limits(1_000).attempt, Duration::from_secs(2));
     }
 }
