@@ -233,13 +233,14 @@ fn certificates_that_run_out_are_renewed_without_a_reload() {
         ("etcd", ": the peer's certificate has expired"),
     ] {
         issue(whose, -1);
-        // Connections that are there go on; after this both sides need their certificates anew.
+        // Connections that are there go on, and a host reads its certificate again after a call that failed.
         etcd.kill(0);
+        cluster.falls_back("etcd is gone");
         etcd.restart(0);
-        cluster.falls_back("a certificate has expired");
         until("the fault is named", || {
             cluster.agents.iter().all(|agent| agent.process.log().contains(says))
         });
+        cluster.falls_back("a certificate has expired");
         issue(whose, 1);
         etcd.kill(0);
         etcd.restart(0);
