@@ -55,14 +55,15 @@ pub struct EtcdLimits {
 }
 
 impl EtcdLimits {
-    /// Limits for a period: a collection and a publication together wait for half of it at most. An attempt has longer,
-    /// as a host or a member without a processor needs seconds for a new TLS connection, which a failed attempt asks for.
+    /// Limits for a period: a collection and a publication together wait for half of it at most, and an endpoint that is
+    /// silent costs one period. A second is the least, as a busy host needs so long for the TLS connection that follows a
+    /// failed attempt.
     #[must_use]
     pub fn of(period: Span) -> EtcdLimits {
         let period = Duration::from(period);
         EtcdLimits {
             wait: (period / 4).clamp(Duration::from_millis(20), Duration::from_secs(1)),
-            attempt: period.clamp(Duration::from_secs(2), Duration::from_secs(5)),
+            attempt: period.clamp(Duration::from_secs(1), Duration::from_secs(5)),
         }
     }
 }
@@ -241,6 +242,7 @@ mod tests {
         let limits = |ms| EtcdLimits::of(Span::from_millis(ms));
         assert_eq!(limits(1_000).wait, Duration::from_millis(250));
         assert_eq!(limits(60_000).wait, Duration::from_secs(1));
-        assert_eq!(limits(1_000).attempt, Duration::from_secs(2));
+        assert_eq!(limits(250).attempt, Duration::from_secs(1));
+        assert_eq!(limits(2_000).attempt, Duration::from_secs(2));
     }
 }
