@@ -17,8 +17,15 @@ impl Mounted {
         mount(&["-t", "tmpfs", "-o", "size=64k", "none"], path).then(|| Mounted(path.to_owned()))
     }
 
+    /// Tried for some seconds: a child of another test has the files of this process open until it runs its program.
     fn remount(&self, how: &str) {
-        assert!(mount(&["-o", &format!("remount,{how}")], &self.0));
+        let done = (0..100).any(|_| {
+            mount(&["-o", &format!("remount,{how}")], &self.0) || {
+                std::thread::sleep(Duration::from_millis(100));
+                false
+            }
+        });
+        assert!(done, "remount,{how}");
     }
 }
 

@@ -91,8 +91,6 @@ fn a_read_only_disk_beside_a_writable_one_sees_other_programs_all_the_same() {
 #[test]
 fn who_may_be_beside_whom() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("img");
-    std::fs::write(&path, [0; 4096]).unwrap();
     // Theirs: read only, shared. Ours: read only, lock.
     for (theirs, ours, both) in [
         ((false, false), (false, Lock::On), false),
@@ -109,6 +107,9 @@ fn who_may_be_beside_whom() {
         ((false, false), (false, Lock::Off), true),
     ] {
         for agent in [false, true] {
+            // A file of its own: a child of another test has locks of this process until it runs its program.
+            let path = dir.path().join(format!("{theirs:?} {ours:?} {agent}"));
+            std::fs::write(&path, [0; 4096]).unwrap();
             let them = foreign(&path, theirs.0, theirs.1, agent);
             let fd = open(&path);
             let outcome = claim(&fd, &all("vm1", ours.0, ours.1), Duration::ZERO);
