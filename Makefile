@@ -25,8 +25,8 @@ TESTS := --workspace --locked --no-fail-fast
 # Tests that keep real time for minutes. Stories wait more than they compute: four at a time.
 REAL := stories guests lab
 
-# Stories and guests that compare rates in real time, and want the processors for themselves.
-RATES := qemus_of_two_hosts
+# Stories and guests that compare rates or latencies in real time, and want the processors for themselves.
+RATES := qemus_of_two_hosts a_host_short_of_cpu
 GUESTS_RATES := cgroups::
 
 # Tests that simulate for minutes.
@@ -114,7 +114,7 @@ real: stories guests laboratory ## Stories with real clients, guests, scenarios 
 stories:
 	@tools/deps.sh $(TEST_DEPS)
 	@tools/web.sh tests
-	$(RUN) stories -- --test-threads=4 --skip $(RATES)
+	$(RUN) stories -- --test-threads=4 $(RATES:%=--skip %)
 
 guests: kit
 	@tools/deps.sh $(TEST_DEPS)
