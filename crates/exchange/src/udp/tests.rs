@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use super::datagram::{LEAST_BYTES, MOST_BYTES};
 use super::*;
@@ -213,24 +214,27 @@ fn a_flood_is_counted_and_keeps_nobody_from_being_heard() {
     forged[12..14].copy_from_slice(&(LEAST_BYTES as u16).to_le_bytes());
     forged[14..16].copy_from_slice(&[0, 0]);
     forged[16..24].copy_from_slice(&Keys::public().first().name().to_le_bytes());
-    let mut sent = 0;
+    let sent = AtomicU64::new(0);
     let floods = [&forged[..], b"noise", &forged[..300], &[0; MOST_BYTES + 400]];
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            while !stop.load(Relaxed) {
                 for bytes in floods {
                     let _ = sender.send_to(bytes, all[0]);
                 }
-                sent += 1;
+                sent.fetch_add(1, Relaxed);
             }
         });
         let last = hosts[1].sequence.0;
         until(&mut hosts, "news are heard in spite of it", |_, heard| {
-            heard[0].iter().any(|sequence| *sequence > last + 20)
+            // The flood may begin late.
+            sent.load(Relaxed) > 100 && heard[0].iter().any(|sequence| *sequence > last + 20)
         });
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.store(true, Relaxed);
     });
+    until(&mut hosts, "what has come is read", |_, _| true);
+    let sent = sent.into_inner();
     let refused = |host: usize, why: Refused| standing(&hosts[host]).refused[why.name()];
     for why in [Refused::Forged, Refused::Foreign, Refused::Truncated] {
         assert!(refused(0, why) > 0, "{why} of {sent}");
