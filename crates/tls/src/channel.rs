@@ -26,9 +26,11 @@ pub enum TlsError {
 #[must_use]
 pub fn fault(error: &rustls::Error) -> String {
     let rustls::Error::InvalidCertificate(refused) = error else { return error.to_string() };
-    match (refused, out_of_force(refused)) {
-        (_, Some(why)) => format!("the peer's certificate {why}"),
-        (CertificateError::Other(other), _)
+    if let Some(why) = out_of_force(refused) {
+        return format!("the peer's certificate {why}");
+    }
+    match refused {
+        CertificateError::Other(other)
             if other.to_string() == "CaUsedAsEndEntity" =>
         {
             "the peer's certificate is a CA's own, as `openssl req -x509` makes a self-signed one, and a CA's may be \
