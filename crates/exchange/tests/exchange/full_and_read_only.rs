@@ -8,6 +8,7 @@ use std::time::Duration;
 use common::{exchange, make, publication};
 use parda_control::Instant;
 use parda_exchange::{Exchange as _, Location, Site, SlotCount, init};
+use parda_testkit::disk::until;
 
 /// A file system in memory, unmounted when dropped.
 struct Mounted(PathBuf);
@@ -17,15 +18,10 @@ impl Mounted {
         mount(&["-t", "tmpfs", "-o", "size=64k", "none"], path).then(|| Mounted(path.to_owned()))
     }
 
-    /// Tried for some seconds: a child of another test has the files of this process open until it runs its program.
+    /// Tried until it works: a child of another test has the files of this process open until it runs its program.
     fn remount(&self, how: &str) {
-        let done = (0..100).any(|_| {
-            mount(&["-o", &format!("remount,{how}")], &self.0) || {
-                std::thread::sleep(Duration::from_millis(100));
-                false
-            }
-        });
-        assert!(done, "remount,{how}");
+        let how = format!("remount,{how}");
+        until(&how, || mount(&["-o", &how], &self.0));
     }
 }
 
