@@ -138,9 +138,19 @@ impl Disk {
     /// Number of completed IOs, by the kernel's own count.
     #[must_use]
     pub fn completed(&self) -> u64 {
-        let stat = std::fs::read_to_string(self.dir().join("stat")).unwrap();
-        let fields: Vec<u64> = stat.split_whitespace().map(|n| n.parse().unwrap()).collect();
+        let fields = self.counts("stat");
         fields[0] + fields[4]
+    }
+
+    /// Number of IOs at the device, by the kernel's own count.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.counts("inflight").iter().sum()
+    }
+
+    fn counts(&self, file: &str) -> Vec<u64> {
+        let text = std::fs::read_to_string(self.dir().join(file)).unwrap();
+        text.split_whitespace().map(|n| n.parse().unwrap()).collect()
     }
 
     /// A disk in memory under this number, `/dev/loopN`, which nobody else is given while the disk is away.

@@ -205,7 +205,8 @@ impl Ebpf {
         let (mut seen, mut pending) = (Vec::new(), 0.0);
         for key in keys {
             let map = &self.groups;
-            let Some(cpus) = whole(|| map.get(&key, 0).map(|v| v.to_vec())).map_err(failed)? else {
+            let copy = || map.get(&key, 0).map(|v| v.to_vec());
+            let Some((at, cpus)) = whole(now, copy).map_err(failed)? else {
                 pending += self.in_groups.get(&key).map_or(0.0, |g| g.pending.mean);
                 continue;
             };
@@ -218,7 +219,7 @@ impl Ebpf {
                 still: 0,
             });
             let fronts = &self.looks_at.fronts;
-            let sectors = group.pending.read(now(), sum.queued, sum.done, || empty(fronts));
+            let sectors = group.pending.read(at, sum.queued, sum.done, || empty(fronts));
             let (ios, bytes) =
                 (sum.ios.wrapping_sub(group.ios), sum.bytes.wrapping_sub(group.bytes));
             (group.ios, group.bytes) = (sum.ios, sum.bytes);
@@ -250,11 +251,11 @@ impl Measure for Ebpf {
             self.begin(false)?;
         }
         let map = &self.totals;
-        let totals = whole(|| map.get(&0, 0).map(|v| v.to_vec())).map_err(failed)?;
-        self.now = now();
+        let totals = whole(now, || map.get(&0, 0).map(|v| v.to_vec())).map_err(failed)?;
+        self.now = totals.as_ref().map_or_else(now, |(at, _)| *at);
         let mut requeues = 0;
         let outstanding = match totals {
-            Some(cpus) => {
+            Some((_, cpus)) => {
                 let sum = Totals::sum(&cpus);
                 requeues = sum.requeues.wrapping_sub(self.requeues);
                 self.requeues = sum.requeues;

@@ -78,8 +78,7 @@ impl SlowDisk {
     }
 
     fn in_flight(&self) -> u32 {
-        let both = self.read("inflight");
-        both.split_whitespace().map(|n| n.parse::<u32>().unwrap()).sum()
+        u32::try_from(self.disk.in_flight()).unwrap()
     }
 
     /// What the kernel had in flight, looked at about a thousand times a second.
