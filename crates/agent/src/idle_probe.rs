@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use parda_config::replace;
 use parda_control::{Report, Totals};
 use parda_probe::{
     Effort, End, Mix, Plan, Probe, ProbeDocument, Progress, Purpose, Unknown, Watcher, Wishes,
@@ -18,7 +19,6 @@ use parda_probe::{
 
 use crate::config::{IdleProbe, Target};
 use crate::enforcer::Enforcer;
-use crate::threshold::Probed;
 
 use reads::{Reads, SIZE};
 
@@ -192,11 +192,7 @@ fn store(file: &Path, document: &ProbeDocument) -> Result<f64, String> {
     let Some(advice) = &document.findings.advice else {
         return Err("no knee was seen, and the stored one is kept".to_owned());
     };
-    let new = file.with_extension("new");
-    // Whoever reads it finds the old one or the new one.
-    std::fs::write(&new, document.json())
-        .and_then(|()| Probed::read(&new).map_err(std::io::Error::other))
-        .and_then(|_| std::fs::rename(&new, file))
+    replace(file, &document.json(), 0o644, None)
         .map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(advice.latency_threshold_ms)
 }

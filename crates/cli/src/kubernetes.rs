@@ -1,9 +1,9 @@
 //! `parda kubernetes`: settings of this node's pods in the agent's configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Pid;
 use parda_agent::config::Config;
-use parda_config::{Document, Error};
+use parda_config::{Document, Error, replace};
 use parda_kubernetes::{Answer, Node, PREFIX, Vm, follow};
 use toml::{Table, Value};
 
@@ -113,7 +113,13 @@ impl Section<'_> {
             checked(&before, &vms).map_err(|error| format!("{error}; the file is as it was"))?;
         if after.text() != before.text() {
             // Another may write the file as well: nothing of theirs is lost but in the moment of the replacement.
-            replace(self.file, after.text()).map_err(|error| wrong(&error))?;
+            let keep = || {
+                // The name that a link leads to.
+                let file = self.file.canonicalize()?;
+                let about = fs::metadata(&file)?;
+                replace(&file, after.text(), about.mode(), Some((about.uid(), about.gid())))
+            };
+            keep().map_err(|error: io::Error| wrong(&error))?;
             self.is_reload_due = true;
             let names: Vec<_> = vms.iter().map(line).collect();
             tracing::info!(pods = vms.len(), "settings of pods: {}", names.join(", "));
@@ -217,31 +223,6 @@ fn with_tables(text: &str, vms: &[Vm]) -> Result<String, String> {
         settings.iter().for_each(|(key, value)| tables += &format!("{key} = {value}\n"));
     }
     Ok([&text[..begin], &tables, &text[end..]].concat())
-}
-
-/// Replaces a file as a whole, with the owner and mode that it had: after a crash it is the old one or the new one.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    // The name that a link leads to.
-    let path = path.canonicalize()?;
-    let about = fs::metadata(&path)?;
-    let mut new = path.clone().into_os_string();
-    new.push(".kubernetes");
-    let new = PathBuf::from(new);
-    // A crash may have left one there.
-    let _ = fs::remove_file(&new);
-    let written = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        chown(&new, Some(about.uid()), Some(about.gid()))?;
-        file.set_permissions(about.permissions())?;
-        file.sync_all()?;
-        fs::rename(&new, &path)
-    };
-    if let Err(error) = written() {
-        let _ = fs::remove_file(&new);
-        return Err(error);
-    }
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 /// Has the agent that listens at this socket read its configuration again.

@@ -1,15 +1,11 @@
 //! The two files in which the agent keeps settings over restarts: live changes, and the policy.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::ErrorKind;
 use std::path::Path;
 
-use parda_config::Document;
+use parda_config::{Document, replace};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-
-use crate::config::own::beside;
 
 /// First line of a state file. A file without it is not the agent's, and is never written.
 const CHANGES: &str = "# Settings of parda that were changed while it ran. They are in force over those of parda.toml.\n";
@@ -68,31 +64,11 @@ impl<'a> StateFile<'a> {
     /// Replaces the file as a whole: after a crash it is the old one or the new one.
     pub(crate) fn write<T: Serialize>(&self, kept: &T) -> Result<(), String> {
         self.document()?;
-        let wrong = |error: std::io::Error| {
-            format!("{}: the change cannot be kept: {error}", self.path.display())
-        };
         let text = toml::to_string(kept).map_err(|error| {
             format!("{}: the change cannot be written: {error}", self.path.display())
         })?;
-        let new = beside(self.path, ".new");
-        let written = write_through(&new, &format!("{}{text}{}", self.mark, self.end));
-        let placed = written.and_then(|()| std::fs::rename(&new, self.path));
-        if let Err(error) = placed {
-            let _ = std::fs::remove_file(&new);
-            return Err(wrong(error));
-        }
-        // The new name is durable once the directory is.
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let synced =
-            File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
-        synced.map_err(wrong)
+        let text = format!("{}{text}{}", self.mark, self.end);
+        replace(self.path, &text, 0o600, None)
+            .map_err(|error| format!("{}: the change cannot be kept: {error}", self.path.display()))
     }
-}
-
-fn write_through(path: &Path, text: &str) -> std::io::Result<()> {
-    // A crash may have left a file there. A link is removed, not followed.
-    let _ = std::fs::remove_file(path);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }
