@@ -113,10 +113,10 @@ fn told(fio: Child, direction: &str) -> (u64, u64, [f64; 2]) {
     )
 }
 
-/// The kernel runs a program at nearly every event, not at each: at times a completion that
-/// interrupts something else is not seen (the trace has it, the program did not run).
-fn assert_counted(seen: u64, ios: u64) {
-    assert!((ios - ios / 50..=ios).contains(&seen), "{seen} of {ios} IOs were counted");
+/// Whether all IOs were counted but for those that the kernel shows no program ([`Beside::unseen`]), which are few in some look.
+fn are_counted(seen: u64, ios: u64) -> bool {
+    assert!((ios - ios / 10..=ios).contains(&seen), "{seen} of {ios} IOs were counted");
+    seen >= ios - ios / 50
 }
 
 #[test]
@@ -145,19 +145,20 @@ fn compare_with_fio(disk: &Disk, meters: &mut [Box<dyn Measure>; 2]) -> (bool, S
         for ((direction, delay), (ios, bytes, [clat, _])) in ways {
             let (seen, size, latency) = of(reading, direction);
             assert_eq!(size, bytes / ios, "{direction:?}");
-            assert_counted(seen, ios);
+            good &= are_counted(seen, ios);
             let least = delay * (0.99 - error);
             assert!(latency > least, "{direction:?} {latency} ms: shorter than the delay");
             // Nothing waits before the device, so fio sees the same latency, and the time that it
             // takes to wake up.
             good &= near(latency, clat, 0.05 + error);
-            found += &format!("; {:?} {direction:?} {latency} ms, fio {clat} ms", reading.method);
+            found += &format!("; {:?} {direction:?} {seen} of {ios} IOs, ", reading.method);
+            found += &format!("{latency} ms, fio {clat} ms");
         }
     }
     assert_eq!(ebpf.method, Method::Ebpf);
     assert_eq!(ebpf.classes.iter().map(|c| c.bytes_log2).collect::<Vec<_>>(), [12, 16]);
     for (spread, (ios, _, [_, median])) in [&ebpf.reads, &ebpf.writes].into_iter().zip(told) {
-        assert_counted(spread.ios(), ios);
+        good &= are_counted(spread.ios(), ios);
         let half = spread.quantile(0.5).unwrap().secs() * 1e3;
         good &= near(half, median, 0.13);
         found += &format!("; median {half} ms, fio {median} ms");

@@ -21,6 +21,15 @@ const THREE: &str = "fio version 3 iolog\n0 d add\n1 d open\n100000 d read 0 409
 
 #[test]
 fn a_log_of_a_real_fio_is_what_fio_did() {
+    // A busy machine may take the processor before the first IO or after the last one.
+    let parts: Vec<f64> = (0..5).map(|_| logged_part_of_a_run()).collect();
+    println!("{parts:?}");
+    assert!(parts.iter().all(|part| *part < 1.01), "{parts:?}");
+    assert!(parts.iter().any(|part| *part > 0.9), "{parts:?}");
+}
+
+/// Length of the log of a real fio, as a part of the time that its IOs took.
+fn logged_part_of_a_run() -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let (log, disk) = (folder.path().join("log"), folder.path().join("disk"));
     let fio = Command::new("fio")
@@ -35,17 +44,15 @@ fn a_log_of_a_real_fio_is_what_fio_did() {
     let said: serde_json::Value = serde_json::from_slice(&fio.stdout).unwrap();
     let of = |kind: &str, key: &str| said["jobs"][0][kind][key].as_u64().unwrap();
     let trace = trace::read(&log).unwrap();
-    let ios = trace.ios();
-    let of_kind = |read| ios.iter().filter(move |io| io.read == read);
+    let of_kind = |read| trace.ios().iter().filter(move |io| io.read == read);
     for (kind, read) in [("read", true), ("write", false)] {
         assert_eq!(of_kind(read).count() as u64, of(kind, "total_ios"));
         let bytes: u64 = of_kind(read).map(|io| u64::from(io.len)).sum();
         assert_eq!(bytes, of(kind, "io_bytes"));
     }
     assert!(trace.end <= Bytes(8 << 20));
-    // fio was asked for 800 IOPS.
-    let iops = ios.len() as f64 / trace.length.as_secs_f64();
-    assert!((400.0..1200.0).contains(&iops), "{iops}");
+    let took = of("read", "runtime").max(of("write", "runtime"));
+    trace.length.as_secs_f64() * 1e3 / took as f64
 }
 
 #[test]
