@@ -107,7 +107,6 @@ struct totals {
 	struct flow issued;
 	struct flow done;
 	u64 requeues;
-	u64 lost;
 	u64 begun;
 };
 
@@ -344,24 +343,20 @@ int rq_issue(u64 *ctx)
 		.op = op,
 		.roles = roles,
 	};
-	struct totals *t = totals_of();
-	if (!t)
-		return 0;
 	struct flight *found = bpf_map_lookup_elem(&flights, &key);
 	if (found) {
 		if (found->issued) {
 			// Its last completion was missed, in an interrupt of this same program's.
-			add(&t->lost, 1);
 			leaves(found, now, 0);
 			if (found->roles & FRONT && moves_data(found->op))
 				returns(found->cgroup, found->bytes, 0, 0, now);
 		}
 		*found = flight;
 	} else if (bpf_map_update_elem(&flights, &key, &flight, BPF_ANY)) {
-		add(&t->lost, 1);
 		return 0;
 	}
-	if (!(roles & LEAF))
+	struct totals *t = totals_of();
+	if (!(roles & LEAF) || !t)
 		return 0;
 	add(&t->begun, 1);
 	flow(&t->issued, 1, now);
