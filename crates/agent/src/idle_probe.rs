@@ -5,6 +5,7 @@
 
 mod reads;
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -192,7 +193,8 @@ fn store(file: &Path, document: &ProbeDocument) -> Result<f64, String> {
     let Some(advice) = &document.findings.advice else {
         return Err("no knee was seen, and the stored one is kept".to_owned());
     };
-    replace(file, &document.json(), 0o644, None)
+    let mode = std::fs::metadata(file).map_or(0o644, |about| about.mode());
+    replace(file, &document.json(), mode, None)
         .map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(advice.latency_threshold_ms)
 }

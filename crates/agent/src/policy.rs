@@ -157,7 +157,11 @@ impl Following {
             return;
         }
         self.keep();
-        let done = looked.and_then(|()| self.publish());
+        let done = match looked {
+            // It was etcd's answer, so what is in force is told all the same.
+            Err(StoreError::Gone) => self.publish().and(looked),
+            _ => looked.and_then(|()| self.publish()),
+        };
         self.say(done.err());
         self.show();
     }
@@ -181,21 +185,16 @@ impl Following {
         let cluster = self.seen.map_or(0, |seen| seen.cluster);
         let head = snapshot.etcd_revision;
         self.seen = Some(Seen { head, cluster: cluster.max(head) });
+        if snapshot.head.is_none() && self.api.live.layers().policy.head.is_some() {
+            return Err(StoreError::Gone);
+        }
         self.take_in(snapshot);
         Ok(())
     }
 
     fn take_in(&mut self, snapshot: Snapshot) {
+        let Some(head) = snapshot.head else { return };
         let before = self.api.live.layers().policy;
-        let Some(head) = snapshot.head else {
-            if before.head.is_some() {
-                tracing::warn!(
-                    event = "policy_unreachable",
-                    "etcd has no policy any more; what was read last stays in force. An empty policy takes it back: parda policy apply"
-                );
-            }
-            return;
-        };
         self.unreadable.clear();
         let mut unknown = BTreeMap::new();
         let mut volumes = Vec::new();

@@ -114,10 +114,8 @@ impl Section<'_> {
         if after.text() != before.text() {
             // Another may write the file as well: nothing of theirs is lost but in the moment of the replacement.
             let keep = || {
-                // The name that a link leads to.
-                let file = self.file.canonicalize()?;
-                let about = fs::metadata(&file)?;
-                replace(&file, after.text(), about.mode(), Some((about.uid(), about.gid())))
+                let about = fs::metadata(self.file)?;
+                replace(self.file, after.text(), about.mode(), Some((about.uid(), about.gid())))
             };
             keep().map_err(|error: io::Error| wrong(&error))?;
             self.is_reload_due = true;

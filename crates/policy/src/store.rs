@@ -92,6 +92,9 @@ pub enum StoreError {
         /// What is wrong with its value.
         message: String,
     },
+    /// A policy is in force that etcd has lost.
+    #[error("etcd has no policy any more (parda policy apply writes it, or an empty one)")]
+    Gone,
     /// Another author has changed the policy since it was read.
     #[error("{}; nothing was changed. Look at the difference again (parda policy diff), and try again", now(.0.as_ref()))]
     Conflict(Option<Head>),

@@ -14,6 +14,9 @@ use crate::status::{ExchangeStatus, exchange::peer};
 const DUPLICATE: &str = "another live host has this host's name, so neither counts the other's shares and load: \
                          give each a `host` of its own and restart it";
 
+/// Number of rounds in a row whose failure is not logged. Control goes on as before for as long.
+const TOLERATED: u32 = 2;
+
 /// The other hosts, and the way to them. Whatever is wrong with it keeps no IO from being served.
 pub(super) struct Link {
     volume: String,
@@ -25,8 +28,12 @@ pub(super) struct Link {
     exchange: Option<Box<dyn Exchange>>,
     pub(super) peers: Peers,
     fault: Option<String>,
+    /// The fault that was logged last, until the exchange works again.
+    logged: Option<String>,
     /// It failed in this period: hearing, saying, or both.
     pub(super) failing: bool,
+    /// Number of periods in a row in which it failed.
+    in_a_row: u32,
     failures: u64,
     /// Periods in which another live host had this host's name.
     duplicates: u64,
@@ -46,7 +53,9 @@ impl Link {
             exchange: None,
             peers: Peers::new(me.host.id()),
             fault: None,
+            logged: None,
             failing: false,
+            in_a_row: 0,
             failures: 0,
             duplicates: 0,
             twin: None,
@@ -132,22 +141,26 @@ impl Link {
             Err(error) => self.fail(&error.to_string()),
             Ok(()) if self.failing => {}
             // Not before both ways work: one that can be read and not written is no good.
-            Ok(()) if self.fault.take().is_some() => tracing::info!(
-                volume = self.volume,
-                event = "exchange_up",
-                "the exchange works again"
-            ),
-            Ok(()) => {}
+            Ok(()) => {
+                (self.fault, self.in_a_row) = (None, 0);
+                if self.logged.take().is_some() {
+                    let volume = &self.volume;
+                    tracing::info!(volume, event = "exchange_up", "the exchange works again");
+                }
+            }
         }
     }
 
-    /// Says once what is wrong, not once per period, nor for each way.
+    /// Says once what is wrong, not once per period, nor for each way, nor of a single late answer.
     fn fail(&mut self, fault: &str) {
         if std::mem::replace(&mut self.failing, true) {
             return;
         }
         self.failures += 1;
-        if is_news(&mut self.fault, fault) {
+        self.in_a_row += 1;
+        self.fault = Some(fault.to_owned());
+        let counts = self.exchange.is_none() || self.in_a_row > TOLERATED;
+        if counts && is_news(&mut self.logged, fault) {
             tracing::error!(
                 volume = self.volume,
                 event = "exchange_down",

