@@ -6,16 +6,13 @@ use parda_exchange::{Exchange, Identity, Peers, Publication};
 
 use crate::config::{self, Volume};
 use crate::exchange::{Local, open};
-use crate::news::is_news;
+use crate::news::{Lasting, TOLERATED};
 use crate::slowed;
 use crate::status::{ExchangeStatus, exchange::peer};
 
 /// Fault of the exchange while another live host has this host's name.
 const DUPLICATE: &str = "another live host has this host's name, so neither counts the other's shares and load: \
                          give each a `host` of its own and restart it";
-
-/// Number of rounds in a row whose failure is not logged. Control goes on as before for as long.
-const TOLERATED: u32 = 2;
 
 /// The other hosts, and the way to them. Whatever is wrong with it keeps no IO from being served.
 pub(super) struct Link {
@@ -28,12 +25,9 @@ pub(super) struct Link {
     exchange: Option<Box<dyn Exchange>>,
     pub(super) peers: Peers,
     fault: Option<String>,
-    /// The fault that was logged last, until the exchange works again.
-    logged: Option<String>,
+    lasting: Lasting,
     /// It failed in this period: hearing, saying, or both.
     pub(super) failing: bool,
-    /// Number of periods in a row in which it failed.
-    in_a_row: u32,
     failures: u64,
     /// Periods in which another live host had this host's name.
     duplicates: u64,
@@ -53,9 +47,8 @@ impl Link {
             exchange: None,
             peers: Peers::new(me.host.id()),
             fault: None,
-            logged: None,
+            lasting: Lasting::default(),
             failing: false,
-            in_a_row: 0,
             failures: 0,
             duplicates: 0,
             twin: None,
@@ -142,8 +135,8 @@ impl Link {
             Ok(()) if self.failing => {}
             // Not before both ways work: one that can be read and not written is no good.
             Ok(()) => {
-                (self.fault, self.in_a_row) = (None, 0);
-                if self.logged.take().is_some() {
+                self.fault = None;
+                if self.lasting.ends() {
                     let volume = &self.volume;
                     tracing::info!(volume, event = "exchange_up", "the exchange works again");
                 }
@@ -157,10 +150,9 @@ impl Link {
             return;
         }
         self.failures += 1;
-        self.in_a_row += 1;
         self.fault = Some(fault.to_owned());
-        let counts = self.exchange.is_none() || self.in_a_row > TOLERATED;
-        if counts && is_news(&mut self.logged, fault) {
+        let tolerated = if self.exchange.is_some() { TOLERATED } else { 0 };
+        if self.lasting.fails(fault, tolerated) {
             tracing::error!(
                 volume = self.volume,
                 event = "exchange_down",
