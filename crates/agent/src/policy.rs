@@ -286,13 +286,15 @@ impl Following {
         self.kept = Some(kept);
     }
 
-    /// Logs a fault of etcd once, and once its end.
+    /// Logs a fault of etcd once, that it has lost the policy also after another one, and once its end.
     fn say(&mut self, error: Option<StoreError>) {
-        match (&self.fault, &error) {
-            (None, Some(error)) => {
+        let fault = error.as_ref().map(ToString::to_string);
+        let is_lost = matches!(error, Some(StoreError::Gone)) && self.fault != fault;
+        match (&self.fault, &fault) {
+            (before, Some(fault)) if before.is_none() || is_lost => {
                 tracing::warn!(
                     event = "policy_unreachable",
-                    "policy: {error}; what was read last stays in force"
+                    "policy: {fault}; what was read last stays in force"
                 );
             }
             (Some(_), None) => {
@@ -300,7 +302,7 @@ impl Following {
             }
             _ => {}
         }
-        self.fault = error.map(|error| error.to_string());
+        self.fault = fault;
     }
 
     fn report(&self) -> HostReport {

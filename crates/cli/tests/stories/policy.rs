@@ -243,6 +243,8 @@ fn hosts_keep_what_they_had_and_operators_do_not_undo_one_another() {
     until("the next one is in force", || site.shares(0) == [4600, 1500]);
 
     // All of etcd's data is lost: hosts keep theirs, and follow what is applied again.
+    site.etcd.kill(0);
+    until("etcd is missed", || site.agents[0].status().policy.is_some_and(|p| p.fault.is_some()));
     site.etcd.wipe();
     site.etcd.wait();
     site.agents[0].says("etcd has no policy any more");
