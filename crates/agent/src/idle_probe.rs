@@ -20,6 +20,7 @@ use parda_probe::{
 
 use crate::config::{IdleProbe, Target};
 use crate::enforcer::Enforcer;
+use crate::threshold::Probed;
 
 use reads::{Reads, SIZE};
 
@@ -193,9 +194,12 @@ fn store(file: &Path, document: &ProbeDocument) -> Result<f64, String> {
     let Some(advice) = &document.findings.advice else {
         return Err("no knee was seen, and the stored one is kept".to_owned());
     };
+    let text = document.json();
+    // What an agent would not start with is not stored: a number that is none is null in JSON.
+    let again = ProbeDocument::parse(file, &text).map_err(|error| error.to_string())?;
+    Probed::of(file, &again)?;
     let mode = std::fs::metadata(file).map_or(0o644, |about| about.mode());
-    replace(file, &document.json(), mode, None)
-        .map_err(|error| format!("{}: {error}", file.display()))?;
+    replace(file, &text, mode, None).map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(advice.latency_threshold_ms)
 }
 

@@ -79,16 +79,22 @@ impl Probed {
     /// # Errors
     /// It cannot be read, is no probe, or recommends nothing.
     pub(crate) fn read(file: &Path) -> Result<Probed, String> {
-        let probed = |threshold, iops| Probed { file: file.to_owned(), threshold, iops };
-        let document = match ProbeDocument::read(file) {
-            Ok(document) => document,
+        match ProbeDocument::read(file) {
+            Ok(document) => Probed::of(file, &document),
             Err(DocumentError::Read { error, .. }) if error.kind() == ErrorKind::NotFound => {
-                return Ok(probed(None, None));
+                Ok(Probed { file: file.to_owned(), threshold: None, iops: None })
             }
-            Err(error) => return Err(error.to_string()),
-        };
-        let file = file.display();
-        let Some(advice) = document.findings.advice else {
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The probe of a file.
+    ///
+    /// # Errors
+    /// It recommends nothing.
+    pub(crate) fn of(path: &Path, document: &ProbeDocument) -> Result<Probed, String> {
+        let file = path.display();
+        let Some(advice) = &document.findings.advice else {
             return Err(format!(
                 "{file}: recommends no threshold, as the probe could not tell one"
             ));
@@ -98,7 +104,7 @@ impl Probed {
         let chosen = advice.choices.iter().find(|choice| choice.latency_threshold_ms == ms);
         let iops = chosen.map(|choice| choice.outstanding / ms * 1e3);
         Duration::try_from_secs_f64(ms / 1e3)
-            .map(|threshold| probed(Some(threshold), iops))
+            .map(|threshold| Probed { file: path.to_owned(), threshold: Some(threshold), iops })
             .map_err(|error| format!("{file}: recommends {ms} ms: {error}"))
     }
 }

@@ -115,19 +115,27 @@ impl ProbeDocument {
     /// # Errors
     /// It is not there, or not a probe, or one of another version.
     pub fn read(path: &Path) -> Result<ProbeDocument, DocumentError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| DocumentError::Read { path: path.display().to_string(), error })?;
+        ProbeDocument::parse(path, &text)
+    }
+
+    /// Reads one from the text of a file, which errors name.
+    ///
+    /// # Errors
+    /// It is not a probe, or one of another version.
+    pub fn parse(path: &Path, text: &str) -> Result<ProbeDocument, DocumentError> {
         #[derive(Deserialize)]
         struct Version {
             format: u32,
         }
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| DocumentError::Read { path: name.clone(), error })?;
         let parse = |error| DocumentError::Parse { path: name.clone(), error };
-        let Version { format } = serde_json::from_str(&text).map_err(parse)?;
+        let Version { format } = serde_json::from_str(text).map_err(parse)?;
         if format != FORMAT {
             return Err(DocumentError::Format { path: name, found: format });
         }
-        serde_json::from_str(&text).map_err(parse)
+        serde_json::from_str(text).map_err(parse)
     }
 
     /// The document as JSON, with a line's end.
