@@ -5,9 +5,6 @@ pub(crate) fn is_news(last: &mut Option<String>, fault: &str) -> bool {
     last.replace(fault.to_owned()).as_deref() != Some(fault)
 }
 
-/// Number of rounds in a row that an exchange may fail until control falls back.
-pub(crate) const TOLERATED: u32 = 2;
-
 /// A fault that is news only if it lasts.
 #[derive(Debug, Default)]
 pub(crate) struct Lasting {

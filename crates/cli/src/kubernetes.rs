@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -113,11 +112,9 @@ impl Section<'_> {
             checked(&before, &vms).map_err(|error| format!("{error}; the file is as it was"))?;
         if after.text() != before.text() {
             // Another may write the file as well: nothing of theirs is lost but in the moment of the replacement.
-            let keep = || {
-                let about = fs::metadata(self.file)?;
-                replace(self.file, after.text(), about.mode(), Some((about.uid(), about.gid())))
-            };
-            keep().map_err(|error: io::Error| wrong(&error))?;
+            let about = fs::metadata(self.file).map_err(|error| wrong(&error))?;
+            let owner = Some((about.uid(), about.gid()));
+            replace(self.file, after.text(), about.mode(), owner).map_err(|error| wrong(&error))?;
             self.is_reload_due = true;
             let names: Vec<_> = vms.iter().map(line).collect();
             tracing::info!(pods = vms.len(), "settings of pods: {}", names.join(", "));

@@ -27,7 +27,7 @@ pub use self::demand::VmDemand;
 use self::demand::{all_shares, bounded, saturated, used_shares};
 
 /// Rounds in a row that may fail before the others count as silent: a peer is given as many.
-const SILENT: u32 = 2;
+pub const SILENT: u32 = 2;
 
 /// Periods after which what absent hosts asked for on behalf of their VMs is forgotten.
 const ASKED: u32 = 5;

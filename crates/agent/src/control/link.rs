@@ -1,12 +1,13 @@
 //! The way to the other hosts of a volume: its exchange, and what is known of them.
 
 use parda_block::{Heard, Said};
+use parda_control::governor::SILENT;
 use parda_control::{Instant, PeriodClock, Report, Span, Totals};
 use parda_exchange::{Exchange, Identity, Peers, Publication};
 
 use crate::config::{self, Volume};
 use crate::exchange::{Local, open};
-use crate::news::{Lasting, TOLERATED};
+use crate::news::Lasting;
 use crate::slowed;
 use crate::status::{ExchangeStatus, exchange::peer};
 
@@ -151,7 +152,7 @@ impl Link {
         }
         self.failures += 1;
         self.fault = Some(fault.to_owned());
-        let tolerated = if self.exchange.is_some() { TOLERATED } else { 0 };
+        let tolerated = if self.exchange.is_some() { SILENT } else { 0 };
         if self.lasting.fails(fault, tolerated) {
             tracing::error!(
                 volume = self.volume,

@@ -4,7 +4,7 @@
 //! (`ended`, the first). A copy is consistent if `begun`, read after it, equals `ended`, read
 //! before it. Three copies one after the other have that order, whatever the order within one.
 //!
-//! The copies of two CPUs may be some apart. An IO that was issued on one CPU and completed on the
+//! The copies of two CPUs may be some time apart. An IO that was issued on one CPU and completed on the
 //! other between them counts as outstanding, so all are taken within [`AT_ONCE`], also if another
 //! program takes the processor in the meantime.
 
