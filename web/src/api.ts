@@ -80,6 +80,8 @@ export interface SteeredVm {
 
 /** Load on the array that is not under control. */
 export interface Outsider {
+  /** Of an older agent none. */
+  state?: "slower" | "outsider" | "below-knee";
   outstanding: number;
   part: number;
   latency_ms: number;
@@ -112,6 +114,8 @@ export interface Volume {
   window_max: number | null;
   outstanding: number | null;
   outsider: Outsider | null;
+  /** Throughput without the threshold, as a factor on the present one, and its latency. Of an older agent none. */
+  threshold_cost?: { latency_ms: number; factor: number } | null;
   held: number | null;
   shares: number;
   iops: number | null;

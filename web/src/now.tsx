@@ -48,6 +48,12 @@ export function Now({ volume, live, change, open }: Props) {
       <Held volume={volume} open={open} />
       {exchange?.slowed && <p class="warn">{exchange.slowed}</p>}
       {volume.outsider && <p class="warn">{load(volume.outsider)}</p>}
+      {volume.threshold_cost && (
+        <p class="soft">
+          The threshold costs throughput: without it about {number(volume.threshold_cost.factor)} times as many IO/s, at{" "}
+          {number(volume.threshold_cost.latency_ms)} ms.
+        </p>
+      )}
       <dl class="facts">
         <Fact name="latency of all hosts">{number(volume.latency_ms)} ms</Fact>
         <Fact name={`threshold, ${from}`}>{number(threshold.ms)} ms</Fact>
@@ -114,6 +120,12 @@ function Held({ volume, open }: { volume: Volume; open: (disk: Disk) => void }) 
 /** What was found of load that is not under control, with what says so. */
 function load(found: Outsider): string {
   const size = `${whole(found.outstanding)} IOs outstanding, ${percent(found.part)} of all`;
+  if (found.state === "outsider") {
+    return `Outsider: load that is not under control uses the array with about ${size}. The hosts keep nine tenths of what they would have without control, at ${number(found.latency_ms)} ms.`;
+  }
+  if (found.state === "below-knee") {
+    return `Below the knee: the threshold is too low for the array, or an outsider was there from the start. IOs take ${number(found.latency_ms)} ms.`;
+  }
   const says = `IOs take ${number(found.latency_ms)} ms, and ${number(found.usual_ms)} ms were usual with as many outstanding, for ${found.periods} periods`;
   return `Slower: the array is ${number(found.factor)} times slower, or an outsider uses it with about ${size}. ${says}.`;
 }

@@ -189,7 +189,7 @@ impl Control {
     /// Logs once that thresholds of other hosts conflict with this one's.
     fn compare_thresholds(&mut self, report: &Report, others: Option<&Totals>) {
         let Some(others) = others.filter(|_| report.governed == Governed::Yes) else { return };
-        let concern = threshold::concern(self.law.moves().is_some(), others);
+        let concern = threshold::concern(self.law.auto.is_some(), others);
         if concern != self.concern
             && let Some(concern) = concern
         {

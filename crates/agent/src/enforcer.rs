@@ -196,7 +196,7 @@ pub(crate) fn base(config: &config::Volume, last: LastTick) -> VolumeStatus {
     compare(own.iter_mut().chain(exchange.iter_mut().flat_map(|exchange| &mut exchange.peers)));
     let law = &config.law.law;
     // A number is in force at once, what is found is what the last tick found.
-    let found = report.filter(|_| config.law.moves().is_some());
+    let found = report.filter(|_| config.law.auto.is_some());
     let threshold = found.map_or(law.threshold, |report| report.threshold);
     let follows = matches!(law.mode, Mode::Parda | Mode::Published { .. });
     VolumeStatus {
@@ -205,6 +205,7 @@ pub(crate) fn base(config: &config::Volume, last: LastTick) -> VolumeStatus {
         mode: law.mode.name(),
         latency_threshold_ms: threshold.secs() * 1e3,
         outsider: report.and_then(|report| outsider::status(&report.finding)),
+        threshold_cost: report.and_then(|report| outsider::cost(&report.finding)),
         settings: Some(SettingsStatus::new(config.law.settings(), differ)),
         source: report.map(|r| r.source).unwrap_or_default(),
         window_max: (follows && config.law.costs.is_none_or(|costs| costs == Costs::IOPS))

@@ -1,6 +1,6 @@
 //! Load on the array that is not under control: its events and its status.
 
-use parda_api::Outsider;
+use parda_api::{Outsider, OutsiderState, ThresholdCost};
 use parda_control::outsider::{Finding, State};
 
 use crate::history::rounded;
@@ -10,7 +10,14 @@ const LASTS: u32 = 10;
 
 /// The status of a finding. `None` while throughput is as usual, or too little is known of the array.
 pub(crate) fn status(finding: &Finding) -> Option<Outsider> {
-    (finding.state == State::Slower).then(|| Outsider {
+    let state = match finding.state {
+        State::Unknown | State::Usual => return None,
+        State::Slower => OutsiderState::Slower,
+        State::Outsider => OutsiderState::Outsider,
+        State::BelowKnee => OutsiderState::BelowKnee,
+    };
+    Some(Outsider {
+        state,
         outstanding: rounded(finding.outstanding),
         part: rounded(finding.part),
         latency_ms: rounded(finding.latency * 1e3),
@@ -18,6 +25,12 @@ pub(crate) fn status(finding: &Finding) -> Option<Outsider> {
         periods: finding.periods,
         factor: rounded(finding.factor),
     })
+}
+
+/// The cost of the threshold, where it is more than a tenth of the throughput.
+pub(crate) fn cost(finding: &Finding) -> Option<ThresholdCost> {
+    let cost = finding.cost?;
+    Some(ThresholdCost { latency_ms: rounded(cost.latency * 1e3), factor: rounded(cost.factor) })
 }
 
 /// The state that was logged last.
@@ -46,6 +59,16 @@ impl Watch {
                 event = "array_slower",
                 "the array became slower, or an outsider, load that is not under control, uses it"
             ),
+            State::Outsider | State::BelowKnee => tracing::warn!(
+                volume,
+                %outstanding,
+                %latency_ms,
+                %usual_ms,
+                periods,
+                event = "outsider",
+                "an outsider, load that is not under control, uses the array, or the threshold is below the array's knee: the hosts keep \
+                 their part of the array, above the threshold"
+            ),
             State::Usual => tracing::info!(
                 volume,
                 %latency_ms,
@@ -62,8 +85,9 @@ impl Watch {
         let is_new = match finding.state {
             // Where hosts are not heard for a while, nothing is known of the array, and nothing is over.
             State::Unknown => false,
-            State::Usual => self.said == State::Slower,
-            State::Slower => self.said != State::Slower && finding.periods >= LASTS,
+            State::Usual => self.said > State::Usual,
+            State::Slower => self.said < State::Slower && finding.periods >= LASTS,
+            State::Outsider | State::BelowKnee => self.said < State::Outsider,
         };
         is_new.then_some(finding.state)
     }
@@ -88,13 +112,19 @@ mod tests {
             (State::Slower, 14),
             (State::Usual, 0),
             (State::Usual, 0),
+            (State::Slower, 10),
+            (State::Outsider, 11),
+            (State::BelowKnee, 0),
+            (State::Outsider, 0),
+            (State::Usual, 0),
         ];
         for (state, periods) in states {
             let finding = Finding { state, periods, ..Finding::default() };
             said.extend(watch.news(&finding));
             watch.look("v", &finding);
         }
-        assert_eq!(said, [State::Slower, State::Usual]);
+        let first = [State::Slower, State::Usual];
+        assert_eq!(said, [&first[..], &[State::Slower, State::Outsider, State::Usual]].concat());
     }
 
     #[test]

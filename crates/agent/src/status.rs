@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use parda_api::HttpPlace;
-use parda_api::{Host, Limit, Outsider, Requests, Tenant, ValueFrom, is_full};
+use parda_api::{Host, Limit, Outsider, Requests, Tenant, ThresholdCost, ValueFrom, is_full};
 pub use parda_block::{Count as Counter, Dropped, MemoryStats};
 use parda_block::{Latencies, VmStats};
 use parda_config::VmSettings;
@@ -81,6 +81,8 @@ pub struct VolumeStatus {
     pub objective: Option<ObjectiveStatus>,
     /// Load on the array that is not under control, if there is some or the array became slower.
     pub outsider: Option<Outsider>,
+    /// Throughput that the threshold costs, if that is more than a tenth.
+    pub threshold_cost: Option<ThresholdCost>,
     /// Values in force of the settings that all hosts must have alike.
     pub settings: Option<SettingsStatus>,
     /// IOs that went beyond what the host may have outstanding since the start, as their disks had

@@ -92,6 +92,9 @@ pub struct Volume {
     pub outstanding: f64,
     /// Load on the array that is not under control; `null` if there is none, or nothing is known.
     pub outsider: Option<Outsider>,
+    /// Throughput that the threshold costs; `null` if that is less than a tenth, or unknown.
+    #[serde(default)]
+    pub threshold_cost: Option<ThresholdCost>,
     /// IOs held in the host's queue now.
     pub held: u64,
     /// β of the law's last step, in slots.
@@ -380,9 +383,35 @@ pub struct VolumePolicy {
     pub unknown: Vec<String>,
 }
 
-/// Load on the array that is not under control, or an array that became slower: nothing says which.
+/// What is known of load on the array that is not under control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutsiderState {
+    /// The array became slower, or an outsider uses it: nothing says which.
+    #[default]
+    Slower,
+    /// An outsider uses it: larger windows brought throughput, and the hosts keep their part above the threshold.
+    Outsider,
+    /// Windows at the threshold are below the knee of the array, and the hosts exceed the threshold: it is too low, or an outsider was
+    /// there from the start.
+    BelowKnee,
+}
+
+/// Throughput that the threshold costs, as an estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ThresholdCost {
+    /// Latency without a threshold, in milliseconds.
+    pub latency_ms: f64,
+    /// Throughput at that latency, as a factor on the present one.
+    pub factor: f64,
+}
+
+/// Load on the array that is not under control, or an array that became slower.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Outsider {
+    /// What is known. Of an older agent `slower`.
+    #[serde(default)]
+    pub state: OutsiderState,
     /// Outstanding IOs of an outsider that would explain it, counted in IOs like those of the hosts.
     pub outstanding: f64,
     /// Part of all outstanding IOs that such an outsider has, from 0 to 1.

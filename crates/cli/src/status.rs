@@ -150,6 +150,9 @@ fn table(recent: &Recent) -> String {
         if let Some(found) = &volume.outsider {
             text += &format!("  {}\n", outsider::line(found));
         }
+        if let Some(cost) = &volume.threshold_cost {
+            text += &format!("  {}\n", outsider::cost(cost));
+        }
         text += &late(volume);
         text += &agreed(volume);
         text += &faults(volume);

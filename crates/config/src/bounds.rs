@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use parda_control::{ConfigError, VmConfig};
+use parda_control::ConfigError;
 
 use crate::tunables::ControlSettings;
 use crate::values::SizeModelSetting;
@@ -46,14 +46,6 @@ pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
             settings.beta_per_share,
             f64::MIN_POSITIVE..=MILLION,
             "above zero, at most 1000000",
-        ),
-        // Twice the largest threshold.
-        ("outsider_at_most", time(settings.outsider_at_most), 0.0..=20.0, "at most 20s"),
-        (
-            "outsider_shares",
-            settings.outsider_shares.map(f64::from),
-            1.0..=f64::from(VmConfig::MAX_SHARES),
-            "from 1 to 1000000",
         ),
     ] {
         // NaN is within no bounds.

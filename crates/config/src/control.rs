@@ -15,7 +15,6 @@ use crate::tunables::ControlSettings;
 use crate::values::{Fairness, OutsiderSetting, SizeModelSetting};
 
 const DEFAULT_BETA_PER_SHARE: f64 = 0.002;
-const DEFAULT_OUTSIDER_SHARES: u32 = 1000;
 
 impl ControlSettings {
     /// Fills in the defaults and checks the whole.
@@ -81,7 +80,10 @@ impl ControlSettings {
             costs: self.fairness.as_ref().and_then(Fairness::costs),
             objective_floor: self.latency_target_min.map_or(default.objective_floor, Into::into),
             auto,
-            outsider: self.law_outsider(threshold),
+            outsider: match self.outsider.unwrap_or(OutsiderSetting::Compete) {
+                OutsiderSetting::Compete => Answer::Compete,
+                OutsiderSetting::Hold => Answer::Hold,
+            },
             prefer: self.prefer.unwrap_or_default(),
         };
         control.validate()?;
@@ -97,16 +99,6 @@ impl ControlSettings {
                 beta_per_share: self.beta_per_share.unwrap_or(DEFAULT_BETA_PER_SHARE),
             },
             ModeName::Parda => Mode::Parda,
-        }
-    }
-
-    fn law_outsider(&self, threshold: Span) -> Answer {
-        let at_most = self.outsider_at_most.map_or(Span(2 * threshold.0), Span::from);
-        let shares = f64::from(self.outsider_shares.unwrap_or(DEFAULT_OUTSIDER_SHARES));
-        match self.outsider {
-            None | Some(OutsiderSetting::Hold) => Answer::Hold,
-            Some(OutsiderSetting::Share) => Answer::Share { shares, at_most },
-            Some(OutsiderSetting::Compete) => Answer::Compete { at_most },
         }
     }
 
@@ -247,11 +239,6 @@ mod tests {
             ("latency_threshold = \"0s\"", "latency_threshold"),
             ("period = \"1ms\"", "period"),
             ("mode = \"published\"\nbeta_per_share = 0.0", "beta_per_share"),
-            ("outsider = \"share\"\noutsider_shares = 0", "outsider_shares"),
-            ("outsider = \"compete\"\noutsider_at_most = \"29ms\"", "outsider_at_most"),
-            ("outsider_at_most = \"1h\"", "outsider_at_most"),
-            ("outsider = \"share\"\nlatency_threshold = \"auto\"", "outsider"),
-            ("outsider = \"share\"\nmode = \"published\"", "outsider"),
         ] {
             assert_eq!(parse(text).resolve().unwrap_err().parameter, name, "{text}");
         }

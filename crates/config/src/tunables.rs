@@ -180,25 +180,11 @@ settings! {
         source: "docs/control.md",
     }
     outsider: OutsiderSetting {
-        unit: "\"hold\", \"share\" or \"compete\"",
-        default: "\"hold\"",
-        why: "Answer to an outsider, load that is not under control. hold: the threshold stays, and hosts under control make room. \
-              share: the outsider counts as a host with outsider_shares shares, and the threshold rises so far that the others keep \
-              the rest. compete: it rises so far that hosts under control keep their outstanding IOs. Not with an automatic \
-              threshold. A host with hold keeps all hosts at its threshold.",
-        source: "docs/control.md",
-    }
-    outsider_shares: u32 {
-        unit: "shares, 1 to 1000000",
-        default: "1000",
-        why: "Shares of the outsider, with outsider = \"share\". As many as a VM has by default.",
-        source: "docs/control.md",
-    }
-    #[serde(with = "crate::quantity")]
-    outsider_at_most: Duration {
-        unit: "duration, latency_threshold to 20s",
-        default: "60ms",
-        why: "Largest threshold beside an outsider, with outsider = \"share\" or \"compete\". Default: twice latency_threshold.",
+        unit: "\"compete\" or \"hold\"",
+        default: "\"compete\"",
+        why: "Answer to an outsider, load that is not under control. compete: VMs under control together keep nine tenths of the throughput \
+              that they would have without control, above the threshold. hold: the threshold stays, as in the papers, and VMs under \
+              control make room, down to cluster_min. An automatic threshold does not compete.",
         source: "docs/control.md",
     }
     prefer: Prefer {

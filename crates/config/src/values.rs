@@ -92,12 +92,10 @@ impl Fairness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutsiderSetting {
-    /// The threshold holds: hosts under control make room. The default.
-    Hold,
-    /// The outsider counts as a host with `outsider_shares` shares.
-    Share,
-    /// Hosts under control keep the outstanding IOs that they had.
+    /// Hosts under control keep their part of the array, above the threshold. The default.
     Compete,
+    /// The threshold holds: hosts under control make room.
+    Hold,
 }
 
 /// Scaling of latencies to one size.

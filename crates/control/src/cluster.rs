@@ -1,5 +1,7 @@
 //! What hosts tell each other, and what follows from it.
 
+use libm::{expm1, log1p};
+
 use crate::backlog::Backlog;
 use crate::latency::{Flows, Interval};
 use crate::mechanism::{Mechanism, on};
@@ -46,7 +48,11 @@ pub struct Report {
     pub saturated: Throughput,
     /// What its VMs with a reservation would have outstanding if nothing were short, in slots.
     pub reserved: f64,
-    /// What it finds of load that is not under control. It is not published: every host finds it by itself.
+    /// Mean pending IOs of its VMs, held and outstanding, in slots. 0: its version is older.
+    pub pending: f64,
+    /// Outstanding IOs of an outsider that it would keep its part beside ([`crate::outsider`]), counted in IOs. 0: there is none.
+    pub beside: f64,
+    /// What it finds of load that is not under control. It is not published.
     pub finding: Finding,
 }
 
@@ -262,6 +268,12 @@ pub struct Load {
     pub saturated: Throughput,
     /// Σ of what their VMs with a reservation would have outstanding if nothing were short, in slots.
     pub reserved: f64,
+    /// Mean number of their pending IOs, held and outstanding, in slots.
+    pub pending: f64,
+    /// Σ of the shares of those that find an outsider.
+    pub finders: f64,
+    /// Σ of these shares · ln (1 + size of the outsider).
+    pub found: f64,
 }
 
 /// What hosts ask for on behalf of VMs with a latency objective.
@@ -384,6 +396,9 @@ impl Part {
             },
             saturated: report.saturated,
             reserved: report.reserved,
+            pending: report.pending.max(report.outstanding),
+            finders: if report.beside > 0.0 { f64::from(report.shares.0) } else { 0.0 },
+            found: f64::from(report.shares.0) * log1p(report.beside),
         };
         Part {
             flows,
@@ -432,6 +447,9 @@ impl Load {
         self.asked = self.asked.plus(other.asked);
         self.saturated = self.saturated.plus(other.saturated);
         self.reserved += other.reserved;
+        self.pending += other.pending;
+        self.finders += other.finders;
+        self.found += other.found;
     }
 
     /// λ, the window per share at which the cluster would meet its threshold: outstanding IOs, times
@@ -451,6 +469,14 @@ impl Load {
             return headroom;
         }
         headroom.max(MAX_RISE.min(1.0 + (headroom - 1.0) * self.active / self.growing))
+    }
+
+    /// Size of the outsider that these hosts keep their part beside, in IOs: the geometric mean by shares, so that one host alone moves it
+    /// little; of those that find one, if these have most of the shares.
+    #[must_use]
+    pub fn beside(&self) -> f64 {
+        let of = if 2.0 * self.finders > self.shares { self.finders } else { self.shares };
+        if self.found > 0.0 { expm1(self.found / of) } else { 0.0 }
     }
 
     /// Mean window per share of these hosts: λ without headroom.

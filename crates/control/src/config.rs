@@ -73,12 +73,6 @@ impl Config {
         Settings { costs: self.costs, signal: self.law.signal }
     }
 
-    /// Bounds of the threshold, if it is found while working or moves beside an outsider.
-    #[must_use]
-    pub fn moves(&self) -> Option<Auto> {
-        self.auto.or_else(|| self.outsider.bounds(self.law.threshold))
-    }
-
     /// Checks every parameter.
     ///
     /// # Errors
@@ -114,15 +108,6 @@ impl Config {
         check(slot > 0.0, "cost", "above zero", slot)?;
         let floor = self.objective_floor.secs();
         check(floor > 0.0, "latency_target_min", "above zero", floor)?;
-        if self.outsider != Answer::Hold {
-            let must_be = "\"hold\" where latency_threshold is automatic";
-            check(self.auto.is_none(), "outsider", must_be, f64::NAN)?;
-            let parda = matches!(law.mode, Mode::Parda | Mode::Observe);
-            check(parda, "outsider", "\"hold\" in this mode", f64::NAN)?;
-            let most =
-                self.outsider.bounds(law.threshold).map_or(threshold, |auto| auto.at_most.secs());
-            check(most >= threshold, "outsider_at_most", "latency_threshold or more", most)?;
-        }
         let Some(auto) = &self.auto else { return Ok(()) };
         check_bounds(auto)?;
         let within = (auto.at_least..=auto.at_most).contains(&law.threshold);

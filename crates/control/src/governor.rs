@@ -14,7 +14,7 @@ use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Flows, Interval};
 use crate::law::{Estimation, Input, Law, Mode};
 use crate::objective::{Effect, Wants};
-use crate::outsider::{Detector, Finding, Seen};
+use crate::outsider::{Answer, Detector, Seen, needed};
 use crate::rate::Weight;
 use crate::reservation::Room;
 use crate::settings::{Ballot, Settings};
@@ -105,7 +105,7 @@ impl Governor {
     /// A parameter that cannot work.
     pub fn new(config: Config) -> Result<Governor, ConfigError> {
         config.validate()?;
-        let learner = config.moves().map(|auto| learner(auto, config.law.threshold));
+        let learner = config.auto.map(|auto| learner(auto, config.law.threshold));
         let mut law = Law::new(config.law.clone());
         if let Some(learner) = &learner {
             law.set_threshold(learner.threshold());
@@ -151,12 +151,11 @@ impl Governor {
         }
         let in_force = self.threshold();
         self.law.set_config(config.law.clone());
-        let before = self.config.moves();
-        self.learner = match (config.moves(), self.learner.take()) {
+        let before = self.config.auto;
+        self.learner = match (config.auto, self.learner.take()) {
             (None, _) => None,
             (Some(auto), Some(mut kept))
-                if auto.start == before.and_then(|before| before.start)
-                    && config.auto.is_some() == self.config.auto.is_some() =>
+                if before.is_some_and(|before| before.start == auto.start) =>
             {
                 kept.set_auto(auto);
                 Some(kept)
@@ -220,7 +219,7 @@ impl Governor {
     /// State of the search for the threshold, if it is found while working.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
-        self.learner.as_ref().filter(|_| self.config.auto.is_some()).map(Learner::estimate)
+        self.learner.as_ref().map(Learner::estimate)
     }
 
     /// Whether the law only observes.
@@ -340,7 +339,9 @@ impl Governor {
             wants: self.wants,
             saturated: saturated(vms, bounded == Bounded::Slices, mean),
             reserved,
-            finding: Finding::default(),
+            pending: vms.iter().map(|vm| vm.pending).sum(),
+            beside: self.detector.beside(),
+            ..Report::default()
         };
         let signal = self.settings.signal;
         let observes = self.observes();
@@ -367,15 +368,15 @@ impl Governor {
         if !all {
             load = load.plus(self.absent.load());
         }
-        own.finding = self.look_for_others(&totals, source);
-        self.answer(&load);
+        let beside = self.look_for_others(&totals, &load, source);
+        (own.finding, own.beside) = (self.detector.finding(), self.detector.beside());
         self.learn(&totals, source, &own);
         // While nobody does IO, there is nothing to act on: what was last measured is no news.
         let latency = self.latency().filter(|_| heard.ios > 0.0);
         if all {
             self.effect.period((load.rate - load.asked.rate).max(0.0), load.wants);
         }
-        let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load));
+        let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load, beside));
         if let (true, Some(latency)) = (all, latency) {
             let (prefer, Load { outstanding, reserved, .. }) = (self.config.prefer, load);
             self.reserves = Room::scale(latency, self.own, prefer, outstanding, reserved);
@@ -429,9 +430,12 @@ impl Governor {
         self.last.map_or(View::Silent, |(last, _)| View::Peers(last))
     }
 
-    /// Looks for load that is not under control, where all hosts are heard.
-    fn look_for_others(&mut self, totals: &Totals, source: Source) -> Finding {
+    /// Looks for load that is not under control, where all hosts are heard. Returns the outstanding IOs, in slots, that the hosts need
+    /// beside it.
+    fn look_for_others(&mut self, totals: &Totals, load: &Load, source: Source) -> f64 {
         let all = totals.flows.all();
+        // Slots may be other than IOs.
+        let pending = (load.pending / load.outstanding).max(1.0) * all.latency;
         if source != Source::Cluster || totals.missing > 0.0 {
             self.detector.pause();
         } else {
@@ -440,10 +444,12 @@ impl Governor {
                 outstanding: all.latency,
                 reads: totals.flows.reads.ios / all.ios,
                 size: all.bytes / all.ios,
-                threshold: self.config.law.threshold.secs(),
+                threshold: self.own.secs(),
+                pending,
+                answers: self.config.outsider == Answer::Compete && self.learner.is_none(),
             });
         }
-        self.detector.finding()
+        needed(pending, load.beside()) * load.outstanding / all.latency
     }
 
     /// Takes in throughput, where shares are of that. Answers by what factor the host's weight changes.

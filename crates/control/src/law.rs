@@ -278,11 +278,12 @@ impl Law {
     /// L_threshold over a latency: how much larger the windows could be. As long as they bound
     /// nobody they must not grow: the array's latency under light load would take them to their
     /// maximum, from where all would wake at once. Nor do they shrink below
-    /// [`LawConfig::cluster_min`] in all.
+    /// [`LawConfig::cluster_min`] in all, or below what they need `beside` an outsider, in slots.
     #[must_use]
-    pub fn headroom(&mut self, latency: f64, cluster: &Load) -> f64 {
+    pub fn headroom(&mut self, latency: f64, cluster: &Load, beside: f64) -> f64 {
         let headroom = self.config.threshold.secs() / latency;
-        let least = self.config.cluster_min * self.cluster_unit / cluster.outstanding;
+        let least = self.config.cluster_min * self.cluster_unit;
+        let least = if on(Mechanism::ClusterMin) { least } else { 0.0 };
         let grows = !on(Mechanism::GrowthInUse)
             || match self.config.mode {
                 Mode::Parda => cluster.limited,
@@ -292,10 +293,12 @@ impl Law {
             self.usual += 0.5 * (cluster.outstanding - self.usual);
         }
         let usual = if on(Mechanism::Recovery) { self.usual } else { 0.0 };
+        let least = if headroom > NEAR { least.max(usual) } else { least };
+        let least = least / cluster.outstanding;
         let rise = if on(Mechanism::RiseBound) { MAX_RISE } else { f64::INFINITY };
         let most = if grows { rise.max(usual / cluster.outstanding) } else { 1.0 };
-        let least = if on(Mechanism::ClusterMin) { least } else { 0.0 };
-        headroom.max(least).min(most)
+        let beside = if on(Mechanism::Outsider) && grows { beside } else { 0.0 };
+        headroom.max(least).min(most).max(beside / cluster.outstanding)
     }
 
     /// One period: w(t) becomes w(t + 1).
@@ -383,7 +386,7 @@ mod tests {
             let total: f64 = laws.iter().map(|l| l.window().0).sum();
             latency = (total / rate).max(0.005);
             let cluster = Load { outstanding: total, limited: true, ..Load::default() };
-            let headroom = laws[0].headroom(latency, &cluster);
+            let headroom = laws[0].headroom(latency, &cluster, 0.0);
             let lambda = headroom * total / shares.iter().sum::<f64>();
             for (law, &s) in laws.iter_mut().zip(shares) {
                 law.step(input(Some(latency), Some(lambda), s));
@@ -459,22 +462,28 @@ mod tests {
     fn windows_grow_only_in_use_and_shrink_only_while_something_of_ours_waits() {
         let mut law = Law::new(LawConfig::default());
         let cluster = |outstanding, limited| Load { outstanding, limited, ..Load::default() };
-        assert_eq!(law.headroom(0.001, &cluster(40.0, true)), MAX_RISE);
-        assert_eq!(law.headroom(0.001, &cluster(40.0, false)), 1.0);
-        assert_eq!(law.headroom(0.060, &cluster(40.0, false)), 0.5);
+        assert_eq!(law.headroom(0.001, &cluster(40.0, true), 0.0), MAX_RISE);
+        assert_eq!(law.headroom(0.001, &cluster(40.0, false), 0.0), 1.0);
+        assert_eq!(law.headroom(0.060, &cluster(40.0, false), 0.0), 0.5);
         // Down to one IO in the whole cluster, and back up to it.
-        assert_eq!(law.headroom(0.300, &cluster(4.0, true)), 0.25);
-        assert_eq!(law.headroom(0.300, &cluster(0.8, true)), 1.25);
+        assert_eq!(law.headroom(0.300, &cluster(4.0, true), 0.0), 0.25);
+        assert_eq!(law.headroom(0.300, &cluster(0.8, true), 0.0), 1.25);
     }
 
     #[test]
     fn an_array_that_recovers_is_used_as_before_at_once() {
         let mut law = Law::new(LawConfig::default());
         let cluster = |outstanding| Load { outstanding, limited: true, ..Load::default() };
-        (0..20).for_each(|_| _ = law.headroom(0.030, &cluster(90.0)));
-        assert!((law.headroom(0.006, &cluster(1.0)) - 5.0).abs() < 1e-9, "by what latency says");
-        assert!((law.headroom(0.001, &cluster(9.0)) - 10.0).abs() < 0.01, "as far as it was known");
-        assert_eq!(law.headroom(0.001, &cluster(90.0)), MAX_RISE);
+        (0..20).for_each(|_| _ = law.headroom(0.030, &cluster(90.0), 0.0));
+        assert!(
+            (law.headroom(0.006, &cluster(1.0), 0.0) - 5.0).abs() < 1e-9,
+            "by what latency says"
+        );
+        assert!(
+            (law.headroom(0.001, &cluster(9.0), 0.0) - 10.0).abs() < 0.01,
+            "as far as it was known"
+        );
+        assert_eq!(law.headroom(0.001, &cluster(90.0), 0.0), MAX_RISE);
     }
 
     #[test]

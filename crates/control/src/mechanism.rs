@@ -18,6 +18,8 @@ pub enum Mechanism {
     Joining,
     /// The cluster keeps `cluster_min` outstanding ([`crate::law`]).
     ClusterMin,
+    /// Windows stay as large as hosts need beside an outsider ([`crate::outsider`]).
+    Outsider,
     /// Absent hosts stand in the sums (`absent.rs`).
     Absent,
     /// A host that hears nobody corrects its latency by the usual ratio (`absent.rs`).
@@ -52,13 +54,14 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All mechanisms, in the order of docs/control.md.
-    pub const ALL: [Mechanism; 21] = [
+    pub const ALL: [Mechanism; 22] = [
         Mechanism::GrowthInUse,
         Mechanism::RiseBound,
         Mechanism::Recovery,
         Mechanism::Filling,
         Mechanism::Joining,
         Mechanism::ClusterMin,
+        Mechanism::Outsider,
         Mechanism::Absent,
         Mechanism::AbsentRatio,
         Mechanism::AbsentDead,

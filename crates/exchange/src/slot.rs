@@ -8,6 +8,7 @@ use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 use crate::region::{Block, SlotIndex};
 
+mod power;
 mod tenants;
 
 pub use self::tenants::MOST_TENANTS;
@@ -159,6 +160,12 @@ impl Fields<'_> {
         *value = u32::from_le_bytes(self.carry(at, value.to_le_bytes()));
     }
 
+    /// A number as a power of two ([`power`]).
+    fn power(&mut self, at: usize, value: &mut f64) {
+        *value =
+            power::value(u16::from_le_bytes(self.carry(at, power::code(*value).to_le_bytes())));
+    }
+
     /// One of these values, by its index.
     fn code<T: Copy + PartialEq>(
         &mut self,
@@ -206,7 +213,10 @@ fn fields(f: &mut Fields<'_>, body: &mut Publication) -> Result<(), InvalidRepor
     f.count(280, "IO count of those that ask", &mut report.wants.ios)?;
     f.measure(288, "saturated throughput", &mut report.saturated.rate)?;
     f.measure(296, "saturated shares", &mut report.saturated.shares)?;
-    f.measure(496, "IOs of reservations", &mut report.reserved)
+    f.measure(496, "IOs of reservations", &mut report.reserved)?;
+    f.power(504, &mut report.pending);
+    f.power(506, &mut report.beside);
+    Ok(())
 }
 
 fn sample(

@@ -59,6 +59,7 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
         window_max: status.window_max,
         outstanding: rounded(status.outstanding),
         outsider: status.outsider,
+        threshold_cost: status.threshold_cost,
         held: status.held,
         beta: rounded(status.beta),
         shares: status.shares,

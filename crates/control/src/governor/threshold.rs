@@ -7,7 +7,6 @@ use crate::io::Costs;
 use crate::law::{Estimation, Mode};
 use crate::mechanism::{Mechanism, on};
 use crate::objective::{Price, Wants, strictest};
-use crate::outsider::Answer;
 use crate::rate::Weight;
 use crate::settings::Ballot;
 use crate::threshold::{Learner, Observation, Why};
@@ -117,16 +116,5 @@ impl Governor {
             learner.period(&Thresholds { pinned, ..totals.thresholds }, seen.as_ref());
         }
         self.agree();
-    }
-
-    /// Aims at the threshold beside an outsider, unless `outsider = "hold"`.
-    pub(super) fn answer(&mut self, load: &Load) {
-        let answer = self.config.outsider;
-        let Some(learner) = self.learner.as_mut().filter(|_| answer != Answer::Hold) else {
-            return;
-        };
-        let alone = self.config.law.threshold.secs();
-        let factor = self.detector.beside(alone, answer.keeps(load.active)).unwrap_or(1.0);
-        learner.aim(Span::from_secs(alone * factor));
     }
 }

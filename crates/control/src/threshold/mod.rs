@@ -76,8 +76,6 @@ pub struct Learner {
     /// In seconds. With whole nanoseconds a step up and the step back would not end where they began.
     threshold: f64,
     search: Search,
-    /// Threshold to go to, if the threshold is given and not searched for.
-    goal: Option<Span>,
     heard: u32,
     estimate: Estimate,
 }
@@ -90,7 +88,7 @@ impl Learner {
         let search = Search::new(threshold, known);
         let estimate =
             Estimate { leads: false, why: Why::Joins, slope: None, last: None, moves: 0 };
-        Learner { auto, threshold, search, goal: None, heard: 0, estimate }
+        Learner { auto, threshold, search, heard: 0, estimate }
     }
 
     /// Changes bounds and step. What was learned stays.
@@ -116,11 +114,6 @@ impl Learner {
         Estimate { slope: self.search.slope, ..self.estimate }
     }
 
-    /// Says where the threshold goes while this host leads: it searches no more.
-    pub fn aim(&mut self, goal: Span) {
-        self.goal = Some(goal);
-    }
-
     /// A period that says nothing of the threshold.
     pub fn stay(&mut self, why: Why) {
         self.estimate.last.iter_mut().for_each(|(_, ago)| *ago += 1);
@@ -140,19 +133,17 @@ impl Learner {
                 self.search = Search::new(self.threshold, true);
             }
             self.heard += 1;
-        } else if leads && self.goal.is_none() {
+        } else if leads {
             (self.estimate.leads, self.estimate.why) = (true, Why::Light);
             if let Some(seen) = seen {
                 let goal = self.search.period(&self.auto, self.threshold, seen);
                 self.go(goal, self.search.why);
             }
         } else {
-            self.estimate.leads = leads;
             let (goal, why) = match *others {
                 Thresholds { pinned: Some(pinned), .. } => (pinned, Why::Pinned),
                 Thresholds { unsaid: true, .. } => (self.threshold(), Why::Unsaid),
-                Thresholds { leader: Some(leader), .. } => (leader, Why::Follows),
-                _ => (self.goal.unwrap_or_default(), Why::Beside),
+                Thresholds { leader, .. } => (leader.unwrap_or(self.threshold()), Why::Follows),
             };
             self.go(goal.secs(), why);
             // Who comes to lead later begins anew: it has not seen what its predecessor tried.

@@ -30,8 +30,6 @@ pub enum Why {
     Restless,
     /// Throughput fell at an unchanged threshold, and returns with a higher one as it does beside an outsider.
     Outsider,
-    /// It is as high as an outsider makes it, by the operator's choice ([`crate::outsider::Answer`]).
-    Beside,
     /// A higher threshold would be worth it, but the threshold is at its upper bound.
     AtMost,
     /// The agent has just started, and waits to hear the thresholds of the others.
@@ -72,7 +70,6 @@ impl core::fmt::Display for Why {
                 "stays: throughput had fallen without a step, and a higher threshold seemed to take \
                  it back from another load: a host outside control?"
             }
-            Why::Beside => "follows the outsider that uses the array, within the bounds given",
             Why::AtMost => {
                 "stays at at_most, though more latency brings more throughput: the knee is \
                  higher, or the gain is the loss of a host outside control"

@@ -2,6 +2,8 @@
 
 use parda_control::{TenantId, TenantPart};
 
+use super::power::{code, value};
+
 /// Most tenants that a record has room for.
 pub const MOST_TENANTS: usize = 10;
 
@@ -11,33 +13,11 @@ const ENTRY: usize = 16;
 /// Bytes of all entries.
 pub(super) const BYTES: usize = MOST_TENANTS * ENTRY;
 
-/// Steps of a number to its double: 0.14 %.
-const STEPS: f64 = 512.0;
-
-/// The least number but 0 is 2^-20.
-const LEAST: f64 = -20.0;
-
 /// The bit of a number that is not its own: of the second, whether the tenant wants more; of the others, a bit of its terms.
 const WANTS: u16 = 1 << 15;
 
 /// The numbers with a bit of the terms, the lowest bit first.
 const TERMS: [usize; 5] = [0, 2, 3, 4, 5];
-
-/// A number as 15 bits: 0, or 1 + 512 · (log2 x + 20).
-fn code(value: f64) -> u16 {
-    if value > 0.0 {
-        (1.0 + (value.log2() - LEAST) * STEPS).round().clamp(1.0, f64::from(WANTS - 1)) as u16
-    } else {
-        0
-    }
-}
-
-fn value(code: u16) -> f64 {
-    match code & !WANTS {
-        0 => 0.0,
-        code => ((f64::from(code) - 1.0) / STEPS + LEAST).exp2(),
-    }
-}
 
 /// Writes entries. Those beyond [`MOST_TENANTS`] are left out.
 pub(super) fn put(to: &mut [u8], tenants: &[TenantPart]) {
@@ -70,19 +50,4 @@ pub(super) fn get(from: &[u8]) -> Vec<TenantPart> {
         TenantPart { id, shares, used, wants: is(1), rate, outstanding, wish, active, terms }
     });
     entries.take_while(|entry| entry.id.0 != 0).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_is_read_as_it_was_written_within_a_thousandth() {
-        for x in [1e-6, 0.02, 1.0, 1000.0, 123_456.0, 4e12] {
-            assert!((value(code(x)) / x - 1.0).abs() < 1e-3, "{x}");
-        }
-        assert_eq!(value(code(0.0)), 0.0);
-        assert!(value(code(1e-9)) > 0.0);
-        assert!(value(code(f64::INFINITY)).is_finite());
-    }
 }
