@@ -170,6 +170,8 @@ impl Governor {
             // An observer that begins to act joins the others: what it has outstanding until then is no
             // measure of what it is to have.
             self.joined = false;
+            // Nor is what the array does without windows one of what it does at the threshold.
+            self.detector = Detector::default();
         }
         if config.law != self.config.law {
             self.outlook = Outlook::default();
@@ -446,7 +448,10 @@ impl Governor {
                 size: all.bytes / all.ios,
                 threshold: self.own.secs(),
                 pending,
-                answers: self.config.outsider == Answer::Compete && self.learner.is_none(),
+                raised: load.beside() > 0.0,
+                answers: self.config.outsider == Answer::Compete
+                    && self.config.law.mode == Mode::Parda
+                    && self.learner.is_none(),
             });
         }
         needed(pending, load.beside()) * load.outstanding / all.latency

@@ -57,6 +57,8 @@ const ALL: f64 = 1e9;
 const SHOWS: f64 = 0.15;
 /// Change of a settled load in a period, as a logarithm.
 const STILL: f64 = 0.08;
+/// Least width, as a part of the outstanding IOs at the threshold: what few loads show of it is chance.
+const LEAST_WIDTH: f64 = 0.25;
 /// Factor by which outstanding IOs grow in a trial where nothing is known of the array.
 const GROWS: f64 = 1.4;
 /// Periods after which what is missing is missing for good: the array is another one.
@@ -94,6 +96,8 @@ pub struct Seen {
     pub size: f64,
     /// The volume's own threshold, in seconds.
     pub threshold: f64,
+    /// Whether hosts have larger windows than the threshold asks for, on trial or beside an outsider.
+    pub raised: bool,
     /// Whether the hosts answer an outsider: else nothing is tried.
     pub answers: bool,
 }
@@ -170,10 +174,9 @@ pub struct Detector {
     /// The usual throughput X₀ in IO/s, and the number of periods that it is a mean of.
     usual: f64,
     weight: f64,
-    /// What the array completes at its threshold now, as far as trials have shown.
+    /// What the array completes now, as far as trials have shown, and the mean latency at that.
     capacity: f64,
-    /// The capacity is that of an array that became slower.
-    slower: bool,
+    at: f64,
     /// Kind of load that it is of.
     reads: f64,
     size: f64,
@@ -253,6 +256,13 @@ impl Detector {
             self.compare(seen);
             return self.pause();
         }
+        if seen.raised && !self.is_shown() && self.trial.is_none() {
+            // What others try is no news of the array. Who misses throughput as well joins them.
+            if self.missed > 0 {
+                self.tries(seen, self.outstanding);
+            }
+            return self.find(seen);
+        }
         if let Some(level) = &mut self.level {
             *level += FOLLOWS * (latency - *level);
         } else if self.trial.is_some() {
@@ -263,7 +273,7 @@ impl Detector {
         } else if self.weight < KNOWN {
             self.learn(seen);
             let squeezed = latency > SQUEEZED * seen.threshold;
-            if self.weight >= SUSPECT && squeezed && !self.slower && self.rest == 0 {
+            if self.weight >= SUSPECT && squeezed && self.rest == 0 {
                 self.tries(seen, f64::INFINITY);
             }
         } else if !self.misses(seen) {
@@ -286,7 +296,7 @@ impl Detector {
             let follows = if self.missed <= 1 { 1.0 } else { FOLLOWS };
             self.outstanding += follows * (now - self.outstanding);
         }
-        if self.missed == TELLS && !self.is_shown() && self.trial.is_none() {
+        if self.missed >= TELLS && self.rest == 0 && !self.is_shown() && self.trial.is_none() {
             match self.since.tells(seen, self.width(), self.outstanding) {
                 Some(false) => self.adopt(),
                 _ => self.tries(seen, self.outstanding),
@@ -312,16 +322,20 @@ impl Detector {
         if self.level.is_none() && self.is_shown() {
             let capacity = rate + outstanding / seen.latency();
             let (weight, missed) = (KNOWN, TELLS);
-            let usual = capacity;
-            new = Detector { usual, capacity, weight, missed, shown, outstanding, ..new };
+            let (usual, at) = (capacity, seen.latency());
+            new = Detector { usual, capacity, at, weight, missed, shown, outstanding, ..new };
         }
         *self = new;
     }
 
+    fn least_width(&self) -> f64 {
+        LEAST_WIDTH * self.usual * self.at
+    }
+
     /// Outstanding IOs at the array beyond those of the hosts, by its latency.
     fn beyond(&self, seen: &Seen) -> f64 {
-        let width = self.width.unwrap_or(0.0);
-        let over = seen.latency() / seen.threshold - 1.0;
+        let width = self.width.unwrap_or(0.0).min(self.least_width());
+        let over = seen.latency() / self.at - 1.0;
         (self.capacity * seen.latency() + width * over - seen.outstanding).max(0.0)
     }
 
@@ -335,13 +349,15 @@ impl Detector {
     /// Outstanding IOs that the array takes without a queue. Where that is unknown: as many as there were before.
     fn width(&self) -> f64 {
         let before = self.trial.map_or(self.since, |trial| trial.before);
-        self.width.unwrap_or(before.outstanding)
+        let width = self.width.unwrap_or(before.outstanding);
+        width.max(self.least_width())
     }
 
     fn learn(&mut self, seen: &Seen) {
         let rate = seen.rate;
         self.weight = (self.weight + 1.0).min(OVER);
         self.capacity += (rate - self.capacity) / self.weight;
+        self.at += (seen.latency() - self.at) / self.weight;
         if rate >= (1.0 - MISSING) * self.usual {
             self.usual += (rate - self.usual) / self.weight;
             self.capacity = self.usual;
@@ -380,7 +396,7 @@ impl Detector {
         self.trial = None;
         let Some(shows) = trial.before.tells(seen, width, trial.size) else {
             // The hosts had what they need.
-            self.missed += 1;
+            self.rest = RESTS.0;
             return;
         };
         if trial.size.is_infinite() {
@@ -396,7 +412,7 @@ impl Detector {
 
     /// The array has become slower: what it completes is learned anew.
     fn adopt(&mut self) {
-        (self.capacity, self.weight, self.missed, self.slower) = (0.0, 0.0, 0, true);
+        (self.capacity, self.at, self.weight, self.missed) = (0.0, 0.0, 0.0, 0);
     }
 
     /// Cost of the threshold, by the line of latency.

@@ -38,6 +38,7 @@ impl Hosts {
                 reads: 1.0,
                 size: 8192.0,
                 threshold: self.threshold,
+                raised: self.detector.beside() > 0.0,
                 answers: self.answers,
             });
             let least = needed(PENDING, self.detector.beside()).max(1.0);
@@ -143,6 +144,7 @@ fn another_threshold_and_another_load_are_no_outsider() {
         reads: 0.2,
         size: 262_144.0,
         threshold: 0.020,
+        raised: false,
         answers: true,
     };
     hosts.detector.period(&load);
