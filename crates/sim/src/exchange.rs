@@ -5,7 +5,7 @@
 //! has its own.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::{Instant, PeriodClock, Report, Span, TenantPart, Totals};
@@ -26,33 +26,48 @@ pub(crate) struct Slots {
     /// How many were ever written, and the last of these.
     used: (u32, Option<u32>),
     /// Each host's.
-    held: Vec<Slot<Arc<Message>>>,
+    held: Vec<Slot<Rc<Message>>>,
     /// Time for which a reader may still get a message that was written over.
     keep: Span,
 }
 
 /// What a slot holds, and what it held before: each with the time when it was written.
 #[derive(Debug)]
-struct Slot<T>(VecDeque<(Instant, T)>);
+struct Slot<T> {
+    /// What nearly every reader wants, of whom there are n for each slot in a period.
+    last: Option<(Instant, T)>,
+    before: VecDeque<(Instant, T)>,
+}
 
 impl<T> Slot<T> {
+    fn new() -> Slot<T> {
+        Slot { last: None, before: VecDeque::new() }
+    }
+
     fn put(&mut self, now: Instant, message: T, keep: Span) {
-        self.0.push_back((now, message));
+        self.before.extend(self.last.replace((now, message)));
         // The first that stays is what it held so long ago.
-        while self.0.get(1).is_some_and(|(at, _)| now.since(*at) >= keep) {
-            self.0.pop_front();
+        while !self.before.is_empty()
+            && let Some((at, _)) = self.before.get(1).or(self.last.as_ref())
+            && now.since(*at) >= keep
+        {
+            self.before.pop_front();
         }
     }
 
     /// What it held then.
     fn at(&self, then: Instant) -> Option<&T> {
-        self.0.iter().rev().find(|(at, _)| *at <= then).map(|(_, message)| message)
+        let (at, last) = self.last.as_ref()?;
+        if *at <= then {
+            return Some(last);
+        }
+        self.before.iter().rev().find(|(at, _)| *at <= then).map(|(_, message)| message)
     }
 }
 
 impl Slots {
     pub(crate) fn new(lun: LunId, scenario: &Scenario) -> Slots {
-        let held = scenario.hosts.iter().map(|_| Slot(VecDeque::new())).collect();
+        let held = scenario.hosts.iter().map(|_| Slot::new()).collect();
         let keep = scenario.longest_delay().into();
         Slots { lun, count: scenario.exchange_slots, used: (0, None), held, keep }
     }
@@ -72,9 +87,9 @@ impl Slots {
     }
 
     /// What a write brought.
-    pub(crate) fn put(&mut self, now: Instant, host: HostId, message: Arc<Message>) {
+    pub(crate) fn put(&mut self, now: Instant, host: HostId, message: Rc<Message>) {
         let slot = &mut self.held[host.0];
-        if slot.0.is_empty() {
+        if slot.last.is_none() {
             let (used, last) = self.used;
             self.used = (used + 1, last.max(Some(host.0 as u32)));
         }
@@ -86,7 +101,7 @@ impl Slots {
         &self,
         then: Option<Instant>,
         whose: impl Fn(HostId) -> bool,
-    ) -> impl Iterator<Item = &Arc<Message>> {
+    ) -> impl Iterator<Item = &Rc<Message>> {
         let slots = self.held.iter().enumerate().filter(move |(i, _)| whose(HostId(*i)));
         slots.filter_map(move |(_, slot)| slot.at(then?))
     }
@@ -100,14 +115,14 @@ pub(crate) enum Step {
     /// It reads the slots, since then.
     Reads(Instant),
     /// It writes its own, since then.
-    Writes(Arc<Message>),
+    Writes(Rc<Message>),
 }
 
 /// The rounds of a host: clock, peers, and the visit under way.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     me: Identity,
-    peers: Peers,
+    peers: Peers<Rc<Message>>,
     sequence: Sequence,
     /// Clock of the periods.
     pub(crate) clock: PeriodClock,
@@ -171,8 +186,7 @@ impl Rounds {
             report,
             tenants,
         };
-        let message = Message { from: self.me.clone(), sequence: self.sequence, body };
-        self.step = Step::Writes(Arc::new(message));
+        self.step = Step::Writes(Rc::new(Message::new(self.me.clone(), self.sequence, body)));
         self.begin()
     }
 
@@ -182,9 +196,9 @@ impl Rounds {
     }
 
     /// What this visit writes, if it is a write that has not ended.
-    pub(crate) fn writes(&self, visit: Visit) -> Option<Arc<Message>> {
+    pub(crate) fn writes(&self, visit: Visit) -> Option<Rc<Message>> {
         match &self.step {
-            Step::Writes(message) if visit == self.visit => Some(Arc::clone(message)),
+            Step::Writes(message) if visit == self.visit => Some(Rc::clone(message)),
             _ => None,
         }
     }
@@ -211,7 +225,7 @@ impl Rounds {
     pub(crate) fn hear<'a>(
         &mut self,
         since: Instant,
-        shown: impl Iterator<Item = &'a Arc<Message>>,
+        shown: impl Iterator<Item = &'a Rc<Message>>,
     ) -> Option<Totals> {
         let others = shown.filter(|message| message.from.incarnation != self.me.incarnation);
         self.peers.observe(since, others);
@@ -231,7 +245,7 @@ mod tests {
     /// What a slot held at each time, if it is written to at 10, 20 and 30 and keeps for so long
     /// what was written over.
     fn held(keep: u64, times: [u64; 6]) -> [Option<u64>; 6] {
-        let mut slot = Slot(VecDeque::new());
+        let mut slot = Slot::new();
         for at in [10, 20, 30] {
             slot.put(Instant(at), at, Span(keep));
         }

@@ -86,7 +86,7 @@ fn message(host: &HostName, sequence: u64, report: Report) -> Arc<Message> {
         report,
         tenants: Vec::new(),
     };
-    Arc::new(Message { from, sequence: Sequence(sequence), body })
+    Arc::new(Message::new(from, Sequence(sequence), body))
 }
 
 fn block(message: &Message, slot: SlotIndex) -> Fallible<Block> {
