@@ -82,7 +82,7 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
         self.looks = self.looks.wrapping_add(1);
         let look = self.looks;
         let mut strangers = BTreeMap::<Key, &M>::new();
-        let mut known = 0;
+        let (mut known, mut next) = (0, 0);
         for (place, message) in messages.into_iter().enumerate() {
             let key = key(message);
             if key.0 == self.me && look == 1 && message.body.report.tuning == Tuning::Auto {
@@ -90,7 +90,7 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
             }
             self.tenants |= !message.body.tenants.is_empty();
             // A host that moved to another slot has left its last message in the old one.
-            let Some(run) = self.find(place, key) else {
+            let Some(run) = self.find(place, &mut next, key) else {
                 let latest = strangers.entry(key).or_insert(message);
                 if message.sequence.is_after(latest.sequence) {
                     *latest = message;
@@ -106,20 +106,24 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
         if !strangers.is_empty() {
             let new =
                 |message: &M| Run { message: message.clone(), seen: Seen::first(now), heard: look };
+            self.runs.reserve_exact(strangers.len());
             self.runs.extend(strangers.into_values().map(new));
             self.runs.sort_unstable_by_key(Run::key);
         }
     }
 
-    /// The run that sent the message at this place, if it is known.
-    fn find(&mut self, place: usize, key: Key) -> Option<&mut Run<M>> {
+    /// The run that sent the message at this place, if it is known: where it was, at `next`, after the one before, or anywhere.
+    fn find(&mut self, place: usize, next: &mut u32, key: Key) -> Option<&mut Run<M>> {
         if self.places.len() <= place {
             self.places.resize(place + 1, 0);
         }
         let hint = &mut self.places[place];
-        if self.runs.get(*hint as usize).is_none_or(|run| run.key() != key) {
-            *hint = self.runs.binary_search_by_key(&key, Run::key).ok()? as u32;
+        let is_at = |index: u32| self.runs.get(index as usize).is_some_and(|run| run.key() == key);
+        if !is_at(*hint) {
+            let anywhere = || Some(self.runs.binary_search_by_key(&key, Run::key).ok()? as u32);
+            *hint = Some(*next).filter(|next| is_at(*next)).or_else(anywhere)?;
         }
+        *next = *hint + 1;
         self.runs.get_mut(*hint as usize)
     }
 

@@ -432,9 +432,10 @@ impl<'a> Cluster<'a> {
             |other: HostId| !self.parted || self.state.host(other).hearing.side == hearing.side;
         let is_udp = self.scenario.transport == Transport::Udp;
         let (loss, random) = (hearing.loss, &mut self.loss_rng);
-        let mut arrives = || !is_udp || (reaches && (loss <= 0.0 || random.f64() >= loss));
+        let drawn = is_udp && reaches && loss > 0.0;
+        let mut arrives = || !is_udp || (reaches && (!drawn || random.f64() >= loss));
         let heard = read.filter(|_| is_udp || reaches).and_then(|since| {
-            let shown = self.slots.shown(then, on_side).filter(|_| arrives());
+            let shown = self.slots.shown(then, drawn, on_side).filter(|_| arrives());
             Some((agent.rounds.hear(since, shown)?, agent.rounds.tenants(since)))
         });
         let (heard, others) = heard.unzip();

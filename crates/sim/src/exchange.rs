@@ -27,6 +27,8 @@ pub(crate) struct Slots {
     used: (u32, Option<u32>),
     /// Each host's.
     held: Vec<Slot<Rc<Message>>>,
+    /// The hosts as those who hear them keep them, by their ids: so nobody looks for one.
+    by_id: Vec<HostId>,
     /// Time for which a reader may still get a message that was written over.
     keep: Span,
 }
@@ -69,7 +71,11 @@ impl Slots {
     pub(crate) fn new(lun: LunId, scenario: &Scenario) -> Slots {
         let held = scenario.hosts.iter().map(|_| Slot::new()).collect();
         let keep = scenario.longest_delay().into();
-        Slots { lun, count: scenario.exchange_slots, used: (0, None), held, keep }
+        let mut by_id: Vec<HostId> = scenario.host_ids().map(|(id, _)| id).collect();
+        let id =
+            |host: &HostId| HostName::new(&scenario.host(*host).name).map(|name| name.id()).ok();
+        by_id.sort_by_cached_key(id);
+        Slots { lun, count: scenario.exchange_slots, used: (0, None), held, by_id, keep }
     }
 
     /// One large read of the header and the slots that are in use.
@@ -96,14 +102,17 @@ impl Slots {
         slot.put(now, message, self.keep);
     }
 
-    /// What the slots of some hosts held then: nothing, if that is before there was anything.
+    /// What the slots of some hosts held then: nothing, if that is before there was anything. `drawn`: in the order of the scenario, as
+    /// chance decides about each; otherwise in that of the hosts' ids.
     pub(crate) fn shown(
         &self,
         then: Option<Instant>,
+        drawn: bool,
         whose: impl Fn(HostId) -> bool,
     ) -> impl Iterator<Item = &Rc<Message>> {
-        let slots = self.held.iter().enumerate().filter(move |(i, _)| whose(HostId(*i)));
-        slots.filter_map(move |(_, slot)| slot.at(then?))
+        let order = self.by_id.iter().enumerate();
+        let order = order.map(move |(i, by_id)| if drawn { HostId(i) } else { *by_id });
+        order.filter(move |id| whose(*id)).filter_map(move |id| self.held[id.0].at(then?))
     }
 }
 
