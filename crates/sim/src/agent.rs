@@ -138,12 +138,13 @@ impl Agent {
         // What waits is charged by the slots in force.
         pending.cost = self.enforcer.cost(io_of(&pending.io)).as_slots();
         if !dispatch.overdue {
-            check::window(&host.name, self.at_array, pending.cost, self.enforcer.bound())?;
+            check::window(|| &host.name, self.at_array, pending.cost, self.enforcer.bound())?;
         }
         self.at_array += pending.cost;
         let limited = &mut self.limited[pending.vm.0];
         // In observe mode nothing is held back.
-        if self.enforcer.governor().outlook().is_some() {
+        if limited.is_none() {
+        } else if self.enforcer.governor().outlook().is_some() {
             limited.restart();
         } else if let Some(early) = limited.take(now, io_of(&pending.io)) {
             let (vm, early) = (&host.vms[pending.vm.0].name, early.secs() * 1e3);
@@ -237,8 +238,8 @@ impl Agent {
     }
 
     /// Whether no IO was lost between us, the host and the array.
-    pub(crate) fn check(&self, name: &str) -> Result<(), Violation> {
-        check::books(name, self.ios.len(), "the law", self.enforcer.under_way())
+    pub(crate) fn check(&self, host: &parda_scenario::Host) -> Result<(), Violation> {
+        check::books(|| &host.name, self.ios.len(), "the law", self.enforcer.under_way())
     }
 }
 
