@@ -30,16 +30,16 @@ pub struct Message {
     pub sequence: Sequence,
     /// Host and run that publish the message.
     pub from: Identity,
-    part: OnceLock<Part>,
     /// Content of the message.
     pub body: Publication,
+    part: OnceLock<Part>,
 }
 
 impl Message {
     /// A message of a host.
     #[must_use]
     pub fn new(from: Identity, sequence: Sequence, body: Publication) -> Message {
-        Message { sequence, from, part: OnceLock::new(), body }
+        Message { sequence, from, body, part: OnceLock::new() }
     }
 
     /// What its report adds to the sums over all hosts. Computed once, whoever shares the message, so the body is not to change

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use parda_control::{Instant, Span, TenantPart, Totals, Tuning};
 
 use crate::freshness::{Liveness, STALE_AFTER, Seen};
-use crate::identity::{HostId, Identity, Incarnation};
-use crate::message::Message;
+use crate::identity::{HostId, Identity, Incarnation, Sequence};
+use crate::message::{Message, Publication};
 
 /// The other hosts and their liveness, for any transport. It reads no clock: every call is handed `now`. `M`: how a message is shared.
 #[derive(Debug)]
@@ -36,17 +36,20 @@ pub struct Peers<M = Arc<Message>> {
 
 type Key = (HostId, Incarnation);
 
+/// A run of another host, in a line of the processor's cache: a simulation has n² of them. What a look asks of a message is copied into it, as
+/// the messages of a large cluster are far from the processor.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Run<M> {
-    /// The last one.
-    message: M,
+    key: Key,
     seen: Seen,
+    /// The last message that was heard, its number, its period, and whether it says goodbye.
+    message: M,
+    sequence: Sequence,
+    period: Span,
+    leaving: bool,
     /// The look at which it was last heard.
     heard: u32,
-}
-
-fn key(message: &Message) -> Key {
-    (message.from.host.id(), message.from.incarnation)
 }
 
 /// Another host of the volume, as seen from here.
@@ -84,7 +87,7 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
         let mut strangers = BTreeMap::<Key, &M>::new();
         let (mut known, mut next) = (0, 0);
         for (place, message) in messages.into_iter().enumerate() {
-            let key = key(message);
+            let key = (message.from.host.id(), message.from.incarnation);
             if key.0 == self.me && look == 1 && message.body.report.tuning == Tuning::Auto {
                 self.before = Some(message.body.report.threshold);
             }
@@ -104,11 +107,10 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
             self.runs.retain(|run| run.heard == look || run.looks(now) != Liveness::Gone);
         }
         if !strangers.is_empty() {
-            let new =
-                |message: &M| Run { message: message.clone(), seen: Seen::first(now), heard: look };
             self.runs.reserve_exact(strangers.len());
-            self.runs.extend(strangers.into_values().map(new));
-            self.runs.sort_unstable_by_key(Run::key);
+            let new = |(key, message)| Run::new(key, message, Seen::first(now), look);
+            self.runs.extend(strangers.into_iter().map(new));
+            self.runs.sort_unstable_by_key(|run| run.key);
         }
     }
 
@@ -118,9 +120,10 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
             self.places.resize(place + 1, 0);
         }
         let hint = &mut self.places[place];
-        let is_at = |index: u32| self.runs.get(index as usize).is_some_and(|run| run.key() == key);
+        let is_at = |index: u32| self.runs.get(index as usize).is_some_and(|run| run.key == key);
         if !is_at(*hint) {
-            let anywhere = || Some(self.runs.binary_search_by_key(&key, Run::key).ok()? as u32);
+            let anywhere =
+                || Some(self.runs.binary_search_by_key(&key, |run| run.key).ok()? as u32);
             *hint = Some(*next).filter(|next| is_at(*next)).or_else(anywhere)?;
         }
         *next = *hint + 1;
@@ -131,7 +134,7 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
     /// they are not live.
     #[must_use]
     pub fn twin(&self, now: Instant) -> Option<&Identity> {
-        let own = self.runs.iter().filter(|run| run.key().0 == self.me);
+        let own = self.runs.iter().filter(|run| run.key.0 == self.me);
         let mut live = own.filter(|run| run.peer(now).liveness == Liveness::Live);
         live.next_back().map(|run| &run.message.from)
     }
@@ -140,8 +143,8 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
     /// these.
     pub fn all(&self, now: Instant) -> impl Iterator<Item = Peer<'_>> {
         // Runs come in the order of their incarnations, so among equals the last one is the latest.
-        let hosts = self.runs.chunk_by(|one, other| one.key().0 == other.key().0);
-        hosts.filter(|runs| runs[0].key().0 != self.me).filter_map(move |runs| {
+        let hosts = self.runs.chunk_by(|one, other| one.key.0 == other.key.0);
+        hosts.filter(|runs| runs[0].key.0 != self.me).filter_map(move |runs| {
             let peers = runs.iter().map(|run| run.peer(now));
             peers.max_by_key(|peer| vitality(peer.liveness))
         })
@@ -177,9 +180,10 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
         totals.thresholds.before = self.before;
         let (mut live, mut unproven) = (false, false);
         for peer in self.all(now) {
-            let (host, part) = (peer.message.from.host.id(), peer.message.part());
+            let part = peer.message.part();
             match peer.liveness {
                 Liveness::Live => {
+                    let host = peer.message.from.host.id();
                     totals.hear(part, host.0, host < self.me);
                     live = true;
                 }
@@ -204,26 +208,29 @@ fn vitality(liveness: Liveness) -> impl Ord {
 }
 
 impl<M: Deref<Target = Message> + Clone> Run<M> {
-    fn key(&self) -> Key {
-        key(&self.message)
+    fn new(key: Key, message: &M, seen: Seen, heard: u32) -> Run<M> {
+        let Publication { period, leaving, .. } = message.body;
+        let sequence = message.sequence;
+        Run { key, seen, message: message.clone(), sequence, period, leaving, heard }
     }
 
     /// Takes in a message of this run. False if it was heard before in this look.
     fn hear(&mut self, now: Instant, look: u32, message: &M) -> bool {
         // An older message is the last one in a slot that the host has given up.
-        if message.sequence.is_after(self.message.sequence) {
-            self.seen = Seen::changed(now);
-            self.message = message.clone();
+        let before = self.heard;
+        self.heard = look;
+        if message.sequence.is_after(self.sequence) {
+            *self = Run::new(self.key, message, Seen::changed(now), look);
         }
-        std::mem::replace(&mut self.heard, look) != look
+        before != look
     }
 
     fn looks(&self, now: Instant) -> Liveness {
-        self.seen.liveness(now, self.message.body.period)
+        self.seen.liveness(now, self.period)
     }
 
     fn peer(&self, now: Instant) -> Peer<'_> {
-        let liveness = if self.message.body.leaving { Liveness::Left } else { self.looks(now) };
+        let liveness = if self.leaving { Liveness::Left } else { self.looks(now) };
         Peer { message: &self.message, age: self.seen.age(now), liveness }
     }
 }
@@ -231,7 +238,7 @@ impl<M: Deref<Target = Message> + Clone> Run<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::{Identity, Sequence};
+    use crate::identity::Identity;
     use crate::testing::{PERIOD, at, identity, leaving, live};
 
     fn message(from: Identity, sequence: u64) -> Arc<Message> {
@@ -389,7 +396,7 @@ mod tests {
         peers.observe(at(0), &[message(identity("a", 1), 1)]);
         peers.observe(at(1), &[message(identity("a", 1), 2)]);
         assert_eq!(live(&peers, at(1)).len(), 1);
-        let farewell = Message { body: leaving(), ..crate::testing::message(identity("a", 1), 3) };
+        let farewell = Message::new(identity("a", 1), Sequence(3), leaving());
         peers.observe(at(2), &[Arc::new(farewell)]);
         assert_eq!(seen(&peers, at(2)), one("a", 1, Liveness::Left));
         assert!(live(&peers, at(2)).is_empty());
@@ -402,7 +409,7 @@ mod tests {
         peers.observe(at(0), &[message(identity("a", 1), 1)]);
         peers.observe(at(1), &[Arc::clone(&left_behind), message(identity("a", 9), 1)]);
         peers.observe(at(2), &[Arc::clone(&left_behind), message(identity("a", 9), 2)]);
-        let farewell = Message { body: leaving(), ..crate::testing::message(identity("a", 9), 3) };
+        let farewell = Message::new(identity("a", 9), Sequence(3), leaving());
         peers.observe(at(5), &[left_behind, Arc::new(farewell)]);
         assert_eq!(seen(&peers, at(5)), one("a", 9, Liveness::Left));
         assert_eq!(peers.totals(at(5)).unwrap().missing, 0.0, "nobody is missed");

@@ -25,10 +25,10 @@ pub(crate) struct Slots {
     count: u32,
     /// How many were ever written, and the last of these.
     used: (u32, Option<u32>),
-    /// Each host's.
-    held: Vec<Slot<Rc<Message>>>,
-    /// The hosts as those who hear them keep them, by their ids: so nobody looks for one.
-    by_id: Vec<HostId>,
+    /// Each host's, in the order in which those who hear hosts keep them, that of their ids: so nobody looks for one.
+    held: Vec<(HostId, Slot<Rc<Message>>)>,
+    /// Where each host's is.
+    places: Vec<usize>,
     /// Time for which a reader may still get a message that was written over.
     keep: Span,
 }
@@ -69,13 +69,15 @@ impl<T> Slot<T> {
 
 impl Slots {
     pub(crate) fn new(lun: LunId, scenario: &Scenario) -> Slots {
-        let held = scenario.hosts.iter().map(|_| Slot::new()).collect();
-        let keep = scenario.longest_delay().into();
         let mut by_id: Vec<HostId> = scenario.host_ids().map(|(id, _)| id).collect();
-        let id =
-            |host: &HostId| HostName::new(&scenario.host(*host).name).map(|name| name.id()).ok();
-        by_id.sort_by_cached_key(id);
-        Slots { lun, count: scenario.exchange_slots, used: (0, None), held, by_id, keep }
+        by_id.sort_by_cached_key(|host| {
+            HostName::new(&scenario.host(*host).name).map(|name| name.id()).ok()
+        });
+        let mut places = vec![0; by_id.len()];
+        by_id.iter().enumerate().for_each(|(place, host)| places[host.0] = place);
+        let held = by_id.into_iter().map(|host| (host, Slot::new())).collect();
+        let keep = scenario.longest_delay().into();
+        Slots { lun, count: scenario.exchange_slots, used: (0, None), held, places, keep }
     }
 
     /// One large read of the header and the slots that are in use.
@@ -94,7 +96,7 @@ impl Slots {
 
     /// What a write brought.
     pub(crate) fn put(&mut self, now: Instant, host: HostId, message: Rc<Message>) {
-        let slot = &mut self.held[host.0];
+        let (_, slot) = &mut self.held[self.places[host.0]];
         if slot.last.is_none() {
             let (used, last) = self.used;
             self.used = (used + 1, last.max(Some(host.0 as u32)));
@@ -110,9 +112,9 @@ impl Slots {
         drawn: bool,
         whose: impl Fn(HostId) -> bool,
     ) -> impl Iterator<Item = &Rc<Message>> {
-        let order = self.by_id.iter().enumerate();
-        let order = order.map(move |(i, by_id)| if drawn { HostId(i) } else { *by_id });
-        order.filter(move |id| whose(*id)).filter_map(move |id| self.held[id.0].at(then?))
+        let places = self.places.iter().enumerate();
+        let order = places.map(move |(i, place)| &self.held[if drawn { *place } else { i }]);
+        order.filter(move |(host, _)| whose(*host)).filter_map(move |(_, slot)| slot.at(then?))
     }
 }
 
