@@ -55,6 +55,8 @@ struct Run<M> {
 /// Another host of the volume, as seen from here.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer<'a> {
+    /// The number that stands for its name.
+    pub host: HostId,
     /// The last message that was heard of it.
     pub message: &'a Message,
     /// Time since the message was first heard, by our clock. It may have been published up to one of our
@@ -183,8 +185,7 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
             let part = peer.message.part();
             match peer.liveness {
                 Liveness::Live => {
-                    let host = peer.message.from.host.id();
-                    totals.hear(part, host.0, host < self.me);
+                    totals.hear(part, peer.host.0, peer.host < self.me);
                     live = true;
                 }
                 Liveness::Unproven => unproven = true,
@@ -231,7 +232,7 @@ impl<M: Deref<Target = Message> + Clone> Run<M> {
 
     fn peer(&self, now: Instant) -> Peer<'_> {
         let liveness = if self.leaving { Liveness::Left } else { self.looks(now) };
-        Peer { message: &self.message, age: self.seen.age(now), liveness }
+        Peer { host: self.key.0, message: &self.message, age: self.seen.age(now), liveness }
     }
 }
 
