@@ -19,8 +19,9 @@ use crate::exchange::Rounds;
 use crate::kernel::Kernel;
 use crate::limited::Limited;
 
-/// An IO of a VM that is not done.
+/// An IO of a VM that is not done, in a line of the processor's cache: in a large cluster it has left it when the array has done the IO.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Pending {
     vm: VmId,
     run: ClientRun,
@@ -40,7 +41,8 @@ pub(crate) fn part(vm: &parda_scenario::Vm, shares: Shares) -> VmConfig {
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) life: Life,
-    pub(crate) rounds: Rounds,
+    /// Apart, as an IO needs nothing of it, and is close to what it needs.
+    pub(crate) rounds: Box<Rounds>,
     pub(crate) enforcer: Box<dyn Enforcer>,
     /// For each VM, the last run of its client.
     runs: Vec<Run>,
@@ -86,7 +88,7 @@ impl Agent {
         };
         Ok(Agent {
             life,
-            rounds: Rounds::new(now, name, life, period),
+            rounds: Box::new(Rounds::new(now, name, life, period)),
             enforcer,
             runs: host.vms.iter().map(|_| Run::default()).collect(),
             limited: shares.iter().map(|vm| Limited::new(&vm.limit)).collect(),

@@ -71,7 +71,7 @@ pub(crate) fn rows(transports: &[&Transport], sizes: &[u64]) -> Fallible<Vec<Row
 
 /// A drive for eight hosts, one VM on each host, and every third VM with twice the shares of the others.
 fn scenario(transport: &Transport, hosts: u64, seconds: u64) -> Fallible<Scenario> {
-    let (drives, third, half) = ((hosts / 8).max(2), hosts / 3, seconds / 2);
+    let (drives, third, half) = ((hosts / 8).clamp(2, 1024), hosts / 3, seconds / 2);
     let group = |name: &str, count: u64, shares: u64| {
         format!(
             "[[host]]\nname = \"{name}\"\ncount = {count}\n[[host.vm]]\nname = \"{name}-vm\"\nshares = {shares}\ndisk = \"4GiB\"\n\
