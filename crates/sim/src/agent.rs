@@ -144,9 +144,11 @@ impl Agent {
         }
         self.at_array += pending.cost;
         let limited = &mut self.limited[pending.vm.0];
-        // In observe mode nothing is held back.
         if limited.is_none() {
-        } else if self.enforcer.governor().outlook().is_some() {
+            return Ok(Some((dispatch.id, pending.io)));
+        }
+        // In observe mode nothing is held back.
+        if self.enforcer.governor().outlook().is_some() {
             limited.restart();
         } else if let Some(early) = limited.take(now, io_of(&pending.io)) {
             let (vm, early) = (&host.vms[pending.vm.0].name, early.secs() * 1e3);
