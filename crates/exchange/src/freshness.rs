@@ -23,6 +23,12 @@ pub const GONE_AFTER: u32 = 30;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch<Mark> {
     mark: Mark,
+    seen: Seen,
+}
+
+/// The same, of what has its mark elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
     since: Instant,
     moved: bool,
 }
@@ -30,16 +36,33 @@ pub(crate) struct Watch<Mark> {
 impl<Mark: PartialEq> Watch<Mark> {
     /// Sees `mark` for the first time.
     pub(crate) fn new(now: Instant, mark: Mark) -> Watch<Mark> {
-        Watch { mark, since: now, moved: false }
+        Watch { mark, seen: Seen::first(now) }
     }
 
     /// Looks again. True if it changed since the last look.
     pub(crate) fn look(&mut self, now: Instant, mark: Mark) -> bool {
         let changed = mark != self.mark;
         if changed {
-            *self = Watch { mark, since: now, moved: true };
+            *self = Watch { mark, seen: Seen::changed(now) };
         }
         changed
+    }
+
+    /// How alive it looks, if it promises a change every `period`.
+    pub(crate) fn liveness(&self, now: Instant, period: Span) -> Liveness {
+        self.seen.liveness(now, period)
+    }
+}
+
+impl Seen {
+    /// It is seen for the first time.
+    pub(crate) fn first(now: Instant) -> Seen {
+        Seen { since: now, moved: false }
+    }
+
+    /// It is seen to have changed.
+    pub(crate) fn changed(now: Instant) -> Seen {
+        Seen { since: now, moved: true }
     }
 
     /// The time since it was last seen to change, or since it was first seen.

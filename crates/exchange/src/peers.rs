@@ -1,30 +1,33 @@
 //! The other hosts, and which of them are alive.
 //!
 //! In a cluster of n hosts every host hears n others in each period, so the work for each of
-//! them is small: messages are shared and not copied, and a known host is looked up first at the index where
-//! it was found the time before.
+//! them is small: messages are shared and not copied, what a report adds to the sums is divided once for all who hear it, and a known host
+//! is looked up first at the index where it was found the time before. A simulation keeps n² of [`Run`], so these are small, too.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use parda_control::{Instant, Part, Span, TenantPart, Totals, Tuning};
+use parda_control::{Instant, Span, TenantPart, Totals, Tuning};
 
-use crate::freshness::{Liveness, STALE_AFTER, Watch};
+use crate::freshness::{Liveness, STALE_AFTER, Seen};
 use crate::identity::{HostId, Identity, Incarnation, Sequence};
-use crate::message::Message;
+use crate::message::{Message, Publication};
 
-/// The other hosts and their liveness, for any transport. It reads no clock: every call is handed `now`.
+/// The other hosts and their liveness, for any transport. It reads no clock: every call is handed `now`. `M`: how a message is shared.
 #[derive(Debug)]
-pub struct Peers {
+pub struct Peers<M = Arc<Message>> {
     me: HostId,
     /// Runs of other hosts, sorted by key. A host has several while an earlier run is still heard beside its successor.
-    runs: Vec<Run>,
+    runs: Vec<Run<M>>,
     /// Index in `runs` of the sender of each message at the last look. A hint only, as messages mostly come in the same
     /// order.
-    places: Vec<usize>,
+    places: Vec<u32>,
     /// Number of looks since the start.
-    looks: u64,
+    looks: u32,
+    /// A message of another host spoke of tenants.
+    tenants: bool,
     /// The automatic threshold of our own previous run.
     before: Option<Span>,
     /// Publications of this host in a row that did not reach the exchange, the last ones.
@@ -33,18 +36,27 @@ pub struct Peers {
 
 type Key = (HostId, Incarnation);
 
+/// A run of another host, in a line of the processor's cache: a simulation has n² of them. What a look asks of a message is copied into it, as
+/// the messages of a large cluster are far from the processor.
 #[derive(Debug)]
-struct Run {
+#[repr(align(64))]
+struct Run<M> {
     key: Key,
-    message: Arc<Message>,
-    watch: Watch<Sequence>,
+    seen: Seen,
+    /// The last message that was heard, its number, its period, and whether it says goodbye.
+    message: M,
+    sequence: Sequence,
+    period: Span,
+    leaving: bool,
     /// The look at which it was last heard.
-    heard: u64,
+    heard: u32,
 }
 
 /// Another host of the volume, as seen from here.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer<'a> {
+    /// The number that stands for its name.
+    pub host: HostId,
     /// The last message that was heard of it.
     pub message: &'a Message,
     /// Time since the message was first heard, by our clock. It may have been published up to one of our
@@ -54,11 +66,12 @@ pub struct Peer<'a> {
     pub liveness: Liveness,
 }
 
-impl Peers {
+impl<M: Deref<Target = Message> + Clone> Peers<M> {
     /// A list without hosts. Messages of the host `me` will be left out.
     #[must_use]
-    pub fn new(me: HostId) -> Peers {
-        Peers { me, runs: Vec::new(), places: Vec::new(), looks: 0, before: None, unheard: 0 }
+    pub fn new(me: HostId) -> Peers<M> {
+        let (runs, places) = (Vec::new(), Vec::new());
+        Peers { me, runs, places, looks: 0, tenants: false, before: None, unheard: 0 }
     }
 
     /// Takes in whether this host's own publication reached the exchange.
@@ -67,23 +80,22 @@ impl Peers {
     }
 
     /// Takes in the messages of one look, of all runs but this one.
-    pub fn observe<'a>(
-        &mut self,
-        now: Instant,
-        messages: impl IntoIterator<Item = &'a Arc<Message>>,
-    ) {
-        self.looks += 1;
+    pub fn observe<'a>(&mut self, now: Instant, messages: impl IntoIterator<Item = &'a M>)
+    where
+        M: 'a,
+    {
+        self.looks = self.looks.wrapping_add(1);
         let look = self.looks;
-        let mut strangers = BTreeMap::<Key, &Arc<Message>>::new();
-        let mut known = 0;
+        let mut strangers = BTreeMap::<Key, &M>::new();
+        let (mut known, mut next) = (0, 0);
         for (place, message) in messages.into_iter().enumerate() {
             let key = (message.from.host.id(), message.from.incarnation);
-            let report = &message.body.report;
-            if key.0 == self.me && look == 1 && report.tuning == Tuning::Auto {
-                self.before = Some(report.threshold);
+            if key.0 == self.me && look == 1 && message.body.report.tuning == Tuning::Auto {
+                self.before = Some(message.body.report.threshold);
             }
+            self.tenants |= !message.body.tenants.is_empty();
             // A host that moved to another slot has left its last message in the old one.
-            let Some(run) = self.find(place, key) else {
+            let Some(run) = self.find(place, &mut next, key) else {
                 let latest = strangers.entry(key).or_insert(message);
                 if message.sequence.is_after(latest.sequence) {
                     *latest = message;
@@ -97,26 +109,27 @@ impl Peers {
             self.runs.retain(|run| run.heard == look || run.looks(now) != Liveness::Gone);
         }
         if !strangers.is_empty() {
-            self.runs.extend(strangers.into_iter().map(|(key, message)| Run {
-                key,
-                message: Arc::clone(message),
-                watch: Watch::new(now, message.sequence),
-                heard: look,
-            }));
+            self.runs.reserve_exact(strangers.len());
+            let new = |(key, message)| Run::new(key, message, Seen::first(now), look);
+            self.runs.extend(strangers.into_iter().map(new));
             self.runs.sort_unstable_by_key(|run| run.key);
         }
     }
 
-    /// The run that sent the message at this place, if it is known.
-    fn find(&mut self, place: usize, key: Key) -> Option<&mut Run> {
+    /// The run that sent the message at this place, if it is known: where it was, at `next`, after the one before, or anywhere.
+    fn find(&mut self, place: usize, next: &mut u32, key: Key) -> Option<&mut Run<M>> {
         if self.places.len() <= place {
             self.places.resize(place + 1, 0);
         }
         let hint = &mut self.places[place];
-        if self.runs.get(*hint).is_none_or(|run| run.key != key) {
-            *hint = self.runs.binary_search_by_key(&key, |run| run.key).ok()?;
+        let is_at = |index: u32| self.runs.get(index as usize).is_some_and(|run| run.key == key);
+        if !is_at(*hint) {
+            let anywhere =
+                || Some(self.runs.binary_search_by_key(&key, |run| run.key).ok()? as u32);
+            *hint = Some(*next).filter(|next| is_at(*next)).or_else(anywhere)?;
         }
-        self.runs.get_mut(*hint)
+        *next = *hint + 1;
+        self.runs.get_mut(*hint as usize)
     }
 
     /// Another live run of this host's name: two hosts have one name. Earlier runs of this host no longer change, so that
@@ -150,6 +163,9 @@ impl Peers {
     /// What the live hosts say of tenants.
     #[must_use]
     pub fn tenants(&self, now: Instant) -> Vec<TenantPart> {
+        if !self.tenants {
+            return Vec::new();
+        }
         let live = self.all(now).filter(|peer| peer.liveness == Liveness::Live);
         live.flat_map(|peer| &peer.message.body.tenants).copied().collect()
     }
@@ -166,10 +182,10 @@ impl Peers {
         totals.thresholds.before = self.before;
         let (mut live, mut unproven) = (false, false);
         for peer in self.all(now) {
-            let (host, part) = (peer.message.from.host.id(), Part::of(&peer.message.body.report));
+            let part = peer.message.part();
             match peer.liveness {
                 Liveness::Live => {
-                    totals.hear(&part, host.0, host < self.me);
+                    totals.hear(part, peer.host.0, peer.host < self.me);
                     live = true;
                 }
                 Liveness::Unproven => unproven = true,
@@ -192,24 +208,31 @@ fn vitality(liveness: Liveness) -> impl Ord {
     })
 }
 
-impl Run {
+impl<M: Deref<Target = Message> + Clone> Run<M> {
+    fn new(key: Key, message: &M, seen: Seen, heard: u32) -> Run<M> {
+        let Publication { period, leaving, .. } = message.body;
+        let sequence = message.sequence;
+        Run { key, seen, message: message.clone(), sequence, period, leaving, heard }
+    }
+
     /// Takes in a message of this run. False if it was heard before in this look.
-    fn hear(&mut self, now: Instant, look: u64, message: &Arc<Message>) -> bool {
+    fn hear(&mut self, now: Instant, look: u32, message: &M) -> bool {
         // An older message is the last one in a slot that the host has given up.
-        if message.sequence.is_after(self.message.sequence) {
-            self.watch.look(now, message.sequence);
-            self.message = Arc::clone(message);
+        let before = self.heard;
+        self.heard = look;
+        if message.sequence.is_after(self.sequence) {
+            *self = Run::new(self.key, message, Seen::changed(now), look);
         }
-        std::mem::replace(&mut self.heard, look) != look
+        before != look
     }
 
     fn looks(&self, now: Instant) -> Liveness {
-        self.watch.liveness(now, self.message.body.period)
+        self.seen.liveness(now, self.period)
     }
 
     fn peer(&self, now: Instant) -> Peer<'_> {
-        let liveness = if self.message.body.leaving { Liveness::Left } else { self.looks(now) };
-        Peer { message: &self.message, age: self.watch.age(now), liveness }
+        let liveness = if self.leaving { Liveness::Left } else { self.looks(now) };
+        Peer { host: self.key.0, message: &self.message, age: self.seen.age(now), liveness }
     }
 }
 
@@ -290,7 +313,7 @@ mod tests {
         peers.observe(at(1), &[message(identity("a", 1), 2), message(identity("b", 1), 1)]);
         let report = message(identity("a", 1), 2).body.report;
         let (mut one, a) = (Totals::default(), identity("a", 1).host.id());
-        one.hear(&Part::of(&report), a.0, a < peers.me);
+        one.hear(&parda_control::Part::of(&report), a.0, a < peers.me);
         assert_eq!(peers.totals(at(1)), Some(one));
     }
 
@@ -374,7 +397,7 @@ mod tests {
         peers.observe(at(0), &[message(identity("a", 1), 1)]);
         peers.observe(at(1), &[message(identity("a", 1), 2)]);
         assert_eq!(live(&peers, at(1)).len(), 1);
-        let farewell = Message { body: leaving(), ..crate::testing::message(identity("a", 1), 3) };
+        let farewell = Message::new(identity("a", 1), Sequence(3), leaving());
         peers.observe(at(2), &[Arc::new(farewell)]);
         assert_eq!(seen(&peers, at(2)), one("a", 1, Liveness::Left));
         assert!(live(&peers, at(2)).is_empty());
@@ -387,7 +410,7 @@ mod tests {
         peers.observe(at(0), &[message(identity("a", 1), 1)]);
         peers.observe(at(1), &[Arc::clone(&left_behind), message(identity("a", 9), 1)]);
         peers.observe(at(2), &[Arc::clone(&left_behind), message(identity("a", 9), 2)]);
-        let farewell = Message { body: leaving(), ..crate::testing::message(identity("a", 9), 3) };
+        let farewell = Message::new(identity("a", 9), Sequence(3), leaving());
         peers.observe(at(5), &[left_behind, Arc::new(farewell)]);
         assert_eq!(seen(&peers, at(5)), one("a", 9, Liveness::Left));
         assert_eq!(peers.totals(at(5)).unwrap().missing, 0.0, "nobody is missed");
