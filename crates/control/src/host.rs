@@ -24,7 +24,7 @@ pub use self::part::{VmConfig, VmId, VmPart};
 use crate::cluster::{Report, View};
 use crate::config::{Config, ConfigError};
 use crate::gate::Gate;
-use crate::governor::{Governor, Measured, VmDemand};
+use crate::governor::{Governor, Measured, VmDemand, reweighed};
 use crate::held::HeldBy;
 use crate::integral::Integral;
 use crate::io::{Costs, Io};
@@ -294,6 +294,8 @@ impl Host {
         report.wants = self.wants();
         self.charge_anew(now);
         self.share_out(now);
+        let vms = self.vms.iter().filter(|(_, vm)| !vm.removed);
+        report.active *= reweighed(&self.demands, vms.map(|(_, vm)| vm.slice.shares));
         report
     }
 
