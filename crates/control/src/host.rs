@@ -204,12 +204,11 @@ impl Host {
         let room = self.governor.room();
         self.tenants.share_out(self.governor.window_per_share(), &room);
         let mut shares = 0.0;
-        for (id, vm) in self.vms.iter_mut().filter(|(_, vm)| !vm.removed) {
+        for (_, vm) in self.vms.iter_mut().filter(|(_, vm)| !vm.removed) {
             let own = f64::from(vm.shares.0);
             let place = vm.guarantees.as_ref().and_then(|own| own.place);
             let (counts, awake) = place.map_or((own, own), |place| self.tenants.weigh(place, own));
             (vm.slice.shares, vm.slice.awake) = (counts, awake);
-            self.queue.set_weight(FlowId(id), counts);
             shares += awake;
         }
         let bounds = self.governor.slice_bounds(shares);
@@ -222,7 +221,7 @@ impl Host {
         };
         (self.pending, self.granted) = (0.0, 0.0);
         let mut weights = 0.0;
-        for (_, vm) in &mut self.vms {
+        for (id, vm) in &mut self.vms {
             if let Some(own) = vm.guarantees.as_mut().filter(|_| !vm.removed)
                 && let Some(reservation) = &mut own.reservation
             {
@@ -230,6 +229,7 @@ impl Host {
                 vm.slice.floor = reservation.floor().slots(&room);
             }
             vm.slice.set(now, bounds);
+            self.queue.set_weight(FlowId(id), vm.slice.weight);
             weights += if vm.removed { 0.0 } else { vm.slice.weight };
             self.pending += vm.slice.pending();
             self.granted += vm.slice.grant();
