@@ -142,8 +142,8 @@ fn slot(weight: f64) -> u64 {
 #[derive(Debug)]
 pub struct FairQueue<T> {
     flows: Slab<Flow<T>>,
-    /// Items that need no turn, oldest first, and when they came.
-    ahead: VecDeque<(Instant, FlowId, Cost, T)>,
+    /// Items that need no turn, oldest first.
+    ahead: VecDeque<(FlowId, Cost, T)>,
     /// Start tag of the head of every backlogged flow; ties go to the lower id.
     heads: BinaryHeap<Head>,
     /// Entries of `heads` that stand for a head which was taken out of turn.
@@ -185,7 +185,7 @@ impl<T> FairQueue<T> {
     /// Removes a flow of which nothing waits; `false` if something does, or there is no such flow.
     pub fn remove_flow(&mut self, flow: FlowId) -> bool {
         let none = self.flows.get(flow.0).is_some_and(|f| f.waiting.is_empty());
-        let idle = none && self.ahead.iter().all(|(_, of, ..)| *of != flow);
+        let idle = none && self.ahead.iter().all(|(of, ..)| *of != flow);
         idle && self.flows.try_remove(flow.0).is_some()
     }
 
@@ -223,7 +223,7 @@ impl<T> FairQueue<T> {
     /// Charges all that waits anew, as costs are counted in another unit. All flows begin at virtual time again: what one was ahead or
     /// behind was counted in the unit from before. `anew` is handed the flow, the cost from before and the item. O(items).
     pub fn charge_anew(&mut self, mut anew: impl FnMut(FlowId, Cost, &T) -> Cost) {
-        for (_, flow, cost, item) in &mut self.ahead {
+        for (flow, cost, item) in &mut self.ahead {
             *cost = anew(*flow, *cost, item);
         }
         self.heads.clear();
@@ -261,24 +261,19 @@ impl<T> FairQueue<T> {
 
     /// Queues an item that needs no turn, of a flow of which nothing waits. The flow is charged for it as if it had
     /// gone at virtual time: no item that went ahead delays a later one. O(1).
-    pub fn push_ahead(&mut self, now: Instant, flow: FlowId, cost: Cost, item: T) {
+    pub fn push_ahead(&mut self, flow: FlowId, cost: Cost, item: T) {
         let f = &mut self.flows[flow.0];
         let start = f.start(self.virtual_time, f.owed).min(self.virtual_time);
         (f.finish, f.owed) = (start + f.tag_of(cost), 0);
-        self.ahead.push_back((now, flow, cost, item));
+        self.ahead.push_back((flow, cost, item));
         self.len += 1;
     }
 
-    /// Takes the oldest item that needs no turn, if one may go or if it has waited for longer than the patience. Says
-    /// whether it is overdue.
-    pub fn pop_ahead(&mut self, now: Instant, may: bool) -> Option<(FlowId, Cost, T, bool)> {
-        let &(since, ..) = self.ahead.front()?;
-        if !may && since + self.patience > now {
-            return None;
-        }
-        let (_, flow, cost, item) = self.ahead.pop_front()?;
-        self.len -= 1;
-        Some((flow, cost, item, !may))
+    /// Takes the oldest item that needs no turn.
+    pub fn pop_ahead(&mut self) -> Option<(FlowId, Cost, T)> {
+        let ahead = self.ahead.pop_front();
+        self.len -= usize::from(ahead.is_some());
+        ahead
     }
 
     /// Whether items of this flow wait for their turn.
@@ -369,9 +364,7 @@ impl<T> FairQueue<T> {
     /// Not before this time is a flow overdue. It may be later: ask again then.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
-        let due = self.dues.peek().map(|Reverse((due, _))| *due);
-        let ahead = self.ahead.front().map(|&(since, ..)| since + self.patience);
-        due.map_or(ahead, |due| Some(ahead.map_or(due, |ahead| due.min(ahead))))
+        self.dues.peek().map(|Reverse((due, _))| *due)
     }
 
     /// Takes a flow's oldest item, whatever its turn. It is charged for it as if it had gone at virtual time: what a flow has beyond its
@@ -401,9 +394,9 @@ impl<T> FairQueue<T> {
         flow.waiting = kept;
         let mut out = Vec::from(taken);
         let waits = !flow.waiting.is_empty();
-        for (since, of, cost, item) in mem::take(&mut self.ahead) {
+        for (of, cost, item) in mem::take(&mut self.ahead) {
             if of != id || !gone(&item) {
-                self.ahead.push_back((since, of, cost, item));
+                self.ahead.push_back((of, cost, item));
                 continue;
             }
             if !waits {

@@ -113,7 +113,7 @@ impl Host {
             waiting.held_by = if ahead { HeldBy::Turn } else { self.held_by(short) };
         }
         if ahead {
-            self.queue.push_ahead(now, flow, cost, waiting);
+            self.queue.push_ahead(flow, cost, waiting);
         } else {
             self.watch(vm.0);
             self.queue.push(now, flow, cost, wants, waiting);
@@ -147,11 +147,11 @@ impl Host {
     /// Takes the IO out of the queue that may go now, and says whether it is overdue.
     #[inline]
     fn next(&mut self, now: Instant) -> Option<(FlowId, Cost, Waiting, bool)> {
-        let room = self.gate.admits_own();
-        if let Some(ahead) = self.queue.pop_ahead(now, room) {
-            return Some(ahead);
+        // What a neighbour has beyond its own grant, as one large IO or from before grants shrank, is not for this VM to wait for.
+        if let Some((flow, cost, waiting)) = self.queue.pop_ahead() {
+            return Some((flow, cost, waiting, false));
         }
-        if room {
+        if self.gate.has_room() {
             if !self.reserved.is_empty()
                 && let Some((flow, cost, waiting)) = self.next_reserved(now)
             {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use parda_control::queue::{Cost, FairQueue, FlowId};
-use parda_control::{Instant, Shares, Span};
+use parda_control::{Instant, Shares};
 use proptest::prelude::*;
 
 /// Start-time fair queuing as the textbook has it: every item is tagged when it becomes its flow's
@@ -149,7 +149,7 @@ proptest! {
                 }
                 Step::Ahead { flow, slots } if !queue.waits(FlowId(flow % config.len())) => {
                     let flow = flow % config.len();
-                    queue.push_ahead(Instant(0), FlowId(flow), Cost::slots(slots), n as u64);
+                    queue.push_ahead(FlowId(flow), Cost::slots(slots), n as u64);
                     oracle.push_ahead(flow, slots, n as u64);
                     waiting += 1;
                 }
@@ -159,7 +159,7 @@ proptest! {
                 }
                 Step::Ahead { .. } => {}
                 Step::Pop => {
-                    let ahead = queue.pop_ahead(Instant(0), true).map(|(f, _, item, _)| (f, item));
+                    let ahead = queue.pop_ahead().map(|(f, _, item)| (f, item));
                     let next = ahead.or_else(|| queue.pop(Instant(0)).map(|(f, _, item)| (f, item)));
                     let ours = next.map(|(f, item)| (f.0, item));
                     // Work conservation: something comes out whenever anything waits.
@@ -347,25 +347,19 @@ fn what_a_flow_is_behind_does_not_grow_while_it_rests() {
 }
 
 #[test]
-fn an_item_that_needs_no_turn_goes_first_or_when_it_is_overdue() {
+fn an_item_that_needs_no_turn_goes_first_and_delays_what_follows_by_no_more_than_itself() {
     let mut queue = FairQueue::default();
-    queue.set_patience(Span(10));
     let busy = queue.add_flow(Shares(1_000_000), Cost::slots(0.0));
     let client = queue.add_flow(Shares(1), Cost::slots(0.0));
     queue.push(Instant(0), busy, Cost::ONE, true, ());
     for _ in 0..3 {
-        queue.push_ahead(Instant(5), client, Cost::ONE, ());
+        queue.push_ahead(client, Cost::ONE, ());
         assert_eq!((queue.len(), queue.waits(client)), (2, false));
         assert!(!queue.remove_flow(client), "an item of it waits");
-        assert_eq!(queue.pop_ahead(Instant(14), false), None);
-        assert_eq!(queue.pop_ahead(Instant(14), true), Some((client, Cost::ONE, (), false)));
+        assert_eq!(queue.pop_ahead(), Some((client, Cost::ONE, ())));
     }
-    // What went ahead does not delay what follows by more than one item.
-    queue.push_ahead(Instant(5), client, Cost::ONE, ());
-    assert_eq!(queue.pop(Instant(5)).unwrap().0, busy);
-    assert_eq!(queue.next_due(), Some(Instant(10)), "of the busy flow, looked at later");
-    assert_eq!(queue.overdue(Instant(12)), None);
-    assert_eq!(queue.next_due(), Some(Instant(15)));
-    assert_eq!(queue.pop_ahead(Instant(15), false), Some((client, Cost::ONE, (), true)));
+    queue.push(Instant(0), client, Cost::ONE, false, ());
+    let order = [(); 2].map(|()| queue.pop(Instant(0)).unwrap().0);
+    assert_eq!(order, [busy, client], "charged for one IO beyond virtual time, not for three");
     assert!(queue.is_empty() && queue.remove_flow(client));
 }
