@@ -26,10 +26,8 @@ pub struct PeriodClock {
     /// Shortest time between two rounds that the exchange can bear.
     least: Span,
     rhythm: Rhythm,
-    /// Part of a period by which this host's rounds are later than those of a host that was started with it.
-    phase: f64,
-    /// Time from the start of the round before to that of the next one.
-    last: Span,
+    /// State of the numbers by which rounds that are far apart differ.
+    drawn: u64,
     /// Start of the next round, or of the present one.
     next: Instant,
     in_round: bool,
@@ -44,8 +42,7 @@ impl PeriodClock {
             period,
             least: Span::ZERO,
             rhythm: Rhythm::default(),
-            phase,
-            last: period,
+            drawn: phase.to_bits(),
             next: now + Span::from_secs(period.secs() * phase),
             in_round: false,
         }
@@ -119,14 +116,18 @@ impl PeriodClock {
     /// Ends a round. Rounds that were missed meanwhile are left out, not made up for. Returns the start of the next
     /// one.
     ///
-    /// Where the period becomes longer, this is earlier by a part that differs between hosts. Else the rounds of all
-    /// hosts would stay within the period of before, and meet at one disk of the array.
+    /// Where the period is longer than configured, two rounds are half of it to one and a half apart, by another part each time. Whatever
+    /// brought the rounds of many hosts together, as a start, a period that grew or an array that was too busy for them, they spread over
+    /// the whole of it, and do not meet at one drive.
     pub fn end(&mut self, now: Instant) -> Instant {
         self.in_round = false;
-        let (before, period) = (self.last.secs(), self.period());
-        self.last = period;
-        let longer = (period.secs() - before).max(0.0);
-        let wait = Span::from_secs(period.secs() - longer * (1.0 - self.phase));
+        let mut wait = self.period();
+        if wait > self.period {
+            // A linear congruential generator, whose upper bits are even enough.
+            self.drawn = self.drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            wait =
+                Span::from_secs(wait.secs() * (0.5 + (self.drawn >> 32) as f64 / u32::MAX as f64));
+        }
         self.next = self.next + wait;
         if self.next < now {
             self.next = now + wait;
@@ -180,14 +181,25 @@ mod tests {
     }
 
     #[test]
-    fn rounds_of_hosts_that_were_started_together_are_spread_over_a_longer_period() {
-        for host in 0..8 {
-            let mut clock = PeriodClock::new(at(0), SECOND, host as f64 / 8.0);
-            assert_eq!(round(&mut clock, 125 * host), at(1000 + 125 * host));
-            clock.set_period(at(125 * host), Span::from_millis(4000));
-            assert_eq!(round(&mut clock, 1000 + 125 * host), at(2000 + 500 * host));
-            assert_eq!(round(&mut clock, 2000 + 500 * host), at(6000 + 500 * host));
+    fn rounds_that_ended_together_spread_over_a_period_that_is_longer_than_configured() {
+        let clock = |host| PeriodClock::new(at(0), SECOND, f64::from(host) / 1000.0);
+        let mut clocks: Vec<_> = (0..1000).map(clock).collect();
+        for round in 1..=50 {
+            let mut places = [0; 20];
+            for clock in &mut clocks {
+                clock.set_least(Span::from_millis(20_000));
+                clock.begin();
+                let before = clock.next();
+                // A busy array ends all of the first rounds at once.
+                let next = clock.end(at(if round == 1 { 30_000 } else { 0 }));
+                let apart = next.since(before).secs();
+                assert!(round == 1 || (10.0..=30.0).contains(&apart), "{apart} s");
+                places[(next.0 / 1_000_000_000 % 20) as usize] += 1;
+            }
+            assert!(places.iter().all(|n| (15..=85).contains(n)), "{places:?} in round {round}");
         }
+        let mean = clocks.iter().map(|clock| clock.next().0 as f64 / 1e9).sum::<f64>() / 1000.0;
+        assert!((1010.0..1050.0).contains(&mean), "{mean} s after 50 rounds of 20 s");
     }
 
     /// Something that happens to a clock.
