@@ -102,7 +102,6 @@ impl Host {
         let cost = waiting.io.cost(self.costs);
         let slices = self.has_slices();
         let (state, flow) = (&mut self.vms[vm.0], FlowId(vm.0));
-        let wants = slices && state.slice.is_short();
         self.granted += state.slice.add(now, cost.as_slots(), self.gate.service());
         self.pending += cost.as_slots();
         let short = state.slice.is_short();
@@ -116,20 +115,15 @@ impl Host {
             self.queue.push_ahead(flow, cost, waiting);
         } else {
             self.watch(vm.0);
-            self.queue.push(now, flow, cost, wants, waiting);
+            self.queue.push(now, flow, cost, slices, waiting);
         }
     }
 
     /// Some slots of a VM are pending no more.
     #[inline]
     fn unqueue(&mut self, now: Instant, vm: usize, cost: Cost) {
-        let (slices, slice) = (self.has_slices(), &mut self.vms[vm].slice);
-        let wanted = slice.is_short();
-        self.granted += slice.take(now, cost.as_slots(), self.gate.service());
+        self.granted += self.vms[vm].slice.take(now, cost.as_slots(), self.gate.service());
         self.pending -= cost.as_slots();
-        if slices && wanted && !slice.is_short() {
-            self.queue.rests(FlowId(vm), cost);
-        }
         if self.pending <= 0.0 {
             // Sums of fractions: what is left of them is rounding.
             self.granted = 0.0;

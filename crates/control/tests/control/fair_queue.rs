@@ -19,7 +19,6 @@ struct OracleFlow {
     shares: u32,
     burst: f64,
     finish: u128,
-    owed: u128,
     start: u128,
     waiting: VecDeque<(f64, u64)>,
 }
@@ -29,42 +28,33 @@ fn tag(slots: f64, shares: u32) -> u128 {
 }
 
 impl Oracle {
-    /// The start tag of a flow that has nothing waiting, of which so much is remembered.
-    fn begins(&self, flow: usize, owed: u128) -> u128 {
+    /// The start tag of a flow that has nothing waiting.
+    fn begins(&self, flow: usize, slots: f64, keeps: bool) -> u128 {
         let f = &self.flows[flow];
-        f.finish.max(self.virtual_time.saturating_sub(owed.max(tag(f.burst, f.shares))))
+        let few = if keeps { 8 * tag(slots, f.shares) } else { 0 };
+        f.finish.max(self.virtual_time.saturating_sub(few.max(tag(f.burst, f.shares))))
     }
 
-    fn push(&mut self, flow: usize, slots: f64, wants: bool, item: u64) {
-        let f = &self.flows[flow];
-        if f.waiting.is_empty() {
-            let owed = if wants { 8 * tag(slots, f.shares) } else { f.owed };
-            let start = self.begins(flow, owed);
+    fn push(&mut self, flow: usize, slots: f64, keeps: bool, item: u64) {
+        if self.flows[flow].waiting.is_empty() {
+            let start = self.begins(flow, slots, keeps);
             let f = &mut self.flows[flow];
-            (f.start, f.finish, f.owed) = (start, start, 0);
+            (f.start, f.finish) = (start, start);
         }
         self.flows[flow].waiting.push_back((slots, item));
     }
 
     fn push_ahead(&mut self, flow: usize, slots: f64, item: u64) {
-        let start = self.begins(flow, self.flows[flow].owed).min(self.virtual_time);
+        let start = self.begins(flow, slots, true).min(self.virtual_time);
         let f = &mut self.flows[flow];
-        (f.finish, f.owed) = (start + tag(slots, f.shares), 0);
+        f.finish = start + tag(slots, f.shares);
         self.ahead.push_back((flow, item, slots));
-    }
-
-    fn rests(&mut self, flow: usize, slots: f64) {
-        let f = &mut self.flows[flow];
-        if !f.waiting.is_empty() {
-            return;
-        }
-        f.owed = self.virtual_time.saturating_sub(f.finish).min(8 * tag(slots, f.shares));
     }
 
     fn forget(&mut self, flow: usize) {
         let f = &mut self.flows[flow];
         if f.waiting.is_empty() {
-            (f.finish, f.owed) = (f.finish.max(self.virtual_time), 0);
+            f.finish = f.finish.max(self.virtual_time);
         }
     }
 
@@ -101,9 +91,8 @@ impl Oracle {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Push { flow: usize, slots: f64, wants: bool },
+    Push { flow: usize, slots: f64, keeps: bool },
     Ahead { flow: usize, slots: f64 },
-    Rests { flow: usize, slots: f64 },
     Pop,
     Reweigh { flow: usize, shares: u32 },
     Forget { flow: usize },
@@ -113,9 +102,8 @@ enum Step {
 fn steps(flows: usize) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..flows, 0.25..32.0f64, any::<bool>())
-            .prop_map(|(flow, slots, wants)| Step::Push { flow, slots, wants }),
+            .prop_map(|(flow, slots, keeps)| Step::Push { flow, slots, keeps }),
         1 => (0..flows, 0.25..32.0f64).prop_map(|(flow, slots)| Step::Ahead { flow, slots }),
-        1 => (0..flows, 0.25..32.0f64).prop_map(|(flow, slots)| Step::Rests { flow, slots }),
         3 => Just(Step::Pop),
         1 => (0..flows, 1..5000u32).prop_map(|(flow, shares)| Step::Reweigh { flow, shares }),
         1 => (0..flows).prop_map(|flow| Step::Forget { flow }),
@@ -135,16 +123,16 @@ proptest! {
         for &(shares, burst) in &config {
             queue.add_flow(Shares(shares), Cost::slots(burst));
             oracle.flows.push(OracleFlow {
-                shares, burst, finish: 0, owed: 0, start: 0, waiting: VecDeque::new(),
+                shares, burst, finish: 0, start: 0, waiting: VecDeque::new(),
             });
         }
         let mut waiting = 0usize;
         for (n, step) in script.into_iter().enumerate() {
             match step {
-                Step::Push { flow, slots, wants } => {
+                Step::Push { flow, slots, keeps } => {
                     let flow = flow % config.len();
-                    queue.push(Instant(0), FlowId(flow), Cost::slots(slots), wants, n as u64);
-                    oracle.push(flow, slots, wants, n as u64);
+                    queue.push(Instant(0), FlowId(flow), Cost::slots(slots), keeps, n as u64);
+                    oracle.push(flow, slots, keeps, n as u64);
                     waiting += 1;
                 }
                 Step::Ahead { flow, slots } if !queue.waits(FlowId(flow % config.len())) => {
@@ -152,10 +140,6 @@ proptest! {
                     queue.push_ahead(FlowId(flow), Cost::slots(slots), n as u64);
                     oracle.push_ahead(flow, slots, n as u64);
                     waiting += 1;
-                }
-                Step::Rests { flow, slots } => {
-                    queue.rests(FlowId(flow % config.len()), Cost::slots(slots));
-                    oracle.rests(flow % config.len(), slots);
                 }
                 Step::Ahead { .. } => {}
                 Step::Pop => {
@@ -311,8 +295,8 @@ fn without_burst_idling_gives_nothing() {
 
 /// A client that keeps one IO has nothing waiting while that IO is at the array.
 #[test]
-fn who_wants_its_part_is_given_what_it_is_behind_and_no_more_than_eight_items() {
-    for (wants, before, expected) in [(false, 5, 1), (true, 5, 5), (true, 50, 8)] {
+fn who_keeps_its_place_is_given_what_it_is_behind_and_no_more_than_eight_items() {
+    for (keeps, before, expected) in [(false, 5, 1), (true, 5, 5), (true, 50, 8)] {
         let mut queue = FairQueue::default();
         let busy = queue.add_flow(Shares(100), Cost::slots(0.0));
         let client = queue.add_flow(Shares(100), Cost::slots(0.0));
@@ -321,7 +305,7 @@ fn who_wants_its_part_is_given_what_it_is_behind_and_no_more_than_eight_items() 
         (0..=before).for_each(|_| assert_eq!(queue.pop(Instant(0)).unwrap().0, busy));
         let mut in_a_row = 0;
         loop {
-            queue.push(Instant(0), client, Cost::ONE, wants, ());
+            queue.push(Instant(0), client, Cost::ONE, keeps, ());
             if queue.pop(Instant(0)).unwrap().0 != client {
                 break;
             }
@@ -329,21 +313,6 @@ fn who_wants_its_part_is_given_what_it_is_behind_and_no_more_than_eight_items() 
         }
         assert!((expected..=expected + 1).contains(&in_a_row), "{in_a_row} for {expected}");
     }
-}
-
-#[test]
-fn what_a_flow_is_behind_does_not_grow_while_it_rests() {
-    let mut queue = FairQueue::default();
-    let busy = queue.add_flow(Shares(100), Cost::slots(0.0));
-    let client = queue.add_flow(Shares(100), Cost::slots(0.0));
-    (0..100).for_each(|_| queue.push(Instant(0), busy, Cost::ONE, true, ()));
-    (0..4).for_each(|_| _ = queue.pop(Instant(0)));
-    queue.rests(client, Cost::ONE);
-    (0..40).for_each(|_| _ = queue.pop(Instant(0)));
-    (0..9).for_each(|_| queue.push(Instant(0), client, Cost::ONE, false, ()));
-    let order: Vec<_> = (0..9).map(|_| queue.pop(Instant(0)).unwrap().0).collect();
-    let first = order.iter().take_while(|&&flow| flow == client).count();
-    assert!((3..=4).contains(&first), "{first}");
 }
 
 #[test]
