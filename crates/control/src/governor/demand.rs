@@ -87,7 +87,7 @@ pub(super) fn used_shares(vms: &[VmDemand], weight: f64, window_per_share: f64) 
 /// windows are not to follow from the shares of before.
 pub(crate) fn reweighed(vms: &[VmDemand], now: impl Iterator<Item = f64>) -> f64 {
     let (before, after) = vms.iter().zip(now).fold((0.0, 0.0), |(before, after), (vm, now)| {
-        (before + vm.used, after + vm.used * now / vm.counts)
+        (before + vm.used, after + vm.used * (now / vm.counts))
     });
     if before > 0.0 { after / before } else { 1.0 }
 }
