@@ -106,19 +106,19 @@ impl Gate {
         self.outstanding + cost <= grant || (self.outstanding < grant && fraction)
     }
 
-    /// Whether an IO may go now whose VM has no more outstanding with it than it is granted; if not, no other may. What a
-    /// neighbour's fraction took beyond the grant is not for this VM to wait for: the debt grows, and
-    /// fractions pay it.
+    /// Whether less is outstanding than the grant. If not, no IO may go that needs a turn.
     #[must_use]
-    pub fn admits_own(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.outstanding < self.grant
     }
 
     /// Counts an IO as outstanding.
     pub fn dispatched(&mut self, now: Instant, cost: Cost) {
         self.account(now);
+        let within = self.outstanding <= self.grant;
         self.outstanding += cost.as_slots();
-        if self.outstanding > self.grant {
+        // An IO of a VM within its own grant adds nothing to what another one went beyond.
+        if within && self.outstanding > self.grant {
             self.overshoot = cost.as_slots();
         }
     }

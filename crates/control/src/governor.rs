@@ -24,6 +24,7 @@ use crate::threshold::{Auto, Estimate, Learner};
 use crate::units::{Shares, Span, Window};
 
 pub use self::demand::VmDemand;
+pub(crate) use self::demand::reweighed;
 use self::demand::{all_shares, bounded, saturated, used_shares};
 
 /// Rounds in a row that may fail before the others count as silent: a peer is given as many.

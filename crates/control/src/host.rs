@@ -24,7 +24,7 @@ pub use self::part::{VmConfig, VmId, VmPart};
 use crate::cluster::{Report, View};
 use crate::config::{Config, ConfigError};
 use crate::gate::Gate;
-use crate::governor::{Governor, Measured, VmDemand};
+use crate::governor::{Governor, Measured, VmDemand, reweighed};
 use crate::held::HeldBy;
 use crate::integral::Integral;
 use crate::io::{Costs, Io};
@@ -206,12 +206,11 @@ impl Host {
         let room = self.governor.room();
         self.tenants.share_out(self.governor.window_per_share(), &room);
         let mut shares = 0.0;
-        for (id, vm) in self.vms.iter_mut().filter(|(_, vm)| !vm.removed) {
+        for (_, vm) in self.vms.iter_mut().filter(|(_, vm)| !vm.removed) {
             let own = f64::from(vm.shares.0);
             let place = vm.guarantees.as_ref().and_then(|own| own.place);
             let (counts, awake) = place.map_or((own, own), |place| self.tenants.weigh(place, own));
             (vm.slice.shares, vm.slice.awake) = (counts, awake);
-            self.queue.set_weight(FlowId(id), counts);
             shares += awake;
         }
         let bounds = self.governor.slice_bounds(shares);
@@ -224,7 +223,7 @@ impl Host {
         };
         (self.pending, self.granted) = (0.0, 0.0);
         let mut weights = 0.0;
-        for (_, vm) in &mut self.vms {
+        for (id, vm) in &mut self.vms {
             if let Some(own) = vm.guarantees.as_mut().filter(|_| !vm.removed)
                 && let Some(reservation) = &mut own.reservation
             {
@@ -232,6 +231,7 @@ impl Host {
                 vm.slice.floor = reservation.floor().slots(&room);
             }
             vm.slice.set(now, bounds);
+            self.queue.set_weight(FlowId(id), vm.slice.weight);
             weights += if vm.removed { 0.0 } else { vm.slice.weight };
             self.pending += vm.slice.pending();
             self.granted += vm.slice.grant();
@@ -296,6 +296,8 @@ impl Host {
         report.wants = self.wants();
         self.charge_anew(now);
         self.share_out(now);
+        let vms = self.vms.iter().filter(|(_, vm)| !vm.removed);
+        report.active *= reweighed(&self.demands, vms.map(|(_, vm)| vm.slice.shares));
         report
     }
 

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use crate::cluster::{Report, View};
 use crate::config::{Config, ConfigError};
 use crate::depth::{DepthBounds, DepthSchedule};
-use crate::governor::{Governor, Measured, VmDemand};
+use crate::governor::{Governor, Measured, VmDemand, reweighed};
 use crate::latency::{Direction, Interval, Meter};
 use crate::limit::Limit;
 use crate::tenant::{Member, Tenant, TenantId, TenantPart, TenantState, Tenants, part, wish};
@@ -161,7 +161,7 @@ impl KernelHost {
         let demands: Vec<VmDemand> = vms.iter().map(demand).collect();
         self.account(&means, &demands, &interval);
         let measured = Measured { elapsed, interval, outstanding, vms: &demands, reserved: 0.0 };
-        let report = self.governor.tick(measured, view);
+        let mut report = self.governor.tick(measured, view);
         self.tenants.end(elapsed, report.source, |id, limit, _| {
             let vms = || vms.iter().filter(|vm| vm.tenant == Some(id));
             let held = vms().any(|vm| vm.held);
@@ -169,6 +169,7 @@ impl KernelHost {
         });
         self.tenants.share_out(self.governor.window_per_share(), &self.governor.room());
         self.grant(&means);
+        report.active *= reweighed(&demands, self.grants.iter().map(|grant| grant.shares));
         self.meter.learn(self.governor.lines());
         self.in_use = outstanding > 0.0;
         report

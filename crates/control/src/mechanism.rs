@@ -38,7 +38,7 @@ pub enum Mechanism {
     DebtBound,
     /// A VM within its grant waits for no turn ([`crate::host`]).
     OwnGrant,
-    /// A flow that wants all of its part keeps what it is behind ([`crate::queue`]).
+    /// A flow keeps what it is behind, up to a few IOs ([`crate::queue`]).
     Owed,
     /// An IO goes out of turn after `hold_max` ([`crate::queue`]).
     HoldMax,

@@ -18,6 +18,11 @@ use crate::units::{Instant, Span};
 /// as an array that is not yet under control may be slow; but bounded, because the law ticks on.
 pub const VISIT_LIMIT: Span = Span::from_millis(5_000);
 
+/// Of what a period has grown: the part over which rounds spread, so that those that were even over a period are so over one of twice the
+/// length; and the part by which the earliest are earlier. Later rounds would hear too late of what grew the period.
+const SPREAD: f64 = 2.0;
+const EARLY: f64 = 1.6;
+
 /// Clock of one host's rounds at one volume.
 #[derive(Clone, Debug)]
 pub struct PeriodClock {
@@ -26,10 +31,10 @@ pub struct PeriodClock {
     /// Shortest time between two rounds that the exchange can bear.
     least: Span,
     rhythm: Rhythm,
+    /// Time between the rounds before.
+    last: Span,
     /// Part of a period by which this host's rounds are later than those of a host that was started with it.
     phase: f64,
-    /// Time from the start of the round before to that of the next one.
-    last: Span,
     /// Start of the next round, or of the present one.
     next: Instant,
     in_round: bool,
@@ -44,8 +49,8 @@ impl PeriodClock {
             period,
             least: Span::ZERO,
             rhythm: Rhythm::default(),
-            phase,
             last: period,
+            phase,
             next: now + Span::from_secs(period.secs() * phase),
             in_round: false,
         }
@@ -119,14 +124,19 @@ impl PeriodClock {
     /// Ends a round. Rounds that were missed meanwhile are left out, not made up for. Returns the start of the next
     /// one.
     ///
-    /// Where the period becomes longer, this is earlier by a part that differs between hosts. Else the rounds of all
-    /// hosts would stay within the period of before, and meet at one disk of the array.
+    /// Where the period becomes longer, and where rounds that are further apart than configured were missed, the next one is earlier or
+    /// later by a part that differs between hosts. Else the rounds of hosts that were started together, or that a busy array ended
+    /// together, would meet at one drive of the array for good.
     pub fn end(&mut self, now: Instant) -> Instant {
         self.in_round = false;
-        let (before, period) = (self.last.secs(), self.period());
-        self.last = period;
-        let longer = (period.secs() - before).max(0.0);
-        let wait = Span::from_secs(period.secs() - longer * (1.0 - self.phase));
+        let period = self.period();
+        let before = core::mem::replace(&mut self.last, period);
+        let longer = (period.secs() - before.secs()).max(0.0);
+        let missed = self.next + period < now && period > self.period;
+        let wait = Span::from_secs(match missed {
+            true => period.secs() * (0.5 + self.phase),
+            false => period.secs() + longer * (SPREAD * self.phase - EARLY),
+        });
         self.next = self.next + wait;
         if self.next < now {
             self.next = now + wait;
@@ -168,10 +178,10 @@ mod tests {
 
     #[test]
     fn a_shorter_period_is_in_force_at_once_and_a_longer_one_after_the_next_round() {
-        let mut clock = PeriodClock::new(at(0), SECOND, 1.0);
+        let mut clock = PeriodClock::new(at(0), SECOND, 0.8);
         assert!(!clock.set_period(at(100), Span::from_millis(5000)));
-        assert_eq!(clock.next(), at(1000));
-        assert_eq!(round(&mut clock, 1010), at(6000));
+        assert_eq!(clock.next(), at(800));
+        assert_eq!(round(&mut clock, 1010), at(5800));
         assert!(clock.set_period(at(1500), SECOND));
         assert_eq!(clock.next(), at(2500));
         clock.begin();
@@ -180,13 +190,23 @@ mod tests {
     }
 
     #[test]
-    fn rounds_of_hosts_that_were_started_together_are_spread_over_a_longer_period() {
-        for host in 0..8 {
-            let mut clock = PeriodClock::new(at(0), SECOND, host as f64 / 8.0);
-            assert_eq!(round(&mut clock, 125 * host), at(1000 + 125 * host));
-            clock.set_period(at(125 * host), Span::from_millis(4000));
-            assert_eq!(round(&mut clock, 1000 + 125 * host), at(2000 + 500 * host));
-            assert_eq!(round(&mut clock, 2000 + 500 * host), at(6000 + 500 * host));
+    fn rounds_that_ended_together_spread_over_a_period_that_is_longer_than_configured() {
+        let clock = |host| PeriodClock::new(at(0), SECOND, f64::from(host) / 1000.0);
+        let mut clocks: Vec<_> = (0..1000).map(clock).collect();
+        // A period that doubles, and an array that ends all rounds at once: when they begin, and later on.
+        for (round, secs) in [2, 4, 8, 16, 32, 32, 32, 32].into_iter().enumerate() {
+            let mut places = [0; 16];
+            let stuck = round == 0 || round == 5;
+            for clock in &mut clocks {
+                clock.set_least(Span::from_millis(1000 * secs));
+                clock.begin();
+                let before = clock.next();
+                let next = clock.end(at(if stuck { 150_000 } else { 0 }));
+                let apart = next.since(before).secs() / secs as f64;
+                assert!(stuck || (0.19..=1.21).contains(&apart), "{apart} of {secs} s");
+                places[(next.0 * 16 / 1_000_000_000 / secs % 16) as usize] += 1;
+            }
+            assert!(places.iter().all(|n| (30..=95).contains(n)), "{places:?} of {secs} s");
         }
     }
 
@@ -214,7 +234,7 @@ mod tests {
     fn counted_down(steps: &[Step]) -> Vec<u64> {
         let (mut period, mut takes) = (100i64, 0u64);
         // Milliseconds to the next round; those that the present round still takes; those since it began.
-        let (mut left, mut busy, mut since) = (100i64, None::<u64>, 0i64);
+        let (mut left, mut busy, mut since) = (80i64, None::<u64>, 0i64);
         let mut began = Vec::new();
         let mut now = 0;
         for step in steps {
@@ -257,7 +277,7 @@ mod tests {
 
     /// The same by the clock, as a driver uses it.
     fn driven(steps: &[Step]) -> Vec<u64> {
-        let mut clock = PeriodClock::new(at(0), Span::from_millis(100), 1.0);
+        let mut clock = PeriodClock::new(at(0), Span::from_millis(100), 0.8);
         let (mut now, mut takes, mut ends) = (0, 0, None::<u64>);
         let mut began = Vec::new();
         for step in steps {

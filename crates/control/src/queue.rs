@@ -11,7 +11,7 @@
 //!
 //! SFQ lets a flow of which nothing waits begin at virtual time, so that an idle flow gathers no credit. But a client
 //! with one or two IOs under way often has nothing waiting although it wants all of its part: these IOs are at the array. What it
-//! is behind is kept while it wants its part, up to a few IOs (`OWED`), and goes to nobody else. And an IO
+//! is behind is kept, up to a few IOs (`OWED`), and goes to nobody else. And an IO
 //! that its flow may have at the array whatever the others do needs no turn: it goes [ahead](FairQueue::push_ahead).
 //!
 //! No flow waits without bound, whatever its shares: one that was not served for as long as
@@ -88,7 +88,7 @@ const TAG_SHIFT: u32 = 30;
 /// The fewest and the most shares that tags tell apart: no IO is charged with nothing.
 const SHARES: (f64, f64) = (1e-6, 1e12);
 
-/// How many IOs a flow that wants all of its part may be behind virtual time when it has nothing waiting. A flow that
+/// How many IOs a flow may be behind virtual time when it has nothing waiting. A flow that
 /// cannot use its part, as its IOs take longer than others', would else gather a debt without end.
 const OWED: Tag = 8;
 
@@ -104,24 +104,16 @@ struct Flow<T> {
     /// When it was served last, or became backlogged.
     served: Instant,
     burst: Cost,
-    /// How far the finish tag was behind virtual time when the flow began to want less than its part.
-    owed: Tag,
     /// The time of its entry in [`FairQueue::dues`], if it has one.
     due: Option<Instant>,
 }
 
 impl<T> Flow<T> {
-    /// The most that it may be behind virtual time if it wants all of its part, with IOs of this cost.
-    fn most_owed(&self, cost: Cost) -> Tag {
-        OWED * self.tag_of(cost)
-    }
-
-    /// The start tag of an item that comes while nothing waits: virtual time, less the credit.
-    fn start(&self, virtual_time: Tag, credit: Tag) -> Tag {
-        // How far an idle flow's finish tag has fallen behind, at most the burst.
-        let credit = if on(Mechanism::Owed) { credit } else { 0 };
-        let credit = credit.max(self.tag_of(self.burst));
-        self.finish.max(virtual_time.saturating_sub(credit))
+    /// The start tag of an item of this cost that comes while nothing waits: virtual time, less the credit.
+    fn start(&self, virtual_time: Tag, cost: Cost, keeps: bool) -> Tag {
+        // How far its finish tag has fallen behind, at most a few IOs or the burst.
+        let few = if keeps && on(Mechanism::Owed) { OWED * self.tag_of(cost) } else { 0 };
+        self.finish.max(virtual_time.saturating_sub(few.max(self.tag_of(self.burst))))
     }
 
     /// What a cost adds to a tag.
@@ -142,8 +134,8 @@ fn slot(weight: f64) -> u64 {
 #[derive(Debug)]
 pub struct FairQueue<T> {
     flows: Slab<Flow<T>>,
-    /// Items that need no turn, oldest first, and when they came.
-    ahead: VecDeque<(Instant, FlowId, Cost, T)>,
+    /// Items that need no turn, oldest first.
+    ahead: VecDeque<(FlowId, Cost, T)>,
     /// Start tag of the head of every backlogged flow; ties go to the lower id.
     heads: BinaryHeap<Head>,
     /// Entries of `heads` that stand for a head which was taken out of turn.
@@ -177,15 +169,15 @@ impl<T> FairQueue<T> {
     pub fn add_flow(&mut self, Shares(shares): Shares, burst: Cost) -> FlowId {
         let finish = self.virtual_time;
         let (waiting, served, due) = (VecDeque::new(), Instant(0), None);
-        let (slot, owed) = (slot(shares.into()), 0);
-        let flow = Flow { slot, burst, finish, owed, waiting, served, due };
+        let slot = slot(shares.into());
+        let flow = Flow { slot, burst, finish, waiting, served, due };
         FlowId(self.flows.insert(flow))
     }
 
     /// Removes a flow of which nothing waits; `false` if something does, or there is no such flow.
     pub fn remove_flow(&mut self, flow: FlowId) -> bool {
         let none = self.flows.get(flow.0).is_some_and(|f| f.waiting.is_empty());
-        let idle = none && self.ahead.iter().all(|(_, of, ..)| *of != flow);
+        let idle = none && self.ahead.iter().all(|(of, ..)| *of != flow);
         idle && self.flows.try_remove(flow.0).is_some()
     }
 
@@ -203,7 +195,7 @@ impl<T> FairQueue<T> {
     pub fn forget_credit(&mut self, flow: FlowId) {
         let flow = &mut self.flows[flow.0];
         if flow.waiting.is_empty() {
-            (flow.finish, flow.owed) = (flow.finish.max(self.virtual_time), 0);
+            flow.finish = flow.finish.max(self.virtual_time);
         }
     }
 
@@ -223,7 +215,7 @@ impl<T> FairQueue<T> {
     /// Charges all that waits anew, as costs are counted in another unit. All flows begin at virtual time again: what one was ahead or
     /// behind was counted in the unit from before. `anew` is handed the flow, the cost from before and the item. O(items).
     pub fn charge_anew(&mut self, mut anew: impl FnMut(FlowId, Cost, &T) -> Cost) {
-        for (_, flow, cost, item) in &mut self.ahead {
+        for (flow, cost, item) in &mut self.ahead {
             *cost = anew(*flow, *cost, item);
         }
         self.heads.clear();
@@ -232,21 +224,19 @@ impl<T> FairQueue<T> {
             for (cost, item) in &mut flow.waiting {
                 *cost = anew(FlowId(id), *cost, item);
             }
-            (flow.finish, flow.owed) = (self.virtual_time, 0);
+            flow.finish = self.virtual_time;
             if !flow.waiting.is_empty() {
                 self.heads.push(Head::new(flow.finish, FlowId(id)));
             }
         }
     }
 
-    /// Queues an item. `wants`: the flow has wanted all of its part since its last item was taken, though nothing
-    /// may have waited. O(log backlogged flows) if nothing waited, O(1) otherwise.
-    pub fn push(&mut self, now: Instant, flow: FlowId, cost: Cost, wants: bool, item: T) {
+    /// Queues an item. `keeps`: what the flow is behind is kept, up to a few IOs, though nothing of it waited. O(log backlogged flows) if nothing waited, O(1) otherwise.
+    pub fn push(&mut self, now: Instant, flow: FlowId, cost: Cost, keeps: bool, item: T) {
         let f = &mut self.flows[flow.0];
         if f.waiting.is_empty() {
-            let credit = if wants { f.most_owed(cost) } else { f.owed };
-            let start = f.start(self.virtual_time, credit);
-            (f.finish, f.owed) = (start, 0);
+            let start = f.start(self.virtual_time, cost, keeps);
+            f.finish = start;
             f.served = now;
             self.heads.push(Head::new(start, flow));
             if f.due.is_none() {
@@ -261,24 +251,19 @@ impl<T> FairQueue<T> {
 
     /// Queues an item that needs no turn, of a flow of which nothing waits. The flow is charged for it as if it had
     /// gone at virtual time: no item that went ahead delays a later one. O(1).
-    pub fn push_ahead(&mut self, now: Instant, flow: FlowId, cost: Cost, item: T) {
+    pub fn push_ahead(&mut self, flow: FlowId, cost: Cost, item: T) {
         let f = &mut self.flows[flow.0];
-        let start = f.start(self.virtual_time, f.owed).min(self.virtual_time);
-        (f.finish, f.owed) = (start + f.tag_of(cost), 0);
-        self.ahead.push_back((now, flow, cost, item));
+        let start = f.start(self.virtual_time, cost, true).min(self.virtual_time);
+        f.finish = start + f.tag_of(cost);
+        self.ahead.push_back((flow, cost, item));
         self.len += 1;
     }
 
-    /// Takes the oldest item that needs no turn, if one may go or if it has waited for longer than the patience. Says
-    /// whether it is overdue.
-    pub fn pop_ahead(&mut self, now: Instant, may: bool) -> Option<(FlowId, Cost, T, bool)> {
-        let &(since, ..) = self.ahead.front()?;
-        if !may && since + self.patience > now {
-            return None;
-        }
-        let (_, flow, cost, item) = self.ahead.pop_front()?;
-        self.len -= 1;
-        Some((flow, cost, item, !may))
+    /// Takes the oldest item that needs no turn.
+    pub fn pop_ahead(&mut self) -> Option<(FlowId, Cost, T)> {
+        let ahead = self.ahead.pop_front();
+        self.len -= usize::from(ahead.is_some());
+        ahead
     }
 
     /// Whether items of this flow wait for their turn.
@@ -291,14 +276,6 @@ impl<T> FairQueue<T> {
     #[must_use]
     pub fn waiting(&self, flow: FlowId) -> usize {
         self.flows.get(flow.0).map_or(0, |flow| flow.waiting.len())
-    }
-
-    /// Notes that a flow, whose IOs cost `cost`, wants less than its part from now on. What it is owed is kept until it comes back.
-    pub fn rests(&mut self, flow: FlowId, cost: Cost) {
-        let f = &mut self.flows[flow.0];
-        if f.waiting.is_empty() {
-            f.owed = self.virtual_time.saturating_sub(f.finish).min(f.most_owed(cost));
-        }
     }
 
     /// Takes the item with the smallest start tag, of those that wait for their turn. O(log backlogged flows).
@@ -369,9 +346,7 @@ impl<T> FairQueue<T> {
     /// Not before this time is a flow overdue. It may be later: ask again then.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
-        let due = self.dues.peek().map(|Reverse((due, _))| *due);
-        let ahead = self.ahead.front().map(|&(since, ..)| since + self.patience);
-        due.map_or(ahead, |due| Some(ahead.map_or(due, |ahead| due.min(ahead))))
+        self.dues.peek().map(|Reverse((due, _))| *due)
     }
 
     /// Takes a flow's oldest item, whatever its turn. It is charged for it as if it had gone at virtual time: what a flow has beyond its
@@ -401,9 +376,9 @@ impl<T> FairQueue<T> {
         flow.waiting = kept;
         let mut out = Vec::from(taken);
         let waits = !flow.waiting.is_empty();
-        for (since, of, cost, item) in mem::take(&mut self.ahead) {
+        for (of, cost, item) in mem::take(&mut self.ahead) {
             if of != id || !gone(&item) {
-                self.ahead.push_back((since, of, cost, item));
+                self.ahead.push_back((of, cost, item));
                 continue;
             }
             if !waits {

@@ -21,7 +21,7 @@ use crate::units::{Instant, Span, larger, smaller};
 const NEW: f64 = 0.5;
 
 /// Part of a reservation beyond it that is granted, as a VM has gaps between its IOs.
-const SPARE: f64 = 0.12;
+const SPARE: f64 = 0.05;
 
 /// Time by which a VM may be behind its reservation and make up for it.
 const BEHIND: Span = Span::from_millis(200);

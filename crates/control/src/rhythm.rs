@@ -1,7 +1,8 @@
 //! How often hosts meet in the exchange, so that it takes at most 1 % of a healthy array's IOs.
 //!
-//! A round of a host takes one read and one write at the array. With H hosts and a period T that is 2 · H / T IO/s. So with R the
-//! IO/s of the array, T is the configured period, or 2 · H / (PART · R) if that is more.
+//! A round of a host takes one read and one write at the array, n = 2 IOs, or more where the slots of all hosts are more than a MiB. With H
+//! hosts and a period T that is n · H / T IO/s. So with R the IO/s of the array, T is the configured period, or n · H / (PART · R) if that
+//! is more.
 //!
 //! R follows the sum of all hosts' IO/s. A lower value counts only if it shows what the array can do: while a host wants more, and
 //! latency is near the threshold. An array that has become slow is where the law must look, however few IOs it does.
@@ -18,8 +19,8 @@ const PART: f64 = 0.009;
 const HASTE: f64 = 4.0;
 const HASTY: u32 = 10;
 
-/// IOs of a round: one read and one write.
-const ROUND: f64 = 2.0;
+/// Hosts whose slots are a MiB: a larger read counts as several, as it takes more than one drive.
+const MIB: f64 = 256.0;
 
 /// Assumed IO/s of an array that was not busy yet. It costs nothing until the array is busy.
 const UNSEEN: f64 = 2000.0;
@@ -79,7 +80,7 @@ impl Rhythm {
                 part *= HASTE;
             }
         }
-        let wanted = ROUND * self.hosts as f64 / (part * self.taken_for());
+        let wanted = self.ios_of_rounds() / (part * self.taken_for());
         let wanted = if on(Mechanism::Rhythm) { wanted } else { 0.0 };
         let before = self.period.unwrap_or(period).secs();
         let next = wanted.min(LONGEST.secs()).min(before * STEP);
@@ -96,6 +97,12 @@ impl Rhythm {
         } else if shows {
             self.ios = Some(0.5 * (before + ios));
         }
+    }
+
+    /// IOs of one round of each host: a read and a write.
+    fn ios_of_rounds(&self) -> f64 {
+        let hosts = self.hosts as f64;
+        hosts * (1.0 + (hosts / MIB).max(1.0))
     }
 
     fn taken_for(&self) -> f64 {
@@ -124,7 +131,7 @@ impl Rhythm {
     /// present period of this one.
     #[must_use]
     pub fn cost(&self) -> Option<(f64, f64)> {
-        let rounds = ROUND * self.hosts as f64 / self.period?.secs();
+        let rounds = self.ios_of_rounds() / self.period?.secs();
         let ios = self.taken_for();
         Some((ios, rounds / (ios + rounds)))
     }

@@ -7,9 +7,10 @@
 //! f_t = max(S_t, R_t · d_t / p) / Σ n_k        n_k = g_k / (p · f_t): a VM's shares, as far as it used its slice
 //! ```
 //!
-//! A VM of the tenant then counts with f_t · s_k shares, and at most with all of the tenant's. What one leaves of its part goes to the others of its tenant first. The
-//! reservation R_t is a floor by Little's law, d_t being the time of the tenant's IOs at the array
-//! ([`reservation`](crate::reservation)).
+//! A VM of the tenant then counts with f_t · s_k shares, and at most with all of the tenant's. What one leaves of its part goes to the
+//! others of its tenant first. A host whose VMs wake up takes Σ n_k for that of all of the tenant's VMs until all hosts have heard of it:
+//! where many wake at once, each would else count with all of the tenant's shares. The reservation R_t is a floor by Little's law, d_t
+//! being the time of the tenant's IOs at the array ([`reservation`](crate::reservation)).
 //!
 //! The limit is divided among hosts by water-filling: each host says what part of the limit it could use, and has its part of the whole
 //! ([`part`]). A part rises only after all other hosts have heard of that, and falls at once.
@@ -175,6 +176,8 @@ struct State {
     counts: f64,
     weight: f64,
     awake: Option<f64>,
+    /// Rounds since its VMs on this host did nothing.
+    rounds: usize,
     /// This host's part of the limit by the last rounds.
     parts: [f64; HEARD],
     /// Part of the period in which one of its VMs on this host could use more than its slice.
@@ -197,6 +200,7 @@ impl State {
             counts: 0.0,
             weight: 1.0,
             awake: None,
+            rounds: 0,
             parts: [UNHEARD; HEARD],
             asked: 0.0,
             arrears: Arrears::default(),
@@ -416,6 +420,7 @@ impl Tenants {
             }
             // What they took, in shares of the volume, over what one of their own was worth.
             state.own.used /= state.weight;
+            state.rounds = if state.own.used > 0.0 { state.rounds.saturating_add(1) } else { 0 };
             state.all = state.others.iter().fold(state.own, TenantPart::plus);
             let all = &state.all;
             if all.rate > 0.0 {
@@ -447,9 +452,9 @@ impl Tenants {
                 false => 0.0,
             };
             state.counts = larger(shares.unwrap_or(0.0), least);
+            let used = if state.rounds < HEARD { all.shares } else { all.used };
             // One that uses less than it has is not worth more without end: no VM has less than one share.
-            let most = larger(state.counts, 1.0);
-            let weight = if all.used > 0.0 { smaller(state.counts / all.used, most) } else { most };
+            let weight = state.counts / larger(used, 1.0);
             state.weight = if shares.is_some() { weight } else { larger(weight, 1.0) };
             state.awake = match shares {
                 Some(shares) if all.shares > 0.0 => Some(shares / all.shares),

@@ -139,24 +139,30 @@ impl Agent {
         let pending = &mut self.ios[dispatch.token as usize];
         // What waits is charged by the slots in force.
         pending.cost = self.enforcer.cost(io_of(&pending.io)).as_slots();
+        let (vm, cost, io) = (pending.vm, pending.cost, pending.io);
         if !dispatch.overdue {
-            check::window(|| &host.name, self.at_array, pending.cost, self.enforcer.bound())?;
+            let own = || {
+                let own = self.ios.iter().filter(|(_, io)| io.vm == vm);
+                own.map(|(_, io)| io.cost).sum::<f64>()
+                    <= self.enforcer.slice(vm).max(cost) + check::ROUNDING
+            };
+            check::window(|| &host.name, self.at_array, cost, self.enforcer.bound(), own)?;
         }
-        self.at_array += pending.cost;
-        let limited = &mut self.limited[pending.vm.0];
+        self.at_array += cost;
+        let limited = &mut self.limited[vm.0];
         if limited.is_none() {
-            return Ok(Some((dispatch.id, pending.io)));
+            return Ok(Some((dispatch.id, io)));
         }
         // In observe mode nothing is held back.
         if self.enforcer.governor().outlook().is_some() {
             limited.restart();
-        } else if let Some(early) = limited.take(now, io_of(&pending.io)) {
-            let (vm, early) = (&host.vms[pending.vm.0].name, early.secs() * 1e3);
+        } else if let Some(early) = limited.take(now, io_of(&io)) {
+            let (vm, early) = (&host.vms[vm.0].name, early.secs() * 1e3);
             return Err(Violation(format!(
                 "VM {vm} sent an IO {early} ms before its limit allows it"
             )));
         }
-        Ok(Some((dispatch.id, pending.io)))
+        Ok(Some((dispatch.id, io)))
     }
 
     /// Takes back an IO from the array.

@@ -30,6 +30,11 @@ pub(crate) trait Enforcer: Debug {
     /// What bounds an IO that goes to the array now.
     fn bound(&self) -> Window;
 
+    /// What a VM may have outstanding, whatever the others on its host have.
+    fn slice(&self, _vm: VmId) -> f64 {
+        0.0
+    }
+
     /// IOs that wait or are at the array.
     fn under_way(&self) -> usize;
 
@@ -88,6 +93,10 @@ impl Enforcer for Host {
 
     fn bound(&self) -> Window {
         self.grant()
+    }
+
+    fn slice(&self, vm: VmId) -> f64 {
+        self.part(vm).and_then(|part| part.slice).unwrap_or_default()
     }
 
     fn under_way(&self) -> usize {

@@ -83,6 +83,15 @@ pub(super) fn used_shares(vms: &[VmDemand], weight: f64, window_per_share: f64) 
     all
 }
 
+/// Factor on the shares that VMs used at which they count with the shares that they have `now`. Where the factor of a tenant falls,
+/// windows are not to follow from the shares of before.
+pub(crate) fn reweighed(vms: &[VmDemand], now: impl Iterator<Item = f64>) -> f64 {
+    let (before, after) = vms.iter().zip(now).fold((0.0, 0.0), |(before, after), (vm, now)| {
+        (before + vm.used, after + vm.used * (now / vm.counts))
+    });
+    if before > 0.0 { after / before } else { 1.0 }
+}
+
 /// What holds the host back: its largest window, the slice of a VM, or nothing.
 pub(super) fn bounded(vms: &[VmDemand], window_max: f64) -> Bounded {
     let used = vms.iter().fold(0.0, |sum, vm| sum + vm.used);

@@ -102,7 +102,6 @@ impl Host {
         let cost = waiting.io.cost(self.costs);
         let slices = self.has_slices();
         let (state, flow) = (&mut self.vms[vm.0], FlowId(vm.0));
-        let wants = slices && state.slice.is_short();
         self.granted += state.slice.add(now, cost.as_slots(), self.gate.service());
         self.pending += cost.as_slots();
         let short = state.slice.is_short();
@@ -113,23 +112,18 @@ impl Host {
             waiting.held_by = if ahead { HeldBy::Turn } else { self.held_by(short) };
         }
         if ahead {
-            self.queue.push_ahead(now, flow, cost, waiting);
+            self.queue.push_ahead(flow, cost, waiting);
         } else {
             self.watch(vm.0);
-            self.queue.push(now, flow, cost, wants, waiting);
+            self.queue.push(now, flow, cost, slices, waiting);
         }
     }
 
     /// Some slots of a VM are pending no more.
     #[inline]
     fn unqueue(&mut self, now: Instant, vm: usize, cost: Cost) {
-        let (slices, slice) = (self.has_slices(), &mut self.vms[vm].slice);
-        let wanted = slice.is_short();
-        self.granted += slice.take(now, cost.as_slots(), self.gate.service());
+        self.granted += self.vms[vm].slice.take(now, cost.as_slots(), self.gate.service());
         self.pending -= cost.as_slots();
-        if slices && wanted && !slice.is_short() {
-            self.queue.rests(FlowId(vm), cost);
-        }
         if self.pending <= 0.0 {
             // Sums of fractions: what is left of them is rounding.
             self.granted = 0.0;
@@ -147,11 +141,11 @@ impl Host {
     /// Takes the IO out of the queue that may go now, and says whether it is overdue.
     #[inline]
     fn next(&mut self, now: Instant) -> Option<(FlowId, Cost, Waiting, bool)> {
-        let room = self.gate.admits_own();
-        if let Some(ahead) = self.queue.pop_ahead(now, room) {
-            return Some(ahead);
+        // What a neighbour has beyond its own grant, as one large IO or from before grants shrank, is not for this VM to wait for.
+        if let Some((flow, cost, waiting)) = self.queue.pop_ahead() {
+            return Some((flow, cost, waiting, false));
         }
-        if room {
+        if self.gate.has_room() {
             if !self.reserved.is_empty()
                 && let Some((flow, cost, waiting)) = self.next_reserved(now)
             {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use parda_control::queue::{Cost, FairQueue, FlowId};
-use parda_control::{Instant, Shares, Span};
+use parda_control::{Instant, Shares};
 use proptest::prelude::*;
 
 /// Start-time fair queuing as the textbook has it: every item is tagged when it becomes its flow's
@@ -19,7 +19,6 @@ struct OracleFlow {
     shares: u32,
     burst: f64,
     finish: u128,
-    owed: u128,
     start: u128,
     waiting: VecDeque<(f64, u64)>,
 }
@@ -29,42 +28,33 @@ fn tag(slots: f64, shares: u32) -> u128 {
 }
 
 impl Oracle {
-    /// The start tag of a flow that has nothing waiting, of which so much is remembered.
-    fn begins(&self, flow: usize, owed: u128) -> u128 {
+    /// The start tag of a flow that has nothing waiting.
+    fn begins(&self, flow: usize, slots: f64, keeps: bool) -> u128 {
         let f = &self.flows[flow];
-        f.finish.max(self.virtual_time.saturating_sub(owed.max(tag(f.burst, f.shares))))
+        let few = if keeps { 8 * tag(slots, f.shares) } else { 0 };
+        f.finish.max(self.virtual_time.saturating_sub(few.max(tag(f.burst, f.shares))))
     }
 
-    fn push(&mut self, flow: usize, slots: f64, wants: bool, item: u64) {
-        let f = &self.flows[flow];
-        if f.waiting.is_empty() {
-            let owed = if wants { 8 * tag(slots, f.shares) } else { f.owed };
-            let start = self.begins(flow, owed);
+    fn push(&mut self, flow: usize, slots: f64, keeps: bool, item: u64) {
+        if self.flows[flow].waiting.is_empty() {
+            let start = self.begins(flow, slots, keeps);
             let f = &mut self.flows[flow];
-            (f.start, f.finish, f.owed) = (start, start, 0);
+            (f.start, f.finish) = (start, start);
         }
         self.flows[flow].waiting.push_back((slots, item));
     }
 
     fn push_ahead(&mut self, flow: usize, slots: f64, item: u64) {
-        let start = self.begins(flow, self.flows[flow].owed).min(self.virtual_time);
+        let start = self.begins(flow, slots, true).min(self.virtual_time);
         let f = &mut self.flows[flow];
-        (f.finish, f.owed) = (start + tag(slots, f.shares), 0);
+        f.finish = start + tag(slots, f.shares);
         self.ahead.push_back((flow, item, slots));
-    }
-
-    fn rests(&mut self, flow: usize, slots: f64) {
-        let f = &mut self.flows[flow];
-        if !f.waiting.is_empty() {
-            return;
-        }
-        f.owed = self.virtual_time.saturating_sub(f.finish).min(8 * tag(slots, f.shares));
     }
 
     fn forget(&mut self, flow: usize) {
         let f = &mut self.flows[flow];
         if f.waiting.is_empty() {
-            (f.finish, f.owed) = (f.finish.max(self.virtual_time), 0);
+            f.finish = f.finish.max(self.virtual_time);
         }
     }
 
@@ -101,9 +91,8 @@ impl Oracle {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Push { flow: usize, slots: f64, wants: bool },
+    Push { flow: usize, slots: f64, keeps: bool },
     Ahead { flow: usize, slots: f64 },
-    Rests { flow: usize, slots: f64 },
     Pop,
     Reweigh { flow: usize, shares: u32 },
     Forget { flow: usize },
@@ -113,9 +102,8 @@ enum Step {
 fn steps(flows: usize) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..flows, 0.25..32.0f64, any::<bool>())
-            .prop_map(|(flow, slots, wants)| Step::Push { flow, slots, wants }),
+            .prop_map(|(flow, slots, keeps)| Step::Push { flow, slots, keeps }),
         1 => (0..flows, 0.25..32.0f64).prop_map(|(flow, slots)| Step::Ahead { flow, slots }),
-        1 => (0..flows, 0.25..32.0f64).prop_map(|(flow, slots)| Step::Rests { flow, slots }),
         3 => Just(Step::Pop),
         1 => (0..flows, 1..5000u32).prop_map(|(flow, shares)| Step::Reweigh { flow, shares }),
         1 => (0..flows).prop_map(|flow| Step::Forget { flow }),
@@ -135,31 +123,27 @@ proptest! {
         for &(shares, burst) in &config {
             queue.add_flow(Shares(shares), Cost::slots(burst));
             oracle.flows.push(OracleFlow {
-                shares, burst, finish: 0, owed: 0, start: 0, waiting: VecDeque::new(),
+                shares, burst, finish: 0, start: 0, waiting: VecDeque::new(),
             });
         }
         let mut waiting = 0usize;
         for (n, step) in script.into_iter().enumerate() {
             match step {
-                Step::Push { flow, slots, wants } => {
+                Step::Push { flow, slots, keeps } => {
                     let flow = flow % config.len();
-                    queue.push(Instant(0), FlowId(flow), Cost::slots(slots), wants, n as u64);
-                    oracle.push(flow, slots, wants, n as u64);
+                    queue.push(Instant(0), FlowId(flow), Cost::slots(slots), keeps, n as u64);
+                    oracle.push(flow, slots, keeps, n as u64);
                     waiting += 1;
                 }
                 Step::Ahead { flow, slots } if !queue.waits(FlowId(flow % config.len())) => {
                     let flow = flow % config.len();
-                    queue.push_ahead(Instant(0), FlowId(flow), Cost::slots(slots), n as u64);
+                    queue.push_ahead(FlowId(flow), Cost::slots(slots), n as u64);
                     oracle.push_ahead(flow, slots, n as u64);
                     waiting += 1;
                 }
-                Step::Rests { flow, slots } => {
-                    queue.rests(FlowId(flow % config.len()), Cost::slots(slots));
-                    oracle.rests(flow % config.len(), slots);
-                }
                 Step::Ahead { .. } => {}
                 Step::Pop => {
-                    let ahead = queue.pop_ahead(Instant(0), true).map(|(f, _, item, _)| (f, item));
+                    let ahead = queue.pop_ahead().map(|(f, _, item)| (f, item));
                     let next = ahead.or_else(|| queue.pop(Instant(0)).map(|(f, _, item)| (f, item)));
                     let ours = next.map(|(f, item)| (f.0, item));
                     // Work conservation: something comes out whenever anything waits.
@@ -311,8 +295,8 @@ fn without_burst_idling_gives_nothing() {
 
 /// A client that keeps one IO has nothing waiting while that IO is at the array.
 #[test]
-fn who_wants_its_part_is_given_what_it_is_behind_and_no_more_than_eight_items() {
-    for (wants, before, expected) in [(false, 5, 1), (true, 5, 5), (true, 50, 8)] {
+fn who_keeps_its_place_is_given_what_it_is_behind_and_no_more_than_eight_items() {
+    for (keeps, before, expected) in [(false, 5, 1), (true, 5, 5), (true, 50, 8)] {
         let mut queue = FairQueue::default();
         let busy = queue.add_flow(Shares(100), Cost::slots(0.0));
         let client = queue.add_flow(Shares(100), Cost::slots(0.0));
@@ -321,7 +305,7 @@ fn who_wants_its_part_is_given_what_it_is_behind_and_no_more_than_eight_items() 
         (0..=before).for_each(|_| assert_eq!(queue.pop(Instant(0)).unwrap().0, busy));
         let mut in_a_row = 0;
         loop {
-            queue.push(Instant(0), client, Cost::ONE, wants, ());
+            queue.push(Instant(0), client, Cost::ONE, keeps, ());
             if queue.pop(Instant(0)).unwrap().0 != client {
                 break;
             }
@@ -332,40 +316,19 @@ fn who_wants_its_part_is_given_what_it_is_behind_and_no_more_than_eight_items() 
 }
 
 #[test]
-fn what_a_flow_is_behind_does_not_grow_while_it_rests() {
+fn an_item_that_needs_no_turn_goes_first_and_delays_what_follows_by_no_more_than_itself() {
     let mut queue = FairQueue::default();
-    let busy = queue.add_flow(Shares(100), Cost::slots(0.0));
-    let client = queue.add_flow(Shares(100), Cost::slots(0.0));
-    (0..100).for_each(|_| queue.push(Instant(0), busy, Cost::ONE, true, ()));
-    (0..4).for_each(|_| _ = queue.pop(Instant(0)));
-    queue.rests(client, Cost::ONE);
-    (0..40).for_each(|_| _ = queue.pop(Instant(0)));
-    (0..9).for_each(|_| queue.push(Instant(0), client, Cost::ONE, false, ()));
-    let order: Vec<_> = (0..9).map(|_| queue.pop(Instant(0)).unwrap().0).collect();
-    let first = order.iter().take_while(|&&flow| flow == client).count();
-    assert!((3..=4).contains(&first), "{first}");
-}
-
-#[test]
-fn an_item_that_needs_no_turn_goes_first_or_when_it_is_overdue() {
-    let mut queue = FairQueue::default();
-    queue.set_patience(Span(10));
     let busy = queue.add_flow(Shares(1_000_000), Cost::slots(0.0));
     let client = queue.add_flow(Shares(1), Cost::slots(0.0));
     queue.push(Instant(0), busy, Cost::ONE, true, ());
     for _ in 0..3 {
-        queue.push_ahead(Instant(5), client, Cost::ONE, ());
+        queue.push_ahead(client, Cost::ONE, ());
         assert_eq!((queue.len(), queue.waits(client)), (2, false));
         assert!(!queue.remove_flow(client), "an item of it waits");
-        assert_eq!(queue.pop_ahead(Instant(14), false), None);
-        assert_eq!(queue.pop_ahead(Instant(14), true), Some((client, Cost::ONE, (), false)));
+        assert_eq!(queue.pop_ahead(), Some((client, Cost::ONE, ())));
     }
-    // What went ahead does not delay what follows by more than one item.
-    queue.push_ahead(Instant(5), client, Cost::ONE, ());
-    assert_eq!(queue.pop(Instant(5)).unwrap().0, busy);
-    assert_eq!(queue.next_due(), Some(Instant(10)), "of the busy flow, looked at later");
-    assert_eq!(queue.overdue(Instant(12)), None);
-    assert_eq!(queue.next_due(), Some(Instant(15)));
-    assert_eq!(queue.pop_ahead(Instant(15), false), Some((client, Cost::ONE, (), true)));
+    queue.push(Instant(0), client, Cost::ONE, false, ());
+    let order = [(); 2].map(|()| queue.pop(Instant(0)).unwrap().0);
+    assert_eq!(order, [busy, client], "charged for one IO beyond virtual time, not for three");
     assert!(queue.is_empty() && queue.remove_flow(client));
 }

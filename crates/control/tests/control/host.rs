@@ -16,6 +16,9 @@ fn static_window(window: f64) -> Config {
     }
 }
 
+/// The largest burst of a VM, in slots.
+const BURST: f64 = 2.0;
+
 const READ: Io = Io { kind: IoKind::Read, bytes: Bytes::kib(4) };
 
 #[derive(Clone, Debug)]
@@ -61,7 +64,7 @@ fn mode() -> impl Strategy<Value = Mode> {
 const TIME: Costs = Costs { reads: Charge { io: 1, mib: 128 }, writes: Charge { io: 4, mib: 128 } };
 
 proptest! {
-    /// Whatever happens: no IO is dispatched beyond the window's last slot, none is lost or
+    /// Whatever happens: no IO is dispatched beyond the window's last slot and its VM's slice, none is lost or
     /// dispatched twice, held and device time are what the caller saw, and windows keep their bounds.
     #[test]
     fn the_books_balance(
@@ -75,7 +78,7 @@ proptest! {
         let config = Config { law, costs, ..Config::default() };
         let mut host = Host::new(now, config.clone()).unwrap();
         let mut vms: Vec<VmId> = [1000, 500, 10, 3]
-            .map(|shares| host.add_vm(now, VmConfig { burst: 2.0, ..VmConfig::of(Shares(shares)) }))
+            .map(|shares| host.add_vm(now, VmConfig { burst: BURST, ..VmConfig::of(Shares(shares)) }))
             .to_vec();
         // The most shares that a VM had since the last round.
         let mut most: Vec<(VmId, u32)> = vms.iter().copied().zip([1000, 500, 10, 3]).collect();
@@ -178,11 +181,14 @@ proptest! {
             }
             while let Some(d) = host.next_dispatch(now) {
                 let before: f64 = out.iter().map(|o| cost(o.4)).sum();
-                // What is granted is never exceeded: a slot was free, if only in part.
-                let free = before < host.grant().0;
-                prop_assert!(free || d.overdue, "{} of {}", before, host.grant());
                 let (submitted, io, vm) = held.remove(&d.token).expect("held once");
                 prop_assert_eq!(d.vm, vm);
+                // What is granted is never exceeded: a slot was free, if only in part, or the VM is within what it has by itself.
+                let free = before < host.grant().0;
+                let has: f64 = out.iter().filter(|o| o.5 == vm).map(|o| cost(o.4)).sum();
+                let slice = host.part(vm).and_then(|part| part.slice).unwrap_or_default();
+                let own = has + cost(io) <= slice.max(cost(io)) + BURST;
+                prop_assert!(free || own || d.overdue, "{} of {}", before, host.grant());
                 out.push((d.id, d.token, submitted, now, io, vm));
             }
             prop_assert_eq!(host.outstanding(), out.len());
@@ -395,4 +401,17 @@ fn held_time_has_the_cause_that_the_io_met_when_it_came() {
     let shallow = all.iter().find(|dispatch| dispatch.token == 8).expect("goes ahead").id;
     let io = host.complete(Instant(1), shallow, Outcome::Done).unwrap();
     assert_eq!(io.held_by, HeldBy::Turn);
+}
+
+#[test]
+fn a_vm_within_its_slice_waits_for_no_large_io_of_its_neighbour() {
+    let mut host = Host::new(Instant(0), Config::default()).unwrap();
+    let [large, light] = [(); 2].map(|()| host.add_vm(Instant(0), VmConfig::of(Shares(1000))));
+    let trim = Io { kind: IoKind::Discard, bytes: Bytes(32 << 20) };
+    (0..2).for_each(|token| host.submit(Instant(0), large, trim, token));
+    let goes = |host: &mut Host| host.next_dispatch(Instant(0)).map(|dispatch| dispatch.token);
+    assert_eq!([goes(&mut host), goes(&mut host)], [Some(0), None], "32 slots of a window of 4");
+    (2..6).for_each(|token| host.submit(Instant(0), light, READ, token));
+    let went: Vec<_> = std::iter::from_fn(|| goes(&mut host)).collect();
+    assert_eq!(went, [2, 3], "its slice is two slots");
 }
