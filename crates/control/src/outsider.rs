@@ -18,9 +18,9 @@
 //! N / (N + Q) = KEPT · P / (P + Q),    N = KEPT · P · Q / ((1 − KEPT) · P + Q)
 //! ```
 //!
-//! Where windows leave most of what is pending waiting, and nothing is known of the array, an outsider may have been there from the
-//! start, or the threshold is too low. The same trial shows it: windows that bring more throughput than latency are below the knee of
-//! the array (Kleinrock's power), and smaller ones are given away for nothing.
+//! Where settled windows do not meet the threshold, an outsider was there from the start, or the threshold is too low. The same trial
+//! shows what they are good for: larger windows that bring more throughput than latency are below the knee of the array (Kleinrock's
+//! power), and smaller ones are given away for nothing.
 
 mod loads;
 #[cfg(test)]
@@ -43,7 +43,7 @@ const TELLS: u32 = 4;
 const GONE: f64 = 0.05;
 /// Periods of a trial: windows follow in three, and latency in one.
 const TRIAL: u32 = 3;
-/// Periods near the threshold after which a trial is made where nothing is known of the array.
+/// Settled periods after which a trial is made where the threshold is not met.
 const SUSPECT: f64 = 3.0;
 /// Factor over the threshold from which settled windows do not meet it.
 const SQUEEZED: f64 = 1.25;
@@ -59,7 +59,7 @@ const SHOWS: f64 = 0.15;
 const STILL: f64 = 0.08;
 /// Least width, as a part of the outstanding IOs at the threshold: what few loads show of it is chance.
 const LEAST_WIDTH: f64 = 0.25;
-/// Factor by which outstanding IOs grow in a trial where nothing is known of the array.
+/// Factor by which outstanding IOs grow in such a trial, at least.
 const GROWS: f64 = 1.4;
 /// Periods after which what is missing is missing for good: the array is another one.
 pub(crate) const ADOPTS: u32 = 3600;

@@ -245,8 +245,7 @@ mode = "parda"
 latency_threshold = "30ms"
 period = "1s"
 window_max = 64
-outsider = "share"
-outsider_shares = 1500
+outsider = "hold"
 hold_max = "10s"
 [[volume.group]]
 name = "databases"

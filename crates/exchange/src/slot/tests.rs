@@ -73,6 +73,8 @@ prop_compose! {
         counts in (arb_count(), arb_count()).boxed(),
         saturated in (arb_measure(), arb_measure()).boxed(),
         reserved in arb_measure(),
+        // Powers of two, which are read as they were written.
+        load in (0..15i32, 0..15i32).prop_map(|(a, b)| (f64::from(a).exp2(), f64::from(b).exp2())),
     ) -> Report {
         Report {
             elapsed: Span(elapsed),
@@ -91,6 +93,8 @@ prop_compose! {
             wants: Wants { asks, floor: Span(counts.0), ios: counts.1 },
             saturated: Throughput { rate: saturated.0, shares: saturated.1 },
             reserved,
+            pending: load.0,
+            beside: load.1,
             finding: Finding::default(),
         }
     }

@@ -143,18 +143,28 @@ fn visits_that_fail_cost_the_array_nothing() {
 }
 
 /// The cluster with an outsider, who keeps 64 IOs at the array from 60 s to 120 s.
-fn with_outsider() -> [PhaseAnswer; 3] {
+fn with_outsider(answer: &str) -> [PhaseAnswer; 3] {
     let outsider = host("out", 1)
         .replace("[[host]]\n", "[[host]]\noutside = true\n")
         .replace("shares = 1\n", "start = \"60s\"\nstop = \"120s\"\n")
         .replace("outstanding = 128", "outstanding = 64");
     let phases = phase("before", 30, 60) + &phase("while", 90, 120) + &phase("after", 150, 180);
-    cluster(&(outsider + &phases)).phases.try_into().unwrap()
+    let hold = format!("[[event]]\nat = \"0s\"\ncontrol = {{ outsider = \"{answer}\" }}\n");
+    cluster(&(outsider + &phases + &hold)).phases.try_into().unwrap()
+}
+
+#[test]
+fn hosts_that_compete_with_an_outsider_keep_more_than_those_that_hold_the_threshold() {
+    let [alone, within, after] = with_outsider("compete");
+    let [_, held, _] = with_outsider("hold");
+    assert!(within.controlled().iops > 1.2 * held.controlled().iops);
+    well(&alone);
+    well(&after);
 }
 
 #[test]
 fn an_outsider_takes_what_it_wants_and_the_others_make_room_by_their_shares() {
-    let [before, within, after] = with_outsider();
+    let [before, within, after] = with_outsider("hold");
     well(&before);
     well(&after);
     assert_eq!(iops(&before, "out"), 0.0);
@@ -171,7 +181,7 @@ fn an_outsider_takes_what_it_wants_and_the_others_make_room_by_their_shares() {
 
 #[test]
 fn an_outsider_counts_in_the_total_and_is_not_judged() {
-    let [_, within, _] = with_outsider();
+    let [_, within, _] = with_outsider("hold");
     let (total, controlled) = (within.total, within.controlled());
     near(total.iops, controlled.iops + iops(&within, "out"), 1e-9);
     assert!(within.hosts.iter().all(|host| host.outside != host.vms[0].saturated));
