@@ -293,8 +293,11 @@ impl Law {
             self.usual += 0.5 * (cluster.outstanding - self.usual);
         }
         let usual = if on(Mechanism::Recovery) { self.usual } else { 0.0 };
-        let least =
-            if headroom > NEAR { least.max(usual.min(3.0 * cluster.outstanding)) } else { least };
+        let least = if headroom > NEAR {
+            least.max(usual.min(MAX_RISE * cluster.outstanding))
+        } else {
+            least
+        };
         let least = least / cluster.outstanding;
         let rise = if on(Mechanism::RiseBound) { MAX_RISE } else { f64::INFINITY };
         let most = if grows { rise.max(usual / cluster.outstanding) } else { 1.0 };
