@@ -338,15 +338,15 @@ impl Totals {
 /// that is divided once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
-    flows: Flows,
-    backlog: Backlog,
-    load: Load,
-    settings: Option<Settings>,
-    threshold: Span,
-    shares: Shares,
-    governed: Governed,
-    tuning: Tuning,
-    backlogged: bool,
+    pub(crate) flows: Flows,
+    pub(crate) backlog: Backlog,
+    pub(crate) load: Load,
+    pub(crate) settings: Option<Settings>,
+    pub(crate) threshold: Span,
+    pub(crate) shares: Shares,
+    pub(crate) governed: Governed,
+    pub(crate) tuning: Tuning,
+    pub(crate) backlogged: bool,
 }
 
 impl Part {
@@ -432,6 +432,14 @@ impl Load {
         self.asked = self.asked.plus(other.asked);
         self.saturated = self.saturated.plus(other.saturated);
         self.reserved += other.reserved;
+    }
+
+    /// Scales what these hosts have and do. Their shares stay.
+    pub(crate) fn scale(&mut self, by: f64) {
+        let Load { outstanding, active, growing, rate, windows, saturated, reserved, .. } = self;
+        let saturated = [&mut saturated.rate, &mut saturated.shares];
+        let all = [outstanding, active, growing, rate, windows, reserved];
+        all.into_iter().chain(saturated).for_each(|value| *value *= by);
     }
 
     /// λ, the window per share at which the cluster would meet its threshold: outstanding IOs, times

@@ -48,6 +48,7 @@ extern crate alloc;
 
 mod absent;
 pub mod backlog;
+pub mod belief;
 pub mod cluster;
 pub mod config;
 pub mod depth;
@@ -81,6 +82,7 @@ pub mod units;
 #[cfg(test)]
 mod testing;
 
+pub use belief::{Belief, Doubt};
 pub use cluster::{
     Bounded, Governed, Liveness, Load, Part, Report, Source, Thresholds, Totals, Tuning, View,
 };

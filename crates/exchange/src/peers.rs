@@ -8,7 +8,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parda_control::{Instant, Part, Span, TenantPart, Totals, Tuning};
+use parda_control::belief::{self, Belief, Doubt, NEW};
+use parda_control::{Instant, Part, Report, Span, TenantPart, Totals, Tuning};
 
 use crate::freshness::{Liveness, STALE_AFTER, Watch};
 use crate::identity::{HostId, Identity, Incarnation, Sequence};
@@ -29,6 +30,10 @@ pub struct Peers {
     before: Option<Span>,
     /// Publications of this host in a row that did not reach the exchange, the last ones.
     unheard: u32,
+    /// What this host said last.
+    own: Part,
+    /// What is known of hosts of which no run is known.
+    past: BTreeMap<HostId, Belief>,
 }
 
 type Key = (HostId, Incarnation);
@@ -38,8 +43,12 @@ struct Run {
     key: Key,
     message: Arc<Message>,
     watch: Watch<Sequence>,
-    /// The look at which it was last heard.
+    /// The looks at which it was first and last heard.
+    first: u64,
     heard: u64,
+    /// What is known of it, and the last message that this comes from.
+    belief: Belief,
+    judged: Option<Sequence>,
 }
 
 /// Another host of the volume, as seen from here.
@@ -52,13 +61,29 @@ pub struct Peer<'a> {
     pub age: Span,
     /// Its liveness, by the age of the message.
     pub liveness: Liveness,
+    /// Why what it says counts for less.
+    pub doubt: Option<Doubt>,
 }
 
 impl Peers {
     /// A list without hosts. Messages of the host `me` will be left out.
     #[must_use]
     pub fn new(me: HostId) -> Peers {
-        Peers { me, runs: Vec::new(), places: Vec::new(), looks: 0, before: None, unheard: 0 }
+        Peers {
+            me,
+            runs: Vec::new(),
+            places: Vec::new(),
+            looks: 0,
+            before: None,
+            unheard: 0,
+            own: Part::of(&Report::default()),
+            past: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what this host says, by which it judges what the others say.
+    pub fn says(&mut self, report: &Report) {
+        self.own = Part::of(report);
     }
 
     /// Takes in whether this host's own publication reached the exchange.
@@ -94,15 +119,33 @@ impl Peers {
         }
         if known < self.runs.len() {
             // A dead run stays known while its record is still heard, so that it is not taken for a new one.
-            self.runs.retain(|run| run.heard == look || run.looks(now) != Liveness::Gone);
+            let past = &mut self.past;
+            self.runs.retain(|run| {
+                let stays = run.heard == look || run.looks(now) != Liveness::Gone;
+                if !stays && past.len() < MOST_PAST {
+                    past.insert(run.key.0, run.belief);
+                }
+                stays
+            });
         }
         if !strangers.is_empty() {
-            self.runs.extend(strangers.into_iter().map(|(key, message)| Run {
+            let known = |runs: &[Run], host| {
+                runs.iter().rev().find(|run| run.key.0 == host).map(|run| run.belief)
+            };
+            let strangers = strangers.into_iter().map(|(key, message)| Run {
                 key,
                 message: Arc::clone(message),
                 watch: Watch::new(now, message.sequence),
+                first: look,
                 heard: look,
-            }));
+                // A host that starts again is known.
+                belief: known(&self.runs, key.0)
+                    .or_else(|| self.past.remove(&key.0))
+                    .unwrap_or_default(),
+                judged: None,
+            });
+            let strangers: Vec<_> = strangers.collect();
+            self.runs.extend(strangers);
             self.runs.sort_unstable_by_key(|run| run.key);
         }
     }
@@ -134,8 +177,8 @@ impl Peers {
         // Runs come in the order of their incarnations, so among equals the last one is the latest.
         let hosts = self.runs.chunk_by(|one, other| one.key.0 == other.key.0);
         hosts.filter(|runs| runs[0].key.0 != self.me).filter_map(move |runs| {
-            let peers = runs.iter().map(|run| run.peer(now));
-            peers.max_by_key(|peer| vitality(peer.liveness))
+            let peers = runs.iter().map(|run| (run.first, run.peer(now)));
+            peers.max_by_key(|(first, peer)| vitality(peer.liveness, *first)).map(|(_, peer)| peer)
         })
     }
 
@@ -158,37 +201,51 @@ impl Peers {
     /// none is live, as records are seen and none has yet changed. `None` also when as many publications of this host have
     /// failed as make it stale for the others: a host that is not heard is no part of what they take for the cluster.
     #[must_use]
-    pub fn totals(&self, now: Instant) -> Option<Totals> {
+    pub fn totals(&mut self, now: Instant) -> Option<Totals> {
         if self.unheard >= STALE_AFTER {
             return None;
         }
         let mut totals = Totals::default();
         totals.thresholds.before = self.before;
-        let (mut live, mut unproven) = (false, false);
-        for peer in self.all(now) {
-            let (host, part) = (peer.message.from.host.id(), Part::of(&peer.message.body.report));
-            match peer.liveness {
-                Liveness::Live => {
-                    totals.hear(&part, host.0, host < self.me);
-                    live = true;
-                }
+        let (mut live, mut unproven) = (Vec::with_capacity(self.runs.len()), false);
+        let hosts = self.runs.chunk_by_mut(|one, other| one.key.0 == other.key.0);
+        for runs in hosts.filter(|runs| runs[0].key.0 != self.me) {
+            let best = runs.iter_mut().max_by_key(|run| vitality(run.peer(now).liveness, run.first));
+            let Some(run) = best else { continue };
+            match run.peer(now).liveness {
+                Liveness::Live => live.push(run.judgement()),
                 Liveness::Unproven => unproven = true,
                 // A silent host may be dead or cut off: its shares count as missing.
-                Liveness::Stale => totals.missing += part.counted().unwrap_or_default(),
+                Liveness::Stale => {
+                    let part = Part::of(&run.message.body.report);
+                    let shares = part.counted().unwrap_or_default();
+                    let known = run.judged.is_some() || run.first > u64::from(NEW);
+                    totals.missing += if known { run.belief.counted(shares) } else { shares };
+                }
                 // Hosts that are gone or have left do not count.
                 Liveness::Gone | Liveness::Left => {}
             }
         }
-        (live || !unproven).then_some(totals)
+        let (names, mut parts): (Vec<HostId>, Vec<_>) = live.into_iter().unzip();
+        belief::judge(&self.own, &mut parts, self.looks <= u64::from(NEW));
+        for (host, heard) in names.iter().zip(&parts) {
+            totals.hear(&heard.part, host.0, *host < self.me);
+        }
+        (!parts.is_empty() || !unproven).then_some(totals)
     }
 }
 
-fn vitality(liveness: Liveness) -> impl Ord {
+/// Most hosts of which something is known while none of their runs is.
+const MOST_PAST: usize = 4096;
+
+/// Order of the runs of a host by how alive they look. Of two that live, the one that was there first counts: a name that is in use is
+/// nobody else's.
+fn vitality(liveness: Liveness, first: u64) -> impl Ord {
     Reverse(match liveness {
-        Liveness::Live => 0,
-        Liveness::Unproven => 1,
+        Liveness::Live => (0, first),
+        Liveness::Unproven => (1, 0),
         // Among these the latest run determines the state of its host.
-        Liveness::Stale | Liveness::Left | Liveness::Gone => 2,
+        Liveness::Stale | Liveness::Left | Liveness::Gone => (2, 0),
     })
 }
 
@@ -209,7 +266,14 @@ impl Run {
 
     fn peer(&self, now: Instant) -> Peer<'_> {
         let liveness = if self.message.body.leaving { Liveness::Left } else { self.looks(now) };
-        Peer { message: &self.message, age: self.watch.age(now), liveness }
+        Peer { message: &self.message, age: self.watch.age(now), liveness, doubt: self.belief.doubt() }
+    }
+
+    /// What its last message says, to be judged.
+    fn judgement(&mut self) -> (HostId, belief::Heard<'_>) {
+        let news = self.judged.replace(self.message.sequence) != Some(self.message.sequence);
+        let part = Part::of(&self.message.body.report);
+        (self.key.0, belief::Heard { part, belief: &mut self.belief, news })
     }
 }
 

@@ -1,10 +1,12 @@
 //! The array, the hosts, and what happens between them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parda_array::{Array, ArrayIo, LunId, Nanos};
 use parda_control::period::VISIT_LIMIT;
 use parda_control::{Instant, IoId, Span, VmId};
+use parda_exchange::Publication;
 use parda_scenario::array::ArrayEvent;
 use parda_scenario::exchange::Transport;
 use parda_scenario::{Action, HostId, Scenario, State};
@@ -36,6 +38,20 @@ struct Flight {
     what: Delivery,
 }
 
+/// A host that publishes something else than it measured.
+pub struct Liar<'a> {
+    /// Which host of the scenario lies.
+    pub host: HostId,
+    /// Rewrites what it publishes.
+    pub lie: Box<dyn FnMut(Instant, &mut Publication) + 'a>,
+}
+
+impl std::fmt::Debug for Liar<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Liar").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
 /// The cluster.
 #[derive(Debug)]
 pub(crate) struct Cluster<'a> {
@@ -52,6 +68,7 @@ pub(crate) struct Cluster<'a> {
     slots: Slots,
     /// Random numbers that decide which visits to the exchange fail.
     loss_rng: fastrand::Rng,
+    pub(crate) liar: Option<Liar<'a>>,
     lives: u64,
     runs: u64,
 }
@@ -80,6 +97,7 @@ impl<'a> Cluster<'a> {
             flights: Slab::new(),
             slots: Slots::new(LunId(scenario.exchange_lun()), scenario),
             loss_rng: random.fork(),
+            liar: None,
             lives: 0,
             runs: 0,
             scenario,
@@ -406,7 +424,10 @@ impl<'a> Cluster<'a> {
     /// What this visit of a host that lives writes, if it writes, can be read from now on.
     fn put(&mut self, host: HostId, visit: Visit) {
         let agent = self.nodes[host.0].agent.as_ref();
-        if let Some(message) = agent.and_then(|agent| agent.rounds.writes(visit)) {
+        if let Some(mut message) = agent.and_then(|agent| agent.rounds.writes(visit)) {
+            if let Some(liar) = self.liar.as_mut().filter(|liar| liar.host == host) {
+                (liar.lie)(self.now, &mut Arc::make_mut(&mut message).body);
+            }
             self.slots.put(self.now, host, message);
             self.meters.publications += 1;
         }

@@ -127,6 +127,7 @@ impl Link {
     pub(super) fn say(&mut self, clock: &PeriodClock, said: Said, leaving: bool) {
         let Some(exchange) = &mut self.exchange else { return };
         let (report, tenants) = said;
+        self.peers.says(&report);
         let slowed = slowed::reason(clock).is_some();
         let publication = Publication { period: clock.period(), slowed, leaving, report, tenants };
         let published = exchange.publish(&publication);

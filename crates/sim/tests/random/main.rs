@@ -14,6 +14,7 @@ mod explained;
 mod fleet;
 mod guarantees;
 mod judge;
+mod lies;
 
 use std::fmt::Write as _;
 use std::slice;
@@ -495,4 +496,26 @@ fn one_fleet() {
             );
         }
     }
+}
+
+/// Clusters with a liar, of each field and all ways to lie.
+const LIES: u64 = 24;
+
+/// Judges so many liars from a seed on. Returns the seeds of those that cost more than they may.
+fn liars(first: u64, count: u64) -> Vec<u64> {
+    let failed = Mutex::new(Vec::new());
+    each(first, count, |seed| {
+        let (text, ok) = lies::Lied::new(seed).judge();
+        println!("{text}");
+        if !ok {
+            failed.lock().unwrap().push(seed);
+        }
+    });
+    failed.into_inner().unwrap()
+}
+
+#[test]
+fn a_liar_costs_the_others_its_own_share_at_most() {
+    let failed = liars(first_seed(), seed_of("PARDA_LIES").unwrap_or(LIES));
+    assert!(failed.is_empty(), "cost more: PARDA_SEED of {failed:?}");
 }

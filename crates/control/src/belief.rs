@@ -1,0 +1,350 @@
+//! How far a host believes what another one says of itself.
+//!
+//! The law rests on a few quotients of sums over hosts: outstanding IOs over active shares, latency over IOs, latency over outstanding
+//! IOs (which Little's law makes one), throughput over shares. The *pull* of a host on a quotient is the factor by which the quotient
+//! with it differs from the quotient without. Hosts that follow the law pull little, or as they always did. So a host pulls as far as it
+//! did while it was new, and a little further for a short time, as loads change. What it says beyond that counts for less: all its part
+//! is scaled down to where it pulls no further. Whatever a host says, the others then hold the array within [`ROOM`] of the threshold.
+//!
+//! Sizes need a bound where they count by themselves: the shares by which a host votes, or is missed, grow slowly.
+
+use alloc::vec::Vec;
+
+use crate::cluster::{Governed, Part};
+use crate::latency::Signal;
+use crate::mechanism::{Mechanism, on};
+use crate::units::Shares;
+
+/// Part by which a host may pull a quotient further than it usually does.
+const ROOM: f64 = 0.04;
+
+/// Excess pull, summed over periods, that a host may have as its load changes: three halvings of a factor of three. What a period gives back.
+const CREDIT: f32 = 4.0;
+const REGAINS: f32 = 0.01;
+
+/// Excess of a period that counts at most: a factor of two.
+const LEAP: f64 = 1.0;
+
+/// Periods in which a host is believed, as nothing is known of it: windows settle in five, and four have few enough IOs to mislead.
+pub const NEW: u32 = 20;
+
+/// Part by which a known host's usual pull, and the shares that it counts with, change in a period.
+const LEARNS: f64 = 1.0 / 3600.0;
+const GROWS: f64 = 1.0 / 300.0;
+
+/// Active shares for each share, at most: the largest weight where throughput is balanced.
+const ACTIVE: f64 = 64.0;
+
+/// IOs of reservations for each IO outstanding, at most.
+const RESERVED: f64 = 4.0;
+
+/// Periods for which a host may ask for a threshold that the array does not reach. An honest one rests after ten.
+const ASKS: u8 = 20;
+const MISSES: f64 = 1.2;
+
+/// Periods without belief after which a host is named, and the factor of what it says that is still believed then.
+const NAMED: u8 = 5;
+
+/// A quotient of the law.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Doubt {
+    /// Outstanding IOs over active shares.
+    Window,
+    /// Latency over IOs.
+    Latency,
+    /// Latency over outstanding IOs.
+    Outstanding,
+    /// Throughput over shares.
+    Throughput,
+    /// Shares that grew from one period to the next.
+    Shares,
+    /// A threshold for its VMs' objective that the array does not reach.
+    Objective,
+}
+
+const QUOTIENTS: [Doubt; 4] =
+    [Doubt::Window, Doubt::Latency, Doubt::Outstanding, Doubt::Throughput];
+
+/// The place of the second of these.
+const LATENCY: usize = 1;
+
+type Quotient = [f64; 2];
+
+/// What is known of another host, by which its next report is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Belief {
+    /// Usual pull on each quotient, and the credit for more.
+    usual: [f32; 4],
+    credit: [f32; 4],
+    /// Part of its last report that counts.
+    weight: f32,
+    /// Shares that count, at most. 0: it said nothing yet.
+    shares: f32,
+    /// Periods for which it asked for more than the array does; and without belief, for the last cause.
+    asked: u8,
+    doubted: u8,
+    cause: Option<Doubt>,
+}
+
+impl Default for Belief {
+    fn default() -> Belief {
+        Belief {
+            usual: [1.0; 4],
+            credit: [CREDIT; 4],
+            weight: 1.0,
+            shares: 0.0,
+            asked: 0,
+            doubted: 0,
+            cause: None,
+        }
+    }
+}
+
+/// A host that is heard, with what is known of it.
+#[derive(Debug)]
+pub struct Heard<'a> {
+    /// What it says; after [`judge`] what counts.
+    pub part: Part,
+    /// What is known of it.
+    pub belief: &'a mut Belief,
+    /// Whether it says that for the first time.
+    pub news: bool,
+}
+
+/// Scales down what other hosts say beyond belief. `own`: what this host said last. `new`: as this host is new, all others are.
+pub fn judge(own: &Part, hosts: &mut [Heard<'_>], new: bool) {
+    if !on(Mechanism::Belief) {
+        return;
+    }
+    let of = |part: &Part| part.quotients(own.signal(), own.governed == Governed::Observes);
+    let all = hosts.iter().map(|host| host.part.known_shares()).fold(own.known_shares(), |sum, s| sum + s);
+    let mut quotients: Vec<[Quotient; 4]> = Vec::with_capacity(hosts.len());
+    for host in hosts.iter_mut() {
+        host.belief.bound_sizes(&mut host.part, all, new, host.news);
+        if !host.news {
+            host.part.scale(host.belief.weight.into());
+        }
+        quotients.push(of(&host.part));
+    }
+    let own = of(own);
+    let mut judged: Vec<u8> = hosts.iter().map(|host| if host.news { 0 } else { 0xf }).collect();
+    let mut weights: Vec<f64> = hosts.iter().map(|_| 1.0).collect();
+    let mut causes: Vec<Option<Doubt>> = hosts.iter().map(|_| None).collect();
+    let mut sums = sum(own, &quotients, None);
+    // Hosts that pull far hide one another, so the furthest is judged first.
+    while let Some((i, k)) = furthest(&sums, &quotients, hosts, &judged) {
+        judged[i] |= 1 << k;
+        let rest = sum(own, &quotients, Some(i))[k];
+        let part = quotients[i][k];
+        let pulls = pull(rest, part);
+        if let Some(bound) = hosts[i].belief.excess(k, pulls, new) {
+            let factor = weight(rest, part, bound);
+            if factor < 1.0 {
+                weights[i] *= factor;
+                quotients[i].iter_mut().flatten().for_each(|value| *value *= factor);
+                causes[i] = Some(QUOTIENTS[k]);
+                sums = sum(own, &quotients, None);
+            }
+        }
+    }
+    for (i, host) in hosts.iter_mut().enumerate().filter(|(_, host)| host.news) {
+        let pulls = core::array::from_fn(|k| pull(less(sums[k], quotients[i][k]), quotients[i][k]));
+        host.part.scale(weights[i]);
+        let [latency, ios] = sums[LATENCY];
+        host.belief.hear_wish(&mut host.part, latency / ios);
+        host.belief.learn(pulls, weights[i], causes[i], new);
+    }
+}
+
+/// Sums over all hosts but one.
+fn sum(own: [Quotient; 4], hosts: &[[Quotient; 4]], but: Option<usize>) -> [Quotient; 4] {
+    let mut all = own;
+    for (i, host) in hosts.iter().enumerate() {
+        if Some(i) != but {
+            all.iter_mut().flatten().zip(host.iter().flatten()).for_each(|(sum, one)| *sum += one);
+        }
+    }
+    all
+}
+
+fn less(sum: Quotient, part: Quotient) -> Quotient {
+    [sum[0] - part[0], sum[1] - part[1]]
+}
+
+/// The factor by which a host changes a quotient of the rest. 1 where there is nothing to change.
+fn pull(rest: Quotient, part: Quotient) -> f64 {
+    let pull = (rest[0] + part[0]) / (rest[1] + part[1]) * (rest[1] / rest[0]);
+    if rest[0] > 0.0 && rest[1] > 0.0 && pull.is_finite() { pull } else { 1.0 }
+}
+
+/// The part of what a host says by which it pulls up to a bound.
+fn weight(rest: Quotient, part: Quotient, bound: f64) -> f64 {
+    let bound = bound * rest[0] / rest[1];
+    let weight = (bound * rest[1] - rest[0]) / (part[0] - bound * part[1]);
+    if weight.is_finite() { weight.clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// The host, and the quotient, that pulls furthest beyond what is usual for it.
+fn furthest(
+    sums: &[Quotient; 4],
+    quotients: &[[Quotient; 4]],
+    hosts: &[Heard<'_>],
+    judged: &[u8],
+) -> Option<(usize, usize)> {
+    let mut worst = (0.0, None);
+    for (i, host) in hosts.iter().enumerate() {
+        for k in (0..4).filter(|k| judged[i] >> k & 1 == 0) {
+            let rest = less(sums[k], quotients[i][k]);
+            let over = host.belief.over(k, pull(rest, quotients[i][k]));
+            if over > worst.0 {
+                worst = (over, Some((i, k)));
+            }
+        }
+    }
+    worst.1
+}
+
+impl Belief {
+    /// The least and the largest pull that is usual.
+    fn bounds(&self, k: usize) -> [f64; 2] {
+        let usual = f64::from(self.usual[k]);
+        [usual.min(1.0) / (1.0 + ROOM), usual.max(1.0) * (1.0 + ROOM)]
+    }
+
+    /// How far a pull is beyond what is usual, as a part.
+    fn over(&self, k: usize, pulls: f64) -> f64 {
+        let [least, most] = self.bounds(k);
+        (pulls / most).max(least / pulls) - 1.0
+    }
+
+    /// Pays for a pull beyond what is usual. Returns the furthest that counts, if that is less.
+    fn excess(&mut self, k: usize, pulls: f64, new: bool) -> Option<f64> {
+        let over = self.over(k, pulls);
+        let pays = if new { LEAP } else { f64::from(self.credit[k]) };
+        let pays = over.min(pays).min(LEAP);
+        if !new {
+            self.credit[k] -= pays as f32;
+        }
+        let [least, most] = self.bounds(k);
+        let bound = if pulls > most { most * (1.0 + pays) } else { least / (1.0 + pays) };
+        (over > pays && !new).then_some(bound)
+    }
+
+    /// Ends the period of a report.
+    fn learn(&mut self, pulls: [f64; 4], weight: f64, cause: Option<Doubt>, new: bool) {
+        for (k, pulls) in pulls.into_iter().enumerate() {
+            let usual = f64::from(self.usual[k]);
+            let usual = match new {
+                true => usual + 0.2 * (pulls.clamp(1e-3, 1e3) - usual),
+                false => usual * (pulls / usual).clamp(1.0 - LEARNS, 1.0 + LEARNS),
+            };
+            self.usual[k] = usual as f32;
+            self.credit[k] = (self.credit[k] + REGAINS).min(CREDIT);
+        }
+        self.weight = weight as f32;
+        match cause {
+            Some(cause) => (self.cause, self.doubted) = (Some(cause), self.doubted.saturating_add(1)),
+            None if self.cause.is_some_and(|cause| QUOTIENTS.contains(&cause)) => {
+                self.doubted = self.doubted.saturating_sub(1);
+            }
+            None => {}
+        }
+    }
+
+    /// Bounds the sizes of a report that count by themselves. `all`: shares of all hosts.
+    fn bound_sizes(&mut self, part: &mut Part, all: f64, new: bool, news: bool) {
+        let shares = part.known_shares();
+        if news {
+            let known = f64::from(self.shares);
+            let most = match new {
+                true => shares,
+                // A new host is no majority.
+                false if known <= 0.0 => shares.min(0.9 * (all - shares)),
+                false => shares.min(known * (1.0 + GROWS)),
+            };
+            self.shares = known.max(most) as f32;
+        }
+        let most = f64::from(self.shares);
+        part.bound(most, most * ACTIVE, RESERVED);
+    }
+
+    /// Drops a threshold that a host asks for, if the array has not reached it for some time. `latency`: of the cluster, in seconds.
+    fn hear_wish(&mut self, part: &mut Part, latency: f64) {
+        let asks = part.load.asked.least;
+        if self.asked < ASKS {
+            let misses = asks.is_some_and(|asks| latency > MISSES * asks.secs());
+            self.asked = if misses { self.asked + 1 } else { 0 };
+        } else if asks.is_some() {
+            part.load.asked.least = None;
+            (self.cause, self.doubted) = (Some(Doubt::Objective), NAMED);
+        }
+    }
+
+    /// The shares that count of those that a host says it has.
+    #[must_use]
+    pub fn counted(&self, shares: f64) -> f64 {
+        if on(Mechanism::Belief) { shares.min(self.shares.into()) } else { shares }
+    }
+
+    /// Why the host is doubted, if it has been for some periods.
+    #[must_use]
+    pub fn doubt(&self) -> Option<Doubt> {
+        self.cause.filter(|_| self.doubted >= NAMED)
+    }
+}
+
+impl Part {
+    /// Which IOs' latency drives its window.
+    fn signal(&self) -> Signal {
+        self.settings.map_or(Signal::All, |settings| settings.signal)
+    }
+
+    fn known_shares(&self) -> f64 {
+        self.counted().unwrap_or_default()
+    }
+
+    /// What it adds to each quotient: numerator and denominator. Who observes counts those who do, too.
+    fn quotients(&self, signal: Signal, observes: bool) -> [Quotient; 4] {
+        let Part { flows, load, .. } = self;
+        let heard = match signal {
+            Signal::All => flows.all(),
+            Signal::Reads => flows.reads,
+            Signal::Writes => flows.writes,
+        };
+        let counts = match self.governed {
+            Governed::Yes => true,
+            Governed::Observes => observes,
+            Governed::No => false,
+        };
+        let counted = |quotient: Quotient| if counts { quotient } else { [0.0; 2] };
+        [
+            counted([load.outstanding, load.active]),
+            [heard.scaled, heard.ios],
+            [flows.all().latency, load.outstanding],
+            counted([load.saturated.rate, load.saturated.shares]),
+        ]
+    }
+
+    /// Bounds what counts by its size.
+    fn bound(&mut self, shares: f64, active: f64, reserved: f64) {
+        let load = &mut self.load;
+        if load.shares > shares {
+            (load.shares, self.shares) = (shares, Shares(shares as u32));
+        }
+        let reserved = reserved * (load.outstanding + 1.0);
+        load.reserved = load.reserved.min(reserved);
+        if load.active > active {
+            self.scale(active / self.load.active);
+        }
+    }
+
+    /// Scales all that is summed and is no number of shares.
+    fn scale(&mut self, by: f64) {
+        if by < 1.0 {
+            self.flows = self.flows.times(by);
+            self.load.scale(by);
+        }
+    }
+}
