@@ -13,20 +13,30 @@ use alloc::vec::Vec;
 use crate::cluster::{Governed, Part};
 use crate::latency::Signal;
 use crate::mechanism::{Mechanism, on};
-use crate::units::Shares;
+use crate::settings::Settings;
+use crate::units::{Shares, Span};
 
-/// Part by which a host may pull a quotient further than it usually does.
+/// Part by which a host may pull a quotient further than it usually does, for ever.
 const ROOM: f64 = 0.04;
 
-/// Excess pull, summed over periods, that a host may have as its load changes: three halvings of a factor of three. What a period gives back.
-const CREDIT: f32 = 4.0;
-const REGAINS: f32 = 0.01;
+/// Sum over periods of what it may pull further, as its load or its window changes, of each quotient; and the part of it that a period
+/// forgives. Pulls both ways cancel.
+const DEBT: [f32; 4] = [4.0, 0.5, 4.0, 4.0];
+const FORGIVES: f32 = 1.0 / 400.0;
 
 /// Excess of a period that counts at most: a factor of two.
 const LEAP: f64 = 1.0;
 
-/// Periods in which a host is believed, as nothing is known of it: windows settle in five, and four have few enough IOs to mislead.
+/// Periods in which a host is believed, as nothing is known of it, or of the array since its latency changed. Windows settle in five.
 pub const NEW: u32 = 20;
+
+/// Factor from which on the latency of the others has changed, and weight of a period in what it was.
+const MOVED: f64 = 1.25;
+const WEIGHT: f32 = 0.1;
+
+/// Excess from which on a host is suspect, and periods by which the others' latency may follow, if the load of the array is what changed.
+const SUSPECT: f64 = 0.15;
+const FOLLOWS: u8 = 2;
 
 /// Part by which a known host's usual pull, and the shares that it counts with, change in a period.
 const LEARNS: f64 = 1.0 / 3600.0;
@@ -38,9 +48,10 @@ const ACTIVE: f64 = 64.0;
 /// IOs of reservations for each IO outstanding, at most.
 const RESERVED: f64 = 4.0;
 
-/// Periods for which a host may ask for a threshold that the array does not reach. An honest one rests after ten.
-const ASKS: u8 = 20;
-const MISSES: f64 = 1.2;
+/// Periods for which a host may ask for a threshold that the array does not reach, by these factors: each adds one. An honest host rests after
+/// ten.
+const ASKS: u8 = 12;
+const MISSES: [f64; 2] = [1.2, 2.0];
 
 /// Periods without belief after which a host is named, and the factor of what it says that is still believed then.
 const NAMED: u8 = 5;
@@ -75,9 +86,18 @@ type Quotient = [f64; 2];
 /// What is known of another host, by which its next report is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Belief {
-    /// Usual pull on each quotient, and the credit for more.
+    /// Usual pull on each quotient, and the sum of what it pulled further.
     usual: [f32; 4],
-    credit: [f32; 4],
+    debt: [f32; 4],
+    /// Usual latency of the others, and the periods since it changed.
+    rest: f32,
+    settled: u8,
+    /// Periods left in which it is believed, as it is new together with this host; and in which a change of the others' latency does not
+    /// excuse it.
+    fresh: u8,
+    suspect: u8,
+    /// Periods in a row with a pull that makes it suspect.
+    spell: u8,
     /// Part of its last report that counts.
     weight: f32,
     /// Shares that count, at most. 0: it said nothing yet.
@@ -92,7 +112,12 @@ impl Default for Belief {
     fn default() -> Belief {
         Belief {
             usual: [1.0; 4],
-            credit: [CREDIT; 4],
+            debt: [0.0; 4],
+            rest: 0.0,
+            settled: u8::MAX,
+            fresh: 0,
+            suspect: 0,
+            spell: 0,
             weight: 1.0,
             shares: 0.0,
             asked: 0,
@@ -113,13 +138,15 @@ pub struct Heard<'a> {
     pub news: bool,
 }
 
-/// Scales down what other hosts say beyond belief. `own`: what this host said last. `new`: as this host is new, all others are.
-pub fn judge(own: &Part, hosts: &mut [Heard<'_>], new: bool) {
-    if !on(Mechanism::Belief) {
+/// Scales down what hosts say beyond belief. The last of them is this host itself: what the others do not believe of it must not move it
+/// alone. `new`: this host is new, so that all others are new to it.
+pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
+    let Some(own) = hosts.last().map(|own| own.part).filter(|_| on(Mechanism::Belief)) else {
         return;
-    }
-    let of = |part: &Part| part.quotients(own.signal(), own.governed == Governed::Observes);
-    let all = hosts.iter().map(|host| host.part.known_shares()).fold(own.known_shares(), |sum, s| sum + s);
+    };
+    let settings = own.settings.unwrap_or_default();
+    let of = |part: &Part| part.quotients(settings, own.governed == Governed::Observes);
+    let all = hosts.iter().fold(0.0, |sum, host| sum + host.part.known_shares());
     let mut quotients: Vec<[Quotient; 4]> = Vec::with_capacity(hosts.len());
     for host in hosts.iter_mut() {
         host.belief.bound_sizes(&mut host.part, all, new, host.news);
@@ -128,24 +155,25 @@ pub fn judge(own: &Part, hosts: &mut [Heard<'_>], new: bool) {
         }
         quotients.push(of(&host.part));
     }
-    let own = of(own);
     let mut judged: Vec<u8> = hosts.iter().map(|host| if host.news { 0 } else { 0xf }).collect();
     let mut weights: Vec<f64> = hosts.iter().map(|_| 1.0).collect();
     let mut causes: Vec<Option<Doubt>> = hosts.iter().map(|_| None).collect();
-    let mut sums = sum(own, &quotients, None);
+    let mut far: Vec<bool> = hosts.iter().map(|_| false).collect();
+    let mut sums = sum(&quotients, None);
     // Hosts that pull far hide one another, so the furthest is judged first.
     while let Some((i, k)) = furthest(&sums, &quotients, hosts, &judged) {
         judged[i] |= 1 << k;
-        let rest = sum(own, &quotients, Some(i))[k];
+        let rest = sum(&quotients, Some(i))[k];
         let part = quotients[i][k];
         let pulls = pull(rest, part);
-        if let Some(bound) = hosts[i].belief.excess(k, pulls, new) {
+        far[i] |= hosts[i].belief.over(k, pulls) > SUSPECT;
+        if let Some(bound) = hosts[i].belief.excess(k, pulls) {
             let factor = weight(rest, part, bound);
             if factor < 1.0 {
                 weights[i] *= factor;
                 quotients[i].iter_mut().flatten().for_each(|value| *value *= factor);
                 causes[i] = Some(QUOTIENTS[k]);
-                sums = sum(own, &quotients, None);
+                sums = sum(&quotients, None);
             }
         }
     }
@@ -154,13 +182,15 @@ pub fn judge(own: &Part, hosts: &mut [Heard<'_>], new: bool) {
         host.part.scale(weights[i]);
         let [latency, ios] = sums[LATENCY];
         host.belief.hear_wish(&mut host.part, latency / ios);
-        host.belief.learn(pulls, weights[i], causes[i], new);
+        let [latency, ios] = less(sums[LATENCY], quotients[i][LATENCY]);
+        host.belief.watch(latency / ios, far[i]);
+        host.belief.learn(pulls, weights[i], causes[i], quotients[i][LATENCY][1] > 0.0);
     }
 }
 
 /// Sums over all hosts but one.
-fn sum(own: [Quotient; 4], hosts: &[[Quotient; 4]], but: Option<usize>) -> [Quotient; 4] {
-    let mut all = own;
+fn sum(hosts: &[[Quotient; 4]], but: Option<usize>) -> [Quotient; 4] {
+    let mut all = [[0.0; 2]; 4];
     for (i, host) in hosts.iter().enumerate() {
         if Some(i) != but {
             all.iter_mut().flatten().zip(host.iter().flatten()).for_each(|(sum, one)| *sum += one);
@@ -195,6 +225,10 @@ fn furthest(
 ) -> Option<(usize, usize)> {
     let mut worst = (0.0, None);
     for (i, host) in hosts.iter().enumerate() {
+        // This host knows itself: it comes last.
+        if i + 1 == hosts.len() && worst.1.is_some() {
+            break;
+        }
         for k in (0..4).filter(|k| judged[i] >> k & 1 == 0) {
             let rest = less(sums[k], quotients[i][k]);
             let over = host.belief.over(k, pull(rest, quotients[i][k]));
@@ -219,30 +253,56 @@ impl Belief {
         (pulls / most).max(least / pulls) - 1.0
     }
 
-    /// Pays for a pull beyond what is usual. Returns the furthest that counts, if that is less.
-    fn excess(&mut self, k: usize, pulls: f64, new: bool) -> Option<f64> {
-        let over = self.over(k, pulls);
-        let pays = if new { LEAP } else { f64::from(self.credit[k]) };
-        let pays = over.min(pays).min(LEAP);
-        if !new {
-            self.credit[k] -= pays as f32;
+    /// Whether what it does to a quotient is learned.
+    fn is_open(&self, k: usize) -> bool {
+        let changed = self.settled < NEW as u8 && self.suspect == 0;
+        self.fresh > 0 || (changed && QUOTIENTS[k] != Doubt::Window)
+    }
+
+    /// Takes in the latency of the others in a period, and whether the host pulled far. Where both change at once, the array's load is another
+    /// one. Who pulls far alone is suspect for as long as it does.
+    fn watch(&mut self, rest: f64, far: bool) {
+        if rest.is_finite() && rest > 0.0 {
+            let known = f64::from(self.rest);
+            let moves = known > 0.0 && !(1.0 / MOVED..MOVED).contains(&(rest / known));
+            self.settled = if moves { 0 } else { self.settled.saturating_add(1) };
+            let weight = if known > 0.0 { WEIGHT } else { 1.0 };
+            self.rest += weight * (rest as f32 - self.rest);
         }
+        self.spell = if far { self.spell.saturating_add(1) } else { 0 };
+        self.suspect = self.suspect.saturating_sub(1);
+        if self.spell > FOLLOWS && !self.is_open(LATENCY) {
+            self.suspect = NEW as u8;
+        }
+    }
+
+    /// Takes in a pull beyond what is usual. Returns the furthest that counts, if that is less.
+    fn excess(&mut self, k: usize, pulls: f64) -> Option<f64> {
+        if self.is_open(k) {
+            return None;
+        }
+        let over = self.over(k, pulls);
         let [least, most] = self.bounds(k);
-        let bound = if pulls > most { most * (1.0 + pays) } else { least / (1.0 + pays) };
-        (over > pays && !new).then_some(bound)
+        let (sign, bound) = if pulls > most { (1.0, most) } else { (-1.0, 1.0 / least) };
+        let left = (DEBT[k] - sign * self.debt[k]).max(0.0);
+        let pays = over.min(left.into()).min(LEAP);
+        self.debt[k] += sign * pays as f32;
+        let bound = bound * (1.0 + pays);
+        (over > pays).then_some(if sign > 0.0 { bound } else { 1.0 / bound })
     }
 
     /// Ends the period of a report.
-    fn learn(&mut self, pulls: [f64; 4], weight: f64, cause: Option<Doubt>, new: bool) {
+    fn learn(&mut self, pulls: [f64; 4], weight: f64, cause: Option<Doubt>, works: bool) {
         for (k, pulls) in pulls.into_iter().enumerate() {
             let usual = f64::from(self.usual[k]);
-            let usual = match new {
+            let usual = match self.is_open(k) {
                 true => usual + 0.2 * (pulls.clamp(1e-3, 1e3) - usual),
                 false => usual * (pulls / usual).clamp(1.0 - LEARNS, 1.0 + LEARNS),
             };
             self.usual[k] = usual as f32;
-            self.credit[k] = (self.credit[k] + REGAINS).min(CREDIT);
+            self.debt[k] -= FORGIVES * self.debt[k];
         }
+        self.fresh = self.fresh.saturating_sub(u8::from(works));
         self.weight = weight as f32;
         match cause {
             Some(cause) => (self.cause, self.doubted) = (Some(cause), self.doubted.saturating_add(1)),
@@ -258,6 +318,9 @@ impl Belief {
         let shares = part.known_shares();
         if news {
             let known = f64::from(self.shares);
+            if new && known <= 0.0 {
+                self.fresh = NEW as u8;
+            }
             let most = match new {
                 true => shares,
                 // A new host is no majority.
@@ -274,12 +337,21 @@ impl Belief {
     fn hear_wish(&mut self, part: &mut Part, latency: f64) {
         let asks = part.load.asked.least;
         if self.asked < ASKS {
-            let misses = asks.is_some_and(|asks| latency > MISSES * asks.secs());
-            self.asked = if misses { self.asked + 1 } else { 0 };
+            let missed = |asks: Span| {
+                MISSES.iter().filter(|misses| latency > *misses * asks.secs()).count() as u8
+            };
+            let missed = asks.map_or(0, missed);
+            self.asked = if missed > 0 { self.asked + missed } else { 0 };
         } else if asks.is_some() {
             part.load.asked.least = None;
             (self.cause, self.doubted) = (Some(Doubt::Objective), NAMED);
         }
+    }
+
+    /// The part of its last report that counts.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        self.weight.into()
     }
 
     /// The shares that count of those that a host says it has.
@@ -296,18 +368,13 @@ impl Belief {
 }
 
 impl Part {
-    /// Which IOs' latency drives its window.
-    fn signal(&self) -> Signal {
-        self.settings.map_or(Signal::All, |settings| settings.signal)
-    }
-
     fn known_shares(&self) -> f64 {
         self.counted().unwrap_or_default()
     }
 
     /// What it adds to each quotient: numerator and denominator. Who observes counts those who do, too.
-    fn quotients(&self, signal: Signal, observes: bool) -> [Quotient; 4] {
-        let Part { flows, load, .. } = self;
+    fn quotients(&self, Settings { costs, signal }: Settings, observes: bool) -> [Quotient; 4] {
+        let (Part { flows, load, .. }, costs) = (self, costs.is_some());
         let heard = match signal {
             Signal::All => flows.all(),
             Signal::Reads => flows.reads,
@@ -323,7 +390,7 @@ impl Part {
             counted([load.outstanding, load.active]),
             [heard.scaled, heard.ios],
             [flows.all().latency, load.outstanding],
-            counted([load.saturated.rate, load.saturated.shares]),
+            counted(if costs { [load.saturated.rate, load.saturated.shares] } else { [0.0; 2] }),
         ]
     }
 
@@ -341,7 +408,7 @@ impl Part {
     }
 
     /// Scales all that is summed and is no number of shares.
-    fn scale(&mut self, by: f64) {
+    pub(crate) fn scale(&mut self, by: f64) {
         if by < 1.0 {
             self.flows = self.flows.times(by);
             self.load.scale(by);

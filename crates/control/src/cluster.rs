@@ -214,7 +214,7 @@ pub enum View {
 
 /// What the law needs of any number of hosts: the sum over them. In a large cluster every host hears
 /// every other in each period, so nobody keeps their reports for the law.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Totals {
     /// What they complete per second.
     pub flows: Flows,
@@ -233,6 +233,8 @@ pub struct Totals {
     pub missing: f64,
     /// What they say of their thresholds. Not part of any sum: who hears them fills it in.
     pub thresholds: Thresholds,
+    /// The part of this host's own report that the others count ([`crate::belief`]). Filled in by who hears them.
+    pub own: f64,
 }
 
 /// What hosts have at the array.
@@ -298,6 +300,22 @@ pub(crate) const MAX_RISE: f64 = 2.0;
 /// may nearly double in one period, and a bursty client uses it for part of the time.
 const IN_USE: f64 = 0.25;
 
+impl Default for Totals {
+    fn default() -> Totals {
+        Totals {
+            flows: Flows::default(),
+            governed: Load::default(),
+            observing: Load::default(),
+            ballot: Ballot::default(),
+            observing_ballot: Ballot::default(),
+            backlog: Backlog::default(),
+            missing: 0.0,
+            thresholds: Thresholds::default(),
+            own: 1.0,
+        }
+    }
+}
+
 impl Totals {
     /// Sums over all these reports.
     pub fn of<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Totals {
@@ -309,6 +327,13 @@ impl Totals {
     /// Adds the report of a host.
     pub fn add(&mut self, report: &Report) {
         self.add_part(&Part::of(report));
+    }
+
+    /// Adds this host's own report, as far as the others count it.
+    pub(crate) fn add_own(&mut self, report: &Report) {
+        let mut part = Part::of(report);
+        part.scale(self.own);
+        self.add_part(&part);
     }
 
     /// Takes in another host, with what it says of thresholds and its place in the backlog. To be called in the order of

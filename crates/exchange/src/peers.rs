@@ -32,6 +32,7 @@ pub struct Peers {
     unheard: u32,
     /// What this host said last.
     own: Part,
+    own_belief: Belief,
     /// What is known of hosts of which no run is known.
     past: BTreeMap<HostId, Belief>,
 }
@@ -77,6 +78,7 @@ impl Peers {
             before: None,
             unheard: 0,
             own: Part::of(&Report::default()),
+            own_belief: Belief::default(),
             past: BTreeMap::new(),
         }
     }
@@ -227,7 +229,17 @@ impl Peers {
             }
         }
         let (names, mut parts): (Vec<HostId>, Vec<_>) = live.into_iter().unzip();
-        belief::judge(&self.own, &mut parts, self.looks <= u64::from(NEW));
+        let (part, belief) = (self.own, &mut self.own_belief);
+        parts.push(belief::Heard { part, belief, news: true });
+        belief::judge(&mut parts, self.looks <= u64::from(NEW));
+        totals.own = parts.pop().map_or(1.0, |own| own.belief.weight());
+        if let Ok(me) = std::env::var("PARDA_DBG") {
+          if me.parse::<u64>().ok() == Some(self.me.0 % 1000) || me == "all" {
+            for (host, heard) in names.iter().zip(&parts) {
+                eprintln!("me {} t {:.1} of {} {:?}", self.me.0%1000, now.0 as f64/1e9, host.0%1000, heard.belief);
+            }
+          }
+        }
         for (host, heard) in names.iter().zip(&parts) {
             totals.hear(&heard.part, host.0, *host < self.me);
         }
