@@ -348,6 +348,11 @@ impl Belief {
         }
     }
 
+    /// Learns anew, as reports count other units than before.
+    pub fn renew(&mut self) {
+        self.fresh = NEW as u8;
+    }
+
     /// The part of its last report that counts.
     #[must_use]
     pub fn weight(&self) -> f64 {

@@ -429,6 +429,12 @@ impl Part {
         (self.governed != Governed::No).then_some(self.load.shares)
     }
 
+    /// What the host was told that all must have alike.
+    #[must_use]
+    pub fn settings(&self) -> Option<Settings> {
+        self.settings
+    }
+
     /// The threshold, if an operator gave it as a number.
     fn number(&self) -> Option<Span> {
         Some(self.threshold).filter(|_| self.tuning == Tuning::Pinned)

@@ -85,7 +85,11 @@ impl Peers {
 
     /// Takes in what this host says, by which it judges what the others say.
     pub fn says(&mut self, report: &Report) {
-        self.own = Part::of(report);
+        let before = std::mem::replace(&mut self.own, Part::of(report));
+        if before.settings() != self.own.settings() {
+            let own = std::iter::once(&mut self.own_belief);
+            self.runs.iter_mut().map(|run| &mut run.belief).chain(own).for_each(Belief::renew);
+        }
     }
 
     /// Takes in whether this host's own publication reached the exchange.

@@ -14,9 +14,9 @@ use crate::common::parse;
 
 /// The lie begins and ends, and the liar dies, in seconds; the others are judged again from then on.
 const LIES: u64 = 50;
-const DIES: u64 = 130;
-const AFTER: u64 = 145;
-const END: u64 = 185;
+const DIES: u64 = 150;
+const AFTER: u64 = 165;
+const END: u64 = 195;
 
 /// What a record can carry.
 const MOST: f64 = (1_u64 << 52) as f64;
