@@ -21,7 +21,7 @@ const ROOM: f64 = 0.04;
 
 /// Sum over periods of what it may pull further, as its load or its window changes, of each quotient; and the part of it that a period
 /// forgives. Pulls both ways cancel.
-const DEBT: [f32; 4] = [4.0, 0.5, 4.0, 4.0];
+const DEBT: [f32; 4] = [4.0, 1.0, 4.0, 4.0];
 const FORGIVES: f32 = 1.0 / 400.0;
 
 /// Excess of a period that counts at most: a factor of two.
@@ -41,6 +41,9 @@ const FOLLOWS: u8 = 2;
 /// Part by which a known host's usual pull, and the shares that it counts with, change in a period.
 const LEARNS: f64 = 1.0 / 3600.0;
 const GROWS: f64 = 1.0 / 300.0;
+
+/// Shares that count at once, of those that are known.
+const SOME: f64 = 1.5;
 
 /// Active shares for each share, at most: the largest weight where throughput is balanced.
 const ACTIVE: f64 = 64.0;
@@ -146,7 +149,7 @@ pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
     };
     let settings = own.settings.unwrap_or_default();
     let of = |part: &Part| part.quotients(settings, own.governed == Governed::Observes);
-    let all = hosts.iter().fold(0.0, |sum, host| sum + host.part.known_shares());
+    let all = hosts.iter().fold(0.0, |sum, host| sum + host.part.load.shares);
     let mut quotients: Vec<[Quotient; 4]> = Vec::with_capacity(hosts.len());
     for host in hosts.iter_mut() {
         host.belief.bound_sizes(&mut host.part, all, new, host.news);
@@ -315,7 +318,7 @@ impl Belief {
 
     /// Bounds the sizes of a report that count by themselves. `all`: shares of all hosts.
     fn bound_sizes(&mut self, part: &mut Part, all: f64, new: bool, news: bool) {
-        let shares = part.known_shares();
+        let shares = part.load.shares;
         if news {
             let known = f64::from(self.shares);
             if new && known <= 0.0 {
@@ -329,7 +332,7 @@ impl Belief {
             };
             self.shares = known.max(most) as f32;
         }
-        let most = f64::from(self.shares);
+        let most = f64::from(self.shares) * SOME;
         part.bound(most, most * ACTIVE, RESERVED);
     }
 
@@ -362,7 +365,7 @@ impl Belief {
     /// The shares that count of those that a host says it has.
     #[must_use]
     pub fn counted(&self, shares: f64) -> f64 {
-        if on(Mechanism::Belief) { shares.min(self.shares.into()) } else { shares }
+        if on(Mechanism::Belief) { shares.min(SOME * f64::from(self.shares)) } else { shares }
     }
 
     /// Why the host is doubted, if it has been for some periods.
@@ -373,10 +376,6 @@ impl Belief {
 }
 
 impl Part {
-    fn known_shares(&self) -> f64 {
-        self.counted().unwrap_or_default()
-    }
-
     /// What it adds to each quotient: numerator and denominator. Who observes counts those who do, too.
     fn quotients(&self, Settings { costs, signal }: Settings, observes: bool) -> [Quotient; 4] {
         let (Part { flows, load, .. }, costs) = (self, costs.is_some());
@@ -407,7 +406,7 @@ impl Part {
         }
         let reserved = reserved * (load.outstanding + 1.0);
         load.reserved = load.reserved.min(reserved);
-        if load.active > active {
+        if self.governed != Governed::No && load.active > active {
             self.scale(active / self.load.active);
         }
     }
