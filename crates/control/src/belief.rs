@@ -81,8 +81,9 @@ pub enum Doubt {
 const QUOTIENTS: [Doubt; 4] =
     [Doubt::Window, Doubt::Latency, Doubt::Outstanding, Doubt::Throughput];
 
-/// The place of the second of these.
+/// The places of two of these.
 const LATENCY: usize = 1;
+const OUTSTANDING: usize = 2;
 
 type Quotient = [f64; 2];
 
@@ -101,8 +102,8 @@ pub struct Belief {
     suspect: u8,
     /// Periods in a row with a pull that makes it suspect.
     spell: u8,
-    /// Part of its last report that counts.
-    weight: f32,
+    /// Parts of its last report that count.
+    weights: Weights,
     /// Shares that count, at most. 0: it said nothing yet.
     shares: f32,
     /// Periods for which it asked for more than the array does; and without belief, for the last cause.
@@ -121,7 +122,7 @@ impl Default for Belief {
             fresh: 0,
             suspect: 0,
             spell: 0,
-            weight: 1.0,
+            weights: Weights::ALL,
             shares: 0.0,
             asked: 0,
             doubted: 0,
@@ -154,12 +155,12 @@ pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
     for host in hosts.iter_mut() {
         host.belief.bound_sizes(&mut host.part, all, new, host.news);
         if !host.news {
-            host.part.scale(host.belief.weight.into());
+            host.part.scale(host.belief.weights);
         }
         quotients.push(of(&host.part));
     }
     let mut judged: Vec<u8> = hosts.iter().map(|host| if host.news { 0 } else { 0xf }).collect();
-    let mut weights: Vec<f64> = hosts.iter().map(|_| 1.0).collect();
+    let mut weights: Vec<Weights> = hosts.iter().map(|_| Weights::ALL).collect();
     let mut causes: Vec<Option<Doubt>> = hosts.iter().map(|_| None).collect();
     let mut far: Vec<bool> = hosts.iter().map(|_| false).collect();
     let mut sums = sum(&quotients, None);
@@ -173,8 +174,8 @@ pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
         if let Some(bound) = hosts[i].belief.excess(k, pulls) {
             let factor = weight(rest, part, bound);
             if factor < 1.0 {
-                weights[i] *= factor;
-                quotients[i].iter_mut().flatten().for_each(|value| *value *= factor);
+                weights[i].lower(k, factor);
+                scale(&mut quotients[i], k, factor);
                 causes[i] = Some(QUOTIENTS[k]);
                 sums = sum(&quotients, None);
             }
@@ -188,6 +189,39 @@ pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
         let [latency, ios] = less(sums[LATENCY], quotients[i][LATENCY]);
         host.belief.watch(latency / ios, far[i]);
         host.belief.learn(pulls, weights[i], causes[i], quotients[i][LATENCY][1] > 0.0);
+    }
+}
+
+/// Parts of a report that count: of load, of throughput and latency, and of what is saturated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weights {
+    pub(crate) load: f64,
+    pub(crate) flows: f64,
+    pub(crate) saturated: f64,
+}
+
+impl Weights {
+    /// All of it.
+    pub const ALL: Weights = Weights { load: 1.0, flows: 1.0, saturated: 1.0 };
+
+    fn lower(&mut self, k: usize, by: f64) {
+        let of = match QUOTIENTS[k] {
+            Doubt::Window => &mut self.load,
+            Doubt::Throughput => &mut self.saturated,
+            _ => &mut self.flows,
+        };
+        *of *= by;
+    }
+}
+
+/// Scales a quotient, and what else it is made of.
+fn scale(quotients: &mut [Quotient; 4], k: usize, by: f64) {
+    match QUOTIENTS[k] {
+        Doubt::Window | Doubt::Throughput => quotients[k].iter_mut().for_each(|value| *value *= by),
+        _ => {
+            quotients[LATENCY].iter_mut().for_each(|value| *value *= by);
+            quotients[OUTSTANDING][0] *= by;
+        }
     }
 }
 
@@ -247,7 +281,9 @@ impl Belief {
     /// The least and the largest pull that is usual.
     fn bounds(&self, k: usize) -> [f64; 2] {
         let usual = f64::from(self.usual[k]);
-        [usual.min(1.0) / (1.0 + ROOM), usual.max(1.0) * (1.0 + ROOM)]
+        // IOs that are not done yet are no lie.
+        let least = if k == OUTSTANDING { 0.0 } else { 1.0 };
+        [least * usual.min(1.0) / (1.0 + ROOM), usual.max(1.0) * (1.0 + ROOM)]
     }
 
     /// How far a pull is beyond what is usual, as a part.
@@ -295,7 +331,7 @@ impl Belief {
     }
 
     /// Ends the period of a report.
-    fn learn(&mut self, pulls: [f64; 4], weight: f64, cause: Option<Doubt>, works: bool) {
+    fn learn(&mut self, pulls: [f64; 4], weights: Weights, cause: Option<Doubt>, works: bool) {
         for (k, pulls) in pulls.into_iter().enumerate() {
             let usual = f64::from(self.usual[k]);
             let usual = match self.is_open(k) {
@@ -306,7 +342,7 @@ impl Belief {
             self.debt[k] -= FORGIVES * self.debt[k];
         }
         self.fresh = self.fresh.saturating_sub(u8::from(works));
-        self.weight = weight as f32;
+        self.weights = weights;
         match cause {
             Some(cause) => (self.cause, self.doubted) = (Some(cause), self.doubted.saturating_add(1)),
             None if self.cause.is_some_and(|cause| QUOTIENTS.contains(&cause)) => {
@@ -356,10 +392,10 @@ impl Belief {
         self.fresh = NEW as u8;
     }
 
-    /// The part of its last report that counts.
+    /// The parts of its last report that count.
     #[must_use]
-    pub fn weight(&self) -> f64 {
-        self.weight.into()
+    pub fn weights(&self) -> Weights {
+        self.weights
     }
 
     /// The shares that count of those that a host says it has.
@@ -407,15 +443,18 @@ impl Part {
         let reserved = reserved * (load.outstanding + 1.0);
         load.reserved = load.reserved.min(reserved);
         if self.governed != Governed::No && load.active > active {
-            self.scale(active / self.load.active);
+            let load = active / load.active;
+            self.scale(Weights { load, ..Weights::ALL });
         }
     }
 
-    /// Scales all that is summed and is no number of shares.
-    pub(crate) fn scale(&mut self, by: f64) {
-        if by < 1.0 {
-            self.flows = self.flows.times(by);
-            self.load.scale(by);
+    /// Scales what is summed and is no number of shares.
+    pub(crate) fn scale(&mut self, by: Weights) {
+        if by != Weights::ALL {
+            self.flows = self.flows.times(by.flows);
+            self.load.scale(by.load);
+            self.load.saturated.rate *= by.saturated;
+            self.load.saturated.shares *= by.saturated;
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What hosts tell each other, and what follows from it.
 
 use crate::backlog::Backlog;
+use crate::belief::Weights;
 use crate::latency::{Flows, Interval};
 use crate::mechanism::{Mechanism, on};
 use crate::objective::{Wants, strictest};
@@ -233,8 +234,8 @@ pub struct Totals {
     pub missing: f64,
     /// What they say of their thresholds. Not part of any sum: who hears them fills it in.
     pub thresholds: Thresholds,
-    /// The part of this host's own report that the others count ([`crate::belief`]). Filled in by who hears them.
-    pub own: f64,
+    /// The parts of this host's own report that the others count ([`crate::belief`]). Filled in by who hears them.
+    pub own: Weights,
 }
 
 /// What hosts have at the array.
@@ -311,7 +312,7 @@ impl Default for Totals {
             backlog: Backlog::default(),
             missing: 0.0,
             thresholds: Thresholds::default(),
-            own: 1.0,
+            own: Weights::ALL,
         }
     }
 }
@@ -467,10 +468,10 @@ impl Load {
 
     /// Scales what these hosts have and do. Their shares stay.
     pub(crate) fn scale(&mut self, by: f64) {
-        let Load { outstanding, active, growing, rate, windows, saturated, reserved, .. } = self;
-        let saturated = [&mut saturated.rate, &mut saturated.shares];
-        let all = [outstanding, active, growing, rate, windows, reserved];
-        all.into_iter().chain(saturated).for_each(|value| *value *= by);
+        let Load { outstanding, active, growing, rate, windows, reserved, .. } = self;
+        for value in [outstanding, active, growing, rate, windows, reserved] {
+            *value *= by;
+        }
     }
 
     /// λ, the window per share at which the cluster would meet its threshold: outstanding IOs, times

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parda_control::belief::{self, Belief, Doubt, NEW};
+use parda_control::belief::{self, Belief, Doubt, NEW, Weights};
 use parda_control::{Instant, Part, Report, Span, TenantPart, Totals, Tuning};
 
 use crate::freshness::{Liveness, STALE_AFTER, Watch};
@@ -237,10 +237,10 @@ impl Peers {
         parts.push(belief::Heard { part, belief, news: true });
         let olds: Vec<Part> = parts.iter().map(|h| h.part).collect();
         belief::judge(&mut parts, self.looks <= u64::from(NEW));
-        if std::env::var("PARDA_DBG").is_ok_and(|me| me == "own") && parts.last().unwrap().belief.weight() < 1.0 {
+        if std::env::var("PARDA_DBG").is_ok_and(|me| me == "own") && parts.last().unwrap().belief.weights() != Weights::ALL {
             eprintln!("me {} t {:.1} own {:?}", self.me.0%1000, now.0 as f64/1e9, parts.last().unwrap().belief);
         }
-        totals.own = parts.pop().map_or(1.0, |own| own.belief.weight());
+        totals.own = parts.pop().map_or(Weights::ALL, |own| own.belief.weights());
         if std::env::var("PARDA_DBG").is_ok_and(|me| me == "diff") {
             for (was, heard) in olds.iter().zip(&parts) {
                 if *was != heard.part { eprintln!("me {} t {:.1} {:?}\n   {:?}", self.me.0%1000, now.0 as f64/1e9, was, heard.part); }
@@ -249,7 +249,7 @@ impl Peers {
         if let Ok(me) = std::env::var("PARDA_DBG") {
           if me.parse::<u64>().ok() == Some(self.me.0 % 1000) || me == "all" {
             for (host, heard) in names.iter().zip(&parts) {
-                if heard.belief.weight() < 1.0 { eprintln!("me {} t {:.1} of {} {:?}", self.me.0%1000, now.0 as f64/1e9, host.0%1000, heard.belief); }
+                if heard.belief.weights() != Weights::ALL { eprintln!("me {} t {:.1} of {} {:?}", self.me.0%1000, now.0 as f64/1e9, host.0%1000, heard.belief); }
             }
           }
         }
