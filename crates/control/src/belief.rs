@@ -100,8 +100,9 @@ pub struct Belief {
     /// excuse it.
     fresh: u8,
     suspect: u8,
-    /// Periods in a row with a pull that makes it suspect.
+    /// Periods in a row with a pull that makes it suspect, and without any beyond what is usual.
     spell: u8,
+    calm: u8,
     /// Parts of its last report that count.
     weights: Weights,
     /// Shares that count, at most. 0: it said nothing yet.
@@ -122,6 +123,7 @@ impl Default for Belief {
             fresh: 0,
             suspect: 0,
             spell: 0,
+            calm: 0,
             weights: Weights::ALL,
             shares: 0.0,
             asked: 0,
@@ -162,7 +164,7 @@ pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
     let mut judged: Vec<u8> = hosts.iter().map(|host| if host.news { 0 } else { 0xf }).collect();
     let mut weights: Vec<Weights> = hosts.iter().map(|_| Weights::ALL).collect();
     let mut causes: Vec<Option<Doubt>> = hosts.iter().map(|_| None).collect();
-    let mut far: Vec<bool> = hosts.iter().map(|_| false).collect();
+    let mut far: Vec<f64> = hosts.iter().map(|_| 0.0).collect();
     let mut sums = sum(&quotients, None);
     // Hosts that pull far hide one another, so the furthest is judged first.
     while let Some((i, k)) = furthest(&sums, &quotients, hosts, &judged) {
@@ -170,7 +172,7 @@ pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
         let rest = sum(&quotients, Some(i))[k];
         let part = quotients[i][k];
         let pulls = pull(rest, part);
-        far[i] |= hosts[i].belief.over(k, pulls) > SUSPECT;
+        far[i] = far[i].max(hosts[i].belief.over(k, pulls));
         if let Some(bound) = hosts[i].belief.excess(k, pulls) {
             let factor = weight(rest, part, bound);
             if factor < 1.0 {
@@ -298,9 +300,9 @@ impl Belief {
         self.fresh > 0 || (changed && QUOTIENTS[k] != Doubt::Window)
     }
 
-    /// Takes in the latency of the others in a period, and whether the host pulled far. Where both change at once, the array's load is another
+    /// Takes in the latency of the others in a period, and how far the host pulled beyond what is usual. Where both change at once, the array's load is another
     /// one. Who pulls far alone is suspect for as long as it does.
-    fn watch(&mut self, rest: f64, far: bool) {
+    fn watch(&mut self, rest: f64, far: f64) {
         if rest.is_finite() && rest > 0.0 {
             let known = f64::from(self.rest);
             let moves = known > 0.0 && !(1.0 / MOVED..MOVED).contains(&(rest / known));
@@ -308,7 +310,8 @@ impl Belief {
             let weight = if known > 0.0 { WEIGHT } else { 1.0 };
             self.rest += weight * (rest as f32 - self.rest);
         }
-        self.spell = if far { self.spell.saturating_add(1) } else { 0 };
+        self.calm = if far > 0.0 { 0 } else { self.calm.saturating_add(1) };
+        self.spell = if far > SUSPECT { self.spell.saturating_add(1) } else { 0 };
         self.suspect = self.suspect.saturating_sub(1);
         if self.spell > FOLLOWS && !self.is_open(LATENCY) {
             self.suspect = NEW as u8;
@@ -317,7 +320,8 @@ impl Belief {
 
     /// Takes in a pull beyond what is usual. Returns the furthest that counts, if that is less.
     fn excess(&mut self, k: usize, pulls: f64) -> Option<f64> {
-        if self.is_open(k) {
+        // A single period is chance: a burst that ends, or a few IOs.
+        if self.is_open(k) || self.calm >= NEW as u8 {
             return None;
         }
         let over = self.over(k, pulls);
