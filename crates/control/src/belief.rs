@@ -10,10 +10,11 @@
 
 use alloc::vec::Vec;
 
-use crate::cluster::{Governed, Part};
+use crate::cluster::{Governed, Part, Tuning};
 use crate::latency::Signal;
 use crate::mechanism::{Mechanism, on};
 use crate::settings::Settings;
+use crate::tenant::TenantPart;
 use crate::units::{Shares, Span};
 
 /// Part by which a host may pull a quotient further than it usually does, for ever.
@@ -42,8 +43,12 @@ const FOLLOWS: u8 = 2;
 const LEARNS: f64 = 1.0 / 3600.0;
 const GROWS: f64 = 1.0 / 300.0;
 
-/// Shares that count at once, of those that are known.
+/// Shares that count at once, of those that are known; and those that a tenant's VMs use, of their own.
 const SOME: f64 = 1.5;
+const USED: f64 = 4.0;
+
+/// Factor on the shares that count from which on a host is named.
+const MUCH: f64 = 10.0;
 
 /// Active shares for each share, at most: the largest weight where throughput is balanced.
 const ACTIVE: f64 = 64.0;
@@ -55,6 +60,9 @@ const RESERVED: f64 = 4.0;
 /// ten.
 const ASKS: u8 = 12;
 const MISSES: [f64; 2] = [1.2, 2.0];
+
+/// Factor between two thresholds of a search from which on its host is not followed.
+const LEAPS: f64 = 1.5;
 
 /// Periods without belief after which a host is named, and the factor of what it says that is still believed then.
 const NAMED: u8 = 5;
@@ -72,10 +80,12 @@ pub enum Doubt {
     Outstanding,
     /// Throughput over shares.
     Throughput,
-    /// Shares that grew from one period to the next.
+    /// Shares, far more than it had.
     Shares,
     /// A threshold for its VMs' objective that the array does not reach.
     Objective,
+    /// A threshold found by it that leapt.
+    Threshold,
 }
 
 const QUOTIENTS: [Doubt; 4] =
@@ -105,8 +115,11 @@ pub struct Belief {
     calm: u8,
     /// Parts of its last report that count.
     weights: Weights,
-    /// Shares that count, at most. 0: it said nothing yet.
-    shares: f32,
+    /// Shares that count, of the host and of its tenants, at most. 0: it said nothing yet.
+    shares: [f32; 2],
+    /// The threshold that it found, and the periods left in which none that it finds counts.
+    threshold: Span,
+    leapt: u8,
     /// Periods for which it asked for more than the array does; and without belief, for the last cause.
     asked: u8,
     doubted: u8,
@@ -125,7 +138,9 @@ impl Default for Belief {
             spell: 0,
             calm: 0,
             weights: Weights::ALL,
-            shares: 0.0,
+            shares: [0.0; 2],
+            threshold: Span::ZERO,
+            leapt: 0,
             asked: 0,
             doubted: 0,
             cause: None,
@@ -140,6 +155,8 @@ pub struct Heard<'a> {
     pub part: Part,
     /// What is known of it.
     pub belief: &'a mut Belief,
+    /// Shares of its tenants' VMs.
+    pub tenants: f64,
     /// Whether it says that for the first time.
     pub news: bool,
 }
@@ -155,7 +172,15 @@ pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
     let all = hosts.iter().fold(0.0, |sum, host| sum + host.part.load.shares);
     let mut quotients: Vec<[Quotient; 4]> = Vec::with_capacity(hosts.len());
     for host in hosts.iter_mut() {
-        host.belief.bound_sizes(&mut host.part, all, new, host.news);
+        if host.news {
+            host.belief.hear_shares([host.part.load.shares, host.tenants], all, new);
+            host.belief.hear_threshold(&mut host.part);
+        }
+        let most = SOME * f64::from(host.belief.shares[0]);
+        if host.part.load.shares > MUCH * most {
+            (host.belief.cause, host.belief.doubted) = (Some(Doubt::Shares), NAMED);
+        }
+        host.part.bound(most, most * ACTIVE, RESERVED);
         if !host.news {
             host.part.scale(host.belief.weights);
         }
@@ -356,24 +381,35 @@ impl Belief {
         }
     }
 
-    /// Bounds the sizes of a report that count by themselves. `all`: shares of all hosts.
-    fn bound_sizes(&mut self, part: &mut Part, all: f64, new: bool, news: bool) {
-        let shares = part.load.shares;
-        if news {
-            let known = f64::from(self.shares);
-            if new && known <= 0.0 {
-                self.fresh = NEW as u8;
-            }
-            let most = match new {
-                true => shares,
-                // A new host is no majority.
-                false if known <= 0.0 => shares.min(0.9 * (all - shares)),
-                false => shares.min(known * (1.0 + GROWS)),
-            };
-            self.shares = known.max(most) as f32;
+    /// Takes in numbers of shares: the host's and its tenants'. `all`: shares of all hosts.
+    fn hear_shares(&mut self, shares: [f64; 2], all: f64, new: bool) {
+        if new && self.shares[0] <= 0.0 {
+            self.fresh = NEW as u8;
         }
-        let most = f64::from(self.shares) * SOME;
-        part.bound(most, most * ACTIVE, RESERVED);
+        for (known, shares) in self.shares.iter_mut().zip(shares) {
+            let before = f64::from(*known);
+            let most = match (new, before > 0.0) {
+                (true, _) => shares,
+                (false, true) => shares.min(before * (1.0 + GROWS)),
+                // A new host is no majority.
+                (false, false) => shares.min(0.5 * (all - shares).max(0.0)),
+            };
+            *known = before.max(most) as f32;
+        }
+    }
+
+    /// Bounds what a report says of thresholds. The leader of a search moves by steps.
+    fn hear_threshold(&mut self, part: &mut Part) {
+        let before = core::mem::replace(&mut self.threshold, part.threshold).secs();
+        let factor = self.threshold.secs() / before;
+        self.leapt = self.leapt.saturating_sub(1);
+        if part.tuning == Tuning::Auto && before > 0.0 && !(1.0 / LEAPS..LEAPS).contains(&factor) {
+            self.leapt = u8::MAX;
+        }
+        if part.tuning == Tuning::Auto && self.leapt > 0 {
+            part.tuning = Tuning::Joining;
+            (self.cause, self.doubted) = (Some(Doubt::Threshold), NAMED);
+        }
     }
 
     /// Drops a threshold that a host asks for, if the array has not reached it for some time. `latency`: of the cluster, in seconds.
@@ -405,7 +441,19 @@ impl Belief {
     /// The shares that count of those that a host says it has.
     #[must_use]
     pub fn counted(&self, shares: f64) -> f64 {
-        if on(Mechanism::Belief) { shares.min(SOME * f64::from(self.shares)) } else { shares }
+        if on(Mechanism::Belief) { shares.min(SOME * f64::from(self.shares[0])) } else { shares }
+    }
+
+    /// What a host says of its tenants, as far as it counts. `all`: shares of their VMs.
+    #[must_use]
+    pub fn tenant(&self, part: &TenantPart, all: f64) -> TenantPart {
+        if !on(Mechanism::Belief) {
+            return *part;
+        }
+        let shares = part.shares * (SOME * f64::from(self.shares[1]) / all).min(1.0);
+        // A VM may use what others of its tenant leave.
+        let used = part.used.min(USED * shares);
+        TenantPart { shares, used, active: part.active.min(shares), wish: part.wish.min(1.0), ..*part }
     }
 
     /// Why the host is doubted, if it has been for some periods.

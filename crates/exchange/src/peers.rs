@@ -5,7 +5,7 @@
 //! it was found the time before.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parda_control::belief::{self, Belief, Doubt, NEW, Weights};
@@ -33,6 +33,8 @@ pub struct Peers {
     /// What this host said last.
     own: Part,
     own_belief: Belief,
+    /// Hosts that count for nothing.
+    ignored: BTreeSet<HostId>,
     /// What is known of hosts of which no run is known.
     past: BTreeMap<HostId, Belief>,
 }
@@ -64,6 +66,10 @@ pub struct Peer<'a> {
     pub liveness: Liveness,
     /// Why what it says counts for less.
     pub doubt: Option<Doubt>,
+    /// Whether it was told to leave the host out.
+    pub ignored: bool,
+    /// Whether another run of its name lives as well: two hosts have one name, or somebody else uses it.
+    pub several: bool,
 }
 
 impl Peers {
@@ -79,6 +85,7 @@ impl Peers {
             unheard: 0,
             own: Part::of(&Report::default()),
             own_belief: Belief::default(),
+            ignored: BTreeSet::new(),
             past: BTreeMap::new(),
         }
     }
@@ -177,15 +184,34 @@ impl Peers {
         live.next_back().map(|run| &run.message.from)
     }
 
-    /// Every other host that is known, each once: the run of it that looks most alive, the latest of
-    /// these.
-    pub fn all(&self, now: Instant) -> impl Iterator<Item = Peer<'_>> {
+    /// The run of every other host that stands for it: the one that looks most alive.
+    fn hosts(&self, now: Instant) -> impl Iterator<Item = &Run> {
         // Runs come in the order of their incarnations, so among equals the last one is the latest.
         let hosts = self.runs.chunk_by(|one, other| one.key.0 == other.key.0);
-        hosts.filter(|runs| runs[0].key.0 != self.me).filter_map(move |runs| {
-            let peers = runs.iter().map(|run| (run.first, run.peer(now)));
-            peers.max_by_key(|(first, peer)| vitality(peer.liveness, *first)).map(|(_, peer)| peer)
+        let others = hosts.filter(|runs| runs[0].key.0 != self.me);
+        others.filter_map(move |runs| runs.iter().max_by_key(|run| run.vitality(now)))
+    }
+
+    /// Every other host that is known, each once.
+    pub fn all(&self, now: Instant) -> impl Iterator<Item = Peer<'_>> {
+        self.hosts(now).map(move |run| Peer {
+            ignored: self.ignored.contains(&run.key.0),
+            several: self.is_several(run.key, now),
+            ..run.peer(now)
         })
+    }
+
+    /// Whether another run of a host's name lives as well.
+    fn is_several(&self, key: Key, now: Instant) -> bool {
+        let from = self.runs.partition_point(|run| run.key.0 < key.0);
+        let same = self.runs[from..].iter().take_while(|run| run.key.0 == key.0);
+        let live = |run: &Run| run.peer(now).liveness == Liveness::Live;
+        same.filter(|run| run.key != key).any(live)
+    }
+
+    /// Leaves these hosts out of all sums, and no others.
+    pub fn ignore(&mut self, hosts: impl IntoIterator<Item = HostId>) {
+        self.ignored = hosts.into_iter().collect();
     }
 
     /// Number of hosts in the exchange: those that are known, are not gone and have not left, and this
@@ -199,8 +225,14 @@ impl Peers {
     /// What the live hosts say of tenants.
     #[must_use]
     pub fn tenants(&self, now: Instant) -> Vec<TenantPart> {
-        let live = self.all(now).filter(|peer| peer.liveness == Liveness::Live);
-        live.flat_map(|peer| &peer.message.body.tenants).copied().collect()
+        let heard = |run: &&Run| !self.ignored.contains(&run.key.0);
+        let live = |run: &&Run| run.peer(now).liveness == Liveness::Live;
+        let parts = |run: &Run| {
+            let (all, belief) = (run.tenant_shares(), run.belief);
+            let said = Arc::clone(&run.message);
+            (0..said.body.tenants.len()).map(move |i| belief.tenant(&said.body.tenants[i], all))
+        };
+        self.hosts(now).filter(heard).filter(live).flat_map(parts).collect()
     }
 
     /// Sum of the last reports of all live hosts in the order of their ids, the law's input. `None` while hosts are unproven and
@@ -215,9 +247,10 @@ impl Peers {
         totals.thresholds.before = self.before;
         let (mut live, mut unproven) = (Vec::with_capacity(self.runs.len()), false);
         let hosts = self.runs.chunk_by_mut(|one, other| one.key.0 == other.key.0);
-        for runs in hosts.filter(|runs| runs[0].key.0 != self.me) {
-            let best = runs.iter_mut().max_by_key(|run| vitality(run.peer(now).liveness, run.first));
-            let Some(run) = best else { continue };
+        let (me, ignored) = (self.me, &self.ignored);
+        let heard = |runs: &&mut [Run]| runs[0].key.0 != me && !ignored.contains(&runs[0].key.0);
+        for runs in hosts.filter(heard) {
+            let Some(run) = runs.iter_mut().max_by_key(|run| run.vitality(now)) else { continue };
             match run.peer(now).liveness {
                 Liveness::Live => live.push(run.judgement()),
                 Liveness::Unproven => unproven = true,
@@ -234,25 +267,9 @@ impl Peers {
         }
         let (names, mut parts): (Vec<HostId>, Vec<_>) = live.into_iter().unzip();
         let (part, belief) = (self.own, &mut self.own_belief);
-        parts.push(belief::Heard { part, belief, news: true });
-        let olds: Vec<Part> = parts.iter().map(|h| h.part).collect();
+        parts.push(belief::Heard { part, belief, tenants: 0.0, news: true });
         belief::judge(&mut parts, self.looks <= u64::from(NEW));
-        if std::env::var("PARDA_DBG").is_ok_and(|me| me == "own") && parts.last().unwrap().belief.weights() != Weights::ALL {
-            eprintln!("me {} t {:.1} own {:?}", self.me.0%1000, now.0 as f64/1e9, parts.last().unwrap().belief);
-        }
         totals.own = parts.pop().map_or(Weights::ALL, |own| own.belief.weights());
-        if std::env::var("PARDA_DBG").is_ok_and(|me| me == "diff") {
-            for (was, heard) in olds.iter().zip(&parts) {
-                if *was != heard.part { eprintln!("me {} t {:.1} {:?}\n   {:?}", self.me.0%1000, now.0 as f64/1e9, was, heard.part); }
-            }
-        }
-        if let Ok(me) = std::env::var("PARDA_DBG") {
-          if me.parse::<u64>().ok() == Some(self.me.0 % 1000) || me == "all" {
-            for (host, heard) in names.iter().zip(&parts) {
-                if heard.belief.weights() != Weights::ALL { eprintln!("me {} t {:.1} of {} {:?}", self.me.0%1000, now.0 as f64/1e9, host.0%1000, heard.belief); }
-            }
-          }
-        }
         for (host, heard) in names.iter().zip(&parts) {
             totals.hear(&heard.part, host.0, *host < self.me);
         }
@@ -262,17 +279,6 @@ impl Peers {
 
 /// Most hosts of which something is known while none of their runs is.
 const MOST_PAST: usize = 4096;
-
-/// Order of the runs of a host by how alive they look. Of two that live, the one that was there first counts: a name that is in use is
-/// nobody else's.
-fn vitality(liveness: Liveness, first: u64) -> impl Ord {
-    Reverse(match liveness {
-        Liveness::Live => (0, first),
-        Liveness::Unproven => (1, 0),
-        // Among these the latest run determines the state of its host.
-        Liveness::Stale | Liveness::Left | Liveness::Gone => (2, 0),
-    })
-}
 
 impl Run {
     /// Takes in a message of this run. False if it was heard before in this look.
@@ -291,14 +297,32 @@ impl Run {
 
     fn peer(&self, now: Instant) -> Peer<'_> {
         let liveness = if self.message.body.leaving { Liveness::Left } else { self.looks(now) };
-        Peer { message: &self.message, age: self.watch.age(now), liveness, doubt: self.belief.doubt() }
+        let (age, doubt) = (self.watch.age(now), self.belief.doubt());
+        Peer { message: &self.message, age, liveness, doubt, ignored: false, several: false }
+    }
+
+    /// Order of the runs of a host by how alive they look. Of two that live the one that was there first counts: a name that is in use is
+    /// nobody else's.
+    fn vitality(&self, now: Instant) -> impl Ord + use<> {
+        Reverse(match self.peer(now).liveness {
+            Liveness::Live => (0, self.first),
+            Liveness::Unproven => (1, 0),
+            // Among these the latest run determines the state of its host.
+            Liveness::Stale | Liveness::Left | Liveness::Gone => (2, 0),
+        })
+    }
+
+    /// Shares of its tenants' VMs.
+    fn tenant_shares(&self) -> f64 {
+        self.message.body.tenants.iter().map(|part| part.shares).sum()
     }
 
     /// What its last message says, to be judged.
     fn judgement(&mut self) -> (HostId, belief::Heard<'_>) {
         let news = self.judged.replace(self.message.sequence) != Some(self.message.sequence);
         let part = Part::of(&self.message.body.report);
-        (self.key.0, belief::Heard { part, belief: &mut self.belief, news })
+        let tenants = self.tenant_shares();
+        (self.key.0, belief::Heard { part, belief: &mut self.belief, tenants, news })
     }
 }
 
