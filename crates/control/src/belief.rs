@@ -56,9 +56,9 @@ const ACTIVE: f64 = 64.0;
 /// IOs of reservations for each IO outstanding, at most.
 const RESERVED: f64 = 4.0;
 
-/// Periods for which a host may ask for a threshold that the array does not reach, by these factors: each adds one. An honest host rests after
-/// ten.
-const ASKS: u8 = 12;
+/// Periods for which a host may ask for a threshold that the array does not reach, by these factors, each of which adds one. An honest
+/// host rests after ten.
+const ASKS: u8 = 30;
 const MISSES: [f64; 2] = [1.2, 2.0];
 
 /// Factor between two thresholds of a search from which on its host is not followed.

@@ -514,7 +514,43 @@ mod tests {
         peers.observe(at(2), &[message(identity("a", 9), 1)]);
         assert_eq!(seen(&peers, at(2)), one("a", 1, Liveness::Live));
         peers.observe(at(3), &[message(identity("a", 9), 2)]);
-        assert_eq!(seen(&peers, at(3)), one("a", 9, Liveness::Live));
+        assert_eq!(seen(&peers, at(3)), one("a", 1, Liveness::Live), "it may live as well");
+        peers.observe(at(5), &[message(identity("a", 9), 4)]);
+        assert_eq!(seen(&peers, at(5)), one("a", 9, Liveness::Live));
+    }
+
+    #[test]
+    fn a_later_run_does_not_take_the_name_of_one_that_lives() {
+        let mut peers = peers();
+        let mut impostor = crate::testing::message(identity("a", u64::MAX), 0);
+        impostor.body.report.shares = parda_control::Shares(u32::MAX);
+        for period in 0..40 {
+            impostor.sequence = Sequence(period);
+            let mut all = vec![message(identity("a", 1), period)];
+            all.extend((period > 10).then(|| Arc::new(impostor.clone())));
+            peers.observe(at(period), &all);
+        }
+        assert_eq!(seen(&peers, at(39)), one("a", 1, Liveness::Live));
+        assert!(peers.all(at(39)).all(|peer| peer.several), "and it is seen");
+    }
+
+    #[test]
+    fn a_host_that_is_ignored_counts_for_nothing_and_is_not_missed() {
+        let mut peers = peers();
+        let (a, b) = (identity("a", 1), identity("b", 1));
+        for sequence in 0..4 {
+            let all = [message(a.clone(), sequence), message(b.clone(), sequence)];
+            peers.observe(at(sequence), &all);
+        }
+        let both = peers.totals(at(3)).unwrap().governed.shares;
+        peers.ignore([b.host.id()]);
+        let one = peers.totals(at(3)).unwrap().governed.shares;
+        assert!(one > 0.0 && (both / one - 2.0).abs() < 1e-9, "{one} of {both}");
+        assert_eq!(peers.totals(at(7)).unwrap().missing, one, "b is silent, too");
+        let ignored: Vec<_> = peers.all(at(3)).map(|peer| peer.ignored).collect();
+        assert_eq!(ignored.iter().filter(|ignored| **ignored).count(), 1);
+        peers.ignore([]);
+        assert_eq!(peers.totals(at(3)).unwrap().governed.shares, both);
     }
 
     #[test]

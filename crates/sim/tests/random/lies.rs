@@ -265,8 +265,11 @@ impl Lied {
             let ((had, share, usual), (has, _, latency)) = (of(honest), of(lied));
             let lost = (had - has) / (had + share);
             let off = latency / usual - 1.0;
-            let bound = share / (had + share) + NOISE;
-            let good = lost <= bound && off.abs() <= 0.1 + NOISE;
+            // Any host may try an objective that cannot be met, for fifteen periods.
+            let tries = self.lies.iter().any(|lie| matches!(lie, Lie::Field(Field::Wants, _)));
+            let tried = if tries { 15.0 / (DIES - LIES) as f64 } else { 0.0 };
+            let bound = share / (had + share) + NOISE + tried;
+            let good = lost <= bound && off.abs() <= 0.1 + NOISE + tried;
             ok &= good;
             write!(
                 text,
