@@ -119,6 +119,9 @@ impl Volume {
             let names = in_force.tenants.iter().map(|tenant| tenant.name).collect();
             let _ = self.orders.send(Order::Tenants(names));
         }
+        if before.control.ignore != in_force.control.ignore {
+            let _ = self.orders.send(Order::Ignore(in_force.ignored()));
+        }
         if why == Why::Reloaded {
             let _ = self.orders.send(Order::Reloaded);
         }
