@@ -190,11 +190,13 @@ pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
     let mut weights: Vec<Weights> = hosts.iter().map(|_| Weights::ALL).collect();
     let mut causes: Vec<Option<Doubt>> = hosts.iter().map(|_| None).collect();
     let mut far: Vec<f64> = hosts.iter().map(|_| 0.0).collect();
-    let mut sums = sum(&quotients, None);
+    // Who is not believed is no measure of the others.
+    let mut doubted: Vec<bool> = hosts.iter().map(|host| host.belief.suspect > 0).collect();
+    let mut sums = sum(&quotients, &doubted, None);
     // Hosts that pull far hide one another, so the furthest is judged first.
-    while let Some((i, k)) = furthest(&sums, &quotients, hosts, &judged) {
+    while let Some((i, k)) = furthest(&sums, &quotients, hosts, &judged, &doubted) {
         judged[i] |= 1 << k;
-        let rest = sum(&quotients, Some(i))[k];
+        let rest = sum(&quotients, &doubted, Some(i))[k];
         let part = quotients[i][k];
         let pulls = pull(rest, part);
         far[i] = far[i].max(hosts[i].belief.over(k, pulls));
@@ -203,17 +205,17 @@ pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
             if factor < 1.0 {
                 weights[i].lower(k, factor);
                 scale(&mut quotients[i], k, factor);
-                causes[i] = Some(QUOTIENTS[k]);
-                sums = sum(&quotients, None);
+                (causes[i], doubted[i]) = (Some(QUOTIENTS[k]), true);
+                sums = sum(&quotients, &doubted, None);
             }
         }
     }
     for (i, host) in hosts.iter_mut().enumerate().filter(|(_, host)| host.news) {
-        let pulls = core::array::from_fn(|k| pull(less(sums[k], quotients[i][k]), quotients[i][k]));
+        let rest = rest(&sums, &quotients[i], doubted[i]);
+        let pulls = core::array::from_fn(|k| pull(rest[k], quotients[i][k]));
         host.part.scale(weights[i]);
-        let [latency, ios] = sums[LATENCY];
+        let [latency, ios] = rest[LATENCY];
         host.belief.hear_wish(&mut host.part, latency / ios);
-        let [latency, ios] = less(sums[LATENCY], quotients[i][LATENCY]);
         host.belief.watch(latency / ios, far[i]);
         host.belief.learn(pulls, weights[i], causes[i], quotients[i][LATENCY][1] > 0.0);
     }
@@ -244,7 +246,11 @@ impl Weights {
 /// Scales a quotient, and what else it is made of.
 fn scale(quotients: &mut [Quotient; 4], k: usize, by: f64) {
     match QUOTIENTS[k] {
-        Doubt::Window | Doubt::Throughput => quotients[k].iter_mut().for_each(|value| *value *= by),
+        Doubt::Throughput => quotients[k].iter_mut().for_each(|value| *value *= by),
+        Doubt::Window => {
+            quotients[k].iter_mut().for_each(|value| *value *= by);
+            quotients[OUTSTANDING][1] *= by;
+        }
         _ => {
             quotients[LATENCY].iter_mut().for_each(|value| *value *= by);
             quotients[OUTSTANDING][0] *= by;
@@ -252,19 +258,20 @@ fn scale(quotients: &mut [Quotient; 4], k: usize, by: f64) {
     }
 }
 
-/// Sums over all hosts but one.
-fn sum(hosts: &[[Quotient; 4]], but: Option<usize>) -> [Quotient; 4] {
+/// Sums over all hosts that are believed, but one.
+fn sum(hosts: &[[Quotient; 4]], doubted: &[bool], but: Option<usize>) -> [Quotient; 4] {
     let mut all = [[0.0; 2]; 4];
-    for (i, host) in hosts.iter().enumerate() {
-        if Some(i) != but {
-            all.iter_mut().flatten().zip(host.iter().flatten()).for_each(|(sum, one)| *sum += one);
-        }
+    let counted = |(i, _): &(usize, &[Quotient; 4])| !doubted[*i] && Some(*i) != but;
+    for (_, host) in hosts.iter().enumerate().filter(counted) {
+        all.iter_mut().flatten().zip(host.iter().flatten()).for_each(|(sum, one)| *sum += one);
     }
     all
 }
 
-fn less(sum: Quotient, part: Quotient) -> Quotient {
-    [sum[0] - part[0], sum[1] - part[1]]
+/// The sums without a host, which is a part of them unless it is doubted.
+fn rest(sums: &[Quotient; 4], host: &[Quotient; 4], doubted: bool) -> [Quotient; 4] {
+    let less = |k: usize| [sums[k][0] - host[k][0], sums[k][1] - host[k][1]];
+    if doubted { *sums } else { core::array::from_fn(less) }
 }
 
 /// The factor by which a host changes a quotient of the rest. 1 where there is nothing to change.
@@ -286,6 +293,7 @@ fn furthest(
     quotients: &[[Quotient; 4]],
     hosts: &[Heard<'_>],
     judged: &[u8],
+    doubted: &[bool],
 ) -> Option<(usize, usize)> {
     let mut worst = (0.0, None);
     for (i, host) in hosts.iter().enumerate() {
@@ -293,9 +301,9 @@ fn furthest(
         if i + 1 == hosts.len() && worst.1.is_some() {
             break;
         }
+        let rest = rest(sums, &quotients[i], doubted[i]);
         for k in (0..4).filter(|k| judged[i] >> k & 1 == 0) {
-            let rest = less(sums[k], quotients[i][k]);
-            let over = host.belief.over(k, pull(rest, quotients[i][k]));
+            let over = host.belief.over(k, pull(rest[k], quotients[i][k]));
             if over > worst.0 {
                 worst = (over, Some((i, k)));
             }
@@ -508,5 +516,135 @@ impl Part {
             self.load.saturated.rate *= by.saturated;
             self.load.saturated.shares *= by.saturated;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Report;
+    use crate::units::Window;
+
+    /// A host with so many shares that follows the law at an array of 30 ms.
+    fn honest(shares: u32, period: u64) -> Report {
+        // Chance differs from period to period.
+        let ios = u64::from(shares) / 10 + period % 3;
+        let all = crate::testing::report(ios);
+        let latency = Span(ios * 30_000_000);
+        let mut interval = all.interval;
+        interval.reads.latency = latency;
+        interval.reads.scaled = latency;
+        let outstanding = latency.secs() / all.elapsed.secs();
+        Report {
+            interval,
+            outstanding,
+            window: Window(outstanding),
+            shares: Shares(shares),
+            active: f64::from(shares),
+            governed: Governed::Yes,
+            ..all
+        }
+    }
+
+    /// A cluster of four, of which the second says something else from a period on.
+    struct Cluster {
+        beliefs: [Belief; 4],
+        period: u64,
+    }
+
+    impl Cluster {
+        fn settled() -> Cluster {
+            let mut cluster = Cluster { beliefs: [Belief::default(); 4], period: 0 };
+            (0..60).for_each(|_| _ = cluster.period(|_| ()));
+            cluster
+        }
+
+        /// Latency, and outstanding IOs for each active share, as the others see them.
+        fn period(&mut self, lie: impl Fn(&mut Report)) -> [f64; 2] {
+            self.period += 1;
+            let new = self.period <= u64::from(NEW);
+            let mut reports = [500, 1000, 2000, 1000].map(|shares| honest(shares, self.period));
+            lie(&mut reports[1]);
+            let parts = reports.iter().map(Part::of).zip(&mut self.beliefs);
+            let heard = parts.map(|(part, belief)| Heard { part, belief, tenants: 0.0, news: true });
+            let mut heard: Vec<Heard<'_>> = heard.collect();
+            judge(&mut heard, new);
+            let quotients = heard.iter().map(|host| host.part.quotients(Settings::default(), false));
+            let quotients: Vec<_> = quotients.collect();
+            let [window, latency, ..] = sum(&quotients, &[false; 4], None);
+            [latency[0] / latency[1], window[0] / window[1]]
+        }
+    }
+
+    #[test]
+    fn whatever_one_host_says_the_quotients_of_all_are_soon_as_they_were() {
+        let lies: [fn(&mut Report); 8] = [
+            |report| report.active = 1e6,
+            |report| report.outstanding = 0.0,
+            |report| report.outstanding = 1e12,
+            |report| report.interval.reads.ios = 1 << 52,
+            |report| report.interval.reads.scaled = Span(0),
+            |report| report.interval.reads.scaled = Span(1 << 52),
+            |report| report.elapsed = Span(1),
+            |report| (report.active, report.outstanding) = (1e9, 1e-9),
+        ];
+        let honest = Cluster::settled().period(|_| ());
+        for (i, lie) in lies.into_iter().enumerate() {
+            let mut cluster = Cluster::settled();
+            (0..30).for_each(|_| _ = cluster.period(lie));
+            for (has, had) in cluster.period(lie).into_iter().zip(honest) {
+                assert!((has / had - 1.0).abs() < 0.06, "lie {i}: {has} and not {had}");
+            }
+            let doubts = cluster.beliefs.map(|belief| belief.doubt().is_some());
+            let small = i == 1 || i == 4;
+            assert!(doubts == [false, true, false, false] || small, "lie {i}: {doubts:?}");
+            (0..200).for_each(|_| _ = cluster.period(|_| ()));
+            assert_eq!(cluster.beliefs[1].doubt(), None, "lie {i} is over");
+        }
+    }
+
+    #[test]
+    fn a_lie_that_drifts_is_not_learned() {
+        let mut cluster = Cluster::settled();
+        let [honest, _] = cluster.period(|_| ());
+        let mut factor = 1.0;
+        for _ in 0..300 {
+            factor *= 0.98;
+            cluster.period(|report| {
+                let reads = &mut report.interval.reads;
+                reads.scaled = Span((reads.scaled.0 as f64 * factor) as u64);
+                reads.ios = (reads.ios as f64 / factor) as u64;
+            });
+        }
+        let [latency, _] = cluster.period(|report| report.interval.reads.ios = 1_000_000);
+        assert!((latency / honest - 1.0).abs() < 0.15, "{latency} and not {honest}");
+    }
+
+    #[test]
+    fn a_change_that_the_others_see_as_well_is_believed() {
+        let mut cluster = Cluster::settled();
+        let slower = |report: &mut Report, by: u64| {
+            report.interval.reads.scaled.0 *= by;
+            report.outstanding *= by as f64;
+        };
+        for _ in 0..40 {
+            cluster.period(|report| slower(report, 3));
+        }
+        assert!(cluster.beliefs[1].doubt().is_some(), "alone it is not");
+        let mut cluster = Cluster::settled();
+        for (i, belief) in cluster.beliefs.iter_mut().enumerate().filter(|(i, _)| *i != 1) {
+            belief.rest *= 1.0 + i as f32;
+        }
+        cluster.beliefs[1].rest *= 2.0;
+        (0..3).for_each(|_| _ = cluster.period(|report| slower(report, 3)));
+        assert_eq!(cluster.beliefs[1].weights, Weights::ALL);
+    }
+
+    #[test]
+    fn shares_that_a_host_claims_win_no_vote() {
+        let mut cluster = Cluster::settled();
+        cluster.period(|report| report.shares = Shares(u32::MAX));
+        assert!(cluster.beliefs[1].counted(f64::from(u32::MAX)) < 1600.0);
+        assert_eq!(cluster.beliefs[1].doubt(), Some(Doubt::Shares));
     }
 }

@@ -90,7 +90,7 @@ impl Volume {
     }
 
     /// Hosts whose reports count for nothing.
-    pub(crate) fn ignored(&self) -> Vec<HostName> {
+    pub(crate) fn ignored(&self) -> Vec<parda_exchange::HostName> {
         // The names were checked.
         self.control.ignore.as_deref().and_then(|text| super::names(text).ok()).unwrap_or_default()
     }
