@@ -10,8 +10,8 @@ use parda_block::AgentMemory;
 use parda_config::{Document, Error, Part, TenantSettings, wrong_tenants};
 use parda_control::law::Mode;
 use parda_control::{Costs, Span};
-use parda_exchange::{HostName, HostNameError};
 use parda_exchange::slot::MOST_TENANTS;
+use parda_exchange::{HostName, HostNameError};
 
 use crate::file;
 use crate::threshold::Probed;

@@ -74,11 +74,11 @@ const NAMED: u8 = 5;
 pub enum Doubt {
     /// Outstanding IOs over active shares.
     Window,
-    /// Latency over IOs.
+    /// Latency, over the IOs that took it.
     Latency,
     /// Latency over outstanding IOs.
     Outstanding,
-    /// Throughput over shares.
+    /// Throughput over shares, where shares divide throughput.
     Throughput,
     /// Shares, far more than it had.
     Shares,
@@ -230,7 +230,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// All of it.
+    /// The whole report counts.
     pub const ALL: Weights = Weights { load: 1.0, flows: 1.0, saturated: 1.0 };
 
     fn lower(&mut self, k: usize, by: f64) {
@@ -381,7 +381,9 @@ impl Belief {
         self.fresh = self.fresh.saturating_sub(u8::from(works));
         self.weights = weights;
         match cause {
-            Some(cause) => (self.cause, self.doubted) = (Some(cause), self.doubted.saturating_add(1)),
+            Some(cause) => {
+                (self.cause, self.doubted) = (Some(cause), self.doubted.saturating_add(1))
+            }
             None if self.cause.is_some_and(|cause| QUOTIENTS.contains(&cause)) => {
                 self.doubted = self.doubted.saturating_sub(1);
             }
@@ -461,7 +463,13 @@ impl Belief {
         let shares = part.shares * (SOME * f64::from(self.shares[1]) / all).min(1.0);
         // A VM may use what others of its tenant leave.
         let used = part.used.min(USED * shares);
-        TenantPart { shares, used, active: part.active.min(shares), wish: part.wish.min(1.0), ..*part }
+        TenantPart {
+            shares,
+            used,
+            active: part.active.min(shares),
+            wish: part.wish.min(1.0),
+            ..*part
+        }
     }
 
     /// Why the host is doubted, if it has been for some periods.
@@ -566,10 +574,12 @@ mod tests {
             let mut reports = [500, 1000, 2000, 1000].map(|shares| honest(shares, self.period));
             lie(&mut reports[1]);
             let parts = reports.iter().map(Part::of).zip(&mut self.beliefs);
-            let heard = parts.map(|(part, belief)| Heard { part, belief, tenants: 0.0, news: true });
+            let heard =
+                parts.map(|(part, belief)| Heard { part, belief, tenants: 0.0, news: true });
             let mut heard: Vec<Heard<'_>> = heard.collect();
             judge(&mut heard, new);
-            let quotients = heard.iter().map(|host| host.part.quotients(Settings::default(), false));
+            let quotients =
+                heard.iter().map(|host| host.part.quotients(Settings::default(), false));
             let quotients: Vec<_> = quotients.collect();
             let [window, latency, ..] = sum(&quotients, &[false; 4], None);
             [latency[0] / latency[1], window[0] / window[1]]

@@ -9,7 +9,6 @@ use super::table::{
     Family, Labels, Value, by, count, counter, counts, gauge, maybe, ms, one, seconds,
 };
 use crate::status::ExchangeStatus;
-use parda_api::Host;
 
 pub(super) const FAMILIES: &[Family<ExchangeStatus>] = &[
     gauge("exchange_up", "1 if the exchange worked in the last period", |e| one(e.fault.is_none())),

@@ -54,7 +54,8 @@ pub(super) fn lines(exchange: &ExchangeStatus) -> String {
     for peer in &exchange.peers {
         let host = &peer.name;
         if let Some(why) = &peer.doubt {
-            text += &format!("  NOT BELIEVED: {host}: {why}; parda exchange ignore leaves it out\n");
+            text +=
+                &format!("  NOT BELIEVED: {host}: {why}; parda exchange ignore leaves it out\n");
         }
         if let Some(period) = peer.slowed_to_s {
             text += &format!(

@@ -32,7 +32,7 @@ pub(crate) struct Lied {
 /// How a value is changed.
 #[derive(Clone, Copy, Debug)]
 enum How {
-    /// The value, always.
+    /// The same value each time.
     Is(f64),
     /// So many times the value.
     Times(f64),
@@ -185,10 +185,9 @@ impl Lie {
                     [Bounded::Unsaid, Bounded::Nothing, Bounded::Window][rng.usize(..3)];
             }
             Field::Settings => {
-                report.settings = [
-                    None,
-                    Some(Settings { costs: Some(Costs::BYTES), signal: Signal::Writes }),
-                ][rng.usize(..2)];
+                report.settings =
+                    [None, Some(Settings { costs: Some(Costs::BYTES), signal: Signal::Writes })]
+                        [rng.usize(..2)];
             }
             Field::Leaving => body.leaving = true,
         }
@@ -259,7 +258,8 @@ impl Lied {
             let liar = phase.hosts[self.liar].iops;
             (phase.total.iops - liar, liar, phase.total.device_latency_ms.unwrap_or(0.0))
         };
-        let mut text = format!("{} of {} hosts: {:?}:", self.seed, self.scenario.hosts.len(), self.lies);
+        let mut text =
+            format!("{} of {} hosts: {:?}:", self.seed, self.scenario.hosts.len(), self.lies);
         let mut ok = true;
         for (honest, lied) in honest.phases.iter().zip(&lied.phases) {
             let ((had, share, usual), (has, _, latency)) = (of(honest), of(lied));
@@ -274,7 +274,11 @@ impl Lied {
             write!(
                 text,
                 " {}: lose {:.3} of {:.3}, latency off {:+.3}{}",
-                honest.name, lost, bound - NOISE, off, if good { "" } else { " BAD" }
+                honest.name,
+                lost,
+                bound - NOISE,
+                off,
+                if good { "" } else { " BAD" }
             )
             .unwrap();
         }
