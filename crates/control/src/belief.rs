@@ -10,7 +10,7 @@
 
 use alloc::vec::Vec;
 
-use crate::cluster::{Governed, Part, Tuning};
+use crate::cluster::{Governed, Part, Tuning, Weights};
 use crate::latency::Signal;
 use crate::mechanism::{Mechanism, on};
 use crate::settings::Settings;
@@ -203,7 +203,7 @@ pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
         if let Some(bound) = hosts[i].belief.excess(k, pulls) {
             let factor = weight(rest, part, bound);
             if factor < 1.0 {
-                weights[i].lower(k, factor);
+                lower(&mut weights[i], k, factor);
                 scale(&mut quotients[i], k, factor);
                 (causes[i], doubted[i]) = (Some(QUOTIENTS[k]), true);
                 sums = sum(&quotients, &doubted, None);
@@ -221,26 +221,14 @@ pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
     }
 }
 
-/// Parts of a report that count: of load, of throughput and latency, and of what is saturated.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Weights {
-    pub(crate) load: f64,
-    pub(crate) flows: f64,
-    pub(crate) saturated: f64,
-}
-
-impl Weights {
-    /// The whole report counts.
-    pub const ALL: Weights = Weights { load: 1.0, flows: 1.0, saturated: 1.0 };
-
-    fn lower(&mut self, k: usize, by: f64) {
-        let of = match QUOTIENTS[k] {
-            Doubt::Window => &mut self.load,
-            Doubt::Throughput => &mut self.saturated,
-            _ => &mut self.flows,
-        };
-        *of *= by;
-    }
+/// Lowers the part that counts of what a quotient is made of.
+fn lower(weights: &mut Weights, k: usize, by: f64) {
+    let of = match QUOTIENTS[k] {
+        Doubt::Window => &mut weights.load,
+        Doubt::Throughput => &mut weights.saturated,
+        _ => &mut weights.flows,
+    };
+    *of *= by;
 }
 
 /// Scales a quotient, and what else it is made of.
@@ -513,16 +501,6 @@ impl Part {
         if self.governed != Governed::No && load.active > active {
             let load = active / load.active;
             self.scale(Weights { load, ..Weights::ALL });
-        }
-    }
-
-    /// Scales what is summed and is no number of shares.
-    pub(crate) fn scale(&mut self, by: Weights) {
-        if by != Weights::ALL {
-            self.flows = self.flows.times(by.flows);
-            self.load.scale(by.load);
-            self.load.saturated.rate *= by.saturated;
-            self.load.saturated.shares *= by.saturated;
         }
     }
 }

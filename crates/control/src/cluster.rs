@@ -1,7 +1,6 @@
 //! What hosts tell each other, and what follows from it.
 
 use crate::backlog::Backlog;
-use crate::belief::Weights;
 use crate::latency::{Flows, Interval};
 use crate::mechanism::{Mechanism, on};
 use crate::objective::{Wants, strictest};
@@ -436,10 +435,33 @@ impl Part {
         self.settings
     }
 
+    /// Scales what is summed and is no number of shares.
+    pub(crate) fn scale(&mut self, by: Weights) {
+        if by != Weights::ALL {
+            self.flows = self.flows.times(by.flows);
+            self.load.scale(by.load);
+            self.load.saturated.rate *= by.saturated;
+            self.load.saturated.shares *= by.saturated;
+        }
+    }
+
     /// The threshold, if an operator gave it as a number.
     fn number(&self) -> Option<Span> {
         Some(self.threshold).filter(|_| self.tuning == Tuning::Pinned)
     }
+}
+
+/// Parts of a report that count: of load, of throughput and latency, and of what is saturated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weights {
+    pub(crate) load: f64,
+    pub(crate) flows: f64,
+    pub(crate) saturated: f64,
+}
+
+impl Weights {
+    /// The whole report counts.
+    pub const ALL: Weights = Weights { load: 1.0, flows: 1.0, saturated: 1.0 };
 }
 
 impl Load {

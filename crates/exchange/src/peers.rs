@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parda_control::belief::{self, Belief, Doubt, NEW, Weights};
-use parda_control::{Instant, Part, Report, Span, TenantPart, Totals, Tuning};
+use parda_control::belief::{self, Belief, Doubt, NEW};
+use parda_control::{Instant, Part, Report, Span, TenantPart, Totals, Tuning, Weights};
 
 use crate::freshness::{Liveness, STALE_AFTER, Watch};
 use crate::identity::{HostId, Identity, Incarnation, Sequence};
