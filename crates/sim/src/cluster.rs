@@ -43,8 +43,11 @@ pub struct Liar<'a> {
     /// Which host of the scenario lies.
     pub host: HostId,
     /// Rewrites what it publishes.
-    pub lie: Box<dyn FnMut(Instant, &mut Publication) + 'a>,
+    pub lie: Box<Lie<'a>>,
 }
+
+/// What rewrites a publication at a time.
+pub type Lie<'a> = dyn FnMut(Instant, &mut Publication) + 'a;
 
 impl std::fmt::Debug for Liar<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
