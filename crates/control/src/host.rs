@@ -45,7 +45,9 @@ struct Waiting {
     held_by: HeldBy,
 }
 
+/// In a line of the processor's cache: that of an IO which was at the array for long is fetched once.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Outstanding {
     vm: VmId,
     token: u64,

@@ -151,8 +151,7 @@ impl Steady {
 impl Exchange for EtcdExchange {
     fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         self.sequence = self.sequence.next();
-        let message =
-            Message { from: self.me.clone(), sequence: self.sequence, body: publication.clone() };
+        let message = Message::new(self.me.clone(), self.sequence, publication.clone());
         let value = value::encode(self.volume, message)
             .map_err(|error| ExchangeError::new(format!("exchange etcd: {error}")))?;
         let lease = lease(publication.period);

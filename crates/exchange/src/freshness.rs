@@ -23,6 +23,12 @@ pub const GONE_AFTER: u32 = 30;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch<Mark> {
     mark: Mark,
+    seen: Seen,
+}
+
+/// The same, of what has its mark elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
     since: Instant,
     moved: bool,
     /// Times between its last changes, once two are known.
@@ -35,18 +41,36 @@ const GROWS: u64 = 4;
 impl<Mark: PartialEq> Watch<Mark> {
     /// Sees `mark` for the first time.
     pub(crate) fn new(now: Instant, mark: Mark) -> Watch<Mark> {
-        Watch { mark, since: now, moved: false, gaps: [Span::ZERO; 2] }
+        Watch { mark, seen: Seen::first(now) }
     }
 
     /// Looks again. True if it changed since the last look.
     pub(crate) fn look(&mut self, now: Instant, mark: Mark) -> bool {
         let changed = mark != self.mark;
         if changed {
-            // The first sight is no change.
-            let gap = if self.moved { now.since(self.since) } else { Span::ZERO };
-            *self = Watch { mark, since: now, moved: true, gaps: [gap, self.gaps[0]] };
+            self.mark = mark;
+            self.seen.change(now);
         }
         changed
+    }
+
+    /// How alive it looks, if it promises a change every `period`.
+    pub(crate) fn liveness(&self, now: Instant, period: Span) -> Liveness {
+        self.seen.liveness(now, period)
+    }
+}
+
+impl Seen {
+    /// It is seen for the first time.
+    pub(crate) fn first(now: Instant) -> Seen {
+        Seen { since: now, moved: false, gaps: [Span::ZERO; 2] }
+    }
+
+    /// It is seen to have changed.
+    pub(crate) fn change(&mut self, now: Instant) {
+        // The first sight is no change.
+        let gap = if self.moved { now.since(self.since) } else { Span::ZERO };
+        *self = Seen { since: now, moved: true, gaps: [gap, self.gaps[0]] };
     }
 
     /// The time since it was last seen to change, or since it was first seen.

@@ -1,11 +1,14 @@
 //! Messages between hosts: a publication with its sender and number.
 
-use parda_control::{Report, Span, TenantPart};
+use std::sync::OnceLock;
+
+use parda_control::{Part, Report, Span, TenantPart};
 
 use crate::identity::{Identity, Sequence};
 
-/// A host's report of one period, with the period and the goodbye.
+/// A host's report of one period, with the period and the goodbye. What a look at all hosts needs comes first.
 #[derive(Clone, Debug, PartialEq)]
+#[repr(C)]
 pub struct Publication {
     /// Time to the next publication, by the host's own clock. Its silence is measured in these periods.
     pub period: Span,
@@ -13,19 +16,43 @@ pub struct Publication {
     pub slowed: bool,
     /// Whether the host stops. If so, the others need not wait until it is stale.
     pub leaving: bool,
-    /// Results of the law and measurements of the period.
-    pub report: Report,
     /// What it says of the tenants whose VMs it has: the first [`MOST_TENANTS`](crate::slot::MOST_TENANTS) go.
     pub tenants: Vec<TenantPart>,
+    /// Results of the law and measurements of the period.
+    pub report: Report,
 }
 
-/// A publication with its sender and its number, as the other hosts receive it.
-#[derive(Clone, Debug, PartialEq)]
+/// A publication with its sender and its number, as the other hosts receive it. What a look at all hosts needs comes first.
+#[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Message {
-    /// Host and run that publish the message.
-    pub from: Identity,
     /// Number of the publication within its run.
     pub sequence: Sequence,
+    /// Host and run that publish the message.
+    pub from: Identity,
     /// Content of the message.
     pub body: Publication,
+    part: OnceLock<Part>,
+}
+
+impl Message {
+    /// A message of a host.
+    #[must_use]
+    pub fn new(from: Identity, sequence: Sequence, body: Publication) -> Message {
+        Message { sequence, from, body, part: OnceLock::new() }
+    }
+
+    /// What its report adds to the sums over all hosts. Computed once, whoever shares the message, so the body is not to change
+    /// after the first call.
+    #[must_use]
+    pub fn part(&self) -> &Part {
+        self.part.get_or_init(|| Part::of(&self.body.report))
+    }
+}
+
+impl PartialEq for Message {
+    fn eq(&self, other: &Message) -> bool {
+        let same = (&self.from, self.sequence) == (&other.from, other.sequence);
+        same && self.body == other.body
+    }
 }

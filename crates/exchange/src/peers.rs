@@ -1,31 +1,34 @@
 //! The other hosts, and which of them are alive.
 //!
 //! In a cluster of n hosts every host hears n others in each period, so the work for each of
-//! them is small: messages are shared and not copied, and a known host is looked up first at the index where
-//! it was found the time before.
+//! them is small: messages are shared and not copied, what a report adds to the sums is divided once for all who hear it, and a known host
+//! is looked up first at the index where it was found the time before. A simulation keeps n² of [`Run`], so these are small, too.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use parda_control::belief::{self, Belief, Doubt, NEW};
 use parda_control::{Instant, Part, Report, Span, TenantPart, Totals, Tuning, Weights};
 
-use crate::freshness::{Liveness, STALE_AFTER, Watch};
+use crate::freshness::{Liveness, STALE_AFTER, Seen};
 use crate::identity::{HostId, Identity, Incarnation, Sequence};
-use crate::message::Message;
+use crate::message::{Message, Publication};
 
-/// The other hosts and their liveness, for any transport. It reads no clock: every call is handed `now`.
+/// The other hosts and their liveness, for any transport. It reads no clock: every call is handed `now`. `M`: how a message is shared.
 #[derive(Debug)]
-pub struct Peers {
+pub struct Peers<M = Arc<Message>> {
     me: HostId,
     /// Runs of other hosts, sorted by key. A host has several while an earlier run is still heard beside its successor.
-    runs: Vec<Run>,
+    runs: Vec<Run<M>>,
     /// Index in `runs` of the sender of each message at the last look. A hint only, as messages mostly come in the same
     /// order.
-    places: Vec<usize>,
+    places: Vec<u32>,
     /// Number of looks since the start.
-    looks: u64,
+    looks: u32,
+    /// A message of another host spoke of tenants.
+    tenants: bool,
     /// The automatic threshold of our own previous run.
     before: Option<Span>,
     /// Publications of this host in a row that did not reach the exchange, the last ones.
@@ -41,14 +44,21 @@ pub struct Peers {
 
 type Key = (HostId, Incarnation);
 
+/// A run of another host, in whole lines of the processor's cache: a simulation has n² of them. What a look asks of a message is copied into
+/// it, as the messages of a large cluster are far from the processor.
 #[derive(Debug)]
-struct Run {
+#[repr(align(64))]
+struct Run<M> {
     key: Key,
-    message: Arc<Message>,
-    watch: Watch<Sequence>,
+    seen: Seen,
+    /// The last message that was heard, its number, its period, and whether it says goodbye.
+    message: M,
+    sequence: Sequence,
+    period: Span,
+    leaving: bool,
     /// The looks at which it was first and last heard.
-    first: u64,
-    heard: u64,
+    first: u32,
+    heard: u32,
     /// What is known of it, and the last message that this comes from.
     belief: Belief,
     judged: Option<Sequence>,
@@ -57,6 +67,8 @@ struct Run {
 /// Another host of the volume, as seen from here.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer<'a> {
+    /// The number that stands for its name.
+    pub host: HostId,
     /// The last message that was heard of it.
     pub message: &'a Message,
     /// Time since the message was first heard, by our clock. It may have been published up to one of our
@@ -72,15 +84,16 @@ pub struct Peer<'a> {
     pub several: bool,
 }
 
-impl Peers {
+impl<M: Deref<Target = Message> + Clone> Peers<M> {
     /// A list without hosts. Messages of the host `me` will be left out.
     #[must_use]
-    pub fn new(me: HostId) -> Peers {
+    pub fn new(me: HostId) -> Peers<M> {
         Peers {
             me,
             runs: Vec::new(),
             places: Vec::new(),
             looks: 0,
+            tenants: false,
             before: None,
             unheard: 0,
             own: Part::of(&Report::default()),
@@ -105,23 +118,22 @@ impl Peers {
     }
 
     /// Takes in the messages of one look, of all runs but this one.
-    pub fn observe<'a>(
-        &mut self,
-        now: Instant,
-        messages: impl IntoIterator<Item = &'a Arc<Message>>,
-    ) {
-        self.looks += 1;
+    pub fn observe<'a>(&mut self, now: Instant, messages: impl IntoIterator<Item = &'a M>)
+    where
+        M: 'a,
+    {
+        self.looks = self.looks.wrapping_add(1);
         let look = self.looks;
-        let mut strangers = BTreeMap::<Key, &Arc<Message>>::new();
-        let mut known = 0;
+        let mut strangers = BTreeMap::<Key, &M>::new();
+        let (mut known, mut next) = (0, 0);
         for (place, message) in messages.into_iter().enumerate() {
             let key = (message.from.host.id(), message.from.incarnation);
-            let report = &message.body.report;
-            if key.0 == self.me && look == 1 && report.tuning == Tuning::Auto {
-                self.before = Some(report.threshold);
+            if key.0 == self.me && look == 1 && message.body.report.tuning == Tuning::Auto {
+                self.before = Some(message.body.report.threshold);
             }
+            self.tenants |= !message.body.tenants.is_empty();
             // A host that moved to another slot has left its last message in the old one.
-            let Some(run) = self.find(place, key) else {
+            let Some(run) = self.find(place, &mut next, key) else {
                 let latest = strangers.entry(key).or_insert(message);
                 if message.sequence.is_after(latest.sequence) {
                     *latest = message;
@@ -142,37 +154,35 @@ impl Peers {
             });
         }
         if !strangers.is_empty() {
-            let known = |runs: &[Run], host| {
+            let known = |runs: &[Run<M>], host| {
                 runs.iter().rev().find(|run| run.key.0 == host).map(|run| run.belief)
             };
-            let strangers = strangers.into_iter().map(|(key, message)| Run {
-                key,
-                message: Arc::clone(message),
-                watch: Watch::new(now, message.sequence),
-                first: look,
-                heard: look,
+            self.runs.reserve_exact(strangers.len());
+            let new = |(key, message): (Key, &M)| {
                 // A host that starts again is known.
-                belief: known(&self.runs, key.0)
-                    .or_else(|| self.past.remove(&key.0))
-                    .unwrap_or_default(),
-                judged: None,
-            });
-            let strangers: Vec<_> = strangers.collect();
+                let belief = known(&self.runs, key.0).or_else(|| self.past.remove(&key.0));
+                Run::new(key, message, now, look, belief.unwrap_or_default())
+            };
+            let strangers: Vec<_> = strangers.into_iter().map(new).collect();
             self.runs.extend(strangers);
             self.runs.sort_unstable_by_key(|run| run.key);
         }
     }
 
-    /// The run that sent the message at this place, if it is known.
-    fn find(&mut self, place: usize, key: Key) -> Option<&mut Run> {
+    /// The run that sent the message at this place, if it is known: where it was, at `next`, after the one before, or anywhere.
+    fn find(&mut self, place: usize, next: &mut u32, key: Key) -> Option<&mut Run<M>> {
         if self.places.len() <= place {
             self.places.resize(place + 1, 0);
         }
         let hint = &mut self.places[place];
-        if self.runs.get(*hint).is_none_or(|run| run.key != key) {
-            *hint = self.runs.binary_search_by_key(&key, |run| run.key).ok()?;
+        let is_at = |index: u32| self.runs.get(index as usize).is_some_and(|run| run.key == key);
+        if !is_at(*hint) {
+            let anywhere =
+                || Some(self.runs.binary_search_by_key(&key, |run| run.key).ok()? as u32);
+            *hint = Some(*next).filter(|next| is_at(*next)).or_else(anywhere)?;
         }
-        self.runs.get_mut(*hint)
+        *next = *hint + 1;
+        self.runs.get_mut(*hint as usize)
     }
 
     /// Another live run of this host's name: two hosts have one name. Earlier runs of this host no longer change, so that
@@ -185,7 +195,7 @@ impl Peers {
     }
 
     /// The run of every other host that stands for it: the one that looks most alive.
-    fn hosts(&self, now: Instant) -> impl Iterator<Item = &Run> {
+    fn hosts(&self, now: Instant) -> impl Iterator<Item = &Run<M>> {
         // Runs come in the order of their incarnations, so among equals the last one is the latest.
         let hosts = self.runs.chunk_by(|one, other| one.key.0 == other.key.0);
         let others = hosts.filter(|runs| runs[0].key.0 != self.me);
@@ -205,7 +215,7 @@ impl Peers {
     fn is_several(&self, key: Key, now: Instant) -> bool {
         let from = self.runs.partition_point(|run| run.key.0 < key.0);
         let same = self.runs[from..].iter().take_while(|run| run.key.0 == key.0);
-        let live = |run: &Run| run.peer(now).liveness == Liveness::Live;
+        let live = |run: &Run<M>| run.peer(now).liveness == Liveness::Live;
         same.filter(|run| run.key != key).any(live)
     }
 
@@ -225,11 +235,14 @@ impl Peers {
     /// What the live hosts say of tenants.
     #[must_use]
     pub fn tenants(&self, now: Instant) -> Vec<TenantPart> {
-        let heard = |run: &&Run| !self.ignored.contains(&run.key.0);
-        let live = |run: &&Run| run.peer(now).liveness == Liveness::Live;
-        let parts = |run: &Run| {
+        if !self.tenants {
+            return Vec::new();
+        }
+        let heard = |run: &&Run<M>| !self.ignored.contains(&run.key.0);
+        let live = |run: &&Run<M>| run.peer(now).liveness == Liveness::Live;
+        let parts = |run: &Run<M>| {
             let (all, belief) = (run.tenant_shares(), run.belief);
-            let said = Arc::clone(&run.message);
+            let said = run.message.clone();
             (0..said.body.tenants.len()).map(move |i| belief.tenant(&said.body.tenants[i], all))
         };
         self.hosts(now).filter(heard).filter(live).flat_map(parts).collect()
@@ -248,7 +261,7 @@ impl Peers {
         let (mut live, mut unproven) = (Vec::with_capacity(self.runs.len()), false);
         let hosts = self.runs.chunk_by_mut(|one, other| one.key.0 == other.key.0);
         let (me, ignored) = (self.me, &self.ignored);
-        let heard = |runs: &&mut [Run]| runs[0].key.0 != me && !ignored.contains(&runs[0].key.0);
+        let heard = |runs: &&mut [Run<M>]| runs[0].key.0 != me && !ignored.contains(&runs[0].key.0);
         for runs in hosts.filter(heard) {
             let Some(run) = runs.iter_mut().max_by_key(|run| run.vitality(now)) else { continue };
             match run.peer(now).liveness {
@@ -256,9 +269,8 @@ impl Peers {
                 Liveness::Unproven => unproven = true,
                 // A silent host may be dead or cut off: its shares count as missing.
                 Liveness::Stale => {
-                    let part = Part::of(&run.message.body.report);
-                    let shares = part.counted().unwrap_or_default();
-                    let known = run.judged.is_some() || run.first > u64::from(NEW);
+                    let shares = run.message.part().counted().unwrap_or_default();
+                    let known = run.judged.is_some() || run.first > NEW;
                     totals.missing += if known { run.belief.counted(shares) } else { shares };
                 }
                 // Hosts that are gone or have left do not count.
@@ -268,7 +280,7 @@ impl Peers {
         let (names, mut parts): (Vec<HostId>, Vec<_>) = live.into_iter().unzip();
         let (part, belief) = (self.own, &mut self.own_belief);
         parts.push(belief::Heard { part, belief, tenants: 0.0, news: true });
-        belief::judge(&mut parts, self.looks <= u64::from(NEW));
+        belief::judge(&mut parts, self.looks <= NEW);
         totals.own = parts.pop().map_or(Weights::ALL, |own| own.belief.weights());
         for (host, heard) in names.iter().zip(&parts) {
             totals.hear(&heard.part, host.0, *host < self.me);
@@ -280,30 +292,56 @@ impl Peers {
 /// Most hosts of which something is known while none of their runs is.
 const MOST_PAST: usize = 4096;
 
-impl Run {
+impl<M: Deref<Target = Message> + Clone> Run<M> {
+    fn new(key: Key, message: &M, now: Instant, look: u32, belief: Belief) -> Run<M> {
+        let Publication { period, leaving, .. } = message.body;
+        Run {
+            key,
+            seen: Seen::first(now),
+            message: message.clone(),
+            sequence: message.sequence,
+            period,
+            leaving,
+            first: look,
+            heard: look,
+            belief,
+            judged: None,
+        }
+    }
+
     /// Takes in a message of this run. False if it was heard before in this look.
-    fn hear(&mut self, now: Instant, look: u64, message: &Arc<Message>) -> bool {
+    fn hear(&mut self, now: Instant, look: u32, message: &M) -> bool {
         // An older message is the last one in a slot that the host has given up.
-        if message.sequence.is_after(self.message.sequence) {
-            self.watch.look(now, message.sequence);
-            self.message = Arc::clone(message);
+        if message.sequence.is_after(self.sequence) {
+            self.seen.change(now);
+            self.message = message.clone();
+            self.sequence = message.sequence;
+            self.period = message.body.period;
+            self.leaving = message.body.leaving;
         }
         std::mem::replace(&mut self.heard, look) != look
     }
 
     fn looks(&self, now: Instant) -> Liveness {
-        self.watch.liveness(now, self.message.body.period)
+        self.seen.liveness(now, self.period)
     }
 
     fn peer(&self, now: Instant) -> Peer<'_> {
-        let liveness = if self.message.body.leaving { Liveness::Left } else { self.looks(now) };
-        let (age, doubt) = (self.watch.age(now), self.belief.doubt());
-        Peer { message: &self.message, age, liveness, doubt, ignored: false, several: false }
+        let liveness = if self.leaving { Liveness::Left } else { self.looks(now) };
+        Peer {
+            host: self.key.0,
+            message: &self.message,
+            age: self.seen.age(now),
+            liveness,
+            doubt: self.belief.doubt(),
+            ignored: false,
+            several: false,
+        }
     }
 
     /// Order of the runs of a host by how alive they look. Of two that live the one that was there first counts: a name that is in use is
     /// nobody else's.
-    fn vitality(&self, now: Instant) -> impl Ord + use<> {
+    fn vitality(&self, now: Instant) -> impl Ord + use<M> {
         Reverse(match self.peer(now).liveness {
             Liveness::Live => (0, self.first),
             Liveness::Unproven => (1, 0),
@@ -319,8 +357,8 @@ impl Run {
 
     /// What its last message says, to be judged.
     fn judgement(&mut self) -> (HostId, belief::Heard<'_>) {
-        let news = self.judged.replace(self.message.sequence) != Some(self.message.sequence);
-        let part = Part::of(&self.message.body.report);
+        let news = self.judged.replace(self.sequence) != Some(self.sequence);
+        let part = *self.message.part();
         let tenants = self.tenant_shares();
         (self.key.0, belief::Heard { part, belief: &mut self.belief, tenants, news })
     }
@@ -487,7 +525,7 @@ mod tests {
         peers.observe(at(0), &[message(identity("a", 1), 1)]);
         peers.observe(at(1), &[message(identity("a", 1), 2)]);
         assert_eq!(live(&peers, at(1)).len(), 1);
-        let farewell = Message { body: leaving(), ..crate::testing::message(identity("a", 1), 3) };
+        let farewell = Message::new(identity("a", 1), Sequence(3), leaving());
         peers.observe(at(2), &[Arc::new(farewell)]);
         assert_eq!(seen(&peers, at(2)), one("a", 1, Liveness::Left));
         assert!(live(&peers, at(2)).is_empty());
@@ -500,7 +538,7 @@ mod tests {
         peers.observe(at(0), &[message(identity("a", 1), 1)]);
         peers.observe(at(1), &[Arc::clone(&left_behind), message(identity("a", 9), 1)]);
         peers.observe(at(2), &[Arc::clone(&left_behind), message(identity("a", 9), 2)]);
-        let farewell = Message { body: leaving(), ..crate::testing::message(identity("a", 9), 3) };
+        let farewell = Message::new(identity("a", 9), Sequence(3), leaving());
         peers.observe(at(5), &[left_behind, Arc::new(farewell)]);
         assert_eq!(seen(&peers, at(5)), one("a", 9, Liveness::Left));
         assert_eq!(peers.totals(at(5)).unwrap().missing, 0.0, "nobody is missed");

@@ -230,7 +230,7 @@ fn ensure(ok: bool, field: &'static str, value: f64) -> Result<(), InvalidReport
 
 /// Writes `record` down as a whole slot.
 pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
-    let Message { from, sequence, body } = &record.message;
+    let Message { from, sequence, body, .. } = &record.message;
     let mut to = Block::ZERO;
     to.put(at::MAGIC.start, MAGIC);
     to.put(at::VERSION, &VERSION.to_le_bytes());
@@ -289,9 +289,8 @@ fn record(from: &Block, slot: SlotIndex) -> Result<Record, SlotFault> {
     let mut values = Fields { block: &mut from.clone(), reads: true };
     fields(&mut values, &mut body).map_err(|invalid| SlotFault::Malformed(invalid.field))?;
     body.report.settings = settings(from);
-    let (identity, sequence) =
-        (identity(from)?, Sequence(u64::from_le_bytes(from.get(at::SEQUENCE))));
-    let message = Message { from: identity, sequence, body };
+    let sequence = Sequence(u64::from_le_bytes(from.get(at::SEQUENCE)));
+    let message = Message::new(identity(from)?, sequence, body);
     Ok(Record { volume: VolumeId(u64::from_le_bytes(from.get(at::VOLUME))), slot, message })
 }
 

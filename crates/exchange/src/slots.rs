@@ -271,11 +271,7 @@ impl SlotExchange {
         let record = Record {
             volume: self.volume,
             slot,
-            message: Message {
-                from: self.me.clone(),
-                sequence: self.sequence,
-                body: publication.clone(),
-            },
+            message: Message::new(self.me.clone(), self.sequence, publication.clone()),
         };
         let block = slot::encode(&record).map_err(ExchangeError::new)?;
         self.region.write(slot, &block).map_err(|fault| self.unwritten(fault))

@@ -71,7 +71,7 @@ pub(crate) fn leaving() -> Publication {
 }
 
 pub(crate) fn message(from: Identity, sequence: u64) -> Message {
-    Message { from, sequence: Sequence(sequence), body: publication(16.0) }
+    Message::new(from, Sequence(sequence), publication(16.0))
 }
 
 /// What the hosts say that are alive.

@@ -225,8 +225,7 @@ impl Exchange for UdpExchange {
     fn publish(&mut self, publication: &Publication) -> Result<(), ExchangeError> {
         self.open()?;
         self.sequence = self.sequence.next();
-        let message =
-            Message { from: self.me.clone(), sequence: self.sequence, body: publication.clone() };
+        let message = Message::new(self.me.clone(), self.sequence, publication.clone());
         let mut inbox = lock(&self.inbox);
         let echoes = inbox.members.echoes();
         let (bytes, mark) = datagram::seal(&inbox.keys, self.settings.volume, &message, &echoes)

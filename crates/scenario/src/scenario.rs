@@ -161,7 +161,7 @@ impl Action {
 pub const EXCHANGE: &str = "exchange";
 
 /// Largest number of hosts that meet over a network.
-pub const MAX_HOSTS: usize = 4096;
+pub const MAX_HOSTS: usize = 16_384;
 
 /// Largest number of slots of an exchange, and so of hosts that meet in a file.
 pub const MAX_SLOTS: usize = 1024;

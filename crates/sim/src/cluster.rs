@@ -1,16 +1,15 @@
 //! The array, the hosts, and what happens between them.
 
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::Duration;
 
-use parda_array::{Array, ArrayIo, LunId, Nanos};
+use parda_array::{Array, ArrayIo, IoTag, LunId, Nanos};
 use parda_control::period::VISIT_LIMIT;
 use parda_control::{Instant, IoId, Span, VmId};
-use parda_exchange::Publication;
+use parda_exchange::{Message, Publication};
 use parda_scenario::array::ArrayEvent;
 use parda_scenario::exchange::Transport;
 use parda_scenario::{Action, HostId, Scenario, State};
-use slab::Slab;
 
 use crate::agent::{Agent, part};
 use crate::check::{self, Violation};
@@ -19,6 +18,7 @@ use crate::demand::ClientRun;
 use crate::error::SimError;
 use crate::events::{Delivery, Event, Events, Life, Visit};
 use crate::exchange::{Slots, Step};
+use crate::flights::{Flights, Landed};
 use crate::meter::Meters;
 
 /// A host, with an agent while it lives.
@@ -26,16 +26,10 @@ use crate::meter::Meters;
 pub(crate) struct Node {
     clients: Vec<Client>,
     pub(crate) agent: Option<Agent>,
+    /// Its agent hangs: what the state says of it, where each IO looks.
+    hangs: bool,
     /// What has come for its agent while that hangs, in its order.
     missed: Vec<Delivery>,
-}
-
-/// An IO at the array, and what comes of it for the agent that sent it.
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    host: HostId,
-    life: Life,
-    what: Delivery,
 }
 
 /// A host that publishes something else than it measured.
@@ -47,7 +41,7 @@ pub struct Liar<'a> {
 }
 
 /// What rewrites a publication at a time.
-pub type Lie<'a> = dyn FnMut(Instant, &mut Publication) + 'a;
+pub(crate) type Lie<'a> = dyn FnMut(Instant, &mut Publication) + 'a;
 
 impl std::fmt::Debug for Liar<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -67,12 +61,11 @@ pub(crate) struct Cluster<'a> {
     /// The hosts are not all on one side.
     parted: bool,
     array: Array,
-    flights: Slab<Flight>,
+    flights: Flights,
     slots: Slots,
     /// Random numbers that decide which visits to the exchange fail.
     loss_rng: fastrand::Rng,
     pub(crate) liar: Option<Liar<'a>>,
-    lives: u64,
     runs: u64,
 }
 
@@ -85,7 +78,7 @@ impl<'a> Cluster<'a> {
                 Client::new(&vm.load, LunId(vm.lun), vm.disk, random.fork())
             };
             let clients = host.vms.iter().map(client).collect();
-            nodes.push(Node { clients, agent: None, missed: Vec::new() });
+            nodes.push(Node { clients, agent: None, hangs: false, missed: Vec::new() });
         }
         let state = State::new(&scenario.hosts);
         let mut cluster = Cluster {
@@ -97,11 +90,10 @@ impl<'a> Cluster<'a> {
             state,
             array: Array::new(scenario.array_params().map_err(SimError::impossible)?)
                 .map_err(SimError::impossible)?,
-            flights: Slab::new(),
+            flights: Flights::default(),
             slots: Slots::new(LunId(scenario.exchange_lun()), scenario),
             loss_rng: random.fork(),
             liar: None,
-            lives: 0,
             runs: 0,
             scenario,
         };
@@ -118,27 +110,31 @@ impl<'a> Cluster<'a> {
 
     /// Takes back what the array has done.
     pub(crate) fn completions(&mut self) -> Result<(), Violation> {
-        while let Some((_, parda_array::IoTag(key))) = self.array.pop_completion() {
+        while let Some((_, tag)) = self.array.pop_completion() {
             let lost =
-                || Violation(format!("the array: completed IO {key}, which is not under way"));
-            let Flight { host, life, what } =
-                self.flights.try_remove(key as usize).ok_or_else(lost)?;
-            if let Delivery::Visited(visit, _) = what {
-                self.meters.visited();
-                // What is written can be read, whether or not its writer looks.
-                if self.living(host, life).is_some() {
-                    self.put(host, visit);
+                || Violation(format!("the array: completed IO {}, which is not under way", tag.0));
+            match self.flights.land(tag).ok_or_else(lost)? {
+                Landed::Io(host, life, io) => self.deliver(host, life, Delivery::Done(io))?,
+                Landed::Visit(host, life, visit) => {
+                    self.meters.visited();
+                    // What is written can be read, whether or not its writer looks.
+                    if self.living(host, life).is_some() {
+                        self.put(host, visit);
+                    }
+                    self.deliver(host, life, Delivery::Visited(visit, true))?;
                 }
             }
-            self.deliver(host, life, what)?;
         }
-        check::books("the cluster", self.flights.len(), "the array", self.array.outstanding())
+        check::books(|| "the cluster", self.flights.len(), "the array", self.array.outstanding())
     }
 
     /// Lets something happen that the scenario says.
     pub(crate) fn happen(&mut self, action: &Action) -> Result<(), SimError> {
         // The timeline was checked by applying it.
         let _ = self.state.apply(action);
+        if let Some(host) = action.host() {
+            self.nodes[host.0].hangs = self.state.host(host).hangs;
+        }
         match *action {
             Action::StartVm(id) => self.start_client(id.host, VmId(id.index))?,
             Action::StopVm(id) => {
@@ -201,7 +197,7 @@ impl<'a> Cluster<'a> {
         if self.living(id, life).is_none() {
             return Ok(());
         }
-        if self.state.host(id).hangs {
+        if self.nodes[id.0].hangs {
             self.nodes[id.0].missed.push(what);
             return Ok(());
         }
@@ -243,9 +239,8 @@ impl<'a> Cluster<'a> {
 
     /// Lets an agent take in what a client wants to do, unless it hangs.
     fn submit(&mut self, id: HostId, vm: VmId) {
-        let hangs = self.state.host(id).hangs;
-        let Node { agent, clients, .. } = &mut self.nodes[id.0];
-        if let Some(agent) = agent.as_mut().filter(|_| !hangs) {
+        let Node { agent, clients, hangs, .. } = &mut self.nodes[id.0];
+        if let Some(agent) = agent.as_mut().filter(|_| !*hangs) {
             agent.submit(self.now, vm, &mut clients[vm.0]);
         }
     }
@@ -255,8 +250,7 @@ impl<'a> Cluster<'a> {
     }
 
     fn start_agent(&mut self, id: HostId) -> Result<(), SimError> {
-        self.lives += 1;
-        let life = Life(self.lives);
+        let life = self.flights.begin_life(id);
         let host = self.scenario.host(id);
         let tenants = self.scenario.tenants.iter().map(|tenant| (tenant.id(), tenant.into()));
         let tenants: Vec<_> = tenants.collect();
@@ -328,7 +322,7 @@ impl<'a> Cluster<'a> {
 
     /// An agent takes up its settings, unless it hangs.
     fn set_control(&mut self, id: HostId) -> Result<(), SimError> {
-        if self.state.host(id).hangs {
+        if self.nodes[id.0].hangs {
             return Ok(());
         }
         let host = &self.scenario.host(id).name;
@@ -347,18 +341,16 @@ impl<'a> Cluster<'a> {
 
     /// Sends to the array what may go, unless the agent hangs, and sees that all is well with it.
     fn dispatch(&mut self, id: HostId) -> Result<(), Violation> {
-        let hangs = self.state.host(id).hangs;
         let host = self.scenario.host(id);
-        let agent = self.nodes[id.0].agent.as_mut().filter(|_| !hangs);
-        let Some(agent) = agent else { return Ok(()) };
+        let Node { agent, hangs, .. } = &mut self.nodes[id.0];
+        let Some(agent) = agent.as_mut().filter(|_| !*hangs) else { return Ok(()) };
         while let Some((io, on_array)) = agent.dispatch(self.now, host)? {
-            let flight = Flight { host: id, life: agent.life, what: Delivery::Done(io) };
-            submit(&mut self.array, &mut self.flights, self.now, flight, on_array)?;
+            submit(&mut self.array, self.now, self.flights.io(agent.life, io), on_array)?;
         }
         if let Some(at) = agent.wake() {
             self.events.plan(at, Event::Agent(id, agent.life, Delivery::Wake(at)));
         }
-        agent.check(&host.name)
+        agent.check(host)
     }
 
     fn io_done(&mut self, id: HostId, io: IoId) -> Result<(), Violation> {
@@ -412,8 +404,7 @@ impl<'a> Cluster<'a> {
         }
         let missed = Event::Agent(host, life, Delivery::Visited(visit, false));
         self.events.plan(self.now + VISIT_LIMIT, missed);
-        let flight = Flight { host, life, what: Delivery::Visited(visit, true) };
-        submit(&mut self.array, &mut self.flights, self.now, flight, io)
+        submit(&mut self.array, self.now, self.flights.visit(life, visit), io)
     }
 
     /// A visit to an exchange that is not on the array: it takes no time that the law could notice.
@@ -429,7 +420,9 @@ impl<'a> Cluster<'a> {
         let agent = self.nodes[host.0].agent.as_ref();
         if let Some(mut message) = agent.and_then(|agent| agent.rounds.writes(visit)) {
             if let Some(liar) = self.liar.as_mut().filter(|liar| liar.host == host) {
-                (liar.lie)(self.now, &mut Arc::make_mut(&mut message).body);
+                let mut body = message.body.clone();
+                (liar.lie)(self.now, &mut body);
+                message = Rc::new(Message::new(message.from.clone(), message.sequence, body));
             }
             self.slots.put(self.now, host, message);
             self.meters.publications += 1;
@@ -456,9 +449,10 @@ impl<'a> Cluster<'a> {
             |other: HostId| !self.parted || self.state.host(other).hearing.side == hearing.side;
         let is_udp = self.scenario.transport == Transport::Udp;
         let (loss, random) = (hearing.loss, &mut self.loss_rng);
-        let mut arrives = || !is_udp || (reaches && (loss <= 0.0 || random.f64() >= loss));
+        let drawn = is_udp && reaches && loss > 0.0;
+        let mut arrives = || !is_udp || (reaches && (!drawn || random.f64() >= loss));
         let heard = read.filter(|_| is_udp || reaches).and_then(|since| {
-            let shown = self.slots.shown(then, on_side).filter(|_| arrives());
+            let shown = self.slots.shown(then, drawn, on_side).filter(|_| arrives());
             Some((agent.rounds.hear(since, shown)?, agent.rounds.tenants(since)))
         });
         let (heard, others) = heard.unzip();
@@ -492,13 +486,6 @@ fn is_parted(scenario: &Scenario, state: &State) -> bool {
     sides.any(|side| Some(side) != first)
 }
 
-fn submit(
-    array: &mut Array,
-    flights: &mut Slab<Flight>,
-    now: Instant,
-    flight: Flight,
-    io: ArrayIo,
-) -> Result<(), Violation> {
-    let key = parda_array::IoTag(flights.insert(flight) as u64);
-    array.submit(Nanos(now.0), key, io).map_err(|e| Violation(format!("the array: {e}")))
+fn submit(array: &mut Array, now: Instant, tag: IoTag, io: ArrayIo) -> Result<(), Violation> {
+    array.submit(Nanos(now.0), tag, io).map_err(|e| Violation(format!("the array: {e}")))
 }

@@ -5,7 +5,7 @@
 //! has its own.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::{Instant, PeriodClock, Report, Span, TenantPart, Totals};
@@ -25,36 +25,59 @@ pub(crate) struct Slots {
     count: u32,
     /// How many were ever written, and the last of these.
     used: (u32, Option<u32>),
-    /// Each host's.
-    held: Vec<Slot<Arc<Message>>>,
+    /// Each host's, in the order in which those who hear hosts keep them, that of their ids: so nobody looks for one.
+    held: Vec<(HostId, Slot<Rc<Message>>)>,
+    /// Where each host's is.
+    places: Vec<usize>,
     /// Time for which a reader may still get a message that was written over.
     keep: Span,
 }
 
 /// What a slot holds, and what it held before: each with the time when it was written.
 #[derive(Debug)]
-struct Slot<T>(VecDeque<(Instant, T)>);
+struct Slot<T> {
+    /// What nearly every reader wants, of whom there are n for each slot in a period.
+    last: Option<(Instant, T)>,
+    before: VecDeque<(Instant, T)>,
+}
 
 impl<T> Slot<T> {
+    fn new() -> Slot<T> {
+        Slot { last: None, before: VecDeque::new() }
+    }
+
     fn put(&mut self, now: Instant, message: T, keep: Span) {
-        self.0.push_back((now, message));
+        self.before.extend(self.last.replace((now, message)));
         // The first that stays is what it held so long ago.
-        while self.0.get(1).is_some_and(|(at, _)| now.since(*at) >= keep) {
-            self.0.pop_front();
+        while !self.before.is_empty()
+            && let Some((at, _)) = self.before.get(1).or(self.last.as_ref())
+            && now.since(*at) >= keep
+        {
+            self.before.pop_front();
         }
     }
 
     /// What it held then.
     fn at(&self, then: Instant) -> Option<&T> {
-        self.0.iter().rev().find(|(at, _)| *at <= then).map(|(_, message)| message)
+        let (at, last) = self.last.as_ref()?;
+        if *at <= then {
+            return Some(last);
+        }
+        self.before.iter().rev().find(|(at, _)| *at <= then).map(|(_, message)| message)
     }
 }
 
 impl Slots {
     pub(crate) fn new(lun: LunId, scenario: &Scenario) -> Slots {
-        let held = scenario.hosts.iter().map(|_| Slot(VecDeque::new())).collect();
+        let mut by_id: Vec<HostId> = scenario.host_ids().map(|(id, _)| id).collect();
+        by_id.sort_by_cached_key(|host| {
+            HostName::new(&scenario.host(*host).name).map(|name| name.id()).ok()
+        });
+        let mut places = vec![0; by_id.len()];
+        by_id.iter().enumerate().for_each(|(place, host)| places[host.0] = place);
+        let held = by_id.into_iter().map(|host| (host, Slot::new())).collect();
         let keep = scenario.longest_delay().into();
-        Slots { lun, count: scenario.exchange_slots, used: (0, None), held, keep }
+        Slots { lun, count: scenario.exchange_slots, used: (0, None), held, places, keep }
     }
 
     /// One large read of the header and the slots that are in use.
@@ -72,23 +95,26 @@ impl Slots {
     }
 
     /// What a write brought.
-    pub(crate) fn put(&mut self, now: Instant, host: HostId, message: Arc<Message>) {
-        let slot = &mut self.held[host.0];
-        if slot.0.is_empty() {
+    pub(crate) fn put(&mut self, now: Instant, host: HostId, message: Rc<Message>) {
+        let (_, slot) = &mut self.held[self.places[host.0]];
+        if slot.last.is_none() {
             let (used, last) = self.used;
             self.used = (used + 1, last.max(Some(host.0 as u32)));
         }
         slot.put(now, message, self.keep);
     }
 
-    /// What the slots of some hosts held then: nothing, if that is before there was anything.
+    /// What the slots of some hosts held then: nothing, if that is before there was anything. `drawn`: in the order of the scenario, as
+    /// chance decides about each; otherwise in that of the hosts' ids.
     pub(crate) fn shown(
         &self,
         then: Option<Instant>,
+        drawn: bool,
         whose: impl Fn(HostId) -> bool,
-    ) -> impl Iterator<Item = &Arc<Message>> {
-        let slots = self.held.iter().enumerate().filter(move |(i, _)| whose(HostId(*i)));
-        slots.filter_map(move |(_, slot)| slot.at(then?))
+    ) -> impl Iterator<Item = &Rc<Message>> {
+        let places = self.places.iter().enumerate();
+        let order = places.map(move |(i, place)| &self.held[if drawn { *place } else { i }]);
+        order.filter(move |(host, _)| whose(*host)).filter_map(move |(_, slot)| slot.at(then?))
     }
 }
 
@@ -100,14 +126,14 @@ pub(crate) enum Step {
     /// It reads the slots, since then.
     Reads(Instant),
     /// It writes its own, since then.
-    Writes(Arc<Message>),
+    Writes(Rc<Message>),
 }
 
 /// The rounds of a host: clock, peers, and the visit under way.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     me: Identity,
-    peers: Peers,
+    peers: Peers<Rc<Message>>,
     sequence: Sequence,
     /// Clock of the periods.
     pub(crate) clock: PeriodClock,
@@ -172,8 +198,7 @@ impl Rounds {
             report,
             tenants,
         };
-        let message = Message { from: self.me.clone(), sequence: self.sequence, body };
-        self.step = Step::Writes(Arc::new(message));
+        self.step = Step::Writes(Rc::new(Message::new(self.me.clone(), self.sequence, body)));
         self.begin()
     }
 
@@ -183,9 +208,9 @@ impl Rounds {
     }
 
     /// What this visit writes, if it is a write that has not ended.
-    pub(crate) fn writes(&self, visit: Visit) -> Option<Arc<Message>> {
+    pub(crate) fn writes(&self, visit: Visit) -> Option<Rc<Message>> {
         match &self.step {
-            Step::Writes(message) if visit == self.visit => Some(Arc::clone(message)),
+            Step::Writes(message) if visit == self.visit => Some(Rc::clone(message)),
             _ => None,
         }
     }
@@ -212,7 +237,7 @@ impl Rounds {
     pub(crate) fn hear<'a>(
         &mut self,
         since: Instant,
-        shown: impl Iterator<Item = &'a Arc<Message>>,
+        shown: impl Iterator<Item = &'a Rc<Message>>,
     ) -> Option<Totals> {
         let others = shown.filter(|message| message.from.incarnation != self.me.incarnation);
         self.peers.observe(since, others);
@@ -232,7 +257,7 @@ mod tests {
     /// What a slot held at each time, if it is written to at 10, 20 and 30 and keeps for so long
     /// what was written over.
     fn held(keep: u64, times: [u64; 6]) -> [Option<u64>; 6] {
-        let mut slot = Slot(VecDeque::new());
+        let mut slot = Slot::new();
         for at in [10, 20, 30] {
             slot.put(Instant(at), at, Span(keep));
         }

@@ -16,6 +16,7 @@
 //! | `demand` | and when: its loop, its bursts, its books |
 //! | `exchange` | the slots, and a host's visits to them |
 //! | `events` | what happens next |
+//! | `flights` | IOs at the array, by their tags |
 //! | `check` | what must hold after every event |
 //! | `limited` | what a VM sent against its limit |
 //! | `meter` | what is counted in a phase |
@@ -34,6 +35,7 @@ mod enforcer;
 mod error;
 mod events;
 mod exchange;
+mod flights;
 mod kernel;
 mod latencies;
 mod limited;

@@ -64,6 +64,11 @@ impl Limited {
         Limited(rates.flatten().collect())
     }
 
+    /// Whether its VM has no limit.
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Counts an IO that goes to the array. Returns the time by which it goes too early, if it does.
     pub(crate) fn take(&mut self, now: Instant, io: Io) -> Option<Span> {
         let early = self.0.iter_mut().map(|rate| rate.take(now, io)).fold(0.0, f64::max);

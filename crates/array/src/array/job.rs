@@ -4,8 +4,9 @@ use crate::controller::{FetchId, LineId};
 use crate::io::ArrayIo;
 use crate::units::{Bytes, IoTag};
 
-/// One thing the array is doing.
+/// One thing the array is doing, in a line of the processor's cache: a drive with a long queue is done with it long after it came.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(super) struct Job {
     pub(super) task: Task,
     pub(super) step: Step,

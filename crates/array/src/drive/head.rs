@@ -1,7 +1,7 @@
 //! The moving parts: where the head is, and when it will have served a request.
 
 use super::geometry::Geometry;
-use super::queue::Queued;
+use super::queue::{Queued, Target};
 use super::seek::SeekCurve;
 use super::{DriveParams, Request};
 use crate::io::IoKind;
@@ -43,8 +43,8 @@ pub(super) struct Departure {
 
 impl Departure {
     /// When the first byte came or comes under the head, if the request follows on from the last.
-    fn follows_on(&self, request: &Request) -> Option<Nanos> {
-        let last = self.last.filter(|l| l.next == request.offset && l.kind == request.kind)?;
+    fn follows_on(&self, target: &Target) -> Option<Nanos> {
+        let last = self.last.filter(|l| l.next == target.offset && l.kind == target.kind)?;
         Some(last.at)
     }
 
@@ -72,11 +72,7 @@ impl Head {
     }
 
     pub(super) fn locate(&self, request: Request) -> Queued {
-        let settle = match request.kind {
-            IoKind::Read => 0.0,
-            IoKind::Write | IoKind::Trim => self.settle,
-        };
-        Queued { request, place: self.geometry.place(request.offset, request.len), settle }
+        Queued { request, place: self.geometry.place(request.offset, request.len) }
     }
 
     /// The head as a command sent at `now` finds it, its overhead spent.
@@ -88,21 +84,23 @@ impl Head {
         Departure { now, ready, angle: self.geometry.angle_at(ready), last: self.goes_on(now) }
     }
 
-    /// Seek, settling and rotational wait until the first byte of `queued` is under the head, in
+    /// Seek, settling and rotational wait until the first byte of a request is under the head, in
     /// nanoseconds after the command's overhead.
     #[inline] // For every request in the queue, whenever the head is free.
-    pub(super) fn positioning(&self, from: &Departure, queued: &Queued) -> f64 {
-        if from.follows_on(&queued.request).is_some() {
+    pub(super) fn positioning(&self, from: &Departure, target: &Target) -> f64 {
+        if from.follows_on(target).is_some() {
             return 0.0;
         }
-        self.reach(from, queued)
+        self.reach(from, target)
     }
 
     /// The same, of a request that does not follow on from the last.
     #[inline]
-    fn reach(&self, from: &Departure, queued: &Queued) -> f64 {
-        let arm = self.seek.time(self.cylinder, queued.place.first_cylinder) + queued.settle;
-        arm + self.geometry.wait(from.angle + arm, queued.place.angle)
+    fn reach(&self, from: &Departure, target: &Target) -> f64 {
+        // A write waits until the head is still.
+        let settle = if target.kind == IoKind::Read { 0.0 } else { self.settle };
+        let arm = self.seek.time(self.cylinder, target.cylinder) + settle;
+        arm + self.geometry.wait(from.angle + arm, target.angle)
     }
 
     /// Serves a write that the drive has had for long, so that no command is to be decoded.
@@ -112,10 +110,10 @@ impl Head {
 
     /// Serves a request. Returns when it is done.
     pub(super) fn serve(&mut self, from: &Departure, queued: &Queued) -> Nanos {
-        let Request { kind, offset, len, .. } = queued.request;
+        let (Request { kind, offset, len, .. }, target) = (queued.request, queued.target());
         let start = from
-            .follows_on(&queued.request)
-            .unwrap_or_else(|| from.ready + Nanos::round(self.reach(from, queued)));
+            .follows_on(&target)
+            .unwrap_or_else(|| from.ready + Nanos::round(self.reach(from, &target)));
         let at = start + Nanos::round(queued.place.transfer);
         self.last = Some(Pass { kind, next: Bytes(offset.0 + len.0), at });
         self.cylinder = queued.place.last_cylinder;

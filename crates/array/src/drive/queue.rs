@@ -1,28 +1,54 @@
 //! The drive's own queue: a bounded number of requests, and which of them goes next.
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use super::geometry::TrackSpan;
 use super::head::{Departure, Head};
 use super::{DriveParams, Request, Scheduling};
-use crate::units::Nanos;
+use crate::io::IoKind;
+use crate::units::{Bytes, Nanos};
 
 /// A request in the drive's queue, with where it lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
     pub(super) request: Request,
     pub(super) place: TrackSpan,
-    /// What a write waits for until the head is still, in nanoseconds.
-    pub(super) settle: f64,
 }
 
-/// Requests in order of arrival, at most as many as the drive has command slots.
+impl Queued {
+    pub(super) fn target(&self) -> Target {
+        let Queued { request: Request { kind, offset, .. }, place } = *self;
+        Target { angle: place.angle, cylinder: place.first_cylinder, offset, kind }
+    }
+}
+
+/// What of a request the head is asked about whenever it is free. Two of them in a line of the processor's cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) angle: f64,
+    pub(super) cylinder: f64,
+    pub(super) offset: Bytes,
+    pub(super) kind: IoKind,
+}
+
+/// When a request came, and how many came before: of two at one time, the order.
+#[derive(Clone, Copy, Debug)]
+struct Came {
+    at: Nanos,
+    number: u64,
+}
+
+/// Requests in any order, at most as many as the drive has command slots.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
-    /// With the time at which each of them came.
-    entries: Vec<(Queued, Nanos)>,
+    targets: Vec<Target>,
+    /// The same requests.
+    entries: Vec<(Queued, Came)>,
     /// What each would cost; kept only for its room.
     costs: Vec<f64>,
+    /// How many ever came.
+    came: u64,
     depth: usize,
     scheduling: Scheduling,
     ageing: f64,
@@ -33,7 +59,8 @@ impl Queue {
         let DriveParams { scheduling, ageing, queue_depth, .. } = *params;
         let depth = queue_depth as usize;
         let (entries, costs) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
-        Queue { entries, costs, depth, scheduling, ageing }
+        let targets = Vec::with_capacity(depth);
+        Queue { targets, entries, costs, came: 0, depth, scheduling, ageing }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -46,55 +73,73 @@ impl Queue {
 
     pub(super) fn push(&mut self, now: Nanos, queued: Queued) {
         debug_assert!(!self.is_full());
-        self.entries.push((queued, now));
+        self.targets.push(queued.target());
+        self.entries.push((queued, Came { at: now, number: self.came }));
+        self.came += 1;
     }
 
-    pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {
+    /// In order of arrival.
+    pub(super) fn into_requests(mut self) -> impl Iterator<Item = Request> {
+        self.entries.sort_unstable_by_key(|(_, came)| came.number);
         self.entries.into_iter().map(|(queued, _)| queued.request)
     }
 
     /// Takes out the request that goes next, for a head that is free.
     pub(super) fn take(&mut self, head: &Head, from: &Departure) -> Option<Queued> {
         let next = match self.scheduling {
-            Scheduling::Fcfs => 0,
+            Scheduling::Fcfs => self.first(|_, _| Ordering::Equal),
             Scheduling::Sptf => self.soonest(head, from),
             Scheduling::Elevator => self.onward(head.cylinder),
         };
-        (next < self.entries.len()).then(|| self.entries.remove(next).0)
+        let next = next?;
+        self.targets.swap_remove(next);
+        Some(self.entries.swap_remove(next).0)
+    }
+
+    /// The first by a comparison of two places, the oldest of equals.
+    fn first(&self, order: impl Fn(usize, usize) -> Ordering) -> Option<usize> {
+        let number = |i: usize| self.entries[i].1.number;
+        let both = |a: &usize, b: &usize| order(*a, *b).then(number(*a).cmp(&number(*b)));
+        (0..self.entries.len()).min_by(both)
     }
 
     /// The request whose first byte the head can reach soonest, what it has waited taken into account; the oldest
     /// of equals.
-    fn soonest(&mut self, head: &Head, from: &Departure) -> usize {
+    fn soonest(&mut self, head: &Head, from: &Departure) -> Option<usize> {
         // All costs and the least of them first, then its place: to remember the place of the best so far would
         // make the processor guess, and wait for the cost whenever it guesses wrong.
         let (ageing, mut least) = (self.ageing, f64::INFINITY);
         self.costs.clear();
-        self.costs.extend(self.entries.iter().map(|(queued, since)| {
-            let mut cost = head.positioning(from, queued);
-            if ageing > 0.0 {
-                cost -= ageing * from.waited(*since);
+        self.costs.extend(self.targets.iter().map(|target| head.positioning(from, target)));
+        if ageing > 0.0 {
+            for (cost, (_, came)) in self.costs.iter_mut().zip(&self.entries) {
+                *cost -= ageing * from.waited(came.at);
             }
-            least = if cost < least { cost } else { least };
-            cost
-        }));
-        self.costs.iter().position(|cost| *cost == least).unwrap_or(0)
+        }
+        for cost in &self.costs {
+            least = if *cost < least { *cost } else { least };
+        }
+        let place = self.costs.iter().position(|cost| *cost == least)?;
+        if self.costs[place + 1..].contains(&least) {
+            return self.first(|a, b| self.costs[a].total_cmp(&self.costs[b]));
+        }
+        Some(place)
     }
 
     /// The nearest request further in; when none is left, the outermost one.
-    fn onward(&self, cylinder: f64) -> usize {
-        let key = |q: &Queued| (q.place.first_cylinder < cylinder, q.place.first_cylinder as u32);
-        let indexed = self.entries.iter().enumerate();
-        indexed.min_by_key(|(_, (q, _))| key(q)).map_or(0, |(i, _)| i)
+    fn onward(&self, cylinder: f64) -> Option<usize> {
+        let key = |i: usize| {
+            let to = self.targets[i].cylinder;
+            (to < cylinder, to as u32)
+        };
+        self.first(|a, b| key(a).cmp(&key(b)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::IoKind;
     use crate::preset::Preset;
-    use crate::units::Bytes;
     use proptest::prelude::*;
 
     fn drive() -> DriveParams {

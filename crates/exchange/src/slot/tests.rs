@@ -127,7 +127,7 @@ prop_compose! {
         Record {
             volume: VolumeId(volume),
             slot: SlotIndex(slot),
-            message: Message { from: identity(&host, incarnation), sequence: Sequence(sequence), body },
+            message: Message::new(identity(&host, incarnation), Sequence(sequence), body),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run --release -p parda-sim --example scale                    # all transports, 8 to 2,000 hosts
-//! cargo run --release -p parda-sim --example scale -- group 8 2000    # one transport, these numbers of hosts
+//! cargo run --release -p parda-sim --example scale -- group 8 10000   # one transport, these numbers of hosts
 //! cargo run --release -p parda-sim --example scale -- --json scale.json           # and the same as JSON
 //! cargo run --release -p parda-sim --example scale -- plot scale.json scale.svg   # a picture of that
 //! cargo run --release -p parda-sim --example scale -- round           # CPU time of a host's control round

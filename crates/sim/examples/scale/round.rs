@@ -37,7 +37,8 @@ pub(crate) fn table(sizes: &[u64]) -> Fallible<()> {
     Ok(())
 }
 
-/// Mean times of the law's part of a round, and of decoding all slots and all datagrams, in µs.
+/// Least times of the law's part of a round, and of decoding all slots and all datagrams, in µs: what else the machine does makes a round
+/// slower, never faster.
 fn measure(hosts: u64) -> Fallible<[f64; 3]> {
     let mut host = Host::new(Instant(0), Config::default())?;
     host.add_vm(Instant(0), VmConfig::of(Shares(1000)));
@@ -46,29 +47,31 @@ fn measure(hosts: u64) -> Fallible<[f64; 3]> {
     let names: Vec<_> = names.collect::<Result<_, _>>()?;
     let mut peers = Peers::new(names[0].id());
     let rounds = (MESSAGES / hosts).max(ROUNDS);
-    let mut took = [Duration::ZERO; 3];
+    let mut took = [Duration::MAX; 3];
     for round in 1..=rounds {
         let said: Vec<_> = names[1..].iter().map(|name| message(name, round, own)).collect();
         let now = Instant(round * 1_000_000_000);
-        took[0] += time(|| {
+        took[0] = took[0].min(time(|| {
             peers.observe(now, &said);
             let view = peers.totals(now).map_or(View::Silent, View::Peers);
             host.tick(now, view)
-        });
+        }));
         let blocks = said.iter().map(|message| block(message, SlotIndex(0)));
         let blocks: Vec<_> = blocks.collect::<Result<_, _>>()?;
         let is_record =
             |block: &Block| matches!(slot::decode(block, SlotIndex(0)), Content::Record(_));
         let mut good = 0;
-        took[1] += time(|| good += blocks.iter().filter(|block| is_record(block)).count());
+        let decoded = || good += blocks.iter().filter(|block| is_record(block)).count();
+        took[1] = took[1].min(time(decoded));
         let datagrams = said.iter().map(|message| datagram(message));
         let datagrams: Vec<_> = datagrams.collect::<Result<_, _>>()?;
-        took[2] += time(|| good += datagrams.iter().filter(|bytes| is_datagram(bytes)).count());
+        let verified = || good += datagrams.iter().filter(|bytes| is_datagram(bytes)).count();
+        took[2] = took[2].min(time(verified));
         if good != 2 * said.len() {
             return Err("a record or a datagram cannot be read".into());
         }
     }
-    Ok(took.map(|took| took.as_secs_f64() * 1e6 / rounds as f64))
+    Ok(took.map(|took| took.as_secs_f64() * 1e6))
 }
 
 fn time<T>(work: impl FnOnce() -> T) -> Duration {
@@ -86,7 +89,7 @@ fn message(host: &HostName, sequence: u64, report: Report) -> Arc<Message> {
         report,
         tenants: Vec::new(),
     };
-    Arc::new(Message { from, sequence: Sequence(sequence), body })
+    Arc::new(Message::new(from, Sequence(sequence), body))
 }
 
 fn block(message: &Message, slot: SlotIndex) -> Fallible<Block> {

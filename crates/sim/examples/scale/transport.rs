@@ -32,7 +32,7 @@ pub(crate) const TRANSPORTS: [Transport; 6] = [
     Transport {
         name: "group",
         keys: "transport = \"udp\"\ndelay = \"1ms\"",
-        most: 2000,
+        most: 16_384,
         round: group,
     },
     Transport {
