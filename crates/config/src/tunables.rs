@@ -168,8 +168,8 @@ settings! {
     ignore: String {
         unit: "names of hosts, separated by commas",
         default: "\"\"",
-        why: "Hosts whose reports count for nothing here, as they are wrong (docs/faults.md). They are still listed. \
-              `parda exchange ignore` sets it live, a policy for all hosts.",
+        why: "Hosts whose reports count for nothing here (docs/faults.md). `parda exchange ignore` sets it live, a policy \
+              for all hosts.",
         source: "docs/control.md",
     }
     min_ios: u32 {
