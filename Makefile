@@ -167,6 +167,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	PARDA_CRASH_ROUNDS=500 PARDA_SOAK_SECONDS=1800 $(CARGO) test $(TESTS) --test stories -- durability soak --nocapture
 	PARDA_CONFIG_RUNS=10000000 $(CARGO) test $(TESTS) --test agent -- mutated
 	PARDA_FLEETS=2000 $(CARGO) test --release --locked --workspace --test random -- thousands_of_fleets --ignored --nocapture
+	PARDA_LIES=140 $(CARGO) test --release --locked --workspace --test random -- a_liar --nocapture
 	PARDA_GUARANTEED=1000 $(CARGO) test --release --locked --workspace --test random -- a_thousand_fleets --ignored --nocapture
 	PARDA_EXPLAINED=200 $(CARGO) test --release --locked --workspace --test random -- predictions_of_many --ignored --nocapture
 	$(CARGO) test --release --locked --workspace --test corpus -- ablation --ignored

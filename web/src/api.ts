@@ -17,6 +17,9 @@ export interface Host {
   name: string;
   own: boolean;
   liveness: string;
+  /** Why what it says is not believed. */
+  doubt?: string | null;
+  ignored?: boolean;
   age_s: number | null;
   window: number | null;
   shares: number | null;

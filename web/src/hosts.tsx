@@ -27,7 +27,7 @@ function Name({ host, pages }: { host: Host; pages: string | null }) {
   );
 }
 
-const state = (h: Host) => (h.own ? "good" : h.liveness === "live" ? "good" : h.liveness === "left" || h.liveness === "unproven" ? "soft" : "bad");
+const state = (h: Host) => (h.doubt ? "bad" : h.ignored ? "soft" : h.own ? "good" : h.liveness === "live" ? "good" : h.liveness === "left" || h.liveness === "unproven" ? "soft" : "bad");
 
 /** What the host has of its share, or why there is no number. */
 function Share({ host }: { host: Host }) {
@@ -51,7 +51,7 @@ const columnsOf = (pages: string | null): ColumnOf<Host>[] => [
     title: "State",
     help: "Whether the host is heard; left: it said goodbye",
     value: (h) => h.liveness,
-    cell: (h) => <span class={state(h)}>{h.own ? "here" : h.liveness}</span>,
+    cell: (h) => <span class={state(h)}>{h.own ? "here" : h.ignored ? "ignored" : h.doubt ? "not believed" : h.liveness}</span>,
   },
   {
     key: "share",

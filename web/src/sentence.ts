@@ -114,6 +114,10 @@ export function faults({ fault, steer, disks, exchange, hosts, source }: Volume)
     const costs = source === "cluster" ? "The hosts that are heard divide the array without it." : `It may still load the array. ${WITHOUT[source] ?? ""}`;
     found.push({ what: `${some(silent.map((host) => `${host.name} is silent for ${duration(host.age_s)}`))}.`, costs, says: "" });
   }
+  for (const { name, doubt } of hosts.filter((host) => host.doubt && !host.ignored)) {
+    const costs = "What it says counts for less. If it is wrong, leave it out: parda exchange ignore.";
+    found.push({ what: `${name} is not believed.`, costs, says: doubt ?? "" });
+  }
   return found;
 }
 

@@ -10,8 +10,8 @@ use parda_block::AgentMemory;
 use parda_config::{Document, Error, Part, TenantSettings, wrong_tenants};
 use parda_control::law::Mode;
 use parda_control::{Costs, Span};
-use parda_exchange::HostName;
 use parda_exchange::slot::MOST_TENANTS;
+use parda_exchange::{HostName, HostNameError};
 
 use crate::file;
 use crate::threshold::Probed;
@@ -311,6 +311,8 @@ fn check_volume(
     let law = volume.control.resolve_probed(recommended).map_err(|e| {
         at.error(&format!("control.{}", e.parameter), format!("must be {}", e.must_be))
     })?;
+    let ignored = volume.control.ignore.as_deref().map(names).transpose();
+    at.read("control.ignore", ignored)?;
     let pool = pool::check(at, host, volume)?;
     let meets_as = pool.as_ref().map_or(&volume.name, |pool| &pool.name);
     let exchange = volume.exchange.as_ref().map(|e| exchange::check(at, meets_as, e));
@@ -350,6 +352,12 @@ fn check_volume(
         work,
         own: Arc::default(),
     })
+}
+
+/// Names of hosts in a setting that lists them.
+pub(crate) fn names(text: &str) -> Result<Vec<HostName>, HostNameError> {
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    names.map(HostName::new).collect()
 }
 
 fn check_tenants(at: &Part<'_>, tenants: &[TenantSettings], work: &Work) -> Result<(), Error> {

@@ -35,6 +35,8 @@ pub(crate) enum Order {
     Law(Box<Config>),
     /// These are the tenants from now on.
     Tenants(Vec<TenantName>),
+    /// Leave these hosts out, and no others.
+    Ignore(Vec<HostName>),
     /// The configuration was read again: an exchange that was replaced is meant to be used.
     Reloaded,
     /// Say goodbye and end.
@@ -111,6 +113,9 @@ impl Control {
                     self.law = *law;
                 }
                 Ok(Order::Tenants(names)) => self.tenants = names,
+                Ok(Order::Ignore(hosts)) => {
+                    self.link.iter_mut().for_each(|link| link.ignore(hosts.clone()));
+                }
                 Ok(Order::Reloaded) => self.link.iter_mut().for_each(Link::reload),
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) if self.clock.is_due(self.now()) => {

@@ -113,11 +113,14 @@ impl Volume {
             }
         } else if before.law != in_force.law {
             // A control thread that is gone has panicked, which the log has.
-            let _ = self.orders.send(Order::Law(Box::new(in_force.law)));
+            let _ = self.orders.send(Order::Law(Box::new(in_force.law.clone())));
         }
         if before.tenants != in_force.tenants {
             let names = in_force.tenants.iter().map(|tenant| tenant.name).collect();
             let _ = self.orders.send(Order::Tenants(names));
+        }
+        if before.control.ignore != in_force.control.ignore {
+            let _ = self.orders.send(Order::Ignore(in_force.ignored()));
         }
         if why == Why::Reloaded {
             let _ = self.orders.send(Order::Reloaded);

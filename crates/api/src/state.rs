@@ -111,6 +111,9 @@ pub struct Volume {
     pub exchange: Option<Exchange>,
     /// Hosts on the volume, this one first.
     pub hosts: Vec<Host>,
+    /// Hosts that are left out by `ignore`, heard or not.
+    #[serde(default)]
+    pub ignored: Vec<String>,
     /// Tenants of the volume, in the order of the configuration.
     #[serde(default)]
     pub tenants: Vec<Tenant>,
@@ -200,6 +203,12 @@ pub struct Host {
     pub liveness: Liveness,
     /// Seconds since the host's report was last seen to change.
     pub age_s: f64,
+    /// Why what the host says counts for less, if it is not believed.
+    #[serde(default)]
+    pub doubt: Option<String>,
+    /// Whether it is left out by `ignore`.
+    #[serde(default)]
+    pub ignored: bool,
     /// Seconds between two rounds of the host, if these are further apart than it was told, as more would load the exchange.
     pub slowed_to_s: Option<f64>,
     /// Window in slots; `null` without control.

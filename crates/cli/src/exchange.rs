@@ -5,12 +5,15 @@ use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
 use clap::{Args, Subcommand};
+use parda_api::{Changed, State};
 use parda_control::Bytes;
 use parda_exchange::region::SlotCount;
 use parda_exchange::{Content, Header, Location, Made, Site, VolumeName, init, look};
 use serde::Serialize;
 
+use crate::agent::api::{Agent, segment};
 use crate::output::plain;
+use crate::set::temporarily;
 use crate::{Failure, output, quantity};
 
 /// Time limit of one call to an NBD server.
@@ -22,6 +25,66 @@ pub(crate) enum Exchange {
     Init(Init),
     /// Show the header of an exchange, and its slots that are not empty
     Show(Show),
+    /// Leave a host out on this host, whose reports are wrong
+    Ignore(Ignore),
+    /// Listen to a host again that was left out
+    Heed(Ignore),
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda exchange ignore host-7               what host-7 says counts for nothing here, at once
+  parda exchange ignore host-7 --temporary   until the agent ends
+  parda exchange heed host-7                 it counts again
+
+On all hosts: ignore = \"host-7\" in a policy (parda policy apply) or in each [volume.control].")]
+pub(crate) struct Ignore {
+    /// Name of the host, as parda peers has it
+    #[arg(value_name = "HOST")]
+    host: String,
+    /// Name of the volume, if there are several
+    #[arg(long, value_name = "NAME")]
+    volume: Option<String>,
+    /// Keep it until the agent ends, not in its state file
+    #[arg(long)]
+    temporary: bool,
+    #[command(flatten)]
+    agent: Agent,
+}
+
+impl Ignore {
+    /// Leaves the host out, or listens to it again.
+    fn run(&self, leave_out: bool) -> Result<(), Failure> {
+        let volume = self.agent.volume_of(self.volume.as_deref(), None, None)?;
+        let state: State = self.agent.get("state")?;
+        let of = state.volumes.iter().find(|of| of.name == volume);
+        let of = of.ok_or_else(|| Failure::usage(format!("--volume {volume}: there is none")))?;
+        let known = of.hosts.iter().filter(|host| !host.own).map(|host| &host.name);
+        let known: Vec<&String> = known.chain(&of.ignored).collect();
+        if !known.contains(&&self.host) {
+            let known: Vec<&str> = known.into_iter().map(String::as_str).collect();
+            let known = output::line(&known.join(", "));
+            return Err(Failure::usage(format!("{}: is no other host here: {known}", self.host)));
+        }
+        let mut hosts: Vec<&str> = of.ignored.iter().map(String::as_str).collect();
+        hosts.retain(|host| *host != self.host);
+        if leave_out {
+            hosts.push(&self.host);
+        }
+        let mut body = serde_json::Map::new();
+        body.insert("ignore".to_owned(), hosts.join(",").into());
+        if self.temporary {
+            temporarily(&mut body)?;
+        }
+        let path = format!("volumes/{}", segment(&volume));
+        let _: Changed = self.agent.ask("PATCH", &path, Some(&body.into()))?;
+        let host = output::line(&self.host);
+        output::print(&match leave_out {
+            true => format!("volume {volume}: {host} counts for nothing on this host"),
+            false => format!("volume {volume}: {host} counts again on this host"),
+        })
+    }
 }
 
 #[derive(Args)]
@@ -141,6 +204,8 @@ impl Exchange {
         match self {
             Exchange::Init(init) => init.run(),
             Exchange::Show(show) => show.run(),
+            Exchange::Ignore(ignore) => ignore.run(true),
+            Exchange::Heed(ignore) => ignore.run(false),
         }
     }
 }

@@ -47,7 +47,11 @@ impl Peers {
                 [
                     if host.own { format!("{name} (this)") } else { name },
                     output::line(volume),
-                    host.liveness.to_string(),
+                    match (&host.doubt, host.ignored) {
+                        (_, true) => "ignored".to_owned(),
+                        (Some(_), _) => format!("{}, not believed", host.liveness),
+                        (None, _) => host.liveness.to_string(),
+                    },
                     format!("{:.1}", host.age_s),
                     host.shares.to_string(),
                     number(host.window, 2),

@@ -165,6 +165,13 @@ settings! {
         why: "No disk's `latency_target`, on any host, brings the threshold below this. The largest value of all hosts counts.",
         source: "docs/control.md",
     }
+    ignore: String {
+        unit: "names of hosts, separated by commas",
+        default: "\"\"",
+        why: "Hosts whose reports count for nothing here (docs/faults.md). `parda exchange ignore` sets it live, a policy \
+              for all hosts.",
+        source: "docs/control.md",
+    }
     min_ios: u32 {
         unit: "IOs, at most 1000000",
         default: "4",

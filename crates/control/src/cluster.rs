@@ -220,7 +220,7 @@ pub enum View {
 
 /// What the law needs of any number of hosts: the sum over them. In a large cluster every host hears
 /// every other in each period, so nobody keeps their reports for the law.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Totals {
     /// What they complete per second.
     pub flows: Flows,
@@ -239,6 +239,8 @@ pub struct Totals {
     pub missing: f64,
     /// What they say of their thresholds. Not part of any sum: who hears them fills it in.
     pub thresholds: Thresholds,
+    /// The parts of this host's own report that the others count ([`crate::belief`]). Filled in by who hears them.
+    pub own: Weights,
 }
 
 /// What hosts have at the array.
@@ -310,6 +312,22 @@ pub(crate) const MAX_RISE: f64 = 2.0;
 /// may nearly double in one period, and a bursty client uses it for part of the time.
 const IN_USE: f64 = 0.25;
 
+impl Default for Totals {
+    fn default() -> Totals {
+        Totals {
+            flows: Flows::default(),
+            governed: Load::default(),
+            observing: Load::default(),
+            ballot: Ballot::default(),
+            observing_ballot: Ballot::default(),
+            backlog: Backlog::default(),
+            missing: 0.0,
+            thresholds: Thresholds::default(),
+            own: Weights::ALL,
+        }
+    }
+}
+
 impl Totals {
     /// Sums over all these reports.
     pub fn of<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Totals {
@@ -321,6 +339,13 @@ impl Totals {
     /// Adds the report of a host.
     pub fn add(&mut self, report: &Report) {
         self.add_part(&Part::of(report));
+    }
+
+    /// Adds this host's own report, as far as the others count it.
+    pub(crate) fn add_own(&mut self, report: &Report) {
+        let mut part = Part::of(report);
+        part.scale(self.own);
+        self.add_part(&part);
     }
 
     /// Takes in another host, with what it says of thresholds and its place in the backlog. To be called in the order of
@@ -350,15 +375,15 @@ impl Totals {
 /// that is divided once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
-    flows: Flows,
-    backlog: Backlog,
-    load: Load,
-    settings: Option<Settings>,
-    threshold: Span,
-    shares: Shares,
-    governed: Governed,
-    tuning: Tuning,
-    backlogged: bool,
+    pub(crate) flows: Flows,
+    pub(crate) backlog: Backlog,
+    pub(crate) load: Load,
+    pub(crate) settings: Option<Settings>,
+    pub(crate) threshold: Span,
+    pub(crate) shares: Shares,
+    pub(crate) governed: Governed,
+    pub(crate) tuning: Tuning,
+    pub(crate) backlogged: bool,
 }
 
 impl Part {
@@ -419,10 +444,39 @@ impl Part {
         (self.governed != Governed::No).then_some(self.load.shares)
     }
 
+    /// What the host was told that all must have alike.
+    #[must_use]
+    pub fn settings(&self) -> Option<Settings> {
+        self.settings
+    }
+
+    /// Scales what is summed and is no number of shares.
+    pub(crate) fn scale(&mut self, by: Weights) {
+        if by != Weights::ALL {
+            self.flows = self.flows.times(by.flows);
+            self.load.scale(by.load);
+            self.load.saturated.rate *= by.saturated;
+            self.load.saturated.shares *= by.saturated;
+        }
+    }
+
     /// The threshold, if an operator gave it as a number.
     fn number(&self) -> Option<Span> {
         Some(self.threshold).filter(|_| self.tuning == Tuning::Pinned)
     }
+}
+
+/// Parts of a report that count: of load, of throughput and latency, and of what is saturated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weights {
+    pub(crate) load: f64,
+    pub(crate) flows: f64,
+    pub(crate) saturated: f64,
+}
+
+impl Weights {
+    /// The whole report counts.
+    pub const ALL: Weights = Weights { load: 1.0, flows: 1.0, saturated: 1.0 };
 }
 
 impl Load {
@@ -450,6 +504,14 @@ impl Load {
         self.pending += other.pending;
         self.finders += other.finders;
         self.found += other.found;
+    }
+
+    /// Scales what these hosts have and do. Their shares stay.
+    pub(crate) fn scale(&mut self, by: f64) {
+        let Load { outstanding, active, growing, rate, windows, reserved, .. } = self;
+        for value in [outstanding, active, growing, rate, windows, reserved] {
+            *value *= by;
+        }
     }
 
     /// λ, the window per share at which the cluster would meet its threshold: outstanding IOs, times

@@ -353,7 +353,7 @@ impl Governor {
             false => totals.governed,
         };
         let others = load(&totals).shares;
-        totals.add(&own);
+        totals.add_own(&own);
         self.flows = [interval.per_second(elapsed), totals.flows];
         if self.config.law.estimation == Estimation::Global {
             self.absent.period(&load(&totals), others, missing);

@@ -95,6 +95,16 @@ impl Flow {
         }
     }
 
+    fn times(self, by: f64) -> Flow {
+        Flow {
+            ios: self.ios * by,
+            bytes: self.bytes * by,
+            latency: self.latency * by,
+            scaled: self.scaled * by,
+            sizes: self.sizes.times(by),
+        }
+    }
+
     /// Mean device latency scaled to the reference size, in seconds. `None` without IOs.
     #[must_use]
     pub fn scaled_mean(&self) -> Option<f64> {
@@ -116,6 +126,11 @@ impl Flows {
     #[must_use]
     pub fn plus(self, other: Flows) -> Flows {
         Flows { reads: self.reads.plus(other.reads), writes: self.writes.plus(other.writes) }
+    }
+
+    /// So many times as much.
+    pub(crate) fn times(self, by: f64) -> Flows {
+        Flows { reads: self.reads.times(by), writes: self.writes.times(by) }
     }
 
     /// Rates of reads and writes together.

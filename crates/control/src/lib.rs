@@ -13,6 +13,7 @@
 //! | [`io`] | cost of an IO in slots, a trim's among them, and its part in the latency mean | |
 //! | [`size`] | latency of an IO against its size | SPEED'08 §3.1 |
 //! | [`law`] | the window that follows from latency | eq. 2 |
+//! | [`belief`] | how far a host believes what another one says | |
 //! | [`backlog`] | how well the hosts that want more are served | |
 //! | [`cluster`] | what hosts tell each other, and what follows from it | PARDA §3, §4 |
 //! | [`governor`] | one period: from what was measured and heard to the window and the report | |
@@ -48,6 +49,7 @@ extern crate alloc;
 
 mod absent;
 pub mod backlog;
+pub mod belief;
 pub mod cluster;
 pub mod config;
 pub mod depth;
@@ -81,8 +83,10 @@ pub mod units;
 #[cfg(test)]
 mod testing;
 
+pub use belief::{Belief, Doubt};
 pub use cluster::{
     Bounded, Governed, Liveness, Load, Part, Report, Source, Thresholds, Totals, Tuning, View,
+    Weights,
 };
 pub use config::{Config, ConfigError, check_bounds};
 pub use depth::{Depth, DepthBounds};

@@ -26,6 +26,8 @@ pub enum Mechanism {
     AbsentRatio,
     /// Absent hosts count for less while latency is low (`absent.rs`).
     AbsentDead,
+    /// A host is believed as far as it pulls as it always did ([`crate::belief`]).
+    Belief,
     /// Settings are voted for ([`crate::settings`]).
     Votes,
     /// A VM whose slice is less than an IO saves up ([`crate::slices`]).
@@ -54,7 +56,7 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All mechanisms, in the order of docs/control.md.
-    pub const ALL: [Mechanism; 22] = [
+    pub const ALL: [Mechanism; 23] = [
         Mechanism::GrowthInUse,
         Mechanism::RiseBound,
         Mechanism::Recovery,
@@ -65,6 +67,7 @@ impl Mechanism {
         Mechanism::Absent,
         Mechanism::AbsentRatio,
         Mechanism::AbsentDead,
+        Mechanism::Belief,
         Mechanism::Votes,
         Mechanism::Savings,
         Mechanism::Fractions,

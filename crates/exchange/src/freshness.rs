@@ -31,7 +31,12 @@ pub(crate) struct Watch<Mark> {
 pub(crate) struct Seen {
     since: Instant,
     moved: bool,
+    /// Times between its last changes, once two are known.
+    gaps: [Span; 2],
 }
+
+/// Factor by which a promised period may exceed the times between the last changes. A period grows at most twofold in a round.
+const GROWS: u64 = 4;
 
 impl<Mark: PartialEq> Watch<Mark> {
     /// Sees `mark` for the first time.
@@ -43,7 +48,8 @@ impl<Mark: PartialEq> Watch<Mark> {
     pub(crate) fn look(&mut self, now: Instant, mark: Mark) -> bool {
         let changed = mark != self.mark;
         if changed {
-            *self = Watch { mark, seen: Seen::changed(now) };
+            self.mark = mark;
+            self.seen.change(now);
         }
         changed
     }
@@ -57,12 +63,14 @@ impl<Mark: PartialEq> Watch<Mark> {
 impl Seen {
     /// It is seen for the first time.
     pub(crate) fn first(now: Instant) -> Seen {
-        Seen { since: now, moved: false }
+        Seen { since: now, moved: false, gaps: [Span::ZERO; 2] }
     }
 
     /// It is seen to have changed.
-    pub(crate) fn changed(now: Instant) -> Seen {
-        Seen { since: now, moved: true }
+    pub(crate) fn change(&mut self, now: Instant) {
+        // The first sight is no change.
+        let gap = if self.moved { now.since(self.since) } else { Span::ZERO };
+        *self = Seen { since: now, moved: true, gaps: [gap, self.gaps[0]] };
     }
 
     /// The time since it was last seen to change, or since it was first seen.
@@ -70,8 +78,12 @@ impl Seen {
         now.since(self.since)
     }
 
-    /// How alive it looks, if it promises a change every `period`.
+    /// How alive it looks, if it promises a change every `period`. A promise far beyond what it kept does not count: else a host whose clock is
+    /// wrong would be counted for hours after its end.
     pub(crate) fn liveness(&self, now: Instant, period: Span) -> Liveness {
+        let kept = self.gaps[0].max(self.gaps[1]);
+        let known = self.gaps[1] > Span::ZERO;
+        let period = if known { period.min(Span(kept.0.saturating_mul(GROWS))) } else { period };
         let after = |periods: u32| self.age(now) > Span(period.0.saturating_mul(periods.into()));
         if after(GONE_AFTER) {
             Liveness::Gone
@@ -117,6 +129,17 @@ mod tests {
         assert_eq!(liveness(&watch, 401), Liveness::Stale);
         assert_eq!(liveness(&watch, 3_100), Liveness::Stale);
         assert_eq!(liveness(&watch, 3_101), Liveness::Gone);
+    }
+
+    #[test]
+    fn a_promise_of_hours_is_no_life_of_hours() {
+        let mut watch = Watch::new(at(0), 1);
+        for mark in 2..6 {
+            watch.look(at(100 * mark), mark);
+        }
+        let hours = Span::from_millis(3_600_000);
+        assert_eq!(watch.liveness(at(500 + 1_200), hours), Liveness::Live);
+        assert_eq!(watch.liveness(at(500 + 1_201), hours), Liveness::Stale);
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub use counters::RecordCounters;
 pub use exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
 pub use freshness::Liveness;
 pub use header::{Header, PlaceFault, PlaceId, VolumeName};
-pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};
+pub use identity::{HostId, HostName, HostNameError, Identity, Incarnation, Sequence, VolumeId};
 pub use init::{InitError, Made, init, init_as, look};
 pub use location::{Location, Site};
 pub use message::{Message, Publication};

@@ -5,11 +5,12 @@
 //! is looked up first at the index where it was found the time before. A simulation keeps n² of [`Run`], so these are small, too.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use parda_control::{Instant, Span, TenantPart, Totals, Tuning};
+use parda_control::belief::{self, Belief, Doubt, NEW};
+use parda_control::{Instant, Part, Report, Span, TenantPart, Totals, Tuning, Weights};
 
 use crate::freshness::{Liveness, STALE_AFTER, Seen};
 use crate::identity::{HostId, Identity, Incarnation, Sequence};
@@ -32,12 +33,19 @@ pub struct Peers<M = Arc<Message>> {
     before: Option<Span>,
     /// Publications of this host in a row that did not reach the exchange, the last ones.
     unheard: u32,
+    /// What this host said last.
+    own: Part,
+    own_belief: Belief,
+    /// Hosts that count for nothing.
+    ignored: BTreeSet<HostId>,
+    /// What is known of hosts of which no run is known.
+    past: BTreeMap<HostId, Belief>,
 }
 
 type Key = (HostId, Incarnation);
 
-/// A run of another host, in a line of the processor's cache: a simulation has n² of them. What a look asks of a message is copied into it, as
-/// the messages of a large cluster are far from the processor.
+/// A run of another host, in whole lines of the processor's cache: a simulation has n² of them. What a look asks of a message is copied into
+/// it, as the messages of a large cluster are far from the processor.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Run<M> {
@@ -48,8 +56,12 @@ struct Run<M> {
     sequence: Sequence,
     period: Span,
     leaving: bool,
-    /// The look at which it was last heard.
+    /// The looks at which it was first and last heard.
+    first: u32,
     heard: u32,
+    /// What is known of it, and the last message that this comes from.
+    belief: Belief,
+    judged: Option<Sequence>,
 }
 
 /// Another host of the volume, as seen from here.
@@ -64,14 +76,40 @@ pub struct Peer<'a> {
     pub age: Span,
     /// Its liveness, by the age of the message.
     pub liveness: Liveness,
+    /// Why what it says counts for less.
+    pub doubt: Option<Doubt>,
+    /// Whether it was told to leave the host out.
+    pub ignored: bool,
+    /// Whether another run of its name lives as well: two hosts have one name, or somebody else uses it.
+    pub several: bool,
 }
 
 impl<M: Deref<Target = Message> + Clone> Peers<M> {
     /// A list without hosts. Messages of the host `me` will be left out.
     #[must_use]
     pub fn new(me: HostId) -> Peers<M> {
-        let (runs, places) = (Vec::new(), Vec::new());
-        Peers { me, runs, places, looks: 0, tenants: false, before: None, unheard: 0 }
+        Peers {
+            me,
+            runs: Vec::new(),
+            places: Vec::new(),
+            looks: 0,
+            tenants: false,
+            before: None,
+            unheard: 0,
+            own: Part::of(&Report::default()),
+            own_belief: Belief::default(),
+            ignored: BTreeSet::new(),
+            past: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what this host says, by which it judges what the others say.
+    pub fn says(&mut self, report: &Report) {
+        let before = std::mem::replace(&mut self.own, Part::of(report));
+        if before.settings() != self.own.settings() {
+            let own = std::iter::once(&mut self.own_belief);
+            self.runs.iter_mut().map(|run| &mut run.belief).chain(own).for_each(Belief::renew);
+        }
     }
 
     /// Takes in whether this host's own publication reached the exchange.
@@ -106,12 +144,27 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
         }
         if known < self.runs.len() {
             // A dead run stays known while its record is still heard, so that it is not taken for a new one.
-            self.runs.retain(|run| run.heard == look || run.looks(now) != Liveness::Gone);
+            let past = &mut self.past;
+            self.runs.retain(|run| {
+                let stays = run.heard == look || run.looks(now) != Liveness::Gone;
+                if !stays && past.len() < MOST_PAST {
+                    past.insert(run.key.0, run.belief);
+                }
+                stays
+            });
         }
         if !strangers.is_empty() {
+            let known = |runs: &[Run<M>], host| {
+                runs.iter().rev().find(|run| run.key.0 == host).map(|run| run.belief)
+            };
             self.runs.reserve_exact(strangers.len());
-            let new = |(key, message)| Run::new(key, message, Seen::first(now), look);
-            self.runs.extend(strangers.into_iter().map(new));
+            let new = |(key, message): (Key, &M)| {
+                // A host that starts again is known.
+                let belief = known(&self.runs, key.0).or_else(|| self.past.remove(&key.0));
+                Run::new(key, message, now, look, belief.unwrap_or_default())
+            };
+            let strangers: Vec<_> = strangers.into_iter().map(new).collect();
+            self.runs.extend(strangers);
             self.runs.sort_unstable_by_key(|run| run.key);
         }
     }
@@ -141,15 +194,34 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
         live.next_back().map(|run| &run.message.from)
     }
 
-    /// Every other host that is known, each once: the run of it that looks most alive, the latest of
-    /// these.
-    pub fn all(&self, now: Instant) -> impl Iterator<Item = Peer<'_>> {
+    /// The run of every other host that stands for it: the one that looks most alive.
+    fn hosts(&self, now: Instant) -> impl Iterator<Item = &Run<M>> {
         // Runs come in the order of their incarnations, so among equals the last one is the latest.
         let hosts = self.runs.chunk_by(|one, other| one.key.0 == other.key.0);
-        hosts.filter(|runs| runs[0].key.0 != self.me).filter_map(move |runs| {
-            let peers = runs.iter().map(|run| run.peer(now));
-            peers.max_by_key(|peer| vitality(peer.liveness))
+        let others = hosts.filter(|runs| runs[0].key.0 != self.me);
+        others.filter_map(move |runs| runs.iter().max_by_key(|run| run.vitality(now)))
+    }
+
+    /// Every other host that is known, each once.
+    pub fn all(&self, now: Instant) -> impl Iterator<Item = Peer<'_>> {
+        self.hosts(now).map(move |run| Peer {
+            ignored: self.ignored.contains(&run.key.0),
+            several: self.is_several(run.key, now),
+            ..run.peer(now)
         })
+    }
+
+    /// Whether another run of a host's name lives as well.
+    fn is_several(&self, key: Key, now: Instant) -> bool {
+        let from = self.runs.partition_point(|run| run.key.0 < key.0);
+        let same = self.runs[from..].iter().take_while(|run| run.key.0 == key.0);
+        let live = |run: &Run<M>| run.peer(now).liveness == Liveness::Live;
+        same.filter(|run| run.key != key).any(live)
+    }
+
+    /// Leaves these hosts out of all sums, and no others.
+    pub fn ignore(&mut self, hosts: impl IntoIterator<Item = HostId>) {
+        self.ignored = hosts.into_iter().collect();
     }
 
     /// Number of hosts in the exchange: those that are known, are not gone and have not left, and this
@@ -166,64 +238,88 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
         if !self.tenants {
             return Vec::new();
         }
-        let live = self.all(now).filter(|peer| peer.liveness == Liveness::Live);
-        live.flat_map(|peer| &peer.message.body.tenants).copied().collect()
+        let heard = |run: &&Run<M>| !self.ignored.contains(&run.key.0);
+        let live = |run: &&Run<M>| run.peer(now).liveness == Liveness::Live;
+        let parts = |run: &Run<M>| {
+            let (all, belief) = (run.tenant_shares(), run.belief);
+            let said = run.message.clone();
+            (0..said.body.tenants.len()).map(move |i| belief.tenant(&said.body.tenants[i], all))
+        };
+        self.hosts(now).filter(heard).filter(live).flat_map(parts).collect()
     }
 
     /// Sum of the last reports of all live hosts in the order of their ids, the law's input. `None` while hosts are unproven and
     /// none is live, as records are seen and none has yet changed. `None` also when as many publications of this host have
     /// failed as make it stale for the others: a host that is not heard is no part of what they take for the cluster.
     #[must_use]
-    pub fn totals(&self, now: Instant) -> Option<Totals> {
+    pub fn totals(&mut self, now: Instant) -> Option<Totals> {
         if self.unheard >= STALE_AFTER {
             return None;
         }
         let mut totals = Totals::default();
         totals.thresholds.before = self.before;
-        let (mut live, mut unproven) = (false, false);
-        for peer in self.all(now) {
-            let part = peer.message.part();
-            match peer.liveness {
-                Liveness::Live => {
-                    totals.hear(part, peer.host.0, peer.host < self.me);
-                    live = true;
-                }
+        let (mut live, mut unproven) = (Vec::with_capacity(self.runs.len()), false);
+        let hosts = self.runs.chunk_by_mut(|one, other| one.key.0 == other.key.0);
+        let (me, ignored) = (self.me, &self.ignored);
+        let heard = |runs: &&mut [Run<M>]| runs[0].key.0 != me && !ignored.contains(&runs[0].key.0);
+        for runs in hosts.filter(heard) {
+            let Some(run) = runs.iter_mut().max_by_key(|run| run.vitality(now)) else { continue };
+            match run.peer(now).liveness {
+                Liveness::Live => live.push(run.judgement()),
                 Liveness::Unproven => unproven = true,
                 // A silent host may be dead or cut off: its shares count as missing.
-                Liveness::Stale => totals.missing += part.counted().unwrap_or_default(),
+                Liveness::Stale => {
+                    let shares = run.message.part().counted().unwrap_or_default();
+                    let known = run.judged.is_some() || run.first > NEW;
+                    totals.missing += if known { run.belief.counted(shares) } else { shares };
+                }
                 // Hosts that are gone or have left do not count.
                 Liveness::Gone | Liveness::Left => {}
             }
         }
-        (live || !unproven).then_some(totals)
+        let (names, mut parts): (Vec<HostId>, Vec<_>) = live.into_iter().unzip();
+        let (part, belief) = (self.own, &mut self.own_belief);
+        parts.push(belief::Heard { part, belief, tenants: 0.0, news: true });
+        belief::judge(&mut parts, self.looks <= NEW);
+        totals.own = parts.pop().map_or(Weights::ALL, |own| own.belief.weights());
+        for (host, heard) in names.iter().zip(&parts) {
+            totals.hear(&heard.part, host.0, *host < self.me);
+        }
+        (!parts.is_empty() || !unproven).then_some(totals)
     }
 }
 
-fn vitality(liveness: Liveness) -> impl Ord {
-    Reverse(match liveness {
-        Liveness::Live => 0,
-        Liveness::Unproven => 1,
-        // Among these the latest run determines the state of its host.
-        Liveness::Stale | Liveness::Left | Liveness::Gone => 2,
-    })
-}
+/// Most hosts of which something is known while none of their runs is.
+const MOST_PAST: usize = 4096;
 
 impl<M: Deref<Target = Message> + Clone> Run<M> {
-    fn new(key: Key, message: &M, seen: Seen, heard: u32) -> Run<M> {
+    fn new(key: Key, message: &M, now: Instant, look: u32, belief: Belief) -> Run<M> {
         let Publication { period, leaving, .. } = message.body;
-        let sequence = message.sequence;
-        Run { key, seen, message: message.clone(), sequence, period, leaving, heard }
+        Run {
+            key,
+            seen: Seen::first(now),
+            message: message.clone(),
+            sequence: message.sequence,
+            period,
+            leaving,
+            first: look,
+            heard: look,
+            belief,
+            judged: None,
+        }
     }
 
     /// Takes in a message of this run. False if it was heard before in this look.
     fn hear(&mut self, now: Instant, look: u32, message: &M) -> bool {
         // An older message is the last one in a slot that the host has given up.
-        let before = self.heard;
-        self.heard = look;
         if message.sequence.is_after(self.sequence) {
-            *self = Run::new(self.key, message, Seen::changed(now), look);
+            self.seen.change(now);
+            self.message = message.clone();
+            self.sequence = message.sequence;
+            self.period = message.body.period;
+            self.leaving = message.body.leaving;
         }
-        before != look
+        std::mem::replace(&mut self.heard, look) != look
     }
 
     fn looks(&self, now: Instant) -> Liveness {
@@ -232,7 +328,39 @@ impl<M: Deref<Target = Message> + Clone> Run<M> {
 
     fn peer(&self, now: Instant) -> Peer<'_> {
         let liveness = if self.leaving { Liveness::Left } else { self.looks(now) };
-        Peer { host: self.key.0, message: &self.message, age: self.seen.age(now), liveness }
+        Peer {
+            host: self.key.0,
+            message: &self.message,
+            age: self.seen.age(now),
+            liveness,
+            doubt: self.belief.doubt(),
+            ignored: false,
+            several: false,
+        }
+    }
+
+    /// Order of the runs of a host by how alive they look. Of two that live the one that was there first counts: a name that is in use is
+    /// nobody else's.
+    fn vitality(&self, now: Instant) -> impl Ord + use<M> {
+        Reverse(match self.peer(now).liveness {
+            Liveness::Live => (0, self.first),
+            Liveness::Unproven => (1, 0),
+            // Among these the latest run determines the state of its host.
+            Liveness::Stale | Liveness::Left | Liveness::Gone => (2, 0),
+        })
+    }
+
+    /// Shares of its tenants' VMs.
+    fn tenant_shares(&self) -> f64 {
+        self.message.body.tenants.iter().map(|part| part.shares).sum()
+    }
+
+    /// What its last message says, to be judged.
+    fn judgement(&mut self) -> (HostId, belief::Heard<'_>) {
+        let news = self.judged.replace(self.sequence) != Some(self.sequence);
+        let part = *self.message.part();
+        let tenants = self.tenant_shares();
+        (self.key.0, belief::Heard { part, belief: &mut self.belief, tenants, news })
     }
 }
 
@@ -313,7 +441,7 @@ mod tests {
         peers.observe(at(1), &[message(identity("a", 1), 2), message(identity("b", 1), 1)]);
         let report = message(identity("a", 1), 2).body.report;
         let (mut one, a) = (Totals::default(), identity("a", 1).host.id());
-        one.hear(&parda_control::Part::of(&report), a.0, a < peers.me);
+        one.hear(&Part::of(&report), a.0, a < peers.me);
         assert_eq!(peers.totals(at(1)), Some(one));
     }
 
@@ -424,7 +552,43 @@ mod tests {
         peers.observe(at(2), &[message(identity("a", 9), 1)]);
         assert_eq!(seen(&peers, at(2)), one("a", 1, Liveness::Live));
         peers.observe(at(3), &[message(identity("a", 9), 2)]);
-        assert_eq!(seen(&peers, at(3)), one("a", 9, Liveness::Live));
+        assert_eq!(seen(&peers, at(3)), one("a", 1, Liveness::Live), "it may live as well");
+        peers.observe(at(5), &[message(identity("a", 9), 4)]);
+        assert_eq!(seen(&peers, at(5)), one("a", 9, Liveness::Live));
+    }
+
+    #[test]
+    fn a_later_run_does_not_take_the_name_of_one_that_lives() {
+        let mut peers = peers();
+        let mut impostor = crate::testing::message(identity("a", u64::MAX), 0);
+        impostor.body.report.shares = parda_control::Shares(u32::MAX);
+        for period in 0..40 {
+            impostor.sequence = Sequence(period);
+            let mut all = vec![message(identity("a", 1), period)];
+            all.extend((period > 10).then(|| Arc::new(impostor.clone())));
+            peers.observe(at(period), &all);
+        }
+        assert_eq!(seen(&peers, at(39)), one("a", 1, Liveness::Live));
+        assert!(peers.all(at(39)).all(|peer| peer.several), "and it is seen");
+    }
+
+    #[test]
+    fn a_host_that_is_ignored_counts_for_nothing_and_is_not_missed() {
+        let mut peers = peers();
+        let (a, b) = (identity("a", 1), identity("b", 1));
+        for sequence in 0..4 {
+            let all = [message(a.clone(), sequence), message(b.clone(), sequence)];
+            peers.observe(at(sequence), &all);
+        }
+        let both = peers.totals(at(3)).unwrap().governed.shares;
+        peers.ignore([b.host.id()]);
+        let one = peers.totals(at(3)).unwrap().governed.shares;
+        assert!(one > 0.0 && (both / one - 2.0).abs() < 1e-9, "{one} of {both}");
+        assert_eq!(peers.totals(at(7)).unwrap().missing, one, "b is silent, too");
+        let ignored: Vec<_> = peers.all(at(3)).map(|peer| peer.ignored).collect();
+        assert_eq!(ignored.iter().filter(|ignored| **ignored).count(), 1);
+        peers.ignore([]);
+        assert_eq!(peers.totals(at(3)).unwrap().governed.shares, both);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The array, the hosts, and what happens between them.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use parda_array::{Array, ArrayIo, IoTag, LunId, Nanos};
 use parda_control::period::VISIT_LIMIT;
 use parda_control::{Instant, IoId, Span, VmId};
+use parda_exchange::{Message, Publication};
 use parda_scenario::array::ArrayEvent;
 use parda_scenario::exchange::Transport;
 use parda_scenario::{Action, HostId, Scenario, State};
@@ -30,6 +32,23 @@ pub(crate) struct Node {
     missed: Vec<Delivery>,
 }
 
+/// A host that publishes something else than it measured.
+pub struct Liar<'a> {
+    /// Which host of the scenario lies.
+    pub host: HostId,
+    /// Rewrites what it publishes.
+    pub lie: Box<Lie<'a>>,
+}
+
+/// What rewrites a publication at a time.
+pub(crate) type Lie<'a> = dyn FnMut(Instant, &mut Publication) + 'a;
+
+impl std::fmt::Debug for Liar<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Liar").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
 /// The cluster.
 #[derive(Debug)]
 pub(crate) struct Cluster<'a> {
@@ -46,6 +65,7 @@ pub(crate) struct Cluster<'a> {
     slots: Slots,
     /// Random numbers that decide which visits to the exchange fail.
     loss_rng: fastrand::Rng,
+    pub(crate) liar: Option<Liar<'a>>,
     runs: u64,
 }
 
@@ -73,6 +93,7 @@ impl<'a> Cluster<'a> {
             flights: Flights::default(),
             slots: Slots::new(LunId(scenario.exchange_lun()), scenario),
             loss_rng: random.fork(),
+            liar: None,
             runs: 0,
             scenario,
         };
@@ -397,7 +418,12 @@ impl<'a> Cluster<'a> {
     /// What this visit of a host that lives writes, if it writes, can be read from now on.
     fn put(&mut self, host: HostId, visit: Visit) {
         let agent = self.nodes[host.0].agent.as_ref();
-        if let Some(message) = agent.and_then(|agent| agent.rounds.writes(visit)) {
+        if let Some(mut message) = agent.and_then(|agent| agent.rounds.writes(visit)) {
+            if let Some(liar) = self.liar.as_mut().filter(|liar| liar.host == host) {
+                let mut body = message.body.clone();
+                (liar.lie)(self.now, &mut body);
+                message = Rc::new(Message::new(message.from.clone(), message.sequence, body));
+            }
             self.slots.put(self.now, host, message);
             self.meters.publications += 1;
         }

@@ -190,6 +190,7 @@ impl Rounds {
     /// Begins to write what came of it.
     pub(crate) fn write(&mut self, report: Report, tenants: Vec<TenantPart>) -> Visit {
         self.sequence = self.sequence.next();
+        self.peers.says(&report);
         let body = Publication {
             period: self.clock.period(),
             slowed: false,

@@ -46,7 +46,8 @@ mod study;
 
 pub use check::Violation;
 pub use client::Client;
+pub use cluster::Liar;
 pub use error::SimError;
-pub use run::{Keep, Progress, RunOutcome, run};
+pub use run::{Keep, Progress, RunOutcome, run, run_beside};
 pub use series::{HostSeries, Series};
 pub use study::{StudyOutcome, run_all};

@@ -8,7 +8,7 @@ use parda_scenario::{Answer, Engine, Phase, PhaseAnswer, Scenario};
 
 use crate::agent::Agent;
 use crate::check::Violation;
-use crate::cluster::{Cluster, Node};
+use crate::cluster::{Cluster, Liar, Node};
 use crate::error::SimError;
 use crate::events::Event;
 use crate::meter::{Tally, instant};
@@ -63,7 +63,24 @@ pub fn run(
     keep: Keep,
     progress: impl FnMut(Progress),
 ) -> Result<RunOutcome, SimError> {
+    run_beside(scenario, keep, None, progress)
+}
+
+/// The same beside a host that lies, for tests.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_beside<'a>(
+    scenario: &'a Scenario,
+    keep: Keep,
+    liar: Option<Liar<'a>>,
+    progress: impl FnMut(Progress),
+) -> Result<RunOutcome, SimError> {
     let mut run = Run::new(scenario, keep)?;
+    run.cluster.liar = liar;
     run.play(progress).map_err(|error| match error {
         SimError::Violation(violation) => {
             let Scenario { name, seed, .. } = scenario;

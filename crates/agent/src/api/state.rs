@@ -67,6 +67,7 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
         iops: short(recent.all.map(|rates| rates.iops)),
         bytes_per_s: short(recent.all.map(|rates| rates.bytes)),
         hosts,
+        ignored: status.exchange.as_ref().map_or(Vec::new(), |it| it.leaves_out.clone()),
         tenants: status.tenants,
         steer: status.steer.map(|steer| steered(steer, recent)),
         exchange: status.exchange.map(|exchange| Exchange {

@@ -89,6 +89,12 @@ impl Volume {
         self.pool.as_ref().map_or(&self.name, |pool| &pool.name)
     }
 
+    /// Hosts whose reports count for nothing.
+    pub(crate) fn ignored(&self) -> Vec<parda_exchange::HostName> {
+        // The names were checked.
+        self.control.ignore.as_deref().and_then(|text| super::names(text).ok()).unwrap_or_default()
+    }
+
     /// Whether its disks are served, those too that it does not have yet.
     pub(crate) fn is_served(&self) -> bool {
         matches!(&self.work, Work::Serve(_))

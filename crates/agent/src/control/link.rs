@@ -1,9 +1,11 @@
 //! The way to the other hosts of a volume: its exchange, and what is known of them.
 
+use std::collections::BTreeMap;
+
 use parda_block::{Heard, Said};
 use parda_control::governor::SILENT;
 use parda_control::{Instant, PeriodClock, Report, Span, Totals};
-use parda_exchange::{Exchange, Identity, Peers, Publication};
+use parda_exchange::{Exchange, HostName, Identity, Peers, Publication};
 
 use crate::config::{self, Volume};
 use crate::exchange::{Local, open};
@@ -34,6 +36,10 @@ pub(super) struct Link {
     duplicates: u64,
     /// The last such host, which is logged once.
     twin: Option<Identity>,
+    /// Hosts that are not believed, with the reason, each of which is logged once.
+    doubted: BTreeMap<String, String>,
+    /// Hosts that are left out.
+    ignored: Vec<HostName>,
     /// Messages about the rhythm of the rounds, so that each is logged once.
     slowed: slowed::Watch,
 }
@@ -53,10 +59,41 @@ impl Link {
             failures: 0,
             duplicates: 0,
             twin: None,
+            doubted: BTreeMap::new(),
+            ignored: Vec::new(),
             slowed: slowed::Watch::default(),
         };
+        link.ignore(volume.ignored());
         link.open(volume.law.law.period);
         link
+    }
+
+    /// Leaves these hosts out, and no others.
+    pub(super) fn ignore(&mut self, hosts: Vec<HostName>) {
+        self.peers.ignore(hosts.iter().map(HostName::id));
+        self.ignored = hosts;
+    }
+
+    /// Says once of each host that it is not believed, and why.
+    fn name_doubts(&mut self, now: Instant) {
+        let hosts = self.peers.all(now).map(|host| peer(&host));
+        let doubted: BTreeMap<_, _> =
+            hosts.filter_map(|host| Some((host.name, host.doubt?))).collect();
+        let volume = &self.volume;
+        for (host, why) in &doubted {
+            if self.doubted.get(host) != Some(why) {
+                tracing::warn!(
+                    volume,
+                    event = "host_doubted",
+                    "{host} is not believed: {why}. What it says counts for less; look at it, or leave it out: \
+                     parda exchange ignore {host}"
+                );
+            }
+        }
+        for host in self.doubted.keys().filter(|host| !doubted.contains_key(*host)) {
+            tracing::info!(volume, event = "host_believed", "{host} is believed again");
+        }
+        self.doubted = doubted;
     }
 
     /// The exchange, which is set up if it is not. None if it cannot be.
@@ -97,7 +134,9 @@ impl Link {
                     );
                     self.twin = Some(twin.clone());
                 }
-                Some((self.peers.totals(now)?, self.peers.tenants(now)))
+                let totals = self.peers.totals(now);
+                self.name_doubts(now);
+                Some((totals?, self.peers.tenants(now)))
             }
             Err(error) => {
                 self.fail(&error.to_string());
@@ -127,6 +166,7 @@ impl Link {
     pub(super) fn say(&mut self, clock: &PeriodClock, said: Said, leaving: bool) {
         let Some(exchange) = &mut self.exchange else { return };
         let (report, tenants) = said;
+        self.peers.says(&report);
         let slowed = slowed::reason(clock).is_some();
         let publication = Publication { period: clock.period(), slowed, leaving, report, tenants };
         let published = exchange.publish(&publication);
@@ -181,6 +221,7 @@ impl Link {
             part: rhythm.cost().map(|(_, part)| part),
             slowed: slowed::reason(clock).map(str::to_owned),
             peers: self.peers.all(now).map(|host| peer(&host)).collect(),
+            leaves_out: self.ignored.iter().map(ToString::to_string).collect(),
             ..ExchangeStatus::default()
         };
         if let Some(exchange) = &self.exchange {

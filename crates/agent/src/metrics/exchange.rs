@@ -41,6 +41,18 @@ pub(super) const FAMILIES: &[Family<ExchangeStatus>] = &[
     counter("exchange_duplicate_hosts", "Periods in which another live host had our name", |e| {
         count(e.duplicate_hosts)
     }),
+    gauge(
+        "exchange_doubted_hosts",
+        "Live hosts that are not believed, or ignored, by state",
+        |e| {
+            let hosts = |of: fn(&Host) -> bool| e.peers.iter().filter(|p| of(p)).count() as f64;
+            let counts = [
+                ("doubted", hosts(|host| host.doubt.is_some() && !host.ignored)),
+                ("ignored", hosts(|host| host.ignored)),
+            ];
+            by("state", Value::Gauge, counts)
+        },
+    ),
     seconds("exchange_period", "Time between two rounds of this host", |e| maybe(e.period_s)),
     gauge("exchange_load_ratio", "Part of the array's IOs that the rounds of all hosts are", |e| {
         maybe(e.part)

@@ -1,7 +1,7 @@
 //! Status of a volume's exchange and of the hosts that are met there.
 
 use parda_api::{Host, Limit};
-use parda_control::{Bounded, Governed, Report, Span, Tuning};
+use parda_control::{Bounded, Doubt, Governed, Report, Span, Tuning};
 use parda_exchange::etcd::EtcdStanding;
 use parda_exchange::fallback::FallbackStanding;
 use parda_exchange::udp::DatagramStanding;
@@ -43,6 +43,8 @@ pub struct ExchangeStatus {
     pub slowed: Option<String>,
     /// All other hosts in the exchange, whatever their liveness.
     pub peers: Vec<Host>,
+    /// Hosts that are left out of all sums, heard or not.
+    pub leaves_out: Vec<String>,
 }
 
 /// The state of a transport with slots.
@@ -99,7 +101,25 @@ impl ExchangeStatus {
 pub(crate) fn peer(peer: &Peer<'_>) -> Host {
     let (host, body) = (&peer.message.from.host, &peer.message.body);
     let slowed_to_s = body.slowed.then(|| rounded(body.period.secs()));
-    Host { slowed_to_s, ..of_report(host, peer.liveness, peer.age, &body.report) }
+    let doubt = peer.doubt.filter(|_| peer.liveness == Liveness::Live).map(because);
+    let doubt = doubt.or(peer.several.then_some(SEVERAL)).map(str::to_owned);
+    let ignored = peer.ignored;
+    Host { slowed_to_s, doubt, ignored, ..of_report(host, peer.liveness, peer.age, &body.report) }
+}
+
+const SEVERAL: &str = "a later run has its name as well; the one that was there first counts";
+
+/// Why a host is not believed.
+fn because(doubt: Doubt) -> &'static str {
+    match doubt {
+        Doubt::Window => "its outstanding IOs do not fit its active shares",
+        Doubt::Latency => "its IOs and latency are not as they were, and nobody else's changed",
+        Doubt::Outstanding => "its latency and IOs do not fit what it has outstanding",
+        Doubt::Throughput => "its throughput does not fit its shares",
+        Doubt::Shares => "it has many times the shares that it had",
+        Doubt::Objective => "it asks for a threshold that the array does not reach",
+        Doubt::Threshold => "the threshold that it finds leaps",
+    }
 }
 
 /// This host, as the others see it.

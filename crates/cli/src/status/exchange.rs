@@ -47,9 +47,17 @@ pub(super) fn lines(exchange: &ExchangeStatus) -> String {
     if !exchange.peers.is_empty() {
         text += &format!("{}\n", peers(&exchange.peers));
     }
+    if !exchange.leaves_out.is_empty() {
+        let hosts = exchange.leaves_out.join(", ");
+        text += &format!("  left out by ignore: {hosts}; parda exchange heed takes one back\n");
+    }
     for peer in &exchange.peers {
+        let host = &peer.name;
+        if let Some(why) = &peer.doubt {
+            text +=
+                &format!("  NOT BELIEVED: {host}: {why}; parda exchange ignore leaves it out\n");
+        }
         if let Some(period) = peer.slowed_to_s {
-            let host = &peer.name;
             text += &format!(
                 "  {host} meets every {period:.2} s, less often than it was told, as more would load the array or etcd\n"
             );
