@@ -6,16 +6,9 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use parda_control::{Bounded, Bytes, Governed, Report, Shares, Source, Span, Tuning, Window};
-use parda_exchange::region::FileRegion;
-use parda_exchange::{
-    Exchange as _, HostName, Identity, Incarnation, Publication, SlotChoice, SlotCount,
-    SlotExchange, SlotIndex, SlotSettings, VolumeId,
-};
 use parda_testkit::{Client, Etcd, read};
 use rustix::process::Signal;
 
@@ -224,75 +217,6 @@ fn an_array_that_is_too_slow_and_a_disk_of_too_few_shares() {
     prometheus.until_all_cleared();
     loads.into_iter().for_each(|load| _ = load.finish());
     agent.stop();
-}
-
-/// Publishes as the host `liar` five times a second until `ends`: what an honest host could say, or while `lies` a million active shares.
-fn publish(exchange: &std::path::Path, lies: &AtomicBool, ends: &AtomicBool) {
-    let region = FileRegion::new(exchange, None, SlotCount::new(64).unwrap()).unwrap();
-    let period = Span::from_millis(200);
-    let me = Identity { host: HostName::new("liar").unwrap(), incarnation: Incarnation(1) };
-    let (volume, choice) = (VolumeId::of("array"), SlotChoice::Fixed(SlotIndex(9)));
-    let make = "parda exchange init".to_owned();
-    let mut slots =
-        SlotExchange::new(region, SlotSettings { me, volume, choice, period, make }).unwrap();
-    let mut report = Report {
-        elapsed: period,
-        outstanding: 4.0,
-        window: Window(4.0),
-        beta: 1.0,
-        shares: Shares(1000),
-        active: 1000.0,
-        bounded: Bounded::Slices,
-        governed: Governed::Yes,
-        source: Source::Cluster,
-        threshold: Span::from_millis(30),
-        tuning: Tuning::Pinned,
-        ..Report::default()
-    };
-    report.interval.reads.ios = 40;
-    report.interval.reads.bytes = Bytes(40 << 14);
-    let latency = Span(4 * period.0);
-    (report.interval.reads.latency, report.interval.reads.scaled) = (latency, latency);
-    let mut now = 0;
-    while !ends.load(Ordering::Relaxed) {
-        if lies.load(Ordering::Relaxed) {
-            (report.active, report.outstanding) = (1e6, 0.0);
-        }
-        now += period.0;
-        let _ = slots.collect(parda_control::Instant(now));
-        let (slowed, leaving, tenants) = (false, false, Vec::new());
-        let _ = slots.publish(&Publication { period, slowed, leaving, report, tenants });
-        sleep(Duration::from_millis(200));
-    }
-}
-
-#[test]
-#[ignore = "make nightly: a minute; liars in virtual time: crates/sim/tests/random"]
-fn a_host_that_lies() {
-    let stage = Stage::new();
-    stage.exchange("exchange", 64);
-    let _array = drives(&stage);
-    let ports = [free_port(), free_port()];
-    let agents = [0, 1].map(|n| {
-        let (name, disk) = (["a", "b"][n], lun(n as u32));
-        let text = host(name, "latency_threshold = \"30ms\"", &[("vm", &disk)], ports[n]);
-        stage.agent(name, &text)
-    });
-    let loads = ["a", "b"].map(|host| load(&stage, host, &uri(host, "vm"), "1g", 16));
-    let prometheus = Prometheus::start(&stage, &ports);
-    let (lies, ends) = (AtomicBool::new(false), AtomicBool::new(false));
-    let exchange = stage.path("exchange");
-    std::thread::scope(|scope| {
-        scope.spawn(|| publish(&exchange, &lies, &ends));
-        sleep(Duration::from_secs(20));
-        assert!(!prometheus.fires("PardaHostDoubted", &[]), "it tells the truth");
-        lies.store(true, Ordering::Relaxed);
-        prometheus.until_fires("PardaHostDoubted", &[]);
-        ends.store(true, Ordering::Relaxed);
-    });
-    prometheus.until_cleared("PardaHostDoubted");
-    loads.into_iter().for_each(|load| _ = load.finish());
-    agents.into_iter().for_each(Agent::stop);
 }
 
 #[test]
