@@ -4,7 +4,7 @@
 //! IOs (which Little's law makes one), throughput over shares. The *pull* of a host on a quotient is the factor by which the quotient
 //! with it differs from the quotient without. Hosts that follow the law pull little, or as they always did. So a host pulls as far as it
 //! did while it was new, and a little further for a short time, as loads change. What it says beyond that counts for less: all its part
-//! is scaled down to where it pulls no further. Whatever a host says, the others then hold the array within [`ROOM`] of the threshold.
+//! is scaled down to where it pulls no further. Whatever a host says, the others then hold the array within `ROOM` of the threshold.
 //!
 //! Sizes need a bound where they count by themselves: the shares by which a host votes, or is missed, grow slowly.
 

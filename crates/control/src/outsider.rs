@@ -12,7 +12,7 @@
 //! keep them if they bring at least half of the throughput that they must bring beside an outsider.
 //!
 //! Without any windows hosts whose VMs have P IOs pending would have P / (P + Q) of the array. They need N outstanding for
-//! [`KEPT`] of that:
+//! `KEPT` of that:
 //!
 //! ```text
 //! N / (N + Q) = KEPT · P / (P + Q),    N = KEPT · P · Q / ((1 − KEPT) · P + Q)
@@ -448,7 +448,7 @@ impl Detector {
     }
 }
 
-/// Outstanding IOs that hosts need beside an outsider of the size `beside` to keep [`KEPT`] of the throughput that they would have
+/// Outstanding IOs that hosts need beside an outsider of the size `beside` to keep `KEPT` of the throughput that they would have
 /// without windows, with `pending` IOs.
 #[must_use]
 pub fn needed(pending: f64, beside: f64) -> f64 {

@@ -2,7 +2,7 @@
 //!
 //! In a cluster of n hosts every host hears n others in each period, so the work for each of
 //! them is small: messages are shared and not copied, what a report adds to the sums is divided once for all who hear it, and a known host
-//! is looked up first at the index where it was found the time before. A simulation keeps n² of [`Run`], so these are small, too.
+//! is looked up first at the index where it was found the time before. A simulation keeps n² runs, so these are small, too.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

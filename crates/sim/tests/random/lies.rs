@@ -142,6 +142,7 @@ impl Lie {
         let report = &mut body.report;
         let mut lie = |value: f64| how.of(value, n, rng);
         let span = |value: f64| Span(value as u64);
+        #[allow(clippy::type_complexity, reason = "a change of a sample, by a lie about a number")]
         let mut sample = |change: &dyn Fn(&mut Sample, &mut dyn FnMut(f64) -> f64)| {
             change(&mut report.interval.reads, &mut lie);
             change(&mut report.interval.writes, &mut lie);
