@@ -392,7 +392,7 @@ pub struct VolumePolicy {
     pub unknown: Vec<String>,
 }
 
-/// What is known of load on the array that is not under control.
+/// Knowledge of load on the array that is not under control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OutsiderState {
@@ -418,7 +418,7 @@ pub struct ThresholdCost {
 /// Load on the array that is not under control, or an array that became slower.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Outsider {
-    /// What is known. Of an older agent `slower`.
+    /// Knowledge of it; `slower` of an older agent.
     #[serde(default)]
     pub state: OutsiderState,
     /// Outstanding IOs of an outsider that would explain it, counted in IOs like those of the hosts.

@@ -1,4 +1,4 @@
-//! How far a host believes what another one says of itself.
+//! Belief in what other hosts say of themselves.
 //!
 //! The law rests on a few quotients of sums over hosts: outstanding IOs over active shares, latency over IOs, latency over outstanding
 //! IOs (which Little's law makes one), throughput over shares. The *pull* of a host on a quotient is the factor by which the quotient

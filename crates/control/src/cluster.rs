@@ -220,7 +220,7 @@ pub enum View {
 
 /// What the law needs of any number of hosts: the sum over them. In a large cluster every host hears
 /// every other in each period, so nobody keeps their reports for the law.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
     /// What they complete per second.
     pub flows: Flows,
@@ -311,22 +311,6 @@ pub(crate) const MAX_RISE: f64 = 2.0;
 /// A host that used less than this part of its window on average was not held back by it. A window
 /// may nearly double in one period, and a bursty client uses it for part of the time.
 const IN_USE: f64 = 0.25;
-
-impl Default for Totals {
-    fn default() -> Totals {
-        Totals {
-            flows: Flows::default(),
-            governed: Load::default(),
-            observing: Load::default(),
-            ballot: Ballot::default(),
-            observing_ballot: Ballot::default(),
-            backlog: Backlog::default(),
-            missing: 0.0,
-            thresholds: Thresholds::default(),
-            own: Weights::ALL,
-        }
-    }
-}
 
 impl Totals {
     /// Sums over all these reports.
@@ -477,6 +461,12 @@ pub struct Weights {
 impl Weights {
     /// The whole report counts.
     pub const ALL: Weights = Weights { load: 1.0, flows: 1.0, saturated: 1.0 };
+}
+
+impl Default for Weights {
+    fn default() -> Weights {
+        Weights::ALL
+    }
 }
 
 impl Load {

@@ -76,7 +76,9 @@ impl Link {
 
     /// Says once of each host that it is not believed, and why.
     fn name_doubts(&mut self, now: Instant) {
-        let hosts = self.peers.all(now).map(|host| peer(&host));
+        // Most hosts are believed: their status is not made for that.
+        let hosts = self.peers.all(now).filter(|host| host.doubt.is_some() || host.several);
+        let hosts = hosts.map(|host| peer(&host));
         let doubted: BTreeMap<_, _> =
             hosts.filter_map(|host| Some((host.name, host.doubt?))).collect();
         let volume = &self.volume;
