@@ -256,10 +256,14 @@ impl Detector {
             self.compare(seen);
             return self.pause();
         }
-        if seen.raised && !self.is_shown() && self.trial.is_none() {
-            // What others try is no news of the array. Who misses throughput as well joins them.
+        let found = self.shown > 0 || self.level.is_some();
+        if seen.raised && !found && self.trial.is_none() {
+            // What others try is no news of the array. Who misses throughput, or the threshold, joins them.
+            let squeezed = self.weight < KNOWN && latency > SQUEEZED * seen.threshold;
             if self.missed > 0 {
                 self.tries(seen, self.outstanding);
+            } else if squeezed && self.rest == 0 {
+                self.tries(seen, f64::INFINITY);
             }
             return self.find(seen);
         }
@@ -348,8 +352,8 @@ impl Detector {
 
     /// Outstanding IOs that the array takes without a queue. Where that is unknown: as many as there were before.
     fn width(&self) -> f64 {
-        let before = self.trial.map_or(self.since, |trial| trial.before);
-        let width = self.width.unwrap_or(before.outstanding);
+        let since = self.trial.map_or(self.since, |trial| trial.before);
+        let width = self.width.unwrap_or(since.outstanding);
         width.max(self.least_width())
     }
 

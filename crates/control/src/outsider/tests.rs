@@ -158,3 +158,64 @@ fn the_windows_that_hosts_need_are_those_that_leave_them_their_part() {
     }
     assert_eq!((needed(192.0, 0.0), needed(0.0, 64.0), needed(0.0, 0.0)), (0.0, 0.0, 0.0));
 }
+
+/// Hosts that each look for themselves, one round after the other, and weigh the others' findings as [`crate::cluster::Load::beside`] does.
+struct Apart {
+    hosts: [Detector; 3],
+    outstanding: f64,
+}
+
+impl Apart {
+    /// So many periods, a third of a period between two rounds; the mean throughput.
+    fn work(&mut self, array: Array, periods: usize) -> f64 {
+        let mut rates = 0.0;
+        for round in 0..3 * periods {
+            let latency = (self.outstanding + array.outsider + WIDTH) / array.rate;
+            let rate = self.outstanding / latency;
+            rates += rate / (3 * periods) as f64;
+            let beside = self.beside();
+            self.hosts[round % 3].period(&Seen {
+                rate,
+                outstanding: self.outstanding,
+                pending: PENDING,
+                reads: 1.0,
+                size: 8192.0,
+                threshold: THRESHOLD,
+                raised: beside > 0.0,
+                answers: true,
+            });
+            let goal = self.outstanding * (THRESHOLD / latency).min(2.0);
+            let goal = goal.max(needed(PENDING, self.beside()).max(1.0)).min(PENDING);
+            self.outstanding += 0.2 * (goal - self.outstanding);
+        }
+        rates
+    }
+
+    fn beside(&self) -> f64 {
+        let found = self.hosts.iter().map(Detector::beside).filter(|beside| *beside > 0.0);
+        let of = if found.clone().count() > 1 { found.clone().count() } else { 3 };
+        libm::expm1(found.map(libm::log1p).sum::<f64>() / of as f64)
+    }
+}
+
+#[test]
+fn hosts_whose_rounds_are_apart_agree_on_an_outsider_from_the_start_and_on_one_that_comes_again() {
+    for outsider in [128.0, 256.0, 1000.0] {
+        let array = Array { outsider, ..ALONE };
+        let mut apart = Apart { hosts: [Detector::default(); 3], outstanding: 12.0 };
+        apart.work(array, 40);
+        let beside = apart.work(array, 60) / off(array);
+        assert!(beside > 0.9, "{outsider}: {beside}");
+    }
+    for outsider in [64.0, 128.0, 256.0] {
+        let array = Array { outsider, ..ALONE };
+        let mut apart = Apart { hosts: [Detector::default(); 3], outstanding: 12.0 };
+        apart.work(ALONE, 60);
+        apart.work(array, 10);
+        for pulse in 0..4 {
+            apart.work(ALONE, 10);
+            let beside = apart.work(array, 10) / off(array);
+            assert!(beside > 0.85, "{outsider}, pulse {pulse}: {beside}");
+        }
+    }
+}
