@@ -3,6 +3,7 @@
 //! depths set here.
 
 mod attached;
+mod missed;
 mod vms;
 
 use std::path::Path;
@@ -25,14 +26,15 @@ use vms::HostVms;
 
 pub(crate) use attached::SteerError;
 
-/// Looks whether a device can be steered as asked. Changes nothing and measures nothing, for which an agent may need rights.
-pub(crate) fn examine(control: Config, asked: &Steer) -> Result<(), SteerError> {
+/// Looks whether a device can be steered as asked. Changes nothing and measures nothing, for which an agent may need rights. Returns notes
+/// on its VMs.
+pub(crate) fn examine(control: Config, asked: &Steer) -> Result<Vec<String>, SteerError> {
     let sets = KernelHost::new(control)?.sets_depths();
     let device = Device::resolve(Path::new("/"), &asked.device)?;
     if sets {
         show(&device, asked.method, &[])?;
     }
-    Ok(())
+    Ok(vms::examine(&asked.vms, device.number))
 }
 
 /// A volume whose device's queue depth is set by the law.
@@ -71,7 +73,8 @@ impl Outside for Steered {
             None => (elapsed, 0.0),
         };
         let reading = look.as_ref().map(|look| &look.reading);
-        let vms = self.vms.did(&self.volume, look.as_ref(), &self.host);
+        let device = self.device.as_ref().map(|attached| attached.device.number);
+        let vms = self.vms.did(&self.volume, device, look.as_ref(), &self.host);
         let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
         self.vms.grant(self.host.grants());
         self.set(now);
@@ -107,6 +110,7 @@ impl Outside for Steered {
         let bounds = device.and_then(|d| d.bounds());
         let in_force = device.and_then(|d| d.in_force());
         let window = self.host.governor().window();
+        let missed = self.vms.missed();
         SteerStatus {
             device: self.steer.device.display().to_string(),
             steered: device.map(|d| d.device.name.clone()),
@@ -121,6 +125,8 @@ impl Outside for Steered {
             drops: device.map_or(0, |d| d.drops),
             paths: in_force.map_or(Vec::new(), |f| f.paths.clone()),
             vms: self.vms.status(&self.steer),
+            patterns_without_vm: missed.map_or_else(Vec::new, |missed| missed.patterns.clone()),
+            vms_without_pattern: missed.map_or_else(Vec::new, |missed| missed.vms.clone()),
             ..self.done.clone()
         }
     }

@@ -28,8 +28,9 @@ pub use events::{Event, Events, EventsQuery, Severity};
 pub use history::{DiskHistory, History, HistoryQuery, HostHistory, VolumeHistory};
 pub use limit::{HELD, Limit, Requests, is_full};
 pub use state::{
-    Disk, DiskLimits, DiskRates, Exchange, Host, HttpPlace, Outsider, OutsiderState, Policy, Role,
-    State, Steer, SteeredVm, Tenant, Threshold, ThresholdCost, ValueFrom, Volume, VolumePolicy,
+    Disk, DiskLimits, DiskRates, Exchange, Host, HttpPlace, Outsider, OutsiderState,
+    PatternWithoutVm, Policy, Role, State, Steer, SteeredVm, Tenant, Threshold, ThresholdCost,
+    ValueFrom, VmWithoutPattern, Volume, VolumePolicy,
 };
 
 use serde::{Deserialize, Serialize};

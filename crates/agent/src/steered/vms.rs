@@ -9,10 +9,11 @@ use parda_steer::cgroup::{
     Allowance, Begun, Change, Demand, Demands, HeldBy, Means, Sharing, VmKey, Vms,
 };
 use parda_steer::measure::{Method, Reading};
-use parda_steer::{Device, Journal};
+use parda_steer::{DevNum, Device, Journal};
 
 use super::SteerError;
 use super::attached::Look;
+use super::missed::Missed;
 use crate::config::{self, Steer};
 use crate::news::is_news;
 use crate::status::{SettingsFrom, SteeredVmStatus};
@@ -36,8 +37,19 @@ struct Groups {
     /// None while nothing is to be set.
     sharing: Option<Sharing>,
     demands: Demands,
+    missed: Missed,
     /// IOs and bytes of each VM since it was first seen.
     done: BTreeMap<VmKey, (u64, u64)>,
+}
+
+/// Notes on the VMs of a configuration, for `parda check`: VMs may come later.
+pub(super) fn examine(vms: &config::Vms, device: DevNum) -> Vec<String> {
+    let config::Vms::Groups(patterns) = vms else { return Vec::new() };
+    let patterns: Vec<_> = patterns.iter().map(config::SteeredVm::pattern).collect();
+    match Vms::find(Path::new("/"), &patterns) {
+        Ok(vms) => Missed::of(&vms, device).notes(),
+        Err(error) => vec![error.to_string()],
+    }
 }
 
 impl HostVms {
@@ -54,7 +66,8 @@ impl HostVms {
                     tracing::info!(volume, vm = vm.name, cgroup = %key, shares = vm.shares.0, "VM");
                 }
                 let (demands, done) = (Demands::default(), BTreeMap::new());
-                let groups = Some(Box::new(Groups { vms, sharing: None, demands, done }));
+                let missed = Missed::default();
+                let groups = Some(Box::new(Groups { vms, sharing: None, demands, missed, done }));
                 HostVms { one, groups, fault: None }
             }
             Err(error) => {
@@ -72,6 +85,7 @@ impl HostVms {
             (Some(groups), config::Vms::Groups(vms)) => {
                 let patterns: Vec<_> = vms.iter().map(config::SteeredVm::pattern).collect();
                 groups.vms.set_patterns(&patterns);
+                groups.missed.change();
             }
             _ => *self = HostVms::start(volume, wanted),
         }
@@ -81,6 +95,7 @@ impl HostVms {
     pub(super) fn did(
         &mut self,
         volume: &str,
+        device: Option<DevNum>,
         look: Option<&Look>,
         host: &KernelHost,
     ) -> Vec<VmPeriod> {
@@ -97,7 +112,7 @@ impl HostVms {
         let Some(groups) = &mut self.groups else {
             return vec![of(self.one, None, reading.map_or(0.0, |r| r.pending))];
         };
-        groups.look(volume, reading);
+        groups.look(volume, device, reading);
         let sharing = groups.sharing.as_ref();
         let each = groups.vms.iter().map(|(key, vm)| {
             let demand = groups.demands.vms.get(key).copied().unwrap_or_default();
@@ -166,6 +181,11 @@ impl HostVms {
         groups.vms.iter().map(|(_, vm)| (vm.name.clone(), vm.shares.0)).collect()
     }
 
+    /// Patterns without a VM, and VMs without a pattern, where VMs are told apart.
+    pub(super) fn missed(&self) -> Option<&Missed> {
+        self.groups.as_ref().map(|groups| &groups.missed)
+    }
+
     pub(super) fn status(&self, steer: &Steer) -> Vec<SteeredVmStatus> {
         let Some(groups) = &self.groups else { return Vec::new() };
         let each = groups.vms.iter().map(|(key, vm)| {
@@ -199,7 +219,7 @@ impl HostVms {
 
 impl Groups {
     /// Status of the VMs that are there.
-    fn look(&mut self, volume: &str, reading: Option<&Reading>) {
+    fn look(&mut self, volume: &str, device: Option<DevNum>, reading: Option<&Reading>) {
         match self.vms.refresh() {
             Ok(changes) => changes.iter().for_each(|change| match change {
                 Change::Came(vm) => {
@@ -210,6 +230,9 @@ impl Groups {
                 }
             }),
             Err(error) => tracing::debug!(volume, "{error}"),
+        }
+        if let Some(device) = device {
+            self.missed.look(volume, &self.vms, device);
         }
         let Some(reading) = reading else {
             self.demands = Demands::default();

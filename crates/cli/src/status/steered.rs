@@ -3,7 +3,7 @@
 use parda_agent::status::{QemuStatus, SteerStatus};
 
 use super::recent::Recent;
-use crate::output::{count, numbers};
+use crate::output::{self, count, numbers};
 
 /// Line on the QEMUs of a volume.
 fn qemu(steer: &SteerStatus) -> String {
@@ -14,6 +14,20 @@ fn qemu(steer: &SteerStatus) -> String {
     };
     let (vms, disks) = (count(steer.vms.len() as u64, "VM"), count(disks as u64, "disk"));
     format!("QEMU {}: {vms}, {disks}, throttled: {held}{silent}", steer.device)
+}
+
+/// Largest number of lines on patterns without a VM, or on VMs without a pattern.
+const MOST: usize = 8;
+
+/// Lines on patterns without a VM, or on VMs without a pattern.
+fn missed(what: &[impl ToString]) -> String {
+    let each =
+        what.iter().take(MOST).map(|it| format!("  NOTE: {}\n", output::line(&it.to_string())));
+    let more = match what.len().saturating_sub(MOST) {
+        0 => String::new(),
+        n => format!("  NOTE: {n} more like the last: parda status --json\n"),
+    };
+    each.collect::<String>() + &more
 }
 
 pub(super) fn lines(recent: &Recent, steer: &SteerStatus) -> String {
@@ -47,6 +61,8 @@ pub(super) fn lines(recent: &Recent, steer: &SteerStatus) -> String {
     if let Some(fault) = &steer.fault {
         text += &format!("  FAULT: {fault}\n");
     }
+    text += &missed(&steer.patterns_without_vm);
+    text += &missed(&steer.vms_without_pattern);
     let ways = [
         ("reads", &steer.reads, &steer.read_latency),
         ("writes", &steer.writes, &steer.write_latency),
