@@ -22,7 +22,7 @@ pub struct Pattern {
 /// The cgroups of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Of {
-    /// Of this path.
+    /// Of this path below the cgroup root.
     Path(Vec<Part>),
     /// Of a domain of libvirt, by its name.
     Domain(String),

@@ -9,10 +9,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::domain::Domains;
-use crate::cgroup::files::line;
 use crate::cgroup::platform::{Made, unescaped};
 use crate::cgroup::vms::{NoVms, VmPattern};
-use crate::number::DevNum;
+use crate::number::{DevNum, line};
 
 /// A cgroup that is no VM of any pattern, though it looks like one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +67,7 @@ pub(super) struct Walk<'a> {
     domains: &'a mut Domains,
     pub(super) found: Vec<FoundVm>,
     pub(super) strangers: Vec<Stranger>,
-    /// Cgroups of domains.
+    /// Ids of the cgroups of libvirt's domains.
     seen: HashSet<u64>,
 }
 
