@@ -30,6 +30,8 @@ enum Of {
     Proxmox(String),
     /// Of a pod, by its uid.
     Pod(String),
+    /// Of a unit of the host's systemd or of one of its users.
+    Unit(String),
 }
 
 /// One component of a path.
@@ -74,6 +76,9 @@ impl Pattern {
             },
             (Of::Proxmox(number), Some(Made::Proxmox(of))) => glob(number, of),
             (Of::Pod(uid), Some(Made::Pod(of))) => glob(&dashed(uid), &dashed(of)),
+            (Of::Unit(unit), _) => path.split_last().is_some_and(|(name, above)| {
+                is_named(unit, name) && above.iter().all(|name| holds_units(name))
+            }),
             _ => false,
         }
     }
@@ -132,7 +137,7 @@ impl Platform {
                 ));
             }
             Platform::Kubernetes => Of::Pod(name),
-            Platform::Systemd => Of::Path(parts(text, &format!("**/{what}"))?),
+            Platform::Systemd => Of::Unit(name),
         })
     }
 }
@@ -166,10 +171,20 @@ fn matches(parts: &[Part], path: &[String]) -> bool {
             matches(rest, path) || below.is_some_and(|(_, path)| matches(parts, path))
         }
         (Some((Part::Name(pattern), rest)), Some((name, path))) => {
-            (glob(pattern, name) || glob(pattern, &unescaped(name))) && matches(rest, path)
+            is_named(pattern, name) && matches(rest, path)
         }
         _ => false,
     }
+}
+
+/// Matches the name of a directory, also without systemd's escapes.
+fn is_named(pattern: &str, name: &str) -> bool {
+    glob(pattern, name) || glob(pattern, &unescaped(name))
+}
+
+/// Whether a cgroup holds units of the host: a slice, or the manager of a user. Those of a container are below its scope or service.
+fn holds_units(name: &str) -> bool {
+    name.ends_with(".slice") || (name.starts_with("user@") && name.ends_with(".service"))
 }
 
 /// Matches a name: `*` stands for any characters, `?` for one.
@@ -267,7 +282,10 @@ mod tests {
             assert_eq!(Made::of(&path(cgroup)).expect(cgroup).name(), name);
         }
         assert!(is("systemd:postgresql*.service", "system.slice/postgresql.service"));
-        assert!(is("systemd:my.service", "user.slice/user-1.slice/my.service"));
+        for cgroup in ["my.service", "user.slice/user-1.slice/user@1.service/app.slice/my.service"]
+        {
+            assert!(is("systemd:my.service", cgroup));
+        }
     }
 
     #[test]
@@ -293,6 +311,8 @@ mod tests {
             ("proxmox:*", "lxc/web".to_owned()),
             ("kubernetes:1b-2c", "kubepods.slice/kubepods-pod1b_2c3.slice".to_owned()),
             ("kubernetes:2c", "kubepods.slice/kubepods-pod1b_pod2c.slice".to_owned()),
+            ("systemd:my.service", "lxc/101/ns/system.slice/my.service".to_owned()),
+            ("systemd:my.service", "machine.slice/machine-a.scope/payload/my.service".to_owned()),
             ("kubernetes:*", "kubepods/burstable".to_owned()),
             ("kubernetes:*", "mykubepods/pod1".to_owned()),
             ("kubernetes:*", "kubepods.slice/kubepods-burstable.slice".to_owned()),
@@ -322,7 +342,10 @@ mod tests {
             let cgroup = format!("machine/qemu-1-{rest}.libvirt-qemu");
             assert!(is(&format!("libvirt:{name}"), &cgroup), "{name} {cgroup}");
         }
-        assert!(is("libvirt:数据库", r"machine.slice/machine-qemu\x2d7.scope"), "nothing is left");
+        let nothing = r"machine.slice/machine-qemu\x2d7.scope";
+        assert!(
+            is("libvirt:数据库", nothing) && is("libvirt:*", nothing) && !is("libvirt:a", nothing)
+        );
         // The cut is at 64 bytes of the whole.
         for (id, bytes) in [("7", 57), ("12345", 53)] {
             assert!(is(&format!("libvirt:{long}"), &of(id, bytes)));

@@ -42,6 +42,9 @@ impl Made {
     /// Name of the VM, as far as the path tells it.
     pub(crate) fn name(&self) -> String {
         match self {
+            Made::Domain(Domain { driver, id, rest }) if rest.is_empty() => {
+                format!("{driver}-{id}")
+            }
             Made::Domain(domain) => domain.rest.clone(),
             Made::Proxmox(name) | Made::Machine(name) => name.clone(),
             Made::Pod(uid) => format!("pod{uid}"),
