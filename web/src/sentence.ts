@@ -87,7 +87,7 @@ function heldBack({ mode, disks, hosts, steer, source }: Volume): Sentence {
 /** Patterns without a VM, and VMs without a pattern. */
 export function missed({ patterns_without_vm = [], vms_without_pattern = [] }: Steer): string[] {
   return [
-    ...patterns_without_vm.map(({ vm, cgroup, why }) => `VM ${vm}: cgroup = "${cgroup}" ${why}.`),
+    ...patterns_without_vm.map(({ vm, cgroup, why }) => `VM ${vm}: "${cgroup}" ${why}.`),
     ...vms_without_pattern.map(({ cgroup, name, why }) => {
       const vm = name ? ` (VM ${name})` : "";
       return `Cgroup ${cgroup}${vm} has neither shares nor a limit: ${why ?? "no pattern matches it"}.`;

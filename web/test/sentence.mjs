@@ -82,7 +82,7 @@ test("patterns without a VM and VMs without a pattern are named", () => {
   const patterns_without_vm = [{ vm: "db", cgroup: "libvirt:db", why: "matches no cgroup" }];
   const vms_without_pattern = [{ cgroup: "qemu.slice/100.scope", name: "100", why: null }, { cgroup: "m/\\xff", name: null, why: "not UTF-8" }];
   assert.deepEqual(missed({ patterns_without_vm, vms_without_pattern }), [
-    'VM db: cgroup = "libvirt:db" matches no cgroup.',
+    'VM db: "libvirt:db" matches no cgroup.',
     "Cgroup qemu.slice/100.scope (VM 100) has neither shares nor a limit: no pattern matches it.",
     "Cgroup m/\\xff has neither shares nor a limit: not UTF-8.",
   ]);

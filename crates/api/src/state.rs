@@ -340,12 +340,12 @@ pub struct Steer {
     pub vms_without_pattern: Vec<VmWithoutPattern>,
 }
 
-/// A pattern of a steered device that has no VM.
+/// A pattern of a steered device, or of QEMUs, that has no VM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PatternWithoutVm {
     /// Name that the configuration gives the VM.
     pub vm: String,
-    /// Pattern as the configuration has it.
+    /// Pattern of cgroups as the configuration has it; of a VM by its QEMU the pattern of sockets.
     pub cgroup: String,
     /// Reason why it has none.
     pub why: String,
@@ -354,7 +354,7 @@ pub struct PatternWithoutVm {
 impl fmt::Display for PatternWithoutVm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PatternWithoutVm { vm, cgroup, why } = self;
-        write!(f, "VM {vm}: cgroup = {cgroup:?} {why}")
+        write!(f, "VM {vm}: {cgroup:?} {why}")
     }
 }
 

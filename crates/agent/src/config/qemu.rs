@@ -38,6 +38,14 @@ impl Rules {
     }
 }
 
+impl Rules {
+    /// Patterns that match none of these VMs, of each of which all names are given.
+    pub(crate) fn unused<'a>(&'a self, vms: &[[String; 2]]) -> impl Iterator<Item = &'a str> {
+        let is_one = |pattern: &str| vms.iter().flatten().any(|name| glob(pattern, name));
+        self.0.iter().map(|(pattern, _)| pattern.as_str()).filter(move |pattern| !is_one(pattern))
+    }
+}
+
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, settings) in &self.0 {

@@ -107,7 +107,7 @@ fn patterns_without_a_vm_and_vms_without_a_pattern_are_seen_everywhere() {
     let stage = host(&disk, &[PROD], &[("db", "libvirt:db"), ("all", "lxc/*")]);
     let odd = stage.path("cgroups").join(OsStr::from_bytes(b"lxc/odd\xff"));
     std::fs::create_dir_all(odd).unwrap();
-    let pattern = r#"VM db: cgroup = "libvirt:db" matches no cgroup"#;
+    let pattern = r#"VM db: "libvirt:db" matches no cgroup"#;
     let prod = format!("cgroup {PROD} (VM prod-db) has neither shares nor a limit");
     let odd = r"cgroup lxc/odd\xff has neither shares nor a limit: its name is not UTF-8";
 
