@@ -73,8 +73,7 @@ impl Outside for Steered {
             None => (elapsed, 0.0),
         };
         let reading = look.as_ref().map(|look| &look.reading);
-        let device = self.device.as_ref().map(|attached| attached.device.number);
-        let vms = self.vms.did(&self.volume, device, look.as_ref(), &self.host);
+        let vms = self.vms.did(&self.volume, look.as_ref(), &self.host);
         let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
         self.vms.grant(self.host.grants());
         self.set(now);
@@ -162,11 +161,10 @@ impl Steered {
     /// Splits the window over the VMs. `latency`: of the device, in the period that ended.
     fn share(&mut self, latency: Span) {
         let window = self.host.governor().window();
-        let allowed = self.device.as_ref().and_then(|device| {
-            let least = device.bounds()?.least;
-            Some((&device.device, Allowance { window, latency, least }))
-        });
-        self.vms.set(&self.volume, &self.steer, allowed);
+        let device = self.device.as_ref();
+        let bounds = device.and_then(Attached::bounds);
+        let allowed = bounds.map(|bounds| Allowance { window, latency, least: bounds.least });
+        self.vms.set(&self.volume, &self.steer, device.map(|device| &device.device), allowed);
     }
 
     /// What the device did since the last look; nothing if it is gone.
@@ -218,7 +216,7 @@ impl Steered {
     /// The device is gone, or does not let us. It is looked for again at each tick.
     fn lose(&mut self, error: &SteerError) {
         self.device = None;
-        self.vms.set(&self.volume, &self.steer, None);
+        self.vms.set(&self.volume, &self.steer, None, None);
         self.say(error);
     }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::limit::Limit;
+use crate::missed::{PatternWithoutVm, VmWithoutPattern};
 
 /// State of the agent. Rates and means of disks and volumes are of the last whole second. Values of hosts, windows and latencies of
 /// the law are of the last control period.
@@ -338,43 +339,6 @@ pub struct Steer {
     /// Cgroups that look like VMs of the device and that no pattern has.
     #[serde(default)]
     pub vms_without_pattern: Vec<VmWithoutPattern>,
-}
-
-/// A pattern of a steered device, or of QEMUs, that has no VM.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct PatternWithoutVm {
-    /// Name that the configuration gives the VM.
-    pub vm: String,
-    /// Pattern of cgroups as the configuration has it; of a VM by its QEMU the pattern of sockets.
-    pub cgroup: String,
-    /// Reason why it has none.
-    pub why: String,
-}
-
-impl fmt::Display for PatternWithoutVm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PatternWithoutVm { vm, cgroup, why } = self;
-        write!(f, "VM {vm}: {cgroup:?} {why}")
-    }
-}
-
-/// A cgroup that looks like a VM of a steered device, and has neither shares nor a limit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct VmWithoutPattern {
-    /// Path of the cgroup. Bytes that are no UTF-8 are `\xNN`.
-    pub cgroup: String,
-    /// Name that its platform gives the VM.
-    pub name: Option<String>,
-    /// Reason, if it is not that no pattern matches.
-    pub why: Option<String>,
-}
-
-impl fmt::Display for VmWithoutPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.name.as_ref().map_or_else(String::new, |name| format!(" (VM {name})"));
-        let why = self.why.as_deref().unwrap_or("no pattern matches it");
-        write!(f, "cgroup {}{name} has neither shares nor a limit: {why}", self.cgroup)
-    }
 }
 
 /// A VM of a steered device.

@@ -39,10 +39,10 @@ impl Rules {
 }
 
 impl Rules {
-    /// Patterns that match none of these VMs, of each of which all names are given.
+    /// Patterns that match no name of these VMs.
     pub(crate) fn unused<'a>(&'a self, vms: &[[String; 2]]) -> impl Iterator<Item = &'a str> {
-        let is_one = |pattern: &str| vms.iter().flatten().any(|name| glob(pattern, name));
-        self.0.iter().map(|(pattern, _)| pattern.as_str()).filter(move |pattern| !is_one(pattern))
+        let has_vm = |pattern: &str| vms.iter().flatten().any(|name| glob(pattern, name));
+        self.0.iter().map(|(pattern, _)| pattern.as_str()).filter(move |pattern| !has_vm(pattern))
     }
 }
 

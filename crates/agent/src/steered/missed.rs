@@ -1,6 +1,6 @@
 //! Patterns that have no VM, and VMs that have no pattern.
 
-use parda_api::{PatternWithoutVm, VmWithoutPattern};
+use parda_api::{PatternWithoutVm, VmWithoutPattern, first};
 use parda_steer::cgroup::Vms;
 use parda_steer::number::DevNum;
 
@@ -31,20 +31,20 @@ impl Missed {
 
     /// Each as a text.
     pub(super) fn notes(&self) -> Vec<String> {
-        let patterns = self.patterns.iter().map(ToString::to_string);
-        patterns.chain(self.vms.iter().map(ToString::to_string)).collect()
+        [first(&self.patterns), first(&self.vms)].concat()
     }
 
     /// Looks again, and logs what is new.
     pub(super) fn look(&mut self, volume: &str, vms: &Vms, device: DevNum) {
         let before = std::mem::replace(self, Missed::of(vms, device));
-        let new =
+        let is_new =
             |pattern: &&PatternWithoutVm| !before.looked && !before.patterns.contains(pattern);
-        for pattern in self.patterns.iter().filter(new) {
-            tracing::warn!(volume, event = "pattern_without_vm", "{pattern}");
+        for text in first(&self.patterns.iter().filter(is_new).collect::<Vec<_>>()) {
+            tracing::warn!(volume, event = "pattern_without_vm", "{text}");
         }
-        for vm in self.vms.iter().filter(|vm| !before.vms.contains(vm)) {
-            tracing::warn!(volume, event = "vm_without_pattern", "{vm}");
+        let is_new = |vm: &&VmWithoutPattern| !before.vms.contains(vm);
+        for text in first(&self.vms.iter().filter(is_new).collect::<Vec<_>>()) {
+            tracing::warn!(volume, event = "vm_without_pattern", "{text}");
         }
     }
 

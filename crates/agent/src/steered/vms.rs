@@ -95,7 +95,6 @@ impl HostVms {
     pub(super) fn did(
         &mut self,
         volume: &str,
-        device: Option<DevNum>,
         look: Option<&Look>,
         host: &KernelHost,
     ) -> Vec<VmPeriod> {
@@ -112,7 +111,7 @@ impl HostVms {
         let Some(groups) = &mut self.groups else {
             return vec![of(self.one, None, reading.map_or(0.0, |r| r.pending))];
         };
-        groups.look(volume, device, reading);
+        groups.look(volume, reading);
         let sharing = groups.sharing.as_ref();
         let each = groups.vms.iter().map(|(key, vm)| {
             let demand = groups.demands.vms.get(key).copied().unwrap_or_default();
@@ -136,18 +135,23 @@ impl HostVms {
         }
     }
 
-    /// Splits what the host may do. `allowed`: none while nothing is to be set.
+    /// Splits what the host may do at its device, if that is there. `allowed`: none while nothing is to be set.
     pub(super) fn set(
         &mut self,
         volume: &str,
         steer: &Steer,
-        allowed: Option<(&Device, Allowance)>,
+        device: Option<&Device>,
+        allowed: Option<Allowance>,
     ) {
         let Some(groups) = &mut self.groups else { return };
-        let set = match allowed {
+        let set = match device.zip(allowed) {
             Some((device, allowance)) => groups.set(volume, steer, device, allowance),
             None => groups.release(),
         };
+        // Where something was set, cgroups count their IOs from now on.
+        if let Some(device) = device {
+            groups.missed.look(volume, &groups.vms, device.number);
+        }
         match set {
             Ok(()) => self.fault = None,
             Err(error) => {
@@ -219,7 +223,7 @@ impl HostVms {
 
 impl Groups {
     /// Status of the VMs that are there.
-    fn look(&mut self, volume: &str, device: Option<DevNum>, reading: Option<&Reading>) {
+    fn look(&mut self, volume: &str, reading: Option<&Reading>) {
         match self.vms.refresh() {
             Ok(changes) => changes.iter().for_each(|change| match change {
                 Change::Came(vm) => {
@@ -230,9 +234,6 @@ impl Groups {
                 }
             }),
             Err(error) => tracing::debug!(volume, "{error}"),
-        }
-        if let Some(device) = device {
-            self.missed.look(volume, &self.vms, device);
         }
         let Some(reading) = reading else {
             self.demands = Demands::default();

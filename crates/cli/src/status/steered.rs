@@ -1,6 +1,7 @@
 //! Lines of `parda status` on a steered device.
 
 use parda_agent::status::{QemuStatus, SteerStatus};
+use parda_api::first;
 
 use super::recent::Recent;
 use crate::output::{self, count, numbers};
@@ -14,20 +15,6 @@ fn qemu(steer: &SteerStatus) -> String {
     };
     let (vms, disks) = (count(steer.vms.len() as u64, "VM"), count(disks as u64, "disk"));
     format!("QEMU {}: {vms}, {disks}, throttled: {held}{silent}", steer.device)
-}
-
-/// Largest number of lines on patterns without a VM, or on VMs without a pattern.
-const MOST: usize = 8;
-
-/// Lines on patterns without a VM, or on VMs without a pattern.
-fn missed(what: &[impl ToString]) -> String {
-    let each =
-        what.iter().take(MOST).map(|it| format!("  NOTE: {}\n", output::line(&it.to_string())));
-    let more = match what.len().saturating_sub(MOST) {
-        0 => String::new(),
-        n => format!("  NOTE: {n} more like the last: parda status --json\n"),
-    };
-    each.collect::<String>() + &more
 }
 
 pub(super) fn lines(recent: &Recent, steer: &SteerStatus) -> String {
@@ -61,8 +48,8 @@ pub(super) fn lines(recent: &Recent, steer: &SteerStatus) -> String {
     if let Some(fault) = &steer.fault {
         text += &format!("  FAULT: {fault}\n");
     }
-    text += &missed(&steer.patterns_without_vm);
-    text += &missed(&steer.vms_without_pattern);
+    let notes = [first(&steer.patterns_without_vm), first(&steer.vms_without_pattern)].concat();
+    text.extend(notes.iter().map(|note| format!("  NOTE: {}\n", output::line(note))));
     let ways = [
         ("reads", &steer.reads, &steer.read_latency),
         ("writes", &steer.writes, &steer.write_latency),
