@@ -246,7 +246,7 @@ impl Vms {
                     "matches a cgroup that may be another domain's"
                 }
                 (false, _) => "matches no cgroup",
-                // What VMs with patterns of their own leave may be nothing.
+                // A pattern of many, as `libvirt:*`, may have none left beside patterns of single VMs.
                 (true, false) if one => "matches only what an earlier pattern has",
                 _ => return None,
             };
