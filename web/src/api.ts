@@ -128,7 +128,18 @@ export interface Volume {
   /** Of an older agent none. */
   tenants?: Tenant[];
   disks: Disk[];
-  steer: { device: string; fault: string | null; depth: number | null; vms: SteeredVm[] } | null;
+  steer: Steer | null;
+}
+
+/** A device that VMs open themselves. */
+export interface Steer {
+  device: string;
+  fault: string | null;
+  depth: number | null;
+  vms: SteeredVm[];
+  /** Of an older agent none, as the next. */
+  patterns_without_vm?: { vm: string; cgroup: string; why: string }[];
+  vms_without_pattern?: { cgroup: string; name: string | null; why: string | null }[];
 }
 
 /** The policy in etcd, as the host read it last. */

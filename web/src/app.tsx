@@ -100,7 +100,7 @@ export function App() {
             <Now volume={volume} live={live} change={() => setChanging(true)} open={open} />
             <Charts volume={volume} live={live} theme={theme} seconds={seconds} />
             <Tenants volume={volume} open={openTenant} />
-            {volume.steer ? <SteeredVms vms={volume.steer.vms} open={openVm} /> : <Disks volume={volume} open={open} />}
+            {volume.steer ? <SteeredVms steer={volume.steer} open={openVm} /> : <Disks volume={volume} open={open} />}
             <section class="panel">
               <h2>Hosts</h2>
               <Hosts volume={volume} pages={live.state.pages} />

@@ -1,7 +1,7 @@
 // What the page says first: one sentence on a volume and its colour, faults with what they cost, and who is held back. No DOM: web/test/sentence.mjs
 // asks it.
 
-import type { Disk, Host, Volume } from "./api";
+import type { Disk, Host, Steer, Volume } from "./api";
 import { duration } from "./format";
 
 /** Colour of a sentence: nobody waits; VMs are held back as their shares say; something is not as it should be. */
@@ -82,6 +82,17 @@ function heldBack({ mode, disks, hosts, steer, source }: Volume): Sentence {
   }
   const alone = source === "cluster" || !hosts.some((host) => !host.own && host.liveness !== "left");
   return { tone: "held", text: `${who}; each has its share${alone ? "" : " of what this host has"}.` };
+}
+
+/** Patterns without a VM, and VMs without a pattern. */
+export function missed({ patterns_without_vm = [], vms_without_pattern = [] }: Steer): string[] {
+  return [
+    ...patterns_without_vm.map(({ vm, cgroup, why }) => `VM ${vm}: "${cgroup}" ${why}.`),
+    ...vms_without_pattern.map(({ cgroup, name, why }) => {
+      const vm = name ? ` (VM ${name})` : "";
+      return `Cgroup ${cgroup}${vm} has neither shares nor a limit: ${why ?? "no pattern matches it"}.`;
+    }),
+  ];
 }
 
 /** Faults of a volume, each with its price. */

@@ -2,8 +2,9 @@
 
 import { useMemo } from "preact/hooks";
 
-import type { SteeredVm } from "./api";
+import type { Steer, SteeredVm } from "./api";
 import { limitText, mib, number } from "./format";
+import { missed } from "./sentence";
 import { type ColumnOf, Table } from "./table";
 
 const columnsOf = (open: (vm: SteeredVm) => void): ColumnOf<SteeredVm>[] => [
@@ -11,10 +12,10 @@ const columnsOf = (open: (vm: SteeredVm) => void): ColumnOf<SteeredVm>[] => [
     key: "name",
     title: "VM",
     help: "Name of the VM in the configuration",
-    value: (vm) => vm.name,
+    value: (vm) => vm.key,
     cell: (vm) => (
       <button type="button" class="link" onClick={() => open(vm)}>
-        {vm.name}
+        {vm.key}
       </button>
     ),
   },
@@ -26,12 +27,18 @@ const columnsOf = (open: (vm: SteeredVm) => void): ColumnOf<SteeredVm>[] => [
   { key: "by", title: "Limited by", help: "What kept the VM from doing more in the last period", value: (vm) => vm.limited_by, cell: (vm) => <span class={vm.limited_by ? "warn" : ""}>{vm.limited_by ?? ""}</span> },
 ];
 
-export function SteeredVms({ vms, open }: { vms: SteeredVm[]; open: (vm: SteeredVm) => void }) {
+export function SteeredVms({ steer, open }: { steer: Steer; open: (vm: SteeredVm) => void }) {
   const columns = useMemo(() => columnsOf(open), [open]);
+  const notes = missed(steer);
   return (
     <section class="panel">
       <h2>VMs of this host</h2>
-      <Table label="VMs of this host" columns={columns} rows={vms} id={(vm) => vm.key} first={{ key: "iops", descending: true }} none="The host has the device as one." />
+      <Table label="VMs of this host" columns={columns} rows={steer.vms} id={(vm) => vm.key} first={{ key: "iops", descending: true }} none={notes.length > 0 ? "No VM." : "The host has the device as one."} />
+      {notes.map((note) => (
+        <p key={note} class="warn">
+          {note}
+        </p>
+      ))}
     </section>
   );
 }

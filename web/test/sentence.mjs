@@ -8,7 +8,7 @@ import { createServer } from "vite";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const vite = await createServer({ root, configFile: false, appType: "custom", server: { middlewareMode: true, ws: false } });
-const { faults, isFair, level } = await vite.ssrLoadModule("/src/sentence.ts");
+const { faults, isFair, level, missed } = await vite.ssrLoadModule("/src/sentence.ts");
 test.after(() => vite.close());
 
 const host = (name, more = {}) => ({
@@ -75,4 +75,15 @@ test("a fault says what it costs", () => {
   assert.deepEqual(of({ hosts: [host("b", { liveness: "gone", age_s: 7200 }), host("c", { liveness: "left", age_s: 9 })] }), []);
   assert.match(of({ disks: [disk("web", { state: "opening", fault: "no such file" })] })[0], /^web: not served\. Clients cannot connect/);
   assert.match(of({ fault: "panicked", steer: { device: "sda", fault: null, vms: [] } })[0], /^The volume does not run\. Its VMs go on/);
+});
+
+test("patterns without a VM and VMs without a pattern are named", () => {
+  assert.deepEqual(missed({ vms: [] }), [], "of an older agent");
+  const patterns_without_vm = [{ vm: "db", cgroup: "libvirt:db", why: "matches no cgroup" }];
+  const vms_without_pattern = [{ cgroup: "qemu.slice/100.scope", name: "100", why: null }, { cgroup: "m/\\xff", name: null, why: "not UTF-8" }];
+  assert.deepEqual(missed({ patterns_without_vm, vms_without_pattern }), [
+    'VM db: "libvirt:db" matches no cgroup.',
+    "Cgroup qemu.slice/100.scope (VM 100) has neither shares nor a limit: no pattern matches it.",
+    "Cgroup m/\\xff has neither shares nor a limit: not UTF-8.",
+  ]);
 });

@@ -7,13 +7,10 @@ use crate::config::{Config, Work};
 use crate::patience::{self, Question};
 use crate::steered::{self, SteerError};
 
-/// Fault of a device, and whether it is not there or does not answer: then it may come later.
-fn fault(examined: Option<Result<(), SteerError>>) -> Option<(String, bool)> {
-    let error = match examined {
-        None => return Some(("does not answer".to_owned(), true)),
-        Some(examined) => examined.err()?,
-    };
-    Some(match error.downcast::<Refusal>() {
+/// Notes on a device, or its fault and whether it is not there or does not answer: then it may come later.
+fn notes(examined: Option<Result<Vec<String>, SteerError>>) -> Result<Vec<String>, (String, bool)> {
+    let Some(examined) = examined else { return Err(("does not answer".to_owned(), true)) };
+    examined.map_err(|error| match error.downcast::<Refusal>() {
         // The key that is pointed at has the path.
         Ok(refusal) => (refusal.why.to_string(), matches!(refusal.why, Why::Unreadable(_))),
         Err(error) => (error.to_string(), false),
@@ -21,7 +18,7 @@ fn fault(examined: Option<Result<(), SteerError>>) -> Option<(String, bool)> {
 }
 
 /// Looks whether the devices of a configuration can be steered. Returns notes on those that are not there, or do not answer: their volumes
-/// start later.
+/// start later. Others are on patterns that have no VM, and VMs that have no pattern.
 ///
 /// # Errors
 /// A device cannot be steered, or no volume starts without those that are not there.
@@ -36,9 +33,13 @@ pub fn examine(doc: &Document, config: &Config) -> Result<Vec<String>, Error> {
         Question::new(&steer.device, move || steered::examine(control, &asked))
     });
     let answers = patience::ask(questions.collect());
-    let faults =
-        steered.into_iter().zip(answers).filter_map(|(of, answer)| Some((of, fault(answer)?)));
-    let faults: Vec<_> = faults.collect();
+    let (mut faults, mut all) = (Vec::new(), Vec::new());
+    for (of, answer) in steered.into_iter().zip(answers) {
+        match notes(answer) {
+            Ok(notes) => all.extend(notes.iter().map(|note| format!("{}: {note}", of.1.name))),
+            Err(fault) => faults.push((of, fault)),
+        }
+    }
     let nothing_starts = faults.len() == config.volumes.len();
     if let Some(((i, ..), (fault, _))) =
         faults.iter().find(|(_, (_, is_missing))| nothing_starts || !is_missing)
@@ -49,5 +50,6 @@ pub fn examine(doc: &Document, config: &Config) -> Result<Vec<String>, Error> {
         let device = steer.device.display();
         format!("{}: {device}: {fault}: the volume does not start before", volume.name)
     });
-    Ok(notes.collect())
+    all.extend(notes);
+    Ok(all)
 }

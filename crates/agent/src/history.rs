@@ -25,8 +25,8 @@ use series::Series;
 use watch::Watch;
 
 pub(crate) use quantity::{rounded, short};
-pub use recent::disk_keys;
-pub(crate) use recent::{Recent, vm_keys};
+pub(crate) use recent::Recent;
+pub use recent::{disk_keys, vm_keys};
 pub(crate) use sampler::Sampler;
 
 /// Time for which a second's values are kept, in seconds.

@@ -13,7 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use parda_api::HttpPlace;
-use parda_api::{Host, Limit, Outsider, Requests, Tenant, ThresholdCost, ValueFrom, is_full};
+use parda_api::{
+    Host, Limit, Outsider, PatternWithoutVm, Requests, Tenant, ThresholdCost, ValueFrom,
+    VmWithoutPattern, is_full,
+};
 pub use parda_block::{Count as Counter, Dropped, MemoryStats};
 use parda_block::{Latencies, VmStats};
 use parda_config::VmSettings;
@@ -23,7 +26,7 @@ use parda_steer::cgroup::Means;
 use parda_steer::steering::PathInForce;
 use serde::{Deserialize, Serialize};
 
-pub use crate::history::disk_keys;
+pub use crate::history::{disk_keys, vm_keys};
 pub use exchange::{ExchangeStatus, FallbackStatus, SlotStatus};
 pub use objective::{ObjectiveStatus, TargetStatus};
 
@@ -256,6 +259,12 @@ pub struct SteerStatus {
     pub vms_share_by: Option<Means>,
     /// Its VMs, where they are told apart.
     pub vms: Vec<SteeredVmStatus>,
+    /// Patterns that have no VM.
+    #[serde(default)]
+    pub patterns_without_vm: Vec<PatternWithoutVm>,
+    /// Cgroups that look like VMs of the device and have no pattern.
+    #[serde(default)]
+    pub vms_without_pattern: Vec<VmWithoutPattern>,
     /// What QEMUs have there, if their throttles are what is set.
     pub qemu: Option<QemuStatus>,
 }

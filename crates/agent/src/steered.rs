@@ -3,6 +3,7 @@
 //! depths set here.
 
 mod attached;
+mod missed;
 mod vms;
 
 use std::path::Path;
@@ -25,14 +26,15 @@ use vms::HostVms;
 
 pub(crate) use attached::SteerError;
 
-/// Looks whether a device can be steered as asked. Changes nothing and measures nothing, for which an agent may need rights.
-pub(crate) fn examine(control: Config, asked: &Steer) -> Result<(), SteerError> {
+/// Looks whether a device can be steered as asked. Changes nothing and measures nothing, for which an agent may need rights. Returns notes
+/// on its VMs.
+pub(crate) fn examine(control: Config, asked: &Steer) -> Result<Vec<String>, SteerError> {
     let sets = KernelHost::new(control)?.sets_depths();
     let device = Device::resolve(Path::new("/"), &asked.device)?;
     if sets {
         show(&device, asked.method, &[])?;
     }
-    Ok(())
+    Ok(vms::examine(&asked.vms, device.number))
 }
 
 /// A volume whose device's queue depth is set by the law.
@@ -107,6 +109,7 @@ impl Outside for Steered {
         let bounds = device.and_then(|d| d.bounds());
         let in_force = device.and_then(|d| d.in_force());
         let window = self.host.governor().window();
+        let missed = self.vms.missed();
         SteerStatus {
             device: self.steer.device.display().to_string(),
             steered: device.map(|d| d.device.name.clone()),
@@ -121,6 +124,8 @@ impl Outside for Steered {
             drops: device.map_or(0, |d| d.drops),
             paths: in_force.map_or(Vec::new(), |f| f.paths.clone()),
             vms: self.vms.status(&self.steer),
+            patterns_without_vm: missed.map_or_else(Vec::new, |missed| missed.patterns.clone()),
+            vms_without_pattern: missed.map_or_else(Vec::new, |missed| missed.vms.clone()),
             ..self.done.clone()
         }
     }
@@ -156,11 +161,10 @@ impl Steered {
     /// Splits the window over the VMs. `latency`: of the device, in the period that ended.
     fn share(&mut self, latency: Span) {
         let window = self.host.governor().window();
-        let allowed = self.device.as_ref().and_then(|device| {
-            let least = device.bounds()?.least;
-            Some((&device.device, Allowance { window, latency, least }))
-        });
-        self.vms.set(&self.volume, &self.steer, allowed);
+        let device = self.device.as_ref();
+        let bounds = device.and_then(Attached::bounds);
+        let allowed = bounds.map(|bounds| Allowance { window, latency, least: bounds.least });
+        self.vms.set(&self.volume, &self.steer, device.map(|device| &device.device), allowed);
     }
 
     /// What the device did since the last look; nothing if it is gone.
@@ -212,7 +216,7 @@ impl Steered {
     /// The device is gone, or does not let us. It is looked for again at each tick.
     fn lose(&mut self, error: &SteerError) {
         self.device = None;
-        self.vms.set(&self.volume, &self.steer, None);
+        self.vms.set(&self.volume, &self.steer, None, None);
         self.say(error);
     }
 

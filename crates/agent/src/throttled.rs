@@ -12,7 +12,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Instant as Clock;
 
-use parda_api::Limit;
+use parda_api::{Limit, PatternWithoutVm};
 use parda_control::latency::Direction;
 use parda_control::{Bytes, Instant, KernelHost, QueueMeans, Report, Span, View, VmPeriod};
 use parda_steer::cgroup::{Want, level};
@@ -40,6 +40,8 @@ pub(crate) struct Throttled {
     latency: Option<f64>,
     /// IOs since the start. Their times are means of each disk over a period: its own, or that of the array while it was held.
     done: SteerStatus,
+    /// Names of the configuration that no QEMU has. `None` before the first look at them.
+    unused: Option<Vec<PatternWithoutVm>>,
     /// Why the sockets cannot be found.
     fault: Option<String>,
     ticked: Clock,
@@ -77,6 +79,7 @@ impl Outside for Throttled {
         let Work::Qemu(Qemu { vms, .. }) = wanted else { return None };
         (self.qemu.vms != *vms).then(|| {
             self.qemu.vms = vms.clone();
+            self.unused = None;
             vms.to_string()
         })
     }
@@ -123,6 +126,7 @@ impl Outside for Throttled {
             cannot_go_lower: disks().any(|disk| disk.is_at_least()),
             pending,
             vms: known().map(vm).collect(),
+            patterns_without_vm: self.unused.clone().unwrap_or_default(),
             qemu: Some(qemu),
             ..self.done.clone()
         }
@@ -144,6 +148,7 @@ impl Throttled {
             seats: BTreeMap::new(),
             probe: probe.transpose()?,
             latency: None,
+            unused: None,
             done: SteerStatus::default(),
             fault: None,
             ticked: Clock::now(),
@@ -173,6 +178,28 @@ impl Throttled {
         each(self.seats.iter_mut().collect(), |(socket, seat)| {
             seat.look(volume, socket, qemu, acts);
         });
+        self.look_for_unused();
+    }
+
+    /// Looks for names that no QEMU has. They are logged once: of a VM that goes later the log has that it went.
+    fn look_for_unused(&mut self) {
+        let names = self.seats.iter().filter_map(|(socket, seat)| {
+            let stem = socket.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            Some([seat.vm.as_ref()?.name.clone(), stem])
+        });
+        let names: Vec<_> = names.collect();
+        let unused = self.qemu.vms.unused(&names).map(|name| PatternWithoutVm {
+            vm: name.to_owned(),
+            cgroup: self.qemu.sockets.display().to_string(),
+            why: "has no QEMU of that name".to_owned(),
+        });
+        let unused: Vec<_> = unused.collect();
+        if self.unused.is_none() {
+            for pattern in &unused {
+                tracing::warn!(volume = self.volume, event = "pattern_without_vm", "{pattern}");
+            }
+        }
+        self.unused = Some(unused);
     }
 
     /// Takes the IOs of the period into the law's measurements. Answers with the mean of what was outstanding at the array.

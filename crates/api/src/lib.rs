@@ -7,6 +7,7 @@
 //! | `events` | events: disks, hosts, settings, faults |
 //! | `limit` | the reason why a disk does no more IOs |
 //! | `change` | settings changed while the agent runs |
+//! | `missed` | patterns without a VM, VMs without a pattern |
 //! | `disks` | disks added, removed and drained while the agent runs |
 //!
 //! Names of times and rates end with their unit. A value that is not known is `null`. `docs/api.md` explains each answer with
@@ -19,6 +20,7 @@ mod disks;
 mod events;
 mod history;
 mod limit;
+mod missed;
 mod settings;
 mod state;
 
@@ -27,6 +29,7 @@ pub use disks::{DiskDone, Drain, Drained, DrainedDisk, NewDisk};
 pub use events::{Event, Events, EventsQuery, Severity};
 pub use history::{DiskHistory, History, HistoryQuery, HostHistory, VolumeHistory};
 pub use limit::{HELD, Limit, Requests, is_full};
+pub use missed::{PatternWithoutVm, VmWithoutPattern, first};
 pub use state::{
     Disk, DiskLimits, DiskRates, Exchange, Host, HttpPlace, Outsider, OutsiderState, Policy, Role,
     State, Steer, SteeredVm, Tenant, Threshold, ThresholdCost, ValueFrom, Volume, VolumePolicy,

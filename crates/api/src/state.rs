@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::limit::Limit;
+use crate::missed::{PatternWithoutVm, VmWithoutPattern};
 
 /// State of the agent. Rates and means of disks and volumes are of the last whole second. Values of hosts, windows and latencies of
 /// the law are of the last control period.
@@ -332,6 +333,12 @@ pub struct Steer {
     pub depth: Option<u32>,
     /// VMs of the device, each a cgroup.
     pub vms: Vec<SteeredVm>,
+    /// Patterns of the configuration that no VM has.
+    #[serde(default)]
+    pub patterns_without_vm: Vec<PatternWithoutVm>,
+    /// Cgroups that look like VMs of the device and that no pattern has.
+    #[serde(default)]
+    pub vms_without_pattern: Vec<VmWithoutPattern>,
 }
 
 /// A VM of a steered device.

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use parda_agent::status::{AskError, Status, disk_keys};
+use parda_agent::status::{AskError, Status, disk_keys, vm_keys};
 use parda_config::Document;
 use serde_json::Value;
 
@@ -121,11 +121,16 @@ pub(crate) fn escaped(status: Status) -> Result<Status, Failure> {
     serde_json::from_value(value).map_err(wrong)
 }
 
-/// The status with each disk's key in place of its name, as two disks of a volume may have one name.
+/// The status with the key of each disk and steered VM in place of its name, as two of a volume may have one name.
 pub(crate) fn by_key(mut status: Status) -> Status {
     for volume in &mut status.volumes {
         let keys = disk_keys(&volume.disks);
         volume.disks.iter_mut().zip(keys).for_each(|(disk, key)| disk.name = key);
+        let vms = volume.steer.iter_mut().map(|steer| &mut steer.vms);
+        for vms in vms {
+            let keys = vm_keys(vms);
+            vms.iter_mut().zip(keys).for_each(|(vm, key)| vm.name = key);
+        }
     }
     status
 }

@@ -5,6 +5,9 @@
 //! | --- | --- |
 //! | [`pattern`] | which cgroups are VMs: paths, globs, names of libvirt, Proxmox, Kubernetes and
 //! systemd |
+//! | `platform` | cgroups that these make, by their paths |
+//! | `domain` | whole names of libvirt's domains |
+//! | `walk` | a look at all cgroups: VMs, and what no pattern matches |
 //! | [`vms`] | the VMs that exist, and the cgroups that belong to each |
 //! | [`demand`] | demand of each VM, from eBPF's groups or from `io.stat` |
 //! | [`sharing`] | limits of each VM: caps, and weights where they hold |
@@ -14,11 +17,14 @@
 pub mod bfq;
 pub mod caps;
 pub mod demand;
+mod domain;
 mod files;
 mod level;
 pub mod pattern;
+mod platform;
 pub mod sharing;
 pub mod vms;
+mod walk;
 
 pub use caps::HeldBy;
 pub use demand::{Begun, Demand, Demands};
@@ -26,4 +32,5 @@ pub use files::{ChangedSetting, ShareError};
 pub use level::{Want, level};
 pub use pattern::{Pattern, glob};
 pub use sharing::{Allowance, Means, Sharing};
-pub use vms::{Change, NoVms, Vm, VmKey, VmPattern, Vms};
+pub use vms::{Change, NoVms, Unused, Vm, VmKey, VmPattern, Vms};
+pub use walk::Stranger;

@@ -44,6 +44,12 @@ impl FromStr for DevNum {
     }
 }
 
+/// The part of a device's line after its number, in a file with a line for each device. `None` if there is no line.
+pub(crate) fn line(text: &str, device: DevNum) -> Option<&str> {
+    let number = device.to_string();
+    text.lines().find_map(|line| line.strip_prefix(&number)?.strip_prefix(' ').map(str::trim))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

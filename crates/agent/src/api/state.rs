@@ -157,8 +157,14 @@ fn steered(status: SteerStatus, recent: &Recent) -> Steer {
             pending: rounded(vm.pending),
         }
     });
-    let (device, fault, depth) = (status.device, status.fault, status.depth);
-    Steer { device, fault, depth, vms: vms.collect() }
+    Steer {
+        vms: vms.collect(),
+        device: status.device,
+        fault: status.fault,
+        depth: status.depth,
+        patterns_without_vm: status.patterns_without_vm,
+        vms_without_pattern: status.vms_without_pattern,
+    }
 }
 
 #[cfg(test)]

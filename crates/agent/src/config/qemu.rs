@@ -38,6 +38,14 @@ impl Rules {
     }
 }
 
+impl Rules {
+    /// Patterns that match no name of these VMs.
+    pub(crate) fn unused<'a>(&'a self, vms: &[[String; 2]]) -> impl Iterator<Item = &'a str> {
+        let has_vm = |pattern: &str| vms.iter().flatten().any(|name| glob(pattern, name));
+        self.0.iter().map(|(pattern, _)| pattern.as_str()).filter(move |pattern| !has_vm(pattern))
+    }
+}
+
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, settings) in &self.0 {

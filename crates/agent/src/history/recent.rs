@@ -69,7 +69,8 @@ pub fn disk_keys(disks: &[DiskStatus]) -> Vec<String> {
 }
 
 /// Keys of the VMs of a steered device, in their order.
-pub(crate) fn vm_keys(vms: &[SteeredVmStatus]) -> Vec<String> {
+#[must_use]
+pub fn vm_keys(vms: &[SteeredVmStatus]) -> Vec<String> {
     keys(vms.iter().map(|vm| (vm.name.as_str(), vm.cgroup.as_str())))
 }
 

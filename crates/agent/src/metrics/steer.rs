@@ -16,6 +16,12 @@ pub(super) const FAMILIES: &[Family<SteerStatus>] = &[
     counter("steer_depth_drops", "Times that the kernel lowered the depth by itself", |s| {
         count(s.drops)
     }),
+    gauge("steer_patterns_without_vm", "Patterns without a VM", |s| {
+        one(s.patterns_without_vm.len() as u32)
+    }),
+    gauge("steer_vms_without_pattern", "VMs without a pattern", |s| {
+        one(s.vms_without_pattern.len() as u32)
+    }),
     counter("steer_requeues", "IOs that came back undone", |s| count(s.requeues)),
     counter("steer_ios", "IOs completed; op is read or write", |s| {
         counts("op", [("read", s.reads.ios), ("write", s.writes.ios)])

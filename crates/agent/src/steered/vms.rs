@@ -9,10 +9,11 @@ use parda_steer::cgroup::{
     Allowance, Begun, Change, Demand, Demands, HeldBy, Means, Sharing, VmKey, Vms,
 };
 use parda_steer::measure::{Method, Reading};
-use parda_steer::{Device, Journal};
+use parda_steer::{DevNum, Device, Journal};
 
 use super::SteerError;
 use super::attached::Look;
+use super::missed::Missed;
 use crate::config::{self, Steer};
 use crate::news::is_news;
 use crate::status::{SettingsFrom, SteeredVmStatus};
@@ -36,8 +37,19 @@ struct Groups {
     /// None while nothing is to be set.
     sharing: Option<Sharing>,
     demands: Demands,
+    missed: Missed,
     /// IOs and bytes of each VM since it was first seen.
     done: BTreeMap<VmKey, (u64, u64)>,
+}
+
+/// Notes on the VMs of a configuration, for `parda check`: VMs may come later.
+pub(super) fn examine(vms: &config::Vms, device: DevNum) -> Vec<String> {
+    let config::Vms::Groups(patterns) = vms else { return Vec::new() };
+    let patterns: Vec<_> = patterns.iter().map(config::SteeredVm::pattern).collect();
+    match Vms::find(Path::new("/"), &patterns) {
+        Ok(vms) => Missed::of(&vms, device).notes(),
+        Err(error) => vec![error.to_string()],
+    }
 }
 
 impl HostVms {
@@ -54,7 +66,8 @@ impl HostVms {
                     tracing::info!(volume, vm = vm.name, cgroup = %key, shares = vm.shares.0, "VM");
                 }
                 let (demands, done) = (Demands::default(), BTreeMap::new());
-                let groups = Some(Box::new(Groups { vms, sharing: None, demands, done }));
+                let missed = Missed::default();
+                let groups = Some(Box::new(Groups { vms, sharing: None, demands, missed, done }));
                 HostVms { one, groups, fault: None }
             }
             Err(error) => {
@@ -72,6 +85,7 @@ impl HostVms {
             (Some(groups), config::Vms::Groups(vms)) => {
                 let patterns: Vec<_> = vms.iter().map(config::SteeredVm::pattern).collect();
                 groups.vms.set_patterns(&patterns);
+                groups.missed.change();
             }
             _ => *self = HostVms::start(volume, wanted),
         }
@@ -121,18 +135,23 @@ impl HostVms {
         }
     }
 
-    /// Splits what the host may do. `allowed`: none while nothing is to be set.
+    /// Splits what the host may do at its device, if that is there. `allowed`: none while nothing is to be set.
     pub(super) fn set(
         &mut self,
         volume: &str,
         steer: &Steer,
-        allowed: Option<(&Device, Allowance)>,
+        device: Option<&Device>,
+        allowed: Option<Allowance>,
     ) {
         let Some(groups) = &mut self.groups else { return };
-        let set = match allowed {
+        let set = match device.zip(allowed) {
             Some((device, allowance)) => groups.set(volume, steer, device, allowance),
             None => groups.release(),
         };
+        // Where something was set, cgroups count their IOs from now on.
+        if let Some(device) = device {
+            groups.missed.look(volume, &groups.vms, device.number);
+        }
         match set {
             Ok(()) => self.fault = None,
             Err(error) => {
@@ -164,6 +183,11 @@ impl HostVms {
     pub(super) fn names(&self) -> Vec<(String, u32)> {
         let Some(groups) = &self.groups else { return vec![("all".to_owned(), self.one.0)] };
         groups.vms.iter().map(|(_, vm)| (vm.name.clone(), vm.shares.0)).collect()
+    }
+
+    /// Patterns without a VM, and VMs without a pattern, where VMs are told apart.
+    pub(super) fn missed(&self) -> Option<&Missed> {
+        self.groups.as_ref().map(|groups| &groups.missed)
     }
 
     pub(super) fn status(&self, steer: &Steer) -> Vec<SteeredVmStatus> {

@@ -1,9 +1,10 @@
 //! Lines of `parda status` on a steered device.
 
 use parda_agent::status::{QemuStatus, SteerStatus};
+use parda_api::first;
 
 use super::recent::Recent;
-use crate::output::{count, numbers};
+use crate::output::{self, count, numbers};
 
 /// Line on the QEMUs of a volume.
 fn qemu(steer: &SteerStatus) -> String {
@@ -47,6 +48,8 @@ pub(super) fn lines(recent: &Recent, steer: &SteerStatus) -> String {
     if let Some(fault) = &steer.fault {
         text += &format!("  FAULT: {fault}\n");
     }
+    let notes = [first(&steer.patterns_without_vm), first(&steer.vms_without_pattern)].concat();
+    text.extend(notes.iter().map(|note| format!("  NOTE: {}\n", output::line(note))));
     let ways = [
         ("reads", &steer.reads, &steer.read_latency),
         ("writes", &steer.writes, &steer.write_latency),

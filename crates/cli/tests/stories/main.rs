@@ -59,6 +59,7 @@
 //! | `probe` | devices measured by `parda probe`: what it tells, and how it ends |
 //! | `tutorial` | docs/tutorial.md, run as it stands |
 //! | `vhost_user` | guests by vhost-user, whose agent is killed under their load |
+//! | `vm_names` | VMs of a steered device by the names of platforms; what no pattern matches |
 //! | `watching` | what a device does, shown by `parda steer watch` |
 //! | `workloads` | workloads to and from fio, and a trace from its file to an answer |
 //!
@@ -134,6 +135,7 @@ mod tls;
 mod tls_backends;
 mod tutorial;
 mod vhost_user;
+mod vm_names;
 mod watching;
 mod wire;
 mod workloads;

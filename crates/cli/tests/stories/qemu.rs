@@ -360,8 +360,14 @@ fn a_host_that_observes_qemus_says_what_would_be_done_and_sets_nothing() {
     let _array = array(&stage);
     let vm = Qemu::start(&stage, "host", "vm").load(64);
     let control = "mode = \"observe\"\nlatency_threshold = \"5ms\"";
-    let text = configured(&stage, "host", control, "").replace("probe =", "# probe =");
+    let rules = "[[volume.qemu.vm]]\nname = \"v?\"\n[[volume.qemu.vm]]\nname = \"mv\"";
+    let text = configured(&stage, "host", control, rules).replace("probe =", "# probe =");
     let agent = stage.agent("host", &text);
+    until("the name that no QEMU has is seen", || {
+        let unused = agent.volume().steer.unwrap().patterns_without_vm;
+        unused.iter().map(|pattern| pattern.vm.as_str()).eq(["mv"])
+    });
+    agent.says("has no QEMU of that name");
     until("it foretells a lower latency", || {
         let outlook = agent.volume().outlook;
         outlook.is_some_and(|outlook| {

@@ -6,13 +6,8 @@ use std::path::Path;
 use crate::cgroup::vms::{VmKey, Vms};
 use crate::journal::{JournalError, LockedJournal, Original};
 use crate::number::DevNum;
+pub(crate) use crate::number::line;
 use crate::sysfs::{self, SysError};
-
-/// The part of a device's line after its number. `None` if there is no line.
-pub(crate) fn line(text: &str, device: DevNum) -> Option<&str> {
-    let number = device.to_string();
-    text.lines().find_map(|line| line.strip_prefix(&number)?.strip_prefix(' ').map(str::trim))
-}
 
 /// The journal entry that restores a device's line. `unset` is written if there was no line.
 fn original(file: &Path, device: DevNum, unset: &str) -> Result<Original, SysError> {

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use parda_control::{Limit, Shares, TenantId, VmGrant};
 
+use crate::cgroup::domain::Domains;
 use crate::cgroup::pattern::Pattern;
+use crate::cgroup::walk::{FoundVm, Stranger, Walk, unread};
 
 /// Mount point of the cgroup file system, below the root.
 const MOUNTED: &str = "sys/fs/cgroup";
@@ -85,13 +86,27 @@ pub enum Change {
     Went(VmKey),
 }
 
+/// A pattern that has no VM now.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unused {
+    /// Name that the configuration gives the VM.
+    pub vm: String,
+    /// The pattern as it was written.
+    pub cgroup: String,
+    /// Reason why it has none.
+    pub why: &'static str,
+}
+
 /// VMs of a host.
 #[derive(Clone, Debug)]
 pub struct Vms {
     mounted: PathBuf,
     patterns: Vec<VmPattern>,
+    domains: Domains,
     vms: BTreeMap<VmKey, Vm>,
     of: HashMap<u64, VmKey>,
+    unused: Vec<Unused>,
+    strangers: Vec<Stranger>,
 }
 
 impl Vms {
@@ -116,16 +131,18 @@ impl Vms {
             return Err(NoVms { path: file, why });
         }
         let patterns = patterns.to_vec();
-        let mut vms = Vms { mounted, patterns, vms: BTreeMap::new(), of: HashMap::new() };
+        let (vms, of) = (BTreeMap::new(), HashMap::new());
+        let (domains, unused, strangers) = (Domains::new(root), Vec::new(), Vec::new());
+        let mut vms = Vms { mounted, patterns, domains, vms, of, unused, strangers };
         vms.refresh()?;
         Ok(vms)
     }
 
     /// Looks for VMs that came or went.
     pub fn refresh(&mut self) -> Result<Vec<Change>, NoVms> {
-        let mut found = Vec::new();
-        self.walk(&self.mounted, &mut Vec::new(), &mut found)?;
-        let mut vms = self.named(found);
+        let Walk { found, strangers, .. } =
+            Walk::of(&self.mounted, &self.patterns, &mut self.domains)?;
+        let mut vms = self.sort(found, strangers);
         for (key, vm) in &mut vms {
             let settings = |vm: &Vm| (vm.id, vm.shares, vm.tenant);
             if let Some(before) = self.vms.get(key).filter(|it| settings(it) == settings(vm)) {
@@ -166,6 +183,18 @@ impl Vms {
         self.vms.iter()
     }
 
+    /// Patterns that have no VM.
+    #[must_use]
+    pub fn unused(&self) -> &[Unused] {
+        &self.unused
+    }
+
+    /// Cgroups that look like VMs and are none of a pattern's.
+    #[must_use]
+    pub fn strangers(&self) -> &[Stranger] {
+        &self.strangers
+    }
+
     /// The VM with this key, if it exists.
     #[must_use]
     pub fn get(&self, key: &VmKey) -> Option<&Vm> {
@@ -195,102 +224,74 @@ impl Vms {
         &self.mounted
     }
 
-    /// Walks down to the VMs' cgroups. Cgroups below a VM's belong to it.
-    fn walk(
-        &self,
-        dir: &Path,
-        path: &mut Vec<String>,
-        found: &mut Vec<FoundVm>,
-    ) -> Result<(), NoVms> {
-        if let Some(index) = self.patterns.iter().position(|p| p.pattern.matches(path)) {
-            let mut ids = Vec::new();
-            below(dir, &mut ids)?;
-            if let Some((own, nested)) = ids.split_first() {
-                let (path, nested) = (path.clone(), nested.to_vec());
-                found.push(FoundVm { path, index, id: *own, nested });
+    /// The VMs among the cgroups that patterns match, and what no pattern has in the end.
+    fn sort(&mut self, found: Vec<FoundVm>, mut strangers: Vec<Stranger>) -> BTreeMap<VmKey, Vm> {
+        let whys: Vec<_> = found.iter().map(|vm| self.unsure(vm, &found)).collect();
+        let (mut taken, mut refused) = (Vec::new(), Vec::new());
+        for (vm, why) in found.into_iter().zip(whys) {
+            match why {
+                None => taken.push(vm),
+                Some(why) => {
+                    refused.extend(&vm.fits);
+                    strangers.push(vm.refused(why));
+                }
             }
-            return Ok(());
         }
-        if !self.patterns.iter().any(|p| p.pattern.may_match_below(path)) {
-            return Ok(());
-        }
-        for name in children(dir)? {
-            let next = dir.join(&name);
-            path.push(name);
-            self.walk(&next, path, found)?;
-            path.pop();
-        }
-        Ok(())
+        let unused = (0..self.patterns.len()).filter_map(|index| {
+            let one = self.patterns[index].pattern.is_one();
+            let fits = taken.iter().any(|vm| vm.fits.contains(&index));
+            let has = taken.iter().any(|vm| vm.fits[0] == index);
+            let why = match (fits, has) {
+                (false, _) if refused.contains(&index) => {
+                    "matches a cgroup that may be another domain's"
+                }
+                (false, _) => "matches no cgroup",
+                // A pattern of many, as `libvirt:*`, may have none left beside patterns of single VMs.
+                (true, false) if one => "matches only what an earlier pattern has",
+                _ => return None,
+            };
+            let VmPattern { name, pattern, .. } = &self.patterns[index];
+            Some(Unused { vm: name.clone(), cgroup: pattern.as_str().to_owned(), why })
+        });
+        self.unused = unused.collect();
+        strangers.sort_by(|a, b| a.cgroup.cmp(&b.cgroup));
+        self.strangers = strangers;
+        self.named(taken)
+    }
+
+    /// Reason why a cgroup may be that of another domain than the one that its pattern names: of several names libvirt makes one.
+    fn unsure(&self, vm: &FoundVm, all: &[FoundVm]) -> Option<String> {
+        let driver = vm.unsure?;
+        let pattern = |index: usize| &self.patterns[index].pattern;
+        let name = pattern(vm.fits[0]).domain()?;
+        let other = |index: &&usize| pattern(**index).domain().is_some_and(|other| other != name);
+        let twin = |other: &&FoundVm| {
+            other.path != vm.path && other.driver == vm.driver && other.fits.contains(&vm.fits[0])
+        };
+        let fits = match (vm.fits.iter().find(other), all.iter().find(twin)) {
+            (Some(other), _) => format!("{:?} fits it as well", pattern(*other).as_str()),
+            (None, Some(twin)) => format!("that fits {} as well", twin.path.join("/")),
+            (None, None) => return None,
+        };
+        Some(format!(
+            "{:?} fits it, but {fits}: libvirt makes one machine's name of several domains' names, and neither the command line \
+             of its process nor a record in /run/libvirt/{driver} can be read to tell whose it is",
+            pattern(vm.fits[0]).as_str()
+        ))
     }
 
     fn named(&self, found: Vec<FoundVm>) -> BTreeMap<VmKey, Vm> {
         let mut matched = vec![0; self.patterns.len()];
         for vm in &found {
-            matched[vm.index] += 1;
+            matched[vm.fits[0]] += 1;
         }
-        let vm = |FoundVm { path, index, id, nested }| {
-            let VmPattern { name, pattern, shares, limit, tenant } = &self.patterns[index];
-            let own = path.last().map_or_else(String::new, |dir| pattern.name_of(dir));
-            let name = if matched[index] == 1 { name.clone() } else { format!("{name}/{own}") };
+        let vm = |FoundVm { path, fits, own, id, nested, .. }: FoundVm| {
+            let VmPattern { name, shares, limit, tenant, .. } = &self.patterns[fits[0]];
+            let name = if matched[fits[0]] == 1 { name.clone() } else { format!("{name}/{own}") };
             let grant = VmGrant { shares: f64::from(shares.0), limit: Limit::default() };
             let (shares, limit, tenant) = (*shares, *limit, *tenant);
             (VmKey(path.join("/")), Vm { name, shares, limit, tenant, grant, id, nested })
         };
         found.into_iter().map(vm).collect()
     }
-}
-
-/// A cgroup that a pattern matches.
-struct FoundVm {
-    /// Names of the directories from the root of cgroups.
-    path: Vec<String>,
-    /// Index of the pattern.
-    index: usize,
-    /// Id of the cgroup.
-    id: u64,
-    /// Ids of the cgroups below it.
-    nested: Vec<u64>,
-}
-
-fn unread(path: &Path, error: &io::Error) -> NoVms {
-    NoVms { path: path.to_owned(), why: format!("cannot be read: {error}") }
-}
-
-/// Collects the id of a cgroup and those of all cgroups below it. Empty if the cgroup went away.
-fn below(dir: &Path, ids: &mut Vec<u64>) -> Result<(), NoVms> {
-    match fs::metadata(dir) {
-        Ok(meta) => ids.push(meta.ino()),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(unread(dir, &error)),
-    }
-    for name in children(dir)? {
-        below(&dir.join(name), ids)?;
-    }
-    Ok(())
-}
-
-/// Names of the child cgroups; empty if the cgroup went away.
-fn children(dir: &Path) -> Result<Vec<String>, NoVms> {
-    let gone = |e: &io::Error| {
-        e.kind() == io::ErrorKind::NotFound
-            || e.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
-    };
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(e) if gone(&e) => return Ok(Vec::new()),
-        Err(e) => return Err(unread(dir, &e)),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(e) if gone(&e) => break,
-            Err(e) => return Err(unread(dir, &e)),
-        };
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            names.extend(entry.file_name().into_string());
-        }
-    }
-    names.sort();
-    Ok(names)
 }

@@ -13,12 +13,12 @@ use parda_steer::cgroup::{
 };
 use parda_steer::measure::Group;
 
-const CGROUPS: &str = "sys/fs/cgroup";
+pub(crate) const CGROUPS: &str = "sys/fs/cgroup";
 const WHOLE: Demand = Demand { ios: 0, bytes: 0, pending: 0.0 };
 const MS5: Span = Span::from_millis(5);
 const SECOND: Span = Span::from_millis(1000);
 
-fn host() -> Tree {
+pub(crate) fn host() -> Tree {
     let tree = Tree::new();
     tree.file(&format!("{CGROUPS}/cgroup.controllers"), "cpuset cpu io memory");
     tree.file(&format!("{CGROUPS}/cgroup.subtree_control"), "cpu");
@@ -26,7 +26,7 @@ fn host() -> Tree {
 }
 
 /// A cgroup as the kernel makes it where `io` is handed down.
-fn cgroup(tree: &Tree, path: &str) {
+pub(crate) fn cgroup(tree: &Tree, path: &str) {
     let dir = format!("{CGROUPS}/{path}");
     tree.file(&format!("{dir}/cgroup.subtree_control"), "cpu");
     for file in ["io.max", "io.stat"] {
@@ -35,11 +35,11 @@ fn cgroup(tree: &Tree, path: &str) {
     tree.file(&format!("{dir}/io.bfq.weight"), "default 100");
 }
 
-fn id(tree: &Tree, path: &str) -> u64 {
+pub(crate) fn id(tree: &Tree, path: &str) -> u64 {
     fs::metadata(tree.root().join(CGROUPS).join(path)).unwrap().ino()
 }
 
-fn pattern(name: &str, pattern: &str, shares: u32) -> VmPattern {
+pub(crate) fn pattern(name: &str, pattern: &str, shares: u32) -> VmPattern {
     let pattern = pattern.parse().unwrap();
     let (name, shares, limit) = (name.to_owned(), Shares(shares), Limit::default());
     VmPattern { name, pattern, shares, limit, tenant: None }

@@ -4,6 +4,7 @@
 mod cgroups;
 mod common;
 mod multipath_counts;
+mod named;
 mod object;
 mod resolve;
 mod steering;

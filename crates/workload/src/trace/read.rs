@@ -20,10 +20,20 @@ const SECTOR: u64 = 512;
 /// Upper bound on offsets, in bytes: no disk is larger.
 const FURTHEST: u64 = 1 << 62;
 
+const LATE: &str = "is too late";
+
+const VERSION_2: &str = "fio version 2 iolog";
+
 const BEYOND: &str = "lies beyond what any disk has";
 
+/// Waits of fio's log, version 2, that are shorter count as none, in µs: fio's manual says so.
+const SHORTEST: u64 = 100;
+
+const WITHOUT_TIMES: &str = "has no times: fio writes them from 3.31 on (version 3), and version 2 has them by lines \
+                             with `wait`";
+
 const IOLOG_SHAPE: &str = "must be a time, a file and what is done to it (add, open, close), or that with an \
-                           offset and a length (read, write)";
+                           offset and a length (read, write); version 2 has no time, and `wait` with µs";
 
 const BLKPARSE_SHAPE: &str = "must be a line of blkparse: device, CPU, number, time, process, what happened, \
                               and to what (`8,0 3 1 0.000072500 697 Q W 223490 + 8 [kjournald]`)";
@@ -65,6 +75,9 @@ pub fn parse(name: &str, mut input: impl BufRead) -> Result<Trace, Error> {
             }
         }
     }
+    if matches!(format, Some(Format::Waits { last: None, .. })) {
+        return Err(error(name, Some((1, VERSION_2)), WITHOUT_TIMES.to_owned()));
+    }
     let message = if format.is_none() { "is empty" } else { "has neither reads nor writes" };
     Trace::new(ios).ok_or_else(|| error(name, None, message.to_owned()))
 }
@@ -73,6 +86,8 @@ pub fn parse(name: &str, mut input: impl BufRead) -> Result<Trace, Error> {
 enum Format {
     /// fio's log, version 3, of one file.
     Iolog { file: Option<String> },
+    /// The same, version 2. Its IOs arrive after the last wait, all of which come one after the other.
+    Waits { file: Option<String>, last: Option<u64> },
     /// blkparse's text, or the same from the kernel (`current_tracer` `blk` with the option `blk_classic`), of one
     /// device.
     ///
@@ -96,12 +111,17 @@ fn read_line(
             *format = Some(Format::Iolog { file: None });
             return Ok(());
         }
+        if line == VERSION_2 {
+            *format = Some(Format::Waits { file: None, last: None });
+            return Ok(());
+        }
         let device = device(line).ok_or_else(|| unknown(line))?.to_owned();
         *format = Some(Format::Blkparse { device, queued: false, over: false });
     }
     match format {
         _ if line.is_empty() => Ok(()),
         Some(Format::Iolog { file }) => iolog(line, file, ios),
+        Some(Format::Waits { file, last }) => waits(line, file, last, ios),
         Some(Format::Blkparse { device, queued, over }) => {
             *over |= line.starts_with("CPU") || line.starts_with("Total");
             if line.starts_with("CPU:") && line.contains("LOST") {
@@ -119,7 +139,6 @@ fn unknown(line: &str) -> &'static str {
         [0x07, b't', b'a', b'e', ..] | [b'e', b'a', b't', 0x07, ..] => {
             "is what blktrace writes, in binary: make text of it with blkparse -i FILE"
         }
-        b"fio version 2 iolog" => "has no times: fio writes them from 3.31 on (version 3)",
         _ => {
             "is neither fio's log, which begins with `fio version 3 iolog`, nor the text of blkparse; a compressed \
              file must be unpacked"
@@ -134,21 +153,52 @@ fn iolog(
     ios: &mut Vec<TraceIo>,
 ) -> Result<(), &'static str> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    let number = |word: &str| word.parse::<u64>().map_err(|_| IOLOG_SHAPE);
+    let (at, words) = words.split_first().ok_or(IOLOG_SHAPE)?;
+    act(number(at)?, words, known, ios)
+}
+
+/// Reads a line of fio's log, version 2.
+fn waits(
+    line: &str,
+    known: &mut Option<String>,
+    last: &mut Option<u64>,
+    ios: &mut Vec<TraceIo>,
+) -> Result<(), &'static str> {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
     match words[..] {
-        [at, file, action @ ("read" | "write"), offset, len] => {
+        // fio itself asks for a length, which means nothing.
+        [_, "wait", wait] | [_, "wait", wait, _] => {
+            let wait = Some(number(wait)?).filter(|wait| *wait >= SHORTEST).unwrap_or(0);
+            *last = Some(last.unwrap_or(0).checked_add(wait).ok_or(LATE)?);
+            Ok(())
+        }
+        _ => act(last.unwrap_or(0), &words, known, ios),
+    }
+}
+
+/// Takes what fio did to its file at a time, in µs.
+fn act(
+    at: u64,
+    words: &[&str],
+    known: &mut Option<String>,
+    ios: &mut Vec<TraceIo>,
+) -> Result<(), &'static str> {
+    match *words {
+        [file, action @ ("read" | "write"), offset, len] => {
             if known.get_or_insert_with(|| file.to_owned()) != file {
                 return Err("is of another file than the reads and writes before it: make it a \
                             trace for each, and a VM");
             }
-            let at = number(at)?.checked_mul(1000).ok_or("is too late")?;
+            let at = at.checked_mul(1000).ok_or(LATE)?;
             push(ios, at, action == "read", number(offset)?, number(len)?)
         }
-        [at, _, "add" | "open" | "close" | "trim" | "sync" | "datasync", ..] => {
-            number(at).map(|_| ())
-        }
+        [_, "add" | "open" | "close" | "trim" | "sync" | "datasync", ..] => Ok(()),
         _ => Err(IOLOG_SHAPE),
     }
+}
+
+fn number(word: &str) -> Result<u64, &'static str> {
+    word.parse().map_err(|_| IOLOG_SHAPE)
 }
 
 /// A line's device number: `8,0`.
@@ -190,9 +240,7 @@ fn blkparse(
     // An event without an offset is a flush or a passthrough command.
     let place = (words.next(), words.next(), words.next());
     let (Some(sector), Some("+"), Some(sectors)) = place else { return Ok(()) };
-    if kind.contains('D') || !kind.contains(['R', 'W']) {
-        return Ok(());
-    }
+    let Some(read) = reads(kind) else { return Ok(()) };
     let bytes = |text: &str| {
         let number = text.parse::<u64>().map_err(|_| BLKPARSE_SHAPE)?;
         number.checked_mul(SECTOR).ok_or(BEYOND)
@@ -204,7 +252,21 @@ fn blkparse(
     if action == "D" && *queued {
         return Ok(());
     }
-    push(ios, at, !kind.contains('W'), offset, len)
+    push(ios, at, read, offset, len)
+}
+
+/// Whether an event's kind is a read or a write with data. `None`: neither.
+///
+/// A kind is an `F` if a flush comes first, the operation, and flags: `FWFSM`. Operations without data are `D` (discard), `DE`, `N`, `F`,
+/// `WZ` (zeroes), and those on zones, `ZR` (reset), `ZRA`, `ZO`, `ZC`, `ZF`. `ZA` appends to a zone.
+fn reads(kind: &str) -> Option<bool> {
+    let operation = kind.strip_prefix('F').unwrap_or(kind);
+    match operation.as_bytes() {
+        [b'W', b'Z', ..] => None,
+        [b'Z', b'A', ..] | [b'W', ..] => Some(false),
+        [b'R', ..] => Some(true),
+        _ => None,
+    }
 }
 
 /// Adds a read or write, widened to whole sectors, if it has data.

@@ -103,6 +103,42 @@ fn queues_and_depths_are_told_apart() {
 }
 
 #[test]
+fn operations_that_move_no_data_are_no_ios() {
+    let first = "8,0 0 1 0.000000000 7 Q R 0 + 8 [a]\n";
+    let of = |kind: &str| {
+        let text = format!("{first}8,0 0 2 0.001000000 7 Q {kind} 8 + 8 [a]\n");
+        parse(&text).unwrap().ios().get(1).map(|io| io.read)
+    };
+    for kind in ["W", "WS", "WSM", "FWFS", "WA", "ZA", "ZAS", "WFSU", "FWSM"] {
+        assert_eq!(of(kind), Some(false), "{kind}");
+    }
+    for kind in ["R", "RA", "RSM", "RAM", "RU"] {
+        assert_eq!(of(kind), Some(true), "{kind}");
+    }
+    let none = [
+        "WZ", "WZS", "WZF", "ZR", "ZRA", "ZRS", "ZO", "ZC", "ZF", "D", "DS", "DE", "FD", "N", "FN",
+        "F",
+    ];
+    for kind in none {
+        assert_eq!(of(kind), None, "{kind}");
+    }
+}
+
+#[test]
+fn a_log_without_times_of_its_own_has_them_by_its_waits() {
+    let log = "fio version 2 iolog\nd add\nd open\nd read 0 512\nd wait 5000 0\nd write 512 512\nd sync 0 0\nd read 1024 512\n\
+               d wait 99 0\nd read 0 512\nd wait 20000\nd wait 10000 0\nd read 2048 512\nd close\n";
+    let ios = [
+        io(0, true, 0, 512),
+        io(5, false, 512, 512),
+        io(5, true, 1024, 512),
+        io(5, true, 0, 512),
+        io(35, true, 2048, 512),
+    ];
+    assert_eq!(parse(log).unwrap().ios(), ios);
+}
+
+#[test]
 fn ios_are_widened_to_whole_sectors() {
     let trace = parse("fio version 3 iolog\n0 d read 0 512\n5000 d write 1000 100\n").unwrap();
     assert_eq!(trace.ios(), [io(0, true, 0, 512), io(5, false, 512, 1024)]);
@@ -120,6 +156,16 @@ fn what_is_no_trace_is_pointed_at() {
             "\u{7}tae\u{1}\n".to_owned(),
             "t:1:1: \\u{7}tae\\u{1}: is what blktrace writes, in binary",
         ),
+        (
+            "fio version 2 iolog\nd read 0 512\n".to_owned(),
+            "t:1:1: fio version 2 iolog: has no times",
+        ),
+        (
+            "fio version 2 iolog\nd wait soon\n".to_owned(),
+            "t:2:1: d wait soon: must be a time, a file",
+        ),
+        ("fio version 2 iolog\nd wait 100 0\n".to_owned(), "t: has neither"),
+        (log("1 d wait 100 0"), "t:3:1: 1 d wait 100 0: must be"),
         (log("x d read 0 512"), "t:3:1: x d read 0 512: must be a time"),
         (log("5 d read 0"), "t:3:1: 5 d read 0: must be a time, a file"),
         (log("5 d read 0 -1"), "t:3:1: 5 d read 0 -1: must be"),
