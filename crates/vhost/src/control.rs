@@ -11,16 +11,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
 use parda_disk::Geometry;
-use rustix::io::{Errno, dup2};
+use rustix::io::dup2;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recv, recvmsg,
     send,
 };
 use vhost::vhost_user::message::{
     FrontendReq, VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags,
-    VhostUserInflight, VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures,
-    VhostUserShMemConfig, VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVirtioFeatures,
-    VhostUserVringAddrFlags, VhostUserVringState,
+    VhostUserHeaderFlag, VhostUserInflight, VhostUserLog, VhostUserMemoryRegion,
+    VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
+    VhostUserSingleMemoryRegion, VhostUserVirtioFeatures, VhostUserVringAddrFlags,
+    VhostUserVringState,
 };
 use vhost::vhost_user::{
     BackendReqHandler, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut,
@@ -29,21 +30,27 @@ use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
 use crate::blk::{CONFIG, config, features};
 use crate::inflight::{self, Log};
-use crate::{MAX_QUEUE_SIZE, MAX_QUEUES, Memory, Region, Vring};
+use crate::{MAX_QUEUE_SIZE, MAX_QUEUES, MAX_REGIONS, Memory, Region, Vring};
 
 /// Order of a front end to whoever has the queues.
 #[derive(Debug)]
 pub enum Order {
     /// The guest has this memory now. The old one is needed until what uses it is done.
-    Memory(Arc<Memory>),
+    Memory {
+        /// All of it.
+        memory: Arc<Memory>,
+        /// A part of the old one has gone, with which the front end does as it likes once this order is done: so no request that
+        /// was taken before is unanswered then.
+        shrinks: bool,
+    },
     /// A queue is set up, and its requests are taken as soon as it is enabled. `kick` is readable when there are some.
     Start {
         /// Number of the queue.
         queue: u16,
         /// The queue; [`Vring::begin`] comes next.
         vring: Box<Vring>,
-        /// An eventfd of the front end.
-        kick: OwnedFd,
+        /// An eventfd of the front end. `None`: nobody tells of requests, and the queue is looked at now and then.
+        kick: Option<OwnedFd>,
     },
     /// How the guest is told that requests of a queue are done: by an eventfd.
     Call {
@@ -69,6 +76,8 @@ pub enum Order {
     Channel(OwnedFd),
     /// The geometry of now is asked for: [`Done::Geometry`].
     Geometry,
+    /// The front end was told that what it wanted cannot be done: why.
+    Refused(String),
 }
 
 /// Answer to an order.
@@ -118,40 +127,77 @@ pub fn serve(
         keep,
         event_idx: false,
         enabled: true,
-        memory: None,
+        acknowledges: false,
+        memory: Arc::default(),
         log: None,
         queues: Vec::new(),
     };
     let handler = Arc::new(Mutex::new(handler));
     let mut requests = match next_message(&spare) {
-        Some(first) if !BEGINNINGS.contains(&first) => resume(&socket, &handler)?,
+        Some(first) if !BEGINNINGS.iter().any(|message| first.is(*message)) => {
+            resume(&socket, &handler)?
+        }
         _ => BackendReqHandler::from_stream(socket, Arc::clone(&handler)),
     };
     loop {
-        let channel = channel(&spare);
-        match requests.handle_request() {
-            Ok(()) => {}
+        let next = next_message(&spare);
+        let channel = next.and_then(|next| channel(&spare, next));
+        let refused = match requests.handle_request() {
+            Ok(()) => None,
             Err(Error::Disconnected) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        if let Some(channel) = channel {
-            let mut handler = handler.lock().map_err(|_| Error::BackendInternalError)?;
-            if (handler.keep)(channel.as_fd()) {
-                handler.order(Order::Channel(channel))?;
+            Err(error) => Some(error),
+        };
+        let mut handler = handler.lock().map_err(|_| Error::BackendInternalError)?;
+        if let Some(error) = refused {
+            if !next.is_some_and(|next| next.outlives(&error, handler.acknowledges)) {
+                return Err(error);
             }
+            handler.order(Order::Refused(error.to_string()))?;
+        }
+        if let Some(channel) = channel
+            && (handler.keep)(channel.as_fd())
+        {
+            handler.order(Order::Channel(channel))?;
         }
     }
 }
 
-/// The number of the next message, which is not taken. `None` if there is none any more.
-fn next_message(socket: &UnixStream) -> Option<u32> {
-    let mut number = [0; 4];
-    let (_, n) = recv(socket, &mut number, RecvFlags::PEEK | RecvFlags::WAITALL).ok()?;
-    (n == number.len()).then(|| u32::from_ne_bytes(number))
+/// Header of a message that was not taken yet.
+#[derive(Clone, Copy)]
+struct Next {
+    number: u32,
+    flags: u32,
+}
+
+impl Next {
+    fn is(self, message: FrontendReq) -> bool {
+        self.number == message as u32
+    }
+
+    /// Whether the connection goes on though this message was refused: the front end has read of it, or need not know.
+    fn outlives(self, error: &Error, acknowledges: bool) -> bool {
+        let ours = matches!(error, Error::InvalidOperation(_) | Error::ReqHandlerError(_));
+        // Those with an answer of their own have got none.
+        let answers = [FrontendReq::GET_VRING_BASE, FrontendReq::GET_INFLIGHT_FD];
+        let asks = self.flags & VhostUserHeaderFlag::NEED_REPLY.bits() != 0;
+        let told = acknowledges && asks && !answers.iter().any(|message| self.is(*message));
+        ours && (told || self.is(FrontendReq::SET_CONFIG))
+    }
+}
+
+/// The next message, which is not taken. `None` if there is none any more.
+fn next_message(socket: &UnixStream) -> Option<Next> {
+    let mut header = [0; 8];
+    let (_, n) = recv(socket, &mut header, RecvFlags::PEEK | RecvFlags::WAITALL).ok()?;
+    let [n0, n1, n2, n3, f0, f1, f2, f3] = header;
+    (n == header.len()).then(|| Next {
+        number: u32::from_ne_bytes([n0, n1, n2, n3]),
+        flags: u32::from_ne_bytes([f0, f1, f2, f3]),
+    })
 }
 
 /// First messages of front ends that begin with a handshake.
-const BEGINNINGS: [u32; 2] = [FrontendReq::GET_FEATURES as u32, FrontendReq::SET_OWNER as u32];
+const BEGINNINGS: [FrontendReq; 2] = [FrontendReq::GET_FEATURES, FrontendReq::SET_OWNER];
 
 /// Handles the messages of a front end that goes on where it was with a device before this one. QEMU 7.2 does so while its
 /// guest has not started the disk: what it had negotiated then is sent in its place.
@@ -187,8 +233,8 @@ where
 
 /// The descriptor of the next message, if that is SET_BACKEND_REQ_FD. It is looked at before the message is taken: the
 /// library keeps the descriptor to itself, and has no call for the one message that we send there.
-fn channel(socket: &UnixStream) -> Option<OwnedFd> {
-    if next_message(socket)? != FrontendReq::SET_BACKEND_REQ_FD as u32 {
+fn channel(socket: &UnixStream, next: Next) -> Option<OwnedFd> {
+    if !next.is(FrontendReq::SET_BACKEND_REQ_FD) {
         return None;
     }
     let mut header = [0; 4];
@@ -221,13 +267,21 @@ struct Handler<O, K> {
     event_idx: bool,
     /// Queues begin enabled: the front end knows nothing of protocol features.
     enabled: bool,
-    memory: Option<Arc<Memory>>,
+    /// The front end knows how to ask whether a message was refused.
+    acknowledges: bool,
+    memory: Arc<Memory>,
     log: Option<Log>,
     queues: Vec<Setup>,
 }
 
 fn refuse<T>(why: &'static str) -> Result<T> {
     Err(Error::InvalidOperation(why))
+}
+
+/// A part of guest memory, as a message has it.
+fn region(place: &VhostUserMemoryRegion, file: File) -> Region {
+    let VhostUserMemoryRegion { guest_phys_addr, memory_size, user_addr, mmap_offset } = *place;
+    Region { guest: guest_phys_addr, size: memory_size, user: user_addr, offset: mmap_offset, file }
 }
 
 /// Checks that a descriptor is an eventfd. To wait for another file, or to write to it, could block.
@@ -264,7 +318,16 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> Handler<O, 
 
     fn check_kept(&self, fd: impl AsFd) -> Result<()> {
         let keeps = (self.keep)(fd.as_fd());
-        keeps.then_some(()).ok_or_else(|| Error::SocketError(Errno::MFILE.into()))
+        let why = "the agent has no descriptor left: raise LimitNOFILE=";
+        keeps.then_some(()).ok_or(Error::InvalidOperation(why))
+    }
+
+    /// Has the guest go on with this memory.
+    fn change_memory(&mut self, memory: Memory, shrinks: bool) -> Result<()> {
+        let memory = Arc::new(memory);
+        self.order(Order::Memory { memory: Arc::clone(&memory), shrinks })?;
+        self.memory = memory;
+        Ok(())
     }
 }
 
@@ -302,18 +365,11 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         files: Vec<File>,
         _postcopy: Option<bool>,
     ) -> Result<Option<Vec<u64>>> {
-        let regions = regions.iter().zip(files).map(|(region, file)| Region {
-            guest: region.guest_phys_addr,
-            size: region.memory_size,
-            user: region.user_addr,
-            offset: region.mmap_offset,
-            file,
-        });
+        let regions = regions.iter().zip(files).map(|(place, file)| region(place, file));
         let regions: Vec<Region> = regions.collect();
         regions.iter().try_for_each(|region| self.check_kept(&region.file))?;
-        let memory = Arc::new(Memory::map(regions).map_err(Error::ReqHandlerError)?);
-        self.order(Order::Memory(Arc::clone(&memory)))?;
-        self.memory = Some(memory);
+        let memory = Memory::map(regions).map_err(Error::ReqHandlerError)?;
+        self.change_memory(memory, true)?;
         Ok(None)
     }
 
@@ -335,9 +391,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         available: u64,
         _log: u64,
     ) -> Result<()> {
-        let Some(memory) = self.memory.clone() else {
-            return refuse("a queue comes before memory");
-        };
+        let memory = Arc::clone(&self.memory);
         let place = |user| match memory.guest_address(user) {
             Some(address) => Ok(address.0),
             None => refuse("a queue is not in the guest's memory"),
@@ -366,8 +420,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
     }
 
     fn set_vring_kick(&mut self, index: u8, fd: Option<File>) -> Result<()> {
-        let Some(file) = fd else { return refuse("a queue needs a descriptor for kicks") };
-        let kick = self.kept(file)?;
+        let kick = fd.map(|file| self.kept(file)).transpose()?;
         let (event_idx, enabled) = (self.event_idx, self.enabled);
         let setup = *self.queue(index.into())?;
         if setup.size == 0 || setup.descriptors == setup.available {
@@ -406,6 +459,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         if wanted & !offered().bits() != 0 {
             return refuse("a protocol feature was not offered");
         }
+        self.acknowledges = wanted & VhostUserProtocolFeatures::REPLY_ACK.bits() != 0;
         Ok(())
     }
 
@@ -462,20 +516,26 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
     }
 
     fn get_max_mem_slots(&mut self) -> Result<u64> {
-        refuse("GET_MAX_MEM_SLOTS was not offered")
+        Ok(MAX_REGIONS as u64)
     }
 
     fn add_mem_region(
         &mut self,
-        _: &VhostUserSingleMemoryRegion,
-        _: File,
-        _: Option<bool>,
+        place: &VhostUserSingleMemoryRegion,
+        file: File,
+        _postcopy: Option<bool>,
     ) -> Result<Option<u64>> {
-        refuse("ADD_MEM_REG was not offered")
+        self.check_kept(&file)?;
+        let memory = self.memory.with(region(place, file)).map_err(Error::ReqHandlerError)?;
+        self.change_memory(memory, false)?;
+        Ok(None)
     }
 
-    fn remove_mem_region(&mut self, _: &VhostUserSingleMemoryRegion) -> Result<()> {
-        refuse("REM_MEM_REG was not offered")
+    fn remove_mem_region(&mut self, place: &VhostUserSingleMemoryRegion) -> Result<()> {
+        match self.memory.without(place.guest_phys_addr, place.memory_size, place.user_addr) {
+            Some(memory) => self.change_memory(memory, true),
+            None => refuse("the guest's memory has no such region"),
+        }
     }
 
     fn set_device_state_fd(
@@ -503,5 +563,5 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
 /// Protocol features of ours. The library adds REPLY_ACK.
 fn offered() -> VhostUserProtocolFeatures {
     use VhostUserProtocolFeatures as P;
-    P::MQ | P::CONFIG | P::BACKEND_REQ | P::REPLY_ACK | P::INFLIGHT_SHMFD
+    P::MQ | P::CONFIG | P::BACKEND_REQ | P::REPLY_ACK | P::INFLIGHT_SHMFD | P::CONFIGURE_MEM_SLOTS
 }

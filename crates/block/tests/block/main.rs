@@ -9,6 +9,8 @@ mod extended;
 mod extents;
 mod faults;
 mod floods;
+mod front_ends;
+mod guest_memory;
 mod guests;
 mod hostile;
 mod hostile_server;

@@ -51,6 +51,12 @@ impl Lane {
     fn takes(&self) -> bool {
         self.stirred && self.enabled && self.stopping.is_none()
     }
+
+    /// Whether its requests are taken, and nobody tells of them.
+    fn is_polled(&self) -> bool {
+        let is_open = self.vring.is_some() && self.enabled && self.stopping.is_none();
+        is_open && self.kick.is_none()
+    }
 }
 
 /// A request of the guest that is not answered yet.
@@ -62,6 +68,15 @@ struct Pending {
     writes: u32,
     /// Memory for a copy of its data.
     loan: Option<Loan>,
+    /// A part of the memory that the guest had when it was taken is to go.
+    leaves: bool,
+}
+
+/// The front end waits for the requests that may use memory which it takes away.
+struct Farewell {
+    done: SyncSender<Done>,
+    /// How many are unanswered.
+    left: usize,
 }
 
 /// Whether a guest is served.
@@ -105,6 +120,9 @@ pub(super) struct Guest {
     memory: Option<Arc<Memory>>,
     lanes: Vec<Lane>,
     pending: Slab<Pending>,
+    farewell: Option<Farewell>,
+    /// The front end was refused something, and the log says so.
+    refused: bool,
     /// A request that waits for memory for its copy.
     waiting: Option<(usize, Arrival)>,
     /// Bytes of memory for copies.
@@ -144,6 +162,8 @@ impl Guest {
             memory: None,
             lanes: Vec::new(),
             pending: Slab::new(),
+            farewell: None,
+            refused: false,
             waiting: None,
             copied: 0,
             channel: None,
@@ -188,7 +208,15 @@ impl Guest {
     ) -> Result<(), Broken> {
         let mut answer = Done::Done;
         match order {
-            Order::Memory(memory) => self.memory = Some(memory),
+            Order::Memory { memory, shrinks } => {
+                self.memory = Some(memory);
+                let left = self.pending.len();
+                if shrinks && left > 0 {
+                    self.pending.iter_mut().for_each(|(_, pending)| pending.leaves = true);
+                    self.farewell = Some(Farewell { done, left });
+                    return Ok(());
+                }
+            }
             Order::Start { queue, mut vring, kick } => {
                 let all_stopped = self.lanes.iter().all(|lane| lane.vring.is_none());
                 if all_stopped && self.pending.is_empty() {
@@ -201,7 +229,7 @@ impl Guest {
                     return Err(Broken::Queue);
                 }
                 lane.watch.take().into_iter().for_each(|watch| io.ring.cancel(watch));
-                (lane.vring, lane.kick, lane.stirred) = (Some(*vring), Some(Arc::new(kick)), true);
+                (lane.vring, lane.kick, lane.stirred) = (Some(*vring), kick.map(Arc::new), true);
                 lane.answered = true;
                 self.watch(io, queue);
             }
@@ -227,6 +255,16 @@ impl Guest {
             }
             Order::Channel(channel) => self.channel = Some(channel),
             Order::Geometry => answer = Done::Geometry(self.offered.geometry),
+            Order::Refused(why) => {
+                if !std::mem::replace(&mut self.refused, true) {
+                    let disk = self.offered.name.as_str();
+                    tracing::warn!(
+                        disk,
+                        why,
+                        "refused what a front end wanted; the next times are not logged"
+                    );
+                }
+            }
         }
         // Who does not wait any more is gone.
         let _ = done.send(answer);
@@ -261,15 +299,36 @@ impl Guest {
         self.lanes.iter().any(|lane| lane.vring.is_some())
     }
 
-    /// Whether the front end waits for a queue to be stopped.
-    pub(super) fn is_stopping(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.stopping.is_some())
+    /// Whether a queue has nobody who tells of its requests.
+    pub(super) fn is_polled(&self) -> bool {
+        self.state == State::Open && self.lanes.iter().any(Lane::is_polled)
     }
 
-    /// Whether it waits for a request, so that its queue is stopped.
+    /// Looks for requests of which nobody tells.
+    pub(super) fn poll(&mut self) {
+        self.lanes.iter_mut().filter(|lane| lane.is_polled()).for_each(|lane| lane.stirred = true);
+    }
+
+    /// Whether the front end waits for requests: a queue is to be stopped, or memory is to go.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.farewell.is_some() || self.lanes.iter().any(|lane| lane.stopping.is_some())
+    }
+
+    /// Whether it waits for this request.
     pub(super) fn is_awaited(&self, reply: ReplyHandle) -> bool {
         let pending = self.pending.get(reply.0 as usize);
-        pending.is_some_and(|pending| self.lanes[pending.queue].stopping.is_some())
+        pending
+            .is_some_and(|pending| pending.leaves || self.lanes[pending.queue].stopping.is_some())
+    }
+
+    /// A request is over that may have used memory which is to go.
+    fn leave(&mut self) {
+        let last = self.farewell.take_if(|farewell| {
+            farewell.left -= 1;
+            farewell.left == 0
+        });
+        // Who does not wait any more is gone.
+        let _ = last.map(|farewell| farewell.done.send(Done::Done));
     }
 
     /// Ends the order to stop a queue as soon as its requests are answered.
@@ -343,7 +402,8 @@ impl Guest {
                         .then(|| Buffer::lent(request.data));
                     self.bytes += buffer.as_ref().map_or(0, |_| len);
                     let writes = if matches!(op, Op::Read(_)) { len as u32 } else { 0 };
-                    let pending = Pending { queue, head, status, writes, loan: None };
+                    let pending =
+                        Pending { queue, head, status, writes, loan: None, leaves: false };
                     let pending = self.pending.insert(pending);
                     let (client, reply) = (Client::Vhost(self.key), ReplyHandle(pending as u64));
                     let arrival = Arrival { client, disk: self.disk, reply, op, buffer };
@@ -396,7 +456,8 @@ impl Guest {
         reply: ReplyHandle,
         result: &Result<Body, Failure>,
     ) -> Result<(), Broken> {
-        let Pending { queue, head, status, writes, loan } = self.pending.remove(reply.0 as usize);
+        let Pending { queue, head, status, writes, loan, leaves } =
+            self.pending.remove(reply.0 as usize);
         self.copied -= loan.map_or(0, |loan| loan.bytes);
         let (outcome, written) = match result {
             Ok(_) => (Outcome::Ok, writes),
@@ -417,6 +478,9 @@ impl Guest {
         };
         lane.stirred = true;
         self.stop_if_drained(queue);
+        if leaves {
+            self.leave();
+        }
         outcome
     }
 
@@ -503,7 +567,7 @@ impl Guest {
         for lane in &mut self.lanes {
             (lane.kick, lane.call, lane.stopping) = (None, None, None);
         }
-        self.channel = None;
+        (self.channel, self.farewell) = (None, None);
     }
 
     /// Shuts its socket down, and ends its watches.

@@ -44,6 +44,9 @@ const PATIENCE: Span = Span::from_millis(5000);
 /// before this one. QEMU 7.2 would ask for the size in the midst of its start.
 const STARTS: Span = Span::from_millis(1000);
 
+/// How often a queue is looked at of whose requests nobody tells, while the thread sleeps.
+const POLL: Span = Span::from_micros(500);
+
 /// How soon memory is asked for again.
 const MEMORY_PAUSE: Span = Span::from_millis(5);
 
@@ -115,6 +118,14 @@ impl Vhost {
             // They ask again.
             VhostTimer::Waiting => self.list_all(Guest::waits_for_memory),
             VhostTimer::Next(guest, serial) => self.look_at_next(now, io, guest, serial),
+            VhostTimer::Poll(key, serial) => {
+                let guest = self.guests.get_mut(key).filter(|guest| guest.serial == serial);
+                if let Some(guest) = guest.filter(|guest| guest.is_polled()) {
+                    guest.poll();
+                    self.list(key);
+                    io.timers.ensure(now + POLL, VhostTimer::Poll(key, serial).into());
+                }
+            }
             VhostTimer::Size(key, serial) => {
                 let guest = self.guests.get(key).filter(|guest| guest.serial == serial);
                 guest.into_iter().for_each(Guest::tell_size);
@@ -171,6 +182,9 @@ impl Vhost {
                 }
                 let guest = &mut self.guests[key];
                 self.leavers |= guest.is_stopping();
+                if guest.is_polled() {
+                    io.timers.ensure(now + POLL, VhostTimer::Poll(key, serial).into());
+                }
                 if guest.is_started() && !std::mem::replace(&mut guest.started, true) {
                     io.timers.add(now + STARTS, VhostTimer::Size(key, serial).into());
                 }
