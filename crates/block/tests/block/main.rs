@@ -14,6 +14,7 @@ mod guest_memory;
 mod guests;
 mod hostile;
 mod hostile_server;
+mod long_requests;
 mod lost_writes;
 mod members;
 mod resize;

@@ -12,52 +12,24 @@ use parda_vhost::control::{Done, Order};
 use parda_vhost::{Broken, Memory, Vring};
 use slab::Slab;
 
-use crate::buffer::{ALIGN, Buffer, allocated};
+use super::lane::{Lane, answer, lane};
+use super::pieces::{Piece, Rest, WaitsFor};
+use crate::buffer::Buffer;
 use crate::client::{Arrival, Body, Client, Offered, ReplyHandle};
+use crate::front::AgentMemory;
 use crate::front::listener::Place;
-use crate::front::{AgentMemory, Loan};
 use crate::losses::Witness;
 use crate::peer::is_hung_up;
 use crate::reactor::{Reactor, Tag};
-use crate::ring::OpKey;
 
 /// Requests that a guest may bring in one turn.
 const REQUESTS_PER_TURN: usize = 128;
 
-/// Bytes of requests that a guest may bring in one turn, rounded up to a whole request.
+/// Pieces of long requests that the disk has of a guest at a time, at most.
+const MAX_PIECES: usize = 128;
+
+/// Bytes of requests that a guest may bring in one turn, rounded up to a whole piece.
 const BYTES_PER_TURN: u64 = 4 << 20;
-
-/// A queue of the guest, and how it is woken.
-#[derive(Default)]
-struct Lane {
-    vring: Option<Vring>,
-    enabled: bool,
-    kick: Option<Arc<OwnedFd>>,
-    /// The kernel watches `kick`.
-    watch: Option<OpKey>,
-    /// It watches that, or does not know yet that it need not.
-    watched: bool,
-    call: Option<Arc<OwnedFd>>,
-    /// The front end waits for it to be stopped.
-    stopping: Option<SyncSender<Done>>,
-    /// It is looked at in each turn, as it was not asked to kick.
-    stirred: bool,
-    /// There are answers of which the guest was not told.
-    answered: bool,
-}
-
-impl Lane {
-    /// Whether its requests are taken.
-    fn takes(&self) -> bool {
-        self.stirred && self.enabled && self.stopping.is_none()
-    }
-
-    /// Whether its requests are taken, and nobody tells of them.
-    fn is_polled(&self) -> bool {
-        let is_open = self.vring.is_some() && self.enabled && self.stopping.is_none();
-        is_open && self.kick.is_none()
-    }
-}
 
 /// A request of the guest that is not answered yet.
 struct Pending {
@@ -66,8 +38,10 @@ struct Pending {
     status: Status,
     /// Bytes of the guest's memory that it writes.
     writes: u32,
-    /// Memory for a copy of its data.
-    loan: Option<Loan>,
+    /// Its pieces that the disk has.
+    pieces: usize,
+    /// The outcome so far.
+    outcome: Outcome,
     /// A part of the memory that the guest had when it was taken is to go.
     leaves: bool,
 }
@@ -123,8 +97,10 @@ pub(super) struct Guest {
     farewell: Option<Farewell>,
     /// The front end was refused something, and the log says so.
     refused: bool,
-    /// A request that waits for memory for its copy.
-    waiting: Option<(usize, Arrival)>,
+    /// Pieces of requests that the disk has.
+    pieces: Slab<Piece>,
+    /// The request that is being handed over.
+    rest: Option<Rest>,
     /// Bytes of memory for copies.
     copied: usize,
     channel: Option<OwnedFd>,
@@ -164,7 +140,8 @@ impl Guest {
             pending: Slab::new(),
             farewell: None,
             refused: false,
-            waiting: None,
+            pieces: Slab::new(),
+            rest: None,
             copied: 0,
             channel: None,
             witness: None,
@@ -196,7 +173,16 @@ impl Guest {
     }
 
     pub(super) fn waits_for_memory(&self) -> bool {
-        self.waiting.is_some()
+        self.rest.as_ref().is_some_and(|rest| rest.waits_for == WaitsFor::Memory)
+    }
+
+    /// Whether a part of a request can be handed over.
+    fn goes_on(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| match rest.waits_for {
+            WaitsFor::Turn => true,
+            WaitsFor::Answers => self.pieces.len() < MAX_PIECES,
+            WaitsFor::Memory => false,
+        })
     }
 
     /// Does what the front end wants. An order that cannot be done yet is answered later.
@@ -354,9 +340,7 @@ impl Guest {
         if self.turn != turn {
             (self.turn, self.requests, self.bytes) = (turn, 0, 0);
         }
-        if let Some((pending, arrival)) = self.waiting.take()
-            && !self.has_memory(copies, pending, arrival, arrivals)
-        {
+        if !self.hand_over(copies, arrivals) {
             return Ok(());
         }
         let Some(memory) = self.memory.clone() else { return Ok(()) };
@@ -368,11 +352,11 @@ impl Guest {
                 if self.requests >= REQUESTS_PER_TURN || self.bytes >= BYTES_PER_TURN {
                     return Ok(());
                 }
-                let Some(taken) = self.take_one(queue, &memory, scratch)? else { break };
+                if !self.take_one(queue, &memory, scratch)? {
+                    break;
+                }
                 self.requests += 1;
-                if let Some((pending, arrival)) = taken
-                    && !self.has_memory(copies, pending, arrival, arrivals)
-                {
+                if !self.hand_over(copies, arrivals) {
                     return Ok(());
                 }
             }
@@ -380,34 +364,31 @@ impl Guest {
         Ok(())
     }
 
-    /// Takes a request of a queue, and answers it if it is nothing for the disk. `None` if there is none.
-    #[allow(clippy::type_complexity, reason = "a request, if it is one for the disk")]
+    /// Takes a request of a queue, and answers it if it is nothing for the disk. `false` if there is none.
     fn take_one(
         &mut self,
         queue: usize,
         memory: &Arc<Memory>,
         scratch: &mut Scratch,
-    ) -> Result<Option<Option<(usize, Arrival)>>, Broken> {
+    ) -> Result<bool, Broken> {
         let (disk, lane) = (&self.offered.geometry, &mut self.lanes[queue]);
         let takes = lane.takes();
         let vring = lane.vring.as_mut().filter(|vring| takes && !vring.is_full());
-        let Some(vring) = vring else { return Ok(None) };
-        let Some(request) = vring.take(memory, scratch)? else { return Ok(None) };
+        let Some(vring) = vring else { return Ok(false) };
+        let Some(request) = vring.take(memory, scratch)? else { return Ok(false) };
         let (head, status) = (request.head, request.status());
         let (outcome, written) = match request.asked {
             Asked::Op(op) => match judge(disk, op) {
                 Ok(()) => {
-                    let len = op.extent().len;
                     let buffer = matches!(op, Op::Read(_) | Op::Write { .. })
                         .then(|| Buffer::lent(request.data));
-                    self.bytes += buffer.as_ref().map_or(0, |_| len);
-                    let writes = if matches!(op, Op::Read(_)) { len as u32 } else { 0 };
-                    let pending =
-                        Pending { queue, head, status, writes, loan: None, leaves: false };
+                    let len = u32::try_from(op.extent().len).unwrap_or(u32::MAX);
+                    let writes = if matches!(op, Op::Read(_)) { len } else { 0 };
+                    let (pieces, outcome, leaves) = (0, Outcome::Ok, false);
+                    let pending = Pending { queue, head, status, writes, pieces, outcome, leaves };
                     let pending = self.pending.insert(pending);
-                    let (client, reply) = (Client::Vhost(self.key), ReplyHandle(pending as u64));
-                    let arrival = Arrival { client, disk: self.disk, reply, op, buffer };
-                    return Ok(Some(Some((pending, arrival))));
+                    self.rest = Some(Rest::new(pending, op, buffer));
+                    return Ok(true);
                 }
                 Err(outcome) => (outcome, 0),
             },
@@ -419,54 +400,65 @@ impl Guest {
             Asked::Nothing(outcome) => (outcome, 0),
         };
         answer(lane, memory, head, &status, outcome, written)?;
-        Ok(Some(None))
+        Ok(true)
     }
 
-    /// Hands a request over if there is memory for a copy of its data, or none is needed. If not, it waits.
-    fn has_memory(
-        &mut self,
-        copies: &Copies<'_>,
-        pending: usize,
-        arrival: Arrival,
-        arrivals: &mut Vec<Arrival>,
-    ) -> bool {
-        let extent = arrival.op.extent();
-        let straight = |buffer: &Buffer| {
-            let align = self.offered.direct.filter(|align| buffer.is_aligned(*align));
-            align.is_some_and(|align| (extent.offset | extent.len).is_multiple_of(align.into()))
-        };
-        if let Some(buffer) = arrival.buffer.as_ref().filter(|buffer| !straight(buffer)) {
-            // With the rest of blocks of which it has a part.
-            let len = allocated(buffer.len() + 2 * ALIGN);
-            let few = self.copied == 0 || self.copied + len <= copies.most;
-            let Some(loan) = few.then(|| copies.agent.lend(len)).flatten() else {
-                self.waiting = Some((pending, arrival));
+    /// Hands over what is left of a request, in pieces that the disk takes at once. `false` if a part of it waits.
+    fn hand_over(&mut self, copies: &Copies<'_>, arrivals: &mut Vec<Arrival>) -> bool {
+        while let Some(mut rest) = self.rest.take() {
+            let cut = rest.next(&self.offered, copies.most);
+            let (mut loan, mut waits_for) = (None, None);
+            if self.bytes >= BYTES_PER_TURN {
+                waits_for = Some(WaitsFor::Turn);
+            } else if self.pieces.len() >= MAX_PIECES && self.pending[rest.of].pieces > 0 {
+                waits_for = Some(WaitsFor::Answers);
+            } else if let Some(bytes) = cut.copy {
+                let few = self.copied == 0 || self.copied + bytes <= copies.most;
+                loan = few.then(|| copies.agent.lend(bytes)).flatten();
+                waits_for = loan.is_none().then_some(WaitsFor::Memory);
+                self.copied += loan.as_ref().map_or(0, |loan| loan.bytes);
+            }
+            if let Some(waits_for) = waits_for {
+                rest.waits_for = waits_for;
+                self.rest = Some(rest);
                 return false;
-            };
-            self.copied += loan.bytes;
-            self.pending[pending].loan = Some(loan);
+            }
+            let (op, buffer) = rest.take(cut.len);
+            self.bytes += buffer.as_ref().map_or(0, |_| cut.len);
+            self.pending[rest.of].pieces += 1;
+            let piece = self.pieces.insert(Piece { of: rest.of, loan });
+            let (client, reply) = (Client::Vhost(self.key), ReplyHandle(piece as u64));
+            arrivals.push(Arrival { client, disk: self.disk, reply, op, buffer });
+            self.rest = (!rest.is_over()).then_some(rest);
         }
-        arrivals.push(arrival);
         true
     }
 
-    /// Answers a request that was handed over.
+    /// A piece that was handed over is done. Its request is answered with its last one; if one fails, no more are handed over.
     pub(super) fn reply(
         &mut self,
         reply: ReplyHandle,
         result: &Result<Body, Failure>,
     ) -> Result<(), Broken> {
-        let Pending { queue, head, status, writes, loan, leaves } =
-            self.pending.remove(reply.0 as usize);
+        let Piece { of, loan } = self.pieces.remove(reply.0 as usize);
         self.copied -= loan.map_or(0, |loan| loan.bytes);
-        let (outcome, written) = match result {
-            Ok(_) => (Outcome::Ok, writes),
-            Err(failure) if failure.errno == parda_disk::Errno::NotSup => (Outcome::Unsupported, 0),
-            Err(_) => (Outcome::Failed, 0),
-        };
+        let pending = &mut self.pending[of];
+        pending.pieces -= 1;
+        if let Err(failure) = result {
+            self.rest.take_if(|rest| rest.of == of);
+            pending.outcome = match failure.errno {
+                parda_disk::Errno::NotSup => Outcome::Unsupported,
+                _ => Outcome::Failed,
+            };
+        }
+        if pending.pieces > 0 || self.rest.as_ref().is_some_and(|rest| rest.of == of) {
+            return Ok(());
+        }
+        let Pending { queue, head, status, writes, outcome, leaves, .. } = self.pending.remove(of);
+        let written = if outcome == Outcome::Ok { writes } else { 0 };
         let (gone, lane) = (self.is_gone(), &mut self.lanes[queue]);
         // A queue with unanswered requests is neither stopped nor replaced.
-        let outcome = match (&self.memory, &mut lane.vring) {
+        let answered = match (&self.memory, &mut lane.vring) {
             (Some(memory), Some(_)) if !gone => {
                 answer(lane, memory, head, &status, outcome, written)
             }
@@ -481,7 +473,7 @@ impl Guest {
         if leaves {
             self.leave();
         }
-        outcome
+        answered
     }
 
     /// Tells the guest what was answered.
@@ -500,6 +492,9 @@ impl Guest {
 
     /// Whether a queue has a request that can be taken.
     pub(super) fn has_news(&self) -> bool {
+        if self.goes_on() {
+            return true;
+        }
         let Some(memory) = self.memory.as_ref().filter(|_| self.takes()) else { return false };
         let mut vrings = self.lanes.iter().filter(|lane| lane.takes());
         vrings.any(|lane| lane.vring.as_ref().is_some_and(|v| !v.is_full() && v.has_news(memory)))
@@ -508,6 +503,9 @@ impl Guest {
     /// Asks to be kicked for the next requests. `false` if there is one already.
     pub(super) fn ask_for_kick(&mut self) -> Result<bool, Broken> {
         let mut news = false;
+        if self.goes_on() {
+            return Ok(false);
+        }
         let Some(memory) = self.memory.as_ref().filter(|_| self.takes()) else { return Ok(true) };
         for lane in self.lanes.iter_mut().filter(|lane| lane.takes()) {
             let vring = lane.vring.as_mut().filter(|vring| !vring.is_full());
@@ -524,7 +522,7 @@ impl Guest {
 
     /// Whether requests are taken from it.
     fn takes(&self) -> bool {
-        self.state == State::Open && !self.broken && self.waiting.is_none()
+        self.state == State::Open && !self.broken && self.rest.is_none()
     }
 
     /// Tells the front end of another size.
@@ -553,15 +551,17 @@ impl Guest {
         }
     }
 
-    /// Ends the connection. The request that waits for memory comes back.
+    /// Ends the connection. The request of which the disk has no piece yet comes back.
     pub(super) fn kill(&mut self, io: &mut Reactor) {
         if self.state == State::Gone {
             return;
         }
         self.state = State::Gone;
         self.shut_down(io);
-        if let Some((pending, _)) = self.waiting.take() {
-            let Pending { queue, .. } = self.pending.remove(pending);
+        if let Some(rest) = self.rest.take()
+            && self.pending[rest.of].pieces == 0
+        {
+            let Pending { queue, .. } = self.pending.remove(rest.of);
             self.lanes[queue].vring.iter_mut().for_each(Vring::give_up);
         }
         for lane in &mut self.lanes {
@@ -580,35 +580,11 @@ impl Guest {
     }
 }
 
-/// A lane by its number; the control socket has checked that.
-fn lane(lanes: &mut Vec<Lane>, queue: u16) -> &mut Lane {
-    let queue = usize::from(queue);
-    if queue >= lanes.len() {
-        lanes.resize_with(queue + 1, Lane::default);
-    }
-    &mut lanes[queue]
-}
-
-/// Writes status and used element. `written`: bytes before the status.
-fn answer(
-    lane: &mut Lane,
-    memory: &Memory,
-    head: u16,
-    status: &Status,
-    outcome: Outcome,
-    written: u32,
-) -> Result<(), Broken> {
-    let Some(vring) = &mut lane.vring else { return Ok(()) };
-    status.tell(outcome);
-    lane.answered = true;
-    vring.answer(memory, head, written + 1)
-}
-
 /// Whether a disk can take a request; if not, what the guest is told.
 fn judge(disk: &Geometry, op: Op) -> Result<(), Outcome> {
     match op {
         Op::Trim { .. } if !disk.trim => Err(Outcome::Unsupported),
         Op::WriteZeroes { .. } if !disk.write_zeroes => Err(Outcome::Unsupported),
-        _ => disk.check(op).map_err(|_| Outcome::Failed),
+        _ => disk.check_range(op).map_err(|_| Outcome::Failed),
     }
 }

@@ -8,7 +8,9 @@
 //! closed while the front end may be right.
 
 mod guest;
+mod lane;
 pub(crate) mod mail;
+mod pieces;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -24,6 +26,7 @@ use slab::Slab;
 use self::guest::{Copies, Guest, Next, State};
 use self::mail::{GuestMail, GuestNews};
 use super::AgentMemory;
+use crate::backend::check_guests;
 use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::descriptors;
@@ -394,6 +397,12 @@ impl FrontEnd for Vhost {
     }
 
     fn offer(&mut self, disk: usize, offered: &Offered, listen: &[Address]) {
+        if let Err(error) = check_guests(&offered.geometry, listen) {
+            // Its place was changed while it was open; when it is opened again, it is refused.
+            let volume = &self.volume;
+            tracing::error!(volume, disk = offered.name.as_str(), "not offered to guests: {error}");
+            return;
+        }
         for address in listen.iter().filter(|address| address.protocol() == Protocol::Vhost) {
             self.offers.insert(address.clone(), (disk, offered.clone()));
         }
