@@ -3,6 +3,9 @@
 //! A message may be half there, or its sender may never read the answer: [`serve`] blocks, and is for a thread of its own.
 //! What concerns queues goes to whoever has them as an [`Order`], and is done when the front end gets its answer.
 
+mod next;
+mod order;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
@@ -12,84 +15,23 @@ use std::sync::{Arc, Mutex};
 
 use parda_disk::Geometry;
 use rustix::io::dup2;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recv, recvmsg,
-    send,
-};
+use rustix::net::{SendFlags, send};
 use vhost::vhost_user::message::{
     FrontendReq, VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags,
-    VhostUserHeaderFlag, VhostUserInflight, VhostUserLog, VhostUserMemoryRegion,
-    VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
-    VhostUserSingleMemoryRegion, VhostUserVirtioFeatures, VhostUserVringAddrFlags,
-    VhostUserVringState,
+    VhostUserInflight, VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures,
+    VhostUserShMemConfig, VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVirtioFeatures,
+    VhostUserVringAddrFlags, VhostUserVringState,
 };
 use vhost::vhost_user::{
     BackendReqHandler, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut,
 };
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
+use self::next::{channel, next_message};
+pub use self::order::{Done, Order};
 use crate::blk::{CONFIG, config, features};
 use crate::inflight::{self, Log};
 use crate::{MAX_QUEUE_SIZE, MAX_QUEUES, MAX_REGIONS, Memory, Region, Vring};
-
-/// Order of a front end to whoever has the queues.
-#[derive(Debug)]
-pub enum Order {
-    /// The guest has this memory now. The old one is needed until what uses it is done.
-    Memory {
-        /// All of it.
-        memory: Arc<Memory>,
-        /// A part of the old one has gone, with which the front end does as it likes once this order is done: so no request that
-        /// was taken before is unanswered then.
-        shrinks: bool,
-    },
-    /// A queue is set up, and its requests are taken as soon as it is enabled. `kick` is readable when there are some.
-    Start {
-        /// Number of the queue.
-        queue: u16,
-        /// The queue; [`Vring::begin`] comes next.
-        vring: Box<Vring>,
-        /// An eventfd of the front end. `None`: nobody tells of requests, and the queue is looked at now and then.
-        kick: Option<OwnedFd>,
-    },
-    /// How the guest is told that requests of a queue are done: by an eventfd.
-    Call {
-        /// Number of the queue.
-        queue: u16,
-        /// `None` if the guest looks by itself.
-        call: Option<OwnedFd>,
-    },
-    /// A queue is enabled or not.
-    Enable {
-        /// Number of the queue.
-        queue: u16,
-        /// Whether its requests are taken.
-        on: bool,
-    },
-    /// No more requests are taken of a queue, and those that were taken are answered before the order is:
-    /// by [`Done::Stopped`].
-    Stop {
-        /// Number of the queue.
-        queue: u16,
-    },
-    /// Where the front end is told of changes: [`tell_of_new_size`].
-    Channel(OwnedFd),
-    /// The geometry of now is asked for: [`Done::Geometry`].
-    Geometry,
-    /// The front end was told that what it wanted cannot be done: why.
-    Refused(String),
-}
-
-/// Answer to an order.
-#[derive(Clone, Copy, Debug)]
-pub enum Done {
-    /// The order was done.
-    Done,
-    /// The queue is stopped; its next request would be this one ([`Vring::position`]).
-    Stopped(u16),
-    /// The disk as it is now.
-    Geometry(Geometry),
-}
 
 /// Number of the message to a front end that the configuration space has changed.
 const CONFIG_CHANGE: u32 = 2;
@@ -128,6 +70,7 @@ pub fn serve(
         event_idx: false,
         enabled: true,
         acknowledges: false,
+        resumed: false,
         memory: Arc::default(),
         log: None,
         queues: Vec::new(),
@@ -162,40 +105,6 @@ pub fn serve(
     }
 }
 
-/// Header of a message that was not taken yet.
-#[derive(Clone, Copy)]
-struct Next {
-    number: u32,
-    flags: u32,
-}
-
-impl Next {
-    fn is(self, message: FrontendReq) -> bool {
-        self.number == message as u32
-    }
-
-    /// Whether the connection goes on though this message was refused: the front end has read of it, or need not know.
-    fn outlives(self, error: &Error, acknowledges: bool) -> bool {
-        let ours = matches!(error, Error::InvalidOperation(_) | Error::ReqHandlerError(_));
-        // Those with an answer of their own have got none.
-        let answers = [FrontendReq::GET_VRING_BASE, FrontendReq::GET_INFLIGHT_FD];
-        let asks = self.flags & VhostUserHeaderFlag::NEED_REPLY.bits() != 0;
-        let told = acknowledges && asks && !answers.iter().any(|message| self.is(*message));
-        ours && (told || self.is(FrontendReq::SET_CONFIG))
-    }
-}
-
-/// The next message, which is not taken. `None` if there is none any more.
-fn next_message(socket: &UnixStream) -> Option<Next> {
-    let mut header = [0; 8];
-    let (_, n) = recv(socket, &mut header, RecvFlags::PEEK | RecvFlags::WAITALL).ok()?;
-    let [n0, n1, n2, n3, f0, f1, f2, f3] = header;
-    (n == header.len()).then(|| Next {
-        number: u32::from_ne_bytes([n0, n1, n2, n3]),
-        flags: u32::from_ne_bytes([f0, f1, f2, f3]),
-    })
-}
-
 /// First messages of front ends that begin with a handshake.
 const BEGINNINGS: [FrontendReq; 2] = [FrontendReq::GET_FEATURES, FrontendReq::SET_OWNER];
 
@@ -211,6 +120,7 @@ where
 {
     let (ours, theirs) = UnixStream::pair().map_err(Error::SocketError)?;
     let mut requests = BackendReqHandler::from_stream(theirs, Arc::clone(handler));
+    handler.lock().map_err(|_| Error::BackendInternalError)?.resumed = true;
     // The features of virtio follow, when the guest starts the disk. Answers are for nobody.
     let common = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
     for (message, features) in [
@@ -229,25 +139,6 @@ where
     let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(requests.as_raw_fd()) });
     dup2(socket, &mut place).map_err(|error| Error::SocketError(error.into()))?;
     Ok(requests)
-}
-
-/// The descriptor of the next message, if that is SET_BACKEND_REQ_FD. It is looked at before the message is taken: the
-/// library keeps the descriptor to itself, and has no call for the one message that we send there.
-fn channel(socket: &UnixStream, next: Next) -> Option<OwnedFd> {
-    if !next.is(FrontendReq::SET_BACKEND_REQ_FD) {
-        return None;
-    }
-    let mut header = [0; 4];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut bytes = [io::IoSliceMut::new(&mut header)];
-    let flags = RecvFlags::PEEK | RecvFlags::CMSG_CLOEXEC;
-    let message = recvmsg(socket, &mut bytes, &mut ancillary, flags).ok()?;
-    let all = !message.flags.contains(ReturnFlags::CTRUNC);
-    ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next().filter(|_| all),
-        _ => None,
-    })
 }
 
 /// A queue as far as it was set up.
@@ -269,6 +160,8 @@ struct Handler<O, K> {
     enabled: bool,
     /// The front end knows how to ask whether a message was refused.
     acknowledges: bool,
+    /// The front end goes on where it was with a device before this one.
+    resumed: bool,
     memory: Arc<Memory>,
     log: Option<Log>,
     queues: Vec<Setup>,
@@ -391,6 +284,12 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         available: u64,
         _log: u64,
     ) -> Result<()> {
+        if self.resumed && self.memory.is_empty() {
+            return refuse(
+                "QEMU before 8.1 tells a guest's memory once, and the agent before this one had heard it: shut the guest down \
+                 and start it",
+            );
+        }
         let memory = Arc::clone(&self.memory);
         let place = |user| match memory.guest_address(user) {
             Some(address) => Ok(address.0),

@@ -125,6 +125,11 @@ impl Memory {
         Memory::default().with_mapping(mapping, 0, 0)
     }
 
+    /// Whether the guest has no memory.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.regions.is_empty()
+    }
+
     /// Memory as crates of rust-vmm see it.
     pub fn map_ref(&self) -> &GuestMemoryMmap {
         &self.map

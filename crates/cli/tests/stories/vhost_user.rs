@@ -1,15 +1,15 @@
 //! Guests by vhost-user: an agent that is killed under their load, what the status and the configuration say of them.
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Lines, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use parda_testkit::Client;
 use parda_vhost::driver::{Command, Driver, Shape};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::stage::{Done, PARDA, Stage, noise, until, wait_for};
+use crate::stage::{Done, PARDA, Process, Stage, noise, until, wait_for};
 
 const SIZE: u64 = 8 << 20;
 const BLOCK: u32 = 4096;
@@ -151,31 +151,86 @@ fn nobody_reaches_the_socket_of_an_agent_that_was_killed() {
     }
 }
 
+/// QEMU with the disk of `config` and no guest but its firmware, stopped.
+struct Qemu {
+    monitor: UnixStream,
+    answers: Lines<BufReader<UnixStream>>,
+    _process: Process,
+}
+
+impl Qemu {
+    fn start(stage: &Stage, memory: &str) -> Qemu {
+        let line = format!(
+            "qemu-system-x86_64 -S -display none -nodefaults -m {memory} -qmp unix:qmp,server=on,wait=off \
+             -object memory-backend-memfd,id=ram,size=64M,share=on -machine q35,memory-backend=ram \
+             -chardev socket,id=vm1,path=vm1.vhost,reconnect=1 -device vhost-user-blk-pci,chardev=vm1,bootindex=0"
+        );
+        let process = stage.start("qemu", &line.split_whitespace().collect::<Vec<_>>());
+        let monitor = wait_for("QEMU listens", || UnixStream::connect(stage.path("qmp")).ok());
+        let answers = BufReader::new(monitor.try_clone().unwrap()).lines();
+        let mut qemu = Qemu { monitor, answers, _process: process };
+        qemu.ask("qmp_capabilities", json!({}));
+        // It answers once its devices are there.
+        qemu.ask("query-status", json!({}));
+        qemu
+    }
+
+    fn ask(&mut self, command: &str, arguments: Value) {
+        let line = json!({ "execute": command, "arguments": arguments }).to_string();
+        self.monitor.write_all(line.as_bytes()).unwrap();
+        let answer = |line: &std::io::Result<String>| {
+            let line = line.as_ref().unwrap();
+            assert!(!line.contains("\"error\""), "{command}: {line}");
+            line.contains("\"return\"")
+        };
+        self.answers.find(answer).expect("QEMU ended").unwrap();
+    }
+}
+
 /// QEMU (7.2) connects again without a handshake while its guest has not started the disk.
 #[test]
 fn a_guest_starts_its_disk_after_its_agent_was_replaced() {
     let stage = Stage::new();
     stage.sparse("disk", SIZE);
     let agent = stage.agent("h", &config("auto"));
-    let line = "qemu-system-x86_64 -S -display none -nodefaults -m 64M -qmp unix:qmp,server=on,wait=off \
-                -object memory-backend-memfd,id=ram,size=64M,share=on -machine q35,memory-backend=ram \
-                -chardev socket,id=vm1,path=vm1.vhost,reconnect=1 -device vhost-user-blk-pci,chardev=vm1,bootindex=0";
-    let _qemu = stage.start("qemu", &line.split_whitespace().collect::<Vec<_>>());
-    let mut qmp = wait_for("QEMU listens", || UnixStream::connect(stage.path("qmp")).ok());
-    let mut answers = BufReader::new(qmp.try_clone().unwrap()).lines();
-    let mut ask = |command: &str| {
-        qmp.write_all(format!("{{\"execute\": \"{command}\"}}").as_bytes()).unwrap();
-        let answer = answers.find(|line| line.as_ref().unwrap().contains("\"return\""));
-        answer.expect("QEMU ended").unwrap();
-    };
-    ask("qmp_capabilities");
-    // It answers once its devices are there.
-    ask("query-status");
+    let mut qemu = Qemu::start(&stage, "64M");
     agent.process.kill();
     let agent = stage.restart(&[], "h");
     until("QEMU is back", || agent.volume().disks[0].clients == 1);
-    ask("cont");
+    qemu.ask("cont", json!({}));
     until("the firmware reads the disk", || agent.volume().disks[0].reads.ios > 0);
+}
+
+/// Without slots for memory, QEMU takes eight regions, of which a guest without DIMMs has some already.
+#[test]
+fn a_guest_gets_dimms_while_it_has_its_disk() {
+    let stage = Stage::new();
+    // A boot sector that reads the next sector for ever.
+    let mut disk = vec![0; SIZE as usize];
+    let code = [
+        0x31, 0xdb, 0x8e, 0xc3, 0xbb, 0x00, 0x80, // to 0:8000
+        0xb8, 0x01, 0x02, 0xb9, 0x02, 0x00, 0xb6, 0x00, 0xb2, 0x80, 0xcd,
+        0x13, // read sector 2
+        0xeb, 0xeb, // again
+    ];
+    disk[..code.len()].copy_from_slice(&code);
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    stage.write("disk", &disk);
+    let agent = stage.agent("h", &config("auto"));
+    let mut qemu = Qemu::start(&stage, "64M,slots=16,maxmem=2G");
+    qemu.ask("cont", json!({}));
+    let reads = || agent.volume().disks[0].reads.ios;
+    until("the guest reads", || reads() > 10);
+    for n in 0..12 {
+        let (memory, dimm) = (format!("m{n}"), format!("d{n}"));
+        let backend = json!({ "qom-type": "memory-backend-memfd", "id": memory, "size": 128 << 20, "share": true });
+        qemu.ask("object-add", backend);
+        qemu.ask("device_add", json!({ "driver": "pc-dimm", "id": dimm, "memdev": memory }));
+        let before = reads();
+        until("the guest goes on", || reads() > before + 10);
+    }
+    let disk = &agent.volume().disks[0];
+    assert_eq!((disk.clients, disk.errors), (1, 0));
 }
 
 #[test]
