@@ -48,7 +48,7 @@ const CURVES: [(&[u8], &str); 4] = [
     (&[0x2b, 0x81, 0x04, 0x00, 0x0a], "secp256k1"),
 ];
 
-/// Kinds without parameters.
+/// Kinds that their object identifiers name in full.
 const OTHERS: [(&[u8], Kind); 4] = [
     (&[0x2b, 0x65, 0x70], Kind::Ed25519),
     (&[0x2b, 0x65, 0x71], Kind::Other("Ed448")),

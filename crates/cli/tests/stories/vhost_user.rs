@@ -257,6 +257,85 @@ fn a_guest_is_a_client_in_the_status_and_its_reads_can_be_measured() {
     assert_eq!(stage.read("disk"), before);
 }
 
+/// An NBD server that takes no other requests than those of its block sizes, and a disk on it.
+fn behind_nbdkit(stage: &Stage, [min, preferred, max]: [&str; 3]) -> Process {
+    let sizes = [
+        format!("blocksize-minimum={min}"),
+        format!("blocksize-preferred={preferred}"),
+        format!("blocksize-maximum={max}"),
+    ];
+    let line = ["nbdkit", "-f", "-U", "server", "--filter=blocksize-policy", "memory", "256M"];
+    let line =
+        [&line[..], &sizes.each_ref().map(String::as_str), &["blocksize-error-policy=error"]];
+    let server = stage.start("nbdkit", &line.concat());
+    until("nbdkit listens", || stage.path("server").exists());
+    let path = format!("nbd+unix:///?socket={}", stage.path("server").display());
+    stage.write(
+        "h.toml",
+        config("auto").replace("path = \"disk\"\ndirect = \"auto\"", &format!("path = \"{path}\"")),
+    );
+    server
+}
+
+#[test]
+fn a_guest_has_the_blocks_of_the_server_behind_its_disk_and_may_ask_for_more_at_once() {
+    for (sizes, block, physical, min_io, opt_io) in [
+        (["1", "4K", "64K"], 512, 3, 8, 128),
+        (["4K", "64K", "64K"], 4096, 0, 16, 16),
+        (["512", "512", "512"], 512, 0, 1, 1),
+        (["1", "32M", "32M"], 512, 3, u16::MAX, 0),
+        (["1", "4K", "32M"], 512, 3, 8, 0),
+    ] {
+        let stage = Stage::new();
+        let _server = behind_nbdkit(&stage, sizes);
+        let agent = stage.restart(&[], "h");
+        let shape = Shape { queues: 1, slots: 1, data: 40 << 20, indirect: true, event_idx: true };
+        let mut driver = Driver::connect(&stage.path("vm1.vhost"), shape).unwrap();
+        let space = driver.config(60).unwrap();
+        let number = |at: usize| u32::from_le_bytes(space[at..at + 4].try_into().unwrap());
+        let topology = (number(20), space[24], number(26) as u16, number(28));
+        assert_eq!(topology, (block, physical, min_io, opt_io), "{sizes:?}");
+        // Smaller blocks take a request for each.
+        let lens = if sizes[2] == "512" { &[1 << 20][..] } else { &[1 << 20, 32 << 20] };
+        for len in lens {
+            let (bytes, sector) = (noise(*len), u64::from(block) / 512);
+            let len = *len as u32;
+            driver.poke(driver.data(0, 0), &bytes).unwrap();
+            assert_eq!(
+                driver.perform(Command::Write { sector, len }, SOON).unwrap(),
+                0,
+                "{sizes:?}"
+            );
+            driver.poke(driver.data(0, 0), &vec![0; bytes.len()]).unwrap();
+            assert_eq!(
+                driver.perform(Command::Read { sector, len }, SOON).unwrap(),
+                0,
+                "{sizes:?}"
+            );
+            let mut read = vec![0; bytes.len()];
+            driver.peek(driver.data(0, 0), &mut read).unwrap();
+            assert!(read == bytes, "{sizes:?}");
+        }
+        assert_eq!(agent.volume().disks[0].errors, 0);
+        agent.stop();
+    }
+}
+
+#[test]
+fn a_disk_whose_blocks_no_guest_has_is_refused_at_the_start() {
+    let stage = Stage::new();
+    let _server = behind_nbdkit(&stage, ["64K", "64K", "32M"]);
+    let agent = stage.restart(&[], "h");
+    agent.says("multiples of 65536 bytes only, and no guest has blocks of more than 4096");
+    // By NBD its clients are told.
+    let text = std::fs::read_to_string(stage.path("h.toml")).unwrap();
+    stage.write("h.toml", text.replace("vhost-user:vm1.vhost", "unix:vm1.sock"));
+    agent.process.signal(Signal::HUP);
+    until("the disk is served", || UnixStream::connect(stage.path("vm1.sock")).is_ok());
+    agent.says("disk_up");
+    agent.stop();
+}
+
 #[test]
 fn a_socket_of_vhost_user_is_for_one_disk() {
     let stage = Stage::new();

@@ -12,7 +12,7 @@ use crate::{Memory, Vring};
 pub enum Order {
     /// The guest has this memory now. The old one is needed until what uses it is done.
     Memory {
-        /// All of it.
+        /// All of the guest's memory.
         memory: Arc<Memory>,
         /// A part of the old one has gone, with which the front end does as it likes once this order is done: so no request that
         /// was taken before is unanswered then.

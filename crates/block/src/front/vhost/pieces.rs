@@ -14,7 +14,7 @@ const COPIED: u64 = 4 << 20;
 
 /// A part of a request that the disk has.
 pub(super) struct Piece {
-    /// Its request.
+    /// Its request, in the guest's list.
     pub(super) of: usize,
     /// Memory for a copy of its data.
     pub(super) loan: Option<Loan>,
@@ -33,7 +33,7 @@ pub(super) enum WaitsFor {
 
 /// The part of a request that was not handed over yet.
 pub(super) struct Rest {
-    /// Its request.
+    /// The request, in the guest's list.
     pub(super) of: usize,
     pub(super) waits_for: WaitsFor,
     op: Op,
