@@ -16,7 +16,7 @@ const BLOCK: u32 = 4096;
 const SLOTS: u16 = 16;
 const SOON: Duration = Duration::from_secs(60);
 
-fn config(direct: &str) -> String {
+pub(crate) fn config(direct: &str) -> String {
     format!(
         "host = \"h\"\nstatus = \"unix:h.status\"\n[[volume]]\nname = \"a\"\n[volume.control]\n\
          mode = \"off\"\n[[volume.disk]]\nname = \"vm1\"\npath = \"disk\"\ndirect = \"{direct}\"\n\
@@ -152,18 +152,20 @@ fn nobody_reaches_the_socket_of_an_agent_that_was_killed() {
 }
 
 /// QEMU with the disk of `config` and no guest but its firmware, stopped.
-struct Qemu {
+pub(crate) struct Qemu {
     monitor: UnixStream,
     answers: Lines<BufReader<UnixStream>>,
     _process: Process,
 }
 
 impl Qemu {
-    fn start(stage: &Stage, memory: &str) -> Qemu {
+    /// Starts it with so much memory for its guest, and further options.
+    pub(crate) fn start(stage: &Stage, memory: &str, more: &str) -> Qemu {
+        let ram = memory.split(',').next().unwrap_or_default();
         let line = format!(
             "qemu-system-x86_64 -S -display none -nodefaults -m {memory} -qmp unix:qmp,server=on,wait=off \
-             -object memory-backend-memfd,id=ram,size=64M,share=on -machine q35,memory-backend=ram \
-             -chardev socket,id=vm1,path=vm1.vhost,reconnect=1 -device vhost-user-blk-pci,chardev=vm1,bootindex=0"
+             -object memory-backend-memfd,id=ram,size={ram},share=on -machine q35,memory-backend=ram \
+             -chardev socket,id=vm1,path=vm1.vhost,reconnect=1 -device vhost-user-blk-pci,chardev=vm1,bootindex=0 {more}"
         );
         let process = stage.start("qemu", &line.split_whitespace().collect::<Vec<_>>());
         let monitor = wait_for("QEMU listens", || UnixStream::connect(stage.path("qmp")).ok());
@@ -175,7 +177,8 @@ impl Qemu {
         qemu
     }
 
-    fn ask(&mut self, command: &str, arguments: Value) {
+    /// Has it do a command, which must succeed.
+    pub(crate) fn ask(&mut self, command: &str, arguments: Value) {
         let line = json!({ "execute": command, "arguments": arguments }).to_string();
         self.monitor.write_all(line.as_bytes()).unwrap();
         let answer = |line: &std::io::Result<String>| {
@@ -193,7 +196,7 @@ fn a_guest_starts_its_disk_after_its_agent_was_replaced() {
     let stage = Stage::new();
     stage.sparse("disk", SIZE);
     let agent = stage.agent("h", &config("auto"));
-    let mut qemu = Qemu::start(&stage, "64M");
+    let mut qemu = Qemu::start(&stage, "64M", "");
     agent.process.kill();
     let agent = stage.restart(&[], "h");
     until("QEMU is back", || agent.volume().disks[0].clients == 1);
@@ -217,7 +220,7 @@ fn a_guest_gets_dimms_while_it_has_its_disk() {
     disk[510..512].copy_from_slice(&[0x55, 0xaa]);
     stage.write("disk", &disk);
     let agent = stage.agent("h", &config("auto"));
-    let mut qemu = Qemu::start(&stage, "64M,slots=16,maxmem=2G");
+    let mut qemu = Qemu::start(&stage, "64M,slots=16,maxmem=2G", "");
     qemu.ask("cont", json!({}));
     let reads = || agent.volume().disks[0].reads.ios;
     until("the guest reads", || reads() > 10);
