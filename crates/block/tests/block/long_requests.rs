@@ -15,7 +15,7 @@ use parda_vhost::driver::{Command, Driver};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 const MIB: u64 = 1 << 20;
-const SIZE: u64 = 80 * MIB;
+const SIZE: u64 = 48 * MIB;
 
 /// Where the guest has room for data of any length.
 const ROOM: u64 = 1 << 32;
@@ -75,9 +75,9 @@ fn a_request_of_any_length_is_done_whole_and_answered_once_on_every_backend() {
         let mut driver = connect(&socket);
         // On blocks, and off them; in one descriptor, and in several of odd lengths.
         for (seed, (sector, len, cuts)) in (0..).zip([
-            (0, 60 * MIB, vec![]),
+            (0, 40 * MIB, vec![]),
             (8, 33 * MIB, vec![4096, 32 * MIB]),
-            (1, 40 * MIB + 512, vec![100, 3 * MIB + 7]),
+            (1, 34 * MIB + 512, vec![100, 3 * MIB + 7]),
         ]) {
             let bytes = noise(len, seed);
             let ends: Vec<u64> = [&cuts[..], &[len]].concat();
@@ -116,12 +116,12 @@ fn a_long_request_of_which_a_part_fails_fails_once() {
     File::create(&path).unwrap().set_len(SIZE).unwrap();
     let volume = spawn(vec![guest_disk("d", file(&path), &socket)]);
     let mut driver = connect(&socket);
-    File::options().write(true).open(&path).unwrap().set_len(40 * MIB).unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(36 * MIB).unwrap();
     for (sector, len, expected) in [
-        (0, 64 * MIB, FAILED),
-        (0, 40 * MIB, OK),
+        (0, 44 * MIB, FAILED),
+        (0, 36 * MIB, OK),
         // Beyond the end that the guest knows.
-        (1, 80 * MIB, FAILED),
+        (1, 48 * MIB, FAILED),
     ] {
         let len = len as u32;
         driver.submit_at(0, 0, Command::Read { sector, len }, &[(ROOM, len)]).unwrap();
@@ -140,7 +140,7 @@ fn a_long_request_is_finished_before_its_queue_stops_and_its_memory_goes() {
     let slow = || Slow(Span::from_millis(50), VecDeque::new());
     let volume = spawn_timed(vec![guest_disk("d", memory, &socket)], 1.0, slow());
     let mut driver = connect(&socket);
-    let len = (64 * MIB) as u32;
+    let len = (40 * MIB) as u32;
     let submit = |driver: &mut Driver| {
         driver.submit_at(0, 0, Command::Write { sector: 0, len }, &[(ROOM, len)]).unwrap();
         driver.kick(0).unwrap();
@@ -167,9 +167,9 @@ fn a_long_request_whose_front_end_goes_is_answered_once_to_the_next_one() {
     let memory = BackendConfig::Memory { size: Bytes(SIZE) };
     let slow = Slow(Span::from_millis(20), VecDeque::new());
     let volume = spawn_timed(vec![guest_disk("d", memory, &socket)], 1.0, slow);
-    let shape = parda_vhost::driver::Shape { slots: 1, data: 64 << 20, ..SHAPE };
+    let shape = parda_vhost::driver::Shape { slots: 1, data: 40 << 20, ..SHAPE };
     let mut driver = Driver::connect(&socket, shape).unwrap();
-    let bytes = noise(64 * MIB, 5);
+    let bytes = noise(40 * MIB, 5);
     driver.poke(driver.data(0, 0), &bytes).unwrap();
     let len = bytes.len() as u32;
     driver.submit(0, 0, Command::Write { sector: 0, len }).unwrap();
