@@ -92,7 +92,14 @@ pub fn serve(
         };
         let mut handler = handler.lock().map_err(|_| Error::BackendInternalError)?;
         if let Some(error) = refused {
-            if !next.is_some_and(|next| next.outlives(&error, handler.acknowledges)) {
+            let acknowledges = handler.acknowledges;
+            let goes_on = match next {
+                Some(next) if next.lacks_descriptor(&error) => {
+                    next.refuse(&spare, acknowledges).map_err(Error::SocketError)?
+                }
+                next => next.is_some_and(|next| next.outlives(&error, acknowledges)),
+            };
+            if !goes_on {
                 return Err(error);
             }
             handler.order(Order::Refused(error.to_string()))?;

@@ -93,6 +93,10 @@ fn what_is_refused_is_answered_and_the_connection_goes_on() {
         (SET_CONFIG, &config[..]),
         (SET_VRING_NUM, &queue),
         (SET_FEATURES, &u64::MAX.to_ne_bytes()),
+        // They speak of a descriptor, and have none.
+        (SET_VRING_KICK, &0u64.to_ne_bytes()),
+        (SET_VRING_CALL, &0u64.to_ne_bytes()),
+        (SET_VRING_ERR, &0u64.to_ne_bytes()),
     ] {
         assert_eq!(send(&mut socket, message, body, true), Some(1), "message {message}");
         assert_eq!(driver.perform(Command::Flush, SOON).unwrap(), OK, "message {message}");
