@@ -293,7 +293,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
     ) -> Result<()> {
         if self.resumed && self.memory.is_empty() {
             return refuse(
-                "QEMU before 8.1 tells a guest's memory once, and the agent before this one had heard it: shut the guest down \
+                "older QEMU (7.2) tells a guest's memory once, and the agent before this one had heard it: shut the guest down \
                  and start it",
             );
         }
