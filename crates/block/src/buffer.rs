@@ -78,7 +78,7 @@ enum Owner {
         chunk: Rc<Chunk>,
     },
     Guest {
-        _memory: Arc<Memory>,
+        memory: Arc<Memory>,
     },
 }
 
@@ -141,9 +141,25 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Memory of a guest.
     pub(crate) fn lent(segments: Segments<'_>) -> Self {
-        let owner = || Owner::Guest { _memory: Arc::clone(segments.memory()) };
+        let owner = || Owner::Guest { memory: Arc::clone(segments.memory()) };
         let mut pieces = segments.places().map(|(start, len)| Piece { start, len, owner: owner() });
         Self { first: pieces.next(), rest: pieces.collect() }
+    }
+
+    /// A part of a guest's memory, which is lent as well.
+    pub(crate) fn part(&self, range: Range<usize>) -> Buffer {
+        let (all, mut at) = (self.first.iter().chain(&self.rest), 0);
+        let mut pieces = all.filter_map(|piece| {
+            let part = within(&range, &mut at, piece.len())?;
+            let Owner::Guest { memory } = &piece.owner else {
+                unreachable!("a part of the pool's memory has no owner")
+            };
+            // SAFETY: the part is within the piece.
+            let start = unsafe { piece.start.add(part.start) };
+            let owner = Owner::Guest { memory: Arc::clone(memory) };
+            Some(Piece { start, len: part.len() as u32, owner })
+        });
+        Buffer { first: pieces.next(), rest: pieces.collect() }
     }
 
     /// The bytes that there is room for.

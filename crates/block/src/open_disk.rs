@@ -10,7 +10,7 @@ use crate::backend::claims::{Claim, Claims};
 use crate::backend::disk_file::DiskFile;
 use crate::backend::sizing::Sizing;
 use crate::backend::{
-    BackendConfig, OpenError, Region, Stretch, check_region, connect, file, memory,
+    BackendConfig, OpenError, Region, Stretch, check_guests, check_region, connect, file, memory,
 };
 use crate::config::{DiskConfig, SpawnError};
 use crate::descriptors::{OF_CONNECTION, OF_FILE, Room};
@@ -122,6 +122,7 @@ impl OpenDisk {
         check_region(&whole, align, region).map_err(fail)?;
         let read_only = config.read_only;
         let geometry = Geometry { size: region.len.0, read_only, ..whole };
+        check_guests(&geometry, &config.listen).map_err(fail)?;
         let (base, min) = (region.offset.0, whole.blocks.min());
         let place = match (&opened, &config.backend) {
             (Opened::File(file), BackendConfig::File { path, .. }) => {

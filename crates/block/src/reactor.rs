@@ -55,6 +55,8 @@ pub(crate) enum VhostTimer {
     Waiting,
     /// A guest and its serial number: how long its next front end has waited.
     Next(usize, u64),
+    /// A guest and its serial number, with a queue of whose requests nobody tells.
+    Poll(usize, u64),
     /// A guest and its serial number, whose front end may have another size of the disk in mind.
     Size(usize, u64),
 }

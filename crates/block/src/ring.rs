@@ -82,10 +82,15 @@ fn vector(start: *const u8, len: usize) -> libc::iovec {
     libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len }
 }
 
+/// Vectors of these places, as many as one call takes. The rest is a short transfer, after which the caller goes on.
+fn vectors(places: impl Iterator<Item = (*mut u8, usize)>) -> Vec<libc::iovec> {
+    places.take(MAX_VECTORS).map(|(start, len)| vector(start, len)).collect()
+}
+
 /// Writes that part of a buffer to a file at an offset, and waits for it. Returns the number of bytes, or the negative
 /// `errno`, as io_uring has it.
 pub(crate) fn write_now(fd: &OwnedFd, data: &Lent, range: Range<usize>, at: u64) -> i32 {
-    let vectors: Vec<_> = data.places(range).map(|(start, len)| vector(start, len)).collect();
+    let vectors = vectors(data.places(range));
     let count = vectors.len() as libc::c_int;
     // SAFETY: the vectors are places of `data`, which is borrowed, and the kernel only reads them.
     let written = unsafe { libc::pwritev(fd.as_raw_fd(), vectors.as_ptr(), count, at as i64) };
@@ -358,7 +363,7 @@ impl<T: Copy> Ring<T> {
             let entry = one(start, len as u32);
             return self.push(fd, entry, tag, OpData::Buffer(buffer));
         }
-        let vectors: Vec<_> = buffer.places(range).map(|(start, len)| vector(start, len)).collect();
+        let vectors = vectors(buffer.places(range));
         let entry = many(vectors.as_ptr(), vectors.len() as u32);
         self.push_op(fd, entry, tag, OpData::Buffer(buffer), vectors);
     }

@@ -38,6 +38,21 @@ impl Geometry {
     /// # Errors
     /// What is wrong with it: the permission, or else the range.
     pub fn check(&self, op: Op) -> Result<(), Fault> {
+        let carries_payload = matches!(op, Op::Read(_) | Op::Write { .. });
+        match self.check_range(op) {
+            Err(fault @ (Fault::ReadOnly | Fault::Empty)) => Err(fault),
+            _ if carries_payload && op.extent().len > u64::from(self.blocks.max()) => {
+                Err(Fault::TooLong)
+            }
+            judged => judged,
+        }
+    }
+
+    /// As [`Geometry::check`], for a request of any length: whoever has it cuts it.
+    ///
+    /// # Errors
+    /// What is wrong with it: the permission, or else the range.
+    pub fn check_range(&self, op: Op) -> Result<(), Fault> {
         if op.changes() && self.read_only {
             return Err(Fault::ReadOnly);
         }
@@ -47,10 +62,6 @@ impl Geometry {
         let extent = op.extent();
         if extent.len == 0 {
             return Err(Fault::Empty);
-        }
-        let carries_payload = matches!(op, Op::Read(_) | Op::Write { .. });
-        if carries_payload && extent.len > u64::from(self.blocks.max()) {
-            return Err(Fault::TooLong);
         }
         if extent.end().is_none_or(|end| end > self.size) {
             return Err(Fault::BeyondEnd);

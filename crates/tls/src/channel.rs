@@ -9,6 +9,8 @@ use rustls::{
     CertificateError, ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection,
 };
 
+use crate::kind::THEIRS;
+
 /// Reason why a TLS connection failed. Bytes that wait to be sent, such as an alert, are sent
 /// before the connection is closed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -38,6 +40,11 @@ pub fn fault(error: &rustls::Error) -> String {
              x509 -req -CA: /usr/share/doc/parda/docs/configuration.md, TLS, has the commands), and trust the CA"
                 .to_owned()
         }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => format!(
+            "the peer's certificate, or one above it, has a key or a signature of a kind that cannot be checked: {THEIRS} can, \
+             with SHA-256, SHA-384 or SHA-512"
+        ),
         _ => error.to_string(),
     }
 }

@@ -10,6 +10,7 @@ use parda_address::{Certificates, UriTls};
 
 use crate::channel::TlsError;
 use crate::files::{ClientFiles, Connector, FileError};
+use crate::kind::THEIRS;
 use crate::relay::{Relay, RelayError};
 
 /// Reason why TLS with a server cannot be attempted.
@@ -135,6 +136,9 @@ pub(crate) fn explained(error: &TlsError, ca: &Path) -> String {
         TlsError::Peer(Error::AlertReceived(Alert::CertificateRequired)) => {
             "TLS: it asks for a client certificate".to_owned()
         }
+        TlsError::Peer(Error::AlertReceived(alert @ Alert::HandshakeFailure)) => format!(
+            "TLS: it refuses us: {alert:?}. Its certificate may have a key of a kind that cannot be checked here: {THEIRS} can"
+        ),
         TlsError::Peer(Error::AlertReceived(alert)) => format!("TLS: it refuses us: {alert:?}"),
         other => other.to_string(),
     }

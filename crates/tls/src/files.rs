@@ -17,6 +17,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::channel::{Channel, TlsError, of_tls, out_of_force};
 use crate::client::explained;
+use crate::kind::{self, Kind, OURS, THEIRS};
 
 /// Role of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,9 +176,10 @@ impl Connector {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
                 let (chain, key_der) = identity(certificate, key, &provider)?;
+                let certificate = kind(&chain);
                 builder
                     .with_client_auth_cert(chain, key_der)
-                    .map_err(|e| wrong(FileRole::Key, key, mismatch(&e)))?
+                    .map_err(|e| wrong(FileRole::Key, key, unusable(&e, certificate)))?
             }
         };
         config.resumption = Resumption::disabled();
@@ -239,15 +241,31 @@ fn server_config(files: &ServerFiles) -> Result<Identity, FileError> {
     let (chain, key) = identity(&files.certificate, &files.key, &provider)?;
     let mut config = builder
         .with_single_cert(chain.clone(), key)
-        .map_err(|e| wrong(FileRole::Key, &files.key, mismatch(&e)))?;
+        .map_err(|e| wrong(FileRole::Key, &files.key, unusable(&e, kind(&chain))))?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Identity { config: Arc::new(config), chain })
 }
 
-fn mismatch(error: &rustls::Error) -> String {
+/// The kind of key of a certificate with its chain.
+fn kind(chain: &[CertificateDer<'static>]) -> Option<Kind> {
+    let parsed = ParsedCertificate::try_from(chain.first()?).ok()?;
+    let info = parsed.subject_public_key_info();
+    kind::contents(&info).map(Kind::of)
+}
+
+/// The fault of a key, where the certificate has one of that kind.
+fn unusable(error: &rustls::Error, certificate: Option<Kind>) -> String {
+    let of = certificate.map(|kind| format!(": that of the certificate is {kind}"));
     match error {
         rustls::Error::InconsistentKeys(_) => "this is the key of another certificate".to_owned(),
+        // It is PEM, and cannot be read as any key.
+        rustls::Error::General(_) => {
+            let of = of.unwrap_or_default();
+            format!(
+                "a key of this kind cannot be used{of}. {OURS} can; then the certificate has to be issued anew"
+            )
+        }
         other => other.to_string(),
     }
 }
@@ -291,8 +309,21 @@ fn authorities(path: &Path) -> Result<RootCertStore, FileError> {
     for certificate in certificates(FileRole::Authorities, path)? {
         roots.add(certificate).map_err(|e| wrong(FileRole::Authorities, path, e.to_string()))?;
     }
-    Ok(roots)
+    let kinds = || roots.roots.iter().map(|root| Kind::of(&root.subject_public_key_info));
+    match kinds().next() {
+        // Of a bundle, others may do.
+        Some(first) if !kinds().any(Kind::is_checked) => {
+            let why = format!(
+                "signatures by a CA with a key of this kind, {first}, cannot be checked. Those by {THEIRS} can"
+            );
+            Err(wrong(FileRole::Authorities, path, why))
+        }
+        _ => Ok(roots),
+    }
 }
+
+/// In the first line of a key with a passphrase, or the second.
+const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
 fn identity(
     certificate: &Path,
@@ -304,7 +335,13 @@ fn identity(
         .map_err(|e| wrong(FileRole::Certificate, certificate, e))?;
     let bytes = read(FileRole::Key, key)?;
     let key_der = PrivateKeyDer::from_pem_slice(&bytes).map_err(|e| {
-        wrong(FileRole::Key, key, format!("there is no private key in it (PEM): {e}"))
+        let encrypted = bytes.windows(ENCRYPTED.len()).any(|part| part == ENCRYPTED);
+        let why = if encrypted {
+            "the key is encrypted, and the agent has nobody to ask for its passphrase: openssl pkey -in FILE -out PLAIN".to_owned()
+        } else {
+            format!("there is no private key in it (PEM): {e}")
+        };
+        wrong(FileRole::Key, key, why)
     })?;
     Ok((chain, key_der))
 }

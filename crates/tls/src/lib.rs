@@ -10,6 +10,7 @@
 //! | [`relay`] | TLS on one socket, plaintext on another |
 //! | `running` | the threads of relays, and waiting for their end |
 //! | [`files`] | certificates, keys and CAs, checked when they are read |
+//! | `kind` | kinds of keys that can be used |
 //! | [`client`] | TLS with the server that an NBD URI names |
 //! | [`secret`] | text files that hold passwords, tokens and other keys |
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@
 pub mod channel;
 pub mod client;
 pub mod files;
+mod kind;
 pub mod relay;
 mod running;
 pub mod secret;

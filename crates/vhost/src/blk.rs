@@ -28,7 +28,8 @@ const RANGE: usize = 16;
 /// Unit of places and sizes, in bytes, whatever the block size.
 pub const SECTOR: u64 = 512;
 
-/// Pieces of memory of one request, and the bytes of one. Together they are 31.5 MiB, within the largest payload of a disk.
+/// Pieces of memory of one request, and the bytes of one, of guests that ask for it. Together they are 31.5 MiB. Firmware that does not
+/// ask brings longer ones, which are done as well.
 const SEG_MAX: u32 = 126;
 const SIZE_MAX: u32 = 256 << 10;
 
@@ -37,6 +38,9 @@ const MAX_RANGE: u32 = 2 << 20;
 
 /// Bytes of the configuration space that can be read. Those behind the last field are zero.
 pub const CONFIG: usize = 256;
+
+/// Largest block of a disk that guests can use, in bytes: Linux takes none that is larger than a page.
+pub const MAX_BLOCK: u32 = 4096;
 
 /// Features of a disk, as bits.
 #[must_use]
@@ -68,15 +72,23 @@ pub fn config(disk: &Geometry) -> [u8; CONFIG] {
     let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);
     let block = disk.blocks.min().max(SECTOR as u32);
     let preferred = disk.blocks.preferred().max(block);
+    // What is written without reading the rest of it. Larger ones are a preference, which partitions and file systems need not
+    // be aligned to.
+    let physical = preferred.min(MAX_BLOCK).max(block);
+    // The most that the disk takes at once, where that is less than a guest asks for.
+    let largest = disk.blocks.max();
+    let optimal =
+        if largest < SIZE_MAX * SEG_MAX && largest.is_multiple_of(physical) { largest } else { 0 };
     let unit = preferred / SECTOR as u32;
     // Offsets of `struct virtio_blk_config`.
     put(0, &(disk.size / SECTOR).to_le_bytes());
     put(8, &SIZE_MAX.to_le_bytes());
     put(12, &SEG_MAX.to_le_bytes());
     put(20, &block.to_le_bytes());
-    // log2 of the logical blocks of a physical one, and the smallest IO that performs well, in blocks.
-    put(24, &[(preferred / block).trailing_zeros() as u8, 0]);
-    put(26, &((preferred / block) as u16).to_le_bytes());
+    // log2 of the logical blocks of a physical one. Then, in blocks: the smallest IO that performs well, and the best one.
+    put(24, &[(physical / block).trailing_zeros() as u8, 0]);
+    put(26, &u16::try_from(preferred / block).unwrap_or(u16::MAX).to_le_bytes());
+    put(28, &(optimal / block).to_le_bytes());
     put(34, &MAX_QUEUES.to_le_bytes());
     for (at, value) in [(36, MAX_RANGE), (40, 1), (44, unit), (48, MAX_RANGE), (52, 1)] {
         put(at, &value.to_le_bytes());

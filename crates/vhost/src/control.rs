@@ -3,6 +3,9 @@
 //! A message may be half there, or its sender may never read the answer: [`serve`] blocks, and is for a thread of its own.
 //! What concerns queues goes to whoever has them as an [`Order`], and is done when the front end gets its answer.
 
+mod next;
+mod order;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
@@ -11,11 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
 use parda_disk::Geometry;
-use rustix::io::{Errno, dup2};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recv, recvmsg,
-    send,
-};
+use rustix::io::dup2;
+use rustix::net::{SendFlags, send};
 use vhost::vhost_user::message::{
     FrontendReq, VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags,
     VhostUserInflight, VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures,
@@ -27,60 +27,11 @@ use vhost::vhost_user::{
 };
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
+use self::next::{channel, next_message};
+pub use self::order::{Done, Order};
 use crate::blk::{CONFIG, config, features};
 use crate::inflight::{self, Log};
-use crate::{MAX_QUEUE_SIZE, MAX_QUEUES, Memory, Region, Vring};
-
-/// Order of a front end to whoever has the queues.
-#[derive(Debug)]
-pub enum Order {
-    /// The guest has this memory now. The old one is needed until what uses it is done.
-    Memory(Arc<Memory>),
-    /// A queue is set up, and its requests are taken as soon as it is enabled. `kick` is readable when there are some.
-    Start {
-        /// Number of the queue.
-        queue: u16,
-        /// The queue; [`Vring::begin`] comes next.
-        vring: Box<Vring>,
-        /// An eventfd of the front end.
-        kick: OwnedFd,
-    },
-    /// How the guest is told that requests of a queue are done: by an eventfd.
-    Call {
-        /// Number of the queue.
-        queue: u16,
-        /// `None` if the guest looks by itself.
-        call: Option<OwnedFd>,
-    },
-    /// A queue is enabled or not.
-    Enable {
-        /// Number of the queue.
-        queue: u16,
-        /// Whether its requests are taken.
-        on: bool,
-    },
-    /// No more requests are taken of a queue, and those that were taken are answered before the order is:
-    /// by [`Done::Stopped`].
-    Stop {
-        /// Number of the queue.
-        queue: u16,
-    },
-    /// Where the front end is told of changes: [`tell_of_new_size`].
-    Channel(OwnedFd),
-    /// The geometry of now is asked for: [`Done::Geometry`].
-    Geometry,
-}
-
-/// Answer to an order.
-#[derive(Clone, Copy, Debug)]
-pub enum Done {
-    /// The order was done.
-    Done,
-    /// The queue is stopped; its next request would be this one ([`Vring::position`]).
-    Stopped(u16),
-    /// The disk as it is now.
-    Geometry(Geometry),
-}
+use crate::{MAX_QUEUE_SIZE, MAX_QUEUES, MAX_REGIONS, Memory, Region, Vring};
 
 /// Number of the message to a front end that the configuration space has changed.
 const CONFIG_CHANGE: u32 = 2;
@@ -118,40 +69,51 @@ pub fn serve(
         keep,
         event_idx: false,
         enabled: true,
-        memory: None,
+        acknowledges: false,
+        resumed: false,
+        memory: Arc::default(),
         log: None,
         queues: Vec::new(),
     };
     let handler = Arc::new(Mutex::new(handler));
     let mut requests = match next_message(&spare) {
-        Some(first) if !BEGINNINGS.contains(&first) => resume(&socket, &handler)?,
+        Some(first) if !BEGINNINGS.iter().any(|message| first.is(*message)) => {
+            resume(&socket, &handler)?
+        }
         _ => BackendReqHandler::from_stream(socket, Arc::clone(&handler)),
     };
     loop {
-        let channel = channel(&spare);
-        match requests.handle_request() {
-            Ok(()) => {}
+        let next = next_message(&spare);
+        let channel = next.and_then(|next| channel(&spare, next));
+        let refused = match requests.handle_request() {
+            Ok(()) => None,
             Err(Error::Disconnected) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        if let Some(channel) = channel {
-            let mut handler = handler.lock().map_err(|_| Error::BackendInternalError)?;
-            if (handler.keep)(channel.as_fd()) {
-                handler.order(Order::Channel(channel))?;
+            Err(error) => Some(error),
+        };
+        let mut handler = handler.lock().map_err(|_| Error::BackendInternalError)?;
+        if let Some(error) = refused {
+            let acknowledges = handler.acknowledges;
+            let goes_on = match next {
+                Some(next) if next.lacks_descriptor(&error) => {
+                    next.refuse(&spare, acknowledges).map_err(Error::SocketError)?
+                }
+                next => next.is_some_and(|next| next.outlives(&error, acknowledges)),
+            };
+            if !goes_on {
+                return Err(error);
             }
+            handler.order(Order::Refused(error.to_string()))?;
+        }
+        if let Some(channel) = channel
+            && (handler.keep)(channel.as_fd())
+        {
+            handler.order(Order::Channel(channel))?;
         }
     }
 }
 
-/// The number of the next message, which is not taken. `None` if there is none any more.
-fn next_message(socket: &UnixStream) -> Option<u32> {
-    let mut number = [0; 4];
-    let (_, n) = recv(socket, &mut number, RecvFlags::PEEK | RecvFlags::WAITALL).ok()?;
-    (n == number.len()).then(|| u32::from_ne_bytes(number))
-}
-
 /// First messages of front ends that begin with a handshake.
-const BEGINNINGS: [u32; 2] = [FrontendReq::GET_FEATURES as u32, FrontendReq::SET_OWNER as u32];
+const BEGINNINGS: [FrontendReq; 2] = [FrontendReq::GET_FEATURES, FrontendReq::SET_OWNER];
 
 /// Handles the messages of a front end that goes on where it was with a device before this one. QEMU 7.2 does so while its
 /// guest has not started the disk: what it had negotiated then is sent in its place.
@@ -165,6 +127,7 @@ where
 {
     let (ours, theirs) = UnixStream::pair().map_err(Error::SocketError)?;
     let mut requests = BackendReqHandler::from_stream(theirs, Arc::clone(handler));
+    handler.lock().map_err(|_| Error::BackendInternalError)?.resumed = true;
     // The features of virtio follow, when the guest starts the disk. Answers are for nobody.
     let common = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
     for (message, features) in [
@@ -185,25 +148,6 @@ where
     Ok(requests)
 }
 
-/// The descriptor of the next message, if that is SET_BACKEND_REQ_FD. It is looked at before the message is taken: the
-/// library keeps the descriptor to itself, and has no call for the one message that we send there.
-fn channel(socket: &UnixStream) -> Option<OwnedFd> {
-    if next_message(socket)? != FrontendReq::SET_BACKEND_REQ_FD as u32 {
-        return None;
-    }
-    let mut header = [0; 4];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut bytes = [io::IoSliceMut::new(&mut header)];
-    let flags = RecvFlags::PEEK | RecvFlags::CMSG_CLOEXEC;
-    let message = recvmsg(socket, &mut bytes, &mut ancillary, flags).ok()?;
-    let all = !message.flags.contains(ReturnFlags::CTRUNC);
-    ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next().filter(|_| all),
-        _ => None,
-    })
-}
-
 /// A queue as far as it was set up.
 #[derive(Clone, Copy, Default)]
 struct Setup {
@@ -221,13 +165,23 @@ struct Handler<O, K> {
     event_idx: bool,
     /// Queues begin enabled: the front end knows nothing of protocol features.
     enabled: bool,
-    memory: Option<Arc<Memory>>,
+    /// The front end knows how to ask whether a message was refused.
+    acknowledges: bool,
+    /// The front end goes on where it was with a device before this one.
+    resumed: bool,
+    memory: Arc<Memory>,
     log: Option<Log>,
     queues: Vec<Setup>,
 }
 
 fn refuse<T>(why: &'static str) -> Result<T> {
     Err(Error::InvalidOperation(why))
+}
+
+/// A part of guest memory, as a message has it.
+fn region(place: &VhostUserMemoryRegion, file: File) -> Region {
+    let VhostUserMemoryRegion { guest_phys_addr, memory_size, user_addr, mmap_offset } = *place;
+    Region { guest: guest_phys_addr, size: memory_size, user: user_addr, offset: mmap_offset, file }
 }
 
 /// Checks that a descriptor is an eventfd. To wait for another file, or to write to it, could block.
@@ -264,7 +218,16 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> Handler<O, 
 
     fn check_kept(&self, fd: impl AsFd) -> Result<()> {
         let keeps = (self.keep)(fd.as_fd());
-        keeps.then_some(()).ok_or_else(|| Error::SocketError(Errno::MFILE.into()))
+        let why = "the agent has no descriptor left: raise LimitNOFILE=";
+        keeps.then_some(()).ok_or(Error::InvalidOperation(why))
+    }
+
+    /// Has the guest go on with this memory.
+    fn change_memory(&mut self, memory: Memory, shrinks: bool) -> Result<()> {
+        let memory = Arc::new(memory);
+        self.order(Order::Memory { memory: Arc::clone(&memory), shrinks })?;
+        self.memory = memory;
+        Ok(())
     }
 }
 
@@ -302,18 +265,11 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         files: Vec<File>,
         _postcopy: Option<bool>,
     ) -> Result<Option<Vec<u64>>> {
-        let regions = regions.iter().zip(files).map(|(region, file)| Region {
-            guest: region.guest_phys_addr,
-            size: region.memory_size,
-            user: region.user_addr,
-            offset: region.mmap_offset,
-            file,
-        });
+        let regions = regions.iter().zip(files).map(|(place, file)| region(place, file));
         let regions: Vec<Region> = regions.collect();
         regions.iter().try_for_each(|region| self.check_kept(&region.file))?;
-        let memory = Arc::new(Memory::map(regions).map_err(Error::ReqHandlerError)?);
-        self.order(Order::Memory(Arc::clone(&memory)))?;
-        self.memory = Some(memory);
+        let memory = Memory::map(regions).map_err(Error::ReqHandlerError)?;
+        self.change_memory(memory, true)?;
         Ok(None)
     }
 
@@ -335,9 +291,13 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         available: u64,
         _log: u64,
     ) -> Result<()> {
-        let Some(memory) = self.memory.clone() else {
-            return refuse("a queue comes before memory");
-        };
+        if self.resumed && self.memory.is_empty() {
+            return refuse(
+                "older QEMU (7.2) tells a guest's memory once, and the agent before this one had heard it: shut the guest down \
+                 and start it",
+            );
+        }
+        let memory = Arc::clone(&self.memory);
         let place = |user| match memory.guest_address(user) {
             Some(address) => Ok(address.0),
             None => refuse("a queue is not in the guest's memory"),
@@ -366,8 +326,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
     }
 
     fn set_vring_kick(&mut self, index: u8, fd: Option<File>) -> Result<()> {
-        let Some(file) = fd else { return refuse("a queue needs a descriptor for kicks") };
-        let kick = self.kept(file)?;
+        let kick = fd.map(|file| self.kept(file)).transpose()?;
         let (event_idx, enabled) = (self.event_idx, self.enabled);
         let setup = *self.queue(index.into())?;
         if setup.size == 0 || setup.descriptors == setup.available {
@@ -406,6 +365,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         if wanted & !offered().bits() != 0 {
             return refuse("a protocol feature was not offered");
         }
+        self.acknowledges = wanted & VhostUserProtocolFeatures::REPLY_ACK.bits() != 0;
         Ok(())
     }
 
@@ -462,20 +422,26 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
     }
 
     fn get_max_mem_slots(&mut self) -> Result<u64> {
-        refuse("GET_MAX_MEM_SLOTS was not offered")
+        Ok(MAX_REGIONS as u64)
     }
 
     fn add_mem_region(
         &mut self,
-        _: &VhostUserSingleMemoryRegion,
-        _: File,
-        _: Option<bool>,
+        place: &VhostUserSingleMemoryRegion,
+        file: File,
+        _postcopy: Option<bool>,
     ) -> Result<Option<u64>> {
-        refuse("ADD_MEM_REG was not offered")
+        self.check_kept(&file)?;
+        let memory = self.memory.with(region(place, file)).map_err(Error::ReqHandlerError)?;
+        self.change_memory(memory, false)?;
+        Ok(None)
     }
 
-    fn remove_mem_region(&mut self, _: &VhostUserSingleMemoryRegion) -> Result<()> {
-        refuse("REM_MEM_REG was not offered")
+    fn remove_mem_region(&mut self, place: &VhostUserSingleMemoryRegion) -> Result<()> {
+        match self.memory.without(place.guest_phys_addr, place.memory_size, place.user_addr) {
+            Some(memory) => self.change_memory(memory, true),
+            None => refuse("the guest's memory has no such region"),
+        }
     }
 
     fn set_device_state_fd(
@@ -503,5 +469,5 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
 /// Protocol features of ours. The library adds REPLY_ACK.
 fn offered() -> VhostUserProtocolFeatures {
     use VhostUserProtocolFeatures as P;
-    P::MQ | P::CONFIG | P::BACKEND_REQ | P::REPLY_ACK | P::INFLIGHT_SHMFD
+    P::MQ | P::CONFIG | P::BACKEND_REQ | P::REPLY_ACK | P::INFLIGHT_SHMFD | P::CONFIGURE_MEM_SLOTS
 }

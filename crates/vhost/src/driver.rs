@@ -38,6 +38,8 @@ use vmm_sys_util::eventfd::EventFd;
 
 use crate::blk::HEADER;
 
+mod regions;
+
 /// Shape of a driver.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -217,8 +219,13 @@ impl Driver {
         wanted |= self.features & 0xff_ffff;
         let offered = self.frontend.get_protocol_features()?;
         type P = VhostUserProtocolFeatures;
-        let used =
-            offered & (P::MQ | P::CONFIG | P::REPLY_ACK | P::BACKEND_REQ | P::INFLIGHT_SHMFD);
+        let used = offered
+            & (P::MQ
+                | P::CONFIG
+                | P::REPLY_ACK
+                | P::BACKEND_REQ
+                | P::INFLIGHT_SHMFD
+                | P::CONFIGURE_MEM_SLOTS);
         self.logs = used.contains(P::INFLIGHT_SHMFD);
         self.frontend.set_protocol_features(used)?;
         self.frontend.set_features(wanted & self.features)?;
@@ -369,23 +376,44 @@ impl Driver {
     /// The data is longer than the slot.
     pub fn submit(&mut self, queue: u16, slot: u16, command: Command) -> io::Result<()> {
         let data = self.data(queue, slot);
-        let (kind, sector, len, writes) = match command {
-            Command::Read { sector, len } => (VIRTIO_BLK_T_IN, sector, len, true),
-            Command::Write { sector, len } => (VIRTIO_BLK_T_OUT, sector, len, false),
-            Command::Flush => (VIRTIO_BLK_T_FLUSH, 0, 0, false),
-            Command::Serial => (VIRTIO_BLK_T_GET_ID, 0, 20, true),
-            Command::Discard { sector, count } => {
-                self.put_range(data, sector, count, 0)?;
-                (VIRTIO_BLK_T_DISCARD, 0, 16, false)
-            }
-            Command::WriteZeroes { sector, count, unmap } => {
-                self.put_range(data, sector, count, unmap.into())?;
-                (VIRTIO_BLK_T_WRITE_ZEROES, 0, 16, false)
-            }
+        let len = match command {
+            Command::Read { len, .. } | Command::Write { len, .. } => len,
+            Command::Flush => 0,
+            Command::Serial => 20,
+            Command::Discard { .. } | Command::WriteZeroes { .. } => 16,
         };
         if len > self.shape.data {
             return Err(io::Error::other("the slot is too small"));
         }
+        self.submit_at(queue, slot, command, &[(data, len)])
+    }
+
+    /// As [`Driver::submit`], with data at these places of the guest's memory, each with its length in bytes.
+    ///
+    /// # Errors
+    /// There are too many places.
+    pub fn submit_at(
+        &mut self,
+        queue: u16,
+        slot: u16,
+        command: Command,
+        places: &[(u64, u32)],
+    ) -> io::Result<()> {
+        let data = self.data(queue, slot);
+        let (kind, sector, writes) = match command {
+            Command::Read { sector, .. } => (VIRTIO_BLK_T_IN, sector, true),
+            Command::Write { sector, .. } => (VIRTIO_BLK_T_OUT, sector, false),
+            Command::Flush => (VIRTIO_BLK_T_FLUSH, 0, false),
+            Command::Serial => (VIRTIO_BLK_T_GET_ID, 0, true),
+            Command::Discard { sector, count } => {
+                self.put_range(data, sector, count, 0)?;
+                (VIRTIO_BLK_T_DISCARD, 0, false)
+            }
+            Command::WriteZeroes { sector, count, unmap } => {
+                self.put_range(data, sector, count, unmap.into())?;
+                (VIRTIO_BLK_T_WRITE_ZEROES, 0, false)
+            }
+        };
         let line = &self.lines[usize::from(queue)];
         let header = line.headers + u64::from(slot) * 32;
         let mut bytes = [0; HEADER + 1];
@@ -395,7 +423,8 @@ impl Driver {
         bytes[HEADER] = 0xff;
         self.poke(header, &bytes)?;
         let status = header + HEADER as u64;
-        let mut chain = vec![(header, HEADER as u32, false), (data, len, writes)];
+        let mut chain = vec![(header, HEADER as u32, false)];
+        chain.extend(places.iter().map(|(place, len)| (*place, *len, writes)));
         chain.push((status, 1, true));
         chain.retain(|(_, len, _)| *len > 0);
         self.submit_chain(queue, slot, &chain)

@@ -22,7 +22,7 @@ mod memory;
 mod sigbus;
 mod vring;
 
-pub use bounds::{MAX_QUEUE_SIZE, MAX_QUEUES};
+pub use bounds::{MAX_QUEUE_SIZE, MAX_QUEUES, MAX_REGIONS};
 pub use broken::Broken;
 pub use memory::{Memory, Region, Segments};
 pub use vring::Vring;

@@ -16,8 +16,8 @@ use vm_memory::{
     Permissions,
 };
 
-use crate::Broken;
-use crate::sigbus::Guard;
+use crate::sigbus::{self, Guard};
+use crate::{Broken, MAX_REGIONS};
 
 /// A part of guest memory, as the front end describes it.
 #[derive(Debug)]
@@ -43,14 +43,22 @@ pub(crate) fn is_memory(file: &File) -> bool {
     regular && fstatfs(file).is_ok_and(|fs| fs.f_type == TMPFS || fs.f_type == HUGETLBFS)
 }
 
-/// Memory of one guest, mapped until this is dropped.
-#[derive(Debug)]
+/// A mapped region, shared by all states of a guest's memory that it is a part of.
+#[derive(Clone, Debug)]
+struct Mapped {
+    guard: Arc<Guard>,
+    guest: u64,
+    size: u64,
+    user: u64,
+}
+
+/// Memory of one guest, mapped until this is dropped. It does not change: [`Memory::with`] and [`Memory::without`] make
+/// another one, which shares the mappings.
+#[derive(Debug, Default)]
 pub struct Memory {
     /// Goes before the mappings that it guards.
-    guards: Vec<Guard>,
+    regions: Vec<Mapped>,
     map: GuestMemoryMmap,
-    /// Start and length where the front end sees a region, and where the guest does.
-    user: Vec<(u64, u64, u64)>,
 }
 
 impl Memory {
@@ -59,20 +67,53 @@ impl Memory {
     /// # Errors
     /// One of them cannot be mapped; none is then.
     pub fn map(regions: Vec<Region>) -> io::Result<Memory> {
-        let user = regions.iter().map(|r| (r.user, r.size, r.guest)).collect();
-        let mut mapped = Vec::new();
-        for Region { guest, size, offset, file, .. } in regions {
-            if !is_memory(&file) {
-                // An access could wait for a disk or for another process.
-                let why = "guest memory must be a memfd, or a file of tmpfs or hugetlbfs";
-                return Err(io::Error::other(why));
-            }
-            let size = usize::try_from(size).map_err(|_| contradict())?;
-            let region = MmapRegion::from_file(FileOffset::new(file, offset), size);
-            let region = region.map_err(not_mapped)?;
-            mapped.push(GuestRegionMmap::new(region, GuestAddress(guest)).ok_or_else(contradict)?);
+        regions.into_iter().try_fold(Memory::default(), |memory, region| memory.with(region))
+    }
+
+    /// The same with one more region.
+    ///
+    /// # Errors
+    /// It cannot be mapped, overlaps another one, or there are [`MAX_REGIONS`] already.
+    pub fn with(&self, region: Region) -> io::Result<Memory> {
+        let Region { guest, size, user, offset, file } = region;
+        if !is_memory(&file) {
+            // An access could wait for a disk or for another process.
+            let why = "guest memory must be a memfd, or a file of tmpfs or hugetlbfs";
+            return Err(io::Error::other(why));
         }
-        Memory::of(mapped, user)
+        let len = usize::try_from(size).map_err(|_| contradict())?;
+        let mapping = MmapRegion::from_file(FileOffset::new(file, offset), len);
+        self.with_mapping(mapping.map_err(not_mapped)?, guest, user)
+    }
+
+    fn with_mapping(&self, mapping: MmapRegion, guest: u64, user: u64) -> io::Result<Memory> {
+        let size = mapping.size() as u64;
+        let ends = [guest, user].map(|start| start.checked_add(size));
+        if ends.contains(&None) {
+            return Err(contradict());
+        }
+        if self.regions.len() == MAX_REGIONS {
+            return Err(io::Error::other("guest memory has as many regions as there are slots"));
+        }
+        let guard = Guard::new(mapping.as_ptr() as usize, mapping.size())
+            .ok_or_else(|| io::Error::other("too many regions of guest memory in this process"))?;
+        let mut regions = self.regions.clone();
+        regions.push(Mapped { guard: Arc::new(guard), guest, size, user });
+        let mapping = GuestRegionMmap::new(mapping, GuestAddress(guest)).ok_or_else(contradict)?;
+        let map = self.map.insert_region(Arc::new(mapping)).map_err(|_| contradict())?;
+        Ok(Memory { regions, map })
+    }
+
+    /// The same without the region that begins at these addresses of the guest and of the front end. `None` if there is none of
+    /// this size.
+    #[must_use]
+    pub fn without(&self, guest: u64, size: u64, user: u64) -> Option<Memory> {
+        let is_it = |r: &Mapped| (r.guest, r.size, r.user) == (guest, size, user);
+        let at = self.regions.iter().position(is_it)?;
+        let mut regions = self.regions.clone();
+        regions.remove(at);
+        let (map, _) = self.map.remove_region(GuestAddress(guest), size).ok()?;
+        Some(Memory { regions, map })
     }
 
     /// So many bytes of this process from guest address 0 on: memory of tests.
@@ -80,21 +121,13 @@ impl Memory {
     /// # Errors
     /// The kernel has no memory.
     pub fn anonymous(size: usize) -> io::Result<Memory> {
-        let region = MmapRegion::new(size).map_err(not_mapped)?;
-        let region = GuestRegionMmap::new(region, GuestAddress(0));
-        Memory::of(vec![region.ok_or_else(contradict)?], vec![(0, size as u64, 0)])
+        let mapping = MmapRegion::new(size).map_err(not_mapped)?;
+        Memory::default().with_mapping(mapping, 0, 0)
     }
 
-    fn of(mut mapped: Vec<GuestRegionMmap>, user: Vec<(u64, u64, u64)>) -> io::Result<Memory> {
-        use vm_memory::GuestMemoryRegion;
-        mapped.sort_by_key(GuestMemoryRegion::start_addr);
-        let guards =
-            mapped.iter().map(|region| Guard::new(region.as_ptr() as usize, region.size()));
-        let guards = guards
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| io::Error::other("too many regions of guest memory in this process"))?;
-        let map = GuestMemoryMmap::from_regions(mapped).map_err(|_| contradict())?;
-        Ok(Memory { guards, map, user })
+    /// Whether the guest has no memory.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.regions.is_empty()
     }
 
     /// Memory as crates of rust-vmm see it.
@@ -104,14 +137,13 @@ impl Memory {
 
     /// Where the guest sees an address of the front end. `None` if it is in no region.
     pub(crate) fn guest_address(&self, user: u64) -> Option<GuestAddress> {
-        let inside = |&&(start, len, _): &&(u64, u64, u64)| user >= start && user - start < len;
-        let (start, _, guest) = self.user.iter().find(inside)?;
-        guest.checked_add(user - start).map(GuestAddress)
+        let region = self.regions.iter().find(|r| user >= r.user && user - r.user < r.size)?;
+        region.guest.checked_add(user - region.user).map(GuestAddress)
     }
 
     /// Whether all of it still has memory behind it. If not, what was read of it since may be zeroes.
     pub fn is_intact(&self) -> bool {
-        !self.guards.iter().any(Guard::is_lost)
+        !(sigbus::any_was_lost() && self.regions.iter().any(|region| region.guard.is_lost()))
     }
 
     /// Appends the places of `len` bytes of the guest, which may cross regions.

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-/// Regions that all guests of this process can have.
-const SLOTS: usize = 8192;
+/// Regions that all guests of this process can have: no fewer than the mappings of a process (`vm.max_map_count`).
+const SLOTS: usize = 1 << 16;
 
 struct Slot {
     taken: AtomicBool,
@@ -29,6 +29,14 @@ static ALL: [Slot; SLOTS] = [const {
         lost: AtomicBool::new(false),
     }
 }; SLOTS];
+
+/// An access of this process has found no memory, at some time.
+static ANY_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether a region was ever lost. Until then nobody has to ask each [`Guard`].
+pub(crate) fn any_was_lost() -> bool {
+    ANY_LOST.load(Ordering::Acquire)
+}
 
 /// The action for SIGBUS before ours.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
@@ -100,6 +108,7 @@ extern "C" fn on_sigbus(
         // a mapping of huge pages has no smaller parts.
         if unsafe { mmap_anonymous(start as *mut _, len, access, place) }.is_ok() {
             slot.lost.store(true, Ordering::Release);
+            ANY_LOST.store(true, Ordering::Release);
             return;
         }
     }

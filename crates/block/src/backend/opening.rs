@@ -3,7 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use parda_address::{Address, Protocol};
 use parda_disk::Geometry;
+use parda_vhost::blk::MAX_BLOCK;
 
 use super::config::Region;
 use super::file::format::Image;
@@ -92,5 +94,18 @@ pub(crate) fn check_region(whole: &Geometry, align: u32, region: Region) -> Resu
             len = len.0,
             size = whole.size,
         )))
+    }
+}
+
+/// Checks that guests can use the disk, if it is offered to any.
+pub(crate) fn check_guests(disk: &Geometry, listen: &[Address]) -> Result<(), OpenError> {
+    let min = disk.blocks.min();
+    let guests = listen.iter().find(|address| address.protocol() == Protocol::Vhost);
+    match guests {
+        Some(address) if min > MAX_BLOCK => Err(OpenError::Refused(format!(
+            "the backend takes multiples of {min} bytes only, and no guest has blocks of more than {MAX_BLOCK}: listen by \
+             NBD instead of {address}, or use a backend with smaller blocks"
+        ))),
+        _ => Ok(()),
     }
 }

@@ -14,19 +14,19 @@ use parda_block::{BackendConfig, Direct, DiskConfig, Handle, Lock, NbdOptions};
 use parda_control::{Bytes, Span};
 use parda_vhost::driver::{Command, Driver, Shape};
 
-const SIZE: u64 = 4 << 20;
+pub(crate) const SIZE: u64 = 4 << 20;
 
 /// For what is done at once, on a machine that may be busy.
-const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-const OK: u8 = 0;
-const FAILED: u8 = 1;
+pub(crate) const OK: u8 = 0;
+pub(crate) const FAILED: u8 = 1;
 const UNSUPPORTED: u8 = 2;
 
-const SHAPE: Shape =
+pub(crate) const SHAPE: Shape =
     Shape { queues: 1, slots: 16, data: 256 << 10, indirect: true, event_idx: true };
 
-fn guest_disk(export: &str, backend: BackendConfig, socket: &Path) -> DiskConfig {
+pub(crate) fn guest_disk(export: &str, backend: BackendConfig, socket: &Path) -> DiskConfig {
     DiskConfig { listen: vec![Address::Vhost(socket.into())], ..disk(export, backend, socket) }
 }
 
@@ -176,7 +176,7 @@ fn a_guest_is_told_what_its_disk_cannot_do() {
 }
 
 /// Waits until something holds.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + SOON;
     while !holds() {
         assert!(Instant::now() < end, "{what}");

@@ -1,11 +1,12 @@
 //! What can only be shown with kernels of our own: stories with guests.
 //!
-//! `make test` runs one guest for each thing that nothing else shows: disks over NBD while their agent is killed and
+//! `make test` runs one guest for each thing that nothing else shows: blocks of servers, disks over NBD while their agent is killed and
 //! replaced, a steered kernel and an agent that serve one array, shares of cgroups by a real elevator, and the harness.
 //! The others repeat on another kernel, transport or number of hosts what a faster test shows, which `#[ignore]` names:
 //! `make nightly` runs all.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
 
+mod blocks;
 mod cgroups;
 mod guest;
 mod harness;

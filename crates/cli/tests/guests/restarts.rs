@@ -20,11 +20,11 @@ const RECONNECT: u32 = 60;
 const SIZE: u64 = 1 << 20;
 
 /// An agent that is killed when dropped.
-struct Agent(Child);
+pub(crate) struct Agent(Child);
 
 impl Agent {
     /// Starts it on the configuration in `dir`, and waits until clients can connect.
-    fn start(dir: &Path, sockets: &[&str]) -> Agent {
+    pub(crate) fn start(dir: &Path, sockets: &[&str]) -> Agent {
         let mut serve = Command::new(PARDA);
         serve.args(["serve", "-c", "parda.toml"]).current_dir(dir).stdin(Stdio::null());
         let log = std::fs::File::options().create(true).append(true).open(dir.join("log")).unwrap();

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `clients` | nbdinfo, nbdcopy, qemu-img, qemu-io and fio, on every backend and listener |
 //! | `clocks` | wall clocks that step by an hour |
+//! | `firmware` | OVMF, which reads long files, on a disk by vhost-user |
 //! | `files` | files and devices that change, vanish or fail while they are served |
 //! | `listeners` | who may connect where; sockets that a service manager passes |
 //! | `nbd` | what of the protocol clients see: maps, holes, advice, refusals |
@@ -89,6 +90,7 @@ mod explain;
 mod failing_backends;
 mod few_shares;
 mod files;
+mod firmware;
 mod fuse;
 mod guarantees;
 mod half_open;

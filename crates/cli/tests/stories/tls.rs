@@ -222,3 +222,77 @@ fn a_certificate_that_cannot_be_used_closes_its_address_alone() {
     assert!(status().contains("there is no private key in it"), "{}", status());
     agent.stop();
 }
+
+#[test]
+fn a_key_of_a_kind_that_cannot_be_used_is_refused_with_those_that_can() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    let text = |certificate: &str, ca: &str| {
+        let text = config("host", OFF, &[("vm1", "data")]);
+        let text = text.replacen("unix:host\"", "tcp:127.0.0.1:1\"", 1);
+        let clients =
+            if ca.is_empty() { String::new() } else { format!("clients = \"{ca}.pem\"\n") };
+        format!(
+            "{text}[[listener]]\naddress = \"tcp:127.0.0.1:1\"\n[listener.tls]\n\
+             certificate = \"{certificate}.pem\"\nkey = \"{certificate}.key\"\n{clients}"
+        )
+    };
+    let known = "RSA of 2048, 3072 or 4096 bits, ECDSA on P-256 or P-384, and Ed25519 can";
+    for (name, algorithm, option, fault) in [
+        ("p256", "EC", "ec_paramgen_curve:P-256", None),
+        ("p384", "EC", "ec_paramgen_curve:P-384", None),
+        ("ed25519", "ED25519", "", None),
+        ("rsa2048", "RSA", "rsa_keygen_bits:2048", None),
+        ("rsa3072", "RSA", "rsa_keygen_bits:3072", None),
+        ("rsa1024", "RSA", "rsa_keygen_bits:1024", Some("RSA of 1024 bits")),
+        ("rsa2432", "RSA", "rsa_keygen_bits:2432", Some("RSA of 2432 bits")),
+        ("rsa2560", "RSA", "rsa_keygen_bits:2560", Some("RSA of 2560 bits")),
+        ("pss", "RSA-PSS", "rsa_keygen_bits:2048", Some("RSA-PSS")),
+        ("p521", "EC", "ec_paramgen_curve:P-521", Some("ECDSA on P-521")),
+        ("k1", "EC", "ec_paramgen_curve:secp256k1", Some("ECDSA on secp256k1")),
+        ("ed448", "ED448", "", Some("Ed448")),
+    ] {
+        let mut line = format!("openssl genpkey -algorithm {algorithm} -out {name}.key");
+        if !option.is_empty() {
+            line += &format!(" -pkeyopt {option}");
+        }
+        stage.ok(&line.split_whitespace().collect::<Vec<_>>());
+        let line = format!("openssl req -x509 -key {name}.key -subj /CN=localhost -out {name}.pem");
+        stage.ok(&line.split_whitespace().collect::<Vec<_>>());
+        stage.write("host.toml", text(name, ""));
+        match fault {
+            None => drop(stage.ok(&[PARDA, "check", "host.toml"])),
+            Some(fault) => {
+                let error = stage.fails(&[PARDA, "check", "host.toml"]);
+                assert!(error.contains(fault) && error.contains(known), "{name}: {error}");
+            }
+        }
+        // As the CA of clients.
+        stage.write("host.toml", text("p256", name));
+        match fault {
+            // Signatures of any length can be checked.
+            None | Some("RSA of 2432 bits" | "RSA of 2560 bits") => {
+                stage.ok(&[PARDA, "check", "host.toml"]);
+            }
+            Some(fault) => {
+                let error = stage.fails(&[PARDA, "check", "host.toml"]);
+                assert!(error.contains(fault) && error.contains("RSA of 2048 to 8192"), "{error}");
+            }
+        }
+    }
+    stage.ok(&[
+        "openssl",
+        "pkey",
+        "-in",
+        "p256.key",
+        "-aes256",
+        "-passout",
+        "pass:x",
+        "-out",
+        "locked.key",
+    ]);
+    stage.ok(&["cp", "p256.pem", "locked.pem"]);
+    stage.write("host.toml", text("locked", ""));
+    let error = stage.fails(&[PARDA, "check", "host.toml"]);
+    assert!(error.contains("the key is encrypted"), "{error}");
+}

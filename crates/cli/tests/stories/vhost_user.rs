@@ -1,22 +1,22 @@
 //! Guests by vhost-user: an agent that is killed under their load, what the status and the configuration say of them.
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Lines, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use parda_testkit::Client;
 use parda_vhost::driver::{Command, Driver, Shape};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::stage::{Done, PARDA, Stage, noise, until, wait_for};
+use crate::stage::{Done, PARDA, Process, Stage, noise, until, wait_for};
 
 const SIZE: u64 = 8 << 20;
 const BLOCK: u32 = 4096;
 const SLOTS: u16 = 16;
 const SOON: Duration = Duration::from_secs(60);
 
-fn config(direct: &str) -> String {
+pub(crate) fn config(direct: &str) -> String {
     format!(
         "host = \"h\"\nstatus = \"unix:h.status\"\n[[volume]]\nname = \"a\"\n[volume.control]\n\
          mode = \"off\"\n[[volume.disk]]\nname = \"vm1\"\npath = \"disk\"\ndirect = \"{direct}\"\n\
@@ -151,31 +151,89 @@ fn nobody_reaches_the_socket_of_an_agent_that_was_killed() {
     }
 }
 
+/// QEMU with the disk of `config` and no guest but its firmware, stopped.
+pub(crate) struct Qemu {
+    monitor: UnixStream,
+    answers: Lines<BufReader<UnixStream>>,
+    _process: Process,
+}
+
+impl Qemu {
+    /// Starts it with so much memory for its guest, and further options.
+    pub(crate) fn start(stage: &Stage, memory: &str, more: &str) -> Qemu {
+        let ram = memory.split(',').next().unwrap_or_default();
+        let line = format!(
+            "qemu-system-x86_64 -S -display none -nodefaults -m {memory} -qmp unix:qmp,server=on,wait=off \
+             -object memory-backend-memfd,id=ram,size={ram},share=on -machine q35,memory-backend=ram \
+             -chardev socket,id=vm1,path=vm1.vhost,reconnect=1 -device vhost-user-blk-pci,chardev=vm1,bootindex=0 {more}"
+        );
+        let process = stage.start("qemu", &line.split_whitespace().collect::<Vec<_>>());
+        let monitor = wait_for("QEMU listens", || UnixStream::connect(stage.path("qmp")).ok());
+        let answers = BufReader::new(monitor.try_clone().unwrap()).lines();
+        let mut qemu = Qemu { monitor, answers, _process: process };
+        qemu.ask("qmp_capabilities", json!({}));
+        // It answers once its devices are there.
+        qemu.ask("query-status", json!({}));
+        qemu
+    }
+
+    /// Has it do a command, which must succeed.
+    pub(crate) fn ask(&mut self, command: &str, arguments: Value) {
+        let line = json!({ "execute": command, "arguments": arguments }).to_string();
+        self.monitor.write_all(line.as_bytes()).unwrap();
+        let answer = |line: &std::io::Result<String>| {
+            let line = line.as_ref().unwrap();
+            assert!(!line.contains("\"error\""), "{command}: {line}");
+            line.contains("\"return\"")
+        };
+        self.answers.find(answer).expect("QEMU ended").unwrap();
+    }
+}
+
 /// QEMU (7.2) connects again without a handshake while its guest has not started the disk.
 #[test]
 fn a_guest_starts_its_disk_after_its_agent_was_replaced() {
     let stage = Stage::new();
     stage.sparse("disk", SIZE);
     let agent = stage.agent("h", &config("auto"));
-    let line = "qemu-system-x86_64 -S -display none -nodefaults -m 64M -qmp unix:qmp,server=on,wait=off \
-                -object memory-backend-memfd,id=ram,size=64M,share=on -machine q35,memory-backend=ram \
-                -chardev socket,id=vm1,path=vm1.vhost,reconnect=1 -device vhost-user-blk-pci,chardev=vm1,bootindex=0";
-    let _qemu = stage.start("qemu", &line.split_whitespace().collect::<Vec<_>>());
-    let mut qmp = wait_for("QEMU listens", || UnixStream::connect(stage.path("qmp")).ok());
-    let mut answers = BufReader::new(qmp.try_clone().unwrap()).lines();
-    let mut ask = |command: &str| {
-        qmp.write_all(format!("{{\"execute\": \"{command}\"}}").as_bytes()).unwrap();
-        let answer = answers.find(|line| line.as_ref().unwrap().contains("\"return\""));
-        answer.expect("QEMU ended").unwrap();
-    };
-    ask("qmp_capabilities");
-    // It answers once its devices are there.
-    ask("query-status");
+    let mut qemu = Qemu::start(&stage, "64M", "");
     agent.process.kill();
     let agent = stage.restart(&[], "h");
     until("QEMU is back", || agent.volume().disks[0].clients == 1);
-    ask("cont");
+    qemu.ask("cont", json!({}));
     until("the firmware reads the disk", || agent.volume().disks[0].reads.ios > 0);
+}
+
+/// Without slots for memory, QEMU takes eight regions, of which a guest without DIMMs has some already.
+#[test]
+fn a_guest_gets_dimms_while_it_has_its_disk() {
+    let stage = Stage::new();
+    // A boot sector that reads the next sector for ever.
+    let mut disk = vec![0; SIZE as usize];
+    let code = [
+        0x31, 0xdb, 0x8e, 0xc3, 0xbb, 0x00, 0x80, // to 0:8000
+        0xb8, 0x01, 0x02, 0xb9, 0x02, 0x00, 0xb6, 0x00, 0xb2, 0x80, 0xcd,
+        0x13, // read sector 2
+        0xeb, 0xeb, // again
+    ];
+    disk[..code.len()].copy_from_slice(&code);
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    stage.write("disk", &disk);
+    let agent = stage.agent("h", &config("auto"));
+    let mut qemu = Qemu::start(&stage, "64M,slots=16,maxmem=2G", "");
+    qemu.ask("cont", json!({}));
+    let reads = || agent.volume().disks[0].reads.ios;
+    until("the guest reads", || reads() > 10);
+    for n in 0..12 {
+        let (memory, dimm) = (format!("m{n}"), format!("d{n}"));
+        let backend = json!({ "qom-type": "memory-backend-memfd", "id": memory, "size": 128 << 20, "share": true });
+        qemu.ask("object-add", backend);
+        qemu.ask("device_add", json!({ "driver": "pc-dimm", "id": dimm, "memdev": memory }));
+        let before = reads();
+        until("the guest goes on", || reads() > before + 10);
+    }
+    let disk = &agent.volume().disks[0];
+    assert_eq!((disk.clients, disk.errors), (1, 0));
 }
 
 #[test]
@@ -200,6 +258,85 @@ fn a_guest_is_a_client_in_the_status_and_its_reads_can_be_measured() {
     until("the client has gone", || clients() == 0);
     assert!(agent.volume().disks[0].reads.ios as f64 >= number("reads"));
     assert_eq!(stage.read("disk"), before);
+}
+
+/// An NBD server that takes no other requests than those of its block sizes, and a disk on it.
+fn behind_nbdkit(stage: &Stage, [min, preferred, max]: [&str; 3]) -> Process {
+    let sizes = [
+        format!("blocksize-minimum={min}"),
+        format!("blocksize-preferred={preferred}"),
+        format!("blocksize-maximum={max}"),
+    ];
+    let line = ["nbdkit", "-f", "-U", "server", "--filter=blocksize-policy", "memory", "256M"];
+    let line =
+        [&line[..], &sizes.each_ref().map(String::as_str), &["blocksize-error-policy=error"]];
+    let server = stage.start("nbdkit", &line.concat());
+    until("nbdkit listens", || stage.path("server").exists());
+    let path = format!("nbd+unix:///?socket={}", stage.path("server").display());
+    stage.write(
+        "h.toml",
+        config("auto").replace("path = \"disk\"\ndirect = \"auto\"", &format!("path = \"{path}\"")),
+    );
+    server
+}
+
+#[test]
+fn a_guest_has_the_blocks_of_the_server_behind_its_disk_and_may_ask_for_more_at_once() {
+    for (sizes, block, physical, min_io, opt_io) in [
+        (["1", "4K", "64K"], 512, 3, 8, 128),
+        (["4K", "64K", "64K"], 4096, 0, 16, 16),
+        (["512", "512", "512"], 512, 0, 1, 1),
+        (["1", "32M", "32M"], 512, 3, u16::MAX, 0),
+        (["1", "4K", "32M"], 512, 3, 8, 0),
+    ] {
+        let stage = Stage::new();
+        let _server = behind_nbdkit(&stage, sizes);
+        let agent = stage.restart(&[], "h");
+        let shape = Shape { queues: 1, slots: 1, data: 40 << 20, indirect: true, event_idx: true };
+        let mut driver = Driver::connect(&stage.path("vm1.vhost"), shape).unwrap();
+        let space = driver.config(60).unwrap();
+        let number = |at: usize| u32::from_le_bytes(space[at..at + 4].try_into().unwrap());
+        let topology = (number(20), space[24], number(26) as u16, number(28));
+        assert_eq!(topology, (block, physical, min_io, opt_io), "{sizes:?}");
+        // Smaller blocks take a request for each.
+        let lens = if sizes[2] == "512" { &[1 << 20][..] } else { &[1 << 20, 32 << 20] };
+        for len in lens {
+            let (bytes, sector) = (noise(*len), u64::from(block) / 512);
+            let len = *len as u32;
+            driver.poke(driver.data(0, 0), &bytes).unwrap();
+            assert_eq!(
+                driver.perform(Command::Write { sector, len }, SOON).unwrap(),
+                0,
+                "{sizes:?}"
+            );
+            driver.poke(driver.data(0, 0), &vec![0; bytes.len()]).unwrap();
+            assert_eq!(
+                driver.perform(Command::Read { sector, len }, SOON).unwrap(),
+                0,
+                "{sizes:?}"
+            );
+            let mut read = vec![0; bytes.len()];
+            driver.peek(driver.data(0, 0), &mut read).unwrap();
+            assert!(read == bytes, "{sizes:?}");
+        }
+        assert_eq!(agent.volume().disks[0].errors, 0);
+        agent.stop();
+    }
+}
+
+#[test]
+fn a_disk_whose_blocks_no_guest_has_is_refused_at_the_start() {
+    let stage = Stage::new();
+    let _server = behind_nbdkit(&stage, ["64K", "64K", "32M"]);
+    let agent = stage.restart(&[], "h");
+    agent.says("multiples of 65536 bytes only, and no guest has blocks of more than 4096");
+    // By NBD its clients are told.
+    let text = std::fs::read_to_string(stage.path("h.toml")).unwrap();
+    stage.write("h.toml", text.replace("vhost-user:vm1.vhost", "unix:vm1.sock"));
+    agent.process.signal(Signal::HUP);
+    until("the disk is served", || UnixStream::connect(stage.path("vm1.sock")).is_ok());
+    agent.says("disk_up");
+    agent.stop();
 }
 
 #[test]

@@ -1,57 +1,26 @@
 //! One guest: its queues and its unanswered requests.
 
+mod requests;
+
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use parda_control::Instant;
-use parda_disk::{Failure, Geometry, Op};
-use parda_vhost::blk::{Asked, Outcome, Scratch, Status};
+use parda_vhost::blk::{Outcome, Status};
 use parda_vhost::control::{Done, Order};
 use parda_vhost::{Broken, Memory, Vring};
 use slab::Slab;
 
-use crate::buffer::{ALIGN, Buffer, allocated};
-use crate::client::{Arrival, Body, Client, Offered, ReplyHandle};
+pub(super) use self::requests::Copies;
+use super::lane::{Lane, lane};
+use super::pieces::{Piece, Rest, WaitsFor};
+use crate::client::{Offered, ReplyHandle};
 use crate::front::listener::Place;
-use crate::front::{AgentMemory, Loan};
 use crate::losses::Witness;
 use crate::peer::is_hung_up;
 use crate::reactor::{Reactor, Tag};
-use crate::ring::OpKey;
-
-/// Requests that a guest may bring in one turn.
-const REQUESTS_PER_TURN: usize = 128;
-
-/// Bytes of requests that a guest may bring in one turn, rounded up to a whole request.
-const BYTES_PER_TURN: u64 = 4 << 20;
-
-/// A queue of the guest, and how it is woken.
-#[derive(Default)]
-struct Lane {
-    vring: Option<Vring>,
-    enabled: bool,
-    kick: Option<Arc<OwnedFd>>,
-    /// The kernel watches `kick`.
-    watch: Option<OpKey>,
-    /// It watches that, or does not know yet that it need not.
-    watched: bool,
-    call: Option<Arc<OwnedFd>>,
-    /// The front end waits for it to be stopped.
-    stopping: Option<SyncSender<Done>>,
-    /// It is looked at in each turn, as it was not asked to kick.
-    stirred: bool,
-    /// There are answers of which the guest was not told.
-    answered: bool,
-}
-
-impl Lane {
-    /// Whether its requests are taken.
-    fn takes(&self) -> bool {
-        self.stirred && self.enabled && self.stopping.is_none()
-    }
-}
 
 /// A request of the guest that is not answered yet.
 struct Pending {
@@ -60,8 +29,19 @@ struct Pending {
     status: Status,
     /// Bytes of the guest's memory that it writes.
     writes: u32,
-    /// Memory for a copy of its data.
-    loan: Option<Loan>,
+    /// Its pieces that the disk has.
+    pieces: usize,
+    /// The outcome so far.
+    outcome: Outcome,
+    /// A part of the memory that the guest had when it was taken is to go.
+    leaves: bool,
+}
+
+/// The front end waits for the requests that may use memory which it takes away.
+struct Farewell {
+    done: SyncSender<Done>,
+    /// How many are unanswered.
+    left: usize,
 }
 
 /// Whether a guest is served.
@@ -72,13 +52,6 @@ pub(super) enum State {
     Closing,
     /// The connection is over. Nothing is written to the guest's queues any more.
     Gone,
-}
-
-/// Where copies of data come from.
-pub(super) struct Copies<'a> {
-    pub(super) agent: &'a AgentMemory,
-    /// What copies of one guest take at most, in bytes, unless there is only one.
-    pub(super) most: usize,
 }
 
 /// A front end that waits for the end of another one.
@@ -105,8 +78,13 @@ pub(super) struct Guest {
     memory: Option<Arc<Memory>>,
     lanes: Vec<Lane>,
     pending: Slab<Pending>,
-    /// A request that waits for memory for its copy.
-    waiting: Option<(usize, Arrival)>,
+    farewell: Option<Farewell>,
+    /// The front end was refused something, and the log says so.
+    refused: bool,
+    /// Pieces of requests that the disk has.
+    pieces: Slab<Piece>,
+    /// The request that is being handed over.
+    rest: Option<Rest>,
     /// Bytes of memory for copies.
     copied: usize,
     channel: Option<OwnedFd>,
@@ -144,7 +122,10 @@ impl Guest {
             memory: None,
             lanes: Vec::new(),
             pending: Slab::new(),
-            waiting: None,
+            farewell: None,
+            refused: false,
+            pieces: Slab::new(),
+            rest: None,
             copied: 0,
             channel: None,
             witness: None,
@@ -176,7 +157,16 @@ impl Guest {
     }
 
     pub(super) fn waits_for_memory(&self) -> bool {
-        self.waiting.is_some()
+        self.rest.as_ref().is_some_and(|rest| rest.waits_for == WaitsFor::Memory)
+    }
+
+    /// Whether a part of a request can be handed over.
+    fn goes_on(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| match rest.waits_for {
+            WaitsFor::Turn => true,
+            WaitsFor::Answers => self.pieces.len() < requests::MAX_PIECES,
+            WaitsFor::Memory => false,
+        })
     }
 
     /// Does what the front end wants. An order that cannot be done yet is answered later.
@@ -188,7 +178,15 @@ impl Guest {
     ) -> Result<(), Broken> {
         let mut answer = Done::Done;
         match order {
-            Order::Memory(memory) => self.memory = Some(memory),
+            Order::Memory { memory, shrinks } => {
+                self.memory = Some(memory);
+                let left = self.pending.len();
+                if shrinks && left > 0 {
+                    self.pending.iter_mut().for_each(|(_, pending)| pending.leaves = true);
+                    self.farewell = Some(Farewell { done, left });
+                    return Ok(());
+                }
+            }
             Order::Start { queue, mut vring, kick } => {
                 let all_stopped = self.lanes.iter().all(|lane| lane.vring.is_none());
                 if all_stopped && self.pending.is_empty() {
@@ -201,7 +199,7 @@ impl Guest {
                     return Err(Broken::Queue);
                 }
                 lane.watch.take().into_iter().for_each(|watch| io.ring.cancel(watch));
-                (lane.vring, lane.kick, lane.stirred) = (Some(*vring), Some(Arc::new(kick)), true);
+                (lane.vring, lane.kick, lane.stirred) = (Some(*vring), kick.map(Arc::new), true);
                 lane.answered = true;
                 self.watch(io, queue);
             }
@@ -227,6 +225,16 @@ impl Guest {
             }
             Order::Channel(channel) => self.channel = Some(channel),
             Order::Geometry => answer = Done::Geometry(self.offered.geometry),
+            Order::Refused(why) => {
+                if !std::mem::replace(&mut self.refused, true) {
+                    let disk = self.offered.name.as_str();
+                    tracing::warn!(
+                        disk,
+                        why,
+                        "refused what a front end wanted; the next times are not logged"
+                    );
+                }
+            }
         }
         // Who does not wait any more is gone.
         let _ = done.send(answer);
@@ -261,15 +269,36 @@ impl Guest {
         self.lanes.iter().any(|lane| lane.vring.is_some())
     }
 
-    /// Whether the front end waits for a queue to be stopped.
-    pub(super) fn is_stopping(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.stopping.is_some())
+    /// Whether a queue has nobody who tells of its requests.
+    pub(super) fn is_polled(&self) -> bool {
+        self.state == State::Open && self.lanes.iter().any(Lane::is_polled)
     }
 
-    /// Whether it waits for a request, so that its queue is stopped.
+    /// Looks for requests of which nobody tells.
+    pub(super) fn poll(&mut self) {
+        self.lanes.iter_mut().filter(|lane| lane.is_polled()).for_each(|lane| lane.stirred = true);
+    }
+
+    /// Whether the front end waits for requests: a queue is to be stopped, or memory is to go.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.farewell.is_some() || self.lanes.iter().any(|lane| lane.stopping.is_some())
+    }
+
+    /// Whether it waits for this request.
     pub(super) fn is_awaited(&self, reply: ReplyHandle) -> bool {
         let pending = self.pending.get(reply.0 as usize);
-        pending.is_some_and(|pending| self.lanes[pending.queue].stopping.is_some())
+        pending
+            .is_some_and(|pending| pending.leaves || self.lanes[pending.queue].stopping.is_some())
+    }
+
+    /// A request is over that may have used memory which is to go.
+    fn leave(&mut self) {
+        let last = self.farewell.take_if(|farewell| {
+            farewell.left -= 1;
+            farewell.left == 0
+        });
+        // Who does not wait any more is gone.
+        let _ = last.map(|farewell| farewell.done.send(Done::Done));
     }
 
     /// Ends the order to stop a queue as soon as its requests are answered.
@@ -282,142 +311,6 @@ impl Guest {
             let position = lane.vring.take().map(|vring| vring.position());
             let _ = done.send(position.map_or(Done::Done, Done::Stopped));
         }
-    }
-
-    /// Takes requests, as many as there are and the limits allow.
-    pub(super) fn take(
-        &mut self,
-        turn: u64,
-        copies: &Copies<'_>,
-        scratch: &mut Scratch,
-        arrivals: &mut Vec<Arrival>,
-    ) -> Result<(), Broken> {
-        if self.turn != turn {
-            (self.turn, self.requests, self.bytes) = (turn, 0, 0);
-        }
-        if let Some((pending, arrival)) = self.waiting.take()
-            && !self.has_memory(copies, pending, arrival, arrivals)
-        {
-            return Ok(());
-        }
-        let Some(memory) = self.memory.clone() else { return Ok(()) };
-        if self.state != State::Open || self.broken {
-            return Ok(());
-        }
-        for queue in 0..self.lanes.len() {
-            loop {
-                if self.requests >= REQUESTS_PER_TURN || self.bytes >= BYTES_PER_TURN {
-                    return Ok(());
-                }
-                let Some(taken) = self.take_one(queue, &memory, scratch)? else { break };
-                self.requests += 1;
-                if let Some((pending, arrival)) = taken
-                    && !self.has_memory(copies, pending, arrival, arrivals)
-                {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes a request of a queue, and answers it if it is nothing for the disk. `None` if there is none.
-    #[allow(clippy::type_complexity, reason = "a request, if it is one for the disk")]
-    fn take_one(
-        &mut self,
-        queue: usize,
-        memory: &Arc<Memory>,
-        scratch: &mut Scratch,
-    ) -> Result<Option<Option<(usize, Arrival)>>, Broken> {
-        let (disk, lane) = (&self.offered.geometry, &mut self.lanes[queue]);
-        let takes = lane.takes();
-        let vring = lane.vring.as_mut().filter(|vring| takes && !vring.is_full());
-        let Some(vring) = vring else { return Ok(None) };
-        let Some(request) = vring.take(memory, scratch)? else { return Ok(None) };
-        let (head, status) = (request.head, request.status());
-        let (outcome, written) = match request.asked {
-            Asked::Op(op) => match judge(disk, op) {
-                Ok(()) => {
-                    let len = op.extent().len;
-                    let buffer = matches!(op, Op::Read(_) | Op::Write { .. })
-                        .then(|| Buffer::lent(request.data));
-                    self.bytes += buffer.as_ref().map_or(0, |_| len);
-                    let writes = if matches!(op, Op::Read(_)) { len as u32 } else { 0 };
-                    let pending = Pending { queue, head, status, writes, loan: None };
-                    let pending = self.pending.insert(pending);
-                    let (client, reply) = (Client::Vhost(self.key), ReplyHandle(pending as u64));
-                    let arrival = Arrival { client, disk: self.disk, reply, op, buffer };
-                    return Ok(Some(Some((pending, arrival))));
-                }
-                Err(outcome) => (outcome, 0),
-            },
-            Asked::Serial => {
-                let serial = parda_vhost::blk::serial(self.offered.name.as_str());
-                request.data.write(&serial);
-                (Outcome::Ok, request.data.len().min(serial.len() as u64) as u32)
-            }
-            Asked::Nothing(outcome) => (outcome, 0),
-        };
-        answer(lane, memory, head, &status, outcome, written)?;
-        Ok(Some(None))
-    }
-
-    /// Hands a request over if there is memory for a copy of its data, or none is needed. If not, it waits.
-    fn has_memory(
-        &mut self,
-        copies: &Copies<'_>,
-        pending: usize,
-        arrival: Arrival,
-        arrivals: &mut Vec<Arrival>,
-    ) -> bool {
-        let extent = arrival.op.extent();
-        let straight = |buffer: &Buffer| {
-            let align = self.offered.direct.filter(|align| buffer.is_aligned(*align));
-            align.is_some_and(|align| (extent.offset | extent.len).is_multiple_of(align.into()))
-        };
-        if let Some(buffer) = arrival.buffer.as_ref().filter(|buffer| !straight(buffer)) {
-            // With the rest of blocks of which it has a part.
-            let len = allocated(buffer.len() + 2 * ALIGN);
-            let few = self.copied == 0 || self.copied + len <= copies.most;
-            let Some(loan) = few.then(|| copies.agent.lend(len)).flatten() else {
-                self.waiting = Some((pending, arrival));
-                return false;
-            };
-            self.copied += loan.bytes;
-            self.pending[pending].loan = Some(loan);
-        }
-        arrivals.push(arrival);
-        true
-    }
-
-    /// Answers a request that was handed over.
-    pub(super) fn reply(
-        &mut self,
-        reply: ReplyHandle,
-        result: &Result<Body, Failure>,
-    ) -> Result<(), Broken> {
-        let Pending { queue, head, status, writes, loan } = self.pending.remove(reply.0 as usize);
-        self.copied -= loan.map_or(0, |loan| loan.bytes);
-        let (outcome, written) = match result {
-            Ok(_) => (Outcome::Ok, writes),
-            Err(failure) if failure.errno == parda_disk::Errno::NotSup => (Outcome::Unsupported, 0),
-            Err(_) => (Outcome::Failed, 0),
-        };
-        let (gone, lane) = (self.is_gone(), &mut self.lanes[queue]);
-        // A queue with unanswered requests is neither stopped nor replaced.
-        let outcome = match (&self.memory, &mut lane.vring) {
-            (Some(memory), Some(_)) if !gone => {
-                answer(lane, memory, head, &status, outcome, written)
-            }
-            (_, Some(vring)) => {
-                vring.give_up();
-                Ok(())
-            }
-            (_, None) => unreachable!("a request is of a queue that was started"),
-        };
-        lane.stirred = true;
-        self.stop_if_drained(queue);
-        outcome
     }
 
     /// Tells the guest what was answered.
@@ -436,6 +329,9 @@ impl Guest {
 
     /// Whether a queue has a request that can be taken.
     pub(super) fn has_news(&self) -> bool {
+        if self.goes_on() {
+            return true;
+        }
         let Some(memory) = self.memory.as_ref().filter(|_| self.takes()) else { return false };
         let mut vrings = self.lanes.iter().filter(|lane| lane.takes());
         vrings.any(|lane| lane.vring.as_ref().is_some_and(|v| !v.is_full() && v.has_news(memory)))
@@ -444,6 +340,9 @@ impl Guest {
     /// Asks to be kicked for the next requests. `false` if there is one already.
     pub(super) fn ask_for_kick(&mut self) -> Result<bool, Broken> {
         let mut news = false;
+        if self.goes_on() {
+            return Ok(false);
+        }
         let Some(memory) = self.memory.as_ref().filter(|_| self.takes()) else { return Ok(true) };
         for lane in self.lanes.iter_mut().filter(|lane| lane.takes()) {
             let vring = lane.vring.as_mut().filter(|vring| !vring.is_full());
@@ -460,7 +359,7 @@ impl Guest {
 
     /// Whether requests are taken from it.
     fn takes(&self) -> bool {
-        self.state == State::Open && !self.broken && self.waiting.is_none()
+        self.state == State::Open && !self.broken && self.rest.is_none()
     }
 
     /// Tells the front end of another size.
@@ -489,21 +388,23 @@ impl Guest {
         }
     }
 
-    /// Ends the connection. The request that waits for memory comes back.
+    /// Ends the connection. The request of which the disk has no piece yet comes back.
     pub(super) fn kill(&mut self, io: &mut Reactor) {
         if self.state == State::Gone {
             return;
         }
         self.state = State::Gone;
         self.shut_down(io);
-        if let Some((pending, _)) = self.waiting.take() {
-            let Pending { queue, .. } = self.pending.remove(pending);
+        if let Some(rest) = self.rest.take()
+            && self.pending[rest.of].pieces == 0
+        {
+            let Pending { queue, .. } = self.pending.remove(rest.of);
             self.lanes[queue].vring.iter_mut().for_each(Vring::give_up);
         }
         for lane in &mut self.lanes {
             (lane.kick, lane.call, lane.stopping) = (None, None, None);
         }
-        self.channel = None;
+        (self.channel, self.farewell) = (None, None);
     }
 
     /// Shuts its socket down, and ends its watches.
@@ -513,38 +414,5 @@ impl Guest {
         for watch in self.lanes.iter_mut().filter_map(|lane| lane.watch.take()) {
             io.ring.cancel(watch);
         }
-    }
-}
-
-/// A lane by its number; the control socket has checked that.
-fn lane(lanes: &mut Vec<Lane>, queue: u16) -> &mut Lane {
-    let queue = usize::from(queue);
-    if queue >= lanes.len() {
-        lanes.resize_with(queue + 1, Lane::default);
-    }
-    &mut lanes[queue]
-}
-
-/// Writes status and used element. `written`: bytes before the status.
-fn answer(
-    lane: &mut Lane,
-    memory: &Memory,
-    head: u16,
-    status: &Status,
-    outcome: Outcome,
-    written: u32,
-) -> Result<(), Broken> {
-    let Some(vring) = &mut lane.vring else { return Ok(()) };
-    status.tell(outcome);
-    lane.answered = true;
-    vring.answer(memory, head, written + 1)
-}
-
-/// Whether a disk can take a request; if not, what the guest is told.
-fn judge(disk: &Geometry, op: Op) -> Result<(), Outcome> {
-    match op {
-        Op::Trim { .. } if !disk.trim => Err(Outcome::Unsupported),
-        Op::WriteZeroes { .. } if !disk.write_zeroes => Err(Outcome::Unsupported),
-        _ => disk.check(op).map_err(|_| Outcome::Failed),
     }
 }

@@ -8,7 +8,9 @@
 //! closed while the front end may be right.
 
 mod guest;
+mod lane;
 pub(crate) mod mail;
+mod pieces;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -24,6 +26,7 @@ use slab::Slab;
 use self::guest::{Copies, Guest, Next, State};
 use self::mail::{GuestMail, GuestNews};
 use super::AgentMemory;
+use crate::backend::check_guests;
 use crate::client::{Arrivals, Body, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::descriptors;
@@ -43,6 +46,9 @@ const PATIENCE: Span = Span::from_millis(5000);
 /// How long after the start of its first queue a front end is told the size of the disk, which may be another one than it had from an agent
 /// before this one. QEMU 7.2 would ask for the size in the midst of its start.
 const STARTS: Span = Span::from_millis(1000);
+
+/// How often a queue is looked at of whose requests nobody tells, while the thread sleeps.
+const POLL: Span = Span::from_micros(500);
 
 /// How soon memory is asked for again.
 const MEMORY_PAUSE: Span = Span::from_millis(5);
@@ -115,6 +121,14 @@ impl Vhost {
             // They ask again.
             VhostTimer::Waiting => self.list_all(Guest::waits_for_memory),
             VhostTimer::Next(guest, serial) => self.look_at_next(now, io, guest, serial),
+            VhostTimer::Poll(key, serial) => {
+                let guest = self.guests.get_mut(key).filter(|guest| guest.serial == serial);
+                if let Some(guest) = guest.filter(|guest| guest.is_polled()) {
+                    guest.poll();
+                    self.list(key);
+                    io.timers.ensure(now + POLL, VhostTimer::Poll(key, serial).into());
+                }
+            }
             VhostTimer::Size(key, serial) => {
                 let guest = self.guests.get(key).filter(|guest| guest.serial == serial);
                 guest.into_iter().for_each(Guest::tell_size);
@@ -171,6 +185,9 @@ impl Vhost {
                 }
                 let guest = &mut self.guests[key];
                 self.leavers |= guest.is_stopping();
+                if guest.is_polled() {
+                    io.timers.ensure(now + POLL, VhostTimer::Poll(key, serial).into());
+                }
                 if guest.is_started() && !std::mem::replace(&mut guest.started, true) {
                     io.timers.add(now + STARTS, VhostTimer::Size(key, serial).into());
                 }
@@ -380,6 +397,12 @@ impl FrontEnd for Vhost {
     }
 
     fn offer(&mut self, disk: usize, offered: &Offered, listen: &[Address]) {
+        if let Err(error) = check_guests(&offered.geometry, listen) {
+            // Its place was changed while it was open; when it is opened again, it is refused.
+            let volume = &self.volume;
+            tracing::error!(volume, disk = offered.name.as_str(), "not offered to guests: {error}");
+            return;
+        }
         for address in listen.iter().filter(|address| address.protocol() == Protocol::Vhost) {
             self.offers.insert(address.clone(), (disk, offered.clone()));
         }
