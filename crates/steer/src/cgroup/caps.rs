@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use parda_control::{Limit, Rates};
+use parda_control::{Limit, Rate, Rates};
 
 use crate::cgroup::demand::{Begun, Done};
 use crate::cgroup::files::{ChangedSetting, ShareError, line, write_line};
@@ -49,9 +49,9 @@ impl Pair {
 
     /// The bounds of a limit.
     fn of_limit(rates: &Rates, done: Done) -> Pair {
-        let whole = |rate: f64| rate.floor().max(LEAST) as u64;
+        let whole = |rate: Rate| rate.mean.floor().max(LEAST) as u64;
         let apart = Pair { reads: rates.reads.map(whole), writes: rates.writes.map(whole) };
-        apart.or_less(rates.total.map(|rate| Pair::within(rate, done)).unwrap_or_default())
+        apart.or_less(rates.total.map(|rate| Pair::within(rate.mean, done)).unwrap_or_default())
     }
 
     fn new(reads: f64, writes: f64) -> Pair {
@@ -163,7 +163,7 @@ impl Cap {
 /// The most IOs per second that a limit allows a VM whose IOs have `bytes` in the mean. Infinite without such a bound.
 pub(crate) fn most_ios(limit: &Limit, bytes: f64) -> f64 {
     let most = |rates: &Rates| {
-        let or_none = |rate: Option<f64>| rate.unwrap_or(f64::INFINITY);
+        let or_none = |rate: Option<Rate>| rate.map_or(f64::INFINITY, |rate| rate.mean);
         or_none(rates.total).min(or_none(rates.reads) + or_none(rates.writes))
     };
     let by_bytes = if bytes > 0.0 { most(&limit.bandwidth) / bytes } else { f64::INFINITY };
@@ -344,8 +344,8 @@ mod tests {
 
     #[test]
     fn a_cap_is_the_lower_of_shares_and_limit_in_each_direction() {
-        let iops = Rates { total: Some(1000.0), reads: Some(200.0), writes: None };
-        let bandwidth = Rates { writes: Some(4e6), ..Rates::default() };
+        let iops = Rates { total: Some(1000.0.into()), reads: Some(200.0.into()), writes: None };
+        let bandwidth = Rates { writes: Some(4e6.into()), ..Rates::default() };
         let limit = Limit { iops, bandwidth, ..Limit::default() };
         let begun = Begun { ios: done(300, 300), bytes: done(9, 9) };
         let bytes = Pair { writes: Some(4_000_000), ..Pair::default() };

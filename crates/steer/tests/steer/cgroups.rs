@@ -234,7 +234,7 @@ fn limited(tree: &Tree, limit: Limit) -> Vms {
 }
 
 fn iops(total: f64) -> Limit {
-    Limit { iops: Rates { total: Some(total), ..Rates::default() }, ..Limit::default() }
+    Limit { iops: Rates { total: Some(total.into()), ..Rates::default() }, ..Limit::default() }
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn a_vm_has_the_lower_of_its_limit_and_of_its_part_of_the_tenants() {
 #[test]
 fn a_limit_leaves_another_programs_bounds_of_what_it_does_not_limit() {
     let tree = host();
-    let bandwidth = Rates { reads: Some(4e6), ..Rates::default() };
+    let bandwidth = Rates { reads: Some(4e6.into()), ..Rates::default() };
     let vms = limited(&tree, Limit { bandwidth, ..Limit::default() });
     let file = format!("{CGROUPS}/m/b/io.max");
     tree.file(&file, "252:16 rbps=max wbps=max riops=max wiops=77");
@@ -307,7 +307,7 @@ fn a_limit_leaves_another_programs_bounds_of_what_it_does_not_limit() {
     let vms = limited(&tree, iops(110.0));
     tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
     assert_eq!(tree.read(&file), "252:16 riops=55 wiops=55");
-    let iops = Rates { reads: Some(50.0), ..Rates::default() };
+    let iops = Rates { reads: Some(50.0.into()), ..Rates::default() };
     let vms = limited(&tree, Limit { iops, ..Limit::default() });
     tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
     assert_eq!(tree.read(&file), "252:16 riops=50");
