@@ -1,10 +1,10 @@
 //! Limits of VMs in words: of several rates the one that a VM is nearest to.
 
-use parda_agent::status::{DiskStatus, SteeredVmStatus, VolumeStatus};
 use bytesize::ByteSize;
+use parda_agent::status::{DiskStatus, SteeredVmStatus, VolumeStatus};
 use parda_api::Limit as LimitedBy;
-use parda_control::{Limit, Rate, Rates};
 use parda_config::{LimitSetting, VmSettings};
+use parda_control::{Limit, Rate, Rates};
 
 use crate::status::recent::Recent;
 
@@ -40,7 +40,8 @@ const IN_BURST: f64 = 1.1;
 pub(crate) fn nearest(limit: &LimitSetting, did: &Did) -> Option<(String, f64)> {
     let Limit { iops, bandwidth, io_size } = limit.into();
     let each = |of: Rates| [of.total, of.reads, of.writes];
-    let units = |at: usize| io_size.map_or(did.ios[at], |size| did.ios[at].max(did.bytes[at] / size));
+    let units =
+        |at: usize| io_size.map_or(did.ios[at], |size| did.ios[at].max(did.bytes[at] / size));
     let size = io_size.map(|size| format!(" of {}", ByteSize(size as u64).display().iec()));
     let size = size.unwrap_or_default();
     let ios = each(iops).into_iter().zip(["IO/s", "reads/s", "writes/s"]).enumerate();

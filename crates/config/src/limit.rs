@@ -9,7 +9,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
-use crate::limit_key::{Key, Of, Part, KEYS, RATES, Unit};
+use crate::limit_key::{KEYS, Key, Of, Part, RATES, Unit};
 use crate::quantity::{Quantity, exact_size};
 
 /// The most IOs and bytes per second that a VM does: of all IOs, or of reads and writes apart, each with its burst.
@@ -169,7 +169,9 @@ impl Written {
             return Some(format!("has {key}_max_length without {key}_max, the rate of the burst"));
         }
         let good = !length.is_zero() && length <= LONGEST;
-        let fault = format!("has {key}_max_length = {length:?}, which must be above zero, and up to 365days");
+        let fault = format!(
+            "has {key}_max_length = {length:?}, which must be above zero, and up to 365days"
+        );
         (!good).then_some(fault)
     }
 }
@@ -211,8 +213,7 @@ impl LimitSetting {
 impl From<&LimitSetting> for Limit {
     fn from(setting: &LimitSetting) -> Limit {
         let rates = |from: usize| {
-            let [total, reads, writes] =
-                [0, 1, 2].map(|way| setting.rate(Of::at(from + way)));
+            let [total, reads, writes] = [0, 1, 2].map(|way| setting.rate(Of::at(from + way)));
             Rates { total, reads, writes }
         };
         Limit {
@@ -297,7 +298,8 @@ impl<'de> Visitor<'de> for Table {
             let key = Key::named(&name)
                 .ok_or_else(|| <A::Error as de::Error>::unknown_field(&name, &KEYS))?;
             if limit.set(&key, &mut map)? {
-                let fault = format!("`{name}` sets what another key of the limit has set: leave one out");
+                let fault =
+                    format!("`{name}` sets what another key of the limit has set: leave one out");
                 return Err(de::Error::custom(fault));
             }
         }
@@ -374,11 +376,17 @@ mod tests {
     fn a_limit_of_other_words_is_refused_by_name() {
         let wrong = |text: &str| toml::from_str::<LimitSetting>(text).unwrap_err().to_string();
         assert!(wrong("iopz = 5").contains("unknown field `iopz`, expected one of `iops`"));
-        for unknown in ["iops_max_max = 5", "total_iops = 5", "iops_sec = 5", "iops_size_max = 5", "_rd = 5"] {
+        for unknown in
+            ["iops_max_max = 5", "total_iops = 5", "iops_sec = 5", "iops_size_max = 5", "_rd = 5"]
+        {
             assert!(wrong(unknown).contains("unknown field"), "{unknown}");
         }
-        assert!(wrong("iops_rd = 5\niops_reads = 6").contains("`iops_reads` sets what another key"));
-        assert!(wrong("iops = 5\niops_max = 9\niops_max_length = \"10\"").contains("whole seconds"));
+        assert!(
+            wrong("iops_rd = 5\niops_reads = 6").contains("`iops_reads` sets what another key")
+        );
+        assert!(
+            wrong("iops = 5\niops_max = 9\niops_max_length = \"10\"").contains("whole seconds")
+        );
         assert!(wrong("iops = 5\nburst = 9\nburst_for = 10").contains("a duration such as"));
     }
 }

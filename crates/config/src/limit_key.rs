@@ -114,7 +114,8 @@ impl Key {
             _ => {}
         }
         // `_length` alone is an old name of Proxmox.
-        let parts = [("_max_length", Part::Length), ("_length", Part::Length), ("_max", Part::Most)];
+        let parts =
+            [("_max_length", Part::Length), ("_length", Part::Length), ("_max", Part::Most)];
         let part = parts.iter().find_map(|(end, part)| Some((name.strip_suffix(end)?, *part)));
         let (rate, part) = part.unwrap_or((&name, Part::Mean));
         of_libvirt(rate).or_else(|| of_qemu(rate)).map(|of| Key::Rate(of, part))

@@ -89,8 +89,8 @@ impl Limited {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_control::limit::{Burst, Rate as Mean, Rates};
     use parda_control::Bytes;
+    use parda_control::limit::{Burst, Rate as Mean, Rates};
 
     fn reads(limited: &mut Limited, at_ms: u64, count: u32) -> Option<Span> {
         let io = Io { kind: IoKind::Read, bytes: Bytes(4096) };

@@ -130,6 +130,7 @@ mod soak;
 mod stage;
 mod status;
 mod steering;
+mod throttles;
 mod tls;
 mod tls_backends;
 mod tutorial;

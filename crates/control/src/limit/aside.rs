@@ -75,7 +75,8 @@ impl Kept {
         let least = |kept: Units, units: Units| [0, 1].map(|unit| smaller(kept[unit], units[unit]));
         let rest = |kept: Units, gone: Units| [0, 1].map(|unit| kept[unit] - gone[unit]);
         let (own, shared) = (least(all.own, own), least(all.shared, shared));
-        *self = Kept { ios: all.ios - 1, own: rest(all.own, own), shared: rest(all.shared, shared) };
+        *self =
+            Kept { ios: all.ios - 1, own: rest(all.own, own), shared: rest(all.shared, shared) };
         (own, shared)
     }
 }

@@ -166,7 +166,9 @@ impl Limiter {
         self.io_size = limit.io_size.unwrap_or(f64::INFINITY);
         let before = core::mem::replace(&mut self.buckets, Bucket::of(limit).collect());
         for bucket in &mut self.buckets {
-            let Some(before) = before.iter().find(|before| before.is_like(bucket)) else { continue };
+            let Some(before) = before.iter().find(|before| before.is_like(bucket)) else {
+                continue;
+            };
             bucket.taken = before.taken;
             if (bucket.rate, bucket.tolerance) == (before.rate, before.tolerance) {
                 (bucket.each, bucket.paid) = (before.each, before.paid);

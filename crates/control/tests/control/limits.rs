@@ -83,8 +83,11 @@ fn rates(of: std::ops::Range<f64>) -> impl Strategy<Value = Rates> {
 
 fn limit() -> impl Strategy<Value = Limit> {
     let io_size = prop::option::of(512.0..65_536.0f64);
-    (rates(20.0..2000.0), rates(1e5..1e8), io_size)
-        .prop_map(|(iops, bandwidth, io_size)| Limit { iops, bandwidth, io_size })
+    (rates(20.0..2000.0), rates(1e5..1e8), io_size).prop_map(|(iops, bandwidth, io_size)| Limit {
+        iops,
+        bandwidth,
+        io_size,
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -355,7 +358,10 @@ fn a_burst_of_a_second_may_be_had_at_once() {
     run.host.set_config(run.now, off()).unwrap();
     run.dispatch();
     let went = run.went.len();
-    assert!((200..=201).contains(&went), "{went}: the size of the bucket, and the IO that fills it");
+    assert!(
+        (200..=201).contains(&went),
+        "{went}: the size of the bucket, and the IO that fills it"
+    );
 }
 
 #[test]
@@ -448,7 +454,11 @@ fn a_limit_changes_and_goes_at_once() {
     run.now = run.now + Span::from_millis(1);
     run.host.set_vm(run.now, vm, VmConfig { limit: of(Some(10.0)), ..VmConfig::of(Shares(1000)) });
     run.dispatch();
-    assert_eq!(run.out.len(), 2, "a debt is of IOs: one at ten a second, and as much is the size of the bucket");
+    assert_eq!(
+        run.out.len(),
+        2,
+        "a debt is of IOs: one at ten a second, and as much is the size of the bucket"
+    );
     run.now = run.now + Span::from_millis(106);
     run.dispatch();
     assert_eq!(run.out.len(), 3);
@@ -540,8 +550,10 @@ fn who_observes_holds_nothing() {
 #[test]
 fn a_vm_at_its_own_limit_keeps_nobody_of_its_tenant_waiting() {
     let tenant = TenantId::of("gold");
-    let rate =
-        |rate| Limit { iops: Rates { total: Some(Rate::from(rate)), ..Rates::default() }, ..Limit::default() };
+    let rate = |rate| Limit {
+        iops: Rates { total: Some(Rate::from(rate)), ..Rates::default() },
+        ..Limit::default()
+    };
     let mut run = Run::new(Mode::Off);
     run.host.set_tenants(run.now, &[(tenant, Tenant { limit: rate(1e6), ..Tenant::default() })]);
     let part = VmConfig { tenant: Some(tenant), ..VmConfig::of(Shares(1000)) };

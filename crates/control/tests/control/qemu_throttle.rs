@@ -104,7 +104,8 @@ fn qemu(throttle: &Throttle, ios: &[Io]) -> Vec<u64> {
 /// The same in parda.
 fn parda(throttle: &Throttle, ios: &[Io]) -> Vec<u64> {
     let rate = |keys: Keys| {
-        let burst = keys.max.map(|(most, length)| (most, Span::from_millis(1000 * u64::from(length))));
+        let burst =
+            keys.max.map(|(most, length)| (most, Span::from_millis(1000 * u64::from(length))));
         Rate { mean: keys.avg, burst: burst.map(|(most, length)| Burst { most, length }) }
     };
     let rates = |of: [Option<Keys>; 3]| {
@@ -145,7 +146,11 @@ fn race(throttle: &Throttle, ios: &[Io]) -> Result<(), String> {
         let group = 2.0 + 0.01 * *theirs as f64 / look;
         theirs.abs_diff(*ours) as f64 <= 0.03 * *theirs as f64 + group
     });
-    if near { Ok(()) } else { Err(format!("{throttle:?} {ios:?}: QEMU {theirs:?}, parda {ours:?}")) }
+    if near {
+        Ok(())
+    } else {
+        Err(format!("{throttle:?} {ios:?}: QEMU {theirs:?}, parda {ours:?}"))
+    }
 }
 
 fn keys(of: std::ops::Range<f64>) -> impl Strategy<Value = Keys> {

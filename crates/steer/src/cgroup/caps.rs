@@ -1,6 +1,7 @@
 //! Caps (`io.max`): what each VM may do in a second, by its shares, its limit and that of its tenant. They work with every elevator and
 //! every kind of device, and take effect without a drain. `io.max` bounds reads and writes apart, and has no bound on their sum, so what
-//! a VM may do in both together is split as its IOs were in the period before.
+//! a VM may do in both together is split as its IOs were in the period before. What another program has bounded in `io.max`, or bounds
+//! meanwhile, holds where it is lower, and is put back at the end.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +11,7 @@ use parda_control::{Limit, Rate, Rates};
 use crate::cgroup::demand::{Begun, Done};
 use crate::cgroup::files::{ChangedSetting, ShareError, line, write_line};
 use crate::cgroup::vms::{Vm, VmKey, Vms};
-use crate::journal::LockedJournal;
+use crate::journal::{LockedJournal, Original};
 use crate::number::DevNum;
 use crate::sysfs;
 
@@ -63,6 +64,12 @@ impl Pair {
     fn or_less(self, other: Pair) -> Pair {
         let least = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
         Pair { reads: least(self.reads, other.reads), writes: least(self.writes, other.writes) }
+    }
+
+    /// The bounds in those directions in which another one has any.
+    fn where_set(self, other: Pair) -> Pair {
+        let set = |own: Option<u64>, other: Option<u64>| own.filter(|_| other.is_some());
+        Pair { reads: set(self.reads, other.reads), writes: set(self.writes, other.writes) }
     }
 
     fn is_none(self) -> bool {
@@ -133,6 +140,50 @@ impl Cap {
         self.ios.is_none() && self.bytes.is_none()
     }
 
+    /// The lower bound in each direction that it bounds.
+    fn or_theirs(self, theirs: Cap) -> Cap {
+        let ios = self.ios.or_less(theirs.ios).where_set(self.ios);
+        let bytes = self.bytes.or_less(theirs.bytes).where_set(self.bytes);
+        let [reads, writes] = self.by_shares;
+        let by_shares =
+            [reads && ios.reads == self.ios.reads, writes && ios.writes == self.ios.writes];
+        Cap { ios, bytes, by_shares, ..self }
+    }
+
+    /// Whether another program's bounds hold what was done.
+    fn holds(self, begun: Begun, seconds: f64) -> bool {
+        let ios = self.ios.holds(begun.ios, seconds);
+        ios.into_iter().chain(self.bytes.holds(begun.bytes, seconds)).any(|held| held)
+    }
+
+    /// The bounds by the words that `io.max` has for them.
+    fn words(&mut self) -> [(&'static str, &mut Option<u64>); 4] {
+        let Cap { ios, bytes, .. } = self;
+        [
+            ("rbps", &mut bytes.reads),
+            ("wbps", &mut bytes.writes),
+            ("riops", &mut ios.reads),
+            ("wiops", &mut ios.writes),
+        ]
+    }
+
+    /// Takes over what a line of `io.max` has and `ours` has not. Returns whether that is a change of what `ours` bounds.
+    fn take_theirs(&mut self, line: &str, mut ours: Cap) -> bool {
+        let found: BTreeMap<_, _> =
+            line.split_whitespace().filter_map(|word| word.split_once('=')).collect();
+        let mut changed = false;
+        for ((word, own), (_, ours)) in self.words().into_iter().zip(ours.words()) {
+            let Some(found) = found.get(word) else { continue };
+            // `max`: no bound.
+            let found = found.parse().ok();
+            if ours.is_none() || *ours != found {
+                changed |= ours.is_some();
+                *own = found;
+            }
+        }
+        changed
+    }
+
     /// Whether it lacks a bound that another one has.
     fn leaves(self, other: Cap) -> bool {
         self.ios.leaves(other.ios) || self.bytes.leaves(other.bytes)
@@ -144,14 +195,16 @@ impl Cap {
 
     /// The cap as it is written, as a part of a line of `io.max`: `riops=100 wiops=20`.
     fn text(self) -> String {
-        let bounds = [
-            ("riops", self.ios.reads),
-            ("wiops", self.ios.writes),
-            ("rbps", self.bytes.reads),
-            ("wbps", self.bytes.writes),
-        ];
-        let bounds = bounds.into_iter().filter_map(|(key, most)| Some(format!("{key}={}", most?)));
-        bounds.collect::<Vec<_>>().join(" ")
+        let mut bounds = self;
+        let bounds = bounds.words().map(|(word, most)| Some(format!("{word}={}", (*most)?)));
+        bounds.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The whole of a line of `io.max` that has these bounds alone.
+    fn line(self) -> String {
+        let mut bounds = self;
+        let word = |most: &Option<u64>| most.map_or("max".to_owned(), |most| most.to_string());
+        bounds.words().map(|(key, most)| format!("{key}={}", word(most))).join(" ")
     }
 
     /// Whether a line of `io.max` has it in force.
@@ -179,6 +232,8 @@ pub enum HeldBy {
     Limit,
     /// Limit of its tenant.
     Tenant,
+    /// A bound that another program has set in `io.max`.
+    Theirs,
 }
 
 /// A cap in force.
@@ -190,16 +245,32 @@ struct InForce {
     limit: Limit,
 }
 
+/// Bounds of another program on a VM.
+#[derive(Clone, Copy, Debug)]
+struct Theirs {
+    /// The cgroup's id.
+    id: u64,
+    cap: Cap,
+}
+
 /// Caps of a host's VMs on one device.
 #[derive(Debug)]
 pub struct Caps {
     device: DevNum,
     in_force: BTreeMap<VmKey, InForce>,
+    theirs: BTreeMap<VmKey, Theirs>,
 }
 
 impl Caps {
     pub(crate) fn new(device: DevNum) -> Caps {
-        Caps { device, in_force: BTreeMap::new() }
+        Caps { device, in_force: BTreeMap::new(), theirs: BTreeMap::new() }
+    }
+
+    /// Bounds that another program has set on a VM, as `io.max` has them. None without any.
+    #[must_use]
+    pub fn theirs(&self, key: &VmKey) -> Option<String> {
+        let cap = self.theirs.get(key)?.cap;
+        (!cap.is_none()).then(|| cap.text())
     }
 
     /// The caps in force, by VM.
@@ -207,18 +278,20 @@ impl Caps {
         self.in_force.iter().map(|(key, in_force)| (key, in_force.cap))
     }
 
-    /// What held a VM back in a period, if its cap did.
+    /// What held a VM back in a period, if its cap or another program's did.
     #[must_use]
     pub fn held_back(&self, key: &VmKey, begun: Begun, seconds: f64) -> Option<HeldBy> {
-        let cap = self.in_force.get(key)?.cap;
+        let theirs = self.theirs.get(key).is_some_and(|theirs| theirs.cap.holds(begun, seconds));
+        let theirs = theirs.then_some(HeldBy::Theirs);
+        let Some(InForce { cap, .. }) = self.in_force.get(key) else { return theirs };
         let ios = cap.ios.holds(begun.ios, seconds);
-        let any = ios.into_iter().chain(cap.bytes.holds(begun.bytes, seconds)).any(|held| held);
         let by_shares = ios.into_iter().zip(cap.by_shares).any(|(held, by)| held && by);
-        any.then_some(match by_shares {
-            true => HeldBy::Shares,
-            false if cap.by_tenant => HeldBy::Tenant,
-            false => HeldBy::Limit,
-        })
+        let by_limit = if cap.by_tenant { HeldBy::Tenant } else { HeldBy::Limit };
+        match (by_shares, theirs) {
+            (true, _) => Some(HeldBy::Shares),
+            (false, Some(theirs)) => Some(theirs),
+            (false, None) => cap.holds(begun, seconds).then_some(by_limit),
+        }
     }
 
     /// Sets caps on these VMs: of their shares, in IOs per second, where `rates` has one, and of their limits. Removes those of all
@@ -247,6 +320,7 @@ impl Caps {
             }
         }
         self.in_force.retain(|key, _| vms.get(key).is_some());
+        self.theirs.retain(|key, _| vms.get(key).is_some());
         Ok(changed)
     }
 
@@ -258,22 +332,30 @@ impl Caps {
         new: InForce,
         journal: &mut LockedJournal,
     ) -> Result<Option<ChangedSetting>, ShareError> {
-        let cap = new.cap;
+        let now = sysfs::read(file)?;
+        let now = line(&now, self.device).unwrap_or(UNBOUNDED);
+        let ours = before.map(|before| before.cap).unwrap_or_default();
+        let known = self.theirs.get(key).filter(|theirs| theirs.id == new.id);
+        let mut theirs = known.map(|theirs| theirs.cap).unwrap_or_default();
+        let changed = theirs.take_theirs(now, ours).then(|| ChangedSetting {
+            what: format!("{key}: io.max"),
+            found: now.to_owned(),
+            then: "the lower of each bound holds",
+        });
+        self.theirs.insert(key.clone(), Theirs { id: new.id, cap: theirs });
+        self.note_theirs(file, theirs, journal)?;
+        let cap = new.cap.or_theirs(theirs);
+        let new = InForce { cap, ..new };
         let before = match before {
             Some(before) if cap.leaves(before.cap) => {
-                self.clear_one(key, file, journal)?;
+                self.clear_one(key, file, theirs)?;
                 None
             }
             before => before,
         };
         if cap.is_none() {
-            return Ok(None);
+            return Ok(changed);
         }
-        let now = sysfs::read(file)?;
-        let now = line(&now, self.device).unwrap_or_default();
-        let changed = before
-            .filter(|before| !before.cap.is_in_force(now))
-            .map(|_| ChangedSetting { what: format!("{key}: io.max"), found: now.to_owned() });
         let same = before.filter(|before| before.limit == new.limit && cap.near(before.cap));
         if let (None, Some(before)) = (&changed, same) {
             let Cap { by_shares, by_tenant, .. } = cap;
@@ -287,18 +369,30 @@ impl Caps {
         Ok(changed)
     }
 
-    /// Restores the original value, which may be a limit set by somebody else.
-    fn clear_one(
-        &mut self,
-        key: &VmKey,
+    /// Notes what another program has set meanwhile, so that it is put back and not what it had set before.
+    fn note_theirs(
+        &self,
         file: &Path,
+        theirs: Cap,
         journal: &mut LockedJournal,
     ) -> Result<(), ShareError> {
+        let value = format!("{} {}", self.device, theirs.line());
         let mut known = journal.originals().iter();
         let known = known.find(|original| original.file == file && original.is_there());
-        let value =
-            known.map_or_else(|| format!("{} {UNBOUNDED}", self.device), |o| o.value.clone());
-        sysfs::write(file, &value)?;
+        let is_old = |known: &Original| {
+            let mut noted = Cap::default();
+            noted.take_theirs(&known.value, Cap::default());
+            noted != theirs
+        };
+        if known.is_some_and(is_old) {
+            journal.correct(Original::of_cgroup(file, value)?)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the bounds of another program alone in force.
+    fn clear_one(&mut self, key: &VmKey, file: &Path, theirs: Cap) -> Result<(), ShareError> {
+        sysfs::write(file, &format!("{} {}", self.device, theirs.line()))?;
         self.in_force.remove(key);
         Ok(())
     }

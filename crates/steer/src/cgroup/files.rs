@@ -21,19 +21,21 @@ fn original(file: &Path, device: DevNum, unset: &str) -> Result<Original, SysErr
     Original::of_cgroup(file, value)
 }
 
-/// A setting of a cgroup or an elevator that another process changed. It was set again.
+/// A setting of a cgroup or an elevator that another process changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedSetting {
     /// The VM or the file, and the setting.
     pub what: String,
     /// Content that was found in the file.
     pub found: String,
+    /// What was done then.
+    pub then: &'static str,
 }
 
 impl fmt::Display for ChangedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ChangedSetting { what, found } = self;
-        write!(f, "{what}: somebody changed it to {found:?}; set again")
+        let ChangedSetting { what, found, then } = self;
+        write!(f, "{what}: somebody changed it to {found:?}; {then}")
     }
 }
 

@@ -173,6 +173,12 @@ impl Sharing {
         self.held_back.get(key).copied()
     }
 
+    /// Bounds that another program has set on a VM, as `io.max` has them. None without any.
+    #[must_use]
+    pub fn theirs(&self, key: &VmKey) -> Option<String> {
+        self.caps.theirs(key)
+    }
+
     /// Whether a VM wants more than its shares give it.
     fn wants_more(&self, key: &VmKey) -> bool {
         self.held_by(key) == Some(HeldBy::Shares)
