@@ -73,11 +73,18 @@ pub(crate) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
     let disks = volume.disks.iter().filter(|disk| volume.limit_of(disk) == LimitedBy::Configured);
     let disks = disks.map(|disk| ("disk", &disk.name, of_disk(recent, volume, disk)));
     let vms = volume.steer.iter().flat_map(|steer| &steer.vms);
-    let vms = vms
-        .filter(|vm| vm.limited_by == Some(LimitedBy::Configured))
-        .map(|vm| ("VM", &vm.name, holds(volume, &vm.settings, &Did::of_steered(recent, vm))));
+    let vms = vms.filter(|vm| vm.limited_by == Some(LimitedBy::Configured)).map(|vm| {
+        let own = || holds(volume, &vm.settings, &Did::of_steered(recent, vm));
+        ("VM", &vm.name, of_others(vm).or_else(own))
+    });
     let said = disks.chain(vms).filter_map(|(kind, name, what)| Some((kind, name, what?)));
     said.map(|(kind, name, what)| format!("  {kind} {name}: limited by {what}\n")).collect()
+}
+
+/// The bounds of another program, if it is these that hold a VM of a steered device.
+pub(crate) fn of_others(vm: &SteeredVmStatus) -> Option<String> {
+    let bounds = vm.bounds_of_others.as_ref().filter(|_| vm.held_by_others)?;
+    Some(format!("io.max of its cgroup, which another program has set: {bounds}"))
 }
 
 /// The limit that holds a disk: `its limit of 500 IO/s`, or its tenant's.
