@@ -143,16 +143,28 @@ fn race(cases: &[Case], looks: &[Duration]) -> Vec<[Vec<u64>; 2]> {
     })
 }
 
-/// Asserts that both did as much at each look, but for this part and a few IOs: parda lets IOs go in groups of 5 ms of the rate.
+/// Cases in which both did not do as much at each look, but for this part and a few IOs: parda lets IOs go in groups of 5 ms of the rate.
+fn misses(cases: &[Case], looks: &[Duration], part: f64) -> Vec<Case> {
+    let near = |(theirs, ours): (&u64, &u64), look: &Duration| {
+        let few = 2.0 + 0.01 * *theirs as f64 / look.as_secs_f64();
+        theirs.abs_diff(*ours) as f64 <= part * *theirs as f64 + few
+    };
+    let raced = cases.iter().zip(race(cases, looks));
+    let missed = raced.filter(|(case, [theirs, ours])| {
+        let good = theirs.iter().zip(ours).zip(looks).all(|(pair, look)| near(pair, look));
+        println!("{} {case:?}: QEMU {theirs:?}, parda {ours:?}", if good { "near" } else { "FAR" });
+        !good
+    });
+    missed.map(|(case, _)| case.clone()).collect()
+}
+
+/// Asserts that both do as much. A machine that stops one of them for a second, which a bucket of 0.1 s forgets, does not so three times.
 fn compare(cases: &[Case], looks: &[Duration], part: f64) {
-    for (case, [theirs, ours]) in cases.iter().zip(race(cases, looks)) {
-        println!("{case:?}: QEMU {theirs:?}, parda {ours:?}");
-        for ((theirs, ours), look) in theirs.iter().zip(&ours).zip(looks) {
-            let few = 2.0 + 0.01 * *theirs as f64 / look.as_secs_f64();
-            let near = theirs.abs_diff(*ours) as f64 <= part * *theirs as f64 + few;
-            assert!(near, "{case:?} at {look:?}: QEMU {theirs}, parda {ours}");
-        }
+    let mut left = cases.to_vec();
+    for _ in 0..3 {
+        left = if left.is_empty() { left } else { misses(&left, looks, part) };
     }
+    assert!(left.is_empty(), "QEMU and parda are apart by more than {part}: {left:?}");
 }
 
 /// Ratios have room, as the machine may be busy.
