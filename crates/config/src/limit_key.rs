@@ -35,7 +35,7 @@ impl Of {
         Of { unit, way: [Way::Both, Way::Reads, Way::Writes][place % 3] }
     }
 
-    /// All kinds.
+    /// Each kind, by its place.
     pub(crate) fn all() -> impl Iterator<Item = Of> {
         (0..RATES.len()).map(Of::at)
     }
@@ -45,7 +45,7 @@ impl Of {
         self.way as usize + if self.unit == Unit::Ios { 0 } else { 3 }
     }
 
-    /// Its key.
+    /// Parda's own key of its rate.
     pub(crate) fn key(self) -> &'static str {
         RATES[self.place()]
     }

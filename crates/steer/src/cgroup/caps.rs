@@ -248,7 +248,7 @@ struct InForce {
 /// Bounds of another program on a VM.
 #[derive(Clone, Copy, Debug)]
 struct Theirs {
-    /// The cgroup's id.
+    /// Id of the cgroup that has them: a new one under an old path has none.
     id: u64,
     cap: Cap,
 }
