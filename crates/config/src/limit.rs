@@ -149,20 +149,21 @@ impl Written {
             return (most.is_some() || length.is_some())
                 .then(|| format!("has {key}{part} without {key}: a burst needs its rate"));
         };
-        let (good, bounds) = match of.unit {
-            Unit::Ios => ((1.0..=MOST_IOPS).contains(&mean), "from 1 to 1000000000"),
-            Unit::Bytes | Unit::Mebibytes => (mean >= LEAST_BANDWIDTH, "1KiB or more"),
+        let (least, highest, bounds) = match of.unit {
+            Unit::Ios => (1.0, MOST_IOPS, "from 1 to 1000000000"),
+            Unit::Bytes | Unit::Mebibytes => (LEAST_BANDWIDTH, u64::MAX as f64, "1KiB or more"),
         };
         let said = |rate: f64| match of.unit {
             Unit::Ios => rate.to_string(),
             Unit::Bytes | Unit::Mebibytes => exact_size(rate as u64),
         };
-        if !good {
+        if !(least..=highest).contains(&mean) {
             return Some(format!("has {key} = {}, which must be {bounds}", said(mean)));
         }
-        if let Some(most) = most.filter(|most| *most < mean || most.is_nan()) {
+        if let Some(most) = most.filter(|most| !(mean..=highest).contains(most)) {
             let (most, mean) = (said(most), said(mean));
-            return Some(format!("has {key}_max = {most}, which must be {key} = {mean} or more"));
+            let fault = format!("has {key}_max = {most}, which must be {key} = {mean} or more");
+            return Some(format!("{fault}, and {bounds}"));
         }
         let length = length?;
         if most.is_none() {
@@ -332,6 +333,8 @@ mod tests {
             ("iops = 5\nburst = 0.5\nburst_for = \"1s\"", "must be from 1 to 1000"),
             ("iops = 5\nburst = 2\nburst_for = \"2years\"", "up to 365days"),
             ("iops = 5\niops_max = 4", "iops_max = 4, which must be iops = 5 or more"),
+            ("iops = 5\niops_max = inf", "or more, and from 1 to 1000000000"),
+            ("mbps = inf", "1KiB or more"),
             ("iops = 5\niops_max_length = 4", "iops_max_length without iops_max"),
             ("iops = 5\niops_rd_max = 4", "iops_reads_max without iops_reads"),
             ("iops = 5\nbps_max_length = 4", "bandwidth_max_length without bandwidth"),

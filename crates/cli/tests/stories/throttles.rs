@@ -33,11 +33,11 @@ fn case(keys: &[(&str, u64)], clients: &[(bool, u32)]) -> Case {
 /// One by chance, which bounds all of its clients.
 fn drawn(rng: &mut Rng) -> Case {
     // Of one size: what a burst lets through at once is divided by how fast a server reads and writes.
-    let kib = 1 << rng.u32(0..6);
+    let kib = 4 << rng.u32(0..4);
     let both = [(false, kib), (true, kib)];
     let clients = [&both[..1], &both[1..], &both[..]][rng.usize(..3)].to_vec();
     let mut keys = Vec::new();
-    let kinds = [("iops", 10..100), ("bps", 100_000..4_000_000)];
+    let kinds = [("iops", 10..100), ("bps", 100_000..1_000_000)];
     let which = [&kinds[..1], &kinds[1..], &kinds[..]][rng.usize(..3)];
     for (kind, rates) in which {
         let ways: &[&str] = if rng.bool() { &["total"] } else { &["read", "write"] };
