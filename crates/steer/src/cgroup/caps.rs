@@ -4,7 +4,7 @@
 //! meanwhile, holds where it is lower, and is put back at the end.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use parda_control::{Limit, Rate, Rates};
 
@@ -150,7 +150,16 @@ impl Cap {
         Cap { ios, bytes, by_shares, ..self }
     }
 
-    /// Whether another program's bounds hold what was done.
+    /// Those of another program's bounds that are in force beside a cap, as it has none there or the same.
+    fn where_in_force(mut self, cap: Option<Cap>) -> Cap {
+        let mut cap = cap.unwrap_or_default();
+        for ((_, theirs), (_, ours)) in self.words().into_iter().zip(cap.words()) {
+            *theirs = theirs.filter(|theirs| ours.is_none_or(|ours| ours == *theirs));
+        }
+        self
+    }
+
+    /// Whether it holds what was done.
     fn holds(self, begun: Begun, seconds: f64) -> bool {
         let ios = self.ios.holds(begun.ios, seconds);
         ios.into_iter().chain(self.bytes.holds(begun.bytes, seconds)).any(|held| held)
@@ -246,10 +255,11 @@ struct InForce {
 }
 
 /// Bounds of another program on a VM.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Theirs {
     /// Id of the cgroup that has them: a new one under an old path has none.
     id: u64,
+    file: PathBuf,
     cap: Cap,
 }
 
@@ -281,9 +291,10 @@ impl Caps {
     /// What held a VM back in a period, if its cap or another program's did.
     #[must_use]
     pub fn held_back(&self, key: &VmKey, begun: Begun, seconds: f64) -> Option<HeldBy> {
-        let theirs = self.theirs.get(key).is_some_and(|theirs| theirs.cap.holds(begun, seconds));
-        let theirs = theirs.then_some(HeldBy::Theirs);
-        let Some(InForce { cap, .. }) = self.in_force.get(key) else { return theirs };
+        let cap = self.in_force.get(key).map(|in_force| in_force.cap);
+        let theirs = self.theirs.get(key).map(|theirs| theirs.cap.where_in_force(cap));
+        let theirs = theirs.filter(|theirs| theirs.holds(begun, seconds)).map(|_| HeldBy::Theirs);
+        let Some(cap) = cap else { return theirs };
         let ios = cap.ios.holds(begun.ios, seconds);
         let by_shares = ios.into_iter().zip(cap.by_shares).any(|(held, by)| held && by);
         let by_limit = if cap.by_tenant { HeldBy::Tenant } else { HeldBy::Limit };
@@ -342,7 +353,8 @@ impl Caps {
             found: now.to_owned(),
             then: "the lower of each bound holds",
         });
-        self.theirs.insert(key.clone(), Theirs { id: new.id, cap: theirs });
+        let file_of = file.to_owned();
+        self.theirs.insert(key.clone(), Theirs { id: new.id, file: file_of, cap: theirs });
         self.note_theirs(file, theirs, journal)?;
         let cap = new.cap.or_theirs(theirs);
         let new = InForce { cap, ..new };
@@ -367,6 +379,19 @@ impl Caps {
         write_line(file, self.device, (UNBOUNDED, &cap.text()), journal, is)?;
         self.in_force.insert(key.clone(), new);
         Ok(changed)
+    }
+
+    /// Notes what another program has set since the last period, before what was there is put back.
+    pub(crate) fn look_again(&self, journal: &mut LockedJournal) -> Result<(), ShareError> {
+        for (key, theirs) in &self.theirs {
+            let in_force = self.in_force.get(key).filter(|in_force| in_force.id == theirs.id);
+            // A cgroup that is gone has taken its bounds along.
+            let (Some(ours), Ok(text)) = (in_force, sysfs::read(&theirs.file)) else { continue };
+            let mut cap = theirs.cap;
+            cap.take_theirs(line(&text, self.device).unwrap_or(UNBOUNDED), ours.cap);
+            self.note_theirs(&theirs.file, cap, journal)?;
+        }
+        Ok(())
     }
 
     /// Notes what another program has set meanwhile, so that it is put back and not what it had set before.

@@ -237,6 +237,7 @@ impl Sharing {
     /// Restores the original settings.
     pub fn release(mut self) -> Result<Restored, ShareError> {
         self.left = true;
+        self.caps.look_again(&mut self.journal)?;
         Ok(self.journal.put_back()?)
     }
 
@@ -305,6 +306,7 @@ impl Drop for Sharing {
     fn drop(&mut self) {
         if !self.left {
             // Errors cannot be reported on drop. What fails stays in the journal.
+            let _ = self.caps.look_again(&mut self.journal);
             let _ = self.journal.put_back();
         }
     }

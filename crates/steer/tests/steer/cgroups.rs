@@ -394,8 +394,13 @@ fn of_a_limit_and_another_programs_bounds_the_lower_one_holds_in_each_direction(
     assert_eq!(tree.read(&file), "252:16 riops=100 wiops=50");
     assert_eq!(did(10, 50, &mut sharing), Some(HeldBy::Theirs));
     assert_eq!(sharing.theirs(&key("m/b")).as_deref(), Some("rbps=4096 riops=100 wiops=50"));
-    drop(sharing);
-    assert_eq!(tree.read(&file), "252:16 rbps=4096 wbps=max riops=100 wiops=50");
+    // One that is above ours is not to blame, and one of the last moment is not lost.
+    tree.file(&file, "252:16 rbps=max wbps=max riops=520 wiops=520");
+    did(250, 250, &mut sharing);
+    assert_eq!(did(495, 5, &mut sharing), Some(HeldBy::Limit));
+    tree.file(&file, "252:16 rbps=max wbps=max riops=7 wiops=520");
+    sharing.release().unwrap();
+    assert_eq!(tree.read(&file), "252:16 rbps=max wbps=max riops=7 wiops=520");
 }
 
 #[test]
