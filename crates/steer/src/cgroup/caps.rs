@@ -306,7 +306,7 @@ impl Caps {
     }
 
     /// Sets caps on these VMs: of their shares, in IOs per second, where `rates` has one, and of their limits. Removes those of all
-    /// other VMs. Each cap is read back. Returns the caps that another process had changed.
+    /// other VMs. Each cap is read back. Returns the caps that another process had changed, and its bounds that were found first.
     pub(crate) fn set(
         &mut self,
         vms: &Vms,
@@ -348,7 +348,9 @@ impl Caps {
         let ours = before.map(|before| before.cap).unwrap_or_default();
         let known = self.theirs.get(key).filter(|theirs| theirs.id == new.id);
         let mut theirs = known.map(|theirs| theirs.cap).unwrap_or_default();
-        let changed = theirs.take_theirs(now, ours).then(|| ChangedSetting {
+        let changed = theirs.take_theirs(now, ours);
+        let is_new = known.is_none() && !theirs.is_none();
+        let changed = (changed || is_new).then(|| ChangedSetting {
             what: format!("{key}: io.max"),
             found: now.to_owned(),
             then: "the lower of each bound holds",

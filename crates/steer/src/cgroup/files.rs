@@ -35,7 +35,7 @@ pub struct ChangedSetting {
 impl fmt::Display for ChangedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ChangedSetting { what, found, then } = self;
-        write!(f, "{what}: somebody changed it to {found:?}; {then}")
+        write!(f, "{what}: another program has set {found:?}; {then}")
     }
 }
 

@@ -409,9 +409,9 @@ fn bounds_of_another_program_are_named_where_nothing_of_ours_is_set() {
     let vms = two(&tree);
     tree.file(&format!("{CGROUPS}/m/a/io.max"), "252:16 rbps=max wbps=max riops=100 wiops=max");
     let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
-    for reads in [1, 101] {
+    for (reads, told) in [(1, 1), (101, 0)] {
         tree.file(&format!("{CGROUPS}/m/a/io.stat"), &format!("252:16 rios={reads} wios=0"));
-        tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
+        assert_eq!(tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0)), told);
     }
     assert_eq!(sharing.held_by(&key("m/a")), Some(HeldBy::Theirs));
     assert_eq!(sharing.theirs(&key("m/b")), None);
