@@ -241,7 +241,8 @@ fn a_vm_of_a_device_never_exceeds_its_limit_whatever_its_shares() {
         }
     }
     let web = iops(&guest, &lower);
-    assert!(within(30.0, web), "{web} IOPS, {}", bound());
+    eprintln!("{web} IOPS for a bound of 30");
+    assert!(web <= 1.03 * 30.0, "{web} IOPS, {}", bound());
     guest.ok("parda set -c /run/parda.toml mode=observe", SOON).unwrap();
     let began = Instant::now();
     while bound().contains("iops=8") {

@@ -487,6 +487,21 @@ fn the_io_controller_is_handed_down_to_vms_and_taken_back() {
 }
 
 #[test]
+fn the_io_controller_stays_with_vms_that_another_program_has_bounded_meanwhile() {
+    let tree = host();
+    let vms = two(&tree);
+    tree.remove(&format!("{CGROUPS}/m/a/io.max"));
+    let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    tree.file(&format!("{CGROUPS}/m/a/io.max"), "");
+    tick(&tree, &mut sharing, &vms, [(600, 32.0), (600, 32.0)], window(6.0));
+    let theirs = "252:16 rbps=max wbps=max riops=9 wiops=max";
+    tree.file(&format!("{CGROUPS}/m/a/io.max"), theirs);
+    sharing.release().unwrap();
+    assert_eq!(tree.read(&format!("{CGROUPS}/m/a/io.max")), theirs);
+    assert_eq!(tree.read(&format!("{CGROUPS}/m/cgroup.subtree_control")), "+io");
+}
+
+#[test]
 fn a_lun_has_bfq_with_weights_of_its_own_at_each_level() {
     let tree = host();
     let lun = tree.scsi("sda", "0:0:0:1", "8:0");
