@@ -251,7 +251,7 @@ fn a_vm_of_a_device_never_exceeds_its_limit_whatever_its_shares() {
     guest.signal(&agent, "TERM").unwrap();
     let ended = guest.look(&agent, SOON).unwrap().expect("the agent ends");
     assert!(ended.success(), "{}", ended.errors());
-    assert_eq!(bound(), format!("{array} rbps=max wbps=max riops=30 wiops=max\n"));
+    assert_eq!(bound(), format!("{array} rbps=max wbps=max riops=30 wiops=max"));
 }
 
 /// The kernel's own lines: what somebody else bounds on the device and on another one, and what a cgroup that is made anew has.
