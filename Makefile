@@ -157,7 +157,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	tools/kube-apiserver.sh $(CARGO) test --locked --package parda --features kubernetes --test stories -- kubernetes --ignored
 	$(CARGO) test $(TESTS) --test stories -- libvirt alerts:: --ignored
 	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test block --test exchange -- lost_writes silent_server tls foreign
-	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end
+	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end throttles
 	PARDA_DISKS=10000 $(CARGO) test $(TESTS) --test stories -- many::thousands --nocapture
 	@$(MAKE) --no-print-directory kit
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test guests -- --include-ignored --skip two_vms_of_a_virtio_disk

@@ -200,32 +200,31 @@ my $is_left = sub {
     return time() - ($idle_since{ $disk->{name} } //= time()) >= $LEFT_AFTER;
 };
 
-# The limit of the agent for a drive with these options, undef if the drive has none or one that the agent cannot have. QEMU holds the
-# guest to the options in any case.
+# The options of a drive. Its volume may stand anywhere, with an old name or none.
+my $drive_options = sub {
+    my ($line) = @_;
+    my %options;
+    for my $option (split(/,/, $line)) {
+        my ($key, $value) = $option =~ m/^([^=]+)=(.*)\z/ ? ($1, $2) : ('file', $option);
+        $key = 'file' if $key eq 'volume';
+        $key =~ s/^((?:bps|iops)_(?:rd|wr))_length\z/$1_max_length/;
+        $options{$key} = $value;
+    }
+    return \%options;
+};
+
+# The limit of the agent for a drive with these options, undef if the drive has none. The agent knows the words.
 my $limit = sub {
-    my ($drive, $options) = @_;
-    my (@limit, %bursts);
-    for my $kind (['iops', 'iops', 'iops'], ['mbps', 'bandwidth', 'bps']) {
-        my ($option, $key, $length) = $kind->@*;
-        for my $direction (['', ''], ['_rd', '_reads'], ['_wr', '_writes']) {
-            my ($suffix, $of) = $direction->@*;
-            my ($rate) = ($options->{"$option$suffix"} // 0) =~ m/^([0-9]+(?:\.[0-9]+)?)\z/;
-            next if !$rate;
-            my $most = $options->{"$option${suffix}_max"} || 0;
-            my $seconds = $options->{"$length${suffix}_max_length"} || 1;
-            $bursts{ $most > 0 ? $most / $rate . " $seconds" : '' } = 1;
-            push @limit, "$key$of = " . ($key eq 'iops' ? $rate : int($rate * 1024 * 1024));
-        }
+    my ($options) = @_;
+    my @limit;
+    for my $key (sort grep { m/^(?:iops|m?bps)(?:_rd|_wr)?(?:_max)?(?:_length)?\z/ } keys $options->%*) {
+        my ($value) = $options->{$key} =~ m/^([0-9.]+(?:e[0-9]+)?)\z/i;
+        next if !$value || $value == 0;
+        # A length of mbps_max is bps_max_length.
+        next if $key =~ m/^(.*)_length\z/ && !$options->{$1} && !$options->{"m$1"};
+        push @limit, "$key = " . (0 + $value);
     }
     return if !@limit;
-    my ($burst, @other) = keys %bursts;
-    if (@other) {
-        warn "$drive: its rates have different bursts, which the agent cannot have: QEMU alone holds its limit\n";
-        return;
-    }
-    if ($burst =~ m/^([0-9.]+) ([0-9]+)\z/) {
-        push @limit, "burst = $1", "burst_for = \"$2s\"";
-    }
     return '{ ' . join(', ', @limit) . ' }';
 };
 
@@ -248,9 +247,9 @@ my $settings = sub {
         }
     }
     for my $drive (sort grep { m/^(?:ide|sata|scsi|virtio|efidisk)[0-9]+\z/ } keys $config->%*) {
-        my ($volid, @options) = split(/,/, $config->{$drive});
-        next if $volid !~ m/^(?:file=)?\Q$storeid:$volname\E\z/;
-        my $limit = $limit->($drive, { map { m/^([^=]+)=(.*)\z/ ? ($1, $2) : () } @options });
+        my $options = $drive_options->($config->{$drive});
+        next if ($options->{file} // '') ne "$storeid:$volname";
+        my $limit = $limit->($options);
         $settings{limit} = $limit if $limit;
     }
     return %settings;

@@ -326,14 +326,29 @@ pub struct SteeredVmStatus {
     pub settings: VmSettings,
     /// Shares of the VM.
     pub shares: u32,
-    /// What held it back in the last period: its slice or its limit. None where neither did, or nothing is set.
+    /// What held it back in the last period: its slice or its limit, also one of another program. None where neither did, or nothing is set.
     pub limited_by: Option<Limit>,
+    /// Bounds that another program has set in `io.max`, such as `riops=100 wiops=50`. The lower of each holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds_of_others: Option<String>,
+    /// Whether it is these that held it back.
+    #[serde(default)]
+    pub held_by_others: bool,
     /// IOs completed since it was first seen.
     pub ios: u64,
     /// Bytes that these IOs moved.
     pub bytes: u64,
     /// Mean of what it had submitted and not got back in the last period, in IOs.
     pub pending: f64,
+}
+
+impl SteeredVmStatus {
+    /// What held it back, in a word or two.
+    #[must_use]
+    pub fn held_back_by(&self) -> Option<String> {
+        let limit = self.limited_by?;
+        Some(if self.held_by_others { "io.max".to_owned() } else { limit.to_string() })
+    }
 }
 
 /// The state of a place where clients connect.

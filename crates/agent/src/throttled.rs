@@ -114,6 +114,8 @@ impl Outside for Throttled {
                 false => (vm.by_shares.is_some() && vm.disks.values().any(Held::is_limited))
                     .then_some(Limit::Slice),
             },
+            bounds_of_others: None,
+            held_by_others: false,
             ios: vm.ios,
             bytes: vm.bytes,
             pending: vm.pending(latency),

@@ -1,8 +1,10 @@
 //! Limits of VMs in words: of several rates the one that a VM is nearest to.
 
+use bytesize::ByteSize;
 use parda_agent::status::{DiskStatus, SteeredVmStatus, VolumeStatus};
-use parda_api::Limit;
+use parda_api::Limit as LimitedBy;
 use parda_config::{LimitSetting, VmSettings};
+use parda_control::{Limit, Rate, Rates};
 
 use crate::status::recent::Recent;
 
@@ -31,19 +33,36 @@ impl Did {
     }
 }
 
+/// Part of a rate from which on a VM is taken to have its burst.
+const IN_BURST: f64 = 1.1;
+
 /// The rate of a limit that a VM is nearest to, in words such as `500 IO/s`, and the part of it that the VM did.
 pub(crate) fn nearest(limit: &LimitSetting, did: &Did) -> Option<(String, f64)> {
-    let ios = [limit.iops, limit.iops_reads, limit.iops_writes];
-    let ios = ios.into_iter().zip(["IO/s", "reads/s", "writes/s"]).zip(did.ios);
-    let ios = ios.filter_map(|((most, unit), did)| Some((most?, unit, did)));
-    let ios = ios.map(|(most, unit, did)| (format!("{most:.0} {unit}"), did / most));
-    let bytes = [limit.bandwidth, limit.bandwidth_reads, limit.bandwidth_writes];
-    let bytes = bytes.into_iter().zip(["", " of reads", " of writes"]).zip(did.bytes);
-    let bytes = bytes.filter_map(|((most, of), did)| Some((most?, of, did)));
-    let bytes = bytes.map(|(most, of, did)| {
-        (format!("{}/s{of}", most.display().iec()), did / most.as_u64() as f64)
+    let Limit { iops, bandwidth, io_size } = limit.into();
+    let each = |of: Rates| [of.total, of.reads, of.writes];
+    let units =
+        |at: usize| io_size.map_or(did.ios[at], |size| did.ios[at].max(did.bytes[at] / size));
+    let size = io_size.map(|size| format!(" of {}", ByteSize(size as u64).display().iec()));
+    let size = size.unwrap_or_default();
+    let ios = each(iops).into_iter().zip(["IO/s", "reads/s", "writes/s"]).enumerate();
+    let ios = ios.filter_map(|(at, (rate, unit))| {
+        let (most, of) = in_force(rate?, units(at));
+        Some((format!("{most:.0} {unit}{size}{of}"), units(at) / most))
+    });
+    let bytes = each(bandwidth).into_iter().zip(["", " of reads", " of writes"]).zip(did.bytes);
+    let bytes = bytes.filter_map(|((rate, way), did)| {
+        let (most, of) = in_force(rate?, did);
+        Some((format!("{}/s{way}{of}", ByteSize(most as u64).display().iec()), did / most))
     });
     ios.chain(bytes).max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// The rate that bounds a VM which does so much, and what it is, if it is that of a burst.
+fn in_force(rate: Rate, did: f64) -> (f64, &'static str) {
+    match rate.burst {
+        Some(burst) if did > IN_BURST * rate.mean => (burst.most, " in a burst"),
+        _ => (rate.mean, ""),
+    }
 }
 
 /// Part of its own limit from which a disk or VM is taken to be held by that, and not by its tenant's.
@@ -51,14 +70,21 @@ const NEAR: f64 = 0.8;
 
 /// Lines on the VMs of a volume that their limits hold.
 pub(crate) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
-    let disks = volume.disks.iter().filter(|disk| volume.limit_of(disk) == Limit::Configured);
+    let disks = volume.disks.iter().filter(|disk| volume.limit_of(disk) == LimitedBy::Configured);
     let disks = disks.map(|disk| ("disk", &disk.name, of_disk(recent, volume, disk)));
     let vms = volume.steer.iter().flat_map(|steer| &steer.vms);
-    let vms = vms
-        .filter(|vm| vm.limited_by == Some(Limit::Configured))
-        .map(|vm| ("VM", &vm.name, holds(volume, &vm.settings, &Did::of_steered(recent, vm))));
+    let vms = vms.filter(|vm| vm.limited_by == Some(LimitedBy::Configured)).map(|vm| {
+        let own = || holds(volume, &vm.settings, &Did::of_steered(recent, vm));
+        ("VM", &vm.name, of_others(vm).or_else(own))
+    });
     let said = disks.chain(vms).filter_map(|(kind, name, what)| Some((kind, name, what?)));
     said.map(|(kind, name, what)| format!("  {kind} {name}: limited by {what}\n")).collect()
+}
+
+/// The bounds of another program, if it is these that hold a VM of a steered device.
+pub(crate) fn of_others(vm: &SteeredVmStatus) -> Option<String> {
+    let bounds = vm.bounds_of_others.as_ref().filter(|_| vm.held_by_others)?;
+    Some(format!("io.max of its cgroup, which another program has set: {bounds}"))
 }
 
 /// The limit that holds a disk: `its limit of 500 IO/s`, or its tenant's.
@@ -98,5 +124,11 @@ mod tests {
         assert_eq!(words(did(200.0, 99.0, 4096.0)), "100 writes/s");
         assert_eq!(words(did(39.0, 0.0, 1048576.0)), "40.0 MiB/s");
         assert!((nearest(&limit, &did(250.0, 0.0, 512.0)).unwrap().1 - 0.5).abs() < 1e-9);
+        let words = |limit: &str, did| nearest(&toml::from_str(limit).unwrap(), &did).unwrap();
+        let burst = "iops = 100\niops_max = 400\niops_max_length = 30";
+        assert_eq!(words(burst, did(390.0, 0.0, 4096.0)).0, "400 IO/s in a burst");
+        assert_eq!(words(burst, did(99.0, 0.0, 4096.0)).0, "100 IO/s");
+        let sized = words("iops = 100\niops_size = \"8KiB\"", did(25.0, 0.0, 32768.0));
+        assert_eq!(sized, ("100 IO/s of 8.0 KiB".to_owned(), 1.0));
     }
 }

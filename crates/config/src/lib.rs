@@ -10,6 +10,7 @@ mod changes;
 mod control;
 mod document;
 mod limit;
+mod limit_key;
 pub mod quantity;
 mod replace;
 mod short;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use parda_control::{Shares, TenantId, VmConfig};
+use parda_control::{Limit, Shares, TenantId, VmConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::limit::LimitSetting;
@@ -199,7 +199,7 @@ impl VmSettings {
         let one =
             DISK_SETTINGS.iter().find_map(|setting| Some((setting.key, (setting.fault)(self)?)));
         one.or_else(|| {
-            let (most, iops) = (self.limit?.iops?, self.reservation?);
+            let (most, iops) = (Limit::from(&self.limit?).iops.total?.mean, self.reservation?);
             let fault = format!("must be at most the `iops` of the limit, {most}");
             (iops > most).then_some(("reservation", fault))
         })

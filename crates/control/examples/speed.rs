@@ -31,7 +31,8 @@ fn cost(vms: usize, guaranteed: bool) -> f64 {
     let mut host = Host::new(now, config).unwrap();
     let tenant = TenantId::of("gold");
     // Nobody reaches the limits: what is measured is what they cost.
-    let limit = Limit { iops: Rates { total: Some(1e9), ..Rates::default() }, ..Limit::default() };
+    let limit =
+        Limit { iops: Rates { total: Some(1e9.into()), ..Rates::default() }, ..Limit::default() };
     let shared = Tenant { shares: Some(Shares(1000)), limit, reservation: 1e5 };
     host.set_tenants(now, &[(tenant, shared)]);
     for vm in 0..vms {

@@ -282,7 +282,7 @@ mod tests {
 
     use crate::law::{LawConfig, Mode};
     use crate::size::SizeModel;
-    use crate::{Rates, Totals};
+    use crate::{Rate, Rates, Totals};
 
     const SECOND: Span = Span::from_millis(1000);
     const BOUNDS: DepthBounds = DepthBounds { least: 1, most: 64, cheap: true };
@@ -340,7 +340,7 @@ mod tests {
             let tenants: Vec<_> = tenants
                 .iter()
                 .map(|(name, shares, total)| {
-                    let iops = Rates { total: *total, ..Rates::default() };
+                    let iops = Rates { total: total.map(Rate::from), ..Rates::default() };
                     let limit = Limit { iops, ..Limit::default() };
                     let shares = shares.map(Shares);
                     (TenantId::of(name), Tenant { shares, limit, reservation: 0.0 })
@@ -353,7 +353,8 @@ mod tests {
         /// A second in which each does what it would, up to its part of the limit. Answers the IO/s of each.
         fn second(&mut self, heard: Option<Vec<TenantPart>>) -> Vec<f64> {
             let grants = self.host.grants().iter().map(|grant| grant.limit.iops.total);
-            let mut most: Vec<_> = grants.map(|total| total.unwrap_or(f64::INFINITY)).collect();
+            let mut most: Vec<_> =
+                grants.map(|total| total.map_or(f64::INFINITY, |rate| rate.mean)).collect();
             most.resize(self.vms.len(), 0.0);
             let each = self.vms.iter().zip(most).map(|((tenant, wanted), most)| {
                 let did = wanted.min(most);

@@ -96,7 +96,7 @@ pub use held::{HeldBy, HeldTimes};
 pub use host::{Completed, Dispatch, Host, IoId, Outcome, VmConfig, VmId, VmPart};
 pub use io::{Charge, Costs, Io, IoKind};
 pub use kernel::{KernelHost, QueueMeans, VmGrant, VmPeriod};
-pub use limit::{Limit, Rates};
+pub use limit::{Burst, Limit, Rate, Rates};
 pub use names::ModeName;
 pub use objective::{ObjectiveState, Price, Wants};
 pub use period::PeriodClock;

@@ -1,18 +1,21 @@
 //! Limits: IOs and bytes per second that a VM never exceeds.
 //!
-//! Each rate r is a bucket with a tolerance τ. Its state is the time T up to which the rate has paid for what went:
+//! Each rate is a leaky bucket, as QEMU has them. Of a bucket with the rate r and the tolerance τ the state is the time T up to which the
+//! rate has paid for what went:
 //!
 //! ```text
 //! an IO goes:    T = max(T, now) + cost / r
 //! none may go:   while T − τ > now
 //! ```
 //!
-//! So in any time t at most r · (t + τ) go, and the last IO: the generic cell rate algorithm. A burst of `burst` times the rate for
-//! `burst_for` is a second bucket: one with the rate and τ = (burst − 1) · burst_for, one with burst · rate and the least tolerance.
+//! So in any time t at most r · (t + τ) go, and the last IO: the generic cell rate algorithm. (T − now) · r is the level of the bucket, and
+//! τ · r its size: a tenth of a second of the rate. A burst of `most` a second for `length` makes the size `most` · `length`. One of more
+//! than a second is held to `most` by a second bucket, of the usual size. A burst that is used throughout lasts
+//! `length` · `most` / (`most` − r).
 //!
 //! What a limit holds back is no demand: its IOs wait beside the fair queue, and neither slice nor window knows of them. A limit lets go
 //! what it has room for, and counts it when it goes to the array; until then what was let go keeps its room. Limits are looked at when
-//! half of [`TOLERANCE`] is back, so that IOs go in groups. The VMs of one tenant take turns at its limit by their shares, as
+//! 5 ms of the rate are back, so that IOs go in groups. The VMs of one tenant take turns at its limit by their shares, as
 //! in start-time fair queuing, where an IO costs the part of the limit that it takes.
 
 mod aside;
@@ -24,23 +27,67 @@ use crate::units::{Span, larger, smaller};
 pub(crate) use self::aside::{AsideId, Limits, SharedId};
 pub(crate) use self::bucket::way;
 
-/// Tolerance of a rate without a burst: above the delay of a timer, below what a person notices.
-pub const TOLERANCE: Span = Span::from_millis(10);
+/// Size of a bucket without a burst, in time of its rate: a tenth of a second, as in QEMU.
+pub const TOLERANCE: Span = Span::from_millis(100);
+
+/// Longest burst that has no cap of its own, and may be used at once.
+pub const UNCAPPED: Span = Span::from_millis(1000);
+
+/// A rate, and the burst that it allows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Units per second in the long run.
+    pub mean: f64,
+    /// What a VM may have that did nothing for long enough.
+    pub burst: Option<Burst>,
+}
+
+/// A burst: more than the rate, for a while.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Burst {
+    /// Units per second, at least as many as of the rate itself.
+    pub most: f64,
+    /// Time for which the VM could have them, did the bucket not leak meanwhile.
+    pub length: Span,
+}
+
+/// A rate without a burst.
+impl From<f64> for Rate {
+    fn from(mean: f64) -> Rate {
+        Rate { mean, burst: None }
+    }
+}
+
+impl Rate {
+    fn times(self, part: f64) -> Rate {
+        let burst = self.burst.map(|burst| Burst { most: burst.most * part, ..burst });
+        Rate { mean: self.mean * part, burst }
+    }
+
+    /// The buckets that hold it, each a rate and a tolerance: that of the rate, and that of its burst.
+    fn buckets(self) -> [Option<(f64, Span)>; 2] {
+        let Some(Burst { most, length }) = self.burst else {
+            return [Some((self.mean, TOLERANCE)), None];
+        };
+        let whole = Span::from_secs(length.secs() * most / self.mean);
+        [Some((self.mean, whole.max(TOLERANCE))), (length > UNCAPPED).then_some((most, TOLERANCE))]
+    }
+}
 
 /// Rates of one unit per second. `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     /// Of reads and writes together.
-    pub total: Option<f64>,
+    pub total: Option<Rate>,
     /// Largest rate of reads alone.
-    pub reads: Option<f64>,
+    pub reads: Option<Rate>,
     /// Largest rate of writes alone.
-    pub writes: Option<f64>,
+    pub writes: Option<Rate>,
 }
 
 impl Rates {
     /// Each rate that is set, with its direction; no direction stands for both.
-    pub fn each(&self) -> impl Iterator<Item = (Option<Direction>, f64)> {
+    pub fn each(&self) -> impl Iterator<Item = (Option<Direction>, Rate)> {
         let ways = [None, Some(Direction::Read), Some(Direction::Write)];
         let rates = [self.total, self.reads, self.writes];
         ways.into_iter().zip(rates).filter_map(|(way, rate)| Some((way, rate?)))
@@ -48,12 +95,16 @@ impl Rates {
 
     fn times(self, part: f64) -> Rates {
         let Rates { total, reads, writes } = self;
-        let [total, reads, writes] = [total, reads, writes].map(|rate| Some(rate? * part));
+        let [total, reads, writes] =
+            [total, reads, writes].map(|rate| rate.map(|rate| rate.times(part)));
         Rates { total, reads, writes }
     }
 
     fn or_less(self, other: Rates) -> Rates {
-        let least = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(smaller);
+        let least = |a: Option<Rate>, b: Option<Rate>| {
+            let means = a.into_iter().chain(b).map(|rate| rate.mean);
+            means.reduce(smaller).map(Rate::from)
+        };
         Rates {
             total: least(self.total, other.total),
             reads: least(self.reads, other.reads),
@@ -69,33 +120,20 @@ impl Rates {
                 Some(Direction::Read) => reads,
                 Some(Direction::Write) => writes,
             };
-            larger(most, done / rate)
+            larger(most, done / rate.mean)
         })
     }
 }
 
 /// The most that a VM may do. The default limits nothing.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limit {
     /// IOs per second. A flush is no IO, a trim or a write of zeroes is one write.
     pub iops: Rates,
     /// Bytes of data per second.
     pub bandwidth: Rates,
-    /// Factor on the rates in a burst, at least 1.
-    pub burst: f64,
-    /// Time for which a VM that did nothing for long enough may have that.
-    pub burst_for: Span,
-}
-
-impl Default for Limit {
-    fn default() -> Limit {
-        Limit {
-            iops: Rates::default(),
-            bandwidth: Rates::default(),
-            burst: 1.0,
-            burst_for: Span::ZERO,
-        }
-    }
+    /// Bytes from which on an IO counts as several: one of n bytes as n / `io_size`.
+    pub io_size: Option<f64>,
 }
 
 impl Limit {
@@ -111,7 +149,7 @@ impl Limit {
         Limit { iops: self.iops.times(part), bandwidth: self.bandwidth.times(part), ..self }
     }
 
-    /// The lower of each of their rates, without bursts.
+    /// The lower of each of their rates, without bursts, of IOs that count as one each.
     #[must_use]
     pub fn or_less(self, other: Limit) -> Limit {
         Limit {

@@ -18,7 +18,7 @@
 use alloc::vec::Vec;
 
 use crate::cluster::Source;
-use crate::limit::{Limit, Rates, SharedId};
+use crate::limit::{Limit, Rate, Rates, SharedId};
 use crate::reservation::{Arrears, Floor, Room};
 use crate::units::{Shares, Span, larger, smaller};
 
@@ -79,9 +79,14 @@ impl Tenant {
     #[must_use]
     pub fn terms(&self) -> u8 {
         let Tenant { shares, limit, reservation } = *self;
-        let rates = |of: Rates| [of.total, of.reads, of.writes].map(|rate| rate.unwrap_or(0.0));
-        let numbers = rates(limit.iops).into_iter().chain(rates(limit.bandwidth));
-        let numbers = numbers.chain([limit.burst, limit.burst_for.secs(), reservation]);
+        let numbers = |rate: Option<Rate>| {
+            let burst = rate.and_then(|rate| rate.burst);
+            let burst = burst.map_or([0.0; 2], |burst| [burst.most, burst.length.secs()]);
+            [rate.map_or(0.0, |rate| rate.mean), burst[0], burst[1]]
+        };
+        let rates = |of: Rates| [of.total, of.reads, of.writes].into_iter().flat_map(numbers);
+        let numbers = rates(limit.iops).chain(rates(limit.bandwidth));
+        let numbers = numbers.chain([limit.io_size.unwrap_or(0.0), reservation]);
         let numbers = numbers.chain([shares.map_or(0.0, |shares| f64::from(shares.0))]);
         let hash = hash(numbers.flat_map(|number| number.to_bits().to_le_bytes()));
         1 + (hash % Self::MOST_TERMS) as u8

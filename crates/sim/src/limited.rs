@@ -1,6 +1,6 @@
 //! What a VM sent to the array against its limit, in every interval of time: kept without the code that holds the limit.
 
-use parda_control::limit::{Limit, TOLERANCE};
+use parda_control::limit::{Limit, TOLERANCE, UNCAPPED};
 use parda_control::{Instant, Io, IoKind, Span};
 
 /// One rate of a limit. In any time t at most rate · (t + tolerance) may go, and the last IO.
@@ -9,6 +9,8 @@ struct Rate {
     /// The IOs that it counts; `None`: reads and writes.
     write: Option<bool>,
     bytes: bool,
+    /// Bytes from which on an IO counts as several.
+    size: Option<f64>,
     /// IOs or bytes a nanosecond.
     rate: f64,
     /// Time by which IOs may be early, in nanoseconds.
@@ -29,11 +31,9 @@ impl Rate {
         let now = now.0 as f64;
         self.least = self.least.min(self.went - now);
         let early = self.went - now - self.least - self.tolerance;
-        let units = match (self.bytes, io.kind) {
-            (false, _) => 1.0,
-            (true, IoKind::Discard) => 0.0,
-            (true, _) => io.bytes.0 as f64,
-        };
+        let data = if io.kind == IoKind::Discard { 0.0 } else { io.bytes.0 as f64 };
+        let ios = self.size.map_or(1.0, |size| f64::max(1.0, data / size));
+        let units = if self.bytes { data } else { ios };
         self.went += units / self.rate;
         early
     }
@@ -47,7 +47,7 @@ impl Limited {
     /// A VM that has sent nothing yet.
     pub(crate) fn new(limit: &Limit) -> Limited {
         let least = TOLERANCE.0 as f64;
-        let more = (limit.burst - 1.0) * limit.burst_for.0 as f64;
+        let size = limit.io_size;
         let kinds = [(&limit.iops, false), (&limit.bandwidth, true)];
         let rates = kinds.into_iter().flat_map(|(rates, bytes)| {
             [(None, rates.total), (Some(false), rates.reads), (Some(true), rates.writes)]
@@ -56,10 +56,13 @@ impl Limited {
         let rates = rates.filter_map(|(write, bytes, rate)| {
             let of = |rate: f64, tolerance: f64| {
                 let rate = rate / 1e9;
-                Rate { write, bytes, rate, tolerance, went: 0.0, least: 0.0 }
+                Rate { write, bytes, size, rate, tolerance, went: 0.0, least: 0.0 }
             };
-            let rate = rate?;
-            Some([of(rate, more.max(least)), of(rate * limit.burst, least)])
+            let parda_control::Rate { mean, burst } = rate?;
+            let Some(burst) = burst else { return Some(vec![of(mean, least)]) };
+            let more = burst.most * burst.length.0 as f64 / mean;
+            let cap = (burst.length > UNCAPPED).then(|| of(burst.most, least));
+            Some([Some(of(mean, more.max(least))), cap].into_iter().flatten().collect())
         });
         Limited(rates.flatten().collect())
     }
@@ -87,7 +90,7 @@ impl Limited {
 mod tests {
     use super::*;
     use parda_control::Bytes;
-    use parda_control::limit::Rates;
+    use parda_control::limit::{Burst, Rate as Mean, Rates};
 
     fn reads(limited: &mut Limited, at_ms: u64, count: u32) -> Option<Span> {
         let io = Io { kind: IoKind::Read, bytes: Bytes(4096) };
@@ -97,15 +100,15 @@ mod tests {
 
     #[test]
     fn an_interval_has_its_rate_its_tolerance_and_one_io() {
-        let iops = Rates { total: Some(1000.0), ..Rates::default() };
+        let iops = Rates { total: Some(1000.0.into()), ..Rates::default() };
         let limit = Limit { iops, ..Limit::default() };
         let mut limited = Limited::new(&limit);
-        assert_eq!(reads(&mut limited, 500, 11), None, "nothing went before");
+        assert_eq!(reads(&mut limited, 500, 101), None, "nothing went before");
         assert!(reads(&mut limited, 500, 1).is_some());
         let mut limited = Limited::new(&limit);
         let steady = (0..1000).all(|ms| reads(&mut limited, ms, 1).is_none());
         assert!(
-            steady && reads(&mut limited, 1000, 11).is_none(),
+            steady && reads(&mut limited, 1000, 101).is_none(),
             "time since the start is no credit"
         );
         assert!(reads(&mut limited, 1000, 1).is_some());
@@ -113,15 +116,15 @@ mod tests {
 
     #[test]
     fn a_burst_has_its_own_rate_and_ends() {
-        let iops = Rates { reads: Some(100.0), ..Rates::default() };
-        let limit =
-            Limit { iops, burst: 3.0, burst_for: Span::from_millis(1000), ..Limit::default() };
+        let burst = Some(Burst { most: 300.0, length: Span::from_millis(2000) });
+        let iops = Rates { reads: Some(Mean { mean: 100.0, burst }), ..Rates::default() };
+        let limit = Limit { iops, ..Limit::default() };
         let mut limited = Limited::new(&limit);
-        // 300 a second for a second, 100 a second afterwards.
-        let burst = (0..100).all(|i| reads(&mut limited, 10 * i, 3).is_none());
+        // 300 a second for three seconds, as the 600 of the bucket leak at 100; 100 a second afterwards.
+        let burst = (0..300).all(|i| reads(&mut limited, 10 * i, 3).is_none());
         assert!(burst);
-        assert!((0..10).any(|i| reads(&mut limited, 1000 + 10 * i, 3).is_some()));
-        let at_once = reads(&mut Limited::new(&limit), 0, 5);
+        assert!((0..20).any(|i| reads(&mut limited, 3000 + 10 * i, 3).is_some()));
+        let at_once = reads(&mut Limited::new(&limit), 0, 32);
         assert!(at_once.is_some(), "also in a burst 300 a second");
     }
 }

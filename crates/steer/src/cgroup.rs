@@ -29,6 +29,7 @@ mod walk;
 pub use caps::HeldBy;
 pub use demand::{Begun, Demand, Demands};
 pub use files::{ChangedSetting, ShareError};
+pub(crate) use files::{TAKE_BACK_IO, io_is_used};
 pub use level::{Want, level};
 pub use pattern::{Pattern, glob};
 pub use sharing::{Allowance, Means, Sharing};

@@ -15,6 +15,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::{TAKE_BACK_IO, io_is_used};
 use crate::nr_requests;
 use crate::qemu::{Disk, DiskId, Limits, QmpError, SocketId, throttle};
 use crate::sysfs::{self, SysError};
@@ -108,7 +109,7 @@ impl Original {
         fs::metadata(&self.file).is_ok_and(same)
     }
 
-    /// Restores the value. `false` if the device is gone.
+    /// Restores the value. `false` if the device is gone, or others use the setting.
     fn put_back(&self) -> Result<bool, SysError> {
         let other =
             |holds: &Holds| sysfs::read_any(&holds.file).is_none_or(|now| now != holds.value);
@@ -116,6 +117,8 @@ impl Original {
             return Ok(false);
         }
         let done = match &self.how {
+            // Others use what parda handed down.
+            How::Write if self.value == TAKE_BACK_IO && io_is_used(&self.file) => return Ok(false),
             How::Write => sysfs::write(&self.file, &self.value),
             How::NrRequests { scheduler, tags } => {
                 nr_requests::put_back(&self.file, &self.value, scheduler, *tags)

@@ -39,7 +39,8 @@ pub(super) const OF_VMS: &[Family<SteeredVmStatus>] = &[
     counter("steer_vm_ios", "IOs completed since the VM was first seen", |vm| count(vm.ios)),
     counter("steer_vm_transferred_bytes", "Bytes that these IOs moved", |vm| count(vm.bytes)),
     gauge("steer_vm_at_limit", "1 if its limit held the VM back in the last period", |vm| {
-        maybe(vm.settings.limit.map(|_| vm.limited_by == Some(Limit::Configured)))
+        let own = vm.limited_by == Some(Limit::Configured) && !vm.held_by_others;
+        maybe(vm.settings.limit.map(|_| own))
     }),
     gauge(
         "steer_vm_pending_ios",

@@ -194,7 +194,8 @@ impl HostVms {
         let Some(groups) = &self.groups else { return Vec::new() };
         let each = groups.vms.iter().map(|(key, vm)| {
             let (ios, bytes) = groups.done.get(key).copied().unwrap_or_default();
-            let held_by = groups.sharing.as_ref().and_then(|sharing| sharing.held_by(key));
+            let sharing = groups.sharing.as_ref();
+            let held_by = sharing.and_then(|sharing| sharing.held_by(key));
             SteeredVmStatus {
                 name: vm.name.clone(),
                 cgroup: key.to_string(),
@@ -203,8 +204,10 @@ impl HostVms {
                 shares: vm.shares.0,
                 limited_by: held_by.map(|by| match by {
                     HeldBy::Shares => Limit::Slice,
-                    HeldBy::Limit | HeldBy::Tenant => Limit::Configured,
+                    HeldBy::Limit | HeldBy::Tenant | HeldBy::Theirs => Limit::Configured,
                 }),
+                bounds_of_others: sharing.and_then(|sharing| sharing.theirs(key)),
+                held_by_others: held_by == Some(HeldBy::Theirs),
                 ios,
                 bytes,
                 pending: groups.demands.vms.get(key).map_or(0.0, |d| d.pending),

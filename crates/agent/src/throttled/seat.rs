@@ -298,7 +298,7 @@ impl Vm {
 
     /// IO/s that the tenant's limit allows the VM; infinite without one.
     pub(super) fn most(&self) -> f64 {
-        self.grant.limit.iops.total.unwrap_or(f64::INFINITY)
+        self.grant.limit.iops.total.map_or(f64::INFINITY, |rate| rate.mean)
     }
 
     /// Whether the tenant's limit holds the VM back.

@@ -170,7 +170,7 @@ fn a_file_that_is_opened_anew_tells_of_a_failed_sync_that_not_all_were_told_of()
 #[test]
 fn what_a_client_has_held_that_is_gone_takes_nothing_of_the_limit() {
     let memory = || BackendConfig::Memory { size: Bytes(1 << 20) };
-    let iops = Rates { total: Some(10.0), ..Rates::default() };
+    let iops = Rates { total: Some(10.0.into()), ..Rates::default() };
     let mut engine = engine(memory());
     add(&mut engine, memory(), Limit { iops, ..Limit::default() });
     let [gone, stays] = [0, 1].map(|_| engine.fronts.local.connect(1));

@@ -236,7 +236,7 @@ fn a_guest_is_told_of_the_size_that_its_disk_has_in_the_next_agent() {
 /// A disk that may have an IO in ten seconds, and its front end with 16 writes, of which one has gone.
 fn held_by_a_limit(socket: &Path) -> (Handle, Driver) {
     let mut config = guest_disk("d", BackendConfig::Memory { size: Bytes(SIZE) }, socket);
-    config.vm.limit.iops.total = Some(0.1);
+    config.vm.limit.iops.total = Some(0.1.into());
     let volume = spawn(vec![config]);
     let mut driver = Driver::connect(socket, SHAPE).unwrap();
     for slot in 0..16 {

@@ -9,7 +9,7 @@ use parda_explain::{
 
 use crate::output::numbers;
 use crate::quantity::mib;
-use crate::{Failure, output};
+use crate::{Failure, limits, output};
 
 /// A time in milliseconds, with three significant digits.
 pub(super) fn ms(ms: f64) -> String {
@@ -357,15 +357,20 @@ pub(super) fn steered(
         Some(_) => ("QEMU's throttle holds", "latency of the array"),
         None => ("The kernel's queue holds", "latency and depth of the device"),
     };
-    let limit = match vm.limited_by {
-        None => String::new(),
-        Some(Limit::Nothing) => "It has no IO. ".to_owned(),
-        Some(limit) => format!("It is limited by {limit}. "),
+    let limit = match (vm.limited_by, limits::of_others(vm)) {
+        (None, _) => String::new(),
+        (Some(Limit::Nothing), _) => "It has no IO. ".to_owned(),
+        (Some(_), Some(others)) => format!("It is limited by {others}. "),
+        (Some(limit), None) => format!("It is limited by {limit}. "),
     };
+    let others = vm.bounds_of_others.as_ref().filter(|_| !vm.held_by_others);
+    let others = others.map_or(String::new(), |bounds| {
+        format!("Another program has set {bounds} in io.max of its cgroup: the lower of each bound holds. ")
+    });
     output::tell_as(json, &answer, |_| {
         format!(
             "VM {name} of volume {}, whose device {} is steered\n  {} shares, {:.1} IOs pending in the last period\n\n\
-         {limit}{by} its IOs: how long each was held and at the array is not known for a VM, so nothing is predicted. \
+         {limit}{others}{by} its IOs: how long each was held and at the array is not known for a VM, so nothing is predicted. \
          `parda status` has the {what}.",
             volume.name, steer.device, vm.shares, vm.pending
         )

@@ -1,11 +1,11 @@
 //! What a definition says of how its disks are to be served: `<iotune>`, `<blkiotune>`, and metadata of parda's own.
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
-use bytesize::ByteSize;
 use parda_config::LimitSetting;
 use roxmltree::Node;
+use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::domain::{child, elements};
@@ -152,23 +152,20 @@ impl Qos {
         }
         let iotune = child(disk, "iotune");
         let has = |name| iotune.and_then(|iotune| child(iotune, name)).is_some();
-        if has("size_iops_sec") {
-            ignored("<size_iops_sec>: an IO counts as one, whatever its size");
-        }
         if has("group_name") {
             ignored("<group_name>: the limit is of this disk alone; a tenant has one for several");
         }
-        let rates = |of: Node<'_, '_>| {
-            Some(limit(of)).filter(|(limit, _)| *limit != LimitSetting::default())
-        };
-        let (of_iotune, of_device) = (iotune.and_then(rates), device.and_then(rates));
+        let (of_iotune, of_device) = (iotune.map(words), device.map(words));
+        let [of_iotune, of_device] =
+            [of_iotune, of_device].map(|words| words.filter(|words| !words.is_empty()));
         if of_iotune.is_some() && of_device.is_some() {
             ignored("rates of <blkiotune>: the disk has an <iotune>");
         }
-        let Some((limit, whole)) = of_iotune.or(of_device) else { return };
-        if !whole {
-            ignored("bursts (…_max): the rates have different ones");
-        }
+        let Some(words) = of_iotune.or(of_device) else { return };
+        let limit = match LimitSetting::deserialize(Value::Table(words)) {
+            Ok(limit) => limit,
+            Err(error) => return ignored(&format!("<iotune>: {}", error.message())),
+        };
         if let Some(fault) = limit.fault() {
             return ignored(&format!("<iotune>: {fault}"));
         }
@@ -197,42 +194,20 @@ fn target_of<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
     child(disk, "target")?.attribute("dev")
 }
 
-/// The limit that an element's rates set, with the burst if that is the same for all of them, and whether nothing was left out. 0 stands for
-/// no limit.
-fn limit(of: Node<'_, '_>) -> (LimitSetting, bool) {
-    let number = |name: &str| {
-        let value = child(of, name)?.text()?.trim().parse::<u64>().ok()?;
-        (value > 0).then_some(value)
+/// The numbers of an element that sets rates, by their names, which a limit knows. 0 stands for no limit.
+fn words(of: Node<'_, '_>) -> Table {
+    let number = |node: Node<'_, '_>| {
+        let number = node.text()?.trim().parse::<i64>().ok()?;
+        (number > 0).then(|| (node.tag_name().name().to_owned(), number))
     };
-    let mut bursts = Vec::new();
-    let mut rate = |name: &str| {
-        let rate = number(name)?;
-        let most = number(&format!("{name}_max"));
-        let secs = number(&format!("{name}_max_length")).unwrap_or(1);
-        bursts.push(most.map(|most| (most as f64 / rate as f64, secs)));
-        Some(rate)
-    };
-    let [total, reads, writes] = ["total", "read", "write"];
-    let mut iops = |of: &str| rate(&format!("{of}_iops_sec")).map(|rate| rate as f64);
-    let [iops, iops_reads, iops_writes] = [total, reads, writes].map(&mut iops);
-    let mut bytes = |of: &str| rate(&format!("{of}_bytes_sec")).map(ByteSize);
-    let [bandwidth, bandwidth_reads, bandwidth_writes] = [total, reads, writes].map(&mut bytes);
-    let limit = LimitSetting {
-        iops,
-        iops_reads,
-        iops_writes,
-        bandwidth,
-        bandwidth_reads,
-        bandwidth_writes,
-        ..LimitSetting::default()
-    };
-    match bursts.first() {
-        Some(Some((factor, secs))) if bursts.iter().all(|other| *other == bursts[0]) => {
-            let burst_for = Some(Duration::from_secs(*secs));
-            (LimitSetting { burst: Some(*factor), burst_for, ..limit }, true)
-        }
-        _ => (limit, bursts.iter().all(Option::is_none)),
-    }
+    let rates = |(name, _): &(String, i64)| name.contains("_sec");
+    let mut words: BTreeMap<_, _> = of.children().filter_map(number).filter(rates).collect();
+    let bursts: Vec<_> = words.keys().filter(|name| name.ends_with("_max")).cloned().collect();
+    // QEMU lets a length of one second stand without its burst.
+    words.retain(|name, _| {
+        name.strip_suffix("_length").is_none_or(|burst| bursts.iter().any(|name| name == burst))
+    });
+    words.into_iter().map(|(name, number)| (name, number.into())).collect()
 }
 
 #[cfg(test)]
@@ -253,39 +228,36 @@ mod tests {
         Ok((qos.settings.to_string(), qos.ignored))
     }
 
-    fn limit_of(iotune: &str) -> (Option<LimitSetting>, Vec<String>) {
+    /// The limit of an `<iotune>` with these elements, in TOML, and what is ignored.
+    fn limit_of(iotune: &str) -> (String, Vec<String>) {
         let (settings, ignored) = read(&format!("<iotune>{iotune}</iotune>"), "").unwrap();
-        #[derive(serde::Deserialize)]
-        struct Settings {
-            limit: Option<LimitSetting>,
-        }
-        (toml::from_str::<Settings>(&settings).unwrap().limit, ignored)
+        let settings: Table = toml::from_str(&settings).unwrap();
+        (settings.get("limit").map(ToString::to_string).unwrap_or_default(), ignored)
+    }
+
+    fn elements_of(words: &[(&str, u64)]) -> String {
+        words.iter().map(|(name, value)| format!("<{name}>{value}</{name}>")).collect()
     }
 
     #[test]
-    fn an_iotune_is_a_limit_with_the_burst_that_all_its_rates_have() {
-        let rates = "<read_iops_sec>400</read_iops_sec><total_bytes_sec>1048576</total_bytes_sec>";
-        let expected = LimitSetting {
-            iops_reads: Some(400.0),
-            bandwidth: Some(ByteSize::mib(1)),
-            ..LimitSetting::default()
-        };
-        let zero = "<write_iops_sec>0</write_iops_sec>";
-        assert_eq!(limit_of(&format!("{rates}{zero}")), (Some(expected), vec![]));
-        let one = "<read_iops_sec_max>800</read_iops_sec_max>";
-        let (found, ignored) = limit_of(&format!("{rates}{one}"));
-        assert_eq!(found, Some(expected), "a burst of one rate only");
-        assert_eq!(ignored, ["bursts (…_max): the rates have different ones"]);
-        let other = "<total_bytes_sec_max>2097152</total_bytes_sec_max>";
-        let (burst, burst_for) = (Some(2.0), Some(Duration::from_secs(1)));
-        let bursts = LimitSetting { burst, burst_for, ..expected };
-        assert_eq!(limit_of(&format!("{rates}{one}{other}")), (Some(bursts), vec![]));
-        assert_eq!(limit_of(zero), (None, vec![]));
-        let (_, ignored) = limit_of(&format!(
-            "{rates}<size_iops_sec>4096</size_iops_sec><group_name>g</group_name>"
-        ));
-        assert!(ignored[0].starts_with("<size_iops_sec>"), "{ignored:?}");
-        assert!(ignored[1].starts_with("<group_name>"), "{ignored:?}");
+    fn an_iotune_is_a_limit_whose_rates_have_their_own_bursts() {
+        let plain = [("read_iops_sec", 400), ("total_bytes_sec", 1_048_576), ("write_iops_sec", 0)];
+        let of = |more: &[(&str, u64)]| limit_of(&elements_of(&[&plain, more].concat()));
+        let limit = "{ bandwidth = \"1MiB\", iops_reads = 400.0 }";
+        assert_eq!(of(&[]), (limit.to_owned(), vec![]));
+        assert_eq!(of(&[("read_iops_sec_max_length", 1)]).0, limit, "a length without a burst");
+        let burst = of(&[("read_iops_sec_max", 800), ("read_iops_sec_max_length", 30)]);
+        let limit = "{ bandwidth = \"1MiB\", iops_reads = 400.0, iops_reads_max = 800.0, iops_reads_max_length = \"30s\" }";
+        assert_eq!(burst, (limit.to_owned(), vec![]), "a burst of one rate only");
+        let other = of(&[("total_bytes_sec_max", 2_097_152), ("size_iops_sec", 8192)]);
+        let limit = "{ bandwidth = \"1MiB\", bandwidth_max = \"2MiB\", iops_reads = 400.0, iops_size = \"8KiB\" }";
+        assert_eq!(other, (limit.to_owned(), vec![]));
+        assert_eq!(limit_of("<read_iops_sec>0</read_iops_sec>"), (String::new(), vec![]));
+        let (limit, ignored) = of(&[("read_iops_sec_max", 300)]);
+        assert_eq!(limit, "");
+        assert!(ignored[0].starts_with("<iotune>: has iops_reads_max = 300"), "{ignored:?}");
+        let (_, ignored) = limit_of("<read_iops_sec>1</read_iops_sec><group_name>g</group_name>");
+        assert!(ignored[0].starts_with("<group_name>"), "{ignored:?}");
     }
 
     #[test]

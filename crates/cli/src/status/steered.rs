@@ -82,7 +82,7 @@ pub(super) fn lines(recent: &Recent, steer: &SteerStatus) -> String {
                 format!("{:.0}", recent.rate(vm.ios)),
                 format!("{:.1}", recent.mib(vm.bytes)),
                 format!("{:.1}", vm.pending),
-                vm.limited_by.map_or("-".to_owned(), |limit| limit.to_string()),
+                vm.held_back_by().unwrap_or("-".to_owned()),
             ]
         });
         text += &format!("{}\n", numbers("VM|shares|IO/s|MiB/s|pending|limited by", rows));

@@ -144,9 +144,7 @@ pub(super) fn vms(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
                 Cell::Unknown,
                 Cell::Unknown,
                 Cell::Number(vm.pending, 1),
-                Cell::Text(
-                    vm.limited_by.map_or("the kernel".to_owned(), |limit| limit.to_string()),
-                ),
+                Cell::Text(vm.held_back_by().unwrap_or("the kernel".to_owned())),
             ],
         )
     });

@@ -226,6 +226,23 @@ fn a_vm_of_a_device_never_exceeds_its_limit_whatever_its_shares() {
     guest.ok("parda set web -c /run/parda.toml 'limit={ iops = 88 }'", SOON).unwrap();
     let reached = (0..LOOKS).any(|_| within(88.0, iops(&guest, &load(&guest, "web", 32))));
     assert!(reached, "{}", bound());
+    // A lower bound that another program sets meanwhile holds, and is named.
+    let array = guest.device("array").unwrap()["/dev/".len()..].to_owned();
+    let array = read(&guest, &format!("/sys/block/{array}/dev")).trim().to_owned();
+    let vm = cgroup("web").replace("/libvirt/emulator", "");
+    guest.ok(&format!("echo '{array} riops=30' >'{vm}/io.max'"), SOON).unwrap();
+    let lower = load(&guest, "web", 32);
+    for command in ["status --socket /run/parda.sock", "explain web -c /run/parda.toml --over 1s"] {
+        let said = "limited by io.max of its cgroup, which another program has set: riops=30";
+        let until = format!("until parda {command} | grep '{said}'; do usleep 100000; done");
+        if let Err(error) = guest.ok(&until, SOON) {
+            let said = guest.ok(&format!("parda {command}"), SOON);
+            panic!("{command}: {error}: {said:?}, {}", bound());
+        }
+    }
+    let web = iops(&guest, &lower);
+    eprintln!("{web} IOPS for a bound of 30");
+    assert!(web <= 1.03 * 30.0, "{web} IOPS, {}", bound());
     guest.ok("parda set -c /run/parda.toml mode=observe", SOON).unwrap();
     let began = Instant::now();
     while bound().contains("iops=8") {
@@ -234,7 +251,7 @@ fn a_vm_of_a_device_never_exceeds_its_limit_whatever_its_shares() {
     guest.signal(&agent, "TERM").unwrap();
     let ended = guest.look(&agent, SOON).unwrap().expect("the agent ends");
     assert!(ended.success(), "{}", ended.errors());
-    assert_eq!(bound(), "");
+    assert_eq!(bound(), format!("{array} rbps=max wbps=max riops=30 wiops=max"));
 }
 
 /// The kernel's own lines: what somebody else bounds on the device and on another one, and what a cgroup that is made anew has.

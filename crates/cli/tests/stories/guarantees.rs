@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use parda_control::Limit;
+
 use crate::array::{Array, Delays};
 use crate::stage::{Agent, Load, PARDA, Stage, config, until, uri, wait_for};
 
@@ -218,7 +220,10 @@ fn a_limit_that_was_set_stays_over_a_restart() {
     );
     let set = stage.parda(&["set", "db", "-c", "a.toml", "limit={ iops = 50 }"]);
     assert!(set.status.success(), "{}", set.err);
-    let limit = |agent: &Agent| agent.volume().disks[0].settings.limit.and_then(|limit| limit.iops);
+    let limit = |agent: &Agent| {
+        let limit = Limit::from(&agent.volume().disks[0].settings.limit?);
+        limit.iops.total.map(|rate| rate.mean)
+    };
     until("it is in force", || limit(&a) == Some(50.0));
     a.stop();
     let a = stage.restart(&[], "a");

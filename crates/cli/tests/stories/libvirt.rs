@@ -51,7 +51,7 @@ fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
         "limit = { iops = 500",
         "reservation = 300",
         "latency_target = \"10ms\"",
-        "# not taken over: <size_iops_sec>",
+        "iops_size = \"4KiB\"",
     ] {
         assert!(tables.contains(written), "{written} is not in\n{tables}");
     }

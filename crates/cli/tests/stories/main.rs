@@ -133,6 +133,7 @@ mod soak;
 mod stage;
 mod status;
 mod steering;
+mod throttles;
 mod tls;
 mod tls_backends;
 mod tutorial;

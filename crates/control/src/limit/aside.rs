@@ -8,7 +8,7 @@ use core::mem;
 use slab::Slab;
 
 use super::Limit;
-use super::bucket::{Limiter, Promised, Units, WAYS, units, way};
+use super::bucket::{Limiter, Promised, Units, WAYS, way};
 use crate::io::Io;
 use crate::latency::Direction;
 use crate::units::{Instant, Span, larger, smaller};
@@ -48,7 +48,40 @@ impl Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AsideId(usize);
 
-/// Its limits, and its IOs that these hold back. What each IO needs comes first and takes two lines of the processor's cache.
+/// Room that the limits of a VM keep for its IOs of one direction that were let go and have not gone yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    ios: usize,
+    /// Units of its own limit, and of its tenant's: large IOs may count as several.
+    own: Units,
+    shared: Units,
+}
+
+impl Kept {
+    fn add(&mut self, own: Units, shared: Units) {
+        self.ios += 1;
+        for unit in [0, 1] {
+            self.own[unit] += own[unit];
+            self.shared[unit] += shared[unit];
+        }
+    }
+
+    /// Takes out an IO of so many units, if there is one. The last one takes all, so that no rest is kept for ever. Returns what was kept.
+    fn remove(&mut self, own: Units, shared: Units) -> (Units, Units) {
+        let all = mem::take(self);
+        if all.ios <= 1 {
+            return (all.own, all.shared);
+        }
+        let least = |kept: Units, units: Units| [0, 1].map(|unit| smaller(kept[unit], units[unit]));
+        let rest = |kept: Units, gone: Units| [0, 1].map(|unit| kept[unit] - gone[unit]);
+        let (own, shared) = (least(all.own, own), least(all.shared, shared));
+        *self =
+            Kept { ios: all.ios - 1, own: rest(all.own, own), shared: rest(all.shared, shared) };
+        (own, shared)
+    }
+}
+
+/// Its limits, and its IOs that these hold back. What each IO needs comes first.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Aside<T> {
@@ -58,10 +91,13 @@ struct Aside<T> {
     shares: f64,
     /// Finish tag at its tenant's limit.
     finish: f64,
-    promised: Promised,
+    /// Reads and writes apart, as `items`.
+    kept: [Kept; 2],
     /// IOs that are held back, and these: reads and writes apart, in the order in which they came.
     waiting: usize,
     items: [VecDeque<(Io, T)>; 2],
+    /// The directions, the one of the IO that was let go last behind: a limit of both starves neither.
+    ways: [Direction; 2],
     vm: usize,
 }
 
@@ -79,24 +115,30 @@ impl<T> Aside<T> {
         self.own.binds(now, way) || shared.is_some_and(|shared| shared.limiter.binds(now, way))
     }
 
-    /// Room that is kept for an IO, which it needs no more.
-    fn unpromise(&mut self, units: Units, way: Direction) -> Units {
-        let promised = &mut self.promised[way as usize];
-        let kept = if promised[0] > 0.0 { units } else { [0.0; 2] };
-        *promised = [0, 1].map(|unit| larger(promised[unit] - kept[unit], 0.0));
-        kept
+    /// Units that its own limit counts of an IO, and those of its tenant's.
+    fn units(&self, shared: Option<&Shared>, io: Io) -> (Units, Units) {
+        (self.own.units(io), shared.map_or([0.0; 2], |shared| shared.limiter.units(io)))
     }
 
     /// Lets an IO go: its limits keep room for it until it has gone.
     fn promise(&mut self, shared: Option<&mut Shared>, io: Io, way: Direction) {
-        let units = units(io);
-        let promised = &mut self.promised[way as usize];
-        (promised[0], promised[1]) = (promised[0] + units[0], promised[1] + units[1]);
-        self.own.keep(units, way);
+        let (own, of_shared) = self.units(shared.as_deref(), io);
+        self.kept[way as usize].add(own, of_shared);
+        self.own.keep(own, way);
         if let Some(shared) = shared {
-            let cost = shared.limiter.keep(units, way);
+            let cost = shared.limiter.keep(of_shared, way);
             self.finish = larger(self.finish, shared.virtual_time) + cost / self.shares;
         }
+    }
+
+    /// Units of its own limit for which room is kept.
+    fn own_kept(&self) -> Promised {
+        self.kept.map(|kept| kept.own)
+    }
+
+    /// Units of its tenant's limit for which room is kept.
+    fn shared_kept(&self) -> Promised {
+        self.kept.map(|kept| kept.shared)
     }
 }
 
@@ -146,8 +188,9 @@ impl<T> Limits<T> {
         let shared = &mut self.shared[id.0];
         let mut promised = Promised::default();
         for member in &shared.members {
-            let own = self.asides[member.0].promised.as_flattened().iter();
-            promised.as_flattened_mut().iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+            let own = self.asides[member.0].shared_kept();
+            let sums = promised.as_flattened_mut().iter_mut();
+            sums.zip(own.as_flattened()).for_each(|(sum, own)| *sum += own);
         }
         shared.limiter.set(now, limit, &promised);
         self.freed.extend_from_slice(&shared.members);
@@ -181,9 +224,9 @@ impl<T> Limits<T> {
 
     /// Puts a VM of these shares beside the queue, under no limit yet.
     pub(crate) fn enter(&mut self, vm: usize, shares: f64) -> AsideId {
-        let (own, promised, items) = Default::default();
+        let (own, kept, items) = Default::default();
         let (shared, finish, shares) = (None, 0.0, larger(shares, LEAST_PART));
-        let aside = Aside { own, shared, shares, finish, promised, waiting: 0, items, vm };
+        let aside = Aside { own, shared, shares, finish, kept, waiting: 0, items, ways: WAYS, vm };
         AsideId(self.asides.insert(aside))
     }
 
@@ -193,7 +236,8 @@ impl<T> Limits<T> {
         let aside = &mut self.asides[id.0];
         aside.shares = larger(shares, LEAST_PART);
         if !(aside.own.is_none() && limit.is_none()) {
-            aside.own.set(now, limit, &aside.promised);
+            let kept = aside.own_kept();
+            aside.own.set(now, limit, &kept);
             self.freed.push(id);
         }
     }
@@ -208,14 +252,16 @@ impl<T> Limits<T> {
         let waiting = aside.waiting;
         if let Some(before) = before.and_then(|before| self.shared.get_mut(before.0)) {
             before.members.retain(|member| *member != id);
-            before.limiter.promise(&aside.promised, -1.0);
+            before.limiter.promise(&aside.shared_kept(), -1.0);
             before.holds(now, before.waiting - waiting);
             // What it kept room for is none of theirs any more.
             self.freed.extend_from_slice(&before.members);
         }
         if let Some(after) = shared.map(|shared| &mut self.shared[shared.0]) {
             after.members.push(id);
-            after.limiter.promise(&aside.promised, 1.0);
+            // What is under way counts as if each IO were one, as their sizes are not known any more.
+            aside.kept.iter_mut().for_each(|kept| kept.shared = [kept.ios as f64, kept.own[1]]);
+            after.limiter.promise(&aside.shared_kept(), 1.0);
             after.holds(now, after.waiting + waiting);
             aside.finish = after.virtual_time;
         }
@@ -295,15 +341,16 @@ impl<T> Limits<T> {
     pub(crate) fn take(&mut self, now: Instant, id: AsideId, io: Io) {
         let Some(way) = way(io) else { return };
         let aside = &mut self.asides[id.0];
-        let units = units(io);
-        let kept = aside.unpromise(units, way);
-        let take = |limiter: &mut Limiter| match self.idle {
+        let shared = aside.shared.map(|shared| &mut self.shared[shared.0]);
+        let (own, of_shared) = aside.units(shared.as_deref(), io);
+        let (own_kept, shared_kept) = aside.kept[way as usize].remove(own, of_shared);
+        let take = |limiter: &mut Limiter, units, kept| match self.idle {
             true => limiter.release(kept, way),
             false => limiter.take(now, units, kept, way),
         };
-        take(&mut aside.own);
-        if let Some(shared) = aside.shared {
-            take(&mut self.shared[shared.0].limiter);
+        take(&mut aside.own, own, own_kept);
+        if let Some(shared) = shared {
+            take(&mut shared.limiter, of_shared, shared_kept);
         }
         if self.len > 0 && !self.idle {
             self.plan(now, id);
@@ -314,10 +361,12 @@ impl<T> Limits<T> {
     pub(crate) fn forget(&mut self, id: AsideId, io: Io) {
         let Some(way) = way(io) else { return };
         let aside = &mut self.asides[id.0];
-        let kept = aside.unpromise(units(io), way);
-        aside.own.release(kept, way);
-        if let Some(shared) = aside.shared {
-            self.shared[shared.0].limiter.release(kept, way);
+        let shared = aside.shared.map(|shared| &mut self.shared[shared.0]);
+        let (own, of_shared) = aside.units(shared.as_deref(), io);
+        let (own, of_shared) = aside.kept[way as usize].remove(own, of_shared);
+        aside.own.release(own, way);
+        if let Some(shared) = shared {
+            shared.limiter.release(of_shared, way);
         }
         // Others have its room.
         self.freed.push(id);
@@ -426,7 +475,7 @@ impl<T> Limits<T> {
                 !aside.items[*way as usize].is_empty()
                     && (self.idle || aside.has_room(shared, now, *way))
             };
-            next = WAYS.into_iter().find(may).map(|way| (start, *member, way)).or(next);
+            next = aside.ways.into_iter().find(may).map(|way| (start, *member, way)).or(next);
         }
         next
     }
@@ -440,6 +489,7 @@ impl<T> Limits<T> {
     ) {
         let aside = &mut self.asides[id.0];
         let Some((io, item)) = aside.items[way as usize].pop_front() else { return };
+        aside.ways.sort_by_key(|other| *other == way);
         let mut shared = aside.shared.map(|shared| &mut self.shared[shared.0]);
         aside.waiting -= 1;
         self.len -= 1;

@@ -2,13 +2,16 @@
 
 use alloc::vec::Vec;
 
-use super::{Limit, TOLERANCE};
+use super::Limit;
 use crate::io::{Io, IoKind};
 use crate::latency::Direction;
 use crate::units::{Instant, Span, larger, smaller};
 
 /// The longest time for which a limit that was changed holds everything back for what went before.
 const LONGEST_DEBT: Span = Span::from_millis(1000);
+
+/// Time of a rate that is back when a limit is looked at: above the delay of a timer, below what a person notices.
+const GROUP: Span = Span::from_millis(5);
 
 /// The directions that a limit knows.
 pub(super) const WAYS: [Direction; 2] = [Direction::Read, Direction::Write];
@@ -31,11 +34,6 @@ enum Unit {
 /// IOs and bytes, by [`Unit`].
 pub(super) type Units = [f64; 2];
 
-/// What limits count of an IO.
-pub(super) fn units(io: Io) -> Units {
-    [1.0, if io.kind == IoKind::Discard { 0.0 } else { io.bytes.0 as f64 }]
-}
-
 /// One rate, in one line of the processor's cache. See the documentation of [`limit`](crate::limit).
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
@@ -55,6 +53,8 @@ struct Bucket {
     unit: Unit,
     /// The IOs that it counts; `None`: all.
     way: Option<Direction>,
+    /// It holds a burst, and not the rate in the long run.
+    of_burst: bool,
     /// The rate had not paid for the IOs before when the last one went.
     busy: bool,
 }
@@ -64,27 +64,35 @@ impl Bucket {
     fn of(limit: &Limit) -> impl Iterator<Item = Bucket> {
         let ios = limit.iops.each().map(|rate| (rate, Unit::Ios));
         let bytes = limit.bandwidth.each().map(|rate| (rate, Unit::Bytes));
-        let burst = Span::from_secs((limit.burst - 1.0) * limit.burst_for.secs());
-        let bursts = burst > Span::ZERO;
-        let burst_rate = limit.burst;
-        ios.chain(bytes).flat_map(move |((way, rate), unit)| {
-            let bucket = |rate, tolerance| {
-                let (paid, each, tolerance) = (Instant(0), 1e9 / rate, TOLERANCE.max(tolerance));
-                Bucket {
-                    each,
+        ios.chain(bytes).flat_map(|((way, rate), unit)| {
+            let buckets = rate.buckets().into_iter().zip([false, true]);
+            buckets.filter_map(move |(bucket, of_burst)| {
+                let (rate, tolerance) = bucket?;
+                Some(Bucket {
+                    each: 1e9 / rate,
                     tolerance,
-                    paid,
+                    paid: Instant(0),
                     promised: 0.0,
                     taken: 0.0,
                     rate,
                     unit,
                     way,
+                    of_burst,
                     busy: false,
-                }
-            };
-            let short = bursts.then(|| bucket(burst_rate * rate, Span::ZERO));
-            [bucket(rate, burst)].into_iter().chain(short)
+                })
+            })
         })
+    }
+
+    /// Whether it counts what another one counts, at whatever rate.
+    fn is_like(&self, other: &Bucket) -> bool {
+        (self.way, self.unit, self.of_burst) == (other.way, other.unit, other.of_burst)
+    }
+
+    /// The time at which so long a debt is paid, which may be too long for this rate: a burst that was had at another one is not paid
+    /// back at this one, but for a second.
+    fn paid_after(&self, now: Instant, debt: Span, longest: Span) -> Instant {
+        now + debt.min(longest.max(self.tolerance + LONGEST_DEBT))
     }
 
     fn has_room(&self, now: Instant) -> bool {
@@ -113,46 +121,61 @@ impl Bucket {
 
     /// Changes the part of the rate that is this host's. What went is not forgotten: the debt is one of units.
     fn divide(&mut self, now: Instant, part: f64) {
-        let each = 1e9 / (self.rate * part);
-        let debt = (self.paid.since(now).0 as f64 / self.each * each).min(86_400e9);
-        (self.each, self.paid) = (each, now + Span(debt as u64));
+        let (each, debt) = (1e9 / (self.rate * part), self.paid.since(now));
+        let new = Span::from_secs(debt.secs() / self.each * each);
+        (self.each, self.paid) = (each, self.paid_after(now, new, debt));
     }
 
     /// When to look at it again, if it has no room at `now`. `None` also where what was let go has to go first.
     fn opens(&self, now: Instant) -> Option<Instant> {
         let (ahead, debt) = (self.ahead(now), self.paid.since(now));
         let passes = ahead - debt <= self.tolerance;
-        let wait = ahead - self.tolerance + Span(TOLERANCE.0 / 2);
+        let wait = ahead - self.tolerance + GROUP;
         (ahead > self.tolerance && passes).then(|| now + wait)
     }
 }
 
-/// What was let go and has not gone yet, by direction.
+/// Units that were let go and have not gone yet, by direction.
 pub(super) type Promised = [Units; 2];
 
 /// A limit in force.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Limiter {
     buckets: Vec<Bucket>,
+    /// Bytes from which on an IO counts as several; infinite if it never does.
+    io_size: f64,
     /// When it is looked at next.
     planned: Option<Instant>,
 }
 
+impl Default for Limiter {
+    fn default() -> Limiter {
+        Limiter { buckets: Vec::new(), io_size: f64::INFINITY, planned: None }
+    }
+}
+
 impl Limiter {
+    /// What it counts of an IO.
+    pub(super) fn units(&self, io: Io) -> Units {
+        let bytes = if io.kind == IoKind::Discard { 0.0 } else { io.bytes.0 as f64 };
+        [larger(bytes / self.io_size, 1.0), bytes]
+    }
+
     /// Changes the rates. What went is not forgotten: a bucket of the same kind keeps its debt, in IOs or bytes.
     pub(super) fn set(&mut self, now: Instant, limit: &Limit, promised: &Promised) {
+        self.io_size = limit.io_size.unwrap_or(f64::INFINITY);
         let before = core::mem::replace(&mut self.buckets, Bucket::of(limit).collect());
-        for (bucket, before) in self.buckets.iter_mut().zip(&before) {
-            if (bucket.way, bucket.unit) == (before.way, before.unit) {
-                bucket.taken = before.taken;
-                if bucket.rate == before.rate {
-                    (bucket.each, bucket.paid) = (before.each, before.paid);
-                    continue;
-                }
-                let debt = before.paid.since(now).secs() / before.each * bucket.each;
-                // A burst that was had at other rates is not paid back at these, but for a second.
-                bucket.paid = now + Span::from_secs(debt).min(bucket.tolerance + LONGEST_DEBT);
+        for bucket in &mut self.buckets {
+            let Some(before) = before.iter().find(|before| before.is_like(bucket)) else {
+                continue;
+            };
+            bucket.taken = before.taken;
+            if (bucket.rate, bucket.tolerance) == (before.rate, before.tolerance) {
+                (bucket.each, bucket.paid) = (before.each, before.paid);
+                continue;
             }
+            let debt = before.paid.since(now).secs() / before.each * bucket.each;
+            bucket.paid = bucket.paid_after(now, Span::from_secs(debt), Span::ZERO);
         }
         self.promise(promised, 1.0);
     }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use parda_control::law::{LawConfig, Mode};
-use parda_control::limit::TOLERANCE;
+use parda_control::limit::{TOLERANCE, UNCAPPED};
 use parda_control::{
-    Bytes, Config, HeldBy, Host, Instant, Io, IoId, IoKind, Limit, Outcome, Rates, Shares, Span,
-    Tenant, TenantId, Totals, View, VmConfig, VmId, Window,
+    Burst, Bytes, Config, HeldBy, Host, Instant, Io, IoId, IoKind, Limit, Outcome, Rate, Rates,
+    Shares, Span, Tenant, TenantId, Totals, View, VmConfig, VmId, Window,
 };
 use proptest::prelude::*;
 
@@ -16,20 +16,26 @@ type Went = (Instant, Io);
 /// Whether a rate counts IOs of a kind.
 type Counts = fn(IoKind) -> bool;
 
-/// What a rate counts of an IO.
-fn units(io: Io, bytes: bool) -> f64 {
-    match (bytes, io.kind) {
-        (false, _) => 1.0,
-        (true, IoKind::Discard) => 0.0,
-        (true, _) => io.bytes.0 as f64,
-    }
+/// What a rate counts of an IO, where one of more than `size` bytes counts as several.
+fn units(io: Io, bytes: bool, size: Option<f64>) -> f64 {
+    let data = if io.kind == IoKind::Discard { 0.0 } else { io.bytes.0 as f64 };
+    if bytes { data } else { size.map_or(1.0, |size| f64::max(1.0, data / size)) }
+}
+
+/// Rates and tolerances that bound what goes under a rate of a limit.
+fn bounds(rate: Rate) -> Vec<(f64, f64)> {
+    let Some(Burst { most, length }) = rate.burst else {
+        return vec![(rate.mean, TOLERANCE.secs())];
+    };
+    let whole = (rate.mean, f64::max(TOLERANCE.secs(), most * length.secs() / rate.mean));
+    let cap = (length > UNCAPPED).then_some((most, TOLERANCE.secs()));
+    [Some(whole), cap].into_iter().flatten().collect()
 }
 
 /// Whether `went` is within a limit: in each window of time between two IOs.
 fn within(went: &[Went], limit: &Limit) -> Result<(), String> {
-    let longest = (limit.burst - 1.0) * limit.burst_for.secs();
-    let tolerance = longest.max(TOLERANCE.secs());
     let of = |rates: Rates, bytes: bool| {
+        let units = |io| units(io, bytes, limit.io_size);
         let counts: [(_, Counts); 3] = [
             (rates.total, |kind| kind != IoKind::Other),
             (rates.reads, |kind| kind == IoKind::Read),
@@ -43,21 +49,16 @@ fn within(went: &[Went], limit: &Limit) -> Result<(), String> {
                 for (at, io) in went[first..].iter().copied() {
                     let time = at.since(went[first].0).secs();
                     // One IO of the window may go when the rate has paid for the others. IOs of two VMs may pass one another.
-                    largest = f64::max(largest, units(*io, bytes));
-                    let others = sum + units(*io, bytes) - largest;
-                    for (rate, tolerance) in
-                        [(rate, tolerance), (limit.burst * rate, TOLERANCE.secs())]
-                    {
-                        if limit.burst == 1.0 && tolerance > TOLERANCE.secs() {
-                            continue;
-                        }
+                    largest = f64::max(largest, units(*io));
+                    let others = sum + units(*io) - largest;
+                    for (rate, tolerance) in bounds(rate) {
                         if others > rate * (time + tolerance) * (1.0 + 1e-6) + 1e-3 {
                             return Err(format!(
                                 "{others} in {time} s at {rate}/s, bytes: {bytes}"
                             ));
                         }
                     }
-                    sum += units(*io, bytes);
+                    sum += units(*io);
                 }
             }
         }
@@ -67,18 +68,25 @@ fn within(went: &[Went], limit: &Limit) -> Result<(), String> {
     of(limit.bandwidth, true)
 }
 
+/// Rates with bursts of their own.
 fn rates(of: std::ops::Range<f64>) -> impl Strategy<Value = Rates> {
-    let rate = || prop::option::weighted(0.4, of.clone());
-    (rate(), rate(), rate()).prop_map(|(total, reads, writes)| Rates { total, reads, writes })
+    let burst = || prop::option::of((1.0..4.0f64, 50..3000u64));
+    let rate = move || prop::option::weighted(0.4, (of.clone(), burst()));
+    (rate(), rate(), rate()).prop_map(|rates| {
+        let rate = |(mean, burst): (f64, Option<(f64, u64)>)| {
+            let burst = burst.map(|(factor, ms)| (factor * mean, Span::from_millis(ms)));
+            Rate { mean, burst: burst.map(|(most, length)| Burst { most, length }) }
+        };
+        Rates { total: rates.0.map(rate), reads: rates.1.map(rate), writes: rates.2.map(rate) }
+    })
 }
 
 fn limit() -> impl Strategy<Value = Limit> {
-    let burst = prop_oneof![Just((1.0, 0)), (1.5..4.0f64, 50..2000u64)];
-    (rates(20.0..2000.0), rates(1e5..1e8), burst).prop_map(|(iops, bandwidth, (burst, ms))| Limit {
+    let io_size = prop::option::of(512.0..65_536.0f64);
+    (rates(20.0..2000.0), rates(1e5..1e8), io_size).prop_map(|(iops, bandwidth, io_size)| Limit {
         iops,
         bandwidth,
-        burst,
-        burst_for: Span::from_millis(ms),
+        io_size,
     })
 }
 
@@ -297,10 +305,15 @@ fn limited(limit: Limit) -> (Run, VmId) {
     (run, vm)
 }
 
+/// Shares and windows hold nothing.
+fn off() -> Config {
+    Config { law: LawConfig { mode: Mode::Off, ..LawConfig::default() }, ..Config::default() }
+}
+
 #[test]
 fn a_client_that_wants_more_has_what_its_limit_allows() {
     for rate in [50.0, 500.0, 5000.0, 50_000.0] {
-        let iops = Rates { total: Some(rate), ..Rates::default() };
+        let iops = Rates { total: Some(Rate::from(rate)), ..Rates::default() };
         let (mut run, vm) = limited(Limit { iops, ..Limit::default() });
         let (done, held) = client(&mut run, vm, Span::from_micros(100), &[READ], 32);
         let iops = done[0] as f64 / 10.0;
@@ -316,28 +329,66 @@ fn a_client_that_wants_more_has_what_its_limit_allows() {
 
 #[test]
 fn a_limit_of_writes_does_not_hold_reads() {
-    let iops = Rates { writes: Some(100.0), ..Rates::default() };
+    let iops = Rates { writes: Some(100.0.into()), ..Rates::default() };
     let (mut run, vm) = limited(Limit { iops, ..Limit::default() });
     let (done, _) = client(&mut run, vm, Span::from_millis(1), &[READ, WRITE], 4);
     assert!((990..1020).contains(&done[1]), "{done:?}");
     assert!(done[0] > 38_000, "{done:?}");
 }
 
+fn bursting(mean: f64, most: f64, ms: u64) -> Limit {
+    let burst = Some(Burst { most, length: Span::from_millis(ms) });
+    let iops = Rates { total: Some(Rate { mean, burst }), ..Rates::default() };
+    Limit { iops, ..Limit::default() }
+}
+
 #[test]
 fn a_burst_is_had_once_by_who_did_nothing_for_long() {
-    let iops = Rates { total: Some(100.0), ..Rates::default() };
-    let (mut run, vm) =
-        limited(Limit { iops, burst: 3.0, burst_for: Span::from_millis(2000), ..Limit::default() });
+    let (mut run, vm) = limited(bursting(100.0, 300.0, 2000));
     run.now = run.now + Span::from_millis(60_000);
-    // Two seconds at 300, eight at 100.
+    // Three seconds at 300, as the bucket of 600 leaks at 100 meanwhile; seven at 100.
     let (done, _) = client(&mut run, vm, Span::from_millis(1), &[READ], 8);
-    assert!((1380..1430).contains(&done[0]), "{done:?}");
+    assert!((1590..1640).contains(&done[0]), "{done:?}");
+}
+
+#[test]
+fn a_burst_of_a_second_may_be_had_at_once() {
+    let (mut run, vm) = limited(bursting(100.0, 200.0, 1000));
+    (0..500).for_each(|_| run.submit(vm, READ));
+    run.host.set_config(run.now, off()).unwrap();
+    run.dispatch();
+    let went = run.went.len();
+    assert!(
+        (200..=201).contains(&went),
+        "{went}: the size of the bucket, and the IO that fills it"
+    );
+}
+
+#[test]
+fn an_io_counts_as_often_as_the_size_goes_into_it() {
+    let iops = Rates { total: Some(100.0.into()), ..Rates::default() };
+    for (kib, each) in [(4, 1.0), (8, 1.0), (12, 1.5), (64, 8.0)] {
+        let limit = Limit { iops, io_size: Some(8192.0), ..Limit::default() };
+        let (mut run, vm) = limited(limit);
+        let io = Io { bytes: Bytes::kib(kib), ..READ };
+        let (done, _) = client(&mut run, vm, Span::from_millis(1), &[io], 16);
+        let units = done[0] as f64 * each;
+        assert!((1000.0..1020.0 + each).contains(&units), "{kib} KiB: {units}");
+    }
+}
+
+#[test]
+fn reads_and_writes_take_turns_at_a_limit_of_both() {
+    let iops = Rates { total: Some(200.0.into()), ..Rates::default() };
+    let (mut run, vm) = limited(Limit { iops, ..Limit::default() });
+    let (done, _) = client(&mut run, vm, Span::from_millis(1), &[READ, WRITE], 16);
+    assert!(done[0].abs_diff(done[1]) < 40, "{done:?}");
 }
 
 /// When two reads go, the second of another VM, after so many were withdrawn that came with one that went. The limit is that of both VMs'
 /// tenant or of each.
 fn after_a_withdrawal(of_tenant: bool, withdrawn: usize) -> Vec<Instant> {
-    let iops = Rates { total: Some(10.0), ..Rates::default() };
+    let iops = Rates { total: Some(10.0.into()), ..Rates::default() };
     let limit = Limit { iops, ..Limit::default() };
     let (mut run, tenant) = (Run::new(Mode::Parda), TenantId::of("gold"));
     let mut part = VmConfig { limit, ..VmConfig::of(Shares(1000)) };
@@ -372,7 +423,7 @@ fn what_is_withdrawn_takes_nothing_of_a_limit() {
 
 #[test]
 fn what_is_hastened_goes_at_once_and_counts() {
-    let iops = Rates { total: Some(10.0), ..Rates::default() };
+    let iops = Rates { total: Some(10.0.into()), ..Rates::default() };
     let (mut run, vm) = limited(Limit { iops, ..Limit::default() });
     (0..20).for_each(|_| run.submit(vm, READ));
     run.dispatch();
@@ -393,7 +444,7 @@ fn what_is_hastened_goes_at_once_and_counts() {
 #[test]
 fn a_limit_changes_and_goes_at_once() {
     let of = |rate: Option<f64>| Limit {
-        iops: Rates { total: rate, ..Rates::default() },
+        iops: Rates { total: rate.map(Rate::from), ..Rates::default() },
         ..Limit::default()
     };
     let (mut run, vm) = limited(of(Some(0.1)));
@@ -403,10 +454,14 @@ fn a_limit_changes_and_goes_at_once() {
     run.now = run.now + Span::from_millis(1);
     run.host.set_vm(run.now, vm, VmConfig { limit: of(Some(10.0)), ..VmConfig::of(Shares(1000)) });
     run.dispatch();
-    assert_eq!(run.out.len(), 1, "a debt is of IOs: one at ten a second");
-    run.now = run.now + Span::from_millis(100);
+    assert_eq!(
+        run.out.len(),
+        2,
+        "a debt is of IOs: one at ten a second, and as much is the size of the bucket"
+    );
+    run.now = run.now + Span::from_millis(106);
     run.dispatch();
-    assert_eq!(run.out.len(), 2);
+    assert_eq!(run.out.len(), 3);
     run.host.set_vm(run.now, vm, VmConfig::of(Shares(1000)));
     run.dispatch();
     assert_eq!(run.out.len(), 4, "as the window allows");
@@ -414,33 +469,47 @@ fn a_limit_changes_and_goes_at_once() {
 
 #[test]
 fn a_lower_limit_after_a_burst_does_not_stop_the_disk() {
-    let of = |rate| {
-        let iops = Rates { total: Some(rate), ..Rates::default() };
-        let limit =
-            Limit { iops, burst: 5.0, burst_for: Span::from_millis(2000), ..Limit::default() };
-        VmConfig { limit, ..VmConfig::of(Shares(1000)) }
-    };
-    let mut run = Run::new(Mode::Parda);
-    run.now = Instant(0) + Span::from_millis(60_000);
-    let vm = run.host.add_vm(run.now, of(200.0));
-    client(&mut run, vm, Span::from_millis(1), &[READ], 8);
-    let lower = VmConfig { limit: Limit { burst: 1.0, ..of(10.0).limit }, ..of(10.0) };
-    run.host.set_vm(run.now, vm, lower);
-    let before = run.now;
-    while run.host.next_dispatch(run.now).is_none() {
-        run.now = run.host.next_wakeup().unwrap();
+    let of = |limit| VmConfig { limit, ..VmConfig::of(Shares(1000)) };
+    let rate = |mean| bursting(mean, mean, 0);
+    // Another rate, the same one without the burst, and the same burst, shorter.
+    for lower in [rate(10.0), rate(200.0), bursting(200.0, 1000.0, 100)] {
+        let mut run = Run::new(Mode::Parda);
+        run.now = Instant(0) + Span::from_millis(60_000);
+        let vm = run.host.add_vm(run.now, of(bursting(200.0, 1000.0, 10_000)));
+        client(&mut run, vm, Span::from_millis(1), &[READ], 8);
+        run.host.set_vm(run.now, vm, of(lower));
+        let before = run.now;
+        while run.host.next_dispatch(run.now).is_none() {
+            run.now = run.host.next_wakeup().unwrap();
+        }
+        let waited = run.now.since(before);
+        assert!(waited <= Span::from_millis(1110), "{lower:?}: {waited:?}");
     }
-    assert!(run.now.since(before) <= Span::from_millis(1010), "{:?}", run.now.since(before));
+}
+
+#[test]
+fn another_rate_of_a_limit_forgets_nothing_of_those_that_stay() {
+    let bandwidth = Rates { total: Some(1e6.into()), ..Rates::default() };
+    let (mut run, vm) = limited(Limit { bandwidth, ..Limit::default() });
+    run.host.set_config(run.now, off()).unwrap();
+    (0..100).for_each(|_| run.submit(vm, READ));
+    run.dispatch();
+    let before = run.went.len();
+    let iops = Rates { total: Some(1e6.into()), ..Rates::default() };
+    let limit = Limit { iops, bandwidth, io_size: None };
+    run.host.set_vm(run.now, vm, VmConfig { limit, ..VmConfig::of(Shares(1000)) });
+    run.dispatch();
+    assert_eq!((before, run.went.len()), (13, 13));
 }
 
 #[test]
 fn what_waits_for_its_turn_is_held_by_a_limit_that_is_lowered() {
     let of = |rate| {
-        let iops = Rates { total: Some(rate), ..Rates::default() };
+        let iops = Rates { total: Some(Rate::from(rate)), ..Rates::default() };
         VmConfig { limit: Limit { iops, ..Limit::default() }, ..VmConfig::of(Shares(1000)) }
     };
     let mut run = Run::new(Mode::Parda);
-    let vm = run.host.add_vm(run.now, of(1000.0));
+    let vm = run.host.add_vm(run.now, of(100.0));
     (0..100).for_each(|_| run.submit(vm, READ));
     run.dispatch();
     assert_eq!(run.out.len(), 4, "the first window, and within the limit");
@@ -455,7 +524,7 @@ fn what_waits_for_its_turn_is_held_by_a_limit_that_is_lowered() {
 
 #[test]
 fn the_last_ios_of_a_vm_that_is_removed_are_not_limited() {
-    let iops = Rates { total: Some(0.001), ..Rates::default() };
+    let iops = Rates { total: Some(0.001.into()), ..Rates::default() };
     let (mut run, vm) = limited(Limit { iops, ..Limit::default() });
     (0..3).for_each(|_| run.submit(vm, READ));
     run.dispatch();
@@ -468,7 +537,7 @@ fn the_last_ios_of_a_vm_that_is_removed_are_not_limited() {
 #[test]
 fn who_observes_holds_nothing() {
     let mut run = Run::new(Mode::Observe);
-    let iops = Rates { total: Some(1.0), ..Rates::default() };
+    let iops = Rates { total: Some(1.0.into()), ..Rates::default() };
     let vm = run.host.add_vm(
         run.now,
         VmConfig { limit: Limit { iops, ..Limit::default() }, ..VmConfig::of(Shares(1)) },
@@ -481,8 +550,10 @@ fn who_observes_holds_nothing() {
 #[test]
 fn a_vm_at_its_own_limit_keeps_nobody_of_its_tenant_waiting() {
     let tenant = TenantId::of("gold");
-    let rate =
-        |rate| Limit { iops: Rates { total: Some(rate), ..Rates::default() }, ..Limit::default() };
+    let rate = |rate| Limit {
+        iops: Rates { total: Some(Rate::from(rate)), ..Rates::default() },
+        ..Limit::default()
+    };
     let mut run = Run::new(Mode::Off);
     run.host.set_tenants(run.now, &[(tenant, Tenant { limit: rate(1e6), ..Tenant::default() })]);
     let part = VmConfig { tenant: Some(tenant), ..VmConfig::of(Shares(1000)) };
@@ -499,7 +570,7 @@ fn a_vm_at_its_own_limit_keeps_nobody_of_its_tenant_waiting() {
 #[test]
 fn vms_of_a_tenant_divide_its_limit_by_their_shares() {
     let tenant = TenantId::of("gold");
-    let iops = Rates { total: Some(600.0), ..Rates::default() };
+    let iops = Rates { total: Some(600.0.into()), ..Rates::default() };
     let limit = Limit { iops, ..Limit::default() };
     let mut run = Run::new(Mode::Parda);
     run.host.set_tenants(run.now, &[(tenant, Tenant { limit, ..Tenant::default() })]);
@@ -531,7 +602,7 @@ fn vms_of_a_tenant_divide_its_limit_by_their_shares() {
 fn a_window_that_holds_a_vm_below_its_limit_is_the_cause() {
     // One IO at a time, of 20 ms and of 100 ms.
     for (rate, ms) in [(200.0, 20), (50.0, 100)] {
-        let iops = Rates { total: Some(rate), ..Rates::default() };
+        let iops = Rates { total: Some(Rate::from(rate)), ..Rates::default() };
         let (mut run, vm) = limited(Limit { iops, ..Limit::default() });
         let law = LawConfig { mode: Mode::Static, window_max: Window(1.0), ..LawConfig::default() };
         run.host.set_config(run.now, Config { law, ..Config::default() }).unwrap();

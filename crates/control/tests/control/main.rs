@@ -6,4 +6,5 @@ mod common;
 mod fair_queue;
 mod host;
 mod limits;
+mod qemu_throttle;
 mod threshold;

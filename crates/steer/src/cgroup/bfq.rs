@@ -17,6 +17,8 @@ use crate::number::DevNum;
 use crate::sysfs;
 
 const NAME: &str = "bfq";
+/// What is done where another process changed a weight or the elevator.
+const SET_AGAIN: &str = "set again";
 /// Settings of bfq, each with its reason.
 const SETTINGS: [(&str, &str); 4] = [
     // Never idle the device for the process that was served last.
@@ -88,7 +90,8 @@ impl Bfq {
             // Whatever another process chose another elevator for, its value is the one to restore.
             let value = sysfs::chosen(&offered).to_owned();
             journal.correct(Original::new(&scheduler, value))?;
-            changed.push(ChangedSetting { what: scheduler.display().to_string(), found: offered });
+            let what = scheduler.display().to_string();
+            changed.push(ChangedSetting { what, found: offered, then: SET_AGAIN });
             self.set_up()?;
         }
         let weights = weights(vms.iter().map(|(key, vm)| (lineage(key), vm.grant.shares)));
@@ -97,7 +100,11 @@ impl Bfq {
             match self.set_one(&file, self.weights.get(path).copied(), *weight, journal) {
                 Ok(found) => {
                     let what = file.display().to_string();
-                    changed.extend(found.map(|found| ChangedSetting { what, found }));
+                    changed.extend(found.map(|found| ChangedSetting {
+                        what,
+                        found,
+                        then: SET_AGAIN,
+                    }));
                 }
                 Err(ShareError::Sys(error)) if error.gone() => {}
                 Err(error) => return Err(error),

@@ -1,16 +1,17 @@
 //! Caps (`io.max`): what each VM may do in a second, by its shares, its limit and that of its tenant. They work with every elevator and
 //! every kind of device, and take effect without a drain. `io.max` bounds reads and writes apart, and has no bound on their sum, so what
-//! a VM may do in both together is split as its IOs were in the period before.
+//! a VM may do in both together is split as its IOs were in the period before. What another program has bounded in `io.max`, or bounds
+//! meanwhile, holds where it is lower, and is put back at the end.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use parda_control::{Limit, Rates};
+use parda_control::{Limit, Rate, Rates};
 
 use crate::cgroup::demand::{Begun, Done};
 use crate::cgroup::files::{ChangedSetting, ShareError, line, write_line};
 use crate::cgroup::vms::{Vm, VmKey, Vms};
-use crate::journal::LockedJournal;
+use crate::journal::{LockedJournal, Original};
 use crate::number::DevNum;
 use crate::sysfs;
 
@@ -49,9 +50,9 @@ impl Pair {
 
     /// The bounds of a limit.
     fn of_limit(rates: &Rates, done: Done) -> Pair {
-        let whole = |rate: f64| rate.floor().max(LEAST) as u64;
+        let whole = |rate: Rate| rate.mean.floor().max(LEAST) as u64;
         let apart = Pair { reads: rates.reads.map(whole), writes: rates.writes.map(whole) };
-        apart.or_less(rates.total.map(|rate| Pair::within(rate, done)).unwrap_or_default())
+        apart.or_less(rates.total.map(|rate| Pair::within(rate.mean, done)).unwrap_or_default())
     }
 
     fn new(reads: f64, writes: f64) -> Pair {
@@ -63,6 +64,12 @@ impl Pair {
     fn or_less(self, other: Pair) -> Pair {
         let least = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
         Pair { reads: least(self.reads, other.reads), writes: least(self.writes, other.writes) }
+    }
+
+    /// The bounds in those directions in which another one has any.
+    fn where_set(self, other: Pair) -> Pair {
+        let set = |own: Option<u64>, other: Option<u64>| own.filter(|_| other.is_some());
+        Pair { reads: set(self.reads, other.reads), writes: set(self.writes, other.writes) }
     }
 
     fn is_none(self) -> bool {
@@ -133,6 +140,59 @@ impl Cap {
         self.ios.is_none() && self.bytes.is_none()
     }
 
+    /// The lower bound in each direction that it bounds.
+    fn or_theirs(self, theirs: Cap) -> Cap {
+        let ios = self.ios.or_less(theirs.ios).where_set(self.ios);
+        let bytes = self.bytes.or_less(theirs.bytes).where_set(self.bytes);
+        let [reads, writes] = self.by_shares;
+        let by_shares =
+            [reads && ios.reads == self.ios.reads, writes && ios.writes == self.ios.writes];
+        Cap { ios, bytes, by_shares, ..self }
+    }
+
+    /// Those of another program's bounds that are in force beside a cap, as it has none there or the same.
+    fn where_in_force(mut self, cap: Option<Cap>) -> Cap {
+        let mut cap = cap.unwrap_or_default();
+        for ((_, theirs), (_, ours)) in self.words().into_iter().zip(cap.words()) {
+            *theirs = theirs.filter(|theirs| ours.is_none_or(|ours| ours == *theirs));
+        }
+        self
+    }
+
+    /// Whether it holds what was done.
+    fn holds(self, begun: Begun, seconds: f64) -> bool {
+        let ios = self.ios.holds(begun.ios, seconds);
+        ios.into_iter().chain(self.bytes.holds(begun.bytes, seconds)).any(|held| held)
+    }
+
+    /// The bounds by the words that `io.max` has for them.
+    fn words(&mut self) -> [(&'static str, &mut Option<u64>); 4] {
+        let Cap { ios, bytes, .. } = self;
+        [
+            ("rbps", &mut bytes.reads),
+            ("wbps", &mut bytes.writes),
+            ("riops", &mut ios.reads),
+            ("wiops", &mut ios.writes),
+        ]
+    }
+
+    /// Takes over what a line of `io.max` has and `ours` has not. Returns whether that is a change of what `ours` bounds.
+    fn take_theirs(&mut self, line: &str, mut ours: Cap) -> bool {
+        let found: BTreeMap<_, _> =
+            line.split_whitespace().filter_map(|word| word.split_once('=')).collect();
+        let mut changed = false;
+        for ((word, own), (_, ours)) in self.words().into_iter().zip(ours.words()) {
+            let Some(found) = found.get(word) else { continue };
+            // `max`: no bound.
+            let found = found.parse().ok();
+            if ours.is_none() || *ours != found {
+                changed |= ours.is_some();
+                *own = found;
+            }
+        }
+        changed
+    }
+
     /// Whether it lacks a bound that another one has.
     fn leaves(self, other: Cap) -> bool {
         self.ios.leaves(other.ios) || self.bytes.leaves(other.bytes)
@@ -144,14 +204,16 @@ impl Cap {
 
     /// The cap as it is written, as a part of a line of `io.max`: `riops=100 wiops=20`.
     fn text(self) -> String {
-        let bounds = [
-            ("riops", self.ios.reads),
-            ("wiops", self.ios.writes),
-            ("rbps", self.bytes.reads),
-            ("wbps", self.bytes.writes),
-        ];
-        let bounds = bounds.into_iter().filter_map(|(key, most)| Some(format!("{key}={}", most?)));
-        bounds.collect::<Vec<_>>().join(" ")
+        let mut bounds = self;
+        let bounds = bounds.words().map(|(word, most)| Some(format!("{word}={}", (*most)?)));
+        bounds.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The whole of a line of `io.max` that has these bounds alone.
+    fn line(self) -> String {
+        let mut bounds = self;
+        let word = |most: &Option<u64>| most.map_or("max".to_owned(), |most| most.to_string());
+        bounds.words().map(|(key, most)| format!("{key}={}", word(most))).join(" ")
     }
 
     /// Whether a line of `io.max` has it in force.
@@ -163,7 +225,7 @@ impl Cap {
 /// The most IOs per second that a limit allows a VM whose IOs have `bytes` in the mean. Infinite without such a bound.
 pub(crate) fn most_ios(limit: &Limit, bytes: f64) -> f64 {
     let most = |rates: &Rates| {
-        let or_none = |rate: Option<f64>| rate.unwrap_or(f64::INFINITY);
+        let or_none = |rate: Option<Rate>| rate.map_or(f64::INFINITY, |rate| rate.mean);
         or_none(rates.total).min(or_none(rates.reads) + or_none(rates.writes))
     };
     let by_bytes = if bytes > 0.0 { most(&limit.bandwidth) / bytes } else { f64::INFINITY };
@@ -179,6 +241,8 @@ pub enum HeldBy {
     Limit,
     /// Limit of its tenant.
     Tenant,
+    /// A bound that another program has set in `io.max`.
+    Theirs,
 }
 
 /// A cap in force.
@@ -190,16 +254,33 @@ struct InForce {
     limit: Limit,
 }
 
+/// Bounds of another program on a VM.
+#[derive(Clone, Debug)]
+struct Theirs {
+    /// Id of the cgroup that has them: a new one under an old path has none.
+    id: u64,
+    file: PathBuf,
+    cap: Cap,
+}
+
 /// Caps of a host's VMs on one device.
 #[derive(Debug)]
 pub struct Caps {
     device: DevNum,
     in_force: BTreeMap<VmKey, InForce>,
+    theirs: BTreeMap<VmKey, Theirs>,
 }
 
 impl Caps {
     pub(crate) fn new(device: DevNum) -> Caps {
-        Caps { device, in_force: BTreeMap::new() }
+        Caps { device, in_force: BTreeMap::new(), theirs: BTreeMap::new() }
+    }
+
+    /// Bounds that another program has set on a VM, as `io.max` has them. None without any.
+    #[must_use]
+    pub fn theirs(&self, key: &VmKey) -> Option<String> {
+        let cap = self.theirs.get(key)?.cap;
+        (!cap.is_none()).then(|| cap.text())
     }
 
     /// The caps in force, by VM.
@@ -207,22 +288,25 @@ impl Caps {
         self.in_force.iter().map(|(key, in_force)| (key, in_force.cap))
     }
 
-    /// What held a VM back in a period, if its cap did.
+    /// What held a VM back in a period, if its cap or another program's did.
     #[must_use]
     pub fn held_back(&self, key: &VmKey, begun: Begun, seconds: f64) -> Option<HeldBy> {
-        let cap = self.in_force.get(key)?.cap;
+        let cap = self.in_force.get(key).map(|in_force| in_force.cap);
+        let theirs = self.theirs.get(key).map(|theirs| theirs.cap.where_in_force(cap));
+        let theirs = theirs.filter(|theirs| theirs.holds(begun, seconds)).map(|_| HeldBy::Theirs);
+        let Some(cap) = cap else { return theirs };
         let ios = cap.ios.holds(begun.ios, seconds);
-        let any = ios.into_iter().chain(cap.bytes.holds(begun.bytes, seconds)).any(|held| held);
         let by_shares = ios.into_iter().zip(cap.by_shares).any(|(held, by)| held && by);
-        any.then_some(match by_shares {
-            true => HeldBy::Shares,
-            false if cap.by_tenant => HeldBy::Tenant,
-            false => HeldBy::Limit,
-        })
+        let by_limit = if cap.by_tenant { HeldBy::Tenant } else { HeldBy::Limit };
+        match (by_shares, theirs) {
+            (true, _) => Some(HeldBy::Shares),
+            (false, Some(theirs)) => Some(theirs),
+            (false, None) => cap.holds(begun, seconds).then_some(by_limit),
+        }
     }
 
     /// Sets caps on these VMs: of their shares, in IOs per second, where `rates` has one, and of their limits. Removes those of all
-    /// other VMs. Each cap is read back. Returns the caps that another process had changed.
+    /// other VMs. Each cap is read back. Returns the caps that another process had changed, and its bounds that were found first.
     pub(crate) fn set(
         &mut self,
         vms: &Vms,
@@ -247,6 +331,7 @@ impl Caps {
             }
         }
         self.in_force.retain(|key, _| vms.get(key).is_some());
+        self.theirs.retain(|key, _| vms.get(key).is_some());
         Ok(changed)
     }
 
@@ -258,22 +343,33 @@ impl Caps {
         new: InForce,
         journal: &mut LockedJournal,
     ) -> Result<Option<ChangedSetting>, ShareError> {
-        let cap = new.cap;
+        let now = sysfs::read(file)?;
+        let now = line(&now, self.device).unwrap_or(UNBOUNDED);
+        let ours = before.map(|before| before.cap).unwrap_or_default();
+        let known = self.theirs.get(key).filter(|theirs| theirs.id == new.id);
+        let mut theirs = known.map(|theirs| theirs.cap).unwrap_or_default();
+        let changed = theirs.take_theirs(now, ours);
+        let is_new = known.is_none() && !theirs.is_none();
+        let changed = (changed || is_new).then(|| ChangedSetting {
+            what: format!("{key}: io.max"),
+            found: now.to_owned(),
+            then: "the lower of each bound holds",
+        });
+        let file_of = file.to_owned();
+        self.theirs.insert(key.clone(), Theirs { id: new.id, file: file_of, cap: theirs });
+        self.note_theirs(file, theirs, journal)?;
+        let cap = new.cap.or_theirs(theirs);
+        let new = InForce { cap, ..new };
         let before = match before {
             Some(before) if cap.leaves(before.cap) => {
-                self.clear_one(key, file, journal)?;
+                self.clear_one(key, file, theirs)?;
                 None
             }
             before => before,
         };
         if cap.is_none() {
-            return Ok(None);
+            return Ok(changed);
         }
-        let now = sysfs::read(file)?;
-        let now = line(&now, self.device).unwrap_or_default();
-        let changed = before
-            .filter(|before| !before.cap.is_in_force(now))
-            .map(|_| ChangedSetting { what: format!("{key}: io.max"), found: now.to_owned() });
         let same = before.filter(|before| before.limit == new.limit && cap.near(before.cap));
         if let (None, Some(before)) = (&changed, same) {
             let Cap { by_shares, by_tenant, .. } = cap;
@@ -287,18 +383,43 @@ impl Caps {
         Ok(changed)
     }
 
-    /// Restores the original value, which may be a limit set by somebody else.
-    fn clear_one(
-        &mut self,
-        key: &VmKey,
+    /// Notes what another program has set since the last period, before what was there is put back.
+    pub(crate) fn look_again(&self, journal: &mut LockedJournal) -> Result<(), ShareError> {
+        for (key, theirs) in &self.theirs {
+            let in_force = self.in_force.get(key).filter(|in_force| in_force.id == theirs.id);
+            // A cgroup that is gone has taken its bounds along.
+            let (Some(ours), Ok(text)) = (in_force, sysfs::read(&theirs.file)) else { continue };
+            let mut cap = theirs.cap;
+            cap.take_theirs(line(&text, self.device).unwrap_or(UNBOUNDED), ours.cap);
+            self.note_theirs(&theirs.file, cap, journal)?;
+        }
+        Ok(())
+    }
+
+    /// Notes what another program has set meanwhile, so that it is put back and not what it had set before.
+    fn note_theirs(
+        &self,
         file: &Path,
+        theirs: Cap,
         journal: &mut LockedJournal,
     ) -> Result<(), ShareError> {
+        let value = format!("{} {}", self.device, theirs.line());
         let mut known = journal.originals().iter();
         let known = known.find(|original| original.file == file && original.is_there());
-        let value =
-            known.map_or_else(|| format!("{} {UNBOUNDED}", self.device), |o| o.value.clone());
-        sysfs::write(file, &value)?;
+        let is_old = |known: &Original| {
+            let mut noted = Cap::default();
+            noted.take_theirs(&known.value, Cap::default());
+            noted != theirs
+        };
+        if known.is_some_and(is_old) {
+            journal.correct(Original::of_cgroup(file, value)?)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the bounds of another program alone in force.
+    fn clear_one(&mut self, key: &VmKey, file: &Path, theirs: Cap) -> Result<(), ShareError> {
+        sysfs::write(file, &format!("{} {}", self.device, theirs.line()))?;
         self.in_force.remove(key);
         Ok(())
     }
@@ -344,8 +465,8 @@ mod tests {
 
     #[test]
     fn a_cap_is_the_lower_of_shares_and_limit_in_each_direction() {
-        let iops = Rates { total: Some(1000.0), reads: Some(200.0), writes: None };
-        let bandwidth = Rates { writes: Some(4e6), ..Rates::default() };
+        let iops = Rates { total: Some(1000.0.into()), reads: Some(200.0.into()), writes: None };
+        let bandwidth = Rates { writes: Some(4e6.into()), ..Rates::default() };
         let limit = Limit { iops, bandwidth, ..Limit::default() };
         let begun = Begun { ios: done(300, 300), bytes: done(9, 9) };
         let bytes = Pair { writes: Some(4_000_000), ..Pair::default() };

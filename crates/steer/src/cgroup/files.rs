@@ -1,6 +1,7 @@
 //! Cgroup files with a line for each device, and the io controller that makes the files appear.
 
 use std::fmt;
+use std::fs;
 use std::path::Path;
 
 use crate::cgroup::vms::{VmKey, Vms};
@@ -16,19 +17,21 @@ fn original(file: &Path, device: DevNum, unset: &str) -> Result<Original, SysErr
     Original::of_cgroup(file, value)
 }
 
-/// A setting of a cgroup or an elevator that another process changed. It was set again.
+/// A setting of a cgroup or an elevator that another process changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedSetting {
     /// The VM or the file, and the setting.
     pub what: String,
     /// Content that was found in the file.
     pub found: String,
+    /// What was done then.
+    pub then: &'static str,
 }
 
 impl fmt::Display for ChangedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ChangedSetting { what, found } = self;
-        write!(f, "{what}: somebody changed it to {found:?}; set again")
+        let ChangedSetting { what, found, then } = self;
+        write!(f, "{what}: another program has set {found:?}; {then}")
     }
 }
 
@@ -100,8 +103,22 @@ fn hand_down_io_of(file: &Path, journal: &mut LockedJournal) -> Result<(), Share
     if sysfs::read(file)?.split_whitespace().any(|name| name == "io") {
         return Ok(());
     }
-    journal.note(&[Original::of_cgroup(file, "-io".to_owned())?])?;
+    journal.note(&[Original::of_cgroup(file, TAKE_BACK_IO.to_owned())?])?;
     Ok(sysfs::write(file, "+io")?)
+}
+
+/// Takes the io controller from the cgroups below, with all that they have in its files.
+pub(crate) const TAKE_BACK_IO: &str = "-io";
+
+/// Whether a cgroup below that of a `cgroup.subtree_control` has bounds in `io.max`, or hands the io controller down itself.
+pub(crate) fn io_is_used(control: &Path) -> bool {
+    let below = control.parent().and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten();
+    below.flatten().map(|entry| entry.path()).any(|dir| {
+        let read = |name: &str| sysfs::read_any(&dir.join(name)).unwrap_or_default();
+        let is_bound = |word: &str| word.split_once('=').is_some_and(|(_, most)| most != "max");
+        read("io.max").split_whitespace().any(is_bound)
+            || read("cgroup.subtree_control").split_whitespace().any(|name| name == "io")
+    })
 }
 
 /// The cgroups whose weights matter for a VM: its own and those above it except the root, as paths

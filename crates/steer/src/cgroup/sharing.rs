@@ -173,6 +173,12 @@ impl Sharing {
         self.held_back.get(key).copied()
     }
 
+    /// Bounds that another program has set on a VM, as `io.max` has them. None without any.
+    #[must_use]
+    pub fn theirs(&self, key: &VmKey) -> Option<String> {
+        self.caps.theirs(key)
+    }
+
     /// Whether a VM wants more than its shares give it.
     fn wants_more(&self, key: &VmKey) -> bool {
         self.held_by(key) == Some(HeldBy::Shares)
@@ -231,6 +237,7 @@ impl Sharing {
     /// Restores the original settings.
     pub fn release(mut self) -> Result<Restored, ShareError> {
         self.left = true;
+        self.caps.look_again(&mut self.journal)?;
         Ok(self.journal.put_back()?)
     }
 
@@ -299,6 +306,7 @@ impl Drop for Sharing {
     fn drop(&mut self) {
         if !self.left {
             // Errors cannot be reported on drop. What fails stays in the journal.
+            let _ = self.caps.look_again(&mut self.journal);
             let _ = self.journal.put_back();
         }
     }

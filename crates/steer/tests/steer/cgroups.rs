@@ -227,14 +227,18 @@ fn caps_rise_until_the_window_is_used_and_fall_while_ios_wait() {
 /// The two VMs, the second with a limit.
 fn limited(tree: &Tree, limit: Limit) -> Vms {
     let mut vms = two(tree);
-    let b = VmPattern { limit, ..pattern("b", "m/b", 1000) };
-    vms.set_patterns(&[pattern("a", "m/a", 2000), b]);
-    vms.refresh().unwrap();
+    limit_second(&mut vms, limit);
     vms
 }
 
+fn limit_second(vms: &mut Vms, limit: Limit) {
+    let b = VmPattern { limit, ..pattern("b", "m/b", 1000) };
+    vms.set_patterns(&[pattern("a", "m/a", 2000), b]);
+    vms.refresh().unwrap();
+}
+
 fn iops(total: f64) -> Limit {
-    Limit { iops: Rates { total: Some(total), ..Rates::default() }, ..Limit::default() }
+    Limit { iops: Rates { total: Some(total.into()), ..Rates::default() }, ..Limit::default() }
 }
 
 #[test]
@@ -296,19 +300,19 @@ fn a_vm_has_the_lower_of_its_limit_and_of_its_part_of_the_tenants() {
 #[test]
 fn a_limit_leaves_another_programs_bounds_of_what_it_does_not_limit() {
     let tree = host();
-    let bandwidth = Rates { reads: Some(4e6), ..Rates::default() };
-    let vms = limited(&tree, Limit { bandwidth, ..Limit::default() });
+    let bandwidth = Rates { reads: Some(4e6.into()), ..Rates::default() };
+    let mut vms = limited(&tree, Limit { bandwidth, ..Limit::default() });
     let file = format!("{CGROUPS}/m/b/io.max");
     tree.file(&file, "252:16 rbps=max wbps=max riops=max wiops=77");
     let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
     tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
     assert_eq!(tree.read(&file), "252:16 rbps=4000000", "the kernel keeps the rest");
     // What it limits no more is as it was.
-    let vms = limited(&tree, iops(110.0));
+    limit_second(&mut vms, iops(110.0));
     tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
     assert_eq!(tree.read(&file), "252:16 riops=55 wiops=55");
-    let iops = Rates { reads: Some(50.0), ..Rates::default() };
-    let vms = limited(&tree, Limit { iops, ..Limit::default() });
+    let iops = Rates { reads: Some(50.0.into()), ..Rates::default() };
+    limit_second(&mut vms, Limit { iops, ..Limit::default() });
     tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0));
     assert_eq!(tree.read(&file), "252:16 riops=50");
     drop(sharing);
@@ -343,15 +347,74 @@ fn a_window_below_the_knobs_floor_is_held_by_a_cap_even_for_one_vm() {
 }
 
 #[test]
-fn a_cap_that_somebody_changes_is_set_again_and_told() {
+fn a_cap_that_somebody_changes_holds_where_it_is_lower_and_is_told_once() {
     let tree = host();
     let vms = two(&tree);
     let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
-    let all = [(600, 32.0), (600, 32.0)];
-    assert_eq!(tick(&tree, &mut sharing, &vms, all, window(6.0)), 0);
-    tree.file(&format!("{CGROUPS}/m/a/io.max"), "252:16 rbps=max wbps=max riops=5 wiops=5");
-    assert_eq!(tick(&tree, &mut sharing, &vms, all, window(6.0)), 1);
-    assert_eq!(cap(&tree, "m/a"), Some(800));
+    let file = format!("{CGROUPS}/m/a/io.max");
+    let mut ticks = |theirs: &str| {
+        tree.file(&file, theirs);
+        let mut tick = || tick(&tree, &mut sharing, &vms, [(600, 32.0), (600, 32.0)], window(6.0));
+        (tick(), cap(&tree, "m/a"), tick())
+    };
+    assert_eq!(ticks(""), (0, Some(800), 0));
+    assert_eq!(ticks("252:16 rbps=max wbps=max riops=5 wiops=5"), (1, Some(5), 0));
+    assert_eq!(ticks("252:16 rbps=max wbps=max riops=9000 wiops=5"), (1, Some(800), 0));
+    assert_eq!(ticks("252:16 rbps=7 wbps=max riops=800 wiops=800"), (1, Some(800), 0));
+    assert_eq!(ticks("8:0 riops=1"), (1, Some(800), 0), "all bounds were taken away");
+    assert_eq!(ticks("252:16 rbps=max wbps=max riops=4 wiops=max"), (1, Some(4), 0));
+    drop(sharing);
+    assert_eq!(tree.read(&file), "252:16 rbps=max wbps=max riops=4 wiops=max");
+}
+
+#[test]
+fn of_a_limit_and_another_programs_bounds_the_lower_one_holds_in_each_direction() {
+    let tree = host();
+    let file = format!("{CGROUPS}/m/b/io.max");
+    let vms = limited(&tree, iops(1000.0));
+    tree.file(&file, "252:16 rbps=max wbps=max riops=100 wiops=max");
+    let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    let both = [(0, 0.0), (0, 0.0)];
+    let mut read = (0, 0);
+    let mut did = |reads: u64, writes: u64, sharing: &mut Sharing| {
+        read = (read.0 + reads, read.1 + writes);
+        let stat = format!("252:16 rbytes=9 rios={} wios={}", read.0, read.1);
+        tree.file(&format!("{CGROUPS}/m/b/io.stat"), &stat);
+        tick(&tree, sharing, &vms, both, window(6.0));
+        sharing.held_by(&key("m/b"))
+    };
+    assert_eq!(did(50, 50, &mut sharing), None);
+    assert_eq!(tree.read(&file), "252:16 riops=100 wiops=500");
+    assert_eq!(sharing.theirs(&key("m/b")).as_deref(), Some("riops=100"));
+    assert_eq!(did(100, 100, &mut sharing), Some(HeldBy::Theirs));
+    assert_eq!(did(50, 490, &mut sharing), Some(HeldBy::Limit));
+    // Set meanwhile, also a bound of what the limit does not bound.
+    tree.file(&file, "252:16 rbps=4096 wbps=max riops=100 wiops=50");
+    did(50, 20, &mut sharing);
+    assert_eq!(tree.read(&file), "252:16 riops=100 wiops=50");
+    assert_eq!(did(10, 50, &mut sharing), Some(HeldBy::Theirs));
+    assert_eq!(sharing.theirs(&key("m/b")).as_deref(), Some("rbps=4096 riops=100 wiops=50"));
+    // One that is above ours is not to blame, and one of the last moment is not lost.
+    tree.file(&file, "252:16 rbps=max wbps=max riops=520 wiops=520");
+    did(250, 250, &mut sharing);
+    assert_eq!(did(495, 5, &mut sharing), Some(HeldBy::Limit));
+    tree.file(&file, "252:16 rbps=max wbps=max riops=7 wiops=520");
+    sharing.release().unwrap();
+    assert_eq!(tree.read(&file), "252:16 rbps=max wbps=max riops=7 wiops=520");
+}
+
+#[test]
+fn bounds_of_another_program_are_named_where_nothing_of_ours_is_set() {
+    let tree = host();
+    let vms = two(&tree);
+    tree.file(&format!("{CGROUPS}/m/a/io.max"), "252:16 rbps=max wbps=max riops=100 wiops=max");
+    let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    for (reads, told) in [(1, 1), (101, 0)] {
+        tree.file(&format!("{CGROUPS}/m/a/io.stat"), &format!("252:16 rios={reads} wios=0"));
+        assert_eq!(tick(&tree, &mut sharing, &vms, [(0, 0.0), (0, 0.0)], window(6.0)), told);
+    }
+    assert_eq!(sharing.held_by(&key("m/a")), Some(HeldBy::Theirs));
+    assert_eq!(sharing.theirs(&key("m/b")), None);
 }
 
 #[test]
@@ -366,7 +429,7 @@ fn what_was_there_before_comes_back_on_exit_and_after_a_crash() {
     for crash in [false, true] {
         let mut sharing = Sharing::take(&device, &vms, None, &tree.journal()).unwrap();
         tick(&tree, &mut sharing, &vms, [(600, 32.0), (600, 32.0)], window(6.0));
-        assert_eq!(cap(&tree, "m/a"), Some(800));
+        assert_eq!(cap(&tree, "m/a"), Some(9), "the lower one");
         if crash {
             sharing.leave();
             tree.journal().restore_device(&device.name).unwrap();
@@ -397,7 +460,7 @@ fn what_was_there_before_a_vm_was_started_anew_is_not_put_into_its_new_cgroup() 
         vms.refresh().unwrap();
         if seen {
             tick(&tree, &mut sharing, &vms, all, window(6.0));
-            assert_eq!(cap(&tree, "m/a"), Some(800));
+            assert_eq!(cap(&tree, "m/a"), Some(9), "the lower one");
         }
         if crash {
             sharing.leave();
@@ -421,6 +484,21 @@ fn the_io_controller_is_handed_down_to_vms_and_taken_back() {
     assert_eq!(tree.read(&format!("{CGROUPS}/m/cgroup.subtree_control")), "+io");
     drop(sharing);
     assert_eq!(tree.read(&format!("{CGROUPS}/cgroup.subtree_control")), "-io");
+}
+
+#[test]
+fn the_io_controller_stays_with_vms_that_another_program_has_bounded_meanwhile() {
+    let tree = host();
+    let vms = two(&tree);
+    tree.remove(&format!("{CGROUPS}/m/a/io.max"));
+    let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    tree.file(&format!("{CGROUPS}/m/a/io.max"), "");
+    tick(&tree, &mut sharing, &vms, [(600, 32.0), (600, 32.0)], window(6.0));
+    let theirs = "252:16 rbps=max wbps=max riops=9 wiops=max";
+    tree.file(&format!("{CGROUPS}/m/a/io.max"), theirs);
+    sharing.release().unwrap();
+    assert_eq!(tree.read(&format!("{CGROUPS}/m/a/io.max")), theirs);
+    assert_eq!(tree.read(&format!("{CGROUPS}/m/cgroup.subtree_control")), "+io");
 }
 
 #[test]

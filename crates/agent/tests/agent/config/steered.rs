@@ -119,15 +119,18 @@ fn a_steered_vm_has_shares_and_a_limit_that_the_kernel_can_hold() {
     };
     let config = vm("limit = { iops = 500, bandwidth_reads = \"40MiB\" }").unwrap();
     let Work::Steer(steer) = &config.volumes[0].work else { panic!("not steered") };
-    let limit = steer.vm("db").unwrap().settings.limit.unwrap();
-    assert_eq!(
-        (limit.iops, limit.bandwidth_reads.map(|b| b.as_u64())),
-        (Some(500.0), Some(40 << 20))
-    );
+    let limit = toml::to_string(&steer.vm("db").unwrap().settings.limit).unwrap();
+    assert_eq!(limit, "iops = 500.0\nbandwidth_reads = \"40MiB\"\n");
     for (setting, error) in [
         (
             "limit = { iops = 5, burst = 2, burst_for = \"1s\" }",
             "leave out `burst` and `burst_for`",
+        ),
+        ("limit = { iops = 50, iops_max = 90 }", "leave out `burst` and `burst_for`, `_max` and"),
+        ("limit = { iops = 50, size_iops_sec = 4096 }", "has iops_size, which the kernel's io.max"),
+        (
+            "limit = { iopz = 50 }",
+            "limit = { iopz = 50 }: unknown field `iopz`: did you mean `iops`?",
         ),
         ("limit = { iops = 3 }", "has iops = 3, which must be 4 or more on a steered device"),
         ("limit = { iops_reads = 1 }", "has iops_reads = 1, which must be 2 or more"),
