@@ -65,6 +65,22 @@ test("without other hosts a share is that of this host's part", () => {
   assert.match(says({ source: "last-good", hosts: [host("a"), host("b", { liveness: "gone" })] }).text, /share of what this host has\.$/);
 });
 
+test("a host that hears nobody it should hear is not well, and those that do not hear it are named", () => {
+  const silent = { fault: null, silence: "nobody hears this host: 127.0.0.3:7077 is in no peers", one_way: [] };
+  const alone = { exchange: silent, source: "local", hosts: [host("a", { limited_by: null })] };
+  const { tone, text } = says({ ...alone, latency_ms: 5, disks: [] });
+  assert.equal(tone, "fault");
+  assert.match(text, /Nobody is held back here; nothing is known of other hosts\.$/);
+  assert.match(says(alone).text, /share of what this host has\.$/);
+  const [{ what, costs, says: why }] = faults(volume(alone));
+  assert.deepEqual([what, why], ["No other host is heard.", silent.silence]);
+  assert.match(costs, /shares hold among its VMs, not across hosts/);
+  const deaf = { fault: null, silence: null, one_way: ["host c sends from 127.0.0.3:7077"] };
+  assert.deepEqual(faults(volume({ exchange: deaf })), [
+    { what: "A host is heard that does not hear this one.", costs: "What they say does not count.", says: deaf.one_way[0] },
+  ]);
+});
+
 test("a fault says what it costs", () => {
   assert.deepEqual(faults(volume()), []);
   const of = (more) => faults(volume(more)).map(({ what, costs }) => `${what} ${costs}`);

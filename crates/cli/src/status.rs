@@ -139,6 +139,16 @@ fn table(recent: &Recent) -> String {
             "HTTP tokens: those read last hold; SIGHUP reads the file again. FAULT: {fault}\n"
         );
     }
+    if let Some(reload) = &status.reload {
+        if let Some(refused) = &reload.refused {
+            text += &format!(
+                "RELOAD REFUSED: the configuration from before is in force. {refused}; mend it, then parda reload\n"
+            );
+        }
+        for what in &reload.not_taken {
+            text += &format!("NOT TAKEN OVER: {what}\n");
+        }
+    }
     for volume in &status.volumes {
         text += &format!("\n{}\n", headline(volume));
         text += &origins::lines(status, volume);

@@ -13,8 +13,18 @@ use crate::status::{DiskStatus, SettingsFrom, Status, SteerStatus, VolumeStatus}
 
 /// The state. `recent`: rates of a volume in the last second.
 pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::State {
-    let Status { host, version, pid, uptime_s, policy, http, pages, volumes, tokens_fault: _ } =
-        status;
+    let Status {
+        host,
+        version,
+        pid,
+        uptime_s,
+        policy,
+        http,
+        pages,
+        volumes,
+        reload,
+        tokens_fault: _,
+    } = status;
     let volumes = volumes.into_iter().map(|status| {
         let recent = recent(&status.name);
         volume(status, &recent)
@@ -27,6 +37,7 @@ pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::Sta
         now_ms: now_ms(),
         role: Role::default(),
         policy,
+        reload_refused: reload.and_then(|reload| reload.refused),
         http,
         pages,
         volumes: volumes.collect(),
@@ -71,6 +82,8 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
         tenants: status.tenants,
         steer: status.steer.map(|steer| steered(steer, recent)),
         exchange: status.exchange.map(|exchange| Exchange {
+            one_way: exchange.one_way(),
+            silence: exchange.silence,
             place: exchange.place,
             fault: exchange.fault.or(exchange.duplicate),
             period_s: short(exchange.period_s),
