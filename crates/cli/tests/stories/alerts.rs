@@ -67,6 +67,67 @@ fn slow(stage: &Stage, factor: f64) {
     assert!(answer.contains("\"error\":null"), "{answer}");
 }
 
+/// Configuration of a host that meets others over UDP. `peers`: those it sends to, by their numbers.
+fn over_udp(stage: &Stage, n: u8, peers: &[u8], meet: u16, port: u16) -> String {
+    let name = ["a", "b", "c"][usize::from(n)];
+    stage.sparse(&format!("{name}.img"), 1 << 20);
+    let text = host(name, "latency_threshold = \"30ms\"", &[("vm", &format!("{name}.img"))], port);
+    let peers: Vec<_> = peers.iter().map(|peer| format!("\"127.0.0.{}\"", peer + 1)).collect();
+    let udp = format!("udp = \"127.0.0.{}:{meet}\"\npeers = [{}]", n + 1, peers.join(", "));
+    text.replace("file = \"exchange\"", &udp)
+}
+
+#[test]
+fn agents_that_are_not_heard_refuse_their_file_or_are_killed() {
+    let (stage, meet) = (Stage::new(), free_port());
+    let ports = [free_port(), free_port(), free_port()];
+    let at = |n: usize| format!("127.0.0.1:{}", ports[n]);
+    let text = |n: u8, peers: &[u8]| over_udp(&stage, n, peers, meet, ports[usize::from(n)]);
+    let [a, b, c] = [(0, &[1][..]), (1, &[0]), (2, &[0, 1])]
+        .map(|(n, peers)| stage.agent(["a", "b", "c"][usize::from(n)], &text(n, peers)));
+    let prometheus = Prometheus::start(&stage, &ports);
+    // The third host is in nobody's peers.
+    prometheus.until_fires("PardaExchangeDown", &[("instance", &at(2))]);
+    for n in [0, 1] {
+        prometheus.until_fires("PardaOneWay", &[("instance", &at(n))]);
+        assert!(!prometheus.fires("PardaExchangeDown", &[("instance", &at(n))]));
+    }
+    reload(&stage, &a, "a", &text(0, &[1, 2]));
+    reload(&stage, &b, "b", &text(1, &[0, 2]));
+    prometheus.until_all_cleared();
+
+    stage.write("b.toml", "host = 5");
+    b.process.signal(Signal::HUP);
+    prometheus.until_fires("PardaReloadRefused", &[("instance", &at(1))]);
+    reload(&stage, &b, "b", &text(1, &[0, 2]));
+    prometheus.until_all_cleared();
+
+    c.process.kill();
+    prometheus.until_fires("PardaAgentDown", &[("instance", &at(2)), ("severity", "critical")]);
+    let _c = stage.restart(&[], "c");
+    prometheus.until_all_cleared();
+    prometheus.look_at(&stage, &ports[..2]);
+    prometheus.until_fires("PardaAgentGone", &[("instance", &at(2)), ("host", "c")]);
+    prometheus.look_at(&stage, &[]);
+    prometheus.until_fires("PardaNoAgent", &[]);
+    prometheus.look_at(&stage, &ports);
+    prometheus.until_all_cleared();
+}
+
+#[test]
+fn a_disk_whose_ios_are_held_for_many_seconds() {
+    let (stage, port) = (Stage::new(), free_port());
+    stage.exchange("exchange", 64);
+    stage.sparse("data", 1 << 20);
+    let text = host("a", "", &[("vm", "data")], port) + "limit = { iops = 1 }\n";
+    let _agent = stage.agent("a", &text);
+    let prometheus = Prometheus::start(&stage, &[port]);
+    assert!(!prometheus.fires("PardaDiskStarved", &[]));
+    let load = load(&stage, "fio", &uri("a", "vm"), "1m", 41);
+    prometheus.until_fires("PardaDiskStarved", &[("disk", "vm")]);
+    load.finish();
+}
+
 #[test]
 #[ignore = "make nightly: 6 min; rules_are_right_and_each_alert_fires_and_is_cleared (metrics.rs) has the rules, by promtool"]
 fn disks_that_are_lost_and_ios_that_fail() {
