@@ -3,6 +3,7 @@
 use parda_agent::status::ExchangeStatus;
 use parda_control::Source;
 use parda_exchange::Liveness;
+use parda_testkit::{Client, read};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -168,4 +169,29 @@ fn a_reload_that_is_refused_fails_and_is_shown_until_it_is_mended() {
     agent.process.signal(Signal::TERM);
     let gone = stage.parda(&["reload", "--socket", "nowhere"]);
     assert!(!gone.status.success());
+}
+
+#[test]
+fn the_first_io_that_fails_is_in_the_log_with_errno_offset_and_path() {
+    let stage = Stage::new();
+    let flag = format!("error-file={}", stage.path("failing").display());
+    let line = ["nbdkit", "-f", "-U", "errs", "--filter=error", "memory", "16M", &flag];
+    let _server = stage.start("errs", &[&line[..], &["error-rate=100%", "error=EIO"]].concat());
+    until("nbdkit listens", || stage.path("errs").exists());
+    stage.sparse("cut", 1 << 20);
+    let disks = [("errs", "nbd+unix:///?socket=errs"), ("cut", "cut")];
+    let agent = stage.agent("a", &config("a", "mode = \"off\"", &disks));
+    let mut client = Client::connect(&stage.path("a"), "errs");
+    client.call(read(0, 4096), &[]).unwrap();
+    stage.write("failing", "");
+    for _ in 0..20 {
+        client.call(read(8192, 4096), &[]).unwrap_err();
+    }
+    let line = "a read of 4096 bytes at byte 8192 of NBD export \"\" of unix:errs failed with EIO";
+    agent.says(line);
+    assert_eq!(agent.process.log().matches("io_failed").count(), 1, "one line a minute");
+    stage.sparse("cut", 1 << 19);
+    let mut client = Client::connect(&stage.path("a"), "cut");
+    client.call(read(3 << 18, 512), &[]).unwrap_err();
+    agent.says("a read of 512 bytes at byte 786432 of cut failed with EIO");
 }
