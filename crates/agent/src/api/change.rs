@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use parda_api::{Changed, ChangedSetting, Keep, SettingsChange};
 use parda_config::{DISK_SETTINGS, NAMES_FILES, TenantSettings};
+use parda_exchange::Liveness;
 use parda_http::{Changes, Of, Place, Refusal, Who};
 use serde_json::Value;
 
@@ -91,7 +92,11 @@ impl Api {
         let (disk, tenant) = place.of.names();
         let (disk, tenant) = (disk.map(str::to_owned), tenant.map(str::to_owned));
         let settings = settings.collect();
-        let changed = Changed { volume: place.volume.clone(), disk, tenant, settings };
+        let all_shares = (disk.is_some() && keys.contains(&SHARES))
+            .then(|| self.volume(&place.volume).map(|volume| all_shares(&volume)))
+            .transpose()?;
+        let volume = place.volume.clone();
+        let changed = Changed { volume, disk, tenant, settings, all_shares };
         for setting in &changed.settings {
             self.audit.say(Change { place: place.clone(), setting: setting.clone() }, who);
         }
@@ -188,6 +193,18 @@ impl Api {
         });
         of_keys(keys, &disk.map(|disk| of_disk(&disk.settings, disk.drain)).unwrap_or_default())
     }
+}
+
+/// Key of a disk's or VM's shares.
+const SHARES: &str = "shares";
+
+/// Shares of all disks and VMs of a volume, on this host and on those that are heard.
+fn all_shares(volume: &VolumeStatus) -> u64 {
+    let disks = volume.disks.iter().map(|disk| disk.shares);
+    let vms = volume.steer.iter().flat_map(|steer| &steer.vms).map(|vm| vm.shares);
+    let peers = volume.exchange.iter().flat_map(|exchange| &exchange.peers);
+    let heard = peers.filter(|peer| peer.liveness == Liveness::Live && !peer.ignored);
+    disks.chain(vms).chain(heard.map(|peer| peer.shares)).map(u64::from).sum()
 }
 
 /// Values of a checked volume, in the form of [`Api::values`].

@@ -195,3 +195,24 @@ fn the_first_io_that_fails_is_in_the_log_with_errno_offset_and_path() {
     client.call(read(3 << 18, 512), &[]).unwrap_err();
     agent.says("a read of 512 bytes at byte 786432 of cut failed with EIO");
 }
+
+#[test]
+fn shares_that_are_set_say_what_part_of_all_they_are() {
+    let stage = Stage::new();
+    stage.exchange("exchange", 64);
+    let text = |name: &str| {
+        stage.sparse(&format!("{name}.img"), 1 << 20);
+        let text = config(name, "period = \"100ms\"", &[("vm", &format!("{name}.img"))]);
+        text.replacen(
+            "[[volume.disk]]",
+            "[volume.exchange]\nfile = \"exchange\"\n[[volume.disk]]",
+            1,
+        )
+    };
+    let [a, _b] = ["a", "b"].map(|name| stage.agent(name, &text(name)));
+    until("b is heard", || exchange(&a).peers.iter().any(|p| p.liveness == Liveness::Live));
+    let said = stage.ok(&[PARDA, "set", "vm", "shares=1000000", "-c", "a.toml"]);
+    assert!(said.contains("99.9 % of the 1001000 shares of all hosts"), "{said}");
+    let said = stage.ok(&[PARDA, "set", "vm", "shares=3000", "-c", "a.toml"]);
+    assert!(said.contains("75 % of the 4000 shares of all hosts"), "{said}");
+}
