@@ -28,7 +28,7 @@ mod http;
 pub(crate) mod limits;
 mod listener;
 mod meeting;
-mod misplaced;
+pub(crate) mod misplaced;
 mod names;
 mod nbd;
 pub(crate) mod own;

@@ -12,16 +12,24 @@ const TABLES: [(&str, &str); 15] = [
     ("[limits]", "[limits]\n? = 0"),
     ("[[listener]]", "[[listener]]\n? = 0"),
     ("[[volume]]", "[[volume]]\n? = 0"),
-    ("[volume.control]", "[[volume]]\n[volume.control]\n? = 0"),
+    ("[volume.control]", LAW),
     ("[volume.limits]", "[[volume]]\n[volume.limits]\n? = 0"),
     ("[volume.exchange]", "[[volume]]\n[volume.exchange]\n? = 0"),
     ("[[volume.tenant]]", "[[volume]]\n[[volume.tenant]]\n? = 0"),
-    ("[[volume.disk]]", "[[volume]]\n[[volume.disk]]\n? = 0"),
+    ("[[volume.disk]]", DISK),
     ("[volume.disk.nbd]", "[[volume]]\n[[volume.disk]]\n[volume.disk.nbd]\n? = 0"),
     ("[volume.steer]", "[[volume]]\n[volume.steer]\n? = 0"),
     ("[[volume.steer.vm]]", "[[volume]]\n[volume.steer]\n[[volume.steer.vm]]\n? = 0"),
     ("[volume.qemu]", "[[volume]]\n[volume.qemu]\n? = 0"),
 ];
+
+/// Whether a key is one of the table of a volume's law, and of that of a disk.
+pub(crate) fn is_of_law_or_disk(key: &str) -> [bool; 2] {
+    [LAW, DISK].map(|table| keys(table).iter().any(|known| known == key))
+}
+
+const LAW: &str = "[[volume]]\n[volume.control]\n? = 0";
+const DISK: &str = "[[volume]]\n[[volume.disk]]\n? = 0";
 
 /// The keys that the table of such a document has.
 fn keys(document: &str) -> Vec<String> {
@@ -39,7 +47,9 @@ fn unknown(message: &str) -> Option<&str> {
 
 /// The error, with the table that has the key if it is unknown where it stands.
 pub(super) fn explained(error: Error) -> Error {
-    let Some(key) = unknown(&error.message) else { return error };
+    // Without a place it is no line of a file, but a live change.
+    let key = unknown(&error.message).filter(|_| error.place.is_some());
+    let Some(key) = key else { return error };
     let has = |document: &str| keys(document).iter().any(|known| known == key);
     let places = TABLES.iter().filter(|(_, document)| has(document)).map(|(table, _)| *table);
     let places: Vec<_> = places.collect();
