@@ -118,7 +118,10 @@ export function faults({ fault, steer, disks, exchange, hosts, source }: Volume)
   const silent = hosts.filter((host) => !host.own && ["stale", "gone"].includes(host.liveness) && (host.age_s ?? 0) < FORGOTTEN_S);
   // Where the exchange fails, nobody is heard.
   if (silent.length > 0 && !exchange?.fault) {
-    const costs = source === "cluster" ? "The hosts that are heard divide the array without it." : `It may still load the array. ${WITHOUT[source] ?? ""}`;
+    const shares = silent.reduce((sum, host) => sum + (host.shares ?? 0), 0);
+    const counts = source === "last-good" ? `, and counts with the ${shares.toLocaleString("en")} shares that it had` : "";
+    const costs =
+      source === "cluster" ? "The hosts that are heard divide the array without it." : `It may still load the array${counts}. ${WITHOUT[source] ?? ""}`;
     found.push({ what: `${some(silent.map((host) => `${host.name} is silent for ${duration(host.age_s)}`))}.`, costs, says: "" });
   }
   for (const { name, doubt } of hosts.filter((host) => host.doubt && !host.ignored)) {

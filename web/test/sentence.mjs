@@ -9,6 +9,7 @@ import { createServer } from "vite";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const vite = await createServer({ root, configFile: false, appType: "custom", server: { middlewareMode: true, ws: false } });
 const { faults, isFair, level } = await vite.ssrLoadModule("/src/sentence.ts");
+const { colours } = await vite.ssrLoadModule("/src/colour.ts");
 test.after(() => vite.close());
 
 const host = (name, more = {}) => ({
@@ -79,6 +80,21 @@ test("a host that hears nobody it should hear is not well, and those that do not
   assert.deepEqual(faults(volume({ exchange: deaf })), [
     { what: "A host is heard that does not hear this one.", costs: "What they say does not count.", says: deaf.one_way[0] },
   ]);
+});
+
+test("a silent host is named with the shares that still count", () => {
+  const hosts = [host("a"), host("b", { liveness: "stale", age_s: 9, shares: 3000 })];
+  const [{ what, costs }] = faults(volume({ source: "last-good", hosts }));
+  assert.equal(what, "b is silent for 9.0 s.");
+  assert.match(costs, /^It may still load the array, and counts with the 3,000 shares that it had\./);
+});
+
+test("a name has one colour whatever the order of the hosts", () => {
+  const names = ["kvm-01", "kvm-02", "kvm-03", "kvm-04", "kvm-05"];
+  const one = colours(names);
+  assert.deepEqual(colours(names.toReversed()), one);
+  assert.equal(new Set(one.values()).size, names.length, "each its own while there are enough");
+  assert.equal(colours(Array.from({ length: 30 }, (_, i) => `h${i}`)).size, 30);
 });
 
 test("a fault says what it costs", () => {

@@ -24,7 +24,7 @@ use parda_steer::steering::PathInForce;
 use serde::{Deserialize, Serialize};
 
 pub use crate::history::disk_keys;
-pub use exchange::{ExchangeStatus, FallbackStatus, SlotStatus};
+pub use exchange::{ExchangeStatus, FallbackStatus, SlotStatus, of_share};
 pub use objective::{ObjectiveStatus, TargetStatus};
 
 use crate::latency::Latency;

@@ -170,6 +170,15 @@ fn of_report(host: &HostName, liveness: Liveness, age: Span, report: &Report) ->
     }
 }
 
+/// What each of a host's VMs that are held back has of its share ([`parda_api::DiskRates::of_share`]). `held`: of each what it has of what
+/// shares divide, and its shares. `of_host`: what the host has of its share.
+#[must_use]
+pub fn of_share(held: &[(f64, f64)], of_host: Option<f64>) -> Vec<Option<f64>> {
+    let (had, shares) = held.iter().fold((0.0, 0.0), |sum, vm| (sum.0 + vm.0, sum.1 + vm.1));
+    let of = |(own, of): &(f64, f64)| of_host.unwrap_or(1.0) * own / had / (of / shares);
+    held.iter().map(|vm| (had > 0.0).then(|| rounded(of(vm)))).collect()
+}
+
 /// Compares what hosts have for each share ([`Host::of_share`]).
 pub(crate) fn compare<'a>(hosts: impl IntoIterator<Item = &'a mut Host>) {
     let mut live: Vec<_> =

@@ -216,3 +216,25 @@ fn shares_that_are_set_say_what_part_of_all_they_are() {
     let said = stage.ok(&[PARDA, "set", "vm", "shares=3000", "-c", "a.toml"]);
     assert!(said.contains("75 % of the 4000 shares of all hosts"), "{said}");
 }
+
+#[test]
+fn last_good_names_the_silent_host_and_what_it_counts() {
+    let stage = Stage::new();
+    stage.exchange("exchange", 64);
+    let text = |name: &str, shares: u32| {
+        stage.sparse(&format!("{name}.img"), 1 << 20);
+        let text = config(name, "period = \"100ms\"", &[("vm", &format!("{name}.img"))]);
+        let exchange = "[volume.exchange]\nfile = \"exchange\"\n[[volume.disk]]";
+        text.replacen("[[volume.disk]]", exchange, 1) + &format!("shares = {shares}\n")
+    };
+    let a = stage.agent("a", &text("a", 1000));
+    let b = stage.agent("b", &text("b", 7000));
+    until("b is heard", || exchange(&a).peers.iter().any(|p| p.liveness == Liveness::Live));
+    until("both are one cluster", || a.volume().source == Source::Cluster);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    b.process.kill();
+    until("b is missed", || a.volume().source == Source::LastGood);
+    let said = stage.ok(&[PARDA, "status", "-c", "a.toml", "--over", "100ms"]);
+    assert!(said.contains("LAST GOOD: b is silent for "), "{said}");
+    assert!(said.contains("its 7000 shares count, with the 0.0 IOs"), "{said}");
+}
