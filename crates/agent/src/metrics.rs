@@ -167,7 +167,7 @@ const AGENT: &[Family<Status>] = &[
     seconds("agent_uptime", "Time since the agent started", |status| one(status.uptime_s)),
     gauge(
         "reload_refused",
-        "Whether the configuration that was read last is not in force, as it has an error",
+        "Whether the configuration that was read last is refused",
         |status| status.reload.iter().flat_map(|reload| one(reload.refused.is_some())).collect(),
     ),
     gauge("http_up", "1 if HTTP is served at an address of the configuration", |status| {

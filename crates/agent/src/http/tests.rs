@@ -11,7 +11,7 @@ fn what_is_not_served_is_named() {
         http: Vec::new(),
         pages: None,
         tokens_fault: None,
-        reload: Some(crate::status::ReloadStatus::default()),
+        reload: None,
         volumes: Vec::new(),
     };
     assert_eq!(lacking(&status), "");

@@ -13,7 +13,7 @@ use crate::status::ExchangeStatus;
 pub(super) const FAMILIES: &[Family<ExchangeStatus>] = &[
     gauge(
         "exchange_up",
-        "1 if the exchange worked in the last period, and a host is heard if any is expected",
+        "1 if the exchange worked in the last period and any host expected is heard",
         |e| one(e.fault.is_none() && e.silence.is_none()),
     ),
     gauge("exchange_fallback_in_force", "1 if the exchange's fall-back is in force", |e| {
@@ -59,7 +59,7 @@ pub(super) const FAMILIES: &[Family<ExchangeStatus>] = &[
     ),
     gauge(
         "exchange_one_way_hosts",
-        "Hosts that are heard and do not hear this one, such as those not in its peers",
+        "Hosts that are heard and do not hear this one",
         |e| maybe(e.udp.as_ref().map(|udp| udp.one_way_hosts as f64)),
     ),
     seconds("exchange_period", "Time between two rounds of this host", |e| maybe(e.period_s)),

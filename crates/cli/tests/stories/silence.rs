@@ -238,3 +238,22 @@ fn last_good_names_the_silent_host_and_what_it_counts() {
     assert!(said.contains("LAST GOOD: b is silent for "), "{said}");
     assert!(said.contains("its 7000 shares count, with the 0.0 IOs"), "{said}");
 }
+
+#[test]
+fn a_setting_that_does_not_exist_is_answered_with_the_one_that_was_meant() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    let _agent = stage.agent("a", &config("a", "mode = \"off\"", &[("vm2", "data")]));
+    for (line, says) in [
+        (&["vm2", "share=5"][..], "share: did you mean `shares`?"),
+        (&["vm2", "lattency_target=5ms"], "did you mean `latency_target`?"),
+        (&["vm2", "weight=5"], "weight: is no setting. Of a disk or VM can be set: shares, burst"),
+        (&["vm2", "latency_threshold=5ms"], "is a setting of the volume, and not of a disk or VM"),
+        (&["vm2", "path=x"], "path: cannot be changed while the disk is served"),
+        (&["shares=5"], "shares: is a setting of a disk or VM, and not of the volume"),
+        (&["thresold=5ms"], "did you mean `latency_threshold`?"),
+    ] {
+        let error = stage.fails(&[&[PARDA, "set", "-c", "a.toml"], line].concat());
+        assert!(error.contains(says), "{error}");
+    }
+}
