@@ -57,11 +57,9 @@ pub(super) const FAMILIES: &[Family<ExchangeStatus>] = &[
             by("state", Value::Gauge, counts)
         },
     ),
-    gauge(
-        "exchange_one_way_hosts",
-        "Hosts that are heard and do not hear this one",
-        |e| maybe(e.udp.as_ref().map(|udp| udp.one_way_hosts as f64)),
-    ),
+    gauge("exchange_one_way_hosts", "Hosts that are heard and do not hear this one", |e| {
+        maybe(e.udp.as_ref().map(|udp| udp.one_way_hosts as f64))
+    }),
     seconds("exchange_period", "Time between two rounds of this host", |e| maybe(e.period_s)),
     gauge("exchange_load_ratio", "Part of the array's IOs that the rounds of all hosts are", |e| {
         maybe(e.part)

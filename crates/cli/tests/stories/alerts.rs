@@ -6,9 +6,17 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use parda_control::{Bounded, Bytes, Governed, Report, Shares, Source, Span, Tuning, Window};
+use parda_exchange::region::FileRegion;
+use parda_exchange::udp::{KeySource, PeerAddress, Reach, UdpExchange, UdpSettings};
+use parda_exchange::{
+    Exchange, HostName, Identity, Incarnation, Liveness, Publication, SlotChoice, SlotCount,
+    SlotExchange, SlotIndex, SlotSettings, VolumeId,
+};
 use parda_testkit::{Client, Etcd, read};
 use rustix::process::Signal;
 
@@ -278,6 +286,110 @@ fn an_array_that_is_too_slow_and_a_disk_of_too_few_shares() {
     prometheus.until_all_cleared();
     loads.into_iter().for_each(|load| _ = load.finish());
     agent.stop();
+}
+
+/// Publishes as the host `liar` five times a second until `ends`: what an honest host could say, or while `lies` a million active shares.
+fn publish(exchange: &mut dyn Exchange, lies: &AtomicBool, ends: &AtomicBool) {
+    let period = Span::from_millis(200);
+    let mut report = Report {
+        elapsed: period,
+        outstanding: 4.0,
+        window: Window(4.0),
+        beta: 1.0,
+        shares: Shares(1000),
+        active: 1000.0,
+        bounded: Bounded::Slices,
+        governed: Governed::Yes,
+        source: Source::Cluster,
+        threshold: Span::from_millis(30),
+        tuning: Tuning::Pinned,
+        ..Report::default()
+    };
+    report.interval.reads.ios = 40;
+    report.interval.reads.bytes = Bytes(40 << 14);
+    let latency = Span(4 * period.0);
+    (report.interval.reads.latency, report.interval.reads.scaled) = (latency, latency);
+    let mut now = 0;
+    while !ends.load(Ordering::Relaxed) {
+        if lies.load(Ordering::Relaxed) {
+            (report.active, report.outstanding) = (1e6, 0.0);
+        }
+        now += period.0;
+        // As an agent does, the liar goes on after a round that fails.
+        let _ = exchange.collect(parda_control::Instant(now));
+        let (slowed, leaving, tenants) = (false, false, Vec::new());
+        let _ = exchange.publish(&Publication { period, slowed, leaving, report, tenants });
+        sleep(Duration::from_millis(200));
+    }
+}
+
+/// Two agents and a host that tells the truth for as long as it is new, and then lies, in an exchange of these lines of each.
+fn lied_to(stage: &Stage, exchange: [String; 2], liar: &mut (dyn Exchange + Send)) {
+    let ports = [free_port(), free_port()];
+    let agents = [0, 1].map(|n| {
+        let name = ["a", "b"][n];
+        stage.sparse(&format!("{name}.img"), 1 << 20);
+        let disk = format!("{name}.img");
+        let text = host(name, "latency_threshold = \"30ms\"", &[("vm", &disk)], ports[n]);
+        stage.agent(name, &text.replace("file = \"exchange\"", &exchange[n]))
+    });
+    let loads = ["a", "b"].map(|host| load(stage, host, &uri(host, "vm"), "1m", 4));
+    let prometheus = Prometheus::start(stage, &ports);
+    let (lies, ends) = (AtomicBool::new(false), AtomicBool::new(false));
+    let heard = || {
+        let all = agents.iter().map(|agent| agent.volume().exchange.unwrap_or_default().peers);
+        all.flatten().filter(|peer| peer.name == "liar" && peer.liveness == Liveness::Live).count()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| publish(liar, &lies, &ends));
+        until("the liar is heard", || heard() == 2);
+        // Rounds are fewer where they load the array, and a host is new for twenty: what it says before is what is usual for it.
+        let before = agents.each_ref().map(|agent| agent.volume().ticks);
+        until("it is known", || agents.iter().zip(before).all(|(a, n)| a.volume().ticks > n + 50));
+        assert!(!prometheus.fires("PardaHostDoubted", &[]), "it tells the truth");
+        lies.store(true, Ordering::Relaxed);
+        prometheus.until_fires("PardaHostDoubted", &[("volume", "array")]);
+        agents.iter().for_each(|agent| agent.says("liar is not believed: "));
+        ends.store(true, Ordering::Relaxed);
+    });
+    prometheus.until_cleared("PardaHostDoubted");
+    loads.into_iter().for_each(|load| _ = load.finish());
+    agents.into_iter().for_each(Agent::stop);
+}
+
+#[test]
+fn a_host_that_lies_in_the_exchange_s_file() {
+    let stage = Stage::new();
+    stage.exchange("exchange", 64);
+    let region = FileRegion::new(&stage.path("exchange"), None, SlotCount::new(64).unwrap());
+    let settings = SlotSettings {
+        me: Identity { host: HostName::new("liar").unwrap(), incarnation: Incarnation(1) },
+        volume: VolumeId::of("array"),
+        choice: SlotChoice::Fixed(SlotIndex(9)),
+        period: Span::from_millis(200),
+        make: "parda exchange init".to_owned(),
+    };
+    let mut liar = SlotExchange::new(region.unwrap(), settings).unwrap();
+    let file = "file = \"exchange\"".to_owned();
+    lied_to(&stage, [file.clone(), file], &mut liar);
+}
+
+#[test]
+fn a_host_that_lies_over_udp() {
+    let (stage, meet) = (Stage::new(), free_port());
+    let at = |n: u8| format!("127.0.0.{n}:{meet}").parse().unwrap();
+    let lines = |own: u8, other: u8| {
+        format!("udp = \"127.0.0.{own}:{meet}\"\npeers = [\"127.0.0.{other}\", \"127.0.0.3\"]")
+    };
+    let peers = [1, 2].map(|n| PeerAddress::Address(at(n)));
+    let mut liar = UdpExchange::new(UdpSettings {
+        host: HostName::new("liar").unwrap(),
+        volume: VolumeId::of("array"),
+        address: at(3),
+        reach: Reach::Peers(peers.into()),
+        keys: KeySource::Loopback,
+    });
+    lied_to(&stage, [lines(1, 2), lines(2, 1)], &mut liar);
 }
 
 #[test]
