@@ -55,7 +55,7 @@ impl Reload {
         tell(pid)?;
         let Some(begun) = begun else {
             return output::print(
-                &"the agent is of an older version: its log says whether the configuration is in force",
+                "the agent is of an older version: its log says whether the configuration is in force",
             );
         };
         let until = Instant::now() + PATIENCE;

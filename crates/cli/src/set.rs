@@ -174,7 +174,8 @@ fn told(changed: &Changed) -> String {
         value => value.to_string(),
     };
     for setting in &changed.settings {
-        let part = match (setting.setting.as_str(), changed.all_shares, setting.in_force.as_f64()) {
+        let of_all = match (setting.setting.as_str(), changed.all_shares, setting.in_force.as_f64())
+        {
             ("shares", Some(all), Some(shares)) if all > 0 => format!(
                 "; {} of the {all} shares of all hosts that are heard",
                 part(shares / all as f64)
@@ -182,7 +183,7 @@ fn told(changed: &Changed) -> String {
             _ => String::new(),
         };
         let line = format!(
-            "{of}: {} = {} (before: {}), {}{part}{}",
+            "{of}: {} = {} (before: {}), {}{of_all}{}",
             setting.setting,
             value(&setting.in_force),
             value(&setting.before),

@@ -148,7 +148,7 @@ const OF_DISKS: Span = Span::from_millis(1);
 /// Notes on thresholds that are below the time of a single IO.
 pub(super) fn thresholds(volumes: &[Volume]) -> Vec<String> {
     let low = volumes.iter().filter(|volume| {
-        let controlled = !matches!(volume.law.law.mode, Mode::Off | Mode::Static { .. });
+        let controlled = !matches!(volume.law.law.mode, Mode::Off | Mode::Static);
         controlled && volume.law.law.threshold < OF_DISKS
     });
     let places = low.map(|volume| {
