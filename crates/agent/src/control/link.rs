@@ -109,14 +109,15 @@ impl Link {
     }
 
     /// Says once that nobody is heard, though others are expected, and of each host that it does not hear this one. Returns
-    /// whether no other host was heard yet of those expected.
+    /// whether others are expected and none is known.
     fn name_silence(&mut self, now: Instant) -> bool {
         let Some(exchange) = &self.exchange else { return false };
         let (volume, silence) = (&self.volume, exchange.silence());
         let alone = silence.is_some() && self.peers.all(now).next().is_none();
         let why = silence.filter(|silence| silence.rounds >= SILENCE).map(|silence| silence.why);
         match (&self.silence, &why) {
-            (before, Some(why)) if before.as_ref() != Some(why) => {
+            // The status has what is known of the cause later. Addresses in it may be forged, and change.
+            (None, Some(why)) => {
                 tracing::error!(volume, event = "nobody_heard", "{why}; IO goes on");
             }
             (Some(_), None) => {
@@ -126,14 +127,13 @@ impl Link {
         }
         self.silence = why;
         let one_way = one_way_of(&exchange.standing());
-        for host in one_way.iter().filter(|host| !self.one_way.contains(host)) {
+        let has = |hosts: &[OneWay], host: &str| hosts.iter().any(|other| other.host == host);
+        for host in one_way.iter().filter(|of| !has(&self.one_way, &of.host)) {
             tracing::warn!(volume, host = host.host, event = "host_one_way", "{host}");
         }
-        for OneWay { host, .. } in &self.one_way {
-            if !one_way.iter().any(|other| other.host == *host) {
-                let over = "it hears this host now, or is silent";
-                tracing::info!(volume, host, event = "host_one_way_over", "host {host}: {over}");
-            }
+        for OneWay { host, .. } in self.one_way.iter().filter(|of| !has(&one_way, &of.host)) {
+            let over = "it hears this host now, or is silent";
+            tracing::info!(volume, host, event = "host_one_way_over", "host {host}: {over}");
         }
         self.one_way = one_way;
         alone

@@ -53,8 +53,10 @@ fn a_host_that_others_do_not_have_in_their_peers_is_seen_there_and_named_by_them
     until("c says that nobody hears it", || exchange(&c).silence.is_some_and(|s| s.contains(&why)));
     assert_eq!(c.volume().source, Source::Local);
     let said = stage.ok(&[PARDA, "status", "-c", "c.toml", "--over", "100ms"]);
-    assert!(said.contains(&format!("FAULT: nobody hears this host")), "{said}");
+    assert!(said.contains("FAULT: nobody hears this host"), "{said}");
     assert!(said.contains("(local)"), "{said}");
+    let said = stage.ok(&[PARDA, "peers", "-c", "c.toml"]);
+    assert!(said.contains("\nFAULT: array: nobody hears this host"), "{said}");
     until("the metric has it", || metric(ports[2], "parda_exchange_up{volume=\"array\"} 0.0"));
     let shown = &state(ports[2])["volumes"][0]["exchange"];
     assert!(shown["silence"].as_str().unwrap().contains(&why), "{shown}");
@@ -68,6 +70,8 @@ fn a_host_that_others_do_not_have_in_their_peers_is_seen_there_and_named_by_them
         let name = if port == ports[0] { "a.toml" } else { "b.toml" };
         let said = stage.ok(&[PARDA, "status", "-c", name, "--over", "100ms"]);
         assert!(said.contains(&format!("ONE WAY: {line}")), "{said}");
+        let said = stage.ok(&[PARDA, "peers", "-c", name]);
+        assert!(said.contains(&format!("ONE WAY: array: {line}")), "{said}");
         until("the metric has it", || {
             metric(port, "parda_exchange_one_way_hosts{volume=\"array\"} 1.0")
                 && metric(port, "parda_exchange_up{volume=\"array\"} 1.0")
