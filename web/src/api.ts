@@ -9,6 +9,10 @@ export interface Threshold {
 export interface Exchange {
   place: string;
   fault: string | null;
+  /** Reason why no other host is heard, where others are expected. Of an older agent none. */
+  silence?: string | null;
+  /** Hosts that are heard and do not hear this one, a sentence each. Of an older agent none. */
+  one_way?: string[];
   period_s: number | null;
   slowed: string | null;
 }
@@ -157,6 +161,8 @@ export interface State {
   now_ms: number;
   role: string;
   policy: Policy | null;
+  /** Reason why the configuration that was read last is not in force. Of an older agent none. */
+  reload_refused?: string | null;
   /** URL of the dashboards of all hosts, with `{host}` for the host's name. */
   pages: string | null;
   volumes: Volume[];

@@ -13,7 +13,8 @@ import { Events } from "./events";
 import { duration } from "./format";
 import { Hosts } from "./hosts";
 import { useLive } from "./live";
-import { Now, Pulse } from "./now";
+import { Faults, Now, Pulse } from "./now";
+import { type Fault } from "./sentence";
 import { useTheme } from "./theme";
 
 const SPANS = [
@@ -84,6 +85,7 @@ export function App() {
         </button>
       </header>
       <main>
+        {live.state?.reload_refused && !live.fault && <Faults found={[refused(live.state.reload_refused)]} />}
         {cluster && live.state && <Cluster state={live.state} stale={live.fault != null} />}
         {!cluster && live.state && live.state.volumes.length > 1 && volume && (
           <label class="volumes">
@@ -130,6 +132,12 @@ export function App() {
     </>
   );
 }
+
+const refused = (says: string): Fault => ({
+  what: "The configuration file was refused.",
+  costs: "The one from before is in force. With this one the agent would not start.",
+  says,
+});
 
 function Who({ state }: { state: State }) {
   return (

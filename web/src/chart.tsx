@@ -5,6 +5,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
 import type { Column } from "./api";
+import { COLOURS } from "./colour";
 import { clock, number } from "./format";
 import type { Theme } from "./theme";
 
@@ -30,7 +31,6 @@ interface Props {
 }
 
 const HEIGHT = 190;
-const COLOURS = 8;
 
 /** More lines than these have no legend: it would be longer than the chart. */
 const LEGEND = 10;

@@ -4,6 +4,7 @@ import { useMemo } from "preact/hooks";
 
 import type { Volume } from "./api";
 import { Chart, type Line } from "./chart";
+import { colours } from "./colour";
 import { number } from "./format";
 import type { Live } from "./live";
 import type { Theme } from "./theme";
@@ -25,20 +26,19 @@ export function Charts({ volume, live, theme, seconds }: Props) {
     ],
     [record],
   );
-  const windows = useMemo<Line[]>(
-    () =>
-      volume.hosts.map((host, i) => ({
-        label: host.name,
-        values: (host.own ? record.volume.window : record.hosts[host.name]?.window) ?? [],
-        colour: i,
-        heavy: host.own,
-      })),
-    [record, volume.hosts],
-  );
-  const throughput = useMemo<Line[]>(
-    () => busiest.map((key, i) => ({ label: key, values: record.disks[key]?.iops ?? [], colour: i })),
-    [record, busiest],
-  );
+  const windows = useMemo<Line[]>(() => {
+    const of = colours(volume.hosts.map((host) => host.name));
+    return volume.hosts.map((host) => ({
+      label: host.name,
+      values: (host.own ? record.volume.window : record.hosts[host.name]?.window) ?? [],
+      colour: of.get(host.name) ?? 0,
+      heavy: host.own,
+    }));
+  }, [record, volume.hosts]);
+  const throughput = useMemo<Line[]>(() => {
+    const of = colours(busiest);
+    return busiest.map((key) => ({ label: key, values: record.disks[key]?.iops ?? [], colour: of.get(key) ?? 0 }));
+  }, [record, busiest]);
   const common = { time: record.time, theme, seconds };
   return (
     <section class="charts" aria-label="Over time">

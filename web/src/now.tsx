@@ -16,7 +16,7 @@ interface Props {
 
 /** Whether what is shown is what is now, and whether anything is wrong. */
 export function Pulse({ live, volume }: { live: Live; volume: Volume | undefined }) {
-  const wrong = volume && faults(volume).length > 0;
+  const wrong = live.state?.reload_refused || (volume && faults(volume).length > 0);
   const [tone, text] = live.fault
     ? ["bad", `no answer: ${live.fault}`]
     : live.answered_ms

@@ -63,13 +63,14 @@ export function level(volume: Volume): Sentence {
   return { tone, text: `${place} the threshold: ${whole(latency_ms)} of ${whole(threshold.ms)} ms. ${held.text}` };
 }
 
-function heldBack({ mode, disks, hosts, steer, source }: Volume): Sentence {
+function heldBack({ mode, disks, hosts, steer, source, exchange }: Volume): Sentence {
   if (mode === "off" || mode === "observe") return { tone: "good", text: `Nothing is held back: mode ${mode}.` };
   const vms = disks.filter(isHeld);
   const others = hosts.filter((host) => !host.own && isHeldHost(host));
   const own = steer != null && hosts.some((host) => host.own && isHeldHost(host));
   const here = vms.length > 0 ? count(vms.length, "VM") : own ? "VMs of this host" : "";
   const there = others.length > 0 ? `VMs on ${count(others.length, "other host")}` : "";
+  if (!here && !there && exchange?.silence) return { tone: "fault", text: "Nobody is held back here; nothing is known of other hosts." };
   if (!here && !there) return { tone: "good", text: "Nobody is held back." };
   const who = here && there ? `${here} held back, and ${there}` : `${here || there} held back`;
   const all = [...vms, ...hosts.filter((host) => !(host.own && vms.length > 0))];
@@ -80,7 +81,7 @@ function heldBack({ mode, disks, hosts, steer, source }: Volume): Sentence {
     const parts = some(sorted.map(({ name, of_share }) => `${name} ${percent(of_share ?? 0)}`));
     return { tone: "fault", text: `${who}; not each has its share: ${parts}.` };
   }
-  const alone = source === "cluster" || !hosts.some((host) => !host.own && host.liveness !== "left");
+  const alone = source === "cluster" || (!exchange?.silence && !hosts.some((host) => !host.own && host.liveness !== "left"));
   return { tone: "held", text: `${who}; each has its share${alone ? "" : " of what this host has"}.` };
 }
 
@@ -119,10 +120,19 @@ export function faults({ fault, steer, disks, exchange, hosts, source }: Volume)
     "Its clients get errors or wait. Other VMs go on.",
   );
   if (exchange?.fault) found.push({ what: "The exchange fails.", costs: `No IO waits for it. ${WITHOUT[source] ?? ""}`, says: exchange.fault });
+  if (exchange?.silence) found.push({ what: "No other host is heard.", costs: `No IO waits for it. ${WITHOUT[source] ?? ""}`, says: exchange.silence });
+  const deaf = exchange?.one_way ?? [];
+  if (deaf.length > 0) {
+    const what = deaf.length === 1 ? "A host is heard that does not hear this one." : `${deaf.length} hosts are heard that do not hear this one.`;
+    found.push({ what, costs: "What they say does not count.", says: some(deaf) });
+  }
   const silent = hosts.filter((host) => !host.own && ["stale", "gone"].includes(host.liveness) && (host.age_s ?? 0) < FORGOTTEN_S);
   // Where the exchange fails, nobody is heard.
   if (silent.length > 0 && !exchange?.fault) {
-    const costs = source === "cluster" ? "The hosts that are heard divide the array without it." : `It may still load the array. ${WITHOUT[source] ?? ""}`;
+    const shares = silent.reduce((sum, host) => sum + (host.shares ?? 0), 0);
+    const counts = source === "last-good" ? `, and counts with the ${shares.toLocaleString("en")} shares that it had` : "";
+    const costs =
+      source === "cluster" ? "The hosts that are heard divide the array without it." : `It may still load the array${counts}. ${WITHOUT[source] ?? ""}`;
     found.push({ what: `${some(silent.map((host) => `${host.name} is silent for ${duration(host.age_s)}`))}.`, costs, says: "" });
   }
   for (const { name, doubt } of hosts.filter((host) => host.doubt && !host.ignored)) {

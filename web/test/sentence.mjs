@@ -9,6 +9,7 @@ import { createServer } from "vite";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const vite = await createServer({ root, configFile: false, appType: "custom", server: { middlewareMode: true, ws: false } });
 const { faults, isFair, level, missed } = await vite.ssrLoadModule("/src/sentence.ts");
+const { colours } = await vite.ssrLoadModule("/src/colour.ts");
 test.after(() => vite.close());
 
 const host = (name, more = {}) => ({
@@ -63,6 +64,37 @@ test("who has not its share is named, beyond the chance of few IOs", () => {
 
 test("without other hosts a share is that of this host's part", () => {
   assert.match(says({ source: "last-good", hosts: [host("a"), host("b", { liveness: "gone" })] }).text, /share of what this host has\.$/);
+});
+
+test("a host that hears nobody it should hear is not well, and those that do not hear it are named", () => {
+  const silent = { fault: null, silence: "nobody hears this host: 127.0.0.3:7077 is in no peers", one_way: [] };
+  const alone = { exchange: silent, source: "local", hosts: [host("a", { limited_by: null })] };
+  const { tone, text } = says({ ...alone, latency_ms: 5, disks: [] });
+  assert.equal(tone, "fault");
+  assert.match(text, /Nobody is held back here; nothing is known of other hosts\.$/);
+  assert.match(says(alone).text, /share of what this host has\.$/);
+  const [{ what, costs, says: why }] = faults(volume(alone));
+  assert.deepEqual([what, why], ["No other host is heard.", silent.silence]);
+  assert.match(costs, /shares hold among its VMs, not across hosts/);
+  const deaf = { fault: null, silence: null, one_way: ["host c sends from 127.0.0.3:7077"] };
+  assert.deepEqual(faults(volume({ exchange: deaf })), [
+    { what: "A host is heard that does not hear this one.", costs: "What they say does not count.", says: deaf.one_way[0] },
+  ]);
+});
+
+test("a silent host is named with the shares that still count", () => {
+  const hosts = [host("a"), host("b", { liveness: "stale", age_s: 9, shares: 3000 })];
+  const [{ what, costs }] = faults(volume({ source: "last-good", hosts }));
+  assert.equal(what, "b is silent for 9.0 s.");
+  assert.match(costs, /^It may still load the array, and counts with the 3,000 shares that it had\./);
+});
+
+test("a name has one colour whatever the order of the hosts", () => {
+  const names = ["kvm-01", "kvm-02", "kvm-03", "kvm-04", "kvm-05"];
+  const one = colours(names);
+  assert.deepEqual(colours(names.toReversed()), one);
+  assert.equal(new Set(one.values()).size, names.length, "each its own while there are enough");
+  assert.equal(colours(Array.from({ length: 30 }, (_, i) => `h${i}`)).size, 30);
 });
 
 test("a fault says what it costs", () => {

@@ -28,6 +28,7 @@ mod http;
 pub(crate) mod limits;
 mod listener;
 mod meeting;
+pub(crate) mod misplaced;
 mod names;
 mod nbd;
 pub(crate) mod own;
@@ -47,6 +48,7 @@ pub use exchange::{Exchange, Slots, Transport};
 pub use http::Http;
 pub use listener::Listener;
 pub use own::api_beside;
+pub(crate) use own::is_of_this_host;
 pub use parda_address::Place;
 pub use policy::{Policy, named_cluster};
 pub use pool::Pool;
@@ -130,7 +132,7 @@ impl Config {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn settings(doc: &Document) -> Result<Config, Error> {
-        let file: file::File = doc.parse()?;
+        let file: file::File = doc.parse().map_err(misplaced::explained)?;
         let host = HostName::new(&file.host).map_err(|e| doc.error("host", e.to_string()))?;
         let status = file.status.as_deref().map(|text| match text.parse() {
             Ok(Address::Unix(path)) => Ok(path),
@@ -194,7 +196,8 @@ impl Config {
     /// Notes on data that is not there, or does not answer. No error: a volume may be mounted after the agent has started.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
-        places::missing(&self.volumes)
+        let missing = places::missing(&self.volumes);
+        missing.into_iter().chain(places::thresholds(&self.volumes)).collect()
     }
 
     /// Warnings about settings that are allowed.

@@ -1,6 +1,7 @@
 //! The exchange that a configuration names: opened for a control thread, looked at for `parda check`.
 
 use std::fmt::Display;
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -122,6 +123,12 @@ pub fn examine(volume: &Volume) -> Option<String> {
     fault.or_else(|| examine_slots(volume, exchange.fallback.as_ref()?))
 }
 
+/// Directory of a place that is not there.
+fn no_directory(place: &Place) -> Option<&Path> {
+    let Place::Path(path) = place else { return None };
+    path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.is_dir())
+}
+
 fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {
     if matches!(&exchange.place, Place::Nbd(uri) if uri.tls.is_none()) {
         return None;
@@ -141,6 +148,10 @@ fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {
     let header = match looked {
         Ok(Ok(found)) => found.header,
         Ok(Err(PlaceFault::Missing | PlaceFault::Blank)) => {
+            if let Some(directory) = no_directory(&exchange.place) {
+                let directory = directory.display();
+                return unheard(&format!("there is no directory {directory}: is it mounted?"));
+            }
             let make = &exchange.make;
             return Some(format!(
                 "exchange {}: not made yet. On one host, once: {make}",

@@ -78,6 +78,7 @@ mod outside;
 mod outsider;
 mod patience;
 mod policy;
+pub mod reachable;
 mod running;
 mod safe;
 mod served;

@@ -165,6 +165,9 @@ const AGENT: &[Family<Status>] = &[
         vec![(labels, Value::Gauge(1.0))]
     }),
     seconds("agent_uptime", "Time since the agent started", |status| one(status.uptime_s)),
+    gauge("reload_refused", "Whether the configuration that was read last is refused", |status| {
+        status.reload.iter().flat_map(|reload| one(reload.refused.is_some())).collect()
+    }),
     gauge("http_up", "1 if HTTP is served at an address of the configuration", |status| {
         let each = status.http.iter().map(|place| (&place.address, f64::from(place.up)));
         by("address", Value::Gauge, each)

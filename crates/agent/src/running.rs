@@ -70,6 +70,8 @@ pub(crate) struct Agent {
     path: PathBuf,
     me: Identity,
     config: Config,
+    /// Memory of all volumes, which is that of the start.
+    memory: usize,
     shared: Shared,
     events: Sender<Wakeup>,
     waits: Receiver<Wakeup>,
@@ -122,6 +124,7 @@ impl Agent {
         Ok(Agent {
             path: path.to_owned(),
             me,
+            memory: config.memory,
             config,
             shared: Shared {
                 passed: Arc::new(passed),
@@ -430,9 +433,17 @@ impl Agent {
         match std::thread::Builder::new().name("read".to_owned()).spawn(read) {
             Ok(_) => {
                 self.reading = Some(false);
+                self.api.views.reload(|reload| reload.begun += 1);
                 self.manager.reloading();
             }
-            Err(error) => tracing::error!("configuration not changed: no thread: {error}"),
+            Err(error) => {
+                tracing::error!("configuration not changed: no thread: {error}");
+                self.api.views.reload(|reload| {
+                    reload.begun += 1;
+                    reload.done += 1;
+                    reload.refused = Some(format!("no thread: {error}"));
+                });
+            }
         }
     }
 
@@ -450,6 +461,10 @@ impl Agent {
                 if let Some(follower) = &self.follower {
                     follower.reload();
                 }
+                self.api.views.reload(|reload| {
+                    reload.done += 1;
+                    reload.refused = None;
+                });
                 self.manager.reloaded(self.state());
                 let path = self.path.display();
                 tracing::info!(
@@ -459,7 +474,11 @@ impl Agent {
             }
             Err(error) => {
                 tracing::error!(event = "reload_refused", "configuration not changed: {error}");
-                self.manager.reloaded(format!("configuration not changed: {error}"));
+                self.api.views.reload(|reload| {
+                    reload.done += 1;
+                    reload.refused = Some(error.to_string());
+                });
+                self.manager.reloaded(self.state());
             }
         }
         if again == Some(true) {
@@ -469,14 +488,15 @@ impl Agent {
 
     /// Brings volumes in and out. What of them is opened later says so in the log when it is.
     fn take_over(&mut self, new: Config, why: Why) {
+        let mut not_taken = Vec::new();
         if new.host != self.me.host {
-            tracing::warn!(
-                host = %self.me.host, wanted = %new.host,
-                "host is not changed: the other hosts know this agent by it; restart the agent"
-            );
+            not_taken.push(format!(
+                "host is not changed to {}: the other hosts know this agent by {}; restart the agent",
+                new.host, self.me.host
+            ));
         }
-        if new.memory != self.config.memory {
-            tracing::warn!("limits.memory is not changed: restart the agent for that");
+        if self.memory != new.memory {
+            not_taken.push("limits.memory is not changed: restart the agent for that".to_owned());
         }
         self.failed.retain(|failed| new.volumes.contains(&failed.config));
         let mut stay = Vec::new();
@@ -514,8 +534,13 @@ impl Agent {
         self.look_at_passed();
         self.show();
         if self.config.status != before {
-            self.move_status(before);
+            not_taken.extend(self.move_status(before));
         }
+        self.api.views.reload(|reload| {
+            let news = not_taken.iter().filter(|what| !reload.not_taken.contains(what));
+            news.for_each(|what| tracing::warn!("{what}"));
+            reload.not_taken = not_taken;
+        });
         self.serve_http(why == Why::Reloaded);
         self.follow_policy();
     }
@@ -534,22 +559,25 @@ impl Agent {
             });
     }
 
-    fn move_status(&mut self, before: Option<PathBuf>) {
+    /// Serves the status at the socket of the configuration. Returns why it does not.
+    fn move_status(&mut self, before: Option<PathBuf>) -> Option<String> {
         // The server that is there may be answering, and ask a volume's thread for that.
         let _outside = self.manager.pulse.outside();
         let Some(socket) = self.config.status.clone() else {
             self.status = None;
-            return tracing::info!("no status socket any more");
+            tracing::info!("no status socket any more");
+            return None;
         };
         match self.serve_status(&socket) {
             Ok(server) => {
                 self.status = Some(server);
                 tracing::info!(socket = %socket.display(), "status socket changed");
+                None
             }
             Err(error) => {
-                tracing::error!("status socket not changed: {error}");
                 // So that the next reload tries again.
                 self.config.status = before;
+                Some(format!("status socket not changed: {error}"))
             }
         }
     }
@@ -584,6 +612,11 @@ impl Agent {
         let devices = all.iter().filter(|volume| !volume.is_served()).count();
         let volumes = all.len();
         let mut state = format!("volumes: {volumes}; disks: {disks}; steered devices: {devices}");
+        if let Some(refused) =
+            self.api.views.about().reload.as_ref().and_then(|it| it.refused.as_ref())
+        {
+            state = format!("configuration not changed: {refused}; {state}");
+        }
         for Failed { config, error, .. } in &self.failed {
             state += &format!("; {} does not start: {error}", config.name);
         }

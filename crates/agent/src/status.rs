@@ -27,7 +27,7 @@ use parda_steer::steering::PathInForce;
 use serde::{Deserialize, Serialize};
 
 pub use crate::history::{disk_keys, vm_keys};
-pub use exchange::{ExchangeStatus, FallbackStatus, SlotStatus};
+pub use exchange::{ExchangeStatus, FallbackStatus, SlotStatus, of_share};
 pub use objective::{ObjectiveStatus, TargetStatus};
 
 use crate::latency::Latency;
@@ -59,8 +59,24 @@ pub struct Status {
     pub pages: Option<String>,
     /// Reason why the file of the API's tokens cannot be read, if so. Those that were read last hold.
     pub tokens_fault: Option<String>,
+    /// Reloads of the configuration. `None` from an agent of an older version.
+    pub reload: Option<ReloadStatus>,
     /// Volumes of the configuration, in its order.
     pub volumes: Vec<VolumeStatus>,
+}
+
+/// Reloads of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReloadStatus {
+    /// How many have begun since the start.
+    pub begun: u64,
+    /// How many of these are over.
+    pub done: u64,
+    /// Reason why the last one changed nothing. `None` if it is in force.
+    pub refused: Option<String>,
+    /// What the last one did not change, as that takes a restart.
+    pub not_taken: Vec<String>,
 }
 
 /// The state of one volume.

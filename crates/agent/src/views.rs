@@ -11,7 +11,7 @@ use crate::history::disk_keys;
 use crate::last_tick::LastTick;
 use crate::live::{DiskName, Live, Origins, Target};
 use crate::locked::locked;
-use crate::status::{Detail, SettingsFrom, Status, VolumeStatus};
+use crate::status::{Detail, ReloadStatus, SettingsFrom, Status, VolumeStatus};
 use crate::volume::VolumeView;
 
 /// A volume as other threads see it.
@@ -36,6 +36,7 @@ impl Views {
             host: host.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
+            reload: Some(ReloadStatus::default()),
             ..Status::default()
         });
         Arc::new(Views { started: Instant::now(), volumes: Mutex::default(), live, about })
@@ -44,6 +45,11 @@ impl Views {
     /// Policy, addresses and faults that the status shows from now on.
     pub(crate) fn about(&self) -> MutexGuard<'_, Status> {
         locked(&self.about)
+    }
+
+    /// Changes what the status shows of reloads.
+    pub(crate) fn reload(&self, change: impl FnOnce(&mut ReloadStatus)) {
+        change(self.about().reload.get_or_insert_default());
     }
 
     /// Shows these volumes from now on.

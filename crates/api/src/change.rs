@@ -38,6 +38,9 @@ pub struct Changed {
     pub tenant: Option<String>,
     /// Each setting of the request.
     pub settings: Vec<ChangedSetting>,
+    /// Shares of all disks and VMs of all hosts that are heard, after the change; `null` if no shares of a disk or VM were changed.
+    #[serde(default)]
+    pub all_shares: Option<u64>,
 }
 
 /// A setting before and after a change. `null` means that the setting is not set, and its default is in force.

@@ -29,6 +29,9 @@ pub struct State {
     pub role: Role,
     /// The policy; `null` where none is configured.
     pub policy: Option<Policy>,
+    /// Reason why the configuration that was read last is not in force. The one from before is.
+    #[serde(default)]
+    pub reload_refused: Option<String>,
     /// Where metrics and this API are.
     #[serde(default)]
     pub http: Vec<HttpPlace>,
@@ -185,6 +188,12 @@ pub struct Exchange {
     pub place: String,
     /// Current fault, if there is one.
     pub fault: Option<String>,
+    /// Reason why no other host is heard, where others are expected.
+    #[serde(default)]
+    pub silence: Option<String>,
+    /// The first of the hosts that are heard and do not hear this one, a sentence each.
+    #[serde(default)]
+    pub one_way: Vec<String>,
     /// Seconds between two rounds of this host.
     pub period_s: Option<f64>,
     /// Reason why rounds are further apart than configured.

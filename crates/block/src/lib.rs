@@ -44,7 +44,7 @@ mod turns;
 mod volume;
 mod writer;
 
-pub use backend::connect::try_server;
+pub use backend::connect::{reach_server, try_server};
 pub use backend::file::claim::LOCK_WAIT;
 pub use backend::{
     BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region, Stretch, Stretches,

@@ -53,9 +53,16 @@ impl Named {
 
 /// The status socket of a configuration that is wrong elsewhere, if something listens there.
 fn running(config: &Path) -> Option<PathBuf> {
-    let table = Document::read_regular(config).ok()?.text().parse::<toml::Table>().ok()?;
-    let path = table.get("status")?.as_str()?.strip_prefix("unix:")?;
-    UnixStream::connect(path).ok().map(|_| path.into())
+    let path = status_of(Document::read_regular(config).ok()?.text())?;
+    UnixStream::connect(&path).ok().map(|_| path.into())
+}
+
+/// The path of the status socket that a configuration names, whatever is wrong with its other lines.
+fn status_of(text: &str) -> Option<String> {
+    let top = text.lines().take_while(|line| !line.trim_start().starts_with('['));
+    let tables = top.filter_map(|line| line.parse::<toml::Table>().ok());
+    let status = tables.filter_map(|mut table| table.remove("status")).next()?;
+    Some(status.as_str()?.strip_prefix("unix:")?.to_owned())
 }
 
 /// A status socket by its path.
@@ -143,5 +150,24 @@ fn escape(value: &mut Value) {
         Value::Array(values) => values.iter_mut().for_each(escape),
         Value::Object(values) => values.values_mut().for_each(escape),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::status_of;
+
+    #[test]
+    fn the_status_socket_is_found_in_a_file_that_is_wrong_elsewhere() {
+        let of = |text| status_of(text);
+        let found = Some("/run/a".to_owned());
+        assert_eq!(
+            of("host = \"a\"\nstatus = \"unix:/run/a\" # here\n[[volume]]\nnonsense"),
+            found
+        );
+        assert_eq!(of("nonsense\nstatus='unix:/run/a'"), found);
+        assert_eq!(of("# status = \"unix:/run/b\"\nhost = \"a\""), None);
+        assert_eq!(of("[volume]\nstatus = \"unix:/run/a\""), None, "another table's");
+        assert_eq!(of("status = \"tcp:1\""), None);
     }
 }

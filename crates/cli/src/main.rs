@@ -24,6 +24,7 @@ mod peers;
 mod policy;
 mod probe;
 mod quantity;
+mod reload;
 mod reproduce;
 mod serve;
 mod service;
@@ -67,6 +68,7 @@ Examples:
   parda reproduce                       the source papers' figures, beside ours
   parda exchange init /mnt/array-a/parda.exchange --volume array-a    where hosts meet, once
   parda check /etc/parda.toml           check a configuration without starting
+  parda reload                          have the agent read it again
   parda serve -c /etc/parda.toml        serve this host's disks, steer its devices
   parda steer watch /dev/mapper/san     see what a device does, each second
   parda status                          ask the agent of /etc/parda.toml what is now
@@ -119,6 +121,8 @@ enum Command {
     Serve(serve::Serve),
     /// Check an agent's configuration without starting anything
     Check(serve::Check),
+    /// Have a running agent read its configuration again; fails if that has an error
+    Reload(reload::Reload),
     /// Ask a running agent for its windows, latencies and peers
     Status(status::Status),
     /// Watch an agent: its volumes, VMs and hosts, live in the terminal
@@ -185,6 +189,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Serve(command) => command.run(events),
         Command::Check(command) => command.run(),
+        Command::Reload(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Top(command) => command.run(),
         Command::Explain(command) => command.run(),

@@ -60,7 +60,18 @@ impl Peers {
                     format!("{:.1}", host.outstanding),
                 ]
             });
-            numbers(head, rows).to_string()
+            let mut text = numbers(head, rows).to_string();
+            for (volume, exchange) in
+                volumes.iter().filter_map(|of| Some((&of.name, of.exchange.as_ref()?)))
+            {
+                let faults = exchange.fault.iter().chain(&exchange.silence);
+                let faults = faults.map(|fault| ("FAULT", fault));
+                for (what, said) in faults.chain(exchange.one_way.iter().map(|of| ("ONE WAY", of)))
+                {
+                    text += &format!("\n{what}: {}", output::line(&format!("{volume}: {said}")));
+                }
+            }
+            text
         })
     }
 }

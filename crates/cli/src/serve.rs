@@ -65,7 +65,7 @@ impl Check {
         is_no_scenario(&file)?;
         let config = Config::look_into(&file)?;
         let devices = parda_agent::devices::examine(&file, &config)?;
-        let mut text = format!("{}: good. Host {}", self.config.display(), config.host);
+        let mut text = String::new();
         if let Some(policy) = &config.policy {
             let period = humantime::format_duration(policy.period);
             text += &format!("\n  policy from {}, looked for each {period}", policy.etcd);
@@ -96,12 +96,21 @@ impl Check {
         );
         let mut notes = config.warnings();
         notes.extend(descriptors.fault());
+        let warnings = notes.len();
         notes.extend(config.missing());
         notes.extend(devices);
         // Not an error: disks are served without it, and an agent that is restarted must start.
         notes.extend(config.volumes.iter().filter_map(parda_agent::exchange::examine));
-        notes.extend(parda_agent::live::examine(file)?);
         notes.extend(parda_agent::nbd_servers::examine(&config));
+        notes.extend(parda_agent::reachable::examine(&config));
+        let verdict = match notes.len() - warnings {
+            0 => "good".to_owned(),
+            faults => {
+                format!("valid, with {} of the host to mend", output::count(faults as u64, "fault"))
+            }
+        };
+        notes.extend(parda_agent::live::examine(file)?);
+        text = format!("{}: {verdict}. Host {}{text}", self.config.display(), config.host);
         text.extend(notes.iter().map(|note| format!("\n  note: {}", output::line(note))));
         output::print(&text)
     }

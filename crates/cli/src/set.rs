@@ -174,8 +174,16 @@ fn told(changed: &Changed) -> String {
         value => value.to_string(),
     };
     for setting in &changed.settings {
+        let of_all = match (setting.setting.as_str(), changed.all_shares, setting.in_force.as_f64())
+        {
+            ("shares", Some(all), Some(shares)) if all > 0 => format!(
+                "; {} of the {all} shares of all hosts that are heard",
+                part(shares / all as f64)
+            ),
+            _ => String::new(),
+        };
         let line = format!(
-            "{of}: {} = {} (before: {}), {}{}",
+            "{of}: {} = {} (before: {}), {}{of_all}{}",
             setting.setting,
             value(&setting.in_force),
             value(&setting.before),
@@ -190,9 +198,48 @@ fn told(changed: &Changed) -> String {
     text
 }
 
+/// A part in percent, of which none is rounded to nothing or all.
+fn part(part: f64) -> String {
+    let percent = 100.0 * part;
+    match percent {
+        0.0..0.1 => "less than 0.1 %".to_owned(),
+        99.95..100.0 => "more than 99.9 %".to_owned(),
+        10.0..=99.0 => format!("{percent:.0} %"),
+        _ => format!("{percent:.1} %"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_part_of_all_shares_is_told_and_none_is_rounded_to_all() {
+        assert_eq!(
+            [0.5, 0.0112, 0.999_96, 1.0, 0.0001].map(part),
+            ["50 %", "1.1 %", "more than 99.9 %", "100.0 %", "less than 0.1 %"]
+        );
+        let changed = |all_shares| Changed {
+            volume: "array".to_owned(),
+            disk: Some("vm1".to_owned()),
+            tenant: None,
+            settings: vec![parda_api::ChangedSetting {
+                setting: "shares".to_owned(),
+                before: 1000.into(),
+                in_force: 1_000_000.into(),
+                configured: Value::Null,
+                from: parda_api::ValueFrom::State,
+                took_effect: true,
+            }],
+            all_shares,
+        };
+        let line = told(&changed(Some(1_003_000)));
+        assert!(
+            line.ends_with("99.7 % of the 1003000 shares of all hosts that are heard\n"),
+            "{line}"
+        );
+        assert!(!told(&changed(None)).contains('%'));
+    }
 
     #[test]
     fn numbers_and_truths_are_sent_as_such() {

@@ -20,8 +20,8 @@ use parda_agent::status::{
     DiskState, DiskStatus, HttpPlace, MemoryStats, ObjectiveStatus, VolumeStatus,
 };
 use parda_agent::threshold::ThresholdStatus;
-use parda_api::Tenant;
-use parda_control::Costs;
+use parda_api::{Host, Tenant};
+use parda_control::{Costs, Liveness, Source};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -139,8 +139,19 @@ fn table(recent: &Recent) -> String {
             "HTTP tokens: those read last hold; SIGHUP reads the file again. FAULT: {fault}\n"
         );
     }
+    if let Some(reload) = &status.reload {
+        if let Some(refused) = &reload.refused {
+            text += &format!(
+                "RELOAD REFUSED: the configuration from before is in force. {refused}; mend it, then parda reload\n"
+            );
+        }
+        for what in &reload.not_taken {
+            text += &format!("NOT TAKEN OVER: {what}\n");
+        }
+    }
     for volume in &status.volumes {
         text += &format!("\n{}\n", headline(volume));
+        text += &last_good(volume);
         text += &origins::lines(status, volume);
         if let Some(found) = &volume.threshold {
             text += &format!("{}\n", threshold(found));
@@ -193,6 +204,28 @@ fn headline(volume: &VolumeStatus) -> String {
         volume.source,
         volume.latency_threshold_ms,
     )
+}
+
+/// Lines on the hosts that are not heard, and what stands for them.
+fn last_good(volume: &VolumeStatus) -> String {
+    if volume.source != Source::LastGood {
+        return String::new();
+    }
+    let peers = volume.exchange.iter().flat_map(|exchange| &exchange.peers);
+    let silent = peers.filter(|peer| matches!(peer.liveness, Liveness::Stale | Liveness::Gone));
+    let lines = silent.filter(|peer| !peer.ignored).map(|peer| {
+        let Host { name, age_s, shares, outstanding, .. } = peer;
+        format!(
+            "  LAST GOOD: {name} is silent for {age_s:.1} s and may still load the array: its {shares} shares count, with the \
+             {outstanding:.1} IOs that it had outstanding, and fade\n"
+        )
+    });
+    let lines: String = lines.collect();
+    if lines.is_empty() {
+        return "  LAST GOOD: too few hosts are heard; the others count with what they had when all were heard, and fade\n"
+            .to_owned();
+    }
+    lines
 }
 
 /// Line on a window that is as large as `window_max` while IOs are held: more shares do not make it larger.

@@ -331,16 +331,28 @@ fn withdrawn(message: &str) -> Option<String> {
     Some(format!("`{key}` is gone: {instead}"))
 }
 
-/// Similarity from which on a known name is likely to be the one that was meant, of 1 at most.
+/// Similarity from which on a known name is likely to be the one that was meant, of 1 at most, and that of a word of it.
 const LIKELY: f64 = 0.8;
+const LIKELY_WORD: f64 = 0.9;
+
+/// The known name that was likely meant by an unknown one: one that is like it, or has a word that is.
+pub fn likely<'a>(unknown: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    let unknown = unknown.to_lowercase();
+    let like = |name: &str| strsim::jaro_winkler(&unknown, name);
+    let most = |least: f64, likeness: &dyn Fn(&str) -> f64| {
+        let found = known.clone().map(|name| (likeness(name), name));
+        let found = found.filter(|(likeness, _)| *likeness >= least);
+        found.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, name)| name)
+    };
+    let word = |name: &str| name.split('_').map(like).fold(0.0, f64::max);
+    most(LIKELY, &like).or_else(|| most(LIKELY_WORD, &word))
+}
 
 /// The message about an unknown name, with the known one that was meant, if one is like it.
 fn with_likely(message: &str) -> Option<String> {
     let (named, known) = message.strip_prefix("unknown ")?.split_once("`, expected ")?;
     let (_, unknown) = named.split_once('`')?;
-    let likeness = |name: &str| strsim::jaro_winkler(unknown, name);
-    let names = known.split('`').skip(1).step_by(2).filter(|name| likeness(name) >= LIKELY);
-    let likely = names.max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;
+    let likely = likely(unknown, known.split('`').skip(1).step_by(2))?;
     Some(format!("unknown {named}`: did you mean `{likely}`? Expected {known}"))
 }
 
@@ -463,7 +475,12 @@ mod tests {
         assert_eq!(message("[[volume]]\nwinbow = 4\n"), says);
         let says = "unknown field `colour`, expected `window`";
         assert_eq!(message("[[volume]]\ncolour = 4\n"), says);
-        for (unknown, likely) in [("latency_treshold", "latency_threshold"), ("perod", "period")] {
+        for (unknown, likely) in [
+            ("latency_treshold", "latency_threshold"),
+            ("perod", "period"),
+            ("thresold", "latency_threshold"),
+            ("Mode", "mode"),
+        ] {
             let known = "one of `mode`, `latency_threshold`, `latency_target_min`, `period`";
             let said = plainly(&format!("unknown field `{unknown}`, expected {known}"));
             assert_eq!(

@@ -116,6 +116,14 @@ impl Dialler {
         Ok(Connected { socket, agreed, tls_end })
     }
 
+    /// Connects to a server, and closes the connection before a byte is sent.
+    ///
+    /// # Errors
+    /// The server cannot be reached in time.
+    pub fn reach(&self, address: &Address) -> io::Result<()> {
+        self.connect(address, Instant::now() + self.within).map(drop)
+    }
+
     fn connect(&self, address: &Address, until: Instant) -> io::Result<OwnedFd> {
         match address {
             Address::Unix(path) => {

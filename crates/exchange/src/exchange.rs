@@ -40,8 +40,23 @@ pub trait Exchange: Send {
         Span::ZERO
     }
 
+    /// That other hosts are expected and none was ever heard, or none for so long that it is forgotten. `None` where some are, or
+    /// where the transport cannot know who is expected.
+    fn silence(&self) -> Option<Silence> {
+        None
+    }
+
     /// State and counters, for the operator.
     fn standing(&self) -> Standing;
+}
+
+/// Other hosts are expected, and none is heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// Publications since a host was last heard, or since the start.
+    pub rounds: u64,
+    /// What is known of the cause, as text for the operator.
+    pub why: String,
 }
 
 /// Result of a collection.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use parda_control::{Instant, Span};
 
-use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
+use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Silence, Standing};
 use crate::freshness::Liveness;
 use crate::identity::HostId;
 use crate::message::{Message, Publication};
@@ -219,6 +219,11 @@ impl Exchange for WithFallback {
         let [first, second] =
             [&self.first, &self.second].map(|half| half.exchange.least_period(hosts));
         first.max(second)
+    }
+
+    /// Silence of the first transport, unless the fall-back is in force: that says why by itself.
+    fn silence(&self) -> Option<Silence> {
+        self.first.exchange.silence().filter(|_| !self.fallen)
     }
 
     fn standing(&self) -> Standing {

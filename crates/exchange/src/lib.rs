@@ -61,7 +61,7 @@ pub mod udp;
 
 pub use claim::SlotChoice;
 pub use counters::RecordCounters;
-pub use exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
+pub use exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Silence, Standing};
 pub use freshness::Liveness;
 pub use header::{Header, PlaceFault, PlaceId, VolumeName};
 pub use identity::{HostId, HostName, HostNameError, Identity, Incarnation, Sequence, VolumeId};

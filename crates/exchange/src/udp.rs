@@ -13,7 +13,7 @@ use std::time::Duration;
 use parda_control::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Standing};
+use crate::exchange::{Collected, Exchange, ExchangeError, ExchangeEvent, Silence, Standing};
 use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
 use crate::message::{Message, Publication};
 
@@ -32,7 +32,7 @@ mod reader;
 mod refusals;
 mod socket;
 
-pub use counters::{DatagramStanding, Refused};
+pub use counters::{DatagramStanding, OneWay, Refused};
 pub use destinations::{MOST_PEERS, PeerAddress};
 pub use key::{KeyFileError, Keys, MOST_KEYS};
 
@@ -165,6 +165,47 @@ impl UdpExchange {
         self.unknown = faults;
     }
 
+    /// Hosts that are heard and do not hear this one: how many, and the first of them.
+    fn one_way(&self, members: &Members) -> (usize, Vec<OneWay>) {
+        match self.settings.reach {
+            Reach::Peers(_) => {
+                let to = self.to.addresses();
+                members.one_way(|from| to.contains(from))
+            }
+            // Who is in the group is a peer.
+            Reach::Group { .. } => members.one_way(|_| true),
+        }
+    }
+
+    /// What is known of the cause that no host is heard.
+    fn silence_of(&self, peers: usize, members: &Members) -> String {
+        let address = self.settings.address;
+        if self.to.are_this_host() {
+            return format!(
+                "nobody is heard: `peers` has no address but this host's own, {address}"
+            );
+        }
+        let (hosts, one_way) = members.one_way(|_| true);
+        if let Some(OneWay { host, from, .. }) = one_way.first() {
+            let more = if hosts > 1 { format!(" and {} more", hosts - 1) } else { String::new() };
+            return format!(
+                "nobody hears this host: {host} at {from}{more} sends and has not shown that it hears this host; compare `peers` with \
+                 the addresses of the hosts"
+            );
+        }
+        let counted =
+            [Refused::UnknownKey, Refused::OtherVolume, Refused::Forged, Refused::OtherVersion];
+        let counted = counted.into_iter().filter(|why| members.counters.refused[why.name()] > 0);
+        let counted: Vec<_> = counted.map(|why| format!("datagrams {why} came")).collect();
+        let causes = match counted[..] {
+            [] => format!(
+                "they are down, do not have {address} in their `peers`, or the network drops the datagrams"
+            ),
+            _ => counted.join(", "),
+        };
+        format!("nobody hears this host, and none of its {peers} peers is heard: {causes}")
+    }
+
     fn send(&self, bytes: &[u8]) -> SendCount {
         let mut sent = SendCount::default();
         let Some(open) = &self.open else { return sent };
@@ -278,10 +319,21 @@ impl Exchange for UdpExchange {
         false
     }
 
+    fn silence(&self) -> Option<Silence> {
+        let Reach::Peers(peers) = &self.settings.reach else { return None };
+        let inbox = lock(&self.inbox);
+        let rounds = inbox.members.alone_for()?;
+        let why = self.silence_of(peers.len(), &inbox.members);
+        Some(Silence { rounds, why })
+    }
+
     fn standing(&self) -> Standing {
         let inbox = lock(&self.inbox);
+        let (one_way_hosts, one_way) = self.one_way(&inbox.members);
         Standing::Datagrams(DatagramStanding {
             unproven: inbox.members.unproven(),
+            one_way_hosts,
+            one_way,
             keys: if self.has_keys { inbox.keys.count() } else { 0 },
             ..inbox.members.counters.clone()
         })

@@ -51,6 +51,9 @@ pub enum AskError {
     /// The answer is not an agent's, or did not come.
     #[error("no answer: {0}")]
     Answer(String),
+    /// Who answers does not speak HTTP, or with TLS.
+    #[error("what answers there does not speak HTTP without TLS ({0})")]
+    NotHttp(String),
     /// The agent refuses: HTTP status and reason.
     #[error("{1}")]
     Refused(u16, String),
@@ -120,7 +123,12 @@ async fn exchange(
     let stream = TokioIo::new(stream.map_err(AskError::Connect)?);
     let (mut sender, connection) = http1::handshake(stream).await.map_err(wrong)?;
     tokio::spawn(connection);
-    let answer = sender.send_request(request).await.map_err(wrong)?;
+    let answer = sender.send_request(request).await.map_err(|error| {
+        if error.is_parse() || error.is_incomplete_message() {
+            return AskError::NotHttp(error.to_string());
+        }
+        wrong(error)
+    })?;
     let status = answer.status();
     let text = to_bytes(Body::new(answer.into_body()), LARGEST).await.map_err(wrong)?;
     if status.is_success() {

@@ -31,6 +31,7 @@ impl Agent for Stub {
             now_ms: 1,
             role: parda_api::Role::Read,
             policy: None,
+            reload_refused: None,
             http: Vec::new(),
             pages: None,
             volumes: Vec::new(),

@@ -127,7 +127,7 @@ pub fn secure(tls: &UriTls, server: OwnedFd, limit: Duration) -> io::Result<(Own
 
 /// The error, with the setting or file that has to be changed.
 pub(crate) fn explained(error: &TlsError, ca: &Path) -> String {
-    use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
+    use rustls::{AlertDescription as Alert, CertificateError as Bad, Error, InvalidMessage};
     match error {
         // A bad signature is how a server appears whose CA has the same name as one of the configured CAs.
         TlsError::Peer(Error::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature)) => {
@@ -139,6 +139,9 @@ pub(crate) fn explained(error: &TlsError, ca: &Path) -> String {
         TlsError::Peer(Error::AlertReceived(alert @ Alert::HandshakeFailure)) => format!(
             "TLS: it refuses us: {alert:?}. Its certificate may have a key of a kind that cannot be checked here: {THEIRS} can"
         ),
+        TlsError::Peer(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+            "TLS: what answers there does not speak TLS".to_owned()
+        }
         TlsError::Peer(Error::AlertReceived(alert)) => format!("TLS: it refuses us: {alert:?}"),
         other => other.to_string(),
     }

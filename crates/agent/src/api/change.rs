@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use parda_api::{Changed, ChangedSetting, Keep, SettingsChange};
-use parda_config::{DISK_SETTINGS, NAMES_FILES, TenantSettings};
+use parda_config::{DISK_SETTINGS, NAMES_FILES, TenantSettings, likely};
+use parda_exchange::Liveness;
 use parda_http::{Changes, Of, Place, Refusal, Who};
 use serde_json::Value;
 
@@ -12,6 +13,7 @@ use super::Api;
 use super::audit::Change;
 use super::values::{Settings, of, of_disk, of_keys};
 use super::wait::{PATIENCE, wait};
+use crate::config::misplaced::is_of_law_or_disk;
 use crate::config::{Config, Steer, Volume, Work};
 use crate::history::disk_keys;
 use crate::live::{self, DiskName, Layers, Target};
@@ -91,7 +93,11 @@ impl Api {
         let (disk, tenant) = place.of.names();
         let (disk, tenant) = (disk.map(str::to_owned), tenant.map(str::to_owned));
         let settings = settings.collect();
-        let changed = Changed { volume: place.volume.clone(), disk, tenant, settings };
+        let all_shares = (disk.is_some() && keys.contains(&SHARES))
+            .then(|| self.volume(&place.volume).map(|volume| all_shares(&volume)))
+            .transpose()?;
+        let volume = place.volume.clone();
+        let changed = Changed { volume, disk, tenant, settings, all_shares };
         for setting in &changed.settings {
             self.audit.say(Change { place: place.clone(), setting: setting.clone() }, who);
         }
@@ -190,6 +196,18 @@ impl Api {
     }
 }
 
+/// Key of a disk's or VM's shares.
+const SHARES: &str = "shares";
+
+/// Shares of all disks and VMs of a volume, on this host and on those that are heard.
+fn all_shares(volume: &VolumeStatus) -> u64 {
+    let disks = volume.disks.iter().map(|disk| disk.shares);
+    let vms = volume.steer.iter().flat_map(|steer| &steer.vms).map(|vm| vm.shares);
+    let peers = volume.exchange.iter().flat_map(|exchange| &exchange.peers);
+    let heard = peers.filter(|peer| peer.liveness == Liveness::Live && !peer.ignored);
+    disks.chain(vms).chain(heard.map(|peer| peer.shares)).map(u64::from).sum()
+}
+
 /// Values of a checked volume, in the form of [`Api::values`].
 fn in_configuration(volume: &Volume, target: &Target, keys: &[&str]) -> Vec<Value> {
     let set = match (&target.of, &volume.work) {
@@ -209,15 +227,34 @@ fn in_configuration(volume: &Volume, target: &Target, keys: &[&str]) -> Vec<Valu
 
 /// Reason why a setting cannot be changed live.
 fn fixed(place: &Place, key: &str) -> Option<String> {
+    let [of_law, of_disk] = is_of_law_or_disk(key);
     let (keys, of): (Vec<&str>, _) = match &place.of {
-        Of::Law => return None,
-        Of::Disk(_) => {
-            (DISK_SETTINGS.iter().map(|setting| setting.key).collect(), "while the disk is served")
+        Of::Law if of_disk && !of_law => {
+            return Some(format!(
+                "{key}: is a setting of a disk or VM, and not of the volume: name the one that is meant"
+            ));
         }
-        Of::Tenant(_) => (TenantSettings::keys().collect(), "of a tenant"),
+        Of::Law => return None,
+        Of::Disk(_) => (DISK_SETTINGS.iter().map(|setting| setting.key).collect(), "disk or VM"),
+        Of::Tenant(_) => (TenantSettings::keys().collect(), "tenant"),
     };
-    (!keys.contains(&key)).then(|| {
-        format!("{key}: cannot be changed {of}, as {} can: change the configuration", and(&keys))
+    if keys.contains(&key) {
+        return None;
+    }
+    let can = and(&keys);
+    Some(match () {
+        () if of_law => format!(
+            "{key}: is a setting of the volume, and not of a {of}: leave the name of the {of} out"
+        ),
+        () if of_disk => {
+            format!(
+                "{key}: cannot be changed while the disk is served, as {can} can: change the configuration"
+            )
+        }
+        () => match likely(key, keys.iter().copied()) {
+            Some(likely) => format!("{key}: did you mean `{likely}`? Of a {of} can be set: {can}"),
+            None => format!("{key}: is no setting. Of a {of} can be set: {can}"),
+        },
     })
 }
 

@@ -9,12 +9,22 @@ use super::values::{of, of_disk};
 use crate::events::now_ms;
 use crate::history::{Recent, disk_keys, rounded, short, vm_keys};
 use crate::settings::SettingsStatus;
-use crate::status::{DiskStatus, SettingsFrom, Status, SteerStatus, VolumeStatus};
+use crate::status::{self, DiskStatus, SettingsFrom, Status, SteerStatus, VolumeStatus};
 
 /// The state. `recent`: rates of a volume in the last second.
 pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::State {
-    let Status { host, version, pid, uptime_s, policy, http, pages, volumes, tokens_fault: _ } =
-        status;
+    let Status {
+        host,
+        version,
+        pid,
+        uptime_s,
+        policy,
+        http,
+        pages,
+        volumes,
+        reload,
+        tokens_fault: _,
+    } = status;
     let volumes = volumes.into_iter().map(|status| {
         let recent = recent(&status.name);
         volume(status, &recent)
@@ -27,6 +37,7 @@ pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::Sta
         now_ms: now_ms(),
         role: Role::default(),
         policy,
+        reload_refused: reload.and_then(|reload| reload.refused),
         http,
         pages,
         volumes: volumes.collect(),
@@ -43,7 +54,7 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
     };
     let others = status.exchange.iter().flat_map(|exchange| exchange.peers.clone());
     let hosts: Vec<Host> = status.own.clone().into_iter().chain(others).collect();
-    let of_share = hosts.first().and_then(|own| own.of_share).unwrap_or(1.0);
+    let of_share = hosts.first().and_then(|own| own.of_share);
     Volume {
         disks: disks(status.disks, recent, status.settings.as_ref(), of_share),
         settings_from: status.settings_from,
@@ -71,6 +82,8 @@ fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
         tenants: status.tenants,
         steer: status.steer.map(|steer| steered(steer, recent)),
         exchange: status.exchange.map(|exchange| Exchange {
+            one_way: exchange.one_way(),
+            silence: exchange.silence,
             place: exchange.place,
             fault: exchange.fault.or(exchange.duplicate),
             period_s: short(exchange.period_s),
@@ -95,7 +108,7 @@ fn disks(
     disks: Vec<DiskStatus>,
     recent: &Recent,
     settings: Option<&SettingsStatus>,
-    of_share: f64,
+    of_share: Option<f64>,
 ) -> Vec<Disk> {
     let keys = disk_keys(&disks).into_iter().zip(disks);
     let mut disks: Vec<Disk> = keys
@@ -109,11 +122,12 @@ fn disks(
     let sum = |of: &dyn Fn(&Disk) -> f64| held.iter().map(|disk| of(disk)).sum::<f64>();
     let had_by = |disk: &Disk| divided(settings, &disk.did).unwrap_or(0.0);
     let iops = sum(&|disk| disk.did.iops.unwrap_or(0.0));
-    let (had, shares) = (sum(&had_by), sum(&|disk| f64::from(disk.shares)));
-    for disk in &mut held {
+    let shares = sum(&|disk| f64::from(disk.shares));
+    let had: Vec<_> = held.iter().map(|disk| (had_by(disk), f64::from(disk.shares))).collect();
+    for (disk, of_share) in held.iter_mut().zip(status::of_share(&had, of_share)) {
         let part = f64::from(disk.shares) / shares;
         disk.did.entitled_iops = Some(rounded(iops * part));
-        disk.did.of_share = (had > 0.0).then(|| rounded(of_share * had_by(disk) / had / part));
+        disk.did.of_share = of_share;
     }
     disks
 }
@@ -193,7 +207,7 @@ mod tests {
             disks: [("a".to_owned(), did(0)), ("b".to_owned(), did(1))].into(),
             ..Recent::default()
         };
-        let all = disks(vec![disk("a", 1000), disk("b", 500)], &recent, settings, 0.9);
+        let all = disks(vec![disk("a", 1000), disk("b", 500)], &recent, settings, Some(0.9));
         [all[0].did.of_share, all[1].did.of_share]
     }
 

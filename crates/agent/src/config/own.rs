@@ -167,7 +167,7 @@ fn reaches(own: &str, server: &str, port: u16) -> bool {
 }
 
 /// Only an address of this host can be bound.
-fn is_of_this_host(ip: IpAddr) -> bool {
+pub(crate) fn is_of_this_host(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 

@@ -1,17 +1,20 @@
 //! Where disks and exchanges have their data, as far as their file systems answer.
 
-use std::fs::metadata;
+use std::fs::{Metadata, metadata};
 use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use parda_address::{Address, Place, Uri};
 use parda_block::{Stretch, file_help};
-use rustix::fs::{Access, access};
+use parda_control::Span;
+use parda_control::law::Mode;
+use rustix::fs::{Access, access, major, minor};
 use rustix::io::Errno;
 
 use super::exchange::{Exchange, Slots};
 use super::place::{REGION_ALIGNMENT, stretch};
-use super::volume::Volume;
+use super::volume::{Volume, Work};
 use crate::patience::{self, LOOK_BEHIND, Question};
 
 /// Bytes of all disks and exchanges of a configuration. Those of which the file system does not answer are there by their names: who
@@ -59,6 +62,10 @@ pub(super) fn question<T>(place: &Place, ask: impl FnOnce() -> T + Send + 'stati
     Question::new(path, ask)
 }
 
+/// Fault of a place without a byte.
+const EMPTY: &str =
+    "has 0 bytes: clients find a disk without room. Give it a size: truncate -s SIZE";
+
 /// Fault of a place whose file system does not answer.
 const SILENT: &str = "does not answer";
 
@@ -78,8 +85,12 @@ pub(super) fn missing(volumes: &[Volume]) -> Vec<String> {
     let faults = paths.into_iter().zip(answers).filter_map(|((disk, path), answer)| {
         let name = &disk.name;
         let fault = answer.unwrap_or_else(|| Some(SILENT.to_owned()))?;
-        let help = if fault == SILENT { format!("; {LOOK_BEHIND}") } else { String::new() };
-        Some(format!("{name}: {}: {fault}: the agent waits for it{help}", path.display()))
+        let help = match fault.as_str() {
+            EMPTY => String::new(),
+            SILENT => format!(": the agent waits for it; {LOOK_BEHIND}"),
+            _ => ": the agent waits for it".to_owned(),
+        };
+        Some(format!("{name}: {}: {fault}{help}", path.display()))
     });
     faults.collect()
 }
@@ -88,11 +99,86 @@ pub(super) fn missing(volumes: &[Volume]) -> Vec<String> {
 fn fault(path: &Path, region: Option<Range<u64>>) -> Option<String> {
     let file = match metadata(path) {
         Ok(file) => file,
-        Err(error) => return Some(format!("{error}{}", file_help(&error, path))),
+        Err(error) => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let missing = parent.filter(|parent| !parent.exists());
+            let help = missing.map_or_else(
+                || file_help(&error, path).to_string(),
+                |parent| format!(" (there is no directory {}: is it mounted?)", parent.display()),
+            );
+            return Some(format!("{error}{help}"));
+        }
     };
+    if size(&file) == Some(0) {
+        return Some(EMPTY.to_owned());
+    }
     // A device does not tell its size here.
     let end = region.filter(|region| file.is_file() && region.end > file.len())?.end;
     Some(format!("has {} bytes, and the disk's region ends at {end}", file.len()))
+}
+
+/// Bytes of a file or a block device. `None` where that is not known.
+fn size(file: &Metadata) -> Option<u64> {
+    if file.is_file() {
+        return Some(file.len());
+    }
+    let blocks = std::fs::read_to_string(sysfs(file.rdev()).join("size")).ok()?;
+    blocks.trim().parse::<u64>().ok().map(|blocks| blocks * 512)
+}
+
+/// Directory of a block device in sysfs.
+fn sysfs(device: u64) -> PathBuf {
+    PathBuf::from(format!("/sys/dev/block/{}:{}", major(device), minor(device)))
+}
+
+/// Whether a place is on a drive that turns. `None` where that is not known, as of a file system of another host.
+fn turns(path: &Path) -> Option<bool> {
+    let file = metadata(path).ok()?;
+    let device = if file.file_type().is_block_device() { file.rdev() } else { file.dev() };
+    // A partition has its queue at its disk.
+    let queues = ["queue/rotational", "../queue/rotational"].map(|at| sysfs(device).join(at));
+    let said = queues.iter().find_map(|queue| std::fs::read_to_string(queue).ok())?;
+    Some(said.trim() == "1")
+}
+
+/// Times in which hardly an IO of flash is done, and of drives that turn.
+const OF_FLASH: Span = Span(100_000);
+const OF_DISKS: Span = Span::from_millis(1);
+
+/// Notes on thresholds that are below the time of a single IO.
+pub(super) fn thresholds(volumes: &[Volume]) -> Vec<String> {
+    let low = volumes.iter().filter(|volume| {
+        let controlled = !matches!(volume.law.law.mode, Mode::Off | Mode::Static);
+        controlled && volume.law.law.threshold < OF_DISKS
+    });
+    let places = low.map(|volume| {
+        let paths = volume.disks().iter().filter_map(|disk| match &disk.place {
+            Place::Path(path) => Some(path.clone()),
+            Place::Nbd(_) => None,
+        });
+        let steered = match &volume.work {
+            Work::Steer(steer) => Some(steer.device.clone()),
+            Work::Serve(_) | Work::Qemu(_) => None,
+        };
+        (volume, paths.chain(steered).next())
+    });
+    let notes = places.filter_map(|(volume, path)| {
+        let threshold = volume.law.law.threshold;
+        let asked = path.map(|path| Question::new(&path.clone(), move || turns(&path)));
+        let disks = asked.and_then(patience::ask_one).flatten() == Some(true);
+        let takes = match disks {
+            true => "Linux says that its drives turn, and an IO takes those some milliseconds",
+            false if threshold < OF_FLASH => "an IO takes flash about 0.1 ms, and disks some milliseconds",
+            false => return None,
+        };
+        let ms = threshold.secs() * 1e3;
+        Some(format!(
+            "volume {}: latency_threshold is {ms:.3} ms: {takes}. Where no IO is as fast, windows stay at their least: parda probe finds \
+             the threshold",
+            volume.name
+        ))
+    });
+    notes.collect()
 }
 
 /// Reason why the user that asks may not open the data of a disk, or an exchange.

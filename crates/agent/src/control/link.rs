@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use parda_block::{Heard, Said};
 use parda_control::governor::SILENT;
 use parda_control::{Instant, PeriodClock, Report, Span, Totals};
-use parda_exchange::{Exchange, HostName, Identity, Peers, Publication};
+use parda_exchange::udp::OneWay;
+use parda_exchange::{Exchange, HostName, Identity, Peers, Publication, Standing};
 
 use crate::config::{self, Volume};
 use crate::exchange::{Local, open};
@@ -16,6 +17,9 @@ use crate::status::{ExchangeStatus, exchange::peer};
 /// Fault of the exchange while another live host has this host's name.
 const DUPLICATE: &str = "another live host has this host's name, so neither counts the other's shares and load: \
                          give each a `host` of its own and restart it";
+
+/// Rounds without any other host after which that is a fault where others are expected: hosts that start together need some.
+const SILENCE: u64 = 8;
 
 /// The other hosts, and the way to them. Whatever is wrong with it keeps no IO from being served.
 pub(super) struct Link {
@@ -29,6 +33,10 @@ pub(super) struct Link {
     pub(super) peers: Peers,
     fault: Option<String>,
     lasting: Lasting,
+    /// Reason why nobody is heard, where others are expected.
+    silence: Option<String>,
+    /// Hosts that are heard and do not hear this one, each of which is logged once.
+    one_way: Vec<OneWay>,
     /// It failed in this period: hearing, saying, or both.
     pub(super) failing: bool,
     failures: u64,
@@ -55,6 +63,8 @@ impl Link {
             peers: Peers::new(me.host.id()),
             fault: None,
             lasting: Lasting::default(),
+            silence: None,
+            one_way: Vec::new(),
             failing: false,
             failures: 0,
             duplicates: 0,
@@ -98,6 +108,37 @@ impl Link {
         self.doubted = doubted;
     }
 
+    /// Says once that nobody is heard, though others are expected, and of each host that it does not hear this one. Returns
+    /// whether others are expected and none is known.
+    fn name_silence(&mut self, now: Instant) -> bool {
+        let Some(exchange) = &self.exchange else { return false };
+        let (volume, silence) = (&self.volume, exchange.silence());
+        let alone = silence.is_some() && self.peers.all(now).next().is_none();
+        let why = silence.filter(|silence| silence.rounds >= SILENCE).map(|silence| silence.why);
+        match (&self.silence, &why) {
+            // The status has what is known of the cause later. Addresses in it may be forged, and change.
+            (None, Some(why)) => {
+                tracing::error!(volume, event = "nobody_heard", "{why}; IO goes on");
+            }
+            (Some(_), None) => {
+                tracing::info!(volume, event = "somebody_heard", "other hosts are heard now");
+            }
+            _ => {}
+        }
+        self.silence = why;
+        let one_way = one_way_of(&exchange.standing());
+        let has = |hosts: &[OneWay], host: &str| hosts.iter().any(|other| other.host == host);
+        for host in one_way.iter().filter(|of| !has(&self.one_way, &of.host)) {
+            tracing::warn!(volume, host = host.host, event = "host_one_way", "{host}");
+        }
+        for OneWay { host, .. } in self.one_way.iter().filter(|of| !has(&one_way, &of.host)) {
+            let over = "it hears this host now, or is silent";
+            tracing::info!(volume, host, event = "host_one_way_over", "host {host}: {over}");
+        }
+        self.one_way = one_way;
+        alone
+    }
+
     /// The exchange, which is set up if it is not. None if it cannot be.
     fn open(&mut self, period: Span) -> Option<&mut Box<dyn Exchange>> {
         if self.exchange.is_none() {
@@ -111,7 +152,7 @@ impl Link {
     }
 
     /// What the other hosts said last, added up. `None` while nothing can be said of them: the exchange
-    /// fails, or shows hosts of which none has yet been seen to live.
+    /// fails, shows hosts of which none has yet been seen to live, or shows none though others are expected.
     pub(super) fn hear(&mut self, period: Span, now: Instant) -> Option<Heard> {
         self.failing = false;
         match self.open(period)?.collect(now) {
@@ -138,6 +179,9 @@ impl Link {
                 }
                 let totals = self.peers.totals(now);
                 self.name_doubts(now);
+                if self.name_silence(now) {
+                    return None;
+                }
                 Some((totals?, self.peers.tenants(now)))
             }
             Err(error) => {
@@ -216,6 +260,7 @@ impl Link {
         let mut status = ExchangeStatus {
             place: self.config.to_string(),
             fault: self.fault.clone(),
+            silence: self.silence.clone(),
             failures: self.failures,
             duplicate_hosts: self.duplicates,
             duplicate: self.peers.twin(now).map(|_| DUPLICATE.to_owned()),
@@ -233,5 +278,14 @@ impl Link {
             status.count(exchange.standing());
         }
         status
+    }
+}
+
+/// Hosts of a transport over UDP that are heard and do not hear this one.
+fn one_way_of(standing: &Standing) -> Vec<OneWay> {
+    match standing {
+        Standing::Datagrams(udp) => udp.one_way.clone(),
+        Standing::Both(both) => one_way_of(&both.first),
+        Standing::Slots { .. } | Standing::Etcd(_) => Vec::new(),
     }
 }

@@ -11,6 +11,7 @@ fn what_is_not_served_is_named() {
         http: Vec::new(),
         pages: None,
         tokens_fault: None,
+        reload: None,
         volumes: Vec::new(),
     };
     assert_eq!(lacking(&status), "");

@@ -11,7 +11,11 @@ use super::table::{
 use crate::status::ExchangeStatus;
 
 pub(super) const FAMILIES: &[Family<ExchangeStatus>] = &[
-    gauge("exchange_up", "1 if the exchange worked in the last period", |e| one(e.fault.is_none())),
+    gauge(
+        "exchange_up",
+        "1 if the exchange worked in the last period and any host expected is heard",
+        |e| one(e.fault.is_none() && e.silence.is_none()),
+    ),
     gauge("exchange_fallback_in_force", "1 if the exchange's fall-back is in force", |e| {
         maybe(e.fallback.as_ref().map(|f| f.in_force))
     }),
@@ -53,6 +57,9 @@ pub(super) const FAMILIES: &[Family<ExchangeStatus>] = &[
             by("state", Value::Gauge, counts)
         },
     ),
+    gauge("exchange_one_way_hosts", "Hosts that are heard and do not hear this one", |e| {
+        maybe(e.udp.as_ref().map(|udp| udp.one_way_hosts as f64))
+    }),
     seconds("exchange_period", "Time between two rounds of this host", |e| maybe(e.period_s)),
     gauge("exchange_load_ratio", "Part of the array's IOs that the rounds of all hosts are", |e| {
         maybe(e.part)

@@ -179,6 +179,7 @@ fn a_status_without_volumes_is_a_document() {
         http: Vec::new(),
         pages: None,
         tokens_fault: None,
+        reload: None,
         volumes: Vec::new(),
     };
     assert_eq!(

@@ -27,6 +27,8 @@ pub struct ExchangeStatus {
     pub fallback: Option<FallbackStatus>,
     /// Current fault, if there is one.
     pub fault: Option<String>,
+    /// Reason why no other host is heard, where others are expected. `None` if one is, or who is expected is not known.
+    pub silence: Option<String>,
     /// Periods in which it failed, since the start.
     pub failures: u64,
     /// Slots, datagrams or values that were ignored, since the start: damaged, foreign or of another version.
@@ -70,6 +72,16 @@ pub struct FallbackStatus {
 }
 
 impl ExchangeStatus {
+    /// What is wrong with it now. Other hosts and this one do not hear each other, or not rightly.
+    pub fn faults(&self) -> impl Iterator<Item = &String> {
+        self.fault.iter().chain(&self.silence).chain(&self.duplicate)
+    }
+
+    /// Sentences on hosts that are heard and do not hear this one.
+    pub(crate) fn one_way(&self) -> Vec<String> {
+        self.udp.iter().flat_map(|udp| &udp.one_way).map(ToString::to_string).collect()
+    }
+
     /// Takes over what the transport has counted.
     pub(crate) fn count(&mut self, standing: Standing) {
         match standing {
@@ -156,6 +168,15 @@ fn of_report(host: &HostName, liveness: Liveness, age: Span, report: &Report) ->
         per_share: short(per_share(report)),
         ..Host::default()
     }
+}
+
+/// What each of a host's VMs that are held back has of its share ([`parda_api::DiskRates::of_share`]). `held`: of each what it has of what
+/// shares divide, and its shares. `of_host`: what the host has of its share.
+#[must_use]
+pub fn of_share(held: &[(f64, f64)], of_host: Option<f64>) -> Vec<Option<f64>> {
+    let (had, shares) = held.iter().fold((0.0, 0.0), |sum, vm| (sum.0 + vm.0, sum.1 + vm.1));
+    let of = |(own, of): &(f64, f64)| of_host.unwrap_or(1.0) * own / had / (of / shares);
+    held.iter().map(|vm| (had > 0.0).then(|| rounded(of(vm)))).collect()
 }
 
 /// Compares what hosts have for each share ([`Host::of_share`]).

@@ -1,10 +1,11 @@
 //! Connecting to another NBD server. This blocks, for a bounded time, so it never runs on a
 //! volume's thread.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use parda_address::Uri;
+use parda_address::{Address, Uri};
 use parda_dial::{Connected, DialError, Dialler};
 use parda_disk::{BlockSizes, Geometry, MAX_PAYLOAD};
 use parda_nbd::client::{Agreed, put_disconnect};
@@ -73,6 +74,14 @@ pub fn try_server(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<(),
     let opened = open(uri, options, read_only)?;
     disconnect(&opened.connected.socket, opened.connected.agreed.framing);
     Ok(())
+}
+
+/// Connects to a server and hangs up before anything is agreed: a server that ends with its last client does not count this one.
+///
+/// # Errors
+/// Nobody can be reached there.
+pub fn reach_server(address: &Address, within: Duration) -> io::Result<()> {
+    Dialler::within(within).reach(address)
 }
 
 /// Whether a server that agreed on `now` can take the place of one that agreed on `before`.

@@ -25,6 +25,8 @@ use crate::losses::Losses;
 use crate::reactor::{Tag, Timer};
 use crate::stats::VmStats;
 
+use super::failures::Failures;
+
 pub(super) struct Disk {
     pub(super) id: DiskId,
     pub(super) offered: Offered,
@@ -41,6 +43,7 @@ pub(super) struct Disk {
     /// When its file was handed a request last.
     pub(super) begun: Instant,
     pub(super) losses: Losses<Answer>,
+    pub(super) failures: Failures,
     pub(super) leaving: Option<Leaving>,
     /// Goes last: another disk may have its data then.
     pub(super) claim: Option<Arc<Claim>>,

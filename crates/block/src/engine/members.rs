@@ -4,16 +4,17 @@
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use parda_address::Address;
+use parda_address::{Address, Place};
 use parda_control::{Instant, Span, VmConfig};
 
 use super::Engine;
 use super::closing::Remains;
 use super::disks::{Disk, Leaving};
-use crate::backend::Backend;
+use super::failures::Failures;
 use crate::backend::map::Mapper;
 use crate::backend::upstream::Upstream;
 use crate::backend::upstream::search::Owner;
+use crate::backend::{Backend, BackendConfig};
 use crate::client::Offered;
 use crate::disk_id::DiskId;
 use crate::front::front_end::FrontEnd;
@@ -54,6 +55,11 @@ impl Engine {
         }
         let (volume, name) = (self.name.clone(), config.export.to_string());
         let owner = Owner { volume, name, disk: id, mailer: self.mailer.clone() };
+        let data = match config.backend {
+            BackendConfig::File { path, .. } => Place::Path(path).to_string(),
+            BackendConfig::Nbd { uri, .. } => Place::Nbd(uri).to_string(),
+            BackendConfig::Memory { .. } => "memory".to_owned(),
+        };
         let key = self.disks.add(Disk {
             id,
             offered: Offered {
@@ -73,6 +79,7 @@ impl Engine {
             begun: Instant(0),
             stats: VmStats { page_cache: opened.is_cached(), ..VmStats::default() },
             losses: if inherits { Losses::inherited() } else { Losses::default() },
+            failures: Failures::new(data, sizing.base),
             leaving: None,
             backend: match opened {
                 Opened::File(file) => Backend::File(file),

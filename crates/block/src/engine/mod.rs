@@ -13,6 +13,7 @@ mod copied;
 mod delays;
 mod disks;
 mod ending;
+mod failures;
 mod held;
 mod last_flush;
 mod looks;
@@ -326,7 +327,14 @@ impl Engine {
             let dropped = of!(self.fronts, client, is_gone());
             let done = taken_back(self.host.complete_after(now, id, heard, device), key);
             if !(dropped && ended == Outcome::Failed) {
-                self.disks[disk].stats.record(&done, ended);
+                let disk = &mut self.disks[disk];
+                disk.stats.record(&done, ended);
+                if let Err(failure) = &outcome
+                    && let Some(line) = disk.failures.note(now, op, failure)
+                {
+                    let (volume, disk) = (&self.name, disk.name());
+                    tracing::error!(volume, disk, event = "io_failed", "{line}");
+                }
             }
         }
         let answer = Answer { client, reply, op, outcome, buffer, status };

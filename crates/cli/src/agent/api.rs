@@ -139,7 +139,8 @@ impl Agent {
     ) -> Result<T, Failure> {
         let server = self.server()?;
         let token = self.token_file.as_ref().map(|file| {
-            let read = std::fs::read_to_string(file).map(|text| text.trim().to_owned());
+            let read = std::fs::read_to_string(file);
+            let read = read.map_err(|error| error.to_string()).and_then(secret);
             read.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
         });
         let path = format!("/api/v1/{path}");
@@ -149,11 +150,33 @@ impl Agent {
             AskError::Connect(ref cause) => {
                 Failure::new(format!("{server}: {error}{}", unanswered(cause)))
             }
+            AskError::NotHttp(_) if matches!(server, Server::Tcp(_)) => Failure::usage(format!(
+                "{server}: {error}: an agent with TLS is named by --url https://HOST:PORT --ca FILE"
+            )),
             error => Failure::new(format!("{server}: {error}")),
         })?;
         serde_json::from_value(answer).map_err(|error| {
             Failure::new(format!("{server}: the answer is of another version: {error}"))
         })
+    }
+}
+
+/// The secret that a file of a client holds alone. No message shows it.
+fn secret(text: String) -> Result<String, String> {
+    let of_agent = "the agent's own file has lines NAME ROLE SECRET: put the SECRET of one of them alone into a file";
+    match text.trim() {
+        "" => Err(format!("is empty: must hold the secret of a token; {of_agent}")),
+        secret if secret.lines().count() > 1 => {
+            let lines = secret.lines().count();
+            Err(format!("has {lines} lines: must hold one secret; {of_agent}"))
+        }
+        secret if secret.contains(char::is_whitespace) => {
+            Err(format!("has more than a secret in its line; {of_agent}"))
+        }
+        secret if !secret.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Err("has bytes that no token has: letters, digits and signs of ASCII".to_owned())
+        }
+        secret => Ok(secret.to_owned()),
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn lines(exchange: &ExchangeStatus) -> String {
     if let Some(why) = &exchange.slowed {
         text += &format!("\n  less often than configured, as {why}");
     }
-    for fault in exchange.fault.iter().chain(&exchange.duplicate) {
+    for fault in exchange.faults() {
         text += &format!("\n  FAULT: {fault}");
     }
     text.push('\n');
@@ -148,11 +148,15 @@ fn datagrams(udp: &DatagramStanding, duplicate_hosts: u64) -> String {
             count(duplicate_hosts, "look")
         );
     }
-    if udp.unproven > 0 {
+    for host in &udp.one_way {
+        text += &format!("\n  ONE WAY: {host}");
+    }
+    let more = udp.unproven.saturating_sub(udp.one_way.len());
+    if more > 0 {
         text += &format!(
             "\n  {} heard that {} not shown to hear this host",
-            count(udp.unproven as u64, "host"),
-            if udp.unproven == 1 { "has" } else { "have" }
+            count(more as u64, "host"),
+            if more == 1 { "has" } else { "have" }
         );
     }
     text

@@ -29,6 +29,7 @@ Tab       next volume
 space     pause, and go on
 
 array, held, latency: means in milliseconds. outst: outstanding IOs.
+of share: what one that is held back has, of what its shares give.
 limited by: its slice (more shares help), window_max (of its host), or
 its own depth (only lower latency at the array helps).";
 
@@ -112,10 +113,11 @@ fn cut(screen: &Screen, rows: &[rows::Row], width: u16) -> Option<Line<'static>>
 fn trouble(screen: &Screen, volume: &VolumeStatus) -> Option<Line<'static>> {
     let exchange = volume.exchange.as_ref();
     let fault = (screen.fault.clone()).or_else(|| volume.fault.clone()).or_else(|| {
-        exchange
-            .and_then(|e| e.fault.clone().or(e.duplicate.clone()))
-            .map(|why| format!("exchange: {why}"))
+        exchange.and_then(|exchange| exchange.faults().next()).map(|why| format!("exchange: {why}"))
     });
+    let reload = screen.recent().and_then(|recent| recent.status.reload.as_ref());
+    let refused = reload.and_then(|reload| reload.refused.as_ref());
+    let fault = fault.or_else(|| refused.map(|why| format!("reload refused: {why}")));
     let fault = fault.map(|why| Line::from(why.red()));
     let seen = volume.outsider.as_ref();
     fault.or_else(|| seen.map(|found| Line::from(outsider::short(found).yellow())))

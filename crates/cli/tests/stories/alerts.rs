@@ -6,9 +6,17 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use parda_control::{Bounded, Governed, Report, Shares, Source, Span, Tuning, Window};
+use parda_exchange::region::FileRegion;
+use parda_exchange::udp::{KeySource, PeerAddress, Reach, UdpExchange, UdpSettings};
+use parda_exchange::{
+    Exchange, HostName, Identity, Incarnation, Liveness, Publication, SlotChoice, SlotCount,
+    SlotExchange, SlotIndex, SlotSettings, VolumeId,
+};
 use parda_testkit::{Client, Etcd, read};
 use rustix::process::Signal;
 
@@ -65,6 +73,67 @@ fn slow(stage: &Stage, factor: f64) {
     let mut answer = String::new();
     BufReader::new(control).read_line(&mut answer).unwrap();
     assert!(answer.contains("\"error\":null"), "{answer}");
+}
+
+/// Configuration of a host that meets others over UDP. `peers`: those it sends to, by their numbers.
+fn over_udp(stage: &Stage, n: u8, peers: &[u8], meet: u16, port: u16) -> String {
+    let name = ["a", "b", "c"][usize::from(n)];
+    stage.sparse(&format!("{name}.img"), 1 << 20);
+    let text = host(name, "latency_threshold = \"30ms\"", &[("vm", &format!("{name}.img"))], port);
+    let peers: Vec<_> = peers.iter().map(|peer| format!("\"127.0.0.{}\"", peer + 1)).collect();
+    let udp = format!("udp = \"127.0.0.{}:{meet}\"\npeers = [{}]", n + 1, peers.join(", "));
+    text.replace("file = \"exchange\"", &udp)
+}
+
+#[test]
+fn agents_that_are_not_heard_refuse_their_file_or_are_killed() {
+    let (stage, meet) = (Stage::new(), free_port());
+    let ports = [free_port(), free_port(), free_port()];
+    let at = |n: usize| format!("127.0.0.1:{}", ports[n]);
+    let text = |n: u8, peers: &[u8]| over_udp(&stage, n, peers, meet, ports[usize::from(n)]);
+    let [a, b, c] = [(0, &[1][..]), (1, &[0]), (2, &[0, 1])]
+        .map(|(n, peers)| stage.agent(["a", "b", "c"][usize::from(n)], &text(n, peers)));
+    let prometheus = Prometheus::start(&stage, &ports);
+    // The third host is in nobody's peers.
+    prometheus.until_fires("PardaExchangeDown", &[("instance", &at(2))]);
+    for n in [0, 1] {
+        prometheus.until_fires("PardaOneWay", &[("instance", &at(n))]);
+        assert!(!prometheus.fires("PardaExchangeDown", &[("instance", &at(n))]));
+    }
+    reload(&stage, &a, "a", &text(0, &[1, 2]));
+    reload(&stage, &b, "b", &text(1, &[0, 2]));
+    prometheus.until_all_cleared();
+
+    stage.write("b.toml", "host = 5");
+    b.process.signal(Signal::HUP);
+    prometheus.until_fires("PardaReloadRefused", &[("instance", &at(1))]);
+    reload(&stage, &b, "b", &text(1, &[0, 2]));
+    prometheus.until_all_cleared();
+
+    c.process.kill();
+    prometheus.until_fires("PardaAgentDown", &[("instance", &at(2)), ("severity", "critical")]);
+    let _c = stage.restart(&[], "c");
+    prometheus.until_all_cleared();
+    prometheus.look_at(&stage, &ports[..2]);
+    prometheus.until_fires("PardaAgentGone", &[("instance", &at(2)), ("host", "c")]);
+    prometheus.look_at(&stage, &[]);
+    prometheus.until_fires("PardaNoAgent", &[]);
+    prometheus.look_at(&stage, &ports);
+    prometheus.until_all_cleared();
+}
+
+#[test]
+fn a_disk_whose_ios_are_held_for_many_seconds() {
+    let (stage, port) = (Stage::new(), free_port());
+    stage.exchange("exchange", 64);
+    stage.sparse("data", 1 << 20);
+    let text = host("a", "", &[("vm", "data")], port) + "limit = { iops = 1 }\n";
+    let _agent = stage.agent("a", &text);
+    let prometheus = Prometheus::start(&stage, &[port]);
+    assert!(!prometheus.fires("PardaDiskStarved", &[]));
+    let load = load(&stage, "fio", &uri("a", "vm"), "1m", 41);
+    prometheus.until_fires("PardaDiskStarved", &[("disk", "vm")]);
+    load.finish();
 }
 
 #[test]
@@ -217,6 +286,114 @@ fn an_array_that_is_too_slow_and_a_disk_of_too_few_shares() {
     prometheus.until_all_cleared();
     loads.into_iter().for_each(|load| _ = load.finish());
     agent.stop();
+}
+
+/// Publishes as the host `liar` five times a second until `ends`: that it does nothing, or while `lies` a million active shares.
+fn publish(exchange: &mut dyn Exchange, lies: &AtomicBool, ends: &AtomicBool) {
+    let period = Span::from_millis(200);
+    let mut report = Report {
+        elapsed: period,
+        window: Window(4.0),
+        beta: 1.0,
+        shares: Shares(1000),
+        bounded: Bounded::Slices,
+        governed: Governed::Yes,
+        source: Source::Cluster,
+        threshold: Span::from_millis(30),
+        tuning: Tuning::Pinned,
+        ..Report::default()
+    };
+    let mut now = 0;
+    while !ends.load(Ordering::Relaxed) {
+        if lies.load(Ordering::Relaxed) {
+            report.active = 1e6;
+        }
+        now += period.0;
+        // As an agent does, the liar goes on after a round that fails.
+        let _ = exchange.collect(parda_control::Instant(now));
+        let (slowed, leaving, tenants) = (false, false, Vec::new());
+        let _ = exchange.publish(&Publication { period, slowed, leaving, report, tenants });
+        sleep(Duration::from_millis(200));
+    }
+}
+
+/// Set at the end of a scope, also by a panic: the scope waits for its threads.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Two agents and a host that is idle at first and then lies, in an exchange of these lines of each.
+fn lied_to(stage: &Stage, exchange: [String; 2], liar: &mut (dyn Exchange + Send)) {
+    let ports = [free_port(), free_port()];
+    let agents = [0, 1].map(|n| {
+        let name = ["a", "b"][n];
+        stage.sparse(&format!("{name}.img"), 1 << 20);
+        let disk = format!("{name}.img");
+        let text = host(name, "latency_threshold = \"30ms\"", &[("vm", &disk)], ports[n]);
+        stage.agent(name, &text.replace("file = \"exchange\"", &exchange[n]))
+    });
+    let loads = ["a", "b"].map(|host| load(stage, host, &uri(host, "vm"), "1m", 4));
+    let prometheus = Prometheus::start(stage, &ports);
+    let (lies, ends) = (AtomicBool::new(false), AtomicBool::new(false));
+    let heard = || {
+        let all = agents.iter().map(|agent| agent.volume().exchange.unwrap_or_default().peers);
+        all.flatten().filter(|peer| peer.name == "liar" && peer.liveness == Liveness::Live).count()
+    };
+    // What others say while an agent is new is what is usual for them: it is new for twenty rounds, which are fewer where they load the
+    // array.
+    until("no agent is new", || agents.iter().all(|agent| agent.volume().ticks > 30));
+    std::thread::scope(|scope| {
+        let _ends = Ends(&ends);
+        scope.spawn(|| publish(liar, &lies, &ends));
+        until("the liar is heard", || heard() == 2);
+        sleep(Duration::from_secs(3));
+        assert!(!prometheus.fires("PardaHostDoubted", &[]), "it tells the truth");
+        lies.store(true, Ordering::Relaxed);
+        prometheus.until_fires("PardaHostDoubted", &[("volume", "array")]);
+        agents.iter().for_each(|agent| agent.says("liar is not believed: "));
+    });
+    prometheus.until_cleared("PardaHostDoubted");
+    loads.into_iter().for_each(|load| _ = load.finish());
+    agents.into_iter().for_each(Agent::stop);
+}
+
+#[test]
+fn a_host_that_lies_in_the_exchange_s_file() {
+    let stage = Stage::new();
+    stage.exchange("exchange", 64);
+    let region = FileRegion::new(&stage.path("exchange"), None, SlotCount::new(64).unwrap());
+    let settings = SlotSettings {
+        me: Identity { host: HostName::new("liar").unwrap(), incarnation: Incarnation(1) },
+        volume: VolumeId::of("array"),
+        choice: SlotChoice::Fixed(SlotIndex(9)),
+        period: Span::from_millis(200),
+        make: "parda exchange init".to_owned(),
+    };
+    let mut liar = SlotExchange::new(region.unwrap(), settings).unwrap();
+    let file = "file = \"exchange\"".to_owned();
+    lied_to(&stage, [file.clone(), file], &mut liar);
+}
+
+#[test]
+fn a_host_that_lies_over_udp() {
+    let (stage, meet) = (Stage::new(), free_port());
+    let at = |n: u8| format!("127.0.0.{n}:{meet}").parse().unwrap();
+    let lines = |own: u8, other: u8| {
+        format!("udp = \"127.0.0.{own}:{meet}\"\npeers = [\"127.0.0.{other}\", \"127.0.0.3\"]")
+    };
+    let peers = [1, 2].map(|n| PeerAddress::Address(at(n)));
+    let mut liar = UdpExchange::new(UdpSettings {
+        host: HostName::new("liar").unwrap(),
+        volume: VolumeId::of("array"),
+        address: at(3),
+        reach: Reach::Peers(peers.into()),
+        keys: KeySource::Loopback,
+    });
+    lied_to(&stage, [lines(1, 2), lines(2, 1)], &mut liar);
 }
 
 #[test]

@@ -161,7 +161,7 @@ fn shares_changed_live_are_what_clients_get_and_outlive_the_agent() {
     let said = parda(&["set", "vm1", "shares=3000"]);
     assert_eq!(
         said.trim(),
-        "volume array, disk vm1: shares = 3000 (before: 1000), kept in the state file"
+        "volume array, disk vm1: shares = 3000 (before: 1000), kept in the state file; 75 % of the 4000 shares of all hosts that are heard"
     );
     agent.until_ratio("three to one", 2.2..4.0);
     let said = parda(&["set", "window_max=3", "--temporary", "--json"]);

@@ -69,6 +69,19 @@ fn other_hosts_ask_with_tls_and_a_token() {
         let at = ["--url", &url, "--ca", "pki/ca-cert.pem", "--token-file", "secret"];
         stage.run(&[&[PARDA, "set", "vm", "shares=2000"], &at[..]].concat())
     };
+    for (secret, why) in [
+        ("0123456789abcdef\nfedcba9876543210\n", "secret: has 2 lines: must hold one secret"),
+        (SECRETS, "secret: has 2 lines"),
+        ("ops write 0123456789abcdef", "put the SECRET of one of them alone into a file"),
+        ("\n", "secret: is empty"),
+    ] {
+        let denied = set(secret);
+        assert_eq!(denied.status.code(), Some(2), "{}", denied.err);
+        assert!(denied.err.contains(why) && !denied.err.contains("0123"), "{}", denied.err);
+    }
+    let plain = stage.parda(&["peers", "--url", &url.replace("https", "http")]);
+    assert_eq!(plain.status.code(), Some(2), "{}", plain.err);
+    assert!(plain.err.contains("named by --url https://HOST:PORT --ca FILE"), "{}", plain.err);
     let denied = set("fedcba9876543210");
     assert!(denied.err.contains("takes one with the role write"), "{}", denied.err);
     let done = set("0123456789abcdef");

@@ -359,3 +359,101 @@ fn a_place_that_is_taken_stays_with_whom_it_belongs_to() {
     assert_eq!(agent.status().host, "other");
     agent.stop();
 }
+
+/// A configuration whose volume has these lines.
+fn with_volume(lines: &str) -> String {
+    config("host", OFF, &[("vm1", "data")]).replacen(
+        "[[volume.disk]]",
+        &format!("{lines}\n[[volume.disk]]"),
+        1,
+    )
+}
+
+#[test]
+fn what_a_configuration_names_and_is_not_there_is_noted() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    stage.sparse("empty", 0);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let good = config("host", OFF, &[("vm1", "data")]);
+    let path = |path: &str| good.replace("\"data\"", &format!("{path:?}"));
+    let exchange = |lines: &str| with_volume(&format!("[volume.exchange]\n{lines}"));
+    let threshold = |of: &str| good.replace(OFF, &format!("latency_threshold = \"{of}\""));
+    let udp = "udp = \"127.0.0.1:7077\"";
+    stage.write("key", format!("{}\n", "5a17".repeat(16)));
+    std::fs::set_permissions(stage.path("key"), Permissions::from_mode(0o600)).unwrap();
+    for (text, says) in [
+        (path(&format!("nbd://{free}/x")), "disk vm1: the NBD server tcp:127.0.0.1:"),
+        (
+            path("nbd+unix:///x?socket=nowhere"),
+            "disk vm1: the NBD server unix:nowhere: No such file",
+        ),
+        (path("nbd://nowhere.invalid/x"), "disk vm1: the NBD server tcp:nowhere.invalid:10809: "),
+        (path("none/vm1.img"), "(there is no directory none: is it mounted?)"),
+        (path("empty"), "vm1: empty: has 0 bytes: clients find a disk without room"),
+        (good.replace("\"unix:host\"", "\"unix:none/s\""), "none/s: there is no directory none"),
+        (good.replace("host.status", "none/s"), "status: none/s: there is no directory none"),
+        (format!("state = \"none/s\"\n{good}"), "state: none/s: there is no directory none"),
+        (exchange(&format!("{udp}\npeers = [\"127.0.0.1\"]")), "peers: has no host but this one"),
+        (
+            exchange(&format!(
+                "{udp}\npeers = [\"nowhere.invalid\", \"127.0.0.2\"]\nkey_file = \"key\""
+            )),
+            "volume array: peer nowhere.invalid:7077: has no address that this host finds",
+        ),
+        (exchange("file = \"none/exchange\""), "there is no directory none: is it mounted?"),
+        (
+            exchange(&format!("file = \"nbd://{free}/x\"")),
+            "exchange of array: the NBD server tcp:127",
+        ),
+        (threshold("30us"), "latency_threshold is 0.030 ms: "),
+    ] {
+        stage.write("host.toml", text);
+        let done = stage.parda(&["check", "host.toml"]);
+        assert!(done.status.success(), "{}", done.err);
+        assert!(done.out.contains("note: ") && done.out.contains(says), "{says}: {}", done.out);
+        assert!(done.out.contains("host.toml: valid, with "), "{}", done.out);
+    }
+    for fine in [good.clone(), threshold("30ms")] {
+        stage.write("host.toml", fine);
+        let said = stage.ok(&[PARDA, "check", "host.toml"]);
+        assert!(said.starts_with("host.toml: good.") && !said.contains("note: "), "{said}");
+    }
+    // A server that is there is asked for nothing, so that one which ends with its last client goes on.
+    let server = stage.start(
+        "qemu",
+        &["qemu-nbd", "-k", &stage.path("qemu").display().to_string(), "-f", "raw", "data"],
+    );
+    crate::stage::until("qemu-nbd listens", || stage.path("qemu").exists());
+    stage.write("host.toml", path("nbd+unix:///?socket=qemu"));
+    for _ in 0..3 {
+        assert!(stage.ok(&[PARDA, "check", "host.toml"]).contains("good."));
+    }
+    stage.ok(&["nbdinfo", "nbd+unix:///?socket=qemu"]);
+    drop(server);
+}
+
+#[test]
+fn a_key_in_another_table_is_sent_to_its_own() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    for (text, says) in [
+        (
+            with_volume("[volume.policy]\netcd = []"),
+            "`policy` is not known here; it is a key of the top",
+        ),
+        (
+            with_volume("state = \"/s\""),
+            "`state` is not known here; it is a key of the top of the file",
+        ),
+        (
+            with_volume("[volume.exchange]\nstate = \"/s\""),
+            "is a key of the top of the file, above",
+        ),
+        (with_volume("peers = []"), "`peers` is not known here; it is a key of [volume.exchange]"),
+    ] {
+        stage.write("host.toml", text);
+        expect(&stage.parda(&["check", "host.toml"]), 2, &["host.toml:", says]);
+        expect(&stage.parda(&["serve", "-c", "host.toml"]), 2, &[says]);
+    }
+}

@@ -39,6 +39,7 @@
 //! | `exchange_etcd` | hosts that meet in an etcd of three members that die, stop and lose all data |
 //! | `exchange_fallback` | hosts that meet over UDP, and in a file while the network is parted |
 //! | `exchange_udp` | hosts that meet over UDP, and attackers on their network |
+//! | `silence` | a host that nobody hears, a configuration that is refused, IOs that fail |
 //! | `exchange_init` | making an exchange |
 //! | `image` | the container image |
 //! | `libvirt` | domains of libvirt whose disks the agent serves |
@@ -128,6 +129,7 @@ mod reload;
 mod restarted_backends;
 mod service;
 mod settings;
+mod silence;
 mod silent_files;
 mod soak;
 mod stage;

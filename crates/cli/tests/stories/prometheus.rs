@@ -27,24 +27,28 @@ impl Prometheus {
             _ => format!("{line}\n"),
         };
         stage.write("rules.yml", rules.lines().map(soon).collect::<String>());
-        let targets: Vec<_> = agents.iter().map(|port| format!("'127.0.0.1:{port}'")).collect();
-        stage.write(
-            "prometheus.yml",
-            format!(
-                "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\nrule_files: [rules.yml]\n\
-                 scrape_configs:\n- job_name: parda\n  static_configs:\n  - targets: [{}]\n",
-                targets.join(", ")
-            ),
-        );
+        stage.write("prometheus.yml", scraping(agents));
         let port = free_port();
         let listen = format!("--web.listen-address=127.0.0.1:{port}");
-        let line =
-            ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb", &listen];
+        let line = [
+            "prometheus",
+            "--config.file=prometheus.yml",
+            "--storage.tsdb.path=tsdb",
+            "--web.enable-lifecycle",
+            &listen,
+        ];
         let prometheus = Prometheus { port, _process: stage.start("prometheus", &line) };
         until("all agents are scraped", || {
             prometheus.query("up == 1").is_some_and(|found| found.len() == agents.len())
         });
         prometheus
+    }
+
+    /// Scrapes the agents at these ports from now on, and no others.
+    pub(crate) fn look_at(&self, stage: &Stage, agents: &[u16]) {
+        stage.write("prometheus.yml", scraping(agents));
+        let url = format!("http://127.0.0.1:{}/-/reload", self.port);
+        stage.ok(&["curl", "-sSf", "-X", "POST", &url]);
     }
 
     /// Labels and values of a query.
@@ -92,4 +96,14 @@ impl Prometheus {
     pub(crate) fn until_all_cleared(&self) {
         until_within(PATIENCE, "all alerts are cleared", || self.firing().is_empty());
     }
+}
+
+/// A configuration that scrapes agents each second.
+fn scraping(agents: &[u16]) -> String {
+    let targets: Vec<_> = agents.iter().map(|port| format!("'127.0.0.1:{port}'")).collect();
+    format!(
+        "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\nrule_files: [rules.yml]\n\
+         scrape_configs:\n- job_name: parda\n  static_configs:\n  - targets: [{}]\n",
+        targets.join(", ")
+    )
 }

@@ -78,6 +78,7 @@ grep "^Uid:.$(id -u parda)" /proc/$pid/status
 grep '^CapBnd:.0*$' /proc/$pid/status
 grep '^NoNewPrivs:.1$' /proc/$pid/status
 grep '^Seccomp:.2$' /proc/$pid/status
+grep '^Max core file size *0 *0 ' /proc/$pid/limits
 
 # Members of the socket's group are served, others are refused.
 kvm=$(getent group kvm | cut -d: -f3)
@@ -85,13 +86,18 @@ as() { setpriv --reuid=65534 --regid="$1" --clear-groups qemu-io -f raw -c "$2" 
 as "$kvm" 'write -P 7 0 4096'
 ! as 65534 'read 0 4096'
 
-# A reload is told as done or refused, and the agent goes on.
+# A reload is told as done, or fails, and the agent goes on.
 cp /etc/parda.toml /srv/good
 echo nonsense >> /etc/parda.toml
-systemctl reload parda
+! systemctl reload parda
 becomes StatusText 'configuration not changed: /etc/parda.toml:*'
+becomes ActiveState active
+parda status | grep 'RELOAD REFUSED: .*/etc/parda.toml:'
+echo nonsense > /etc/parda.toml
+! systemctl reload parda
 cp /srv/good /etc/parda.toml
 systemctl reload parda
+! parda status | grep REFUSED
 becomes StatusText 'volumes: 1; *'
 test "$(unit MainPID)" = "$pid"
 

@@ -1,6 +1,7 @@
 //! Counters of datagrams, and the reasons why some are refused.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use strum::VariantArray;
 
@@ -59,6 +60,35 @@ impl Refused {
     }
 }
 
+/// A host that is heard and has not shown that it hears this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct OneWay {
+    /// Name of the host.
+    pub host: String,
+    /// Address that its last datagram came from.
+    pub from: String,
+    /// Whether this host sends to that address.
+    pub is_peer: bool,
+}
+
+impl fmt::Display for OneWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OneWay { host, from, is_peer } = self;
+        match is_peer {
+            true => write!(
+                f,
+                "host {host} sends from {from} and has not shown that it hears this host: it gets no datagram of this host, \
+                 or cannot read any"
+            ),
+            false => write!(
+                f,
+                "host {host} sends from {from}, which is not in this host's `peers`: it does not hear this host, and does not count"
+            ),
+        }
+    }
+}
+
 /// The state of an exchange over UDP. Datagrams are counted since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -73,6 +103,12 @@ pub struct DatagramStanding {
     pub own: u64,
     /// Hosts that are heard now and have not shown that they hear this one.
     pub unproven: usize,
+    /// Number of those that had time to show it.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub one_way_hosts: usize,
+    /// The first of these.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub one_way: Vec<OneWay>,
     /// Number of keys in force.
     pub keys: usize,
     /// Datagrams that counted for nothing, by the name of the reason.

@@ -125,6 +125,15 @@ impl Destinations {
         self.fixed.iter().chain(named).filter(|address| **address != self.own).copied().collect()
     }
 
+    /// Whether all peers are known to be this host itself.
+    pub(super) fn are_this_host(&self) -> bool {
+        let answered = {
+            let found = lock(&self.found);
+            found.answers.len() == self.names.len() && found.answers.iter().all(Result::is_ok)
+        };
+        answered && self.addresses().is_empty()
+    }
+
     /// Reason why no destination is known: all peers are names, and the last look-up found none of them. `None` if one is known.
     pub(super) fn unknown(&self) -> Option<String> {
         let found = lock(&self.found);
@@ -231,6 +240,10 @@ mod tests {
             .into();
         let to = Destinations::new(own, &peers);
         assert_eq!(to.addresses(), ["127.0.0.2:7".parse().unwrap()].into());
+        assert!(!to.are_this_host());
+        assert!(Destinations::new(own, &peers[..1]).are_this_host());
+        let named = [PeerAddress::parse("localhost", 7).unwrap()];
+        assert!(!Destinations::new(own, &named).are_this_host(), "it is not looked up yet");
     }
 
     #[test]

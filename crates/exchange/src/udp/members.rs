@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::identity::{HostId, Identity, Incarnation, VolumeId};
 use crate::message::Message;
 
-use super::counters::{DatagramStanding, Refused};
+use super::counters::{DatagramStanding, OneWay, Refused};
 use super::datagram::{Datagram, Mark};
 use super::marks::Marks;
 
@@ -39,6 +39,12 @@ const MOST_OTHERS: usize = super::datagram::MOST_ECHOES - MOST_NEW;
 /// Most publications of ours for which a run may be silent and is still echoed.
 const ECHOED_WITHIN: u64 = 3;
 
+/// Publications of ours after which a host that was heard all the time has had time to show that it hears us.
+const TIME_TO_ECHO: u64 = 4;
+
+/// Most hosts that are named for a way that works in one direction alone. The others are counted.
+const MOST_NAMED: usize = 8;
+
 type Key = (HostId, Incarnation);
 
 /// All runs of other hosts that were heard.
@@ -52,6 +58,8 @@ pub(super) struct Members {
     proven: usize,
     /// The last run that was echoed in turn: the next turn begins after it.
     turn: Option<Key>,
+    /// Number of our publications when a proven run was last heard, and whether that was a goodbye.
+    last: (u64, bool),
     pub(super) counters: DatagramStanding,
 }
 
@@ -63,7 +71,8 @@ struct Run {
     from: SocketAddr,
     /// Whether it has echoed a datagram of ours, and so is believed.
     proven: bool,
-    /// Number of our publications when it was last heard.
+    /// Numbers of our publications when it was first and last heard.
+    first: u64,
     heard: u64,
     /// Number of our datagrams that echoed it.
     echoed: u32,
@@ -78,6 +87,7 @@ impl Members {
             runs: BTreeMap::new(),
             proven: 0,
             turn: None,
+            last: (0, false),
             counters: DatagramStanding::new(),
         }
     }
@@ -119,6 +129,7 @@ impl Members {
             mark,
             from,
             proven,
+            first: now,
             heard: now,
             echoed: 0,
         });
@@ -129,6 +140,7 @@ impl Members {
         if !proven {
             return Some(Refused::Unproven);
         }
+        self.last = (now, run.message.body.leaving);
         self.counters.heard += 1;
         None
     }
@@ -164,6 +176,32 @@ impl Members {
             }
         }
         hosts.values().filter(|proven| !**proven).count()
+    }
+
+    /// Hosts that are heard, and had time to show that they hear this one and have not: how many, and the first of them.
+    /// `is_peer`: whether this host sends to an address.
+    pub(super) fn one_way(&self, is_peer: impl Fn(&SocketAddr) -> bool) -> (usize, Vec<OneWay>) {
+        let now = self.marks.count();
+        let mut hosts: BTreeMap<HostId, (bool, &Run)> = BTreeMap::new();
+        for ((host, _), run) in self.runs.iter().filter(|(_, run)| self.is_recent(run)) {
+            let shown = run.proven || now - run.first < TIME_TO_ECHO;
+            let known = hosts.entry(*host).or_insert((shown, run));
+            *known = (known.0 | shown, run);
+        }
+        let silent = hosts.values().filter(|(shown, _)| !shown);
+        let named = silent.clone().take(MOST_NAMED).map(|(_, run)| OneWay {
+            host: run.message.from.host.to_string(),
+            from: run.from.to_string(),
+            is_peer: is_peer(&run.from),
+        });
+        (silent.count(), named.collect())
+    }
+
+    /// Publications of ours since the last datagram of a host that is believed. `None` while one is remembered, and after the
+    /// last one said goodbye.
+    pub(super) fn alone_for(&self) -> Option<u64> {
+        let (heard, goodbye) = self.last;
+        (self.proven == 0 && !goodbye).then(|| self.marks.count() - heard)
     }
 
     /// Addresses of the proven runs that are heard now.

@@ -255,3 +255,55 @@ fn datagrams_of_ipv6_are_heard() {
     let both = |_: &[Vec<ExchangeEvent>], heard: &[Vec<u64>]| heard.iter().all(|h| h.len() == 1);
     until(&mut hosts, "they hear each other", both);
 }
+
+/// Hosts of which each sends to the others that it has as peers.
+fn with_peers<const N: usize>(peers: [&[usize]; N]) -> [UdpExchange; N] {
+    let all = addresses::<N>();
+    std::array::from_fn(|i| {
+        let peers: Vec<_> = peers[i].iter().map(|peer| all[*peer]).collect();
+        UdpExchange::new(settings(&format!("h{i}"), all[i], &peers, KeySource::Loopback))
+    })
+}
+
+#[test]
+fn a_host_that_the_others_do_not_have_as_a_peer_is_alone_and_named_by_them() {
+    let mut hosts = with_peers([&[0, 1], &[0, 1], &[0, 1, 2]]);
+    until(&mut hosts, "the others name it", |_, heard| heard[0].len() == 1);
+    for _ in 0..2_000 {
+        until(&mut hosts, "a period", |_, _| true);
+        if standing(&hosts[0]).one_way_hosts == 1 {
+            break;
+        }
+    }
+    let [stranger] = &standing(&hosts[0]).one_way[..] else { panic!("{:?}", hosts[0].standing()) };
+    assert_eq!((stranger.host.as_str(), stranger.is_peer), ("h2", false));
+    assert!(stranger.to_string().contains("which is not in this host's `peers`"), "{stranger}");
+    assert_eq!(hosts[0].silence(), None);
+    let silence = hosts[2].silence().unwrap();
+    assert!(silence.rounds > 3, "{silence:?}");
+    let address = hosts[2].settings.address.to_string();
+    assert!(
+        silence.why.contains(&format!("do not have {address} in their `peers`")),
+        "{silence:?}"
+    );
+}
+
+#[test]
+fn a_host_whose_peers_are_wrong_says_what_is_known_of_it() {
+    // The first sends to itself, the second to a port where nobody is.
+    let mut hosts = with_peers([&[0], &[], &[0, 1]]);
+    let nobody = SocketAddr::new(Ipv4Addr::new(127, 9, 0, 99).into(), 9);
+    hosts[1] =
+        UdpExchange::new(settings("h1", hosts[1].settings.address, &[nobody], KeySource::Loopback));
+    until(&mut hosts, "the last host is heard", |_, _| true);
+    for _ in 0..2_000 {
+        until(&mut hosts, "a period", |_, _| true);
+        if standing(&hosts[1]).one_way_hosts == 1 {
+            break;
+        }
+    }
+    let why = |host: &UdpExchange| host.silence().unwrap().why;
+    assert!(why(&hosts[0]).contains("no address but this host's own"), "{}", why(&hosts[0]));
+    assert!(why(&hosts[1]).contains("h2 at 127."), "{}", why(&hosts[1]));
+    assert!(why(&hosts[2]).contains("none of its 2 peers is heard"), "{}", why(&hosts[2]));
+}

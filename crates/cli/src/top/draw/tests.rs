@@ -77,12 +77,12 @@ fn all_is_on_a_terminal_of_eighty_by_twenty_four() {
     assert!(lines[3].contains("latency ms 29.5") && lines[3].contains("IO/s 4000.0"), "{lines:#?}");
     assert_eq!(
         lines[7].split_whitespace().collect::<Vec<_>>().join(" "),
-        "VM shares IO/s▾ MiB/s array held outst limited by lately"
+        "VM shares IO/s▾ MiB/s array held outst of share limited by past"
     );
     let row = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(row(8), "b 1000 3000 11.7 1.0 0.0 3.0 its own depth █");
-    assert_eq!(row(9), "a 1000 1000 3.9 1.0 1.0 1.0 its slice █");
-    assert_eq!(row(10), "c 1000 0 0.0 - - 0.0 nothing done");
+    assert_eq!(row(8), "b 1000 3000 11.7 1.0 0.0 3.0 - its own depth █");
+    assert_eq!(row(9), "a 1000 1000 3.9 1.0 1.0 1.0 100% its slice █");
+    assert_eq!(row(10), "c 1000 0 0.0 - - 0.0 - nothing done");
 }
 
 #[test]
@@ -157,25 +157,33 @@ fn a_narrow_terminal_has_fewer_columns_and_whole_numbers() {
     screen.take(Ok(second));
     let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines = shown(&mut screen, 60, 8);
-    assert_eq!(words(&lines[3]), "VM shares IO/s▾ MiB/s array held outst");
+    assert_eq!(words(&lines[3]), "VM IO/s▾ array held outst of share limited by");
+    // What limits a VM, and what it has of its share, stay longest beside the column that is sorted by.
+    for (width, columns) in [
+        (40, "VM IO/s▾ of share limited by"),
+        (30, "VM IO/s▾ limited by"),
+        (25, "VM IO/s▾ limited by"),
+    ] {
+        assert_eq!(words(&shown(&mut screen, width, 8)[3]), columns, "{width}");
+    }
     let lines = shown(&mut screen, 20, 5);
     assert_eq!(lines[0], "san (1 of 2, Tab): …");
     assert_eq!(words(&lines[1]), "VM IO/s▾");
     // A character of two columns leaves the second one empty.
-    assert!(lines[2].starts_with("数 据 库 -of-t…") && lines[2].ends_with(" 3000"), "{lines:#?}");
+    assert!(lines[2].starts_with("数 据 库 -of-th…") && lines[2].ends_with(" 3000"), "{lines:#?}");
     assert!(lines[3].starts_with('a') && lines[3].ends_with(" 1000"), "{lines:#?}");
     assert_eq!(lines[4], "? help  q quit  < >…");
     // The column that is sorted by is always there.
     press(&mut screen, "<");
-    assert_eq!(words(&shown(&mut screen, 20, 5)[1]), "VM shares▾ IO/s");
+    assert_eq!(words(&shown(&mut screen, 20, 5)[1]), "VM shares▾");
     // One that is wide leaves the name what room there is, and is cut visibly in the end.
     press(&mut screen, "<<");
     let lines = shown(&mut screen, 20, 5);
     assert_eq!(words(&lines[1]), "VM limited by▴");
-    assert!(lines.contains(&"a     its slice".to_owned()), "{lines:#?}");
+    assert!(lines.contains(&"a      its slice".to_owned()), "{lines:#?}");
     assert_eq!(shown(&mut screen, 10, 5)[1], "VM   limi…");
     press(&mut screen, "h");
-    assert_eq!(words(&shown(&mut screen, 30, 5)[1]), "host▴ window");
+    assert_eq!(words(&shown(&mut screen, 30, 5)[1]), "host▴ state");
     // What is wrong comes first.
     screen.take(Err("nobody listens".to_owned()));
     assert_eq!(shown(&mut screen, 20, 4)[0], "nobody listens");
@@ -196,10 +204,10 @@ fn a_wide_terminal_has_whole_names_and_numbers_and_a_longer_past() {
     (11..60).for_each(|second| screen.take(Ok(at(f64::from(second)))));
     let row = |lines: Vec<String>| lines.into_iter().find(|line| line.contains("its own")).unwrap();
     let (narrow, wide) = (row(shown(&mut screen, 80, 24)), row(shown(&mut screen, 200, 24)));
-    assert!(narrow.starts_with("a-name-of-t… ") && narrow.contains(" 12000k "), "{narrow}");
+    assert!(narrow.starts_with("a-name-o… ") && narrow.contains(" 12000k "), "{narrow}");
     assert!(wide.starts_with(name) && wide.contains(" 12000000 "), "{wide}");
     let bars = |line: &str| line.chars().filter(|c| *c == '█').count();
-    assert_eq!((bars(&narrow), bars(&wide)), (8, 49));
+    assert_eq!((bars(&narrow), bars(&wide)), (4, 49));
     press(&mut screen, "h");
     assert!(shown(&mut screen, 200, 24).iter().any(|line| line.starts_with("kvm-02")));
 }

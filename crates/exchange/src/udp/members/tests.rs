@@ -278,3 +278,57 @@ fn recordings_of_any_number_of_runs_take_a_bounded_memory() {
     }
     assert_eq!(hosts[0].members.runs.len(), 1, "recordings are forgotten soon");
 }
+
+#[test]
+fn a_host_that_does_not_hear_us_is_named_once_it_had_time_to() {
+    let mut hosts = [host("a", 1), host("b", 1), host("c", 1)];
+    // What a and b send does not reach c, which they do not have as a peer.
+    let named = |hosts: &[Host; 3], at: usize| {
+        let (count, named) = hosts[at].members.one_way(|_| false);
+        assert_eq!(count, named.len());
+        named.into_iter().map(|of| of.host).collect::<Vec<_>>()
+    };
+    for round in 0..10 {
+        period(&mut hosts, |_, to| to != 2);
+        let expected: &[&str] = if round < 4 { &[] } else { &["c"] };
+        assert_eq!(named(&hosts, 0), expected, "round {round}");
+        assert_eq!(named(&hosts, 1), expected, "round {round}");
+        assert_eq!(named(&hosts, 2), [""; 0]);
+        assert_eq!(hosts[2].members.alone_for(), Some(round + 1));
+    }
+    assert_eq!(hosts[0].members.alone_for(), None, "b is heard");
+    for _ in 0..3 {
+        period(&mut hosts, |_, _| true);
+    }
+    assert_eq!(named(&hosts, 0), [""; 0], "it hears us now");
+    assert_eq!(hosts[2].members.alone_for(), None);
+}
+
+#[test]
+fn of_many_hosts_that_do_not_hear_us_the_first_are_named_and_all_are_counted() {
+    let mut hosts: Vec<_> = (0..40).map(|n| host(&format!("host-{n}"), 1)).collect();
+    for _ in 0..6 {
+        period(&mut hosts, |_, to| to == 0);
+    }
+    let (count, named) = hosts[0].members.one_way(|_| true);
+    assert_eq!((count, named.len()), (39, MOST_NAMED));
+}
+
+#[test]
+fn a_goodbye_explains_silence_and_a_crash_does_not_once_it_is_forgotten() {
+    for leaving in [true, false] {
+        let [mut a, mut b] = pair();
+        b.sequence += 1;
+        let mut message = message(b.members.me.clone(), b.sequence);
+        message.body.leaving = leaving;
+        let keys = Keys::public();
+        let echoes = b.members.echoes();
+        let (bytes, _) = datagram::seal(&keys, b.members.volume, &message, &echoes).unwrap();
+        assert_eq!(a.hear(&datagram::open(&keys, &bytes).unwrap()), None);
+        assert_eq!(a.members.alone_for(), None, "b is remembered");
+        for _ in 0..=MEMORY {
+            a.say();
+        }
+        assert_eq!(a.members.alone_for().is_none(), leaving);
+    }
+}
