@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use parda_block::AgentMemory;
 use parda_exchange::{Identity, Incarnation};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

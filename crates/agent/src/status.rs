@@ -10,10 +10,11 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use parda_api::HttpPlace;
 use parda_api::{Host, Limit, Outsider, Requests, Tenant, ThresholdCost, ValueFrom, is_full};
+use parda_awake::Instant;
 pub use parda_block::{Count as Counter, Dropped, MemoryStats};
 use parda_block::{Latencies, VmStats};
 use parda_config::VmSettings;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parda_awake::Instant;
 use parda_tls::{ClientFiles, Connector, FileError, FileRole};
 use rustls::crypto::ring;
 use serde::{Deserialize, Serialize};
@@ -211,9 +212,15 @@ impl Client {
     ) -> Result<Answer, EtcdError> {
         let mut tries = self.settings.endpoints.len();
         let mut may_be_done = false;
+        let mut begun = Instant::now();
         loop {
             match self.call_here(path, body, limit) {
                 Ok(answer) => return Ok(answer),
+                // The time-out of the call counts also while this process is stopped: the endpoint had less than `limit`.
+                Err(Fault::NoAnswer) if begun.elapsed() < limit => {
+                    may_be_done = true;
+                    self.agent = None;
+                }
                 Err(fault) => {
                     may_be_done |= fault.leaves_open();
                     let error = EtcdError { may_be_done, ..self.error(fault) };
@@ -228,6 +235,7 @@ impl Client {
                     if tries == 0 {
                         return Err(error);
                     }
+                    begun = Instant::now();
                 }
             }
         }

@@ -5,8 +5,9 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use parda_probe::{
     Allowance, Counter, Driven, Driver, Kind, Load, Moment, Recording, Snapshot, TargetInfo,
     Totals, Watch,

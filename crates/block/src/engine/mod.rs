@@ -67,7 +67,7 @@ pub(crate) struct Parts {
 
 pub(crate) struct Engine {
     name: String,
-    started: std::time::Instant,
+    started: parda_awake::Instant,
     fronts: Fronts,
     arrivals: Arrivals,
     /// What clients knew that are gone.
@@ -96,7 +96,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
         Ok(Self {
-            started: std::time::Instant::now(),
+            started: parda_awake::Instant::now(),
             fronts: Fronts::new(&parts.name, parts.front)?,
             name: parts.name,
             arrivals: Arrivals::default(),
@@ -124,6 +124,8 @@ impl Engine {
         })
     }
 
+    /// Time of this thread's calls, for the law as for deadlines. It stands still while the process does, so that no peer is silent and no
+    /// device slow for want of anybody to hear it.
     fn now(&self) -> Instant {
         Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }

@@ -7,8 +7,9 @@ mod child;
 mod report;
 
 use std::io::ErrorKind;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use parda_control::Bytes;
 use parda_workload::fio::{Job, JobTarget, UnsupportedByFio, has_engine};
 
@@ -169,7 +170,7 @@ impl Running {
         if late || snapshot.reads.ios + snapshot.writes.ios > self.recording.ios() {
             self.heard = now;
         }
-        self.begun.get_or_insert(now - self.slice);
+        self.begun.get_or_insert(now.checked_sub(self.slice).unwrap_or(now));
         self.answered = now;
         self.recording.push(snapshot);
     }
