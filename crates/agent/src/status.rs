@@ -408,6 +408,12 @@ pub struct DiskStatus {
     pub others: u64,
     /// IOs that failed at the array since the start.
     pub errors: u64,
+    /// Requests that failed since the start by the fault of the guest: invalid, or in memory that is gone.
+    #[serde(default)]
+    pub guest_faults: u64,
+    /// Requests that failed since the start by the fault of an NBD client: invalid, or not what the disk can do.
+    #[serde(default)]
+    pub client_faults: u64,
     /// IOs that went out of turn since the start, as the disk had been held for `hold_max`.
     pub overdue: u64,
     /// Time that its reads and writes were held since the start, in seconds.
@@ -507,6 +513,8 @@ impl DiskStatus {
             writes: stats.writes,
             others: stats.others.ios,
             errors: stats.errors,
+            guest_faults: stats.guest_faults,
+            client_faults: stats.client_faults,
             overdue: stats.overdue,
             time_held_s: stats.time_held.total().secs(),
             time_held_by: HeldByStatus::new(&stats.time_held),

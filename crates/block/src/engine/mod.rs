@@ -14,6 +14,8 @@ mod delays;
 mod disks;
 mod ending;
 mod held;
+#[cfg(test)]
+mod jumps;
 mod last_flush;
 mod looks;
 mod mail;
@@ -218,6 +220,9 @@ impl Engine {
             // The VM may have spent its credit on another host.
             self.host.forget_credit(now, self.disks[disk].vm_id);
         }
+        for (client, disk, requests) in self.arrivals.refused.drain(..) {
+            self.disks[disk].stats.blame(client, requests);
+        }
         for arrival in self.arrivals.requests.drain(..) {
             let mut request = Request::new(arrival);
             let (client, key) = (request.client, request.disk);
@@ -327,8 +332,11 @@ impl Engine {
             let heard = if delayed { Outcome::Failed } else { ended };
             let dropped = of!(self.fronts, client, is_gone());
             let done = taken_back(self.host.complete_after(now, id, heard, device), key);
-            if !(dropped && ended == Outcome::Failed) {
-                self.disks[disk].stats.record(&done, ended);
+            let stats = &mut self.disks[disk].stats;
+            match &outcome {
+                Err(_) if dropped => {}
+                Err(failure) if failure.asker => stats.blame(client, 1),
+                _ => stats.record(&done, ended),
             }
         }
         let answer = Answer { client, reply, op, outcome, buffer, status };

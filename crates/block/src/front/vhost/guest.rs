@@ -120,6 +120,8 @@ pub(super) struct Guest {
     /// What it has brought in the turn of this number.
     turn: u64,
     requests: usize,
+    /// Requests that were refused as none for the disk, and are not counted yet.
+    pub(super) refused: u64,
     bytes: u64,
     /// Its next front end, which waits until nothing is left of this one.
     pub(super) next: Option<Next>,
@@ -153,6 +155,7 @@ impl Guest {
             watched: false,
             turn: 0,
             requests: 0,
+            refused: 0,
             bytes: 0,
             next: None,
         }
@@ -358,6 +361,7 @@ impl Guest {
             }
             Asked::Nothing(outcome) => (outcome, 0),
         };
+        self.refused += u64::from(outcome != Outcome::Ok);
         answer(lane, memory, head, &status, outcome, written)?;
         Ok(Some(None))
     }
