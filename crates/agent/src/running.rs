@@ -207,7 +207,7 @@ impl Agent {
         let until = Instant::now() + START;
         while self.settled < self.volumes.len() {
             let left = until.saturating_duration_since(Instant::now());
-            let Ok(wakeup) = self.waits.recv_timeout(left) else { break };
+            let Ok(wakeup) = parda_awake::recv_timeout(&self.waits, left) else { break };
             if !self.wake(wakeup) {
                 return Ok(false);
             }

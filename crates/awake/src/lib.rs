@@ -92,13 +92,13 @@ impl Clock {
 }
 
 impl Instant {
-    /// This moment.
+    /// The moment at which it is called.
     #[must_use]
     pub fn now() -> Instant {
         Instant(CLOCK.now())
     }
 
-    /// Time since then.
+    /// Time since this moment, as far as the process ran.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Instant::now() - *self

@@ -5,7 +5,7 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub enum Pipe {
 /// Reason why a file is not read.
 #[derive(Debug, thiserror::Error)]
 pub enum InputFault {
-    /// The kernel refuses.
+    /// The kernel refuses to open or to read it.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
     /// A pipe where none is taken.
@@ -108,6 +108,14 @@ fn all(mut input: Input, most: u64) -> Result<Vec<u8>, InputFault> {
 }
 
 impl Input {
+    /// Permissions of the file.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn mode(&self) -> io::Result<u32> {
+        Ok(self.file.metadata()?.permissions().mode())
+    }
+
     /// Waits until a pipe can be read, or is at its end.
     fn wait(&self) -> io::Result<()> {
         let until = self.until.unwrap_or_else(|| Instant::now() + LIMIT);

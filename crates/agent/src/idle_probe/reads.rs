@@ -140,7 +140,7 @@ fn record(
         let seconds = recording.seconds();
         let enough = (known && seconds >= allowance.least_s) || seconds >= allowance.most_s;
         if stopped || enough {
-            return Driven { recording, verdict };
+            return Driven { recording, verdict, silent_s: 0.0 };
         }
     }
 }

@@ -39,7 +39,18 @@ impl DiskNow {
         } = &self.disk;
         (
             (&self.volume, name, listen, self.is_up(), shares, burst, self.target()),
-            (reads, writes, others, errors, overdue, time_held_s, time_held_by, time_at_device_s),
+            (
+                reads,
+                writes,
+                others,
+                errors,
+                guest_faults,
+                client_faults,
+                overdue,
+                time_held_s,
+                time_held_by,
+                time_at_device_s,
+            ),
         )
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use parda_disk::Op;
 use parda_testkit::{Client, read, write};
+use parda_vhost::driver::{Command, Driver, Shape};
 use rustix::process::Signal;
 
 use crate::stage::{Agent, Process, Stage, config, stop, until};
@@ -21,6 +22,8 @@ const BLOCKS: u64 = 8;
 /// Bytes of one of the reads that are in flight beside the writes.
 const LONG_READ: u32 = 1 << 20;
 const SIZE: u64 = 32 << 20;
+/// Time for an answer, which comes when the agent goes on.
+const LONG: Duration = Duration::from_secs(600);
 
 /// Time limits of NBD backends. Each stop is longer.
 const BRIEF: &str = "[volume.disk.nbd]\ntimeout = \"1s\"\nhold = \"1s\"\nconnections = 2\n";
@@ -31,6 +34,13 @@ enum Kind {
     File,
     Nbd,
     NbdTls,
+}
+
+/// Way in which the disk is used.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Nbd,
+    Guest,
 }
 
 fn setting(name: &str, usual: u64) -> u64 {
@@ -47,8 +57,14 @@ fn nbdkit(stage: &Stage, options: &[&str]) -> Process {
     server
 }
 
-fn agent(stage: &Stage, kind: Kind) -> (Agent, Option<Process>) {
-    let disk = |path: &str| config("host", "mode = \"off\"", &[("vm1", path)]);
+fn agent(stage: &Stage, kind: Kind, by: By) -> (Agent, Option<Process>) {
+    let disk = |path: &str| {
+        let text = config("host", "mode = \"off\"", &[("vm1", path)]);
+        match by {
+            By::Nbd => text,
+            By::Guest => text.replace("listen = \"unix:host\"\n", "listen = \"vhost-user:vhost\"\n"),
+        }
+    };
     let (text, server) = match kind {
         Kind::File => {
             stage.sparse("data", SIZE);
@@ -72,35 +88,95 @@ fn block(value: u8) -> Vec<u8> {
     vec![value; LEN as usize]
 }
 
-/// One round of reads and unflushed writes, all in flight at once, then what was written is read, and flushed.
-fn round(client: &mut Client, value: u8) {
-    for n in 0..BLOCKS {
-        client.send(write(n * u64::from(LEN), LEN), &block(value)).unwrap();
-        client.send(read((1 + n) << 20, LONG_READ), &[]).unwrap();
+/// A program that uses the disk.
+trait Load: Send {
+    /// Reads and unflushed writes, all in flight at once; then some of what was written is read, and sometimes flushed.
+    fn round(&mut self, value: u8);
+
+    /// What the last round has written is there, and can be flushed.
+    fn is_whole(&mut self, value: u8);
+}
+
+impl Load for Client {
+    fn round(&mut self, value: u8) {
+        for n in 0..BLOCKS {
+            self.send(write(n * u64::from(LEN), LEN), &block(value)).unwrap();
+            self.send(read((1 + n) << 20, LONG_READ), &[]).unwrap();
+        }
+        for _ in 0..2 * BLOCKS {
+            self.receive().expect("the connection lives").1.expect("no IO fails");
+        }
+        let at = u64::from(value) % BLOCKS * u64::from(LEN);
+        assert_eq!(self.call(read(at, LEN), &[]), Ok(block(value)), "what was written is there");
+        if value.is_multiple_of(3) {
+            self.call(Op::Flush, &[]).expect("no flush fails");
+        }
     }
-    for _ in 0..2 * BLOCKS {
-        client.receive().expect("the connection lives").1.expect("no IO fails");
+
+    fn is_whole(&mut self, value: u8) {
+        self.call(Op::Flush, &[]).expect("no flush fails");
+        for n in 0..BLOCKS {
+            assert_eq!(self.call(read(n * u64::from(LEN), LEN), &[]), Ok(block(value)));
+        }
     }
-    let at = u64::from(value) % BLOCKS * u64::from(LEN);
-    assert_eq!(client.call(read(at, LEN), &[]), Ok(block(value)), "what was written is there");
-    if value % 3 == 0 {
-        client.call(Op::Flush, &[]).expect("no flush fails");
+}
+
+impl Load for Driver {
+    fn round(&mut self, value: u8) {
+        for slot in 0..BLOCKS as u16 {
+            self.poke(self.data(0, slot), &block(value)).unwrap();
+            let sector = u64::from(slot) * u64::from(LEN) / 512;
+            self.submit(0, slot, Command::Write { sector, len: LEN }).unwrap();
+        }
+        self.kick(0).unwrap();
+        for _ in 0..BLOCKS {
+            assert_eq!(self.one(LONG).unwrap(), 0, "no IO fails");
+        }
+        if value.is_multiple_of(3) {
+            assert_eq!(self.perform(Command::Flush, LONG).unwrap(), 0, "no flush fails");
+        }
+    }
+
+    fn is_whole(&mut self, value: u8) {
+        assert_eq!(self.perform(Command::Flush, LONG).unwrap(), 0, "no flush fails");
+        for n in 0..BLOCKS {
+            let sector = n * u64::from(LEN) / 512;
+            assert_eq!(self.perform(Command::Read { sector, len: LEN }, LONG).unwrap(), 0);
+            let mut bytes = block(0);
+            self.peek(self.data(0, 0), &mut bytes).unwrap();
+            assert!(bytes == block(value), "block {n}");
+        }
+    }
+}
+
+/// Connects to the disk, by NBD or as a guest.
+fn load(stage: &Stage, by: By) -> Box<dyn Load> {
+    match by {
+        By::Nbd => {
+            let client = Client::connect(&stage.path("host"), "vm1");
+            client.socket.set_read_timeout(Some(LONG)).unwrap();
+            Box::new(client)
+        }
+        By::Guest => {
+            let slots = BLOCKS as u16;
+            let shape = Shape { queues: 1, slots, data: LEN, indirect: true, event_idx: true };
+            Box::new(Driver::connect(&stage.path("vhost"), shape).unwrap())
+        }
     }
 }
 
 /// Stops an agent under load again and again.
-fn survives(kind: Kind, stops: u64, most_s: u64, seed: u64) {
+fn survives(kind: Kind, by: By, stops: u64, most_s: u64, seed: u64) {
     let stage = Stage::new();
-    let (agent, _server) = agent(&stage, kind);
-    let mut client = Client::connect(&stage.path("host"), "vm1");
-    client.socket.set_read_timeout(Some(Duration::from_secs(600))).unwrap();
+    let (agent, _server) = agent(&stage, kind, by);
+    let mut client = load(&stage, by);
     let over = AtomicBool::new(false);
     let last = thread::scope(|scope| {
         let load = scope.spawn(|| {
             let mut value = 0u8;
             while !over.load(Ordering::Relaxed) {
                 value = value.wrapping_add(1);
-                round(&mut client, value);
+                client.round(value);
             }
             value
         });
@@ -115,14 +191,12 @@ fn survives(kind: Kind, stops: u64, most_s: u64, seed: u64) {
             agent.process.signal(Signal::CONT);
         }
         over.store(true, Ordering::Relaxed);
-        load.join().unwrap_or_else(|_| panic!("{kind:?}, seed {seed}: {}", agent.process.log()))
+        let log = || agent.process.log();
+        load.join().unwrap_or_else(|_| panic!("{kind:?}, {by:?}, seed {seed}: {}", log()))
     });
-    client.call(Op::Flush, &[]).expect("no flush fails");
-    for n in 0..BLOCKS {
-        assert_eq!(client.call(read(n * u64::from(LEN), LEN), &[]), Ok(block(last)));
-    }
+    client.is_whole(last);
     let log = agent.process.log();
-    assert!(!log.contains("lost the NBD server"), "{kind:?}, seed {seed}: {log}");
+    assert!(!log.contains("lost the NBD server"), "{kind:?}, {by:?}, seed {seed}: {log}");
     drop(client);
     agent.stop();
 }
@@ -134,9 +208,16 @@ fn an_agent_that_was_stopped_fails_no_io_and_loses_no_flush() {
     // Several agents at once: what takes long is that nothing runs.
     let agents = stops.div_ceil(10);
     thread::scope(|scope| {
-        for kind in [Kind::File, Kind::Nbd, Kind::NbdTls] {
+        for (kind, by) in [
+            (Kind::File, By::Nbd),
+            (Kind::File, By::Guest),
+            (Kind::Nbd, By::Nbd),
+            (Kind::Nbd, By::Guest),
+            (Kind::NbdTls, By::Nbd),
+        ] {
             for n in 0..agents {
-                scope.spawn(move || survives(kind, stops.div_ceil(agents), most_s, seed + n));
+                let stops = stops.div_ceil(agents);
+                scope.spawn(move || survives(kind, by, stops, most_s, seed + n));
             }
         }
     });
