@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
 /// Time that the writer of a pipe has for all of it, and for each part of an [`Input`] that is read in parts.
-pub const LIMIT: Duration = Duration::from_secs(10);
+pub const LIMIT: Duration = Duration::from_secs(8);
 
 /// Whether a pipe is taken in the place of a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

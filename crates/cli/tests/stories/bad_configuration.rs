@@ -365,9 +365,10 @@ fn a_place_that_is_taken_stays_with_whom_it_belongs_to() {
 fn a_pipe_that_nobody_writes_to_holds_up_no_command() {
     let stage = Stage::new();
     stage.ok(&["mkfifo", "-m", "600", "pipe"]);
-    let silent = "pipe: is a pipe of which nobody has written all within 10 s";
-    let token = "[http]\nlisten = \"127.0.0.1:0\"\ntokens = \"pipe\"\n";
-    stage.write("tokens.toml", config("h", "mode = \"off\"", &[]) + token);
+    let silent = "pipe: is a pipe of which nobody has written all within 8 s";
+    let token = "[http]\naddress = \"tcp:127.0.0.1:9109\"\ntokens = \"pipe\"\n";
+    stage.sparse("data", 1 << 20);
+    stage.write("tokens.toml", config("h", OFF, &[("vm1", "data")]) + token);
     let cases: [(&[&str], &str); 7] = [
         (&["check", "pipe"], silent),
         (&["serve", "-c", "pipe"], silent),
@@ -392,7 +393,7 @@ fn a_pipe_that_nobody_writes_to_holds_up_no_command() {
 fn a_pipe_of_a_shell_is_read_as_a_file_is() {
     let stage = Stage::new();
     stage.sparse("data", 1 << 20);
-    stage.write("h.toml", config("h", "mode = \"off\"", &[("vm1", "data")]));
+    stage.write("h.toml", config("h", OFF, &[("vm1", "data")]));
     for script in [
         "\"$0\" check <(sleep 1; cat h.toml)",
         "cat h.toml | \"$0\" check /dev/stdin",

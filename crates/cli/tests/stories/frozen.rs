@@ -62,7 +62,9 @@ fn agent(stage: &Stage, kind: Kind, by: By) -> (Agent, Option<Process>) {
         let text = config("host", "mode = \"off\"", &[("vm1", path)]);
         match by {
             By::Nbd => text,
-            By::Guest => text.replace("listen = \"unix:host\"\n", "listen = \"vhost-user:vhost\"\n"),
+            By::Guest => {
+                text.replace("listen = \"unix:host\"\n", "listen = \"vhost-user:vhost\"\n")
+            }
         }
     };
     let (text, server) = match kind {
