@@ -43,6 +43,10 @@ pub fn read_secret(path: &Path, most: u64) -> Result<String, SecretFault> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::fs::Mode;
+
     use super::*;
 
     fn read(text: &[u8], mode: u32) -> Result<String, String> {
