@@ -3,17 +3,22 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use parda_awake::Instant;
+/// Shortest time for which a process counts as stopped: two clocks are not read at once.
+const STOPPED: Duration = Duration::from_millis(1);
 
-/// The output of a future, if it comes within a limit. A process that was stopped meanwhile looks at its sockets again before the limit counts.
+/// The output of a future, if it comes within a limit, to which the time is added for which the process was stopped meanwhile.
 pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let (until, mut future) = (Instant::now() + limit, pin!(future));
+    let (real, ran) = (std::time::Instant::now(), parda_awake::Instant::now());
+    let (mut future, mut left, mut added) = (pin!(future), limit, Duration::ZERO);
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        match tokio::time::timeout(left, future.as_mut()).await {
-            Ok(output) => return Some(output),
-            Err(_) if left.is_zero() => return None,
-            Err(_) => {}
+        if let Ok(output) = tokio::time::timeout(left, future.as_mut()).await {
+            return Some(output);
         }
+        let stopped = real.elapsed().saturating_sub(ran.elapsed());
+        left = stopped.saturating_sub(added);
+        if left < STOPPED {
+            return None;
+        }
+        added = stopped;
     }
 }

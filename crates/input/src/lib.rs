@@ -45,6 +45,15 @@ pub enum InputFault {
     Silent,
 }
 
+impl From<InputFault> for io::Error {
+    fn from(fault: InputFault) -> io::Error {
+        match fault {
+            InputFault::Io(error) => error,
+            fault => io::Error::other(fault),
+        }
+    }
+}
+
 /// A file that is read in parts. Its reads end with [`io::ErrorKind::TimedOut`] where the writer of a pipe is silent.
 #[derive(Debug)]
 pub struct Input {
