@@ -164,6 +164,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	$(CARGO) test $(TESTS) --test lab -- --include-ignored
 	tools/reproducible.sh
 	tools/upgrade.sh
+	PARDA_STOPS=200 PARDA_STOP_MOST=120 $(CARGO) test $(TESTS) --test stories -- frozen --nocapture
 	PARDA_CRASH_ROUNDS=500 PARDA_SOAK_SECONDS=1800 $(CARGO) test $(TESTS) --test stories -- durability soak --nocapture
 	PARDA_CONFIG_RUNS=10000000 $(CARGO) test $(TESTS) --test agent -- mutated
 	PARDA_FLEETS=2000 $(CARGO) test --release --locked --workspace --test random -- thousands_of_fleets --ignored --nocapture

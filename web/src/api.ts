@@ -65,6 +65,8 @@ export interface Disk {
   waiting: number | null;
   slice: number | null;
   errors: number;
+  guest_faults: number;
+  client_faults: number;
   limited_by: string | null;
   of_share: number | null;
   /** Values in force, and where they come from. */

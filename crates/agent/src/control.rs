@@ -6,8 +6,8 @@ mod link;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
-use std::time::Instant as Clock;
 
+use parda_awake::Instant as Clock;
 use parda_block::Heard;
 use parda_config::TenantName;
 use parda_control::{Config, Governed, Instant, PeriodClock, Report, TenantPart, Totals};

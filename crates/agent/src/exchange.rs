@@ -142,7 +142,7 @@ fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {
     let (answer, looked) = channel();
     let at = site.clone();
     std::thread::spawn(move || answer.send(look(&at, LIMIT)));
-    let Ok(looked) = looked.recv_timeout(LIMIT) else {
+    let Ok(looked) = parda_awake::recv_timeout(&looked, LIMIT) else {
         return Some(format!("exchange {}: no answer within {LIMIT:?}", exchange.place));
     };
     let header = match looked {

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use parda_block::AgentMemory;
 use parda_exchange::{Identity, Incarnation};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -209,7 +210,7 @@ impl Agent {
         let until = Instant::now() + START;
         while self.settled < self.volumes.len() {
             let left = until.saturating_duration_since(Instant::now());
-            let Ok(wakeup) = self.waits.recv_timeout(left) else { break };
+            let Ok(wakeup) = parda_awake::recv_timeout(&self.waits, left) else { break };
             if !self.wake(wakeup) {
                 return Ok(false);
             }

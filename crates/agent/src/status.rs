@@ -10,13 +10,14 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use parda_api::HttpPlace;
 use parda_api::{
     Host, Limit, Outsider, PatternWithoutVm, Requests, Tenant, ThresholdCost, ValueFrom,
     VmWithoutPattern, is_full,
 };
+use parda_awake::Instant;
 pub use parda_block::{Count as Counter, Dropped, MemoryStats};
 use parda_block::{Latencies, VmStats};
 use parda_config::VmSettings;
@@ -447,6 +448,12 @@ pub struct DiskStatus {
     pub others: u64,
     /// IOs that failed at the array since the start.
     pub errors: u64,
+    /// Requests that failed since the start by the fault of the guest: invalid, or in memory that is gone.
+    #[serde(default)]
+    pub guest_faults: u64,
+    /// Requests that failed since the start by the fault of an NBD client: invalid, or not what the disk can do.
+    #[serde(default)]
+    pub client_faults: u64,
     /// IOs that went out of turn since the start, as the disk had been held for `hold_max`.
     pub overdue: u64,
     /// Time that its reads and writes were held since the start, in seconds.
@@ -546,6 +553,8 @@ impl DiskStatus {
             writes: stats.writes,
             others: stats.others.ios,
             errors: stats.errors,
+            guest_faults: stats.guest_faults,
+            client_faults: stats.client_faults,
             overdue: stats.overdue,
             time_held_s: stats.time_held.total().secs(),
             time_held_by: HeldByStatus::new(&stats.time_held),

@@ -290,6 +290,10 @@ pub struct Disk {
     pub slice: Option<f64>,
     /// IOs that failed at the array since the disk was opened.
     pub errors: u64,
+    /// Requests that failed by the fault of the guest since the disk was opened.
+    pub guest_faults: u64,
+    /// Requests that failed by the fault of an NBD client since the disk was opened.
+    pub client_faults: u64,
     /// What it did in the last whole second.
     #[serde(flatten)]
     pub did: DiskRates,

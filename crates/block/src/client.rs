@@ -36,6 +36,8 @@ pub(crate) struct Arrival {
 #[derive(Default)]
 pub(crate) struct Arrivals {
     pub(crate) requests: Vec<Arrival>,
+    /// Clients whose request was refused as none for their disk, with the disk and the number of requests.
+    pub(crate) refused: Vec<(Client, usize, u64)>,
     /// Disks that have their first client.
     pub(crate) begun: Vec<usize>,
 }

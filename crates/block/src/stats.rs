@@ -10,6 +10,7 @@ use parda_control::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::client::Client;
 use crate::disk_id::DiskId;
 
 /// Latencies in nanoseconds. Two significant digits: off by at most 1 %, and 22 KiB each.
@@ -52,6 +53,10 @@ pub struct VmStats {
     pub others: Count,
     /// IOs of any kind that failed at the backend.
     pub errors: u64,
+    /// Requests of guests that failed by their own fault: invalid, or in memory that is gone.
+    pub guest_faults: u64,
+    /// Requests of NBD clients that failed by their own fault: invalid, or of an operation that the disk does not have.
+    pub client_faults: u64,
     /// IOs that went out of turn, as the VM had been held for `hold_max`.
     pub overdue: u64,
     /// Time that reads and writes were held in the host's queue, all together, by cause. Wraps around.
@@ -106,6 +111,14 @@ impl Deref for SharedLatencies {
 }
 
 impl VmStats {
+    /// Counts requests that failed by the fault of their client.
+    pub(crate) fn blame(&mut self, client: Client, requests: u64) {
+        *match client {
+            Client::Vhost(_) => &mut self.guest_faults,
+            _ => &mut self.client_faults,
+        } += requests;
+    }
+
     pub(crate) fn record(&mut self, done: &Completed, outcome: Outcome) {
         if outcome == Outcome::Failed {
             self.errors += 1;
@@ -143,6 +156,8 @@ impl VmStats {
             sum.bytes = sum.bytes.saturating_add(part.bytes);
         }
         self.errors += other.errors;
+        self.guest_faults += other.guest_faults;
+        self.client_faults += other.client_faults;
         self.overdue += other.overdue;
         self.time_held.add_all(&other.time_held);
         self.time_at_device = plus(self.time_at_device, other.time_at_device);

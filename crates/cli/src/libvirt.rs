@@ -7,6 +7,7 @@ mod hook;
 mod place;
 mod qos;
 mod virsh;
+mod xml;
 
 use clap::{Args, Subcommand};
 use parda_address::Address;

@@ -50,12 +50,43 @@ fn missed(answer: &Path) -> Vec<String> {
 /// What the laboratory says when its processes did not get a processor when they were due.
 const SHORT: &str = "this machine was short of CPU";
 
+/// Work that waits for a processor beside the laboratory, for each processor, beyond which its clients and agents are late.
+const CROWDED: f64 = 1.5;
+
+/// Runs of a scenario that has this process to itself, on a machine that others load.
+const TRIES: usize = 3;
+
+/// How long a run waits for the work of others to end.
+const CALM_WITHIN: Duration = Duration::from_secs(120);
+
+/// Whether more waits for a processor, over the last minute, than a scenario in real time can stand.
+fn is_crowded() -> bool {
+    let load = fs::read_to_string("/proc/loadavg").unwrap();
+    let load: f64 = load.split_whitespace().next().unwrap().parse().unwrap();
+    load > CROWDED * std::thread::available_parallelism().unwrap().get() as f64
+}
+
+/// Waits for others on the machine, but not for ever.
+fn until_calm() {
+    let since = Instant::now();
+    while is_crowded() && since.elapsed() < CALM_WITHIN {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
 /// A run of one scenario.
 struct Tried {
     /// Everything that the laboratory printed, and the comparison with the simulator.
     said: String,
     /// What does not hold; empty if all does.
     wrong: Vec<String>,
+}
+
+impl Tried {
+    /// The machine had too little for it, by the laboratory or by its load.
+    fn was_short(&self) -> bool {
+        self.said.contains(SHORT) || is_crowded()
+    }
 }
 
 /// Runs one scenario, and holds its answer against the simulator's.
@@ -137,8 +168,8 @@ fn turn() -> RwLockReadGuard<'static, ()> {
     MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All of these hold. One that does not, and of which the laboratory says that the machine had too little for it, is run once more and has
-/// the machine to itself: then it must.
+/// All of these hold. One that does not, and for which the machine had too little, is run again and has this process to itself: then it
+/// must.
 fn all_hold(files: Vec<PathBuf>) {
     let dir = tempfile::tempdir().unwrap();
     let (left, wrong, again) = (Mutex::new(files), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
@@ -148,7 +179,7 @@ fn all_hold(files: Vec<PathBuf>) {
         while let Some(file) = next() {
             let tried = tried(&file, &answer);
             println!("{}", tried.said);
-            if !tried.wrong.is_empty() && tried.said.contains(SHORT) {
+            if !tried.wrong.is_empty() && tried.was_short() {
                 println!("once more, alone, as the machine was short of CPU: {:#?}", tried.wrong);
                 again.lock().unwrap().push(file);
             } else {
@@ -166,9 +197,15 @@ fn all_hold(files: Vec<PathBuf>) {
     let mut wrong = wrong.into_inner().unwrap();
     for file in again.into_inner().unwrap() {
         let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
-        let tried = tried(&file, &dir.path().join("answer"));
-        println!("{}", tried.said);
-        wrong.extend(tried.wrong);
+        for left in (0..TRIES).rev() {
+            until_calm();
+            let tried = tried(&file, &dir.path().join("answer"));
+            println!("{}", tried.said);
+            if tried.wrong.is_empty() || left == 0 || !tried.was_short() {
+                wrong.extend(tried.wrong);
+                break;
+            }
+        }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -1,13 +1,12 @@
 //! A TOML document that knows where each of its values stands.
 
 use std::fmt;
-use std::io::Read;
 use std::ops::Range;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
 use parda_control::VmConfig;
+use parda_input::{InputFault, Pipe};
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table};
@@ -72,24 +71,13 @@ impl Error {
 /// The largest document, in bytes, far above any real one.
 const MAX: u64 = 16 << 20;
 
-fn read(path: &Path, pipe: bool) -> Result<Document, Error> {
+fn read(path: &Path, pipe: Pipe) -> Result<Document, Error> {
     let name = path.display().to_string();
     let wrong = |message: String| Error { file: name.clone(), place: None, value: None, message };
-    let failed = |e: std::io::Error| wrong(format!("cannot be read: {e}"));
-    let kind = std::fs::metadata(path).map_err(failed)?.file_type();
-    if kind.is_fifo() && !pipe {
-        let message = "is a pipe, which is read once, at the start: name a regular file";
-        return Err(wrong(message.to_owned()));
-    }
-    if !kind.is_file() && !kind.is_fifo() {
-        return Err(wrong("is not a regular file".to_owned()));
-    }
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX {
-        return Err(wrong(format!("is larger than {} MiB, which no document is", MAX >> 20)));
-    }
+    let bytes = parda_input::read(path, MAX, pipe).map_err(|fault| match fault {
+        InputFault::Large(_) => wrong(format!("{fault}, which no document is")),
+        fault => wrong(fault.to_string()),
+    })?;
     let text = String::from_utf8(bytes)
         .map_err(|e| wrong(format!("cannot be read: it is not UTF-8: {}", e.utf8_error())))?;
     Ok(Document::new(name, text))
@@ -113,7 +101,7 @@ impl Document {
     /// # Errors
     /// The file cannot be read, is neither a regular file nor a pipe, is too large, or is not UTF-8.
     pub fn read(path: &Path) -> Result<Document, Error> {
-        read(path, true)
+        read(path, Pipe::Taken)
     }
 
     /// Reads a document from a regular file.
@@ -121,7 +109,7 @@ impl Document {
     /// # Errors
     /// As [`Document::read`], and a pipe is refused: a read of it might wait for ever.
     pub fn read_regular(path: &Path) -> Result<Document, Error> {
-        read(path, false)
+        read(path, Pipe::Refused)
     }
 
     /// Name that errors show, mostly a file's path.

@@ -258,8 +258,9 @@ impl Detector {
         }
         let found = self.shown > 0 || self.level.is_some();
         if seen.raised && !found && self.trial.is_none() {
-            // What others try is no news of the array. Who misses throughput, or the threshold, joins them.
-            let squeezed = self.weight < KNOWN && latency > SQUEEZED * seen.threshold;
+            // What others try is no news of the array. Who misses throughput, or with settled windows the threshold, joins them.
+            let squeezed =
+                (1.0..KNOWN).contains(&self.weight) && latency > SQUEEZED * seen.threshold;
             if self.missed > 0 {
                 self.tries(seen, self.outstanding);
             } else if squeezed && self.rest == 0 {

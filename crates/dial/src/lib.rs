@@ -6,9 +6,10 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parda_address::{Address, Uri};
+use parda_awake::Instant;
 use parda_nbd::client::{Agreed, Handshake, HandshakeError, Step};
 use parda_tls::End;
 use rustix::net::sockopt::{self, Timeout};
@@ -130,16 +131,22 @@ impl Dialler {
                 let address = SocketAddrUnix::new(path)?;
                 let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
                 let fd = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-                // A server that accepts nobody and whose queue is full would hold up a connect without a time-out
-                // for ever.
-                set_timeout(&fd, Some(left(until)?))?;
-                rustix::net::connect(&fd, &address).map_err(too_slow)?;
-                Ok(fd)
+                loop {
+                    // A server that accepts nobody and whose queue is full would hold up a connect without a
+                    // time-out for ever.
+                    set_timeout(&fd, Some(left(until)?))?;
+                    match rustix::net::connect(&fd, &address) {
+                        Ok(()) => return Ok(fd),
+                        Err(error) if again(error) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
             }
             Address::Tcp { host, port } => {
                 let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
                 for candidate in (host.as_str(), *port).to_socket_addrs()? {
-                    match self.connect_tcp(candidate, left(until)?.min(self.each_address)) {
+                    let within = left(until)?.min(self.each_address);
+                    match self.connect_tcp(candidate, Instant::now() + within) {
                         Ok(fd) => return Ok(fd),
                         Err(error) => last = error,
                     }
@@ -154,9 +161,14 @@ impl Dialler {
         }
     }
 
-    fn connect_tcp(&self, to: SocketAddr, within: Duration) -> io::Result<OwnedFd> {
-        let stream = TcpStream::connect_timeout(&to, within)
-            .map_err(|e| if e.kind() == io::ErrorKind::TimedOut { timed_out() } else { e })?;
+    fn connect_tcp(&self, to: SocketAddr, until: Instant) -> io::Result<OwnedFd> {
+        let stream = loop {
+            match TcpStream::connect_timeout(&to, left(until)?) {
+                // It looks at the time alone when this process has been stopped meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                connected => break connected?,
+            }
+        };
         // Requests go out in one piece each.
         stream.set_nodelay(true)?;
         let fd = OwnedFd::from(stream);
@@ -192,13 +204,10 @@ fn timed_out() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "it does not answer in time")
 }
 
-/// The error of a blocking call; that of its time-out in words that say so.
-fn too_slow(error: rustix::io::Errno) -> io::Error {
+/// Whether a blocking call is to be made again, if there is time: its own time-out counts also while this process is stopped.
+fn again(error: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
-    match error {
-        Errno::AGAIN | Errno::INPROGRESS => timed_out(),
-        error => error.into(),
-    }
+    matches!(error, Errno::AGAIN | Errno::INPROGRESS | Errno::INTR)
 }
 
 fn set_timeout(fd: &OwnedFd, timeout: Option<Duration>) -> io::Result<()> {
@@ -227,8 +236,8 @@ impl Stream {
         while !bytes.is_empty() {
             sockopt::set_socket_timeout(&self.socket, Timeout::Send, Some(left(self.until)?))?;
             match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(self.tls_end.explain(too_slow(error))),
+                Err(error) if again(error) => {}
+                Err(error) => return Err(self.tls_end.explain(error.into())),
                 Ok(sent) => bytes = &bytes[sent..],
             }
         }
@@ -244,13 +253,13 @@ impl Stream {
         loop {
             sockopt::set_socket_timeout(&self.socket, Timeout::Recv, Some(left(self.until)?))?;
             let error = match rustix::net::recv(&self.socket, &mut chunk, RecvFlags::empty()) {
-                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) if again(error) => continue,
                 Ok((0, _)) => io::Error::new(io::ErrorKind::UnexpectedEof, at_end),
                 Ok((n, _)) => {
                     input.extend_from_slice(&chunk[..n]);
                     return Ok(());
                 }
-                Err(error) => too_slow(error),
+                Err(error) => error.into(),
             };
             return Err(self.tls_end.explain(error));
         }

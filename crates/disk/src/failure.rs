@@ -13,12 +13,14 @@ pub struct Failure {
     pub message: String,
     /// Where on the disk, in bytes, if that is known.
     pub at: Option<u64>,
+    /// The fault of whoever asked, and not of the disk: memory that is gone, or an operation that the disk does not have.
+    pub asker: bool,
 }
 
 impl Failure {
     /// A failure at a place that is not known.
     pub fn new(errno: Errno, message: impl Into<String>) -> Self {
-        Self { errno, message: message.into(), at: None }
+        Self { errno, message: message.into(), at: None, asker: errno == Errno::NotSup }
     }
 
     /// The same, at that offset of the disk.
@@ -30,7 +32,10 @@ impl Failure {
     /// The failure of a system call with this `errno`.
     #[must_use]
     pub fn from_os(errno: i32) -> Self {
+        /// The memory of a request is not there: a guest has taken it away.
+        const EFAULT: i32 = 14;
         let message = io::Error::from_raw_os_error(errno).to_string();
-        Self::new(Errno::from_os(errno), message)
+        let failure = Self::new(Errno::from_os(errno), message);
+        Self { asker: failure.asker || errno == EFAULT, ..failure }
     }
 }

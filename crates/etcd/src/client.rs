@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parda_awake::Instant;
+use parda_input::Pipe;
 use parda_tls::{ClientFiles, Connector, FileError, FileRole};
 use rustls::crypto::ring;
 use serde::{Deserialize, Serialize};
@@ -14,6 +16,9 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use crate::endpoint::Endpoint;
 use crate::error::{EtcdError, Fault};
 use crate::{password, wire};
+
+/// Most bytes of a private key's file.
+const MOST_KEY: u64 = 1 << 20;
 
 /// Most bytes of an answer, as an endpoint may be another server than etcd.
 const MOST_BYTES: u64 = 16 << 20;
@@ -126,7 +131,7 @@ impl Tls {
 }
 
 fn private_key(path: &Path) -> Result<PrivateKey<'static>, FileError> {
-    let bytes = std::fs::read(path).map_err(|e| e.to_string());
+    let bytes = parda_input::read(path, MOST_KEY, Pipe::Refused).map_err(|e| e.to_string());
     let key = bytes.and_then(|bytes| PrivateKey::from_pem(&bytes).map_err(|e| e.to_string()));
     key.map_err(|message| FileError { role: FileRole::Key, path: path.to_owned(), message })
 }
@@ -211,9 +216,15 @@ impl Client {
     ) -> Result<Answer, EtcdError> {
         let mut tries = self.settings.endpoints.len();
         let mut may_be_done = false;
+        let mut begun = Instant::now();
         loop {
             match self.call_here(path, body, limit) {
                 Ok(answer) => return Ok(answer),
+                // The time-out of the call counts also while this process is stopped: the endpoint had less than `limit`.
+                Err(Fault::NoAnswer) if begun.elapsed() < limit => {
+                    may_be_done = true;
+                    self.agent = None;
+                }
                 Err(fault) => {
                     may_be_done |= fault.leaves_open();
                     let error = EtcdError { may_be_done, ..self.error(fault) };
@@ -228,6 +239,7 @@ impl Client {
                     if tries == 0 {
                         return Err(error);
                     }
+                    begun = Instant::now();
                 }
             }
         }

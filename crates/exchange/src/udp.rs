@@ -213,7 +213,7 @@ impl UdpExchange {
             Reach::Peers(_) => self.to.addresses(),
             Reach::Group { .. } => [self.settings.address].into(),
         };
-        let begun = std::time::Instant::now();
+        let begun = parda_awake::Instant::now();
         for to in addresses {
             let mut result = open.socket.send_to(bytes, to);
             while would_block(&result)

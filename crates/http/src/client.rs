@@ -14,6 +14,8 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
+use crate::within::within;
+
 /// Longest time for an answer to a question, as at the status socket, and to a change, which may wait for disks.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PATIENCE_WITH_CHANGES: Duration = Duration::from_secs(20);
@@ -106,7 +108,7 @@ pub fn ask(
             }
         };
         let patience = if method == "GET" { PATIENCE } else { PATIENCE_WITH_CHANGES };
-        tokio::time::timeout(patience, answered).await.unwrap_or_else(|_| {
+        within(patience, answered).await.unwrap_or_else(|| {
             Err(AskError::Answer(format!("none within {} s", patience.as_secs())))
         })
     })

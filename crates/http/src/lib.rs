@@ -19,6 +19,7 @@ mod progress;
 mod shared;
 mod text_format;
 mod who;
+mod within;
 
 use std::io;
 use std::net::TcpListener;
@@ -47,6 +48,7 @@ pub use axum::body::Bytes;
 use progress::{Progress, Step};
 pub use shared::FRESH;
 use who::Peer;
+use within::within;
 
 /// How long a connection may last.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -210,7 +212,7 @@ impl Watched {
 
 /// Serves a connection for as long as one may last.
 async fn patiently(served: impl Future<Output = ()>) {
-    if tokio::time::timeout(PATIENCE, served).await.is_err() {
+    if within(PATIENCE, served).await.is_none() {
         tracing::debug!("an HTTP connection lasted too long, and was closed");
     }
 }
@@ -223,13 +225,13 @@ async fn answer_within(
     router: Router,
     sent: Progress,
 ) {
-    match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-        Ok(Ok(stream)) => {
+    match within(HANDSHAKE, tls.accept(stream)).await {
+        Some(Ok(stream)) => {
             sent.reached(Step::Begun);
             answer(stream, peer, router, sent).await;
         }
-        Ok(Err(error)) => tracing::debug!("TLS of an HTTP client failed: {error}"),
-        Err(_) => tracing::debug!("an HTTP client did not shake hands in time"),
+        Some(Err(error)) => tracing::debug!("TLS of an HTTP client failed: {error}"),
+        None => tracing::debug!("an HTTP client did not shake hands in time"),
     }
 }
 

@@ -63,7 +63,7 @@ impl Answer {
             }
             Reply::Status { .. } => Ok(()),
             Reply::Error { errno, message, at, .. } => {
-                let failed = || Failure { errno: *errno, message: message.clone(), at: *at };
+                let failed = || Failure { at: *at, ..Failure::new(*errno, message.clone()) };
                 self.error.get_or_insert_with(failed);
                 Ok(())
             }

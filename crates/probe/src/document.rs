@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use parda_input::Pipe;
 use serde::{Deserialize, Serialize};
 
 use crate::findings::Findings;
@@ -9,6 +10,9 @@ use crate::point::Point;
 
 /// The version of the document that this code writes, and the only one that it reads.
 pub const FORMAT: u32 = 2;
+
+/// Most bytes of a document.
+const MOST: u64 = 64 << 20;
 
 /// The document of a probe: all points, and their findings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,8 +119,10 @@ impl ProbeDocument {
     /// # Errors
     /// It is not there, or not a probe, or one of another version.
     pub fn read(path: &Path) -> Result<ProbeDocument, DocumentError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| DocumentError::Read { path: path.display().to_string(), error })?;
+        let read = parda_input::read(path, MOST, Pipe::Taken).map_err(std::io::Error::from);
+        let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
+        let text =
+            text.map_err(|error| DocumentError::Read { path: path.display().to_string(), error })?;
         ProbeDocument::parse(path, &text)
     }
 

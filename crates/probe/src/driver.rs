@@ -25,6 +25,8 @@ pub struct Driven {
     pub recording: Recording,
     /// Where its warm-up ends, and whether the rest is steady.
     pub verdict: Steadiness,
+    /// Time in seconds for which the target's tool had no processor. It is no time of the load.
+    pub silent_s: f64,
 }
 
 /// State of a load that is being driven.

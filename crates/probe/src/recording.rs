@@ -268,11 +268,19 @@ impl Recording {
         self.snapshots.retain(|_| numbers.next().is_some_and(|n| n % 2 == 0 || n == last));
     }
 
+    /// Whether an IO has completed after the warm-up, so that there is a point.
+    #[must_use]
+    pub fn is_measured(&self, verdict: Steadiness) -> bool {
+        let ios = |snapshot: &Snapshot| snapshot.reads.ios + snapshot.writes.ios;
+        self.snapshots.get(verdict.warmup).is_some_and(|first| self.ios() > ios(first))
+    }
+
     /// Reduces the recording to a point, without its warm-up. `None` if no IO completed after that.
     #[must_use]
     pub fn point(&self, load: Load, purpose: Purpose, verdict: Steadiness) -> Option<Point> {
-        let group = (self.snapshots.len() - 1).saturating_sub(verdict.warmup).div_ceil(SLICES);
-        let whole = (self.snapshots.len() - 1 - verdict.warmup).checked_div(group)?;
+        let slices = self.snapshots.len().checked_sub(1 + verdict.warmup)?;
+        let group = slices.div_ceil(SLICES);
+        let whole = slices.checked_div(group)?;
         let from = self.snapshots.len() - 1 - whole * group;
         let (first, last) = (self.snapshots.get(from)?, self.snapshots.last()?);
         let seconds = last.at_s - first.at_s;

@@ -87,7 +87,7 @@ impl Probe<'_> {
         }
         notes.iter().for_each(|note| watcher.note(note));
         let mut points = Vec::new();
-        let mut clock = Clock { began: Instant::now(), virtual_s: None };
+        let mut clock = Clock { began: Instant::now(), virtual_s: None, silent_s: 0.0 };
         if self.target.kind == Kind::Model {
             clock.virtual_s = Some(0.0);
         }
@@ -117,7 +117,7 @@ impl Probe<'_> {
                     break End::Failed;
                 }
             };
-            clock.pass(driven.recording.seconds());
+            clock.pass(driven.recording.seconds(), driven.silent_s);
             if let Some(point) = driven.recording.point(load, purpose, driven.verdict) {
                 watcher.measured(&point);
                 points.push(point);
@@ -178,16 +178,19 @@ struct Clock {
     began: Instant,
     /// Virtual time of a model, in seconds; `None` for a real target.
     virtual_s: Option<f64>,
+    /// Time in seconds in which the target's tool had no processor. It does not count.
+    silent_s: f64,
 }
 
 impl Clock {
     fn now(&self) -> f64 {
-        self.virtual_s.unwrap_or_else(|| self.began.elapsed().as_secs_f64())
+        self.virtual_s.unwrap_or_else(|| self.began.elapsed().as_secs_f64() - self.silent_s)
     }
 
-    fn pass(&mut self, seconds: f64) {
+    fn pass(&mut self, seconds: f64, silent_s: f64) {
         if let Some(now) = &mut self.virtual_s {
             *now += seconds;
         }
+        self.silent_s += silent_s;
     }
 }

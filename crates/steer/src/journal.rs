@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use parda_input::{InputFault, Pipe};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,9 @@ use crate::sysfs::{self, SysError};
 /// wants the journal waits this long before it fails.
 const GLANCE: Duration = Duration::from_millis(10);
 const PATIENCE: u32 = 10;
+
+/// Most bytes of a journal.
+const MOST: u64 = 16 << 20;
 
 /// A directory of journals.
 #[derive(Clone, Debug)]
@@ -414,12 +418,13 @@ impl LockedJournal {
 }
 
 fn read(file: &Path) -> Result<Vec<Original>, JournalError> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(at(file, e)),
+    let bytes = match parda_input::read(file, MOST, Pipe::Refused) {
+        Ok(bytes) => bytes,
+        Err(InputFault::Io(e)) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(InputFault::Io(e)) => return Err(at(file, e)),
+        Err(fault) => return Err(JournalError::File(format!("{}: {fault}", file.display()))),
     };
-    serde_json::from_str(&text).map_err(|source| {
+    serde_json::from_slice(&bytes).map_err(|source| {
         let (file, line, column) = (file.display(), source.line(), source.column());
         JournalError::File(format!(
             "{file}:{line}:{column}: is no journal of parda steer: {source}"

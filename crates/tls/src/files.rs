@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use parda_input::{InputFault, Pipe};
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
@@ -296,12 +297,10 @@ pub fn certificates(
 const MAX_FILE: u64 = 1 << 20;
 
 fn read(role: FileRole, path: &Path) -> Result<Vec<u8>, FileError> {
-    let fail = |e: std::io::Error| wrong(role, path, format!("cannot be read: {e}"));
-    let meta = std::fs::metadata(path).map_err(fail)?;
-    if !meta.is_file() || meta.len() > MAX_FILE {
-        return Err(wrong(role, path, "is not a regular file of at most 1 MiB"));
-    }
-    std::fs::read(path).map_err(fail)
+    parda_input::read(path, MAX_FILE, Pipe::Refused).map_err(|fault| match fault {
+        InputFault::Io(_) => wrong(role, path, fault.to_string()),
+        _ => wrong(role, path, "is not a regular file of at most 1 MiB"),
+    })
 }
 
 fn authorities(path: &Path) -> Result<RootCertStore, FileError> {

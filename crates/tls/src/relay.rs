@@ -6,8 +6,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -349,6 +350,8 @@ fn poll_until(fds: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result<bool
             tv_nsec: i64::from(left.subsec_nanos()),
         });
         match poll(fds, left.as_ref()) {
+            // The kernel's time-out counts also while this process is stopped.
+            Ok(0) if until.is_some_and(|at| Instant::now() < at) => {}
             Ok(ready) => return Ok(ready > 0),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -1,10 +1,9 @@
 //! Text files that hold secrets: passwords, tokens, keys that are not PEM.
 
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use parda_input::{InputFault, Pipe};
 
 /// Reason why a file with secrets cannot be used, as a sentence. It shows nothing of what is in the file.
 #[derive(Debug, thiserror::Error)]
@@ -22,16 +21,13 @@ impl From<std::io::Error> for SecretFault {
 /// # Errors
 /// The file cannot be read, is no regular file, is open to all users of the host, is too long, or is not UTF-8.
 pub fn read_secret(path: &Path, most: u64) -> Result<String, SecretFault> {
-    // A FIFO without a writer would keep the caller waiting, and a terminal would become the agent's own.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let refuse = |why: String| Err(SecretFault(why));
-    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(std::io::Error::from)?;
-    let opened = std::fs::File::from(opened);
-    let about = opened.metadata()?;
-    if !about.is_file() {
-        return refuse("it is not a regular file".to_owned());
-    }
-    let mode = about.permissions().mode() & 0o7777;
+    let opened = match parda_input::open(path, Pipe::Refused) {
+        Ok(opened) => opened,
+        Err(InputFault::Io(error)) => return Err(error.into()),
+        Err(_) => return refuse("it is not a regular file".to_owned()),
+    };
+    let mode = opened.mode()? & 0o7777;
     if mode & 0o007 != 0 {
         return refuse(format!(
             "mode {mode:04o} lets every user of this host read or write it: chmod 0600"
@@ -47,6 +43,10 @@ pub fn read_secret(path: &Path, most: u64) -> Result<String, SecretFault> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::fs::Mode;
+
     use super::*;
 
     fn read(text: &[u8], mode: u32) -> Result<String, String> {

@@ -1,9 +1,9 @@
 //! Live changes of settings: checked and taken over as a reload is, and read back from the running volume.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use parda_api::{Changed, ChangedSetting, Keep, SettingsChange};
+use parda_awake::Instant;
 use parda_config::{DISK_SETTINGS, NAMES_FILES, TenantSettings, likely};
 use parda_exchange::Liveness;
 use parda_http::{Changes, Of, Place, Refusal, Who};

@@ -2,9 +2,9 @@
 //! over as after a reload.
 
 use std::path::Path;
-use std::time::Instant;
 
 use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk, ValueFrom};
+use parda_awake::Instant;
 use parda_config::DRAIN;
 use parda_http::{Disks, Of, Place, Refusal, Who};
 

@@ -150,6 +150,8 @@ fn disk(key: String, status: DiskStatus, did: DiskRates) -> Disk {
         latency_target_ms: status.latency_target.map(|target| target.target_ms),
         slice: short(status.slice),
         errors: status.errors,
+        guest_faults: status.guest_faults,
+        client_faults: status.client_faults,
         did,
     }
 }

@@ -1,6 +1,8 @@
 //! Waiting until the running volumes have a change.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use parda_awake::Instant;
 
 /// Time after which a change that is not in force yet is answered as it is.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,8 +1,9 @@
 //! The agent's HTTP servers as the configuration and their certificates change.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parda_address::Address;
+use parda_awake::Instant;
 
 use super::HttpServer;
 use crate::api::Api;

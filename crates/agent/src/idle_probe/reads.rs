@@ -5,8 +5,9 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use parda_probe::{
     Allowance, Counter, Driven, Driver, Kind, Load, Moment, Recording, Snapshot, TargetInfo,
     Totals, Watch,
@@ -139,7 +140,7 @@ fn record(
         let seconds = recording.seconds();
         let enough = (known && seconds >= allowance.least_s) || seconds >= allowance.most_s;
         if stopped || enough {
-            return Driven { recording, verdict };
+            return Driven { recording, verdict, silent_s: 0.0 };
         }
     }
 }

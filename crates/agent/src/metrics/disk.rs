@@ -32,14 +32,25 @@ impl DiskNow {
         #[rustfmt::skip]
         let DiskStatus {
             name, listen, shares, burst, state: _, fault: _, latency_target: _,
-            reads, writes, others, errors, overdue, time_held_s, time_held_by, time_at_device_s,
+            reads, writes, others, errors, guest_faults, client_faults, overdue, time_held_s, time_held_by, time_at_device_s,
             // No family shows these.
             settings_from: _, from: _, settings: _, slice: _, held_now: _, limited_now: _, state_s: _, drain: _,
             clients: _, page_cache: _, replaced: _, reservation: _, held: _, device: _, total: _, recorded: _,
         } = &self.disk;
         (
             (&self.volume, name, listen, self.is_up(), shares, burst, self.target()),
-            (reads, writes, others, errors, overdue, time_held_s, time_held_by, time_at_device_s),
+            (
+                reads,
+                writes,
+                others,
+                errors,
+                guest_faults,
+                client_faults,
+                overdue,
+                time_held_s,
+                time_held_by,
+                time_at_device_s,
+            ),
         )
     }
 
@@ -85,6 +96,16 @@ pub(super) const FAMILIES: &[Family<DiskNow>] = &[
         counts("op", [("read", d.reads.bytes), ("write", d.writes.bytes)])
     }),
     counter("disk_failed_ios", "IOs that failed at the array", |d| count(d.disk.errors)),
+    counter(
+        "disk_guest_faults",
+        "Requests that failed by the fault of the guest: invalid, or in memory that is gone",
+        |d| count(d.disk.guest_faults),
+    ),
+    counter(
+        "disk_client_faults",
+        "Requests that failed by the fault of an NBD client: invalid, or not what the disk can do",
+        |d| count(d.disk.client_faults),
+    ),
     counter(
         "disk_overdue_ios",
         "IOs sent out of turn, as the disk had been held for hold_max",

@@ -103,7 +103,7 @@ fn no_series_stands_twice() {
     for name in series.map(|line| line.rsplit_once(' ').unwrap().0) {
         assert!(seen.insert(name), "{name} stands twice");
     }
-    assert!(seen.iter().filter(|name| name.contains("listen=\"unix:b\"")).count() == 54);
+    assert!(seen.iter().filter(|name| name.contains("listen=\"unix:b\"")).count() == 56);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use parda_api::Tenant;
+use parda_awake::Instant;
 use parda_block::{DiskId, Handle, VmStats};
 use parda_config::TenantSettings;
 use parda_control::TenantState;

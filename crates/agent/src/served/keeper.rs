@@ -10,9 +10,10 @@ mod ring;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parda_address::Address;
+use parda_awake::Instant;
 use parda_block::{Drained, Ended, Handle, OpenDisk, SpawnError};
 use parda_tls::FileError;
 

@@ -1,8 +1,9 @@
 //! A disk or listener on its way in and out.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use parda_block::DiskId;
 use parda_tls::Acceptor;
 

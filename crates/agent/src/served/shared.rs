@@ -6,9 +6,10 @@ use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parda_address::Address;
+use parda_awake::Instant;
 use parda_block::AgentMemory;
 
 use crate::activation::Passed;

@@ -4,8 +4,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use parda_control::Span;
 use parda_exchange::region::NbdConnection;
 use rustix::fs::OFlags;

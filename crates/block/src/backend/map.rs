@@ -8,8 +8,9 @@
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use parda_disk::status::{Descriptor, Extents, Status};
 use parda_disk::{Extent, Failure};
 use rustix::fs::{self, SeekFrom};

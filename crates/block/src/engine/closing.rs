@@ -6,7 +6,9 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use parda_awake::Instant;
 
 use super::disks::Disk;
 use crate::backend::Backend;

@@ -15,6 +15,8 @@ mod disks;
 mod ending;
 mod failures;
 mod held;
+#[cfg(test)]
+mod jumps;
 mod last_flush;
 mod looks;
 mod mail;
@@ -68,7 +70,7 @@ pub(crate) struct Parts {
 
 pub(crate) struct Engine {
     name: String,
-    started: std::time::Instant,
+    started: parda_awake::Instant,
     fronts: Fronts,
     arrivals: Arrivals,
     /// What clients knew that are gone.
@@ -97,7 +99,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
         Ok(Self {
-            started: std::time::Instant::now(),
+            started: parda_awake::Instant::now(),
             fronts: Fronts::new(&parts.name, parts.front)?,
             name: parts.name,
             arrivals: Arrivals::default(),
@@ -125,6 +127,8 @@ impl Engine {
         })
     }
 
+    /// Time of this thread's calls, for the law as for deadlines. It stands still while the process does, so that no peer is silent and no
+    /// device slow for want of anybody to hear it.
     fn now(&self) -> Instant {
         Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
@@ -216,6 +220,9 @@ impl Engine {
         for disk in self.arrivals.begun.drain(..) {
             // The VM may have spent its credit on another host.
             self.host.forget_credit(now, self.disks[disk].vm_id);
+        }
+        for (client, disk, requests) in self.arrivals.refused.drain(..) {
+            self.disks[disk].stats.blame(client, requests);
         }
         for arrival in self.arrivals.requests.drain(..) {
             let mut request = Request::new(arrival);
@@ -326,14 +333,18 @@ impl Engine {
             let heard = if delayed { Outcome::Failed } else { ended };
             let dropped = of!(self.fronts, client, is_gone());
             let done = taken_back(self.host.complete_after(now, id, heard, device), key);
-            if !(dropped && ended == Outcome::Failed) {
-                let disk = &mut self.disks[disk];
-                disk.stats.record(&done, ended);
-                if let Err(failure) = &outcome
-                    && let Some(line) = disk.failures.note(now, op, failure)
-                {
-                    let (volume, disk) = (&self.name, disk.name());
-                    tracing::error!(volume, disk, event = "io_failed", "{line}");
+            match &outcome {
+                Err(_) if dropped => {}
+                Err(failure) if failure.asker => self.disks[disk].stats.blame(client, 1),
+                _ => {
+                    let disk = &mut self.disks[disk];
+                    disk.stats.record(&done, ended);
+                    if let Err(failure) = &outcome
+                        && let Some(line) = disk.failures.note(now, op, failure)
+                    {
+                        let (volume, disk) = (&self.name, disk.name());
+                        tracing::error!(volume, disk, event = "io_failed", "{line}");
+                    }
                 }
             }
         }

@@ -22,7 +22,7 @@ use crate::open_disk::OpenDisk;
 
 const BLOCK: u64 = 4096;
 
-fn engine(backend: BackendConfig) -> Engine {
+pub(super) fn engine(backend: BackendConfig) -> Engine {
     let (mailer, mailbox) = mailbox().unwrap();
     let (_, orders) = std::sync::mpsc::channel();
     let (limits, memory) = (Limits::default(), AgentMemory::default());
@@ -72,7 +72,7 @@ fn settle(engine: &mut Engine) {
 }
 
 /// Memory of a guest, in several pieces, that begins `skip` bytes behind a page.
-fn guest(value: u8, len: usize, skip: usize) -> Buffer {
+pub(super) fn guest(value: u8, len: usize, skip: usize) -> Buffer {
     let memory = Arc::new(Memory::anonymous(len + skip).unwrap());
     let half = len as u64 / 2 / BLOCK * BLOCK;
     let places = [(skip as u64, half as u32), (skip as u64 + half, (len as u64 - half) as u32)];

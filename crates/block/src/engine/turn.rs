@@ -38,6 +38,8 @@ impl Engine {
         let waits = self.now();
         self.spin.wait(&mut self.work.io.ring, timeout, awaited, &mut self.fronts)?;
         let now = self.now();
+        // All that came until now is seen before anybody is judged late: this thread may have been stopped since it looked.
+        self.work.io.ring.reap()?;
         self.delays.turn(now, waits, waits.since(began), &mut self.work.requests);
         Ok(now)
     }

@@ -292,3 +292,17 @@ fn a_connection_whose_replies_were_its_limit_goes_on_when_they_are_sent() {
         assert_eq!((answered, outcome.unwrap().len()), (cookie.unwrap(), 32_768));
     }
 }
+
+#[test]
+fn a_request_that_is_none_for_the_disk_is_its_clients_fault_and_not_the_arrays() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let volume = memory(&socket);
+    let mut client = Client::connect(&socket, "vm1");
+    assert_eq!(client.call(read(SIZE, 4096), &[]), Err(Errno::Inval));
+    assert_eq!(client.call(write(SIZE - 512, 4096), &[1; 4096]), Err(Errno::NoSpc));
+    assert_eq!(client.call(read(0, 4096), &[]), Ok(vec![0; 4096]));
+    let stats = volume.stats().unwrap();
+    let vm = &stats.vms[0];
+    assert_eq!((vm.errors, vm.guest_faults, vm.client_faults), (0, 0, 2));
+}

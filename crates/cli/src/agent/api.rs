@@ -7,6 +7,7 @@ use parda_address::Socket;
 use parda_agent::config::api_beside;
 use parda_api::State;
 use parda_http::client::{AskError, Server, ask};
+use parda_input::Pipe;
 use parda_tls::{ClientFiles, Connector};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -14,6 +15,9 @@ use serde_json::Value;
 use crate::agent::{Named, no_status, unanswered};
 use crate::input::configuration;
 use crate::{Failure, output};
+
+/// Most bytes of a token's file.
+const MOST_TOKEN: u64 = 64 << 10;
 
 /// Where the agent is.
 #[derive(Args)]
@@ -138,10 +142,12 @@ impl Agent {
         body: Option<&Value>,
     ) -> Result<T, Failure> {
         let server = self.server()?;
-        let token = self.token_file.as_ref().map(|file| {
-            let read = std::fs::read_to_string(file);
-            let read = read.map_err(|error| error.to_string()).and_then(secret);
-            read.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+        let token = self.token_file.as_ref().map(|file| -> Result<String, Failure> {
+            let wrong = |why: String| Failure::usage(format!("{}: {why}", file.display()));
+            let bytes = parda_input::read(file, MOST_TOKEN, Pipe::Taken);
+            let bytes = bytes.map_err(|fault| wrong(fault.to_string()))?;
+            let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
+            secret(text).map_err(wrong)
         });
         let path = format!("/api/v1/{path}");
         let answer = ask(&server, method, &path, body, token.transpose()?.as_deref());

@@ -5,9 +5,13 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use parda_explain::{Capacity, Change, Explanation, Record, View, score};
+use parda_input::Pipe;
 
 use super::words;
 use crate::{Failure, output};
+
+/// Most bytes of the file.
+const MOST: u64 = 64 << 20;
 
 /// Appends a line of JSON with the view and the predictions.
 pub(super) fn append(
@@ -37,8 +41,10 @@ pub(super) fn append(
 
 /// The last record of a VM in a file.
 pub(super) fn last(file: &Path, vm: &str) -> Result<Record, Failure> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+    let wrong = |why: String| Failure::usage(format!("{}: {why}", file.display()));
+    let bytes =
+        parda_input::read(file, MOST, Pipe::Taken).map_err(|fault| wrong(fault.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
     let (mut found, mut torn) = (None, None);
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         match serde_json::from_str::<Record>(line) {

@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use parda_address::Address;
-use roxmltree::{Document, Node};
+use roxmltree::Node;
 
 use super::qos::Qos;
+use super::xml;
 
 /// The definition of a domain.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ pub(super) enum Source {
 
 impl Domain {
     pub(super) fn parse(xml: &str) -> Result<Domain, String> {
-        let document = Document::parse(xml).map_err(|error| error.to_string())?;
+        let document = xml::parse(xml)?;
         let root = document.root_element();
         let name = child(root, "name").and_then(|name| name.text()).unwrap_or_default();
         if root.tag_name().name() != "domain" || name.is_empty() {

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use parda_address::Address;
-use roxmltree::{Document, Node};
+use roxmltree::Node;
 
 use super::domain::{Disk, Domain, Source, child, elements};
 use super::qos::{BEFORE, MEMORY, NAMESPACE, ours};
+use super::xml;
 
 /// A range of a text, and what stands there instead.
 type Edit = (Range<usize>, String);
@@ -99,7 +100,7 @@ impl Disk {
 
     /// Edits beside the source that libvirt needs for vhost-user.
     fn for_vhost(&self, xml: &str) -> Result<Vec<Edit>, String> {
-        let document = Document::parse(xml).map_err(|error| error.to_string())?;
+        let document = xml::parse(xml)?;
         let mut nodes = document.descendants();
         let Some(disk) = nodes.find(|node| node.range() == self.element) else { return Ok(vec![]) };
         if let Some(name) = OF_GUEST.into_iter().find(|name| child(disk, name).is_some()) {
@@ -155,7 +156,7 @@ fn with_space(xml: &str, range: Range<usize>) -> Range<usize> {
 
 /// The definition with notes about a disk in its metadata, as attributes. Those that are there already stay.
 pub(super) fn noted(xml: &str, target: &str, notes: &[(&str, &str)]) -> Result<String, String> {
-    let document = Document::parse(xml).map_err(|error| error.to_string())?;
+    let document = xml::parse(xml)?;
     let root = document.root_element();
     let known = ours(root).and_then(|ours| disk_of(ours, target));
     let has = |key: &str| known.is_some_and(|known| known.has_attribute(key));
@@ -208,7 +209,7 @@ fn disk_of<'a, 'i>(ours: Node<'a, 'i>, target: &str) -> Option<Node<'a, 'i>> {
 
 /// The definition without the notes of `attach` about a disk, and without elements that had nothing else.
 pub(super) fn forgotten(xml: &str, target: &str) -> Result<String, String> {
-    let document = Document::parse(xml).map_err(|error| error.to_string())?;
+    let document = xml::parse(xml)?;
     let ours = ours(document.root_element());
     let Some((ours, disk)) = ours.and_then(|ours| Some((ours, disk_of(ours, target)?))) else {
         return Ok(xml.to_owned());
@@ -236,7 +237,7 @@ pub(super) fn forgotten(xml: &str, target: &str) -> Result<String, String> {
 /// # Errors
 /// The domain has other memory.
 pub(super) fn with_shared_memory(xml: &str) -> Result<String, String> {
-    let document = Document::parse(xml).map_err(|error| error.to_string())?;
+    let document = xml::parse(xml)?;
     let root = document.root_element();
     let mut cells = root.descendants().filter(|node| node.has_tag_name("cell"));
     if cells.any(|cell| cell.attribute("memAccess").is_some_and(|access| access != "shared")) {
@@ -272,7 +273,7 @@ pub(super) fn with_shared_memory(xml: &str) -> Result<String, String> {
 
 /// The definition without the shared memory that [`with_shared_memory`] gave it, if no disk needs that any more.
 pub(super) fn without_shared_memory(xml: &str) -> Result<String, String> {
-    let document = Document::parse(xml).map_err(|error| error.to_string())?;
+    let document = xml::parse(xml)?;
     let root = document.root_element();
     let needs = |disk: &Disk| matches!(disk.source, Source::Vhost(_));
     let Some(note) = ours(root).and_then(|ours| ours.attribute_node(MEMORY)) else {
@@ -281,7 +282,7 @@ pub(super) fn without_shared_memory(xml: &str) -> Result<String, String> {
     if Domain::parse(xml)?.disks.iter().any(needs) {
         return Ok(xml.to_owned());
     }
-    let own = Document::parse(SHARED).map_err(|error| error.to_string())?;
+    let own = xml::parse(SHARED)?;
     let backing =
         child(root, "memoryBacking").filter(|node| differing(*node, own.root_element()).is_none());
     let gone = backing.map(|node| node.range()).into_iter().chain([note.range()]);
@@ -325,7 +326,7 @@ fn differing(one: Node<'_, '_>, other: Node<'_, '_>) -> Option<String> {
 
 /// The first element in which the definition that libvirt has differs from the one that it was given, if there is one.
 pub(super) fn unlike(given: &str, has: &str) -> Option<String> {
-    match (Document::parse(given), Document::parse(has)) {
+    match (xml::parse(given), xml::parse(has)) {
         (Ok(given), Ok(has)) => differing(given.root_element(), has.root_element()),
         _ => Some("its form".to_owned()),
     }

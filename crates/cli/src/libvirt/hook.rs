@@ -3,7 +3,7 @@
 //! libvirt waits for its hooks, so nothing here asks libvirt: all is in the definition that it passes. An error of `prepare` keeps the guest
 //! from starting, and libvirt shows the message; one of `release` is in libvirt's log.
 
-use std::io::Read as _;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::domain::{Disk, Domain, Source};
 use super::place::{same_file, same_server};
 use super::qos::{NAMESPACE, Qos};
+use super::xml;
 use crate::Failure;
 use crate::agent::api::{Agent, segment};
 
@@ -67,9 +68,12 @@ impl Hook {
             _ => return Ok(()),
         };
         let failed = |why: &str| Failure::new(format!("domain {}: {why}", self.domain));
-        let mut xml = String::new();
-        let read = std::io::stdin().read_to_string(&mut xml);
-        read.map_err(|error| failed(&format!("its definition cannot be read: {error}")))?;
+        let unread = |why: String| failed(&format!("its definition cannot be read: {why}"));
+        let input = std::io::stdin().as_fd().try_clone_to_owned();
+        let input = input.map_err(|error| unread(error.to_string()))?;
+        let bytes = parda_input::read_open(input.into(), xml::MOST);
+        let bytes = bytes.map_err(|fault| unread(fault.to_string()))?;
+        let xml = String::from_utf8(bytes).map_err(|error| unread(error.to_string()))?;
         // No other guest depends on the agent.
         if !xml.contains(NAMESPACE) {
             return Ok(());

@@ -1,6 +1,6 @@
 //! What a definition says of how its disks are to be served: `<iotune>`, `<blkiotune>`, and metadata of parda's own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use parda_config::LimitSetting;
@@ -68,14 +68,13 @@ impl Qos {
         let Some(ours) = ours(root) else { return Ok(()) };
         let disks: Vec<_> = elements(ours, "disk").collect();
         if let Some(unknown) =
-            ours.children().find(|node| node.is_element() && !disks.contains(node))
+            ours.children().find(|node| node.is_element() && node.tag_name().name() != "disk")
         {
             return Err(format!("<{}> is no element of it: <disk> is", unknown.tag_name().name()));
         }
-        let is_there = |of: &Node<'_, '_>| {
-            let target = of.attribute("target");
-            target.is_some() && all_disks(root).any(|disk| target_of(disk) == target)
-        };
+        let targets: BTreeSet<_> = all_disks(root).filter_map(target_of).collect();
+        let is_there =
+            |of: &Node<'_, '_>| of.attribute("target").is_some_and(|name| targets.contains(name));
         if let Some(lost) = disks.iter().find(|disk| !is_there(disk)) {
             let target = lost.attribute("target").unwrap_or_default();
             return Err(format!("target = {target:?}: the domain has no such disk"));

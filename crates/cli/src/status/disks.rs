@@ -37,6 +37,19 @@ pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
         let failed = count(disk.errors, "IO");
         text += &format!("  disk {}: {failed} FAILED at the array since the start\n", disk.name);
     }
+    for disk in &volume.disks {
+        for (faults, whose) in
+            [(disk.guest_faults, "its guest"), (disk.client_faults, "NBD clients")]
+        {
+            if faults > 0 {
+                let failed = count(faults, "request");
+                text += &format!(
+                    "  disk {}: {failed} failed by the fault of {whose} since the start\n",
+                    disk.name
+                );
+            }
+        }
+    }
     text
 }
 

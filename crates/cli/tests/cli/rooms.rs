@@ -69,7 +69,7 @@ fn crates_that_read_a_clock_are_named() {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let (_, list) = page.split_once("Crates that read a clock: ").unwrap();
     let named: BTreeSet<String> =
-        list.split('.').next().unwrap().split(", ").map(str::to_owned).collect();
+        list.split('.').next().unwrap().split(',').map(|name| name.trim().to_owned()).collect();
     let reads = |name: &String| {
         let source = source(&root().join("crates").join(name).join("src"));
         ["Instant::now", "SystemTime::now"].iter().any(|call| source.contains(call))

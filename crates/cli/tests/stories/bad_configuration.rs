@@ -3,6 +3,7 @@
 use std::fs::Permissions;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use parda_agent::status::{DiskState, VolumeStatus};
 
@@ -455,5 +456,81 @@ fn a_key_in_another_table_is_sent_to_its_own() {
         stage.write("host.toml", text);
         expect(&stage.parda(&["check", "host.toml"]), 2, &["host.toml:", says]);
         expect(&stage.parda(&["serve", "-c", "host.toml"]), 2, &[says]);
+    }
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_to_holds_up_no_command() {
+    let stage = Stage::new();
+    stage.ok(&["mkfifo", "-m", "600", "pipe"]);
+    let silent = "pipe: is a pipe of which nobody has written all within 8 s";
+    let token = "[http]\naddress = \"tcp:127.0.0.1:9109\"\ntokens = \"pipe\"\n";
+    stage.sparse("data", 1 << 20);
+    stage.write("tokens.toml", config("h", OFF, &[("vm1", "data")]) + token);
+    let cases: [(&[&str], &str); 7] = [
+        (&["check", "pipe"], silent),
+        (&["serve", "-c", "pipe"], silent),
+        (&["sim", "pipe"], silent),
+        (&["lab", "pipe"], silent),
+        (&["policy", "diff", "pipe", "-c", "none"], "pipe"),
+        (&["explain", "vm1", "--socket", "none", "--score", "pipe"], silent),
+        (&["check", "tokens.toml"], "not a regular file"),
+    ];
+    std::thread::scope(|scope| {
+        for (line, says) in cases {
+            let stage = &stage;
+            scope.spawn(move || {
+                let err = stage.fails(&[&[PARDA], line].concat());
+                assert!(err.contains(says), "{line:?}: {err}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_pipe_of_a_shell_is_read_as_a_file_is() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    stage.write("h.toml", config("h", OFF, &[("vm1", "data")]));
+    for script in [
+        "\"$0\" check <(sleep 1; cat h.toml)",
+        "cat h.toml | \"$0\" check /dev/stdin",
+        "\"$0\" check /dev/stdin < h.toml",
+    ] {
+        stage.ok(&["bash", "-c", script, PARDA]);
+    }
+    let err = stage.fails(&["bash", "-c", "\"$0\" check <(yes '#' | head -c 20000000)", PARDA]);
+    assert!(err.contains("is larger than 16 MiB"), "{err}");
+}
+
+/// A `virsh` with one domain, whose definition is in a file.
+const ONE_DOMAIN: &str = "#!/bin/sh
+case \"$*\" in
+*dumpxml*) exec cat xml;;
+*--name*) echo '11111111-2222-3333-4444-555555555555 d';;
+esac
+";
+
+#[test]
+fn a_definition_beyond_all_bounds_is_refused_at_once() {
+    let stage = Stage::new();
+    std::fs::create_dir(stage.path("bin")).unwrap();
+    stage.write("bin/virsh", ONE_DOMAIN);
+    stage.ok(&["chmod", "+x", "bin/virsh"]);
+    let path = format!("PATH={}:{}", stage.path("bin").display(), std::env::var("PATH").unwrap());
+    let attributes: String = (0..200_000).map(|n| format!(" a{n}='1'")).collect();
+    let elements = "<disk><target dev='vda'/></disk>".repeat(100_000);
+    for (xml, says) in [
+        (format!("<domain{attributes}><name>d</name></domain>"), "attributes"),
+        (format!("<domain><devices>{elements}</devices></domain>"), "nodes limit"),
+        ("<a>".repeat(200_000), "deep"),
+        (format!("<domain>{}</domain>", " ".repeat(5 << 20)), "is larger than 4 MiB"),
+    ] {
+        stage.write("xml", xml);
+        let begun = Instant::now();
+        let line = ["env", &path, PARDA, "libvirt", "toml", "--listen", "unix:/run/s"];
+        let err = stage.fails(&line);
+        assert!(err.contains(says), "{err}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     }
 }

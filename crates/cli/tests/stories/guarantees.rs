@@ -135,22 +135,26 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
         let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=16"];
         stage.load(&format!("fio-{host}"), &uri(host, "disk"), &options)
     };
-    // Sums over 3 s, and how many hosts took part.
+    // Rates over 3 s, and how many hosts took part: over all of the time between the first look and the last.
     let ios = || agents.each_ref().map(|agent| agent.volume().disks[0].reads.ios);
     let rates = || {
         let (begin, before) = (std::time::Instant::now(), ios());
         std::thread::sleep(Duration::from_secs(3));
-        let (seconds, after) = (begin.elapsed().as_secs_f64(), ios());
+        let after = ios();
+        let seconds = begin.elapsed().as_secs_f64();
         [0, 1, 2].map(|i| (after[i] - before[i]) as f64 / seconds)
     };
-    // A busy machine slows clients and timers for some seconds. The limit holds in all of them.
+    // A busy machine slows clients and timers for some seconds, and makes a host silent: the others divide its part while it goes on. What
+    // holds in each ten seconds is held in virtual time (`crates/sim/tests/sim/tenants.rs`).
     let reached = |least: f64, most: f64| {
         let sum = |rates: &[f64; 3]| rates.iter().sum::<f64>();
-        let below = |rates: &[f64; 3]| assert!(sum(rates) < most, "{rates:?} are above {most}");
+        let below = |rates: &[f64; 3]| {
+            assert!(sum(rates) < 1.5 * most, "{rates:?} are far above {most}");
+        };
         let mut windows = std::iter::repeat_with(rates).take(10).inspect(below);
         windows
-            .find(|rates| sum(rates) >= least)
-            .unwrap_or_else(|| panic!("never {least} IO/s for a limit below {most}"))
+            .find(|rates| (least..most).contains(&sum(rates)))
+            .unwrap_or_else(|| panic!("never from {least} to {most} IO/s"))
     };
     let settled = |parts: [f64; 3]| {
         until("each host has its part of the limit", || {

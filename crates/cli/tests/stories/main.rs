@@ -25,6 +25,7 @@
 //! | `bad_clients` | malformed and rude NBD |
 //! | `bad_configuration` | mistakes in the file, and in what it names |
 //! | `failing_backends` | full disks, lost servers |
+//! | `frozen` | agents that are stopped and go on |
 //! | `few_shares` | a disk of one share beside one of ten thousand |
 //! | `half_open` | clients whose host vanishes from the network |
 //! | `hostile` | hundreds of clients that take all they can, in a bounded memory |
@@ -92,6 +93,7 @@ mod failing_backends;
 mod few_shares;
 mod files;
 mod firmware;
+mod frozen;
 mod fuse;
 mod guarantees;
 mod half_open;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parda_disk::{Errno, Op};
 use rustix::process::Signal;
 
-use crate::stage::{Agent, Process, Stage, config, until};
+use crate::stage::{Agent, Process, Stage, config, stop, until};
 use parda_testkit::{Client, read, write};
 
 const LEN: u32 = 4096;
@@ -109,19 +109,6 @@ fn a_server_that_comes_back_larger_is_used_and_one_that_comes_back_smaller_is_no
     until("it is used again", || next.call(read(0, LEN), &[]) == Ok(block(1)));
     drop((client, next));
     agent.stop();
-}
-
-/// Stops a process, and waits until none of its threads runs any more.
-fn stop(server: &Process) {
-    server.signal(Signal::STOP);
-    let tasks = format!("/proc/{}/task", server.pid());
-    until("all threads are stopped", || {
-        std::fs::read_dir(&tasks).unwrap().flatten().all(|task| {
-            // PID (NAME) STATE …; a thread may end meanwhile.
-            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
-        })
-    });
 }
 
 #[test]

@@ -50,6 +50,19 @@ pub(crate) fn until(what: &str, mut true_now: impl FnMut() -> bool) {
     wait_for(what, || true_now().then_some(()));
 }
 
+/// Stops a process, and waits until none of its threads runs any more.
+pub(crate) fn stop(process: &Process) {
+    process.signal(Signal::STOP);
+    let tasks = format!("/proc/{}/task", process.pid());
+    until("all threads are stopped", || {
+        std::fs::read_dir(&tasks).unwrap().flatten().all(|task| {
+            // PID (NAME) STATE …; a thread may end meanwhile.
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+        })
+    });
+}
+
 /// A directory in which everything of one story happens. All programs run in it, so that
 /// configurations and command lines name files and sockets without a path.
 pub(crate) struct Stage {

@@ -141,9 +141,15 @@ impl Worker {
             return Err(ExchangeError::new("exchange etcd: its thread has ended"));
         }
         self.shared.ordered.notify_one();
-        let orders = self.shared.lock();
-        let waited = self.shared.answered.wait_timeout_while(orders, wait, |orders| !done(orders));
-        Ok(waited.unwrap_or_else(PoisonError::into_inner).0)
+        let (mut orders, until) = (self.shared.lock(), parda_awake::Instant::now() + wait);
+        loop {
+            let left = until.saturating_duration_since(parda_awake::Instant::now());
+            if done(&orders) || left.is_zero() {
+                return Ok(orders);
+            }
+            let waited = self.shared.answered.wait_timeout(orders, left);
+            orders = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Makes the next call read certificates and password again.

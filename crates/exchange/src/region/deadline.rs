@@ -57,7 +57,7 @@ impl Deadline {
             }
         }
         self.jobs.send(job).map_err(|_| ended())?;
-        self.answers.recv_timeout(self.limit).map_err(|e| match e {
+        parda_awake::recv_timeout(&self.answers, self.limit).map_err(|e| match e {
             RecvTimeoutError::Timeout => {
                 self.late = true;
                 RegionFault::Timeout(self.limit)

@@ -7,8 +7,9 @@ mod child;
 mod report;
 
 use std::io::ErrorKind;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use parda_control::Bytes;
 use parda_workload::fio::{Job, JobTarget, UnsupportedByFio, has_engine};
 
@@ -26,6 +27,9 @@ const LEAST_WARMUP_S: f64 = 0.3;
 
 /// Time without a completed IO, beyond the longest expected one, after which the target has failed. fio itself is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time for which fio may be stopped, by its own clock, before it ends by itself. It ends as well when nobody reads its answers.
+const LONGEST_STOP: Duration = Duration::from_secs(600);
 
 /// Time for fio to end after the user has stopped the probe.
 const POLITE: Duration = Duration::from_secs(2);
@@ -104,7 +108,7 @@ impl Driver for Fio {
         watch: Watch<'_>,
     ) -> Result<Driven, String> {
         // fio is stopped earlier. The bound ends it if this process dies.
-        let bound = Duration::from_secs_f64(allowance.most_s) + 2 * PATIENCE;
+        let bound = Duration::from_secs_f64(allowance.most_s) + LONGEST_STOP;
         let job = self.job(load, seed, bound).map_err(|error| error.to_string())?;
         let slice = (allowance.most_s / SLICES).clamp(SHORTEST, LONGEST);
         let mut running = Running::new(Duration::from_secs_f64(slice));
@@ -149,12 +153,16 @@ struct Running {
     answered: Instant,
     /// Time at which an IO was last seen to complete.
     heard: Instant,
+    /// Time without an answer in which fio had no processor.
+    silent: Duration,
 }
 
 impl Running {
     fn new(slice: Duration) -> Running {
         let now = Instant::now();
-        Running { recording: Recording::default(), slice, begun: None, answered: now, heard: now }
+        let silent = Duration::ZERO;
+        let recording = Recording::default();
+        Running { recording, slice, begun: None, answered: now, heard: now, silent }
     }
 
     fn moment(&self) -> Moment {
@@ -165,11 +173,18 @@ impl Running {
     fn take(&mut self, snapshot: Snapshot) {
         let now = Instant::now();
         // A machine that gave fio no time to answer gave its IOs none.
-        let late = self.begun.is_none() || now - self.answered > PATIENCE;
+        let gap = now - self.answered;
+        let late = self.begun.is_none() || gap > PATIENCE;
+        if gap > PATIENCE {
+            // The load begins anew: what it did meanwhile says nothing of the target.
+            self.silent += gap;
+            self.recording = Recording::default();
+            self.begun = None;
+        }
         if late || snapshot.reads.ios + snapshot.writes.ios > self.recording.ios() {
             self.heard = now;
         }
-        self.begun.get_or_insert(now - self.slice);
+        self.begun.get_or_insert(now.checked_sub(self.slice).unwrap_or(now));
         self.answered = now;
         self.recording.push(snapshot);
     }
@@ -180,12 +195,16 @@ impl Running {
         let took_s = self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
         let known = verdict.steady && verdict.precision <= allowance.precision;
         // A load without a completed IO may be stuck. It goes on until `PATIENCE` is over.
-        let over = took_s >= allowance.most_s && self.recording.ios() > 0;
+        let over = took_s >= allowance.most_s && self.recording.is_measured(verdict);
         known && took_s >= allowance.least_s || over
     }
 
     fn driven(self) -> Driven {
-        Driven { verdict: self.recording.steadiness(LEAST_WARMUP_S), recording: self.recording }
+        Driven {
+            verdict: self.recording.steadiness(LEAST_WARMUP_S),
+            recording: self.recording,
+            silent_s: self.silent.as_secs_f64(),
+        }
     }
 }
 

@@ -167,7 +167,7 @@ impl Run {
             let enough = enough(&recording, &verdict, load, allowance);
             let over = recording.ios() >= MOST_IOS || recording.seconds() >= allowance.most_s;
             if enough || over || watch(Moment { load_s: recording.seconds(), silent_s: 0.0 }) {
-                return Ok(Driven { recording, verdict });
+                return Ok(Driven { recording, verdict, silent_s: 0.0 });
             }
         }
     }

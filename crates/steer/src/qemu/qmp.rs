@@ -5,8 +5,9 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::{Value, json};
@@ -64,7 +65,13 @@ impl Talk {
     /// There is no QEMU, or it does not answer in time.
     pub fn begin(socket: &Path) -> Result<Talk, QmpError> {
         let until = Instant::now() + PATIENCE;
-        let stream = connect(socket).map_err(late)?;
+        let stream = loop {
+            match connect(socket) {
+                Err(error) if again(&error) && Instant::now() < until => {}
+                Err(error) if again(&error) => return Err(QmpError::Silent),
+                connected => break connected?,
+            }
+        };
         let mut talk = Talk { stream, until, received: Vec::new() };
         if talk.line()?.get("QMP").is_none() {
             return Err(QmpError::NotQmp("it does not greet as one".to_owned()));
@@ -82,8 +89,16 @@ impl Talk {
             format!("{}\n", json!({ "execute": command, "arguments": arguments }))
         });
         let request = lines.collect::<String>();
-        self.stream.set_write_timeout(Some(self.left()?))?;
-        self.stream.write_all(request.as_bytes()).map_err(late)?;
+        let mut rest = request.as_bytes();
+        while !rest.is_empty() {
+            self.stream.set_write_timeout(Some(self.left()?))?;
+            match self.stream.write(rest) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(sent) => rest = &rest[sent..],
+                Err(error) if again(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         commands.iter().map(|(command, _)| self.answer(command)).collect()
     }
 
@@ -111,8 +126,8 @@ impl Talk {
             match self.stream.read(&mut part) {
                 Ok(0) => return Err(QmpError::NotQmp("it closes the connection".to_owned())),
                 Ok(n) => self.received.extend_from_slice(&part[..n]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(late(error)),
+                Err(error) if again(&error) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -143,12 +158,10 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     Ok(fd.into())
 }
 
-/// An error of a call; that of its time-out as silence.
-fn late(error: io::Error) -> QmpError {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => QmpError::Silent,
-        _ => error.into(),
-    }
+/// Whether a call is to be made again, if there is time: its own time-out counts also while this process is stopped.
+fn again(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
 /// A text of QEMU, cut where it is longer than any name.

@@ -1,15 +1,18 @@
 //! Reads a trace: fio's log, or the text of blkparse.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use parda_config::Error;
+use parda_input::Pipe;
 
 use super::{Trace, TraceIo};
 
 /// Longest accepted line, in bytes. A file with longer lines is not text.
 const LONGEST: u64 = 64 << 10;
+
+/// Most bytes of a trace.
+const MOST: u64 = 4 << 30;
 
 /// Length to which an invalid line is cut in a message, in characters.
 const SHOWN: usize = 80;
@@ -45,9 +48,9 @@ const BLKPARSE_SHAPE: &str = "must be a line of blkparse: device, CPU, number, t
 /// The file cannot be read, or is no trace: the error names the line and what is wrong with it.
 pub fn read(path: &Path) -> Result<Trace, Error> {
     let name = path.display().to_string();
-    match File::open(path) {
+    match parda_input::open(path, Pipe::Taken) {
         Ok(file) => parse(&name, BufReader::with_capacity(1 << 18, file)),
-        Err(e) => Err(error(&name, None, format!("cannot be read: {e}"))),
+        Err(fault) => Err(error(&name, None, fault.to_string())),
     }
 }
 
@@ -57,7 +60,7 @@ pub fn read(path: &Path) -> Result<Trace, Error> {
 /// As for [`read`](fn@read).
 pub fn parse(name: &str, mut input: impl BufRead) -> Result<Trace, Error> {
     let mut ios = Vec::new();
-    let (mut line, mut format) = (Vec::new(), None);
+    let (mut line, mut format, mut all) = (Vec::new(), None, 0);
     for number in 1.. {
         line.clear();
         let read = input.by_ref().take(LONGEST).read_until(b'\n', &mut line);
@@ -67,7 +70,9 @@ pub fn parse(name: &str, mut input: impl BufRead) -> Result<Trace, Error> {
             length => {
                 let text = String::from_utf8_lossy(&line);
                 let text = text.trim();
+                all += length;
                 let done = match length {
+                    _ if all > MOST => Err("lies behind 4 GiB, where no trace goes on"),
                     LONGEST => Err("is longer than any line of a trace"),
                     _ => read_line(&mut format, text, &mut ios),
                 };

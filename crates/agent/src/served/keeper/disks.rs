@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parda_address::{Address, ExportName};
+use parda_awake::Instant;
 use parda_block::{OpenDisk, OpenError, SpawnError, Stopped};
 
 use super::{Keeper, NotOpened, Order, Owner, Ticket, apart};

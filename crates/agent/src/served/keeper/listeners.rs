@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parda_address::Address;
+use parda_awake::Instant;
 use parda_block::Handle;
 use parda_tls::{Acceptor, FileError};
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use parda_block::{AgentMemory, Drained, Ended, Handle, SpawnError, VolumeConfig};
 use parda_config::tenants;
 

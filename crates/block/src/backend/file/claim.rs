@@ -7,8 +7,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use parda_awake::Instant;
 use parda_locks::{self as locks, Locks};
 use rustix::fs::{self, Mode, OFlags};
 

@@ -64,6 +64,10 @@ pub(super) struct UpstreamLink {
     /// comes is thrown away, up to this time, so that its end shows when the server has let go of
     /// its requests.
     pub(super) drained_by: Option<Instant>,
+    /// Bytes that were received.
+    received: u64,
+    /// A deadline has passed, and is judged when so many bytes were received: those that had come by then.
+    judged_at: Option<u64>,
 }
 
 /// A request that was sent.
@@ -144,6 +148,8 @@ impl Lane {
             answered: false,
             patience,
             drained_by: None,
+            received: 0,
+            judged_at: None,
         });
     }
 
@@ -208,6 +214,7 @@ impl Lane {
         self.busy -= 1;
         let payload = self.link.as_mut().and_then(|link| {
             link.receiving = false;
+            link.received += *result.as_ref().unwrap_or(&0) as u64;
             link.payload.take()
         });
         let n = result.unwrap_or(0);
@@ -402,6 +409,25 @@ impl Lane {
         let link = self.link.as_ref()?;
         let oldest = self.in_flight.first_key_value().map(|(_, asked)| asked.sent + link.patience);
         link.drained_by.or(oldest)
+    }
+
+    /// Whether a deadline has passed, and nothing that had come by then is left to be read. The first call is never the one that judges:
+    /// what the kernel has received may not have been taken yet.
+    pub(super) fn is_late(&mut self, now: Instant) -> bool {
+        let passed = self.deadline().is_some_and(|at| now >= at);
+        let Some(link) = &mut self.link else { return false };
+        if !passed {
+            link.judged_at = None;
+            return false;
+        }
+        let unread = rustix::io::ioctl_fionread(&*link.fd).unwrap_or(0);
+        match link.judged_at {
+            Some(all) => unread == 0 || link.received >= all,
+            None => {
+                link.judged_at = Some(link.received + unread);
+                false
+            }
+        }
     }
 
     /// Whether something was sent before `then` and nothing has answered it.

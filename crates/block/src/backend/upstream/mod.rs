@@ -416,7 +416,7 @@ impl Upstream {
 
     fn time_out(&mut self, now: Instant, work: &mut Work, index: usize) {
         let lane = &mut self.lanes[index];
-        if lane.deadline().is_none_or(|at| now < at) {
+        if !lane.is_late(now) {
             return;
         }
         if lane.is_up() {

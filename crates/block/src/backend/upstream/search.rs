@@ -1,9 +1,10 @@
 //! Threads that look for lost servers, because connecting blocks.
 
 use std::sync::{Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parda_address::Uri;
+use parda_awake::Instant;
 use parda_nbd::client::Agreed;
 
 use crate::backend::NbdOptions;

@@ -29,6 +29,9 @@ use crate::losses::Witness;
 /// How often a handshake that waits for an answer is looked at.
 const WAITS: Span = Span::from_millis(1000);
 
+/// Time for reading what had come before a deadline.
+const READS: Span = Span::from_millis(20);
+
 /// Offer of a listener: exports, and the disk that each of them is.
 #[derive(Default)]
 pub(crate) struct Offer {
@@ -128,6 +131,10 @@ pub(crate) struct Conn {
     /// Unanswered requests for block status.
     status_requests: usize,
     progress: Progress,
+    /// Requests that were refused as none for the disk, and are not counted yet.
+    pub(crate) refused: u64,
+    /// A deadline has passed that it is not judged by yet.
+    overdue: bool,
     /// Told apart from others that had its place.
     pub(crate) serial: u64,
     /// It has chosen an export, and the volume knows.
@@ -182,6 +189,8 @@ impl Conn {
             requests: 0,
             status_requests: 0,
             progress: Progress::default(),
+            refused: 0,
+            overdue: false,
             serial: 0,
             chosen: false,
             timed: false,
@@ -202,12 +211,23 @@ impl Conn {
             Phase::Handshake { .. } if self.waits_since.is_some() => {
                 Ok(ClientState::LookAgain(now + WAITS))
             }
-            Phase::Handshake { until, .. } if now >= until => Err(ConnError::Slow),
+            Phase::Handshake { until, .. } if now >= until => self.late(now, ConnError::Slow),
             Phase::Handshake { until, .. } => Ok(ClientState::LookAgain(until)),
             Phase::Transmission { .. } => match self.progress.judge(now, patience) {
-                ClientState::Stalled => Err(ConnError::Stalled),
-                verdict => Ok(verdict),
+                ClientState::Stalled => self.late(now, ConnError::Stalled),
+                verdict => {
+                    self.overdue = false;
+                    Ok(verdict)
+                }
             },
+        }
+    }
+
+    /// Its deadline has passed. It is dropped at the second look, when what had come by then has been read.
+    fn late(&mut self, now: Instant, error: ConnError) -> Result<ClientState, ConnError> {
+        match std::mem::replace(&mut self.overdue, true) {
+            true => Err(error),
+            false => Ok(ClientState::LookAgain(now + READS)),
         }
     }
 

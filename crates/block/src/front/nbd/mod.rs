@@ -34,7 +34,7 @@ use self::offers::Offers;
 use self::pace::Pace;
 use self::pressure::Pressure;
 use self::work::Shared;
-use crate::client::{Arrivals, Body, Offered, ReplyHandle};
+use crate::client::{Arrivals, Body, Client, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::descriptors;
 use crate::front::front_end::FrontEnd;
@@ -224,6 +224,12 @@ impl FrontEnd for Nbd {
                     return true;
                 }
             }
+        }
+        if let Some(disk) = conn.disk()
+            && conn.refused > 0
+        {
+            let requests = std::mem::take(&mut conn.refused);
+            arrivals.refused.push((Client::Nbd(key), disk, requests));
         }
         // What came before the fault is done.
         self.broken = outcome.err().map(|error| (key, error));

@@ -98,6 +98,8 @@ pub(super) struct Guest {
     /// What it has brought in the turn of this number.
     turn: u64,
     requests: usize,
+    /// Requests that are none for the disk, and are not counted yet.
+    pub(super) faults: u64,
     bytes: u64,
     /// Its next front end, which waits until nothing is left of this one.
     pub(super) next: Option<Next>,
@@ -134,6 +136,7 @@ impl Guest {
             watched: false,
             turn: 0,
             requests: 0,
+            faults: 0,
             bytes: 0,
             next: None,
         }

@@ -27,7 +27,7 @@ use self::guest::{Copies, Guest, Next, State};
 use self::mail::{GuestMail, GuestNews};
 use super::AgentMemory;
 use crate::backend::check_guests;
-use crate::client::{Arrivals, Body, Offered, ReplyHandle};
+use crate::client::{Arrivals, Body, Client, Offered, ReplyHandle};
 use crate::config::Limits;
 use crate::descriptors;
 use crate::front::front_end::FrontEnd;
@@ -321,6 +321,10 @@ impl FrontEnd for Vhost {
         self.leavers |= arrivals.requests.len() > before && guest.is_stopping();
         if arrivals.requests.len() > before && !std::mem::replace(&mut guest.begun, true) {
             arrivals.begun.push(guest.disk);
+        }
+        if guest.faults > 0 {
+            let requests = std::mem::take(&mut guest.faults);
+            arrivals.refused.push((Client::Vhost(key), guest.disk, requests));
         }
         if guest.waits_for_memory() {
             io.timers.ensure(self.now + MEMORY_PAUSE, VhostTimer::Waiting.into());

@@ -1,9 +1,10 @@
 //! A blocking NBD connection, one request at a time.
 
 use std::io::{self, ErrorKind};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parda_address::Uri;
+use parda_awake::Instant;
 use parda_dial::{Connected, DialError, Dialler, Stream};
 use parda_disk::{Errno, Extent, Op};
 use parda_nbd::answer::Answer;

@@ -57,7 +57,7 @@ impl Conn {
             }
             (_, Ok(_)) => self.outbox.head(|out| session.put_done(out, to)),
             (_, Err(failure)) => {
-                let Failure { errno, message, at } = failure;
+                let Failure { errno, message, at, .. } = failure;
                 self.outbox.head(|out| session.put_error_at(out, to, errno, &message, at));
             }
         }

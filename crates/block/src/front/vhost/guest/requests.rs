@@ -100,6 +100,7 @@ impl Guest {
             }
             Asked::Nothing(outcome) => (outcome, 0),
         };
+        self.faults += u64::from(outcome != Outcome::Ok);
         answer(lane, memory, head, &status, outcome, written)?;
         Ok(true)
     }
