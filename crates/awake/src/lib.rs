@@ -2,8 +2,8 @@
 //! A clock for deadlines of peers, which stands still while this process does: stopped by a signal, frozen with its cgroup or its
 //! virtual machine, or without a processor.
 //!
-//! A thread notes the time every [`BEAT`]. What passes beyond [`MOST`] without a note is time in which nothing of this process ran:
-//! no answer could be heard in it, so no peer was silent in it. Each such gap costs a deadline [`MOST`], however long it was.
+//! A thread notes the time every `BEAT`. What passes beyond `MOST` without a note is time in which nothing of this process ran:
+//! no answer could be heard in it, so no peer was silent in it. Each such gap costs a deadline `MOST`, however long it was.
 
 use std::ops::{Add, Sub};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

@@ -147,14 +147,12 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
     // A busy machine slows clients and timers for some seconds, and makes a host silent: the others divide its part while it goes on. What
     // holds in each ten seconds is held in virtual time (`crates/sim/tests/sim/tenants.rs`).
     let reached = |least: f64, most: f64| {
-        let sum = |rates: &[f64; 3]| rates.iter().sum::<f64>();
-        let below = |rates: &[f64; 3]| {
-            assert!(sum(rates) < 1.5 * most, "{rates:?} are far above {most}");
-        };
-        let mut windows = std::iter::repeat_with(rates).take(10).inspect(below);
-        windows
-            .find(|rates| (least..most).contains(&sum(rates)))
-            .unwrap_or_else(|| panic!("never from {least} to {most} IO/s"))
+        let found = std::iter::repeat_with(rates).take(10).find(|rates| {
+            let sum = rates.iter().sum::<f64>();
+            assert!(sum < 1.5 * most, "{rates:?} are far above {most}");
+            (least..most).contains(&sum)
+        });
+        found.unwrap_or_else(|| panic!("never from {least} to {most} IO/s"))
     };
     let settled = |parts: [f64; 3]| {
         until("each host has its part of the limit", || {

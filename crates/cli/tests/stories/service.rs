@@ -26,10 +26,8 @@ fn tell(script: &str) {
     machine::tell(&stage, &["--bind-ro=/usr", &local], &format!("{CONFIGURE}{script}"));
 }
 
-#[test]
-fn an_installed_agent_is_a_service_without_privileges() {
-    tell(
-        r#"
+/// Rights of the agent's user, and what its unit lets it write.
+const RIGHTS: &str = r#"
 # Root's check is the user's, whom the unit names with its groups.
 check() { parda check 2>&1; }
 chown root /srv/vm1.img
@@ -70,7 +68,11 @@ becomes StatusText 'volumes: 1; disks: 1; steered devices: 0'
 systemctl stop parda
 mv /data/vm1.img /srv
 sed -i s,/data/,/srv/, /etc/parda.toml
+"#;
 
+#[test]
+fn an_installed_agent_is_a_service_without_privileges() {
+    let serves = r#"
 systemctl start parda
 becomes StatusText 'volumes: 1; disks: 1; steered devices: 0'
 pid=$(unit MainPID)
@@ -119,8 +121,8 @@ as "$kvm" 'read -P 7 0 4096'
 systemctl stop parda
 test "$(unit ActiveState) $(unit Result)" = 'inactive success'
 test -z "$(ls /run/parda)"
-"#,
-    );
+"#;
+    tell(&format!("{RIGHTS}{serves}"));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Limits beside QEMU's throttle groups: the same client does as many IOs under the same keys, with a real storage daemon. All keys and
 //! long times are in virtual time, in `crates/control/tests/control/qemu_throttle.rs`.
 
+#![allow(clippy::print_stdout, reason = "the figures of a long race are read")]
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::thread;
