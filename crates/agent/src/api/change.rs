@@ -247,9 +247,8 @@ fn fixed(place: &Place, key: &str) -> Option<String> {
             "{key}: is a setting of the volume, and not of a {of}: leave the name of the {of} out"
         ),
         () if of_disk => {
-            format!(
-                "{key}: cannot be changed while the disk is served, as {can} can: change the configuration"
-            )
+            let when = if of == "tenant" { "of a tenant" } else { "while the disk is served" };
+            format!("{key}: cannot be changed {when}, as {can} can: change the configuration")
         }
         () => match likely(key, keys.iter().copied()) {
             Some(likely) => format!("{key}: did you mean `{likely}`? Of a {of} can be set: {can}"),
