@@ -262,7 +262,7 @@ fn the_api_answers_in_json_and_says_what_is_wrong() {
     assert!(state.contains("content-type: application/json\r\n"), "{state}");
     assert!(
         state.ends_with(
-            r#""now_ms":1,"role":"admin","policy":null,"http":[],"pages":null,"volumes":[]}"#
+            r#""now_ms":1,"role":"admin","policy":null,"reload_refused":null,"http":[],"pages":null,"volumes":[]}"#
         ),
         "{state}"
     );

@@ -177,12 +177,14 @@ fn what_a_client_has_held_that_is_gone_takes_nothing_of_the_limit() {
     for handle in 0..100 {
         engine.fronts.local.ask(gone, handle, Op::Read(at(0, BLOCK)), None);
     }
+    engine.fronts.local.ask(stays, 6, Op::Read(at(0, BLOCK)), None);
     engine.fronts.local.ask(stays, 7, Op::Read(at(0, BLOCK)), None);
     engine.turn(Instant(0));
     assert_eq!(engine.fronts.local.replies(gone).len(), 1);
     engine.fronts.local.leave(gone);
     engine.turn(Instant(1));
     assert_eq!((engine.host.held(), engine.work.requests.len()), (1, 1), "of the one that stays");
+    assert!(matches!(engine.fronts.local.replies(stays)[..], [(6, Ok(Body::Data(_)))]));
     engine.turn(Instant(200_000_000));
     assert!(matches!(engine.fronts.local.replies(stays)[..], [(7, Ok(Body::Data(_)))]));
     assert!(engine.work.requests.is_empty());

@@ -232,7 +232,7 @@ fn a_fallback_is_an_exchange_of_slots_beside_another_one() {
         (format!("{udp}\nfallback = {{ file = \"/x\", slots = 0 }}"), "fallback.slots"),
         (format!("{udp}\nfallback = {{ file = \"/x\", slot = 64 }}"), "must be from 0 to 63"),
         (format!("{udp}\nfallback = {{ slots = 8 }}"), "missing field"),
-        (format!("{udp}\nfallback = {{ file = \"/x\", udp = \"y\" }}"), "unknown field"),
+        (format!("{udp}\nfallback = {{ file = \"/x\", udp = \"y\" }}"), "`udp` is not known here"),
         ("file = \"/x\"\nfallback = { file = \"/y\" }".to_owned(), "is a fall-back itself"),
         (
             format!("{udp}\nfallback = {{ file = \"nbd+unix:///vm2?socket=/run/array.sock\" }}"),

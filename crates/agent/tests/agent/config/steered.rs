@@ -138,7 +138,7 @@ fn a_steered_vm_has_shares_and_a_limit_that_the_kernel_can_hold() {
         ("tenant = \"gold\"", "is no [[volume.tenant]] of this volume"),
         (
             "reservation = 5",
-            "unknown field `reservation`, expected one of `name`, `cgroup`, `shares`, `limit`, `tenant`",
+            "`reservation` is not known here; it is a key of [[volume.tenant]] or [[volume.disk]]",
         ),
         ("shares = 0", "must be from 1 to 1000000"),
     ] {
