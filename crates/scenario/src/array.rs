@@ -191,7 +191,13 @@ fn changed<T: Serialize + DeserializeOwned>(
     for (key, value) in changes {
         // Parameters are replaced one after the other, to learn which one is invalid.
         let mut table = Table::try_from(&result).map_err(|e| ArrayFault::new(name, e))?;
-        table.insert(key.clone(), value.clone());
+        match (table.get_mut(key), value) {
+            // The write cache: keys that are not given are the preset's.
+            (Some(toml::Value::Table(own)), toml::Value::Table(changes)) => {
+                own.extend(changes.clone());
+            }
+            _ => drop(table.insert(key.clone(), value.clone())),
+        }
         result = table.try_into().map_err(|e: toml::de::Error| {
             ArrayFault::new(format!("{name}.{key}"), e.message().trim())
         })?;

@@ -290,8 +290,6 @@ impl Checker<'_> {
         if outside {
             // A single line of the file puts any host outside control.
             settings.shares = Some(0);
-        } else if vm.shares.is_none() {
-            return Err(self.error(&at("name"), "must have `shares`"));
         }
         let (load, own) = self.loads.load(&at("workload"), &vm.workload)?;
         let (lun, disk) = self.disk(path, vm, own)?;
@@ -442,9 +440,6 @@ fn expectation(
             return Err(error("what", says));
         }
     };
-    if expect.source.is_empty() {
-        return Err(error("source", "must say where it comes from"));
-    }
     if expect.exempt.as_ref().is_some_and(String::is_empty) {
         return Err(error("exempt", "must say why it is not judged"));
     }

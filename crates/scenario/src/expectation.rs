@@ -15,7 +15,7 @@ pub struct Expectation {
     pub what: Metric,
     /// The metric by which the first is divided, for a ratio.
     pub of: Option<Metric>,
-    /// Source of the expectation: a paper's figure, or a promise of this project.
+    /// Source of the expectation: a paper's figure, or a promise of this project. Empty if none is given.
     pub source: String,
     /// Bound on the metric or ratio.
     pub bound: Bound,
@@ -44,7 +44,8 @@ pub enum Bound {
 pub struct Verdict {
     /// Path of the metric; `A of B` for a ratio.
     pub what: String,
-    /// Source of the expectation.
+    /// Source of the expectation. Empty if none is given.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// The expected number, or the bound.
     pub expected: f64,

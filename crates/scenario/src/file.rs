@@ -137,6 +137,7 @@ pub(crate) enum Verb {
 pub(crate) struct Expect {
     pub what: String,
     pub of: Option<String>,
+    #[serde(default)]
     pub source: String,
     pub expected: Option<Amount>,
     pub tolerance: Option<Amount>,

@@ -115,10 +115,12 @@ fn assign(
     }
 }
 
-/// Sets the value of a key in place, or adds it. `Err` if what is there is no single value.
+/// Sets the value of a key in place, or adds it. `Err` if what is there has sections of its own, and the value is no table.
 fn assign_here(table: &mut dyn TableLike, key: &str, value: &Value) -> Result<(), ()> {
-    if table.get(key).is_some_and(|item| !is_single(item)) {
-        return Err(());
+    match table.get(key) {
+        Some(Item::Table(_)) if value.is_inline_table() => drop(table.remove(key)),
+        Some(Item::Table(_) | Item::ArrayOfTables(_)) => return Err(()),
+        _ => {}
     }
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {
@@ -157,10 +159,6 @@ fn places(keys: &[&str], below: usize, length: usize) -> Result<Range<usize>, St
     Ok(places)
 }
 
-fn is_single(item: &Item) -> bool {
-    item.as_value().is_some_and(|v| !v.is_inline_table() && !v.is_array())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +183,15 @@ mod tests {
     fn a_star_is_every_place() {
         let changed = with(&["host.*.vm.*.shares=500"]).unwrap();
         assert_eq!(changed, TEXT.replace("= 100", "= 500").replace("= 200", "= 500"));
+    }
+
+    #[test]
+    fn a_table_is_replaced_by_a_value_or_by_another_table() {
+        let changed = with(&["array.raid=none"]).unwrap();
+        assert_eq!(changed, TEXT.replace("{ drives = 6 }", "\"none\""));
+        let table: toml::Table = with(&["array={ preset = \"q\" }"]).unwrap().parse().unwrap();
+        assert_eq!(table["array"].as_table().unwrap().len(), 1);
+        assert_eq!(table["array"]["preset"].as_str(), Some("q"));
     }
 
     #[test]

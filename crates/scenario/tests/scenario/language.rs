@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use parda_array::Placement;
+use parda_array::{Placement, WriteCacheParams};
 use parda_config::Document;
 use parda_control::ModeName;
 use parda_control::{Bytes, Shares};
@@ -76,6 +76,17 @@ fn the_manuals_example_means_what_it_says() {
         scenario.expectations.iter().map(|e| (e.what.to_string(), e.bound)).collect();
     assert!(matches!(bounds[0].1, Bound::Near { expected: 30.0, .. }));
     assert_eq!(bounds[1], ("controlled/total/iops".to_owned(), Bound::AtLeast(0.92)));
+}
+
+#[test]
+fn a_key_of_the_write_cache_changes_that_key_alone() {
+    let text = with(
+        "raid = { drives = 6 }",
+        "raid = { drives = 6 }\ncontroller = { write_cache = { capacity = \"64MiB\" } }",
+    );
+    let cache = parse(&text).unwrap().array_params().unwrap().controller.write_cache.unwrap();
+    let preset = parda_array::Preset::Cx340Raid0.params().controller.write_cache.unwrap();
+    assert_eq!(cache, WriteCacheParams { capacity: parda_array::Bytes::mib(64), ..preset });
 }
 
 #[test]
