@@ -8,6 +8,7 @@ use parda_testkit::disk::skipped;
 /// What each script begins with.
 const PRELUDE: &str = r#"
 set -eux
+trap '[ $? = 0 ] || journalctl --no-pager --lines=40 --unit=parda' EXIT
 unit() { systemctl show -P "$1" parda; }
 # Waits until a property of the unit has this value.
 becomes() {
