@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 /// How long anything may take on a busy machine.
 const PATIENT: Duration = Duration::from_secs(60);
@@ -18,7 +19,10 @@ const SOON: Duration = Duration::from_secs(1);
 /// A cluster of etcd. Its members and data end with it.
 #[derive(Debug)]
 pub struct Etcd {
+    /// Directory of the members' logs.
     dir: PathBuf,
+    /// Directory of their data: in memory, as a disk that other tests flush to keeps an etcd waiting for longer than its own time-out.
+    data: TempDir,
     members: Vec<Member>,
     /// Flags of the members' TLS.
     tls: Vec<String>,
@@ -42,7 +46,7 @@ pub struct EtcdTls<'a> {
 }
 
 impl Etcd {
-    /// Starts so many members, whose data is in `dir`, and waits until they serve.
+    /// Starts so many members, whose logs are in `dir`, and waits until they serve.
     #[must_use]
     pub fn start(dir: &Path, members: u8) -> Etcd {
         let mut etcd = Etcd::new(dir, members);
@@ -59,7 +63,13 @@ impl Etcd {
         let [x, y, ..] = random.to_le_bytes();
         let addresses = (1..=members).map(|n| format!("127.{}.{y}.{n}", x | 1));
         let member = |address| Member { address, process: None };
-        Etcd { dir: dir.to_owned(), members: addresses.map(member).collect(), tls: Vec::new() }
+        let data = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir_in(dir));
+        Etcd {
+            dir: dir.to_owned(),
+            data: data.unwrap(),
+            members: addresses.map(member).collect(),
+            tls: Vec::new(),
+        }
     }
 
     /// Has the members speak TLS with clients, from the next start of each.
@@ -100,7 +110,7 @@ impl Etcd {
     }
 
     fn data(&self, member: usize) -> PathBuf {
-        self.dir.join(format!("m{member}"))
+        self.data.path().join(format!("m{member}"))
     }
 
     /// URLs of the members.
