@@ -245,11 +245,19 @@ fn range(kind: u32, fua: bool, data: Segments<'_>) -> Asked {
     })
 }
 
-/// The serial number of a disk: its name, as far as there is room.
+/// Bytes of a name that are kept in a serial number beside a checksum.
+const KEPT: usize = 11;
+
+/// The serial number of a disk: its name. Guests take disks of one serial number for paths to one disk, so that a name for which there
+/// is no room ends in a checksum of all of it.
 #[must_use]
 pub fn serial(name: &str) -> [u8; VIRTIO_BLK_ID_BYTES as usize] {
     let mut serial = [0; VIRTIO_BLK_ID_BYTES as usize];
-    let n = name.len().min(serial.len());
-    serial[..n].copy_from_slice(&name.as_bytes()[..n]);
+    let mut text = name.to_owned();
+    if text.len() > serial.len() {
+        let end = (0..=KEPT).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+        text = format!("{}-{:08x}", &name[..end], crc32c::crc32c(name.as_bytes()));
+    }
+    serial[..text.len()].copy_from_slice(text.as_bytes());
     serial
 }
