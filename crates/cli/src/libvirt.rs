@@ -175,6 +175,11 @@ impl Toml {
         let (listen, listener) = match &self.listen {
             Address::Vhost(directory) => {
                 let listen = Address::Vhost(directory.join(format!("{name}.vhost")));
+                // The agent would refuse the whole file.
+                if let Err(why) = listen.to_string().parse::<Address>() {
+                    let listen = line(&listen.to_string());
+                    return Some(format!("# {head} is not served: {listen} {why}\n\n"));
+                }
                 (listen.clone(), Some(listen))
             }
             listen => (listen.clone(), None),

@@ -39,7 +39,7 @@ impl Reduced for core::Pod {
         if matches!(phase.as_deref(), Some("Succeeded" | "Failed")) {
             return None;
         }
-        let ObjectMeta { name, namespace, uid, annotations, .. } = self.metadata;
+        let ObjectMeta { name, namespace, uid, annotations, owner_references, .. } = self.metadata;
         let (name, uid) = (name?, uid?);
         // It becomes a pattern of cgroups.
         if !uid.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
@@ -51,11 +51,14 @@ impl Reduced for core::Pod {
             (None, Some(_)) => Some(format!("{name}-{}", volume.name)),
             (None, None) => None,
         };
+        let mut owners = owner_references.unwrap_or_default().into_iter();
+        let owner = owners.find(|owner| owner.kind == "Pod" && owner.api_version == "v1");
         let volumes = self.spec.and_then(|spec| spec.volumes).unwrap_or_default();
         Some(Pod {
             claims: volumes.into_iter().filter_map(claim).collect(),
             block_io: annotations.unwrap_or_default().into_keys().find(|k| k.starts_with(BLOCK_IO)),
             namespace: namespace.unwrap_or_default(),
+            owner: owner.map(|owner| owner.uid),
             name,
             uid,
         })
@@ -95,5 +98,33 @@ impl Reduced for storage::VolumeAttributesClass {
 
     fn kept(self) -> Option<Class> {
         Some(Class::of(self.metadata, self.parameters))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+    use super::*;
+
+    #[test]
+    fn a_pods_owner_is_a_pod() {
+        let owner_of = |kind: &str, api_version: &str| {
+            let owner = OwnerReference {
+                kind: kind.to_owned(),
+                api_version: api_version.to_owned(),
+                uid: "7".to_owned(),
+                ..OwnerReference::default()
+            };
+            let metadata = ObjectMeta {
+                name: Some("hp-volume-x".to_owned()),
+                uid: Some("8".to_owned()),
+                owner_references: Some(vec![owner]),
+                ..ObjectMeta::default()
+            };
+            core::Pod { metadata, ..core::Pod::default() }.kept().unwrap().owner
+        };
+        assert_eq!(owner_of("Pod", "v1").as_deref(), Some("7"));
+        assert_eq!(owner_of("ReplicaSet", "apps/v1"), None);
     }
 }

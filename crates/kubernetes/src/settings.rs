@@ -29,6 +29,8 @@ pub(crate) struct Pod {
     pub(crate) uid: String,
     /// Names of its claims, in its namespace.
     pub(crate) claims: Vec<String>,
+    /// The uid of the pod that owns it. KubeVirt has one for volumes that are plugged into a running VM, whose IOs are the VM's.
+    pub(crate) owner: Option<String>,
     /// Annotation by which the container runtime limits its IO.
     pub(crate) block_io: Option<String>,
 }
@@ -90,6 +92,15 @@ impl Answer {
     /// The settings of all pods. `only`: names of the StorageClasses whose claims count; empty: all claims count.
     pub(crate) fn of(objects: &Objects, only: &[String]) -> Answer {
         let mut answer = Answer::default();
+        let mut uses = BTreeMap::<&str, Vec<&Pod>>::new();
+        for pod in objects.pods.values() {
+            let owner = pod.owner.as_deref().filter(|owner| {
+                let is_owner =
+                    |other: &Pod| other.uid == *owner && other.namespace == pod.namespace;
+                objects.pods.values().any(is_owner)
+            });
+            uses.entry(owner.unwrap_or(&pod.uid)).or_default().push(pod);
+        }
         for pod in objects.pods.values() {
             if let Some(annotation) = &pod.block_io {
                 answer.notes.insert(format!(
@@ -98,7 +109,11 @@ impl Answer {
                 ));
             }
             let mut settings = Table::new();
-            for claim in &pod.claims {
+            let claims = |own: bool| {
+                let users = uses.get(&*pod.uid).into_iter().flatten();
+                users.filter(move |user| (user.uid == pod.uid) == own).flat_map(|user| &user.claims)
+            };
+            for claim in claims(true).chain(claims(false)) {
                 let key = format!("{}/{claim}", pod.namespace);
                 let Some(claim) = objects.claims.get(&key) else { continue };
                 let counts = |class: &String| only.contains(class);
@@ -206,7 +221,7 @@ mod tests {
             name: "db-0".to_owned(),
             uid: "1b-2c".to_owned(),
             claims: [names, vec!["not-there".to_owned()]].concat(),
-            block_io: None,
+            ..Pod::default()
         };
         let objects = Objects {
             pods: &BTreeMap::from([("shop/db-0".to_owned(), pod)]),
@@ -251,6 +266,45 @@ mod tests {
         let none = Class::default();
         assert_eq!(shares(&answer(&two, &none, &none, &["san".to_owned()])), Some(3000));
         assert_eq!(shares(&answer(&two, &none, &none, &["local".to_owned()])), None);
+    }
+
+    #[test]
+    fn a_volume_that_is_plugged_into_a_running_vm_counts_for_the_vm() {
+        let pod = |name: &str, claims: &[&str], owner: Option<&str>| Pod {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            uid: format!("uid-of-{name}"),
+            claims: claims.iter().map(|claim| (*claim).to_owned()).collect(),
+            owner: owner.map(str::to_owned),
+            block_io: None,
+        };
+        let pods = [
+            pod("hp-volume-x", &["plugged"], Some("uid-of-virt-launcher-db")),
+            pod("virt-launcher-db", &["root"], None),
+            pod("left-alone", &["orphan"], Some("uid-of-nobody")),
+        ];
+        let claims = [
+            ("shop/root", claim(&[("parda/limit", "{ iops = 100 }")])),
+            ("shop/plugged", claim(&[("parda/shares", "3000"), ("parda/limit", "{ iops = 9 }")])),
+            ("shop/orphan", claim(&[("parda/shares", "7")])),
+        ];
+        let none = BTreeMap::new();
+        let objects = Objects {
+            pods: &pods.into_iter().map(|pod| (format!("shop/{}", pod.name), pod)).collect(),
+            claims: &claims.into_iter().map(|(key, claim)| (key.to_owned(), claim)).collect(),
+            attributes: &none,
+            storage: &none,
+        };
+        let answer = Answer::of(&objects, &[]);
+        let shares = |name: &str| {
+            let vm = answer.vms.iter().find(|vm| vm.name == name)?;
+            vm.settings["shares"].as_integer()
+        };
+        assert_eq!(shares("shop.virt-launcher-db"), Some(3000), "{answer:?}");
+        assert_eq!(shares("shop.hp-volume-x"), None);
+        assert_eq!(shares("shop.left-alone"), Some(7));
+        let vm = answer.vms.iter().find(|vm| vm.name == "shop.virt-launcher-db").unwrap();
+        assert_eq!(vm.settings["limit"]["iops"].as_integer(), Some(100), "its own comes first");
     }
 
     #[test]

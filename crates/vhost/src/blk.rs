@@ -179,11 +179,10 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// `scratch` has the places behind the header, and those before the status.
+    /// `scratch` has the places behind the header, and those before the status. `fua`: writes are durable before they are answered.
     pub(crate) fn new(
-        head: u16,
-        header: [u8; HEADER],
-        status: NonNull<u8>,
+        (head, header, status): (u16, [u8; HEADER], NonNull<u8>),
+        fua: bool,
         memory: &'a Arc<Memory>,
         scratch: &'a Scratch,
     ) -> Request<'a> {
@@ -197,13 +196,13 @@ impl<'a> Request<'a> {
         let (asked, data) = match kind {
             VIRTIO_BLK_T_IN => (transfer(sector, to_guest.len(), Op::Read), to_guest),
             VIRTIO_BLK_T_OUT => {
-                let write = |extent| Op::Write { extent, fua: false };
+                let write = |extent| Op::Write { extent, fua };
                 (transfer(sector, from_guest.len(), write), from_guest)
             }
             VIRTIO_BLK_T_FLUSH => (Asked::Op(Op::Flush), to_guest),
             VIRTIO_BLK_T_GET_ID => (Asked::Serial, to_guest),
             VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES => {
-                (range(kind, from_guest), from_guest)
+                (range(kind, fua, from_guest), from_guest)
             }
             _ => (Asked::Nothing(Outcome::Unsupported), to_guest),
         };
@@ -225,8 +224,8 @@ fn transfer(sector: u64, len: u64, op: impl FnOnce(Extent) -> Op) -> Asked {
     }
 }
 
-/// A discard, or zeroes.
-fn range(kind: u32, data: Segments<'_>) -> Asked {
+/// A discard, or zeroes, which are a write.
+fn range(kind: u32, fua: bool, data: Segments<'_>) -> Asked {
     let mut bytes = [0; RANGE];
     if data.len() != RANGE as u64 || data.read(&mut bytes) != RANGE {
         return Asked::Nothing(Outcome::Failed);
@@ -242,15 +241,23 @@ fn range(kind: u32, data: Segments<'_>) -> Asked {
     }
     transfer(sector, u64::from(count) * SECTOR, |extent| match kind {
         VIRTIO_BLK_T_DISCARD => Op::Trim { extent, fua: false },
-        _ => Op::WriteZeroes { extent, fua: false, no_hole: !unmap, fast: false },
+        _ => Op::WriteZeroes { extent, fua, no_hole: !unmap, fast: false },
     })
 }
 
-/// The serial number of a disk: its name, as far as there is room.
+/// Bytes of a name that are kept in a serial number beside a checksum.
+const KEPT: usize = 11;
+
+/// The serial number of a disk: its name. Guests take disks of one serial number for paths to one disk, so that a name for which there
+/// is no room ends in a checksum of all of it.
 #[must_use]
 pub fn serial(name: &str) -> [u8; VIRTIO_BLK_ID_BYTES as usize] {
     let mut serial = [0; VIRTIO_BLK_ID_BYTES as usize];
-    let n = name.len().min(serial.len());
-    serial[..n].copy_from_slice(&name.as_bytes()[..n]);
+    let mut text = name.to_owned();
+    if text.len() > serial.len() {
+        let end = (0..=KEPT).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+        text = format!("{}-{:08x}", &name[..end], crc32c::crc32c(name.as_bytes()));
+    }
+    serial[..text.len()].copy_from_slice(text.as_bytes());
     serial
 }

@@ -25,6 +25,7 @@ use vhost::vhost_user::message::{
 use vhost::vhost_user::{
     BackendReqHandler, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut,
 };
+use virtio_bindings::virtio_blk::VIRTIO_BLK_F_FLUSH;
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
 use self::next::{channel, next_message};
@@ -68,6 +69,7 @@ pub fn serve(
         order,
         keep,
         event_idx: false,
+        is_write_through: false,
         enabled: true,
         acknowledges: false,
         resumed: false,
@@ -163,6 +165,8 @@ struct Handler<O, K> {
     order: O,
     keep: K,
     event_idx: bool,
+    /// The guest did not take [`VIRTIO_BLK_F_FLUSH`]: a write is durable when it is answered (virtio 1.2, 5.2.6.2).
+    is_write_through: bool,
     /// Queues begin enabled: the front end knows nothing of protocol features.
     enabled: bool,
     /// The front end knows how to ask whether a message was refused.
@@ -255,6 +259,7 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
             return refuse("a feature was not offered");
         }
         self.event_idx = wanted & (1 << VIRTIO_RING_F_EVENT_IDX) != 0;
+        self.is_write_through = wanted & (1 << VIRTIO_BLK_F_FLUSH) == 0;
         self.enabled = wanted & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0;
         Ok(())
     }
@@ -327,7 +332,8 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
 
     fn set_vring_kick(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         let kick = fd.map(|file| self.kept(file)).transpose()?;
-        let (event_idx, enabled) = (self.event_idx, self.enabled);
+        let (event_idx, enabled, is_write_through) =
+            (self.event_idx, self.enabled, self.is_write_through);
         let setup = *self.queue(index.into())?;
         if setup.size == 0 || setup.descriptors == setup.available {
             return refuse("a queue is started before its size and place are known");
@@ -339,7 +345,8 @@ impl<O: FnMut(Order) -> Option<Done>, K: Fn(BorrowedFd<'_>) -> bool> VhostUserBa
         let places = [setup.descriptors, setup.available, setup.used];
         let vring = Vring::at(setup.size, places, event_idx)
             .map_err(|_| Error::InvalidOperation("the place of a queue is not aligned"))?;
-        let vring = Box::new(vring.beginning(setup.base, log.flatten()));
+        let vring = vring.beginning(setup.base, log.flatten()).write_through(is_write_through);
+        let vring = Box::new(vring);
         self.order(Order::Start { queue: index.into(), vring, kick })?;
         if enabled {
             self.order(Order::Enable { queue: index.into(), on: true })?;

@@ -21,8 +21,8 @@ use vhost::vhost_user::{
 };
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use virtio_bindings::virtio_blk::{
-    VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID, VIRTIO_BLK_T_IN,
-    VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
+    VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH, VIRTIO_BLK_T_GET_ID,
+    VIRTIO_BLK_T_IN, VIRTIO_BLK_T_OUT, VIRTIO_BLK_T_WRITE_ZEROES,
 };
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::{
@@ -204,10 +204,9 @@ impl Driver {
         Ok(driver)
     }
 
-    fn negotiate(&mut self) -> vhost::Result<()> {
+    /// The features that it takes.
+    fn wanted(&self) -> u64 {
         let protocol = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
-        self.frontend.set_owner()?;
-        self.features = self.frontend.get_features()?;
         let mut wanted = protocol | 1 << VIRTIO_F_VERSION_1;
         if self.shape.event_idx {
             wanted |= 1 << VIRTIO_RING_F_EVENT_IDX;
@@ -216,7 +215,12 @@ impl Driver {
             wanted |= 1 << VIRTIO_RING_F_INDIRECT_DESC;
         }
         // Those of the disk are all taken.
-        wanted |= self.features & 0xff_ffff;
+        (wanted | self.features & 0xff_ffff) & self.features
+    }
+
+    fn negotiate(&mut self) -> vhost::Result<()> {
+        self.frontend.set_owner()?;
+        self.features = self.frontend.get_features()?;
         let offered = self.frontend.get_protocol_features()?;
         type P = VhostUserProtocolFeatures;
         let used = offered
@@ -228,7 +232,7 @@ impl Driver {
                 | P::CONFIGURE_MEM_SLOTS);
         self.logs = used.contains(P::INFLIGHT_SHMFD);
         self.frontend.set_protocol_features(used)?;
-        self.frontend.set_features(wanted & self.features)?;
+        self.frontend.set_features(self.wanted())?;
         if used.contains(P::REPLY_ACK) {
             self.frontend.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
         }
@@ -263,6 +267,18 @@ impl Driver {
             self.start_queue(queue)?;
         }
         Ok(())
+    }
+
+    /// Begins anew, as a guest without flushes: firmware, or a driver that is old or small.
+    ///
+    /// # Errors
+    /// What the device answers.
+    pub fn forget_flushes(&mut self) -> io::Result<()> {
+        for queue in 0..self.shape.queues {
+            self.stop(queue)?;
+        }
+        self.frontend.set_features(self.wanted() & !(1 << VIRTIO_BLK_F_FLUSH)).map_err(other)?;
+        (0..self.lines.len()).try_for_each(|queue| self.start_queue(queue)).map_err(other)
     }
 
     /// Connects again, to a device that has begun anew. It gets the log of the requests that are unanswered.

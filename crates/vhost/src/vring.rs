@@ -27,6 +27,8 @@ pub struct Vring {
     inflight: Option<Inflight>,
     /// Requests that another process had taken and not answered, the next one last.
     again: Vec<u16>,
+    /// A write is durable before it is answered: the guest knows no flushes.
+    is_write_through: bool,
 }
 
 impl Vring {
@@ -45,7 +47,14 @@ impl Vring {
         queue.try_set_avail_ring_address(GuestAddress(available))?;
         queue.try_set_used_ring_address(GuestAddress(used))?;
         queue.set_event_idx(event_idx);
-        Ok(Vring { queue, in_flight: 0, told: false, inflight: None, again: Vec::new() })
+        Ok(Vring {
+            queue,
+            in_flight: 0,
+            told: false,
+            inflight: None,
+            again: Vec::new(),
+            is_write_through: false,
+        })
     }
 
     /// The file of a new log, for queues of a size.
@@ -70,6 +79,11 @@ impl Vring {
     pub(crate) fn beginning(mut self, next: u16, inflight: Option<Inflight>) -> Vring {
         self.queue.set_next_avail(next);
         Vring { inflight, ..self }
+    }
+
+    /// The same queue, whose writes are durable before they are answered, or not.
+    pub(crate) fn write_through(self, is_write_through: bool) -> Vring {
+        Vring { is_write_through, ..self }
     }
 
     /// Checks the queue's place, and takes over how far the guest's queue had come. To be called once, before any other
@@ -140,7 +154,8 @@ impl Vring {
             inflight.taken(head)?;
         }
         self.in_flight += 1;
-        Ok(Some(Request::new(head, header, status, memory, scratch)))
+        let stable = self.is_write_through;
+        Ok(Some(Request::new((head, header, status), stable, memory, scratch)))
     }
 
     /// Gives a request back to the guest. `written`: the bytes of its memory that were written.

@@ -137,7 +137,7 @@ fn a_guest_is_told_what_its_disk_cannot_do() {
     let dir = tempfile::tempdir().unwrap();
     let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
     std::fs::write(&path, vec![7; SIZE as usize]).unwrap();
-    let volume = spawn(vec![guest_disk("a-disk-with-a-long-name", file(&path), &socket)]);
+    let volume = spawn(vec![guest_disk("a-disk-with-a-name", file(&path), &socket)]);
     let mut driver = Driver::connect(&socket, SHAPE).unwrap();
     let mut perform = |command| driver.perform(command, SOON).unwrap();
     let end = SIZE / 512;
@@ -152,7 +152,7 @@ fn a_guest_is_told_what_its_disk_cannot_do() {
     assert_eq!(perform(Command::Serial), OK);
     let mut serial = [0; 20];
     driver.peek(driver.data(0, 0), &mut serial).unwrap();
-    assert_eq!(&serial, b"a-disk-with-a-long-n");
+    assert_eq!(&serial, b"a-disk-with-a-name\0\0");
     // A kind that there is not: its header is that of the slot, written anew.
     driver.submit(0, 0, Command::Read { sector: 0, len: 512 }).unwrap();
     let header = driver.data(0, 0) - 0x1000;
@@ -173,6 +173,27 @@ fn a_guest_is_told_what_its_disk_cannot_do() {
     assert_eq!(driver.perform(Command::Read { sector: 0, len: 512 }, SOON).unwrap(), OK);
     volume.shutdown(SOON).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn disks_whose_long_names_begin_alike_have_serial_numbers_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let serials =
+        ["production-database-01-vda", "production-database-01-vdb", "dééééééééééé"].map(|name| {
+            let socket = dir.path().join(name);
+            let backend = BackendConfig::Memory { size: Bytes(SIZE) };
+            let volume = spawn(vec![guest_disk(name, backend, &socket)]);
+            let mut driver = Driver::connect(&socket, SHAPE).unwrap();
+            assert_eq!(driver.perform(Command::Serial, SOON).unwrap(), OK);
+            let mut serial = [0; 20];
+            driver.peek(driver.data(0, 0), &mut serial).unwrap();
+            drop(driver);
+            volume.shutdown(SOON).unwrap();
+            String::from_utf8(serial.to_vec()).unwrap()
+        });
+    assert!(serials[..2].iter().all(|serial| serial.starts_with("production-")), "{serials:?}");
+    assert_ne!(serials[0], serials[1]);
+    assert!(serials[2].starts_with("déééé"), "{serials:?}");
 }
 
 /// Waits until something holds.

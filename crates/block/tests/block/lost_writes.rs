@@ -8,11 +8,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::guests::{OK, SHAPE, guest_disk};
 use common::hostile::{Hostile, Peer, export};
 use common::{Client, at, disk, spawn, write};
 use parda_block::{BackendConfig, Handle, NbdOptions, OpenDisk};
 use parda_disk::{Errno, Op};
 use parda_nbd::wire::{command, command_flag};
+use parda_vhost::driver::{Command, Driver};
 
 const BLOCK: u32 = 512;
 const BLOCKS: u64 = 64;
@@ -274,4 +276,29 @@ fn requests_are_spread_and_a_flush_goes_where_something_was_written() {
     assert_eq!(chain.server.lock().flushes, 4, "each connection had something to flush");
     assert_eq!(chain.client.call(Op::Flush, &[]), Ok(vec![]));
     assert_eq!(chain.server.lock().flushes, 5, "none had: the server is asked once all the same");
+}
+
+#[test]
+fn a_write_of_a_guest_that_knows_no_flushes_is_durable_when_it_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::default();
+    let serving = server.clone();
+    let far = export(BLOCKS * u64::from(BLOCK));
+    let hostile = Hostile::start(&dir.path().join("far"), far, move |peer| serving.behave(peer));
+    let backend = BackendConfig::Nbd { uri: hostile.uri(), options: NbdOptions::default() };
+    let socket = dir.path().join("vhost");
+    let volume = spawn(vec![guest_disk("vm1", backend, &socket)]);
+    let mut driver = Driver::connect(&socket, SHAPE).unwrap();
+    // One that does know them has to ask.
+    for (sector, knows_flushes) in [(0, true), (1, false)] {
+        if !knows_flushes {
+            driver.forget_flushes().unwrap();
+        }
+        driver.poke(driver.data(0, 0), &[7; BLOCK as usize]).unwrap();
+        let write = Command::Write { sector, len: BLOCK };
+        assert_eq!(driver.perform(write, LONG).unwrap(), OK);
+        assert_eq!(server.lock().medium.contains_key(&sector), !knows_flushes, "sector {sector}");
+    }
+    drop(driver);
+    volume.shutdown(LONG).unwrap();
 }
