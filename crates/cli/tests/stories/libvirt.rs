@@ -28,6 +28,21 @@ const NODE: &str = "<node>
 ";
 
 #[test]
+fn a_disk_whose_socket_would_have_too_long_a_path_is_named_and_not_served() {
+    let stage = Stage::new();
+    let dir = stage.path("").canonicalize().unwrap().display().to_string();
+    stage.sparse("vm1.img", 1 << 20);
+    stage.sparse("vm2.img", 1 << 20);
+    stage.write("node.xml", NODE.replace("DIR", &dir));
+    let node = format!("test://{dir}/node.xml");
+    let deep = format!("vhost-user:{dir}/{}", "d".repeat(100));
+    let line = [PARDA, "libvirt", "toml", "--below", &dir, "--listen", &deep, "--connect", &node];
+    let tables = stage.run(&line).out;
+    assert!(tables.contains("# domain off, vda is not served: vhost-user:"), "{tables}");
+    assert!(tables.contains("is too long for a socket") && !tables.contains("[["), "{tables}");
+}
+
+#[test]
 #[allow(clippy::too_many_lines, reason = "one story, step by step")]
 fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
     let stage = Stage::new();
@@ -71,10 +86,6 @@ fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
     assert!(looked.out.contains(&format!("socket='{dir}/a'")), "{}", looked.out);
     assert!(looked.out.contains("nothing was changed"), "{}", looked.out);
     assert!(!looked.out.contains("qcow2"), "the other disk stays: {}", looked.out);
-    let deep = format!("vhost-user:{dir}/{}", "d".repeat(100));
-    let tables = libvirt(&["toml", "--below", &dir, "--listen", &deep]).out;
-    assert!(tables.contains("# domain off, vda is not served: vhost-user:"), "{tables}");
-    assert!(tables.contains("is too long for a socket") && !tables.contains("[["), "{tables}");
     // By vhost-user each disk has a socket of its own.
     let vhost = libvirt(&["toml", "--below", &dir, "--listen", &format!("vhost-user:{dir}")]).out;
     stage.write("v.toml", format!("{head}{vhost}").replace("group = \"kvm\"\n", ""));
