@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "what is skipped is said")]
 
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -83,7 +84,8 @@ impl Disk {
         nbdkit.arg(format!("rdelay={}ms", read.as_millis()));
         nbdkit.arg(format!("wdelay={}ms", write.as_millis()));
         let servers = vec![child(&mut nbdkit)];
-        until("nbdkit listens", || socket.exists());
+        // Its socket is there before it listens.
+        until("nbdkit listens", || UnixStream::connect(&socket).is_ok());
         Some(Disk::on_nbd(dir, servers, &format!("nbd+unix:///?socket={}", socket.display())))
     }
 

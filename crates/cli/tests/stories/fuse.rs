@@ -1,5 +1,6 @@
 //! An NBD export as a file, made by nbdfuse: a file system that is slow or fails when told to.
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -21,7 +22,8 @@ impl FuseFile {
         let socket = format!("{name}.sock");
         let server = [&["nbdkit", "-f", "-U", &socket, "--threads=16"], nbdkit].concat();
         let server = stage.start(&format!("{name}.nbdkit"), &server);
-        until("nbdkit listens", || stage.path(&socket).exists());
+        // Its socket is there before it listens.
+        until("nbdkit listens", || UnixStream::connect(stage.path(&socket)).is_ok());
         stage.sparse(name, 0);
         let uri = format!("nbd+unix:///?socket={}", stage.path(&socket).display());
         let path = stage.path(name);
