@@ -74,12 +74,11 @@ const MAX: u64 = 16 << 20;
 fn read(path: &Path, pipe: Pipe) -> Result<Document, Error> {
     let name = path.display().to_string();
     let wrong = |message: String| Error { file: name.clone(), place: None, value: None, message };
-    let bytes = parda_input::read(path, MAX, pipe).map_err(|fault| match fault {
+    let text = parda_input::read_text(path, MAX, pipe).map_err(|fault| match fault {
         InputFault::Large(_) => wrong(format!("{fault}, which no document is")),
+        InputFault::NoText(_) => wrong(format!("cannot be read: it is not UTF-8: {fault}")),
         fault => wrong(fault.to_string()),
     })?;
-    let text = String::from_utf8(bytes)
-        .map_err(|e| wrong(format!("cannot be read: it is not UTF-8: {}", e.utf8_error())))?;
     Ok(Document::new(name, text))
 }
 

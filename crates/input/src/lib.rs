@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
+use std::string::FromUtf8Error;
 use std::time::Duration;
 
 use parda_awake::Instant;
@@ -43,6 +44,9 @@ pub enum InputFault {
     /// The writer of a pipe does not write, or not all.
     #[error("is a pipe of which nobody has written all within {} s: write to a file, and name that", LIMIT.as_secs())]
     Silent,
+    /// Bytes that are no text.
+    #[error(transparent)]
+    NoText(#[from] FromUtf8Error),
 }
 
 impl From<InputFault> for io::Error {
@@ -96,13 +100,21 @@ pub fn read(path: &Path, most: u64, pipe: Pipe) -> Result<Vec<u8>, InputFault> {
     all(open(path, pipe)?, most)
 }
 
-/// All bytes of an open file, as of standard input, of which there may be `most`.
+/// Text of a file, of `most` bytes at most.
 ///
 /// # Errors
-/// It cannot be read, or there are more bytes, or they do not come in time.
-pub fn read_open(file: File, most: u64) -> Result<Vec<u8>, InputFault> {
+/// As [`read`], or it is not UTF-8.
+pub fn read_text(path: &Path, most: u64, pipe: Pipe) -> Result<String, InputFault> {
+    Ok(String::from_utf8(read(path, most, pipe)?)?)
+}
+
+/// Text of an open file, as of standard input, of `most` bytes at most.
+///
+/// # Errors
+/// It cannot be read, or there are more bytes, or they do not come in time, or are not UTF-8.
+pub fn read_open(file: File, most: u64) -> Result<String, InputFault> {
     let is_pipe = !file.metadata()?.is_file();
-    all(Input { file, is_pipe, until: None }, most)
+    Ok(String::from_utf8(all(Input { file, is_pipe, until: None }, most)?)?)
 }
 
 fn all(mut input: Input, most: u64) -> Result<Vec<u8>, InputFault> {

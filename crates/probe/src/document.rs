@@ -119,10 +119,9 @@ impl ProbeDocument {
     /// # Errors
     /// It is not there, or not a probe, or one of another version.
     pub fn read(path: &Path) -> Result<ProbeDocument, DocumentError> {
-        let read = parda_input::read(path, MOST, Pipe::Taken).map_err(std::io::Error::from);
-        let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
-        let text =
-            text.map_err(|error| DocumentError::Read { path: path.display().to_string(), error })?;
+        let text = parda_input::read_text(path, MOST, Pipe::Taken).map_err(|fault| {
+            DocumentError::Read { path: path.display().to_string(), error: fault.into() }
+        })?;
         ProbeDocument::parse(path, &text)
     }
 

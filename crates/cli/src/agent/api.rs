@@ -144,10 +144,8 @@ impl Agent {
         let server = self.server()?;
         let token = self.token_file.as_ref().map(|file| -> Result<String, Failure> {
             let wrong = |why: String| Failure::usage(format!("{}: {why}", file.display()));
-            let bytes = parda_input::read(file, MOST_TOKEN, Pipe::Taken);
-            let bytes = bytes.map_err(|fault| wrong(fault.to_string()))?;
-            let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
-            secret(text).map_err(wrong)
+            let text = parda_input::read_text(file, MOST_TOKEN, Pipe::Taken);
+            text.map_err(|fault| fault.to_string()).and_then(secret).map_err(wrong)
         });
         let path = format!("/api/v1/{path}");
         let answer = ask(&server, method, &path, body, token.transpose()?.as_deref());

@@ -42,9 +42,8 @@ pub(super) fn append(
 /// The last record of a VM in a file.
 pub(super) fn last(file: &Path, vm: &str) -> Result<Record, Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", file.display()));
-    let bytes =
-        parda_input::read(file, MOST, Pipe::Taken).map_err(|fault| wrong(fault.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
+    let text = parda_input::read_text(file, MOST, Pipe::Taken)
+        .map_err(|fault| wrong(fault.to_string()))?;
     let (mut found, mut torn) = (None, None);
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         match serde_json::from_str::<Record>(line) {

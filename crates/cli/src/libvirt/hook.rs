@@ -71,9 +71,8 @@ impl Hook {
         let unread = |why: String| failed(&format!("its definition cannot be read: {why}"));
         let input = std::io::stdin().as_fd().try_clone_to_owned();
         let input = input.map_err(|error| unread(error.to_string()))?;
-        let bytes = parda_input::read_open(input.into(), xml::MOST);
-        let bytes = bytes.map_err(|fault| unread(fault.to_string()))?;
-        let xml = String::from_utf8(bytes).map_err(|error| unread(error.to_string()))?;
+        let xml = parda_input::read_open(input.into(), xml::MOST);
+        let xml = xml.map_err(|fault| unread(fault.to_string()))?;
         // No other guest depends on the agent.
         if !xml.contains(NAMESPACE) {
             return Ok(());
