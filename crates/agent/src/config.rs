@@ -50,6 +50,7 @@ pub use listener::Listener;
 pub use own::api_beside;
 pub(crate) use own::is_of_this_host;
 pub use parda_address::Place;
+pub(crate) use places::directory_of;
 pub use policy::{Policy, named_cluster};
 pub use pool::Pool;
 pub use qemu::{Qemu, Rules};

@@ -16,7 +16,7 @@ use parda_exchange::{
     Exchange, Identity, Incarnation, PlaceFault, Site, SlotExchange, VolumeId, look,
 };
 
-use crate::config::{self, Etcd, Place, Slots, Transport, Udp, Volume};
+use crate::config::{self, Etcd, Place, Slots, Transport, Udp, Volume, directory_of};
 
 /// Time limit of one IO of the exchange.
 const LIMIT: Duration = Duration::from_nanos(VISIT_LIMIT.0);
@@ -126,7 +126,7 @@ pub fn examine(volume: &Volume) -> Option<String> {
 /// Directory of a place that is not there.
 fn no_directory(place: &Place) -> Option<&Path> {
     let Place::Path(path) = place else { return None };
-    path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.is_dir())
+    directory_of(path).filter(|directory| !directory.is_dir())
 }
 
 fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {

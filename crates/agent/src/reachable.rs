@@ -11,7 +11,7 @@ use parda_address::{Address, Socket, Uri};
 use parda_block::reach_server;
 use parda_exchange::udp::{PeerAddress, Reach};
 
-use crate::config::{Config, Place, Udp, Volume, is_of_this_host};
+use crate::config::{Config, Place, Udp, Volume, directory_of, is_of_this_host};
 
 /// Longest wait for all servers and names, which are asked at once.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -175,7 +175,7 @@ fn directories(config: &Config) -> Vec<String> {
     let listeners = listeners.map(|(volume, of)| (format!("volume {}", volume.name), &of.address));
     let sockets = http.chain(listeners).filter_map(|(what, at)| Some((what, at.path()?)));
     let missing = own.chain(sockets).filter_map(|(what, path)| {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty())?;
+        let directory = directory_of(path)?;
         let is_missing = directory != Path::new(OF_THE_UNIT) && !directory.is_dir();
         is_missing.then(|| {
             let (path, directory) = (path.display(), directory.display());

@@ -441,8 +441,7 @@ impl Agent {
                 tracing::error!("configuration not changed: no thread: {error}");
                 self.api.views.reload(|reload| {
                     reload.begun += 1;
-                    reload.done += 1;
-                    reload.refused = Some(format!("no thread: {error}"));
+                    reload.end(Some(format!("no thread: {error}")));
                 });
             }
         }
@@ -462,10 +461,7 @@ impl Agent {
                 if let Some(follower) = &self.follower {
                     follower.reload();
                 }
-                self.api.views.reload(|reload| {
-                    reload.done += 1;
-                    reload.refused = None;
-                });
+                self.api.views.reload(|reload| reload.end(None));
                 self.manager.reloaded(self.state());
                 let path = self.path.display();
                 tracing::info!(
@@ -475,10 +471,7 @@ impl Agent {
             }
             Err(error) => {
                 tracing::error!(event = "reload_refused", "configuration not changed: {error}");
-                self.api.views.reload(|reload| {
-                    reload.done += 1;
-                    reload.refused = Some(error.to_string());
-                });
+                self.api.views.reload(|reload| reload.end(Some(error.to_string())));
                 self.manager.reloaded(self.state());
             }
         }

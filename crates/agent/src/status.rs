@@ -70,14 +70,22 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReloadStatus {
-    /// How many have begun since the start.
+    /// Reloads that have begun since the agent's start.
     pub begun: u64,
-    /// How many of these are over.
+    /// Reloads of these that are over.
     pub done: u64,
     /// Reason why the last one changed nothing. `None` if it is in force.
     pub refused: Option<String>,
-    /// What the last one did not change, as that takes a restart.
+    /// Changes that the last one left out, as they take a restart: a sentence each.
     pub not_taken: Vec<String>,
+}
+
+impl ReloadStatus {
+    /// Ends a reload. `refused`: the reason why it changes nothing.
+    pub(crate) fn end(&mut self, refused: Option<String>) {
+        self.done += 1;
+        self.refused = refused;
+    }
 }
 
 /// The state of one volume.

@@ -36,10 +36,19 @@ pub(crate) struct Arrival {
 #[derive(Default)]
 pub(crate) struct Arrivals {
     pub(crate) requests: Vec<Arrival>,
-    /// Clients whose request was refused as none for their disk, with the disk and the number of requests.
-    pub(crate) refused: Vec<(Client, usize, u64)>,
+    /// Clients with requests that are none for their disk, with the disk and the number of these requests.
+    pub(crate) faults: Vec<(Client, usize, u64)>,
     /// Disks that have their first client.
     pub(crate) begun: Vec<usize>,
+}
+
+impl Arrivals {
+    /// Takes over the number of a client's requests that are none for its disk.
+    pub(crate) fn take_faults(&mut self, client: Client, disk: usize, faults: &mut u64) {
+        if *faults > 0 {
+            self.faults.push((client, disk, std::mem::take(faults)));
+        }
+    }
 }
 
 /// Result of a request that succeeded.

@@ -159,15 +159,14 @@ mod tests {
 
     #[test]
     fn the_status_socket_is_found_in_a_file_that_is_wrong_elsewhere() {
-        let of = |text| status_of(text);
         let found = Some("/run/a".to_owned());
         assert_eq!(
-            of("host = \"a\"\nstatus = \"unix:/run/a\" # here\n[[volume]]\nnonsense"),
+            status_of("host = \"a\"\nstatus = \"unix:/run/a\" # here\n[[volume]]\nnonsense"),
             found
         );
-        assert_eq!(of("nonsense\nstatus='unix:/run/a'"), found);
-        assert_eq!(of("# status = \"unix:/run/b\"\nhost = \"a\""), None);
-        assert_eq!(of("[volume]\nstatus = \"unix:/run/a\""), None, "another table's");
-        assert_eq!(of("status = \"tcp:1\""), None);
+        assert_eq!(status_of("nonsense\nstatus='unix:/run/a'"), found);
+        assert_eq!(status_of("# status = \"unix:/run/b\"\nhost = \"a\""), None);
+        assert_eq!(status_of("[volume]\nstatus = \"unix:/run/a\""), None, "another table's");
+        assert_eq!(status_of("status = \"tcp:1\""), None);
     }
 }

@@ -335,11 +335,16 @@ pub fn likely<'a>(unknown: &str, known: impl Iterator<Item = &'a str> + Clone) -
     most(LIKELY, &like).or_else(|| most(LIKELY_WORD, &word))
 }
 
+/// The names in a message that has each between backquotes.
+pub fn quoted(text: &str) -> impl Iterator<Item = &str> + Clone {
+    text.split('`').skip(1).step_by(2)
+}
+
 /// The message about an unknown name, with the known one that was meant, if one is like it.
 fn with_likely(message: &str) -> Option<String> {
     let (named, known) = message.strip_prefix("unknown ")?.split_once("`, expected ")?;
     let (_, unknown) = named.split_once('`')?;
-    let likely = likely(unknown, known.split('`').skip(1).step_by(2))?;
+    let likely = likely(unknown, quoted(known))?;
     Some(format!("unknown {named}`: did you mean `{likely}`? Expected {known}"))
 }
 

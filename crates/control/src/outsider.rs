@@ -256,14 +256,13 @@ impl Detector {
             self.compare(seen);
             return self.pause();
         }
+        let squeezed = latency > SQUEEZED * seen.threshold && self.rest == 0;
         let found = self.shown > 0 || self.level.is_some();
         if seen.raised && !found && self.trial.is_none() {
             // What others try is no news of the array. Who misses throughput, or with settled windows the threshold, joins them.
-            let squeezed =
-                (1.0..KNOWN).contains(&self.weight) && latency > SQUEEZED * seen.threshold;
             if self.missed > 0 {
                 self.tries(seen, self.outstanding);
-            } else if squeezed && self.rest == 0 {
+            } else if squeezed && (1.0..KNOWN).contains(&self.weight) {
                 self.tries(seen, f64::INFINITY);
             }
             return self.find(seen);
@@ -277,8 +276,7 @@ impl Detector {
             self.compare(seen);
         } else if self.weight < KNOWN {
             self.learn(seen);
-            let squeezed = latency > SQUEEZED * seen.threshold;
-            if self.weight >= SUSPECT && squeezed && self.rest == 0 {
+            if squeezed && self.weight >= SUSPECT {
                 self.tries(seen, f64::INFINITY);
             }
         } else if !self.misses(seen) {

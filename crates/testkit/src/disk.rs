@@ -84,8 +84,7 @@ impl Disk {
         nbdkit.arg(format!("rdelay={}ms", read.as_millis()));
         nbdkit.arg(format!("wdelay={}ms", write.as_millis()));
         let servers = vec![child(&mut nbdkit)];
-        // Its socket is there before it listens.
-        until("nbdkit listens", || UnixStream::connect(&socket).is_ok());
+        until("nbdkit listens", || listens(&socket));
         Some(Disk::on_nbd(dir, servers, &format!("nbd+unix:///?socket={}", socket.display())))
     }
 
@@ -240,6 +239,12 @@ impl Drop for Disk {
             run("umount", &["--lazy", &mounted.display().to_string()]);
         }
     }
+}
+
+/// Whether a server listens at a socket, which is there a moment before. One that serves a single client must not be asked.
+#[must_use]
+pub fn listens(socket: &Path) -> bool {
+    UnixStream::connect(socket).is_ok()
 }
 
 /// A mount whose server has died is one, too.

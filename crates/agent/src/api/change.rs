@@ -227,33 +227,39 @@ fn in_configuration(volume: &Volume, target: &Target, keys: &[&str]) -> Vec<Valu
 
 /// Reason why a setting cannot be changed live.
 fn fixed(place: &Place, key: &str) -> Option<String> {
-    let [of_law, of_disk] = is_of_law_or_disk(key);
-    let (keys, of): (Vec<&str>, _) = match &place.of {
-        Of::Law if of_disk && !of_law => {
-            return Some(format!(
-                "{key}: is a setting of a disk or VM, and not of the volume: name the one that is meant"
-            ));
+    let (keys, of, when): (Vec<&str>, _, _) = match &place.of {
+        Of::Law => return fixed_of_law(key),
+        Of::Disk(_) => {
+            let keys = DISK_SETTINGS.iter().map(|setting| setting.key).collect();
+            (keys, "disk or VM", "while the disk is served")
         }
-        Of::Law => return None,
-        Of::Disk(_) => (DISK_SETTINGS.iter().map(|setting| setting.key).collect(), "disk or VM"),
-        Of::Tenant(_) => (TenantSettings::keys().collect(), "tenant"),
+        Of::Tenant(_) => (TenantSettings::keys().collect(), "tenant", "of a tenant"),
     };
     if keys.contains(&key) {
         return None;
     }
     let can = and(&keys);
-    Some(match () {
-        () if of_law => format!(
+    Some(match is_of_law_or_disk(key) {
+        [true, _] => format!(
             "{key}: is a setting of the volume, and not of a {of}: leave the name of the {of} out"
         ),
-        () if of_disk => {
-            let when = if of == "tenant" { "of a tenant" } else { "while the disk is served" };
+        [_, true] => {
             format!("{key}: cannot be changed {when}, as {can} can: change the configuration")
         }
-        () => match likely(key, keys.iter().copied()) {
+        _ => match likely(key, keys.iter().copied()) {
             Some(likely) => format!("{key}: did you mean `{likely}`? Of a {of} can be set: {can}"),
             None => format!("{key}: is no setting. Of a {of} can be set: {can}"),
         },
+    })
+}
+
+/// Reason why a setting is none of a volume's law.
+fn fixed_of_law(key: &str) -> Option<String> {
+    let [of_law, of_disk] = is_of_law_or_disk(key);
+    (of_disk && !of_law).then(|| {
+        format!(
+            "{key}: is a setting of a disk or VM, and not of the volume: name the one that is meant"
+        )
     })
 }
 

@@ -1,6 +1,6 @@
 //! Keys that stand in a table that does not have them, and that another one has: TOML gives a line to the table above it.
 
-use parda_config::Error;
+use parda_config::{Error, quoted};
 
 use crate::file;
 
@@ -34,10 +34,9 @@ const DISK: &str = "[[volume]]\n[[volume.disk]]\n? = 0";
 /// The keys that the table of such a document has.
 fn keys(document: &str) -> Vec<String> {
     let parsed = toml::from_str::<file::File>(&document.replace('?', "\"?\""));
-    let Err(error) = parsed else { return Vec::new() };
-    let expected = error.message().split_once("expected ").map(|(_, expected)| expected.to_owned());
-    let expected = expected.unwrap_or_default();
-    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    let message = parsed.err().map(|error| error.message().to_owned()).unwrap_or_default();
+    let known = message.split_once("expected ").map_or("", |(_, known)| known);
+    quoted(known).map(str::to_owned).collect()
 }
 
 /// The key that an error says to be unknown.

@@ -95,13 +95,17 @@ pub(super) fn missing(volumes: &[Volume]) -> Vec<String> {
     faults.collect()
 }
 
+/// Directory of a path, if the path names one.
+pub(crate) fn directory_of(path: &Path) -> Option<&Path> {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty())
+}
+
 /// Reason why the data of a disk is not there.
 fn fault(path: &Path, region: Option<Range<u64>>) -> Option<String> {
     let file = match metadata(path) {
         Ok(file) => file,
         Err(error) => {
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let missing = parent.filter(|parent| !parent.exists());
+            let missing = directory_of(path).filter(|directory| !directory.exists());
             let help = missing.map_or_else(
                 || file_help(&error, path).to_string(),
                 |parent| format!(" (there is no directory {}: is it mounted?)", parent.display()),

@@ -221,7 +221,7 @@ impl Engine {
             // The VM may have spent its credit on another host.
             self.host.forget_credit(now, self.disks[disk].vm_id);
         }
-        for (client, disk, requests) in self.arrivals.refused.drain(..) {
+        for (client, disk, requests) in self.arrivals.faults.drain(..) {
             self.disks[disk].stats.blame(client, requests);
         }
         for arrival in self.arrivals.requests.drain(..) {

@@ -1,9 +1,9 @@
 //! An NBD export as a file, made by nbdfuse: a file system that is slow or fails when told to.
 
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 
+use parda_testkit::disk::listens;
 use rustix::process::Signal;
 
 use crate::stage::{Process, Stage, until};
@@ -22,8 +22,7 @@ impl FuseFile {
         let socket = format!("{name}.sock");
         let server = [&["nbdkit", "-f", "-U", &socket, "--threads=16"], nbdkit].concat();
         let server = stage.start(&format!("{name}.nbdkit"), &server);
-        // Its socket is there before it listens.
-        until("nbdkit listens", || UnixStream::connect(stage.path(&socket)).is_ok());
+        until("nbdkit listens", || listens(&stage.path(&socket)));
         stage.sparse(name, 0);
         let uri = format!("nbd+unix:///?socket={}", stage.path(&socket).display());
         let path = stage.path(name);

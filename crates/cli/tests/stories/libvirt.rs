@@ -27,14 +27,20 @@ const NODE: &str = "<node>
 </node>
 ";
 
-#[test]
-fn a_disk_whose_socket_would_have_too_long_a_path_is_named_and_not_served() {
-    let stage = Stage::new();
+/// Makes the images of these domains. Returns their directory, and the connection URI of the node.
+fn node(stage: &Stage) -> (String, String) {
     let dir = stage.path("").canonicalize().unwrap().display().to_string();
     stage.sparse("vm1.img", 1 << 20);
     stage.sparse("vm2.img", 1 << 20);
     stage.write("node.xml", NODE.replace("DIR", &dir));
-    let node = format!("test://{dir}/node.xml");
+    let uri = format!("test://{dir}/node.xml");
+    (dir, uri)
+}
+
+#[test]
+fn a_disk_whose_socket_would_have_too_long_a_path_is_named_and_not_served() {
+    let stage = Stage::new();
+    let (dir, node) = node(&stage);
     // A directory in which no name has room.
     let deep = format!("vhost-user:{dir}/{}", "d".repeat(105 - dir.len()));
     let line = [PARDA, "libvirt", "toml", "--below", &dir, "--listen", &deep, "--connect", &node];
@@ -47,11 +53,7 @@ fn a_disk_whose_socket_would_have_too_long_a_path_is_named_and_not_served() {
 #[allow(clippy::too_many_lines, reason = "one story, step by step")]
 fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
     let stage = Stage::new();
-    let dir = stage.path("").canonicalize().unwrap().display().to_string();
-    stage.sparse("vm1.img", 1 << 20);
-    stage.sparse("vm2.img", 1 << 20);
-    stage.write("node.xml", NODE.replace("DIR", &dir));
-    let uri = format!("test://{dir}/node.xml");
+    let (dir, uri) = node(&stage);
     let libvirt =
         |line: &[&str]| stage.run(&[&[PARDA, "libvirt"], line, &["--connect", &uri]].concat());
 

@@ -12,6 +12,28 @@ const PENDING: f64 = 192.0;
 const THRESHOLD: f64 = 0.030;
 const ALONE: Array = Array { rate: 4000.0, outsider: 0.0 };
 
+impl Array {
+    /// A period of hosts with so many IOs outstanding, which answer an outsider at the usual threshold.
+    fn seen(self, outstanding: f64, beside: f64) -> Seen {
+        Seen {
+            rate: outstanding * self.rate / (outstanding + self.outsider + WIDTH),
+            outstanding,
+            pending: PENDING,
+            reads: 1.0,
+            size: 8192.0,
+            threshold: THRESHOLD,
+            raised: beside > 0.0,
+            answers: true,
+        }
+    }
+}
+
+/// Outstanding IOs that the law, in short, asks for after a period.
+fn goal(seen: &Seen, beside: f64) -> f64 {
+    let goal = seen.outstanding * (seen.threshold / seen.latency()).min(2.0);
+    goal.max(needed(PENDING, beside).max(1.0)).min(PENDING)
+}
+
 /// Hosts under control, with the law in short.
 struct Hosts {
     detector: Detector,
@@ -29,21 +51,12 @@ impl Hosts {
     fn work(&mut self, array: Array, periods: usize) -> f64 {
         let mut rate = 0.0;
         for _ in 0..periods {
-            let latency = (self.outstanding + array.outsider + WIDTH) / array.rate;
-            rate = self.outstanding / latency;
-            self.detector.period(&Seen {
-                rate,
-                outstanding: self.outstanding,
-                pending: PENDING,
-                reads: 1.0,
-                size: 8192.0,
-                threshold: self.threshold,
-                raised: self.detector.beside() > 0.0,
-                answers: self.answers,
-            });
-            let least = needed(PENDING, self.detector.beside()).max(1.0);
-            let goal = self.outstanding * (self.threshold / latency).min(2.0);
-            self.outstanding += 0.5 * (goal.max(least).min(PENDING) - self.outstanding);
+            let (threshold, answers) = (self.threshold, self.answers);
+            let seen = array.seen(self.outstanding, self.detector.beside());
+            let seen = Seen { threshold, answers, ..seen };
+            rate = seen.rate;
+            self.detector.period(&seen);
+            self.outstanding += 0.5 * (goal(&seen, self.detector.beside()) - self.outstanding);
         }
         rate
     }
@@ -170,23 +183,10 @@ impl Apart {
     fn work(&mut self, array: Array, periods: usize) -> f64 {
         let mut rates = 0.0;
         for round in 0..3 * periods {
-            let latency = (self.outstanding + array.outsider + WIDTH) / array.rate;
-            let rate = self.outstanding / latency;
-            rates += rate / (3 * periods) as f64;
-            let beside = self.beside();
-            self.hosts[round % 3].period(&Seen {
-                rate,
-                outstanding: self.outstanding,
-                pending: PENDING,
-                reads: 1.0,
-                size: 8192.0,
-                threshold: THRESHOLD,
-                raised: beside > 0.0,
-                answers: true,
-            });
-            let goal = self.outstanding * (THRESHOLD / latency).min(2.0);
-            let goal = goal.max(needed(PENDING, self.beside()).max(1.0)).min(PENDING);
-            self.outstanding += 0.2 * (goal - self.outstanding);
+            let seen = array.seen(self.outstanding, self.beside());
+            rates += seen.rate / (3 * periods) as f64;
+            self.hosts[round % 3].period(&seen);
+            self.outstanding += 0.2 * (goal(&seen, self.beside()) - self.outstanding);
         }
         rates
     }

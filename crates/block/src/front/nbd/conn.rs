@@ -131,8 +131,8 @@ pub(crate) struct Conn {
     /// Unanswered requests for block status.
     status_requests: usize,
     progress: Progress,
-    /// Requests that were refused as none for the disk, and are not counted yet.
-    pub(crate) refused: u64,
+    /// Requests that are none for the disk, and are not counted yet.
+    pub(crate) faults: u64,
     /// A deadline has passed that it is not judged by yet.
     overdue: bool,
     /// Told apart from others that had its place.
@@ -189,7 +189,7 @@ impl Conn {
             requests: 0,
             status_requests: 0,
             progress: Progress::default(),
-            refused: 0,
+            faults: 0,
             overdue: false,
             serial: 0,
             chosen: false,

@@ -225,11 +225,8 @@ impl FrontEnd for Nbd {
                 }
             }
         }
-        if let Some(disk) = conn.disk()
-            && conn.refused > 0
-        {
-            let requests = std::mem::take(&mut conn.refused);
-            arrivals.refused.push((Client::Nbd(key), disk, requests));
+        if let Some(disk) = conn.disk() {
+            arrivals.take_faults(Client::Nbd(key), disk, &mut conn.faults);
         }
         // What came before the fault is done.
         self.broken = outcome.err().map(|error| (key, error));

@@ -322,10 +322,7 @@ impl FrontEnd for Vhost {
         if arrivals.requests.len() > before && !std::mem::replace(&mut guest.begun, true) {
             arrivals.begun.push(guest.disk);
         }
-        if guest.faults > 0 {
-            let requests = std::mem::take(&mut guest.faults);
-            arrivals.refused.push((Client::Vhost(key), guest.disk, requests));
-        }
+        arrivals.take_faults(Client::Vhost(key), guest.disk, &mut guest.faults);
         if guest.waits_for_memory() {
             io.timers.ensure(self.now + MEMORY_PAUSE, VhostTimer::Waiting.into());
         }

@@ -118,7 +118,7 @@ impl Conn {
         match event {
             Incoming::Disconnect => self.state = State::Closing,
             Incoming::Refused { to, refusal, discard } => {
-                self.refused += 1;
+                self.faults += 1;
                 self.skip = discard as usize;
                 let (errno, reason) = (refusal.errno, refusal.reason);
                 self.outbox.head(|out| session.put_error(out, to, errno, reason));
