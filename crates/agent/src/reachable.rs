@@ -1,5 +1,5 @@
-//! What a configuration needs of the network and of directories, tried for `parda check`. Nothing of it is an error: a server, a name or a
-//! mount may come later than its agent, and the note says that it is not there now.
+//! Servers, names and directories of a configuration, looked for by `parda check`. One that is missing is a note and no error: it may come
+//! later than the agent.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs as _};

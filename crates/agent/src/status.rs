@@ -351,7 +351,7 @@ pub struct SteeredVmStatus {
     pub settings: VmSettings,
     /// Shares of the VM.
     pub shares: u32,
-    /// What held it back in the last period: its slice or its limit, also one of another program. None where neither did, or nothing is set.
+    /// Bound that held it back in the last period: its slice, its limit, or a limit of another program. `None` without one.
     pub limited_by: Option<Limit>,
     /// Bounds that another program has set in `io.max`, such as `riops=100 wiops=50`. The lower of each holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -368,7 +368,7 @@ pub struct SteeredVmStatus {
 }
 
 impl SteeredVmStatus {
-    /// What held it back, in a word or two.
+    /// Name of the bound that held it back.
     #[must_use]
     pub fn held_back_by(&self) -> Option<String> {
         let limit = self.limited_by?;

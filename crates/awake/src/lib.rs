@@ -29,7 +29,7 @@ pub struct Instant(Duration);
 struct Beats {
     /// When it was made.
     real: Duration,
-    /// How much of that counts.
+    /// Counted part of that time.
     counted: Duration,
     /// Most that counts after it.
     most: Duration,
@@ -55,7 +55,7 @@ static CLOCK: LazyLock<Clock> = LazyLock::new(|| {
 });
 
 impl Beats {
-    /// How much of the time until `real` counts.
+    /// Counted part of the time until `real`.
     fn at(&self, real: Duration) -> Duration {
         self.counted + real.saturating_sub(self.real).min(self.most)
     }
@@ -71,7 +71,7 @@ impl Beats {
 }
 
 impl Clock {
-    /// Makes a note. Returns how much of the time until now counts.
+    /// Makes a note. Returns the counted time until now.
     fn note(&self) -> Duration {
         let mut beats = self.beats.write().unwrap_or_else(PoisonError::into_inner);
         beats.note(self.began.elapsed());

@@ -78,7 +78,7 @@ impl Reload {
     }
 }
 
-/// How many reloads have begun. `None` of an agent that does not say.
+/// Number of reloads that have begun. `None` of an agent that does not say.
 fn begun(status: &Status) -> Option<u64> {
     status.reload.as_ref().map(|reload| reload.begun)
 }

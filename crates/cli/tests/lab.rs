@@ -56,7 +56,7 @@ const CROWDED: f64 = 1.5;
 /// Runs of a scenario that has this process to itself, on a machine that others load.
 const TRIES: usize = 3;
 
-/// How long a run waits for the work of others to end.
+/// Time that a run waits for the work of others to end.
 const CALM_WITHIN: Duration = Duration::from_secs(120);
 
 /// Whether more waits for a processor, over the last minute, than a scenario in real time can stand.

@@ -1,6 +1,6 @@
 //! Keys of a limit: parda's own, and the words that QEMU, libvirt and Proxmox have for the same.
 
-/// What a rate counts, as its key has it.
+/// Unit of a rate, as its key has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Ios,

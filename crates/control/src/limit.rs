@@ -38,7 +38,7 @@ pub const UNCAPPED: Span = Span::from_millis(1000);
 pub struct Rate {
     /// Units per second in the long run.
     pub mean: f64,
-    /// What a VM may have that did nothing for long enough.
+    /// Burst of a VM that did nothing for long enough.
     pub burst: Option<Burst>,
 }
 

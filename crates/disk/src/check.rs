@@ -36,7 +36,7 @@ impl Geometry {
     /// Judges a request: permission, then range.
     ///
     /// # Errors
-    /// What is wrong with it: the permission, or else the range.
+    /// Its fault: the permission, or else the range.
     pub fn check(&self, op: Op) -> Result<(), Fault> {
         let carries_payload = matches!(op, Op::Read(_) | Op::Write { .. });
         match self.check_range(op) {
@@ -51,7 +51,7 @@ impl Geometry {
     /// As [`Geometry::check`], for a request of any length: whoever has it cuts it.
     ///
     /// # Errors
-    /// What is wrong with it: the permission, or else the range.
+    /// Its fault: the permission, or else the range.
     pub fn check_range(&self, op: Op) -> Result<(), Fault> {
         if op.changes() && self.read_only {
             return Err(Fault::ReadOnly);

@@ -55,7 +55,7 @@ pub trait Exchange: Send {
 pub struct Silence {
     /// Publications since a host was last heard, or since the start.
     pub rounds: u64,
-    /// What is known of the cause, as text for the operator.
+    /// Known cause, as text for the operator.
     pub why: String,
 }
 

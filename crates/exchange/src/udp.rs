@@ -177,7 +177,7 @@ impl UdpExchange {
         }
     }
 
-    /// What is known of the cause that no host is heard.
+    /// Known cause of the silence.
     fn silence_of(&self, peers: usize, members: &Members) -> String {
         let address = self.settings.address;
         if self.to.are_this_host() {

@@ -53,7 +53,7 @@ pub enum AskError {
     /// The answer is not an agent's, or did not come.
     #[error("no answer: {0}")]
     Answer(String),
-    /// Who answers does not speak HTTP, or with TLS.
+    /// The peer does not speak HTTP, or with TLS.
     #[error("what answers there does not speak HTTP without TLS ({0})")]
     NotHttp(String),
     /// The agent refuses: HTTP status and reason.

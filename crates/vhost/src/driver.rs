@@ -155,7 +155,7 @@ impl Driver {
     /// As [`Driver::connect`], on a socket that is connected.
     ///
     /// # Errors
-    /// What the device answers.
+    /// Answer of the device.
     pub fn over(socket: UnixStream, shape: Shape) -> io::Result<Driver> {
         let frontend = Frontend::from_stream(socket, shape.queues.into());
         let (slots, size) = (u64::from(shape.slots), (shape.slots * CHAIN).next_power_of_two());
@@ -272,7 +272,7 @@ impl Driver {
     /// Begins anew, as a guest without flushes: firmware, or a driver that is old or small.
     ///
     /// # Errors
-    /// What the device answers.
+    /// Answer of the device.
     pub fn forget_flushes(&mut self) -> io::Result<()> {
         for queue in 0..self.shape.queues {
             self.stop(queue)?;
@@ -323,7 +323,7 @@ impl Driver {
     /// Stops a queue; returns the number of the request that would be next.
     ///
     /// # Errors
-    /// What the device answers.
+    /// Answer of the device.
     pub fn stop(&mut self, queue: u16) -> io::Result<u32> {
         self.frontend.set_vring_enable(queue.into(), false).map_err(other)?;
         self.frontend.get_vring_base(queue.into()).map_err(other)
@@ -332,7 +332,7 @@ impl Driver {
     /// Starts a queue that was stopped, where it was.
     ///
     /// # Errors
-    /// What the device answers.
+    /// Answer of the device.
     pub fn restart(&mut self, queue: u16) -> io::Result<()> {
         self.start_queue(queue.into()).map_err(other)
     }
@@ -340,7 +340,7 @@ impl Driver {
     /// The first `len` bytes of the configuration space.
     ///
     /// # Errors
-    /// What the device answers.
+    /// Answer of the device.
     pub fn config(&mut self, len: u32) -> io::Result<Vec<u8>> {
         let buffer = vec![0; len as usize];
         let flags = VhostUserConfigFlags::empty();
@@ -350,7 +350,7 @@ impl Driver {
     /// Size of the disk, in bytes.
     ///
     /// # Errors
-    /// What the device answers.
+    /// Answer of the device.
     pub fn size(&mut self) -> io::Result<u64> {
         let bytes = self.config(8)?;
         let sectors: [u8; 8] = bytes[..].try_into().map_err(|_| io::ErrorKind::InvalidData)?;

@@ -72,7 +72,7 @@ pub struct FallbackStatus {
 }
 
 impl ExchangeStatus {
-    /// What is wrong with it now. Other hosts and this one do not hear each other, or not rightly.
+    /// Present faults. By each of them hosts do not hear each other, or not rightly.
     pub fn faults(&self) -> impl Iterator<Item = &String> {
         self.fault.iter().chain(&self.silence).chain(&self.duplicate)
     }
@@ -170,8 +170,8 @@ fn of_report(host: &HostName, liveness: Liveness, age: Span, report: &Report) ->
     }
 }
 
-/// What each of a host's VMs that are held back has of its share ([`parda_api::DiskRates::of_share`]). `held`: of each what it has of what
-/// shares divide, and its shares. `of_host`: what the host has of its share.
+/// Part of its share that each VM of a host has which is held back ([`parda_api::DiskRates::of_share`]). `held`: of each such VM its part
+/// of what shares divide, and its shares. `of_host`: part of its share that the host has.
 #[must_use]
 pub fn of_share(held: &[(f64, f64)], of_host: Option<f64>) -> Vec<Option<f64>> {
     let (had, shares) = held.iter().fold((0.0, 0.0), |sum, vm| (sum.0 + vm.0, sum.1 + vm.1));

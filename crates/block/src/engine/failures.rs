@@ -10,7 +10,7 @@ const PAUSE: Span = Span::from_millis(60_000);
 pub(super) struct Failures {
     /// The file, device or server that holds the disk's data.
     data: String,
-    /// Where the disk begins there, in bytes.
+    /// Offset of the disk there, in bytes.
     base: u64,
     said: Option<Instant>,
     /// IOs that failed since the last line, which has none of them.

@@ -69,7 +69,7 @@ impl Stand {
         self.engine.work.io.ring.wait(Some(Duration::from_millis(1))).unwrap();
     }
 
-    /// How requests ended, in any order.
+    /// Results of the requests, in any order.
     fn until_answered(&mut self) -> Vec<Result<(), Errno>> {
         let mut ended = Vec::new();
         for turns in 0.. {

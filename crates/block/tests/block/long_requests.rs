@@ -17,7 +17,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 48 * MIB;
 
-/// Where the guest has room for data of any length.
+/// Address of the guest's room for data of any length.
 const ROOM: u64 = 1 << 32;
 
 fn connect(socket: &Path) -> Driver {

@@ -168,7 +168,7 @@ pub(super) fn vms(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
     served.chain(steered).collect()
 }
 
-/// What each disk that is held back has of its share, as the dashboard shows it.
+/// Part of its share that each disk has which is held back, as the dashboard shows it.
 fn of_share(recent: &Recent, volume: &VolumeStatus) -> Vec<Option<f64>> {
     let costs = volume.settings.as_ref().and_then(|settings| settings.costs);
     let had = |disk: &DiskStatus| match costs {

@@ -95,7 +95,7 @@ trait Load: Send {
     /// Reads and unflushed writes, all in flight at once; then some of what was written is read, and sometimes flushed.
     fn round(&mut self, value: u8);
 
-    /// What the last round has written is there, and can be flushed.
+    /// Checks that the data of the last round is there, and can be flushed.
     fn is_whole(&mut self, value: u8);
 }
 

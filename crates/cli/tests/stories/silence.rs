@@ -1,4 +1,4 @@
-//! What would go unnoticed: a host that nobody hears, a configuration that is refused, and IOs that fail, each where an operator looks.
+//! Faults that would go unnoticed: a host that nobody hears, a configuration that is refused, and IOs that fail, each where an operator looks.
 
 use parda_agent::status::ExchangeStatus;
 use parda_control::Source;

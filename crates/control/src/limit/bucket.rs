@@ -155,7 +155,7 @@ impl Default for Limiter {
 }
 
 impl Limiter {
-    /// What it counts of an IO.
+    /// Units that it counts of an IO.
     pub(super) fn units(&self, io: Io) -> Units {
         let bytes = if io.kind == IoKind::Discard { 0.0 } else { io.bytes.0 as f64 };
         [larger(bytes / self.io_size, 1.0), bytes]

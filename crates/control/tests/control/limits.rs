@@ -16,7 +16,7 @@ type Went = (Instant, Io);
 /// Whether a rate counts IOs of a kind.
 type Counts = fn(IoKind) -> bool;
 
-/// What a rate counts of an IO, where one of more than `size` bytes counts as several.
+/// Units that a rate counts of an IO, where one of more than `size` bytes counts as several.
 fn units(io: Io, bytes: bool, size: Option<f64>) -> f64 {
     let data = if io.kind == IoKind::Discard { 0.0 } else { io.bytes.0 as f64 };
     if bytes { data } else { size.map_or(1.0, |size| f64::max(1.0, data / size)) }

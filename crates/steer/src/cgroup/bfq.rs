@@ -17,7 +17,7 @@ use crate::number::DevNum;
 use crate::sysfs;
 
 const NAME: &str = "bfq";
-/// What is done where another process changed a weight or the elevator.
+/// Reaction to a weight or an elevator that another process changed.
 const SET_AGAIN: &str = "set again";
 /// Settings of bfq, each with its reason.
 const SETTINGS: [(&str, &str); 4] = [

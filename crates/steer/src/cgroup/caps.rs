@@ -288,7 +288,7 @@ impl Caps {
         self.in_force.iter().map(|(key, in_force)| (key, in_force.cap))
     }
 
-    /// What held a VM back in a period, if its cap or another program's did.
+    /// Cap that held a VM back in a period: its own, or another program's.
     #[must_use]
     pub fn held_back(&self, key: &VmKey, begun: Begun, seconds: f64) -> Option<HeldBy> {
         let cap = self.in_force.get(key).map(|in_force| in_force.cap);

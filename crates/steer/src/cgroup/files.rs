@@ -24,7 +24,7 @@ pub struct ChangedSetting {
     pub what: String,
     /// Content that was found in the file.
     pub found: String,
-    /// What was done then.
+    /// Reaction to the change.
     pub then: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What a front end wants of whoever has the queues.
+//! Orders of a front end to the thread that has the queues.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub enum Order {
         /// An eventfd of the front end. `None`: nobody tells of requests, and the queue is looked at now and then.
         kick: Option<OwnedFd>,
     },
-    /// How the guest is told that requests of a queue are done: by an eventfd.
+    /// Eventfd by which the guest is told that requests of a queue are done.
     Call {
         /// Number of the queue.
         queue: u16,
@@ -47,7 +47,7 @@ pub enum Order {
         /// Number of the queue.
         queue: u16,
     },
-    /// Where the front end is told of changes: [`super::tell_of_new_size`].
+    /// Socket by which the front end is told of changes: [`super::tell_of_new_size`].
     Channel(OwnedFd),
     /// The geometry of now is asked for: [`Done::Geometry`].
     Geometry,

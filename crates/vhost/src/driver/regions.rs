@@ -25,10 +25,10 @@ fn info(region: &GuestRegionMmap, file: &File) -> VhostUserMemoryRegionInfo {
 }
 
 impl Driver {
-    /// How many regions the device takes.
+    /// Number of regions that the device takes.
     ///
     /// # Errors
-    /// What the device answers.
+    /// Answer of the device.
     pub fn most_regions(&mut self) -> io::Result<u64> {
         self.frontend.get_max_mem_slots().map_err(other)
     }
@@ -64,7 +64,7 @@ impl Driver {
     /// Takes all regions from the guest, and gives them back.
     ///
     /// # Errors
-    /// What the device answers.
+    /// Answer of the device.
     pub fn replug(&mut self) -> io::Result<()> {
         let all: Vec<_> = self.memory.iter().map(|region| info(region, &self.file)).collect();
         all.iter().try_for_each(|info| self.frontend.remove_mem_region(info)).map_err(other)?;

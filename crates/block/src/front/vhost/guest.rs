@@ -40,7 +40,7 @@ struct Pending {
 /// The front end waits for the requests that may use memory which it takes away.
 struct Farewell {
     done: SyncSender<Done>,
-    /// How many are unanswered.
+    /// Number of unanswered ones.
     left: usize,
 }
 

@@ -47,7 +47,7 @@ const PATIENCE: Span = Span::from_millis(5000);
 /// before this one. QEMU 7.2 would ask for the size in the midst of its start.
 const STARTS: Span = Span::from_millis(1000);
 
-/// How often a queue is looked at of whose requests nobody tells, while the thread sleeps.
+/// Time between two looks at a queue without kicks, while the thread sleeps.
 const POLL: Span = Span::from_micros(500);
 
 /// How soon memory is asked for again.

@@ -39,7 +39,7 @@ pub(super) struct Rest {
     op: Op,
     /// Memory of all of its data, the pieces before included.
     buffer: Option<Buffer>,
-    /// Where the next piece begins in `buffer`.
+    /// Offset of the next piece in `buffer`.
     at: usize,
 }
 

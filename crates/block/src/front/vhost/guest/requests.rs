@@ -22,10 +22,10 @@ pub(super) const MAX_PIECES: usize = 128;
 /// Bytes of requests that a guest may bring in one turn, rounded up to a whole piece.
 const BYTES_PER_TURN: u64 = 4 << 20;
 
-/// Where copies of data come from.
+/// Memory for copies of data.
 pub(in crate::front::vhost) struct Copies<'a> {
     pub(in crate::front::vhost) agent: &'a AgentMemory,
-    /// What copies of one guest take at most, in bytes, unless there is only one.
+    /// Most bytes that the copies of one guest take, unless there is only one.
     pub(in crate::front::vhost) most: usize,
 }
 
