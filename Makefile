@@ -35,7 +35,7 @@ SIMULATED := corpus random papers accuracy manual
 # Test programs run without cargo, whose lock lint and doctests hold while they build. `make test` has built them all before (BUILT=1).
 RUN := tools/programs.py run $(if $(BUILT),--built)
 
-.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit computing waiting real stories guests laboratory simulated doctests kubernetes fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm sbom image clean
+.PHONY: help hooks build web bpf guest kit demo demo-live demo-postgres test check lint unit computing waiting real stories guests laboratory simulated doctests kubernetes fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm sbom image clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -90,8 +90,11 @@ waiting:
 	@tools/beside.sh "$(MAKE) --no-print-directory unit guests -k" "$(MAKE) --no-print-directory stories"; beside=$$?; \
 	$(MAKE) --no-print-directory laboratory && [ $$beside -eq 0 ]
 
-check: ## Seconds: format, circles, prose; clippy, and unit tests of the crates that changed since origin/main
+check: ## Format, circles, prose; clippy, and the tests of the crates that changed since origin/main
 	@tools/check.sh
+
+hooks: ## A hook of git that checks what changed before each commit
+	git config core.hooksPath tools/hooks
 
 lint: ## Format, clippy, documentation, licences, circles of files, prose, and that the core is free of the standard library
 	$(CARGO) fmt --all --check
