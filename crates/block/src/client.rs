@@ -1,8 +1,8 @@
-//! Requests as front ends hand them to the engine, and their results as they come back.
+//! Clients of front ends, and results of their requests.
 
 use parda_address::ExportName;
 use parda_disk::status::Descriptor;
-use parda_disk::{Errno, Failure, Geometry, Op};
+use parda_disk::{Errno, Failure, Geometry};
 
 use crate::buffer::Buffer;
 
@@ -21,35 +21,6 @@ pub(crate) enum Client {
 /// anybody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplyHandle(pub(crate) u64);
-
-/// A request that has arrived complete.
-pub(crate) struct Arrival {
-    pub(crate) client: Client,
-    pub(crate) disk: usize,
-    pub(crate) reply: ReplyHandle,
-    pub(crate) op: Op,
-    /// The payload of a write. Of a read: where its data is to go, or `None` for memory of the pool.
-    pub(crate) buffer: Option<Buffer>,
-}
-
-/// Requests that clients brought.
-#[derive(Default)]
-pub(crate) struct Arrivals {
-    pub(crate) requests: Vec<Arrival>,
-    /// Clients with requests that are none for their disk, with the disk and the number of these requests.
-    pub(crate) faults: Vec<(Client, usize, u64)>,
-    /// Disks that have their first client.
-    pub(crate) begun: Vec<usize>,
-}
-
-impl Arrivals {
-    /// Takes over the number of a client's requests that are none for its disk.
-    pub(crate) fn take_faults(&mut self, client: Client, disk: usize, faults: &mut u64) {
-        if *faults > 0 {
-            self.faults.push((client, disk, std::mem::take(faults)));
-        }
-    }
-}
 
 /// Result of a request that succeeded.
 pub(crate) enum Body {

@@ -47,10 +47,10 @@ struct Held<T> {
     begun: Begun,
     /// Syncs before this one must be over.
     until: u64,
-    answer: T,
+    request: T,
 }
 
-/// The failed syncs of a disk. `T` is the answer that waits for the end of a sync.
+/// The failed syncs of a disk. `T` is the key of a request whose reply waits for the end of a sync.
 pub(crate) struct Losses<T> {
     /// How many syncs have failed.
     failures: u64,
@@ -130,6 +130,11 @@ impl<T> Losses<T> {
         debug_assert!(self.held.iter().all(|held| held.until <= self.next));
     }
 
+    /// Requests whose replies wait for the end of another sync.
+    pub(crate) fn waiting(&self) -> usize {
+        self.held.len()
+    }
+
     /// Whether every sync has ended and was answered.
     pub(crate) fn is_settled(&self) -> bool {
         self.under_way.is_empty() && self.held.is_empty()
@@ -188,16 +193,15 @@ impl<T> Losses<T> {
         SyncId(id)
     }
 
-    /// A sync has ended. Its answer waits in `self` if another sync under way may be the one that
-    /// the failure is reported to (`once`: the backend reports a loss to one sync only);
-    /// [`Losses::ready`] has it then.
+    /// A sync has ended. The reply to its request waits while another sync under way may be the one that a failure is reported to (`once`:
+    /// the backend reports a loss to one sync only). [`Losses::ready`] has the request once it may be replied to.
     pub(crate) fn end(
         &mut self,
         id: SyncId,
         op: Op,
         outcome: &Result<(), Failure>,
         once: bool,
-        answer: T,
+        request: T,
     ) {
         let Some(begun) = self.under_way.remove(&id.0) else {
             unreachable!("a sync that began ends once");
@@ -212,16 +216,16 @@ impl<T> Losses<T> {
             _ => {}
         }
         let until = if once && outcome.is_ok() { self.next } else { 0 };
-        self.held.push(Held { begun, until, answer });
+        self.held.push(Held { begun, until, request });
         self.check();
     }
 
-    /// The next answer that waits no more, and whether a sync has failed while it was under way.
+    /// The next request whose reply waits no more, and whether a sync has failed while it was under way.
     pub(crate) fn ready(&mut self) -> Option<(T, bool)> {
         let oldest = self.under_way.keys().next().copied().unwrap_or(u64::MAX);
         let at = self.held.iter().position(|held| oldest >= held.until)?;
-        let Held { begun, answer, .. } = self.held.remove(at);
-        Some((answer, begun.failures < self.failures))
+        let Held { begun, request, .. } = self.held.remove(at);
+        Some((request, begun.failures < self.failures))
     }
 
     /// The outcome of a FLUSH or of a request with FUA as its client is told it. `failed`: another

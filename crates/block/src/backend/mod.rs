@@ -23,7 +23,7 @@ pub use self::medium::{Stretch, Stretches};
 pub use self::opening::OpenError;
 
 pub(crate) use self::opening::{check_guests, check_region};
-pub(crate) use self::request::{Request, Rest, Work, io_of};
+pub(crate) use self::request::{Arrivals, Request, Rest, Work, io_of};
 
 /// Backend of one disk, open.
 pub(crate) enum Backend {

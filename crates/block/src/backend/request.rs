@@ -7,7 +7,7 @@ use slab::Slab;
 
 use super::file;
 use crate::buffer::{Buffer, Pool};
-use crate::client::{Arrival, Client, ReplyHandle};
+use crate::client::{Client, ReplyHandle};
 use crate::losses::SyncId;
 use crate::reactor::Reactor;
 
@@ -33,7 +33,7 @@ pub(crate) struct Request {
     /// The piece of it that is done now; as a rule all of it.
     pub(crate) op: Op,
     pub(crate) rest: Rest,
-    /// The payload of a write; the data of a read. Absent while the kernel has it.
+    /// The payload of a write; the memory for the data of a read, `None` for memory of the pool. Absent while the kernel has it.
     pub(crate) buffer: Option<Buffer>,
     /// The answer to a request for block status.
     pub(crate) status: Vec<Descriptor>,
@@ -67,8 +67,14 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub(crate) fn new(arrival: Arrival) -> Self {
-        let Arrival { client, disk, reply, op, buffer } = arrival;
+    /// A request that has arrived complete.
+    pub(crate) fn new(
+        client: Client,
+        disk: usize,
+        reply: ReplyHandle,
+        op: Op,
+        buffer: Option<Buffer>,
+    ) -> Self {
         Self {
             client,
             disk,
@@ -119,6 +125,25 @@ impl Request {
 
     pub(crate) fn extent(&self) -> Extent {
         self.op.extent()
+    }
+}
+
+/// Requests that clients brought.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    pub(crate) requests: Vec<Request>,
+    /// Clients with requests that are none for their disk, with the disk and the number of these requests.
+    pub(crate) faults: Vec<(Client, usize, u64)>,
+    /// Disks that have their first client.
+    pub(crate) begun: Vec<usize>,
+}
+
+impl Arrivals {
+    /// Takes over the number of a client's requests that are none for its disk.
+    pub(crate) fn take_faults(&mut self, client: Client, disk: usize, faults: &mut u64) {
+        if *faults > 0 {
+            self.faults.push((client, disk, std::mem::take(faults)));
+        }
     }
 }
 

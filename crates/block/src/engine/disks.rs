@@ -7,8 +7,6 @@ use std::sync::mpsc::SyncSender;
 
 use parda_address::Address;
 use parda_control::{Instant, VmId};
-use parda_disk::status::Descriptor;
-use parda_disk::{Failure, Op};
 use slab::Slab;
 
 use crate::backend::claims::Claim;
@@ -17,8 +15,7 @@ use crate::backend::map::Mapper;
 use crate::backend::sizing::Sizing;
 use crate::backend::upstream::Upstream;
 use crate::backend::{Backend, Work};
-use crate::buffer::Buffer;
-use crate::client::{Client, Offered, ReplyHandle};
+use crate::client::Offered;
 use crate::descriptors::Room;
 use crate::disk_id::DiskId;
 use crate::losses::Losses;
@@ -42,7 +39,7 @@ pub(super) struct Disk {
     pub(super) stats: VmStats,
     /// When its file was handed a request last.
     pub(super) begun: Instant,
-    pub(super) losses: Losses<Answer>,
+    pub(super) losses: Losses<usize>,
     pub(super) failures: Failures,
     pub(super) leaving: Option<Leaving>,
     /// Goes last: another disk may have its data then.
@@ -59,16 +56,6 @@ pub(super) struct Leaving {
     pub(super) flushed: bool,
     pub(super) closed: bool,
     pub(super) gone: SyncSender<()>,
-}
-
-/// A request that is done, but for its reply.
-pub(super) struct Answer {
-    pub(super) client: Client,
-    pub(super) reply: ReplyHandle,
-    pub(super) op: Op,
-    pub(super) outcome: Result<(), Failure>,
-    pub(super) buffer: Option<Buffer>,
-    pub(super) status: Vec<Descriptor>,
 }
 
 impl Disk {

@@ -15,17 +15,19 @@ impl Engine {
     /// from the next ones. What a guest has held whose queue is to stop passes the limit at once: its whole machine stands still until
     /// then (QEMU's `stop`, migration, a snapshot).
     pub(super) fn move_on(&mut self, now: Instant) {
-        self.settle(now);
+        self.steps(now);
         self.pump(now);
         if any!(self.fronts, has_leavers()) {
             self.take_back(now);
-            self.settle(now);
+            self.steps(now);
             self.pump(now);
         }
     }
 
     fn take_back(&mut self, now: Instant) {
-        let held = |request: &Request| request.id.is_none() && request.client != Client::Volume;
+        let held = |request: &Request| {
+            request.id.is_none() && request.outcome.is_none() && request.client != Client::Volume
+        };
         let held = self.work.requests.iter().filter(|(_, request)| held(request));
         let disks: BTreeSet<usize> = held.map(|(_, request)| request.disk).collect();
         for disk in disks {

@@ -8,7 +8,7 @@ use parda_disk::{Failure, Op};
 
 use super::Engine;
 use crate::backend::{Backend, Request};
-use crate::client::{Arrival, Client, ReplyHandle};
+use crate::client::{Client, ReplyHandle};
 use crate::front::any;
 use crate::front::front_end::FrontEnd;
 
@@ -19,9 +19,9 @@ impl Engine {
         let dirty = disk.losses.is_dirty();
         if dirty && disk.backend.remote().is_some_and(|up| up.is_up()) {
             let (client, reply) = (Client::Volume, ReplyHandle(0));
-            let flush = Arrival { client, disk: key, reply, op: Op::Flush, buffer: None };
-            let request = self.work.requests.insert(Request::new(flush));
-            self.begin(now, request);
+            let flush = Request::new(client, key, reply, Op::Flush, None);
+            let request = self.work.requests.insert(flush);
+            self.start(now, request);
             self.pump(now);
         }
     }

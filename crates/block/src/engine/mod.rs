@@ -38,15 +38,15 @@ use slab::Slab;
 
 use self::copied::Copied;
 use self::delays::Delays;
-use self::disks::{Answer, Disk, Disks};
+use self::disks::Disks;
 use self::looks::Looks;
 pub(crate) use self::mail::Order;
 use self::retries::Retries;
-use crate::backend::{Backend, Request, Work, io_of};
+use crate::backend::{Arrivals, Backend, Request, Work, io_of};
 use crate::buffer::Pool;
-use crate::client::{self, Arrivals, Body, Client};
+use crate::client::{self, Body, Client};
 use crate::front::front_end::FrontEnd;
-use crate::front::{FrontParts, Fronts, any, each, of};
+use crate::front::{FrontParts, Fronts, each, of};
 use crate::losses::{self, Witness};
 use crate::mailbox::{Mailbox, Mailer};
 use crate::reactor::{Reactor, Tag, Timer};
@@ -73,7 +73,7 @@ pub(crate) struct Engine {
     started: parda_awake::Instant,
     fronts: Fronts,
     arrivals: Arrivals,
-    /// What clients knew that are gone.
+    /// Loss records of disconnected clients.
     left: Vec<Witness>,
     host: Host,
     model: Option<Box<dyn Timed>>,
@@ -197,26 +197,8 @@ impl Engine {
         }
     }
 
-    /// Lets requests in and dispatches until nothing moves any more.
-    fn settle(&mut self, now: Instant) {
-        loop {
-            for (key, outcome) in std::mem::take(&mut self.work.finished) {
-                self.data_done(now, key, outcome);
-            }
-            for i in 0.. {
-                if !any!(self.fronts, take(i, &mut self.work.io, &mut self.arrivals)) {
-                    break;
-                }
-                self.submit_arrivals(now);
-            }
-            self.dispatch(now);
-            if !any!(self.fronts, go_on()) && self.work.finished.is_empty() {
-                break;
-            }
-        }
-    }
-
-    fn submit_arrivals(&mut self, now: Instant) {
+    /// Admits requests that were parsed: to the fair queue, where each waits for the limits of its disk and for its share.
+    fn admit(&mut self, now: Instant) {
         for disk in self.arrivals.begun.drain(..) {
             // The VM may have spent its credit on another host.
             self.host.forget_credit(now, self.disks[disk].vm_id);
@@ -224,8 +206,7 @@ impl Engine {
         for (client, disk, requests) in self.arrivals.faults.drain(..) {
             self.disks[disk].stats.blame(client, requests);
         }
-        for arrival in self.arrivals.requests.drain(..) {
-            let mut request = Request::new(arrival);
+        for mut request in self.arrivals.requests.drain(..) {
             let (client, key) = (request.client, request.disk);
             let disk = &mut self.disks[key];
             disk.losses.seen(of!(self.fronts, client, witness()), key);
@@ -245,13 +226,16 @@ impl Engine {
         }
         if self.host.governor().window().0.is_infinite() {
             // Without control the order is that in which they came, over all disks.
-            self.dispatch(now);
+            while let Some(key) = self.limit(now) {
+                self.start(now, key);
+            }
         }
     }
 
-    fn dispatch(&mut self, now: Instant) {
+    /// The next request that limits, fair queue and gate let through.
+    fn limit(&mut self, now: Instant) -> Option<usize> {
         loop {
-            let Some(Dispatch { id, token, overdue, .. }) = self.next_dispatch(now) else { return };
+            let Dispatch { id, token, overdue, .. } = self.next_dispatch(now)?;
             let key = token as usize;
             let request = &mut self.work.requests[key];
             assert!(request.id.is_none(), "a piece of a request is dispatched once");
@@ -263,12 +247,12 @@ impl Engine {
                 continue;
             }
             self.disks[request.disk].stats.overdue += u64::from(overdue);
-            self.begin(now, key);
+            return Some(key);
         }
     }
 
     /// Hands a request to its backend.
-    fn begin(&mut self, now: Instant, key: usize) {
+    fn start(&mut self, now: Instant, key: usize) {
         let request = &mut self.work.requests[key];
         let disk = &mut self.disks[request.disk];
         let ours = request.op == Op::Flush || !disk.backend.syncs_each();
@@ -321,25 +305,25 @@ impl Engine {
             self.pieces.push(key);
             return;
         }
-        let mut request = self.work.requests.remove(key);
-        let device = self.device_time(now, &request);
+        let device = self.device_time(now, &self.work.requests[key]);
+        let request = &mut self.work.requests[key];
         if matches!(request.outcome, Some(Ok(()))) {
             request.move_from_pool(&mut self.work.io.pool, 0);
         }
-        let Request { asked: op, reply, client, disk, delayed, sync, buffer, status, .. } = request;
-        let outcome = request.outcome.unwrap_or(Ok(()));
-        if let Some(id) = request.id {
+        let (client, op) = (request.client, request.asked);
+        let outcome = &*request.outcome.get_or_insert(Ok(()));
+        let disk = &mut self.disks[request.disk];
+        if let Some(id) = request.id.take() {
             let ended = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
-            let heard = if delayed { Outcome::Failed } else { ended };
+            let heard = if request.delayed { Outcome::Failed } else { ended };
             let dropped = of!(self.fronts, client, is_gone());
             let done = taken_back(self.host.complete_after(now, id, heard, device), key);
-            match &outcome {
+            match outcome {
                 Err(_) if dropped => {}
-                Err(failure) if failure.asker => self.disks[disk].stats.blame(client, 1),
+                Err(failure) if failure.asker => disk.stats.blame(client, 1),
                 _ => {
-                    let disk = &mut self.disks[disk];
                     disk.stats.record(&done, ended);
-                    if let Err(failure) = &outcome
+                    if let Err(failure) = outcome
                         && let Some(line) = disk.failures.note(now, op, failure)
                     {
                         let (volume, disk) = (&self.name, disk.name());
@@ -348,19 +332,19 @@ impl Engine {
                 }
             }
         }
-        let answer = Answer { client, reply, op, outcome, buffer, status };
-        let Some(sync) = sync else { return self.answer(disk, answer, false) };
-        let Disk { backend, losses, .. } = &mut self.disks[disk];
-        let outcome = answer.outcome.clone();
-        losses.end(sync, op, &outcome, backend.reports_once(), answer);
-        while let Some((answer, failed)) = self.disks[disk].losses.ready() {
-            self.answer(disk, answer, failed);
+        let Some(sync) = request.sync.take() else { return self.reply(key, false) };
+        let at = request.disk;
+        disk.losses.end(sync, op, outcome, disk.backend.reports_once(), key);
+        while let Some((key, failed)) = self.disks[at].losses.ready() {
+            self.reply(key, failed);
         }
     }
 
     /// Replies to a request. `failed`: a sync of its disk has failed while it was under way.
-    fn answer(&mut self, disk: usize, answer: Answer, failed: bool) {
-        let Answer { client, reply, op, mut outcome, buffer, status } = answer;
+    fn reply(&mut self, key: usize, failed: bool) {
+        let request = self.work.requests.remove(key);
+        let Request { client, disk, reply, asked: op, buffer, status, .. } = request;
+        let mut outcome = request.outcome.unwrap_or(Ok(()));
         if client == Client::Volume {
             return self.flushed_last(disk, outcome);
         }
@@ -424,7 +408,7 @@ impl Engine {
     }
 }
 
-/// An IO that the host takes back: it has had each from its dispatch on, and has it once.
+/// A completed IO, as the host counted it: each dispatched IO completes exactly once.
 fn taken_back(done: Option<Completed>, key: usize) -> Completed {
     match done {
         Some(done) if done.token == key as u64 => done,

@@ -44,7 +44,7 @@ impl Engine {
         Ok(now)
     }
 
-    /// Does all that is to be done now.
+    /// Does all that is to be done now. A request goes through [`Engine::steps`], in one turn or several.
     pub(super) fn turn(&mut self, now: Instant) {
         self.copied = Copied::default();
         while let Some((tag, end)) = self.work.io.ring.next() {
@@ -57,9 +57,37 @@ impl Engine {
         self.check();
     }
 
+    /// The steps of a request, repeated until nothing moves any more: parse, admit, limit, start, complete, reply.
+    pub(super) fn steps(&mut self, now: Instant) {
+        loop {
+            for (key, outcome) in std::mem::take(&mut self.work.finished) {
+                // Completes it, and replies to it, unless a piece of it follows or another sync is waited for.
+                self.data_done(now, key, outcome);
+            }
+            // Clients take turns.
+            for client in 0.. {
+                if !self.parse(client) {
+                    break;
+                }
+                self.admit(now);
+            }
+            while let Some(key) = self.limit(now) {
+                self.start(now, key);
+            }
+            if !any!(self.fronts, go_on()) && self.work.finished.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// Parses the requests of the `i`th client of each front end. False if there is none.
+    fn parse(&mut self, i: usize) -> bool {
+        any!(self.fronts, take(i, &mut self.work.io, &mut self.arrivals))
+    }
+
     /// What holds between two turns: each IO that the gate and the queue before it count is one
     /// request, and each request that was dispatched is one that the gate counts. What is done is
-    /// answered, but for pieces that go on.
+    /// replied to, but for pieces that go on and syncs that wait for others.
     fn check(&self) {
         let (host, requests) = (&self.host, &self.work.requests);
         assert!(host.outstanding() + host.held() <= requests.len());
@@ -67,7 +95,8 @@ impl Engine {
         debug_assert_eq!(dispatched(), host.outstanding());
         debug_assert!(requests.iter().all(|(_, r)| self.disks.contains(r.disk)));
         let done = requests.iter().filter(|(_, r)| r.outcome.is_some() && !r.modelled);
-        debug_assert_eq!(done.count(), self.pieces.len());
+        let waiting: usize = self.disks.iter().map(|(_, disk)| disk.losses.waiting()).sum();
+        debug_assert_eq!(done.count(), self.pieces.len() + waiting);
     }
 
     /// How long nothing needs to be done unless something happens.

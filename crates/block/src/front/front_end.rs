@@ -8,7 +8,8 @@ use parda_address::Address;
 use parda_control::Instant;
 use parda_disk::{Failure, Op};
 
-use crate::client::{Arrivals, Body, Offered, ReplyHandle};
+use crate::backend::Arrivals;
+use crate::client::{Body, Offered, ReplyHandle};
 use crate::front::listener::Place;
 use crate::losses::Witness;
 use crate::peer::Peer;

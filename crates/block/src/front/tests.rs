@@ -10,8 +10,9 @@ use parda_disk::{Failure, Op};
 
 use super::front_end::FrontEnd;
 use super::listener::Place;
+use crate::backend::{Arrivals, Request};
 use crate::buffer::Buffer;
-use crate::client::{Arrival, Arrivals, Body, Client, Offered, ReplyHandle};
+use crate::client::{Body, Client, Offered, ReplyHandle};
 use crate::losses::Witness;
 use crate::reactor::Reactor;
 
@@ -21,7 +22,7 @@ pub(crate) type Reply = (u64, Result<Body, Failure>);
 #[derive(Default)]
 struct Guest {
     disk: usize,
-    asked: Vec<Arrival>,
+    asked: Vec<Request>,
     in_flight: usize,
     replies: Vec<Reply>,
     witness: Option<Witness>,
@@ -50,7 +51,7 @@ impl Local {
     pub(crate) fn ask(&mut self, client: usize, handle: u64, op: Op, buffer: Option<Buffer>) {
         let guest = self.guest(client);
         let (disk, reply) = (guest.disk, ReplyHandle(handle));
-        guest.asked.push(Arrival { client: Client::Local(client), disk, reply, op, buffer });
+        guest.asked.push(Request::new(Client::Local(client), disk, reply, op, buffer));
     }
 
     /// Replies that came since the last call.

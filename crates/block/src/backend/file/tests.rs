@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 use crate::backend::Lock;
-use crate::client::{Arrival, Client, ReplyHandle};
+use crate::client::{Client, ReplyHandle};
 use parda_testkit::LoopDevice;
 
 fn options(path: &Path) -> Wanted<'_> {
@@ -25,7 +25,7 @@ fn file() -> File {
 
 fn request(op: Op, step: Step) -> Request {
     let (client, reply) = (Client::Nbd(0), ReplyHandle(0));
-    Request { step, ..Request::new(Arrival { client, disk: 0, reply, op, buffer: None }) }
+    Request { step, ..Request::new(client, 0, reply, op, None) }
 }
 
 const EXTENT: Extent = Extent { offset: 0, len: 4096 };

@@ -1,8 +1,9 @@
 //! The payload of a write, and the memory that it is given as it arrives.
 
 use super::{Conn, Payload, Phase, Want};
+use crate::backend::Request;
 use crate::buffer::{PIECE, allocated};
-use crate::client::{Arrival, Client, ReplyHandle};
+use crate::client::{Client, ReplyHandle};
 use crate::front::nbd::work::Work;
 
 impl Conn {
@@ -31,7 +32,7 @@ impl Conn {
     pub(super) fn take_payload(
         &mut self,
         work: &mut Work<'_>,
-        arrivals: &mut Vec<Arrival>,
+        arrivals: &mut Vec<Request>,
     ) -> bool {
         let Phase::Transmission { disk, .. } = self.phase else { return true };
         loop {
@@ -67,7 +68,7 @@ impl Conn {
         }
         if let Some(Payload { cookie, op, buffer, .. }) = self.payload.take() {
             let (client, reply) = (Client::Nbd(self.key), ReplyHandle(cookie.0));
-            arrivals.push(Arrival { client, disk, reply, op, buffer });
+            arrivals.push(Request::new(client, disk, reply, op, buffer));
         }
         true
     }

@@ -7,8 +7,9 @@ use parda_nbd::server::{Incoming, Session};
 
 use super::charge::{STATUS_REPLY, cost, is_late, room};
 use super::{Conn, ConnError, Offer, Payload, Phase, State, Want};
+use crate::backend::Request;
 use crate::buffer::{Buffer, allocated};
-use crate::client::{Arrival, Client, ReplyHandle};
+use crate::client::{Client, ReplyHandle};
 use crate::config::Limits;
 use crate::front::nbd::budget;
 use crate::front::nbd::work::Work;
@@ -29,7 +30,7 @@ impl Conn {
         offer: &Offer,
         limits: &Limits,
         work: &mut Work<'_>,
-        arrivals: &mut Vec<Arrival>,
+        arrivals: &mut Vec<Request>,
     ) -> Result<(), ConnError> {
         let (mut requests, mut bytes) = (0, 0);
         while self.state == State::Open
@@ -141,7 +142,7 @@ impl Conn {
     }
 
     /// Begins a request whose memory is there.
-    fn begin(&mut self, cookie: Cookie, op: Op, arrivals: &mut Vec<Arrival>) {
+    fn begin(&mut self, cookie: Cookie, op: Op, arrivals: &mut Vec<Request>) {
         let Phase::Transmission { disk, .. } = self.phase else { return };
         self.asked = 0;
         self.requests += 1;
@@ -153,7 +154,7 @@ impl Conn {
             self.payload = Some(Payload { cookie, op, buffer, granted, filled: 0, len });
         } else {
             let (client, reply) = (Client::Nbd(self.key), ReplyHandle(cookie.0));
-            arrivals.push(Arrival { client, disk, reply, op, buffer: None });
+            arrivals.push(Request::new(client, disk, reply, op, None));
         }
     }
 }

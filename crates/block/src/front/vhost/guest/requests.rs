@@ -7,8 +7,9 @@ use parda_vhost::blk::{Asked, Outcome, Scratch};
 use parda_vhost::{Broken, Memory};
 
 use super::{Guest, Pending, State};
+use crate::backend::Request;
 use crate::buffer::Buffer;
-use crate::client::{Arrival, Body, Client, ReplyHandle};
+use crate::client::{Body, Client, ReplyHandle};
 use crate::front::AgentMemory;
 use crate::front::vhost::lane::answer;
 use crate::front::vhost::pieces::{Piece, Rest, WaitsFor};
@@ -36,7 +37,7 @@ impl Guest {
         turn: u64,
         copies: &Copies<'_>,
         scratch: &mut Scratch,
-        arrivals: &mut Vec<Arrival>,
+        arrivals: &mut Vec<Request>,
     ) -> Result<(), Broken> {
         if self.turn != turn {
             (self.turn, self.requests, self.bytes) = (turn, 0, 0);
@@ -106,7 +107,7 @@ impl Guest {
     }
 
     /// Hands over what is left of a request, in pieces that the disk takes at once. `false` if a part of it waits.
-    fn hand_over(&mut self, copies: &Copies<'_>, arrivals: &mut Vec<Arrival>) -> bool {
+    fn hand_over(&mut self, copies: &Copies<'_>, arrivals: &mut Vec<Request>) -> bool {
         while let Some(mut rest) = self.rest.take() {
             let cut = rest.next(&self.offered, copies.most);
             let (mut loan, mut waits_for) = (None, None);
@@ -130,7 +131,7 @@ impl Guest {
             self.pending[rest.of].pieces += 1;
             let piece = self.pieces.insert(Piece { of: rest.of, loan });
             let (client, reply) = (Client::Vhost(self.key), ReplyHandle(piece as u64));
-            arrivals.push(Arrival { client, disk: self.disk, reply, op, buffer });
+            arrivals.push(Request::new(client, self.disk, reply, op, buffer));
             self.rest = (!rest.is_over()).then_some(rest);
         }
         true
