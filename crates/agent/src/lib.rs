@@ -114,9 +114,38 @@ pub enum ServeError {
     /// Signals or threads cannot be had.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
-    /// A volume, the status socket, or the service manager's sockets: what is wrong, and what to do.
+    /// The sockets that the service manager passed are wrong. Holds the reason.
     #[error("{0}")]
-    Other(String),
+    PassedSockets(String),
+    /// None of the volumes starts. Holds the reason of the first.
+    #[error("{0}")]
+    NoVolume(String),
+    /// Another agent answers at the status socket.
+    #[error(
+        "another agent answers at {0}, so nothing was started: `parda status {0}` shows it; each agent needs a status socket of its own"
+    )]
+    AlreadyRuns(String),
+    /// Another process has the status socket and does not answer.
+    #[error(
+        "{socket}: a process has this status socket and did not answer for {waited:?}, so nothing was started: `ss -lxp` names it. It \
+         hangs, or was killed and ends when the file systems of its disks answer"
+    )]
+    Unresponsive {
+        /// The status socket.
+        socket: String,
+        /// Time for which an answer was waited for.
+        waited: std::time::Duration,
+    },
+    /// The status socket cannot be bound.
+    #[error("status socket {socket}: {source}{help}")]
+    StatusSocket {
+        /// The status socket.
+        socket: String,
+        /// Error of the bind.
+        source: std::io::Error,
+        /// Advice, empty if there is none.
+        help: String,
+    },
 }
 
 /// Runs an agent by a configuration file that was read, until SIGTERM or SIGINT. `path` is read again on SIGHUP. A disk, listener or
@@ -126,7 +155,7 @@ pub enum ServeError {
 /// # Errors
 /// The configuration is wrong, none of the volumes starts, or the status socket cannot be bound or is that of another process.
 pub fn serve(path: &Path, file: Document, events: Recorder) -> Result<(), ServeError> {
-    let passed = Passed::from_environment().map_err(ServeError::Other)?;
+    let passed = Passed::from_environment().map_err(ServeError::PassedSockets)?;
     let (live, config) = Live::start(file)?;
     running::Agent::new(path, live, config, passed, events)?.run()
 }

@@ -205,7 +205,7 @@ impl Agent {
             self.bring_in(volume);
         }
         if let ([], [first, ..]) = (&self.volumes[..], &self.failed[..]) {
-            return Err(ServeError::Other(first.error.clone()));
+            return Err(ServeError::NoVolume(first.error.clone()));
         }
         let until = Instant::now() + START;
         while self.settled < self.volumes.len() {
@@ -258,17 +258,10 @@ impl Agent {
             match watch.owner() {
                 Owner::Nobody => break,
                 Owner::Answers => {
-                    return Err(ServeError::Other(format!(
-                        "another agent answers at {0}, so nothing was started: `parda status {0}` shows it; each agent needs a status socket of its own",
-                        name()
-                    )));
+                    return Err(ServeError::AlreadyRuns(name()));
                 }
                 Owner::Silent if began.elapsed() > BURIAL => {
-                    return Err(ServeError::Other(format!(
-                        "{}: a process has this status socket and did not answer for {BURIAL:?}, so nothing was started: `ss -lxp` names it. It \
-                         hangs, or was killed and ends when the file systems of its disks answer",
-                        name()
-                    )));
+                    return Err(ServeError::Unresponsive { socket: name(), waited: BURIAL });
                 }
                 Owner::Silent if began.elapsed() > SILENCE && !said => {
                     said = true;
@@ -592,10 +585,9 @@ impl Agent {
             let status = serde_json::to_vec(&views.status(Detail::Whole))?;
             stream.write_all(&status)
         });
-        server.map_err(|error| {
-            let (at, help) =
-                (socket.display(), parda_block::error_help(&error).unwrap_or_default());
-            ServeError::Other(format!("status socket {at}: {error}{help}"))
+        server.map_err(|source| {
+            let help = parda_block::error_help(&source).unwrap_or_default().to_owned();
+            ServeError::StatusSocket { socket: socket.display().to_string(), source, help }
         })
     }
 

@@ -67,8 +67,7 @@ impl Bfq {
             sysfs::write(&scheduler, NAME)?;
             let offered = sysfs::read(&scheduler)?;
             if sysfs::chosen(&offered) != NAME {
-                let file = scheduler.display();
-                return Err(ShareError::Other(format!("{file}: offers {offered}, no bfq")));
+                return Err(ShareError::NoBfq { file: scheduler.display().to_string(), offered });
             }
         }
         for (name, value) in SETTINGS {

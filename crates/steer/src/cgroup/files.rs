@@ -44,9 +44,24 @@ pub enum ShareError {
     /// An original value cannot be stored or restored.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The kernel does not offer what is needed, or has another value in force than it took. Holds the text.
-    #[error("{0}")]
-    Other(String),
+    /// The kernel has no bfq for the device.
+    #[error("{file}: offers {offered}, no bfq")]
+    NoBfq {
+        /// File of the device's scheduler.
+        file: String,
+        /// Schedulers that the kernel offers.
+        offered: String,
+    },
+    /// The kernel took a value and has another one in force.
+    #[error("{file}: holds {found:?} after {written:?} was written")]
+    NotInForce {
+        /// File that was written.
+        file: String,
+        /// Value in force.
+        found: String,
+        /// Value that was written.
+        written: String,
+    },
 }
 
 /// Writes a device's line, once the original line is in the journal, and checks what is in force then. `unset` is the
@@ -69,8 +84,8 @@ pub(crate) fn write_line(
     if in_force(back) {
         return Ok(());
     }
-    let file = file.display();
-    Err(ShareError::Other(format!("{file}: holds {back:?} after {value:?} was written")))
+    let (file, found) = (file.display().to_string(), back.to_owned());
+    Err(ShareError::NotInForce { file, found, written: value })
 }
 
 /// Enables the io controller in all cgroups above the VMs', so that the VMs' cgroups have its
