@@ -26,7 +26,7 @@ impl Host {
         self.guarantee(now, VmId(id), &vm);
         // Both are added and removed together, so that both ids are the same.
         debug_assert_eq!(id, flow);
-        self.governor.vms_changed();
+        self.vms_changed = true;
         self.changed = true;
         VmId(id)
     }
@@ -40,7 +40,7 @@ impl Host {
         vm.removed = true;
         // Its last IOs are not to take as long as a limit may say.
         self.free(self.called, id);
-        self.governor.vms_changed();
+        self.vms_changed = true;
         self.changed = true;
         self.bury(id);
         true
