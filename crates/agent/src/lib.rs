@@ -21,8 +21,8 @@
 //! | `crew` | threads for work that may hang |
 //! | `patience` | questions to file systems, of which none is waited for without a bound |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
-//! | `enforcer` | what holds a volume's IOs to its window |
-//! | `outside` | the same where these IOs do not pass through the agent |
+//! | `law` | the law of a volume, with its enforcer |
+//! | `enforcer` | what holds a volume's IOs to the law's decisions |
 //! | `served` | a volume whose disks are served: its ring |
 //! | `steered` | a volume whose device is steered: the kernel's queue |
 //! | `throttled` | a volume that QEMUs open themselves: their throttles |
@@ -67,6 +67,7 @@ mod http;
 mod idle_probe;
 mod last_tick;
 pub mod latency;
+mod law;
 pub mod live;
 mod locked;
 mod manager;
@@ -74,7 +75,6 @@ mod metrics;
 pub mod nbd_servers;
 mod news;
 pub mod outlook;
-mod outside;
 mod outsider;
 mod patience;
 mod policy;

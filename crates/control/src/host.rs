@@ -21,9 +21,9 @@ use core::cmp::Reverse;
 use slab::Slab;
 
 use self::guarantees::Guarantees;
-use self::tenants::HostTenant;
 pub use self::io::{Completed, Dispatch, IoId, Outcome};
 pub use self::part::{VmConfig, VmId, VmPart};
+use self::tenants::HostTenant;
 use crate::decision::{Decision, Measurement};
 use crate::gate::Gate;
 use crate::governor::VmDemand;
@@ -205,7 +205,8 @@ impl Host {
         for (_, vm) in self.vms.iter_mut().filter(|(_, vm)| !vm.removed) {
             let own = f64::from(vm.shares.0);
             let place = vm.guarantees.as_ref().and_then(|own| own.place);
-            let (counts, awake) = place.map_or((own, own), |place| self.decision.tenants[place].weigh(own));
+            let (counts, awake) =
+                place.map_or((own, own), |place| self.decision.tenants[place].weigh(own));
             (vm.slice.shares, vm.slice.awake) = (counts, awake);
             shares += awake;
         }

@@ -89,11 +89,11 @@ mod testing;
 
 pub use account::{Account, VmGrant, VmPeriod};
 pub use belief::{Belief, Doubt};
+pub use clock::PeriodClock;
 pub use cluster::{
     Bounded, Governed, Liveness, Load, Part, Report, Source, Thresholds, Totals, Tuning, View,
     Weights,
 };
-pub use clock::PeriodClock;
 pub use config::{Config, ConfigError, check_bounds};
 pub use decision::{Decision, Measurement, TenantPeriod, TenantTerms};
 pub use depth::{Depth, DepthBounds};

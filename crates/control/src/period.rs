@@ -10,9 +10,9 @@ use crate::cluster::{Report, View};
 use crate::config::{Config, ConfigError};
 use crate::decision::{Decision, Measurement, TenantPeriod};
 use crate::governor::{Governor, Measured, reweighed};
+use crate::host::VmId;
 use crate::mechanism::{Mechanism, on};
 use crate::objective::{Objective, Wants, strictest};
-use crate::host::VmId;
 use crate::tenant::{Member, Tenant, TenantId, TenantPart, TenantState, Tenants};
 use crate::units::{Span, Window};
 
@@ -111,9 +111,8 @@ impl Period {
         let Measurement { elapsed, interval, outstanding, .. } = *measured;
         let reserved = self.account(measured);
         let vms = &measured.vms;
-        let mut report = self
-            .governor
-            .tick(Measured { elapsed, interval, outstanding, vms, reserved }, view);
+        let mut report =
+            self.governor.tick(Measured { elapsed, interval, outstanding, vms, reserved }, view);
         let of = |id| measured.tenants.iter().find(|tenant| tenant.id == id);
         self.tenants.end(elapsed, report.source, heard, |id| {
             of(id).map_or((0.0, 0.0), |tenant| (tenant.done, tenant.held))

@@ -254,8 +254,7 @@ mod tests {
     #[test]
     fn the_mean_of_what_is_issued_is_the_window() {
         for window in [1.0, 1.3, 4.5, 7.9] {
-            let (mean, most, [a, b]) =
-                minute(kernel(Mode::Static, window, GuestDisk::Scsi, None));
+            let (mean, most, [a, b]) = minute(kernel(Mode::Static, window, GuestDisk::Scsi, None));
             assert!((mean / window - 1.0).abs() < 0.05, "{mean} for {window}");
             assert!(most as f64 <= window.ceil());
             assert!((a as f64 / b as f64 - 1.0).abs() < 0.02, "first come, first served");

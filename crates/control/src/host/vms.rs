@@ -57,6 +57,12 @@ impl Host {
         }
     }
 
+    /// Whether VMs came or went since the last measurement.
+    #[must_use]
+    pub fn vms_changed(&self) -> bool {
+        self.vms_changed
+    }
+
     fn vm_mut(&mut self, id: VmId) -> Option<&mut Vm> {
         self.vms.get_mut(id.0).filter(|vm| !vm.removed)
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{
-    Bytes, Charge, Config, Costs, Governed, HeldBy, Instant, Io, IoId, IoKind, Outcome,
-    Report, Shares, Span, Totals, Tuning, View, VmConfig, VmId, Window,
+    Bytes, Charge, Config, Costs, Governed, HeldBy, Instant, Io, IoId, IoKind, Outcome, Report,
+    Shares, Span, Totals, Tuning, View, VmConfig, VmId, Window,
 };
 use proptest::prelude::*;
 
@@ -373,7 +373,8 @@ fn held_time_has_the_cause_that_the_io_met_when_it_came() {
         (law(Mode::Static, 4.0), HeldBy::Window),
     ] {
         let mut host =
-            GovernedHost::new(Instant(0), Config { law: law.clone(), ..Config::default() }).unwrap();
+            GovernedHost::new(Instant(0), Config { law: law.clone(), ..Config::default() })
+                .unwrap();
         let vm = VmConfig::of(Shares(1000));
         let vms = [(); 2].map(|()| host.add_vm(Instant(0), vm));
         for token in 0..16 {
@@ -411,7 +412,8 @@ fn a_vm_within_its_slice_waits_for_no_large_io_of_its_neighbour() {
     let [large, light] = [(); 2].map(|()| host.add_vm(Instant(0), VmConfig::of(Shares(1000))));
     let trim = Io { kind: IoKind::Discard, bytes: Bytes(32 << 20) };
     (0..2).for_each(|token| host.submit(Instant(0), large, trim, token));
-    let goes = |host: &mut GovernedHost| host.next_dispatch(Instant(0)).map(|dispatch| dispatch.token);
+    let goes =
+        |host: &mut GovernedHost| host.next_dispatch(Instant(0)).map(|dispatch| dispatch.token);
     assert_eq!([goes(&mut host), goes(&mut host)], [Some(0), None], "32 slots of a window of 4");
     (2..6).for_each(|token| host.submit(Instant(0), light, READ, token));
     let went: Vec<_> = std::iter::from_fn(|| goes(&mut host)).collect();

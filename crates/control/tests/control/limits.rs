@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use parda_control::law::{LawConfig, Mode};
 use parda_control::limit::{TOLERANCE, UNCAPPED};
 use parda_control::{
-    Burst, Bytes, Config, HeldBy, Instant, Io, IoId, IoKind, Limit, Outcome, Rate, Rates,
-    Shares, Span, Tenant, TenantId, Totals, View, VmConfig, VmId, Window,
+    Burst, Bytes, Config, HeldBy, Instant, Io, IoId, IoKind, Limit, Outcome, Rate, Rates, Shares,
+    Span, Tenant, TenantId, Totals, View, VmConfig, VmId, Window,
 };
 use proptest::prelude::*;
 

@@ -5,8 +5,7 @@
 
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{
-    Burst, Bytes, Config, Instant, Io, IoKind, Limit, Outcome, Rate, Rates, Shares, Span,
-    VmConfig,
+    Burst, Bytes, Config, Instant, Io, IoKind, Limit, Outcome, Rate, Rates, Shares, Span, VmConfig,
 };
 use proptest::prelude::*;
 
