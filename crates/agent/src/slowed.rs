@@ -67,7 +67,7 @@ pub(crate) fn reason(clock: &PeriodClock) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_control::{Config, Instant, Measurement, Period, Round, Totals, View};
+    use parda_control::{Config, Measurement, Period, Round, Totals, View};
 
     const SECOND: Span = Span::from_millis(1000);
 

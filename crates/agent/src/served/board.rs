@@ -147,8 +147,10 @@ impl Board {
 
 impl Ruled {
     fn tell(&self) {
-        // A ring that has ended is started again with the decision.
-        self.ring.iter().for_each(|ring| drop(ring.apply(self.decision.clone())));
+        if let Some(ring) = &self.ring {
+            // One that has ended is started again, under the decision.
+            let _ = ring.apply(self.decision.clone());
+        }
     }
 }
 
@@ -173,5 +175,52 @@ pub(crate) fn tenant(settings: &TenantSettings, state: &TenantState) -> Tenant {
         own_iops: rounded(state.own.rate),
         limit_part: settings.limit.is_some().then(|| rounded(state.part)),
         short: state.short,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parda_block::{AgentMemory, Limits, Volume, VolumeConfig};
+    use parda_control::law::{LawConfig, Mode};
+    use parda_control::{Config, Period, Window};
+
+    use super::*;
+
+    fn held_at(window: f64) -> Decision {
+        let law =
+            LawConfig { mode: Mode::Static, window_max: Window(window), ..LawConfig::default() };
+        let period = Period::new(Config { law, ..Config::default() }).unwrap();
+        period.decision().clone()
+    }
+
+    fn ring(decision: Decision) -> Arc<Handle> {
+        let volume = VolumeConfig {
+            name: "a".to_owned(),
+            decision,
+            disks: Vec::new(),
+            listeners: Vec::new(),
+            model: None,
+            limits: Limits::default(),
+            memory: AgentMemory::default(),
+        };
+        Arc::new(Volume::spawn(volume).unwrap())
+    }
+
+    #[test]
+    fn a_ring_that_is_started_again_works_by_the_last_decision() {
+        let board = Board::new(&held_at(4.0));
+        let window = || board.ring().unwrap().stats().unwrap().window;
+        board.set_ring(Some(ring(board.decision())));
+        assert_eq!(window(), Window(4.0));
+        board.apply(&held_at(3.0));
+        assert_eq!(window(), Window(3.0));
+        board.set_ring(None);
+        // The law decides once more while there is no ring, and again while one is started.
+        board.apply(&held_at(2.0));
+        let again = ring(board.decision());
+        assert_eq!(again.stats().unwrap().window, Window(2.0));
+        board.apply(&held_at(1.0));
+        board.set_ring(Some(again));
+        assert_eq!(window(), Window(1.0));
     }
 }

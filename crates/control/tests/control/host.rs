@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{
-    Bytes, Charge, Config, Costs, Governed, HeldBy, Instant, Io, IoId, IoKind, Outcome, Report,
-    Shares, Span, Totals, Tuning, View, VmConfig, VmId, Window,
+    Bytes, Charge, Config, Costs, Governed, HeldBy, Host, Instant, Io, IoId, IoKind, Measurement,
+    Outcome, Period, Report, Shares, Span, Totals, Tuning, View, VmConfig, VmId, Window,
 };
 use proptest::prelude::*;
 
@@ -418,4 +418,64 @@ fn a_vm_within_its_slice_waits_for_no_large_io_of_its_neighbour() {
     (2..6).for_each(|token| host.submit(Instant(0), light, READ, token));
     let went: Vec<_> = std::iter::from_fn(|| goes(&mut host)).collect();
     assert_eq!(went, [2, 3], "its slice is two slots");
+}
+
+#[test]
+fn a_host_that_is_made_anew_works_by_what_the_law_decided_before() {
+    let mut period = Period::new(Config::default()).unwrap();
+    let mut measured = Measurement::default();
+    let mut now = Instant(0);
+    let mut host = Host::new(now, period.decision());
+    let vm = host.add_vm(now, VmConfig::of(Shares(1000)));
+    // Thirty IOs of 60 ms each at a threshold of 30 ms: the window falls to half of them.
+    (0..30).for_each(|token| host.submit(now, vm, READ, token));
+    for ms in 1..=20_000 {
+        let out: Vec<_> = std::iter::from_fn(|| host.next_dispatch(now)).collect();
+        now = now + Span::from_millis(60);
+        for dispatch in out {
+            let done = host.complete(now, dispatch.id, Outcome::Done).unwrap();
+            host.submit(now, vm, READ, done.token);
+        }
+        if ms % 16 == 0 {
+            host.measure(now, &mut measured);
+            period.tick(&mut measured, View::Peers(Totals::default()), None);
+            host.apply(now, period.decision());
+        }
+    }
+    let before = period.decision().window;
+    assert!(before.0 < 3.0, "{before:?}");
+    let mut host = Host::new(Instant(0), period.decision());
+    let vm = host.add_vm(Instant(0), VmConfig::of(Shares(1000)));
+    (0..30).for_each(|token| host.submit(Instant(0), vm, READ, token));
+    let out = std::iter::from_fn(|| host.next_dispatch(Instant(0))).count();
+    assert!(out as f64 <= before.0.max(1.0).ceil(), "{out} outstanding under {before:?}");
+}
+
+#[test]
+fn an_io_between_a_measurement_and_its_decision_counts_for_the_next_objective() {
+    let mut period = Period::new(Config::default()).unwrap();
+    let (mut measured, mut host) =
+        (Measurement::default(), Host::new(Instant(0), period.decision()));
+    let target = Some(Span::from_millis(10));
+    let vm = host.add_vm(Instant(0), VmConfig { target, ..VmConfig::of(Shares(1000)) });
+    let second = |n: u64| Instant(n * 1_000_000_000);
+    let io = |host: &mut Host, now| {
+        host.submit(now, vm, READ, 0);
+        let id = host.next_dispatch(now).unwrap().id;
+        host.complete(now + Span::from_millis(5), id, Outcome::Done).unwrap();
+    };
+    (0..10).for_each(|_| io(&mut host, second(0)));
+    host.measure(second(1), &mut measured);
+    io(&mut host, second(1));
+    period.tick(&mut measured, View::Silent, None);
+    host.apply(second(1), period.decision());
+    let device = host.standing(vm).unwrap().seen.unwrap().device;
+    assert!((device - 0.005).abs() < 1e-9, "{device}");
+    host.measure(second(2), &mut measured);
+    assert_eq!(period.tick(&mut measured, View::Silent, None).wants.ios, 1);
+    // Another VM of the same id, which came while the law decided, begins by itself.
+    assert!(host.remove_vm(vm));
+    assert_eq!(host.add_vm(second(2), VmConfig { target, ..VmConfig::of(Shares(1)) }), vm);
+    host.apply(second(2), period.decision());
+    assert_eq!(host.standing(vm).unwrap().seen, None);
 }
