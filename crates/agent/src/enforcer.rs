@@ -3,14 +3,10 @@
 use std::time::Duration;
 
 use parda_block::Drained;
-use parda_control::{Decision, Measurement, Period, Span, Window};
+use parda_control::{Decision, Measurement, Span, Window};
 
-use crate::config::{self, Work};
-use crate::served::{Served, Shared};
-use crate::start_error::{StartError, no_thread};
+use crate::config;
 use crate::status::{Detail, SteerStatus, VolumeStatus};
-use crate::steered::Steered;
-use crate::throttled::Throttled;
 
 /// Enforcer of a volume. It measures once per period, and works by the last decision of the law.
 pub(crate) trait Enforcer: Send {
@@ -55,34 +51,6 @@ pub(crate) enum Between {
     Wait(Span),
     /// The array said that it is full: the window is to be this at most.
     Full(Window),
-}
-
-/// The enforcer of a volume's work, with the law that it is under. `settled` is called when all that it is to serve was tried once.
-pub(crate) fn start(
-    config: &config::Volume,
-    shared: &Shared,
-    settled: impl FnOnce() + Send + 'static,
-) -> Result<(Period, Box<dyn Enforcer>), StartError> {
-    let tenants = parda_config::tenants(&config.tenants);
-    let law = match &config.work {
-        Work::Serve(_) => Period::new,
-        Work::Steer(_) | Work::Qemu(_) => Period::counting_ios,
-    };
-    let mut period = law(config.law.clone())?;
-    period.set_tenants(&tenants);
-    let decision = period.decision();
-    let enforcer: Box<dyn Enforcer> = match &config.work {
-        Work::Serve(_) => {
-            let served = Served::start(config, decision, shared, settled)?;
-            return Ok((period, Box::new(served)));
-        }
-        Work::Steer(steer) => Box::new(Steered::start(&config.name, steer, decision)?),
-        Work::Qemu(qemu) => {
-            Box::new(Throttled::start(&config.name, qemu, decision).map_err(no_thread)?)
-        }
-    };
-    settled();
-    Ok((period, enforcer))
 }
 
 /// Fields of the status of a volume whose IOs do not pass through the agent. Returns `vms`, their names and shares.

@@ -207,11 +207,13 @@ fn store(file: &Path, document: &ProbeDocument) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_control::{Config, Measurement, Period, View};
+    use parda_control::{Config, Measurement, Period, Span, View};
 
     fn nothing() -> Report {
         let mut period = Period::new(Config::default()).unwrap();
-        period.tick(&mut Measurement::default(), View::Silent, None)
+        let second = Span::from_secs(1.0);
+        let mut measured = Measurement { elapsed: second, ..Measurement::default() };
+        period.tick(&mut measured, View::Silent, None)
     }
 
     #[test]

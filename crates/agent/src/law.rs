@@ -9,18 +9,20 @@ use parda_config::tenants;
 use parda_control::law::Mode;
 use parda_control::{Costs, Measurement, Period, Report, Span, TenantPart, Totals, View};
 
-use crate::config;
-use crate::enforcer::{self, Between, Enforcer};
+use crate::config::{self, Work};
+use crate::enforcer::{Between, Enforcer};
 use crate::last_tick::LastTick;
 use crate::locked::locked;
 use crate::outlook::OutlookStatus;
 use crate::outsider;
-use crate::served::{Shared, tenant};
+use crate::served::{Served, Shared, tenant};
 use crate::settings::SettingsStatus;
-use crate::start_error::StartError;
+use crate::start_error::{StartError, no_thread};
 use crate::status::exchange::compare;
 use crate::status::{Detail, ObjectiveStatus, VolumeStatus};
+use crate::steered::Steered;
 use crate::threshold::ThresholdStatus;
+use crate::throttled::Throttled;
 
 /// What the other hosts say: their reports added up, and what each says of its tenants.
 pub(crate) type Heard = (Totals, Vec<TenantPart>);
@@ -39,7 +41,7 @@ struct State {
 }
 
 impl State {
-    /// Hands the decision to the enforcer.
+    /// Hands the law's decision to the enforcer.
     fn apply(&mut self) {
         self.enforcer.apply(self.period.decision());
     }
@@ -52,7 +54,7 @@ impl Law {
         shared: &Shared,
         settled: impl FnOnce() + Send + 'static,
     ) -> Result<Law, StartError> {
-        let (period, enforcer) = enforcer::start(config, shared, settled)?;
+        let (period, enforcer) = start(config, shared, settled)?;
         Ok(Law(Mutex::new(State { period, enforcer, measured: Measurement::default() })))
     }
 
@@ -133,7 +135,7 @@ impl Law {
         status
     }
 
-    /// See [`Enforcer::served`].
+    /// Number of IOs that were done or are under way: [`Enforcer::served`].
     pub(crate) fn served(&self) -> Option<u64> {
         locked(&self.0).enforcer.served()
     }
@@ -142,6 +144,33 @@ impl Law {
     pub(crate) fn stop(self, within: Duration) -> Option<Drained> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner).enforcer.stop(within)
     }
+}
+
+/// The enforcer of a volume's work, with the law that it is under. `settled` is called when all that it is to serve was tried once.
+fn start(
+    config: &config::Volume,
+    shared: &Shared,
+    settled: impl FnOnce() + Send + 'static,
+) -> Result<(Period, Box<dyn Enforcer>), StartError> {
+    let law = match &config.work {
+        Work::Serve(_) => Period::new,
+        Work::Steer(_) | Work::Qemu(_) => Period::counting_ios,
+    };
+    let mut period = law(config.law.clone())?;
+    period.set_tenants(&tenants(&config.tenants));
+    let decision = period.decision();
+    let enforcer: Box<dyn Enforcer> = match &config.work {
+        Work::Serve(_) => {
+            let served = Served::start(config, decision, shared, settled)?;
+            return Ok((period, Box::new(served)));
+        }
+        Work::Steer(steer) => Box::new(Steered::start(&config.name, steer, decision)?),
+        Work::Qemu(qemu) => {
+            Box::new(Throttled::start(&config.name, qemu, decision).map_err(no_thread)?)
+        }
+    };
+    settled();
+    Ok((period, enforcer))
 }
 
 /// Fields of the status that need no enforcer.

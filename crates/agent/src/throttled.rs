@@ -53,7 +53,7 @@ pub(crate) struct Throttled {
 }
 
 impl Enforcer for Throttled {
-    /// Asks all QEMUs.
+    /// Asks all QEMUs what their disks did.
     fn measure(&mut self, _: Measurement) -> Option<Measurement> {
         let before = std::mem::replace(&mut self.measured, Clock::now());
         let elapsed: Span = self.measured.saturating_duration_since(before).into();
@@ -180,7 +180,7 @@ impl Throttled {
         })
     }
 
-    /// Asks all QEMUs what their disks did.
+    /// Takes in which QEMUs there are, and what their disks did.
     fn look(&mut self) {
         match sockets(&self.qemu.sockets) {
             Ok(found) => {

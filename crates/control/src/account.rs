@@ -20,7 +20,7 @@ const ROOM: f64 = 1.25;
 /// What a VM did in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VmPeriod {
-    /// Its own shares.
+    /// Shares of the VM itself.
     pub shares: Shares,
     /// Tenant whose VM it is.
     pub tenant: Option<TenantId>,
@@ -72,7 +72,7 @@ impl Account {
         }
     }
 
-    /// The last decision.
+    /// Decision by which the enforcer works.
     #[must_use]
     pub fn decision(&self) -> &Decision {
         &self.decision

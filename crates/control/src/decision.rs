@@ -8,13 +8,12 @@ use crate::host::VmId;
 use crate::io::Costs;
 use crate::latency::Interval;
 use crate::law::PerShare;
-use crate::limit::Limit;
 use crate::objective::Objective;
 use crate::reservation::Room;
 use crate::size::{Line, SizeModel};
 use crate::slices::SliceBounds;
-use crate::tenant::TenantId;
-use crate::units::{Bytes, Shares, Span, Window, larger, smaller};
+use crate::tenant::{TenantId, TenantTerms};
+use crate::units::{Bytes, Shares, Span, Window};
 
 /// Measurements of an enforcer over a period.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +41,7 @@ pub struct Measurement {
 pub struct TenantPeriod {
     /// Tenant whose VMs they are.
     pub id: TenantId,
-    /// Completed IOs.
+    /// Number of completed IOs.
     pub ios: u64,
     /// Σ slots · time at the array, in seconds.
     pub load: f64,
@@ -63,7 +62,7 @@ pub struct Decision {
     pub window_per_share: f64,
     /// What the cluster can do for reservations.
     pub room: Room,
-    /// Threshold in force.
+    /// Latency threshold in force.
     pub threshold: Span,
     /// What IOs cost. `None`: each takes a slot.
     pub costs: Option<Costs>,
@@ -73,9 +72,9 @@ pub struct Decision {
     pub hold_max: Span,
     /// Time between two ticks as configured.
     pub period: Span,
-    /// How latencies are scaled to one size, and to which.
+    /// How latencies are scaled to one size.
     pub size_model: SizeModel,
-    /// See `size_model`.
+    /// Size to which latencies are scaled.
     pub reference_size: Bytes,
     /// Latency of reads and of writes against size, where that is learned.
     pub lines: [Option<Line>; 2],
@@ -110,32 +109,5 @@ impl Decision {
     #[must_use]
     pub fn has_window(&self) -> bool {
         self.window.0.is_finite()
-    }
-}
-
-/// Terms of a tenant on one host.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TenantTerms {
-    /// Tenant whose terms they are.
-    pub id: TenantId,
-    /// The most that it does on all hosts together.
-    pub limit: Limit,
-    /// This host's part of the limit.
-    pub part: f64,
-    /// Shares that the tenant counts with.
-    pub(crate) counts: f64,
-    /// Shares for each share of the VMs that want theirs.
-    pub(crate) weight: f64,
-    /// Shares for each share of the VMs while all want theirs. `None`: each VM has its own.
-    pub(crate) awake: Option<f64>,
-}
-
-impl TenantTerms {
-    /// Shares that a VM counts with: now, and while all VMs want theirs.
-    pub(crate) fn weigh(&self, shares: f64) -> (f64, f64) {
-        let Some(awake) = self.awake else { return (shares, shares) };
-        let least = shares * awake;
-        // No VM counts with more than its tenant does, or than its own.
-        (larger(smaller(shares * self.weight, self.counts), least), least)
     }
 }

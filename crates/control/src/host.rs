@@ -15,7 +15,6 @@ mod vms;
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
-use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use slab::Slab;
@@ -23,7 +22,7 @@ use slab::Slab;
 use self::guarantees::Guarantees;
 pub use self::io::{Completed, Dispatch, IoId, Outcome};
 pub use self::part::{VmConfig, VmId, VmPart};
-use self::tenants::HostTenant;
+use self::tenants::HostTenants;
 use crate::decision::{Decision, Measurement};
 use crate::gate::Gate;
 use crate::governor::VmDemand;
@@ -102,8 +101,7 @@ pub struct Host {
     vms: Slab<Vm>,
     queue: FairQueue<Waiting>,
     limits: Limits<Waiting>,
-    /// In the order of the decision.
-    tenants: Vec<HostTenant>,
+    tenants: HostTenants,
     /// VMs with a reservation and waiting IOs, and when their next one is due, or earlier.
     reserved: BinaryHeap<Reverse<(Instant, usize)>>,
     /// What waits is charged by these costs.
@@ -137,7 +135,7 @@ impl Host {
             vms: Slab::new(),
             queue: FairQueue::default(),
             limits: Limits::default(),
-            tenants: Vec::new(),
+            tenants: HostTenants::default(),
             reserved: BinaryHeap::new(),
             costs: decision.costs,
             gate: Gate::new(now),
@@ -306,6 +304,6 @@ impl Host {
         into.outstanding = self.at_array.mean(now, elapsed);
         into.vms_changed = core::mem::take(&mut self.vms_changed);
         into.full = None;
-        self.measure_tenants(now, elapsed, &mut into.tenants);
+        self.tenants.measure(now, elapsed, &mut self.limits, &mut into.tenants);
     }
 }

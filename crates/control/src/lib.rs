@@ -95,7 +95,7 @@ pub use cluster::{
     Weights,
 };
 pub use config::{Config, ConfigError, check_bounds};
-pub use decision::{Decision, Measurement, TenantPeriod, TenantTerms};
+pub use decision::{Decision, Measurement, TenantPeriod};
 pub use depth::{Depth, DepthBounds};
 pub use forecast::{Forecast, Outlook};
 pub use governor::{Governor, Measured, VmDemand};
@@ -110,6 +110,6 @@ pub use rate::Throughput;
 pub use reservation::{Prefer, ReservationState};
 pub use rhythm::{Rhythm, Round};
 pub use settings::{Ballot, Settings};
-pub use tenant::{Tenant, TenantId, TenantPart, TenantState};
+pub use tenant::{Tenant, TenantId, TenantPart, TenantState, TenantTerms};
 pub use threshold::{Auto, Estimate};
 pub use units::{Bytes, Instant, Shares, Span, Window};

@@ -18,7 +18,6 @@
 use alloc::vec::Vec;
 
 use crate::cluster::Source;
-use crate::decision::TenantTerms;
 use crate::limit::{Limit, Rate, Rates};
 use crate::reservation::{Arrears, Floor, Room};
 use crate::units::{Shares, Span, larger, smaller};
@@ -148,6 +147,33 @@ pub struct TenantState {
     pub part: f64,
     /// VMs of this host asked for its reservation in the last periods, and it did not have it.
     pub short: bool,
+}
+
+/// Terms of a tenant on one host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TenantTerms {
+    /// Tenant whose terms they are.
+    pub id: TenantId,
+    /// The most that it does on all hosts together.
+    pub limit: Limit,
+    /// This host's part of the limit.
+    pub part: f64,
+    /// Shares that the tenant counts with.
+    counts: f64,
+    /// Shares for each share of the VMs that want theirs.
+    weight: f64,
+    /// Shares for each share of the VMs while all want theirs. `None`: each VM has its own.
+    awake: Option<f64>,
+}
+
+impl TenantTerms {
+    /// Shares that a VM counts with: now, and while all VMs want theirs.
+    pub(crate) fn weigh(&self, shares: f64) -> (f64, f64) {
+        let Some(awake) = self.awake else { return (shares, shares) };
+        let least = shares * awake;
+        // No VM counts with more than its tenant does, or than its own.
+        (larger(smaller(shares * self.weight, self.counts), least), least)
+    }
 }
 
 /// What a VM of a tenant did in a period.

@@ -1,6 +1,7 @@
 //! What some VMs of a host have beside their shares: an objective, a limit, a reservation, a tenant.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::{Host, VmConfig, VmId, Waiting};
@@ -91,10 +92,10 @@ impl Host {
     }
 
     /// Puts a VM under its tenant's limit, or takes it out of that. A VM without any limit has no place beside the queue.
-    pub(super) fn place(&mut self, now: Instant, id: VmId) {
-        let place = self.own(id).tenant.and_then(|tenant| self.tenant_place(tenant));
+    fn place(&mut self, now: Instant, id: VmId) {
+        let place = self.own(id).tenant.and_then(|tenant| self.tenants.place(tenant));
         self.own(id).place = place;
-        let shared = place.and_then(|place| self.tenants[place].limiter());
+        let shared = place.and_then(|place| self.tenants.limiter(place));
         if shared.is_some() {
             self.aside(id);
         }
@@ -114,6 +115,19 @@ impl Host {
             self.limits.set_own(now, aside, 0.0, &Limit::default());
             self.limits.share(now, aside, None);
         }
+    }
+
+    /// Takes over the tenants of the decision.
+    pub(super) fn apply_tenants(&mut self, now: Instant) {
+        if !self.tenants.apply(now, &self.decision.tenants, &mut self.limits) {
+            return;
+        }
+        let members = self.vms.iter_mut().filter_map(|(id, vm)| {
+            vm.guarantees.as_mut()?.place = None;
+            (!vm.removed).then_some(VmId(id))
+        });
+        let members: Vec<_> = members.collect();
+        members.into_iter().for_each(|id| self.place(now, id));
     }
 
     /// Takes over what the law made of the objectives that it was given last.

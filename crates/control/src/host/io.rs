@@ -300,7 +300,7 @@ impl Host {
                     own.objective.iter_mut().for_each(|it| it.add(held, device));
                     own.place
                         .iter()
-                        .for_each(|place| self.tenants[*place].add(device.secs() * slots));
+                        .for_each(|place| self.tenants.add(*place, device.secs() * slots));
                 }
             }
             Some(Heard::Discard(size, latency)) => {

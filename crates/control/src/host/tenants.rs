@@ -2,15 +2,14 @@
 
 use alloc::vec::Vec;
 
-use super::{Host, VmId};
 use crate::decision::TenantPeriod;
-use crate::limit::{Limit, SharedId};
-use crate::tenant::TenantId;
+use crate::limit::{Limit, Limits, SharedId};
+use crate::tenant::{TenantId, TenantTerms};
 use crate::units::{Instant, Span};
 
-/// A tenant on a host.
+/// A tenant of the decision in force.
 #[derive(Debug)]
-pub(super) struct HostTenant {
+struct HostTenant {
     limit: Limit,
     limiter: Option<SharedId>,
     /// IOs and load of the period that goes on.
@@ -18,82 +17,93 @@ pub(super) struct HostTenant {
 }
 
 impl HostTenant {
-    /// What holds its VMs to its limit, if it has one.
-    pub(super) fn limiter(&self) -> Option<SharedId> {
-        self.limiter
+    fn new(id: TenantId) -> HostTenant {
+        let (limit, limiter) = (Limit::default(), None);
+        HostTenant { limit, limiter, period: TenantPeriod { id, ..TenantPeriod::default() } }
+    }
+
+    /// Sets this host's part of a limit.
+    fn set<T>(&mut self, now: Instant, limit: Limit, part: f64, limits: &mut Limits<T>) {
+        self.limit = limit;
+        if limit.is_none() {
+            self.limiter.take().into_iter().for_each(|gone| limits.remove(now, gone));
+            return;
+        }
+        let limiter = *self.limiter.get_or_insert_with(|| limits.add());
+        limits.set(now, limiter, &limit);
+        limits.divide(now, limiter, part);
+    }
+}
+
+/// The tenants of a host, in the order of the decision in force.
+#[derive(Debug, Default)]
+pub(super) struct HostTenants(Vec<HostTenant>);
+
+impl HostTenants {
+    /// The place of a tenant, here and in the decision.
+    pub(super) fn place(&self, id: TenantId) -> Option<usize> {
+        self.0.iter().position(|tenant| tenant.period.id == id)
+    }
+
+    /// The limiter of a tenant, if it has a limit.
+    pub(super) fn limiter(&self, place: usize) -> Option<SharedId> {
+        self.0[place].limiter
     }
 
     /// An IO of one of its VMs is done. `load`: slots · time at the array, in seconds.
     #[inline]
-    pub(super) fn add(&mut self, load: f64) {
-        self.period.ios += 1;
-        self.period.load += load;
-    }
-}
-
-impl Host {
-    /// The place of a tenant, here and in the decision.
-    pub(super) fn tenant_place(&self, id: TenantId) -> Option<usize> {
-        self.tenants.iter().position(|tenant| tenant.period.id == id)
+    pub(super) fn add(&mut self, place: usize, load: f64) {
+        let period = &mut self.0[place].period;
+        period.ios += 1;
+        period.load += load;
     }
 
     /// Ends the period of each tenant.
-    pub(super) fn measure_tenants(
+    pub(super) fn measure<T>(
         &mut self,
         now: Instant,
         elapsed: Span,
+        limits: &mut Limits<T>,
         into: &mut Vec<TenantPeriod>,
     ) {
         into.clear();
-        for tenant in &mut self.tenants {
+        into.extend(self.0.iter_mut().map(|tenant| {
             let begun = TenantPeriod { id: tenant.period.id, ..TenantPeriod::default() };
             let mut period = core::mem::replace(&mut tenant.period, begun);
             if let Some(limiter) = tenant.limiter {
-                (period.done, period.held) = self.limits.roll(now, limiter, elapsed);
+                (period.done, period.held) = limits.roll(now, limiter, elapsed);
             }
-            into.push(period);
-        }
+            period
+        }));
     }
 
-    /// Takes over the tenants of the decision, and their limits.
-    pub(super) fn apply_tenants(&mut self, now: Instant) {
-        let terms = &self.decision.tenants;
-        let same = terms.len() == self.tenants.len()
-            && (self.tenants.iter().zip(terms))
-                .all(|(own, terms)| (own.period.id, own.limit) == (terms.id, terms.limit));
-        if same {
-            for (own, terms) in self.tenants.iter().zip(terms) {
-                own.limiter.iter().for_each(|it| self.limits.divide(now, *it, terms.part));
+    /// Takes over the tenants of a decision. Returns whether these or their limits are others: VMs are to be placed anew then.
+    pub(super) fn apply<T>(
+        &mut self,
+        now: Instant,
+        terms: &[TenantTerms],
+        limits: &mut Limits<T>,
+    ) -> bool {
+        let is_of = |(own, terms): (&HostTenant, &TenantTerms)| {
+            (own.period.id, own.limit) == (terms.id, terms.limit)
+        };
+        if terms.len() == self.0.len() && self.0.iter().zip(terms).all(is_of) {
+            for (own, terms) in self.0.iter().zip(terms) {
+                own.limiter.iter().for_each(|limiter| limits.divide(now, *limiter, terms.part));
             }
-            return;
+            return false;
         }
-        let mut before = core::mem::take(&mut self.tenants);
+        let mut before = core::mem::take(&mut self.0);
         for terms in terms {
             let kept = before.iter().position(|own| own.period.id == terms.id);
             let kept = kept.map(|at| before.swap_remove(at));
-            let period = TenantPeriod { id: terms.id, ..TenantPeriod::default() };
-            let (limiter, period) = kept.map_or((None, period), |own| (own.limiter, own.period));
-            let limiter = match terms.limit.is_none() {
-                true => {
-                    limiter.into_iter().for_each(|gone| self.limits.remove(now, gone));
-                    None
-                }
-                false => {
-                    let limiter = limiter.unwrap_or_else(|| self.limits.add());
-                    self.limits.set(now, limiter, &terms.limit);
-                    self.limits.divide(now, limiter, terms.part);
-                    Some(limiter)
-                }
-            };
-            self.tenants.push(HostTenant { limit: terms.limit, limiter, period });
+            let mut tenant = kept.unwrap_or_else(|| HostTenant::new(terms.id));
+            tenant.set(now, terms.limit, terms.part, limits);
+            self.0.push(tenant);
         }
-        let gone = before.iter().filter_map(HostTenant::limiter);
-        gone.for_each(|limiter| self.limits.remove(now, limiter));
-        let members = self.vms.iter_mut().filter_map(|(id, vm)| {
-            vm.guarantees.as_mut()?.place = None;
-            (!vm.removed).then_some(VmId(id))
-        });
-        let members: Vec<_> = members.collect();
-        members.into_iter().for_each(|id| self.place(now, id));
+        for mut gone in before {
+            gone.set(now, Limit::default(), 1.0, limits);
+        }
+        true
     }
 }
