@@ -2,8 +2,8 @@
 //! itself.
 //!
 //! Two threads of a volume matter most. The ring thread ([`parda_block`]) carries IO and never waits for
-//! anything else. The control thread talks to the other hosts, which may block, and hands what it
-//! hears to the ring once per period. Beside them are a keeper, which opens disks and applies reloads, and
+//! anything else. The control thread talks to the other hosts, which may block, and once per period ticks
+//! the law, whose decision it hands to the ring. Beside them are a keeper, which opens disks and applies reloads, and
 //! threads for calls that may hang: block status, writes to the page cache, the exchange, TLS.
 //!
 //! | file | subject |
