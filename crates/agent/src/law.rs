@@ -152,10 +152,8 @@ fn start(
     shared: &Shared,
     settled: impl FnOnce() + Send + 'static,
 ) -> Result<(Period, Box<dyn Enforcer>), StartError> {
-    let law = match &config.work {
-        Work::Serve(_) => Period::new,
-        Work::Steer(_) | Work::Qemu(_) => Period::counting_ios,
-    };
+    // A queue of others can count nothing else.
+    let law = if config.is_served() { Period::new } else { Period::counting_ios };
     let mut period = law(config.law.clone())?;
     period.set_tenants(&tenants(&config.tenants));
     let decision = period.decision();
