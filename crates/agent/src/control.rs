@@ -1,6 +1,5 @@
-//! The control thread of a volume: once per period it hears the other hosts, lets the law tick at
-//! the volume's enforcer, and says what came of it. Everything here may block and may fail without
-//! any IO noticing.
+//! The control thread of a volume: once per period it hears the other hosts, has the law tick, and
+//! publishes the report. Everything here may block and may fail without any IO noticing.
 
 mod link;
 
@@ -8,15 +7,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 
 use parda_awake::Instant as Clock;
-use parda_block::Heard;
 use parda_config::TenantName;
 use parda_control::{Config, Governed, Instant, PeriodClock, Report, TenantPart, Totals};
 use parda_exchange::{HostName, Identity, Liveness};
 
 use crate::config;
-use crate::enforcer::Enforcer;
 use crate::idle_probe::IdleProber;
 use crate::last_tick::LastTick;
+use crate::law::{Heard, Law};
 use crate::locked::locked;
 use crate::outsider;
 use crate::settings::{self, Said};
@@ -31,7 +29,7 @@ const WARN_AFTER_PERIODS: u32 = 10;
 /// Order from another thread to the control thread.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Tick by this law from now on.
+    /// This is the law from now on.
     Law(Box<Config>),
     /// These are the tenants from now on.
     Tenants(Vec<TenantName>),
@@ -46,12 +44,12 @@ pub(crate) enum Order {
 /// The control thread's state.
 pub(crate) struct Control {
     volume: String,
-    enforcer: Arc<Enforcer>,
+    law: Arc<Law>,
     idle_prober: Option<IdleProber>,
     host: HostName,
     /// The way to the other hosts, if there is an exchange.
     link: Option<Link>,
-    law: Config,
+    config: Config,
     tenants: Vec<TenantName>,
     /// Last warning about thresholds of other hosts, so that it is logged once.
     concern: Option<&'static str>,
@@ -71,24 +69,24 @@ impl Control {
     pub(crate) fn new(
         me: &Identity,
         volume: &config::Volume,
-        enforcer: Arc<Enforcer>,
+        law: Arc<Law>,
         orders: Receiver<Order>,
         last_tick: Arc<Mutex<LastTick>>,
     ) -> Control {
         let idle_probe = volume.idle_probe.clone();
         let idle_prober = idle_probe
-            .map(|idle_probe| IdleProber::new(&volume.name, idle_probe, Arc::clone(&enforcer)));
+            .map(|idle_probe| IdleProber::new(&volume.name, idle_probe, Arc::clone(&law)));
         let member = volume.pool.as_ref().map_or(&me.host, |pool| &pool.member);
         let me = Identity { host: member.clone(), incarnation: me.incarnation };
         let link = volume.exchange.as_ref().map(|exchange| Link::new(&me, volume, exchange));
         let phase = link.as_ref().map_or(0.0, |_| me.host.id().phase());
         Control {
             volume: volume.name.clone(),
-            enforcer,
+            law,
             idle_prober,
             host: me.host,
             link,
-            law: volume.law.clone(),
+            config: volume.law.clone(),
             tenants: volume.tenants.iter().map(|tenant| tenant.name).collect(),
             outsiders: outsider::Watch::default(),
             squeezed: 0,
@@ -104,13 +102,13 @@ impl Control {
     /// Ticks until it is told to stop.
     pub(crate) fn run(mut self) {
         loop {
-            let next = self.clock.next();
-            let change = self.enforcer.between_ticks(self.now());
-            let wake = change.map_or(next, |change| change.min(next));
-            match self.orders.recv_timeout(wake.since(self.now()).into()) {
+            let change = self.law.between_ticks();
+            let next = self.clock.next().since(self.now());
+            let wait = change.map_or(next, |change| change.min(next));
+            match self.orders.recv_timeout(wait.into()) {
                 Ok(Order::Law(law)) => {
                     self.clock.set_period(self.now(), law.law.period);
-                    self.law = *law;
+                    self.config = *law;
                 }
                 Ok(Order::Tenants(names)) => self.tenants = names,
                 Ok(Order::Ignore(hosts)) => {
@@ -137,13 +135,12 @@ impl Control {
     fn tick(&mut self) {
         let now = self.now();
         let heard = match &mut self.link {
-            Some(link) => link.hear(self.law.law.period, now),
+            Some(link) => link.hear(self.config.law.period, now),
             None => Some(Heard::default()),
         };
         let totals = heard.as_ref().map(|(totals, _)| *totals);
-        // The read of the exchange may have taken seconds: `now` has passed. Without a ring there is nothing to
-        // govern, and nothing to publish.
-        let Some((report, tenants)) = self.enforcer.tick(self.now(), heard) else { return };
+        // Without a ring there is nothing to govern, and nothing to publish.
+        let Some((report, tenants)) = self.law.tick(heard) else { return };
         let heard = totals;
         tracing::debug!(
             volume = self.volume, window = report.window.0, outstanding = report.outstanding,
@@ -167,7 +164,7 @@ impl Control {
     /// Says once when the threshold is lower than any window can bring the latency. `outstanding`:
     /// of all hosts.
     fn watch_threshold(&mut self, report: &Report, outstanding: f64) {
-        let (law, threshold) = (&self.law.law, report.threshold);
+        let (law, threshold) = (&self.config.law, report.threshold);
         let latency = report.interval.heard(law.signal).mean();
         let least = report
             .in_force()
@@ -194,7 +191,7 @@ impl Control {
     /// Logs once that thresholds of other hosts conflict with this one's.
     fn compare_thresholds(&mut self, report: &Report, others: Option<&Totals>) {
         let Some(others) = others.filter(|_| report.governed == Governed::Yes) else { return };
-        let concern = threshold::concern(self.law.auto.is_some(), others);
+        let concern = threshold::concern(self.config.auto.is_some(), others);
         if concern != self.concern
             && let Some(concern) = concern
         {
@@ -209,7 +206,7 @@ impl Control {
         let now = self.now();
         // What nobody hears cannot be compared.
         let Some(link) = self.link.as_ref().filter(|link| !link.failing) else { return };
-        let period = Some(self.law.law.period);
+        let period = Some(self.config.law.period);
         let own = Said { host: self.host.as_str(), period, report, tenants };
         let peers = link.peers.all(now).filter(|peer| peer.liveness == Liveness::Live);
         let others = peers.map(|peer| {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use parda_control::period::VISIT_LIMIT;
+use parda_control::clock::VISIT_LIMIT;
 use parda_control::{Bytes, Span};
 use parda_exchange::etcd::{EtcdExchange, EtcdLimits, EtcdSettings};
 use parda_exchange::fallback::WithFallback;

@@ -20,7 +20,7 @@ use parda_probe::{
 };
 
 use crate::config::{IdleProbe, Target};
-use crate::enforcer::Enforcer;
+use crate::law::Law;
 use crate::threshold::Probed;
 
 use reads::{Reads, SIZE};
@@ -40,7 +40,7 @@ const MOST_OUTSTANDING: u32 = 64;
 pub(crate) struct IdleProber {
     volume: String,
     idle_probe: IdleProbe,
-    enforcer: Arc<Enforcer>,
+    law: Arc<Law>,
     idle_since: Option<Instant>,
     /// Time before which no probe begins.
     next: Option<Instant>,
@@ -48,9 +48,9 @@ pub(crate) struct IdleProber {
 }
 
 impl IdleProber {
-    pub(crate) fn new(volume: &str, idle_probe: IdleProbe, enforcer: Arc<Enforcer>) -> IdleProber {
+    pub(crate) fn new(volume: &str, idle_probe: IdleProbe, law: Arc<Law>) -> IdleProber {
         let volume = volume.to_owned();
-        IdleProber { volume, idle_probe, enforcer, idle_since: None, next: None, running: None }
+        IdleProber { volume, idle_probe, law, idle_since: None, next: None, running: None }
     }
 
     /// Called after each period with this host's report and the totals of the others. `None`: the exchange fails.
@@ -77,11 +77,11 @@ impl IdleProber {
     fn begin(&mut self) {
         let stop = Arc::new(AtomicBool::new(false));
         let (volume, idle_probe) = (self.volume.clone(), self.idle_probe.clone());
-        let (stopped, enforcer) = (Arc::clone(&stop), Arc::clone(&self.enforcer));
+        let (stopped, law) = (Arc::clone(&stop), Arc::clone(&self.law));
         tracing::info!(volume, target = %idle_probe.target, "idle: probing it, by reads only");
         let work = move || {
-            let before = enforcer.served();
-            let busy = || stopped.load(Ordering::Relaxed) || enforcer.served() != before;
+            let before = law.served();
+            let busy = || stopped.load(Ordering::Relaxed) || law.served() != before;
             probe(&volume, &idle_probe, &busy);
         };
         let thread = std::thread::Builder::new().name("parda-idle-probe".to_owned()).spawn(work);
@@ -207,10 +207,13 @@ fn store(file: &Path, document: &ProbeDocument) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_control::{Config, Host, Instant as At, View};
+    use parda_control::{Config, Measurement, Period, Span, View};
 
     fn nothing() -> Report {
-        Host::new(At(0), Config::default()).unwrap().tick(At(1_000_000), View::Silent)
+        let mut period = Period::new(Config::default()).unwrap();
+        let second = Span::from_secs(1.0);
+        let mut measured = Measurement { elapsed: second, ..Measurement::default() };
+        period.tick(&mut measured, View::Silent, None)
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! itself.
 //!
 //! Two threads of a volume matter most. The ring thread ([`parda_block`]) carries IO and never waits for
-//! anything else. The control thread talks to the other hosts, which may block, and hands what it
-//! hears to the ring once per period. Beside them are a keeper, which opens disks and applies reloads, and
+//! anything else. The control thread talks to the other hosts, which may block, and once per period ticks
+//! the law, whose decision it hands to the ring. Beside them are a keeper, which opens disks and applies reloads, and
 //! threads for calls that may hang: block status, writes to the page cache, the exchange, TLS.
 //!
 //! | file | subject |
@@ -21,8 +21,8 @@
 //! | `crew` | threads for work that may hang |
 //! | `patience` | questions to file systems, of which none is waited for without a bound |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
-//! | `enforcer` | what holds a volume's IOs to its window |
-//! | `outside` | the same where these IOs do not pass through the agent |
+//! | `law` | the law of a volume, with its enforcer |
+//! | `enforcer` | what holds a volume's IOs to the law's decisions |
 //! | `served` | a volume whose disks are served: its ring |
 //! | `steered` | a volume whose device is steered: the kernel's queue |
 //! | `throttled` | a volume that QEMUs open themselves: their throttles |
@@ -67,6 +67,7 @@ mod http;
 mod idle_probe;
 mod last_tick;
 pub mod latency;
+mod law;
 pub mod live;
 mod locked;
 mod manager;
@@ -74,7 +75,6 @@ mod metrics;
 pub mod nbd_servers;
 mod news;
 pub mod outlook;
-mod outside;
 mod outsider;
 mod patience;
 mod policy;

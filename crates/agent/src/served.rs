@@ -13,12 +13,14 @@ use std::time::Duration;
 
 use parda_address::Address;
 use parda_block::{BackendConfig, DiskConfig, Drained, ListenerConfig, ListenerTls, Lock, Region};
-use parda_control::Bytes;
+use parda_control::{Bytes, Decision, Measurement};
 use parda_tls::Acceptor;
 
 use crate::config::{self, Disk, Listener, Place};
+use crate::enforcer::Enforcer;
 use crate::file;
 use crate::start_error::{StartError, no_thread};
+use crate::status::{Detail, VolumeStatus};
 
 use board::Board;
 pub(crate) use board::tenant;
@@ -27,7 +29,7 @@ pub(crate) use shared::{Addresses, Opens, Shared};
 
 /// A volume that is served. Its keeper, a thread, opens and closes what the configuration names.
 pub(crate) struct Served {
-    pub(crate) board: Board,
+    board: Board,
     orders: Sender<Order>,
     keeper: JoinHandle<()>,
 }
@@ -36,10 +38,11 @@ impl Served {
     /// Starts the ring. Disks and listeners follow; `settled` is called when each was tried once.
     pub(crate) fn start(
         config: &config::Volume,
+        decision: &Decision,
         shared: &Shared,
         settled: impl FnOnce() + Send + 'static,
     ) -> Result<Served, StartError> {
-        let (board, channel) = (Board::default(), channel());
+        let (board, channel) = (Board::new(decision), channel());
         let orders = channel.0.clone();
         let keeper =
             Keeper::new(config.clone(), board.clone(), shared.clone(), channel, Box::new(settled))?;
@@ -49,14 +52,40 @@ impl Served {
             .map_err(no_thread)?;
         Ok(Served { board, orders, keeper })
     }
+}
 
-    /// Serves this from now on. The keeper says in the log what it opens and closes.
-    pub(crate) fn want(&self, new: &config::Volume) {
-        // A keeper that is gone has stopped.
-        let _ = self.orders.send(Order::Want(Box::new(new.clone())));
+impl Enforcer for Served {
+    fn measure(&mut self, into: Measurement) -> Option<Measurement> {
+        self.board.ring()?.measure(into).ok()
     }
 
-    pub(crate) fn stop(self, within: Duration) -> Option<Drained> {
+    fn apply(&mut self, decision: &Decision) {
+        self.board.apply(decision);
+    }
+
+    /// The keeper says in the log what it opens and closes.
+    fn want(&mut self, wanted: &config::Volume) {
+        // A keeper that is gone has stopped.
+        let _ = self.orders.send(Order::Want(Box::new(wanted.clone())));
+    }
+
+    fn state(
+        &mut self,
+        status: &mut VolumeStatus,
+        config: &config::Volume,
+        detail: Detail,
+    ) -> Vec<(String, u32)> {
+        self.board.describe(status, config, detail)
+    }
+
+    fn served(&mut self) -> Option<u64> {
+        let stats = self.board.ring()?.stats().ok()?;
+        let total = stats.total();
+        let done = total.reads.ios + total.writes.ios + total.others.ios + total.errors;
+        Some(done + (stats.outstanding + stats.held) as u64)
+    }
+
+    fn stop(self: Box<Self>, within: Duration) -> Option<Drained> {
         let (done, is_done) = channel();
         let _ = self.orders.send(Order::Stop(within, done));
         let drained = is_done.recv().ok().flatten();

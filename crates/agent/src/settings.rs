@@ -219,12 +219,14 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_control::{Config, Host, Instant, Shares, View};
+    use parda_control::{Config, Measurement, Period, Shares, View};
 
     fn report(shares: u32, edit: impl FnOnce(&mut Report)) -> Report {
-        let mut report = Host::new(Instant(0), Config::default())
-            .unwrap()
-            .tick(Instant(1_000_000), View::Silent);
+        let mut report = Period::new(Config::default()).unwrap().tick(
+            &mut Measurement::default(),
+            View::Silent,
+            None,
+        );
         report.shares = Shares(shares);
         edit(&mut report);
         report

@@ -67,13 +67,17 @@ pub(crate) fn reason(clock: &PeriodClock) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_control::{Config, Host, Instant, Round, Totals, View};
+    use parda_control::{Config, Measurement, Period, Round, Totals, View};
 
     const SECOND: Span = Span::from_millis(1000);
 
     #[test]
     fn it_is_said_once_and_again_when_it_was_over_for_long() {
-        let own = Host::new(Instant(0), Config::default()).unwrap().tick(Instant(1), View::Silent);
+        let own = Period::new(Config::default()).unwrap().tick(
+            &mut Measurement::default(),
+            View::Silent,
+            None,
+        );
         let totals = Totals::default();
         let mut rhythm = Rhythm::default();
         let mut watch = Watch::default();

@@ -1,26 +1,27 @@
 //! A volume whose device is steered: VMs open it directly, and the law's window becomes the depth of
-//! the kernel's queue. The law is that of the ring ([`KernelHost`]); its measurements are made here, and its
-//! depths set here.
+//! the kernel's queue. Measurements for the law are made here ([`Account`]), and its depths set here.
 
 mod attached;
 mod missed;
 mod vms;
 
 use std::path::Path;
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 
+use parda_block::Drained;
+use parda_control::depth::DepthSchedule;
 use parda_control::latency::Direction;
-use parda_control::{Bytes, Config, Instant, KernelHost, QueueMeans, Report, Span, View};
+use parda_control::{Account, Bytes, Config, Decision, Instant, Measurement, Period, Span, Window};
 use parda_steer::cgroup::Allowance;
 use parda_steer::device::Device;
 use parda_steer::measure::{Histogram, Method, Reading};
 use parda_steer::show::show;
 
-use crate::config::{Steer, Work};
+use crate::config::{self, Steer, Work};
+use crate::enforcer::{Between, Enforcer, describe};
 use crate::latency::Latency;
 use crate::news::is_news;
-use crate::outside::Outside;
-use crate::status::{MeasuredBy, SteerStatus};
+use crate::status::{Detail, MeasuredBy, SteerStatus, VolumeStatus};
 use attached::{Attached, Look};
 use vms::HostVms;
 
@@ -29,7 +30,7 @@ pub(crate) use attached::SteerError;
 /// Looks whether a device can be steered as asked. Changes nothing and measures nothing, for which an agent may need rights. Returns notes
 /// on its VMs.
 pub(crate) fn examine(control: Config, asked: &Steer) -> Result<Vec<String>, SteerError> {
-    let sets = KernelHost::new(control)?.sets_depths();
+    let sets = Period::counting_ios(control)?.decision().has_window();
     let device = Device::resolve(Path::new("/"), &asked.device)?;
     if sets {
         show(&device, asked.method, &[])?;
@@ -41,7 +42,8 @@ pub(crate) fn examine(control: Config, asked: &Steer) -> Result<Vec<String>, Ste
 pub(crate) struct Steered {
     volume: String,
     steer: Steer,
-    host: KernelHost,
+    account: Account,
+    schedule: DepthSchedule,
     /// The device; none while it is gone.
     device: Option<Attached>,
     vms: HostVms,
@@ -49,22 +51,21 @@ pub(crate) struct Steered {
     done: SteerStatus,
     /// Fault of the device or its meter, if there is one now.
     fault: Option<String>,
-    ticked: Clock,
+    started: Clock,
+    measured: Clock,
+    /// Mean latency of the device in the last period.
+    latency: Span,
 }
 
-impl Outside for Steered {
-    fn host(&mut self) -> &mut KernelHost {
-        &mut self.host
-    }
-
-    /// Measures the device, ticks the law, sets the depth.
-    fn tick(&mut self, now: Instant, view: View) -> Report {
-        let before = std::mem::replace(&mut self.ticked, Clock::now());
+impl Enforcer for Steered {
+    fn measure(&mut self, _: Measurement) -> Option<Measurement> {
+        let before = std::mem::replace(&mut self.measured, Clock::now());
         if self.device.is_none() {
             self.take_again();
         }
+        let full = self.check(Attached::check);
         let look = self.look();
-        let elapsed = self.ticked.saturating_duration_since(before).into();
+        let elapsed = self.measured.saturating_duration_since(before).into();
         let (elapsed, outstanding) = match &look {
             Some(Look { reading, .. }) => {
                 self.count(reading);
@@ -72,43 +73,69 @@ impl Outside for Steered {
             }
             None => (elapsed, 0.0),
         };
-        let reading = look.as_ref().map(|look| &look.reading);
-        let vms = self.vms.did(&self.volume, look.as_ref(), &self.host);
-        let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
-        self.vms.grant(self.host.grants());
-        self.set(now);
-        self.share(reading.map_or(Span::ZERO, vms::latency));
-        report
+        self.latency = look.as_ref().map_or(Span::ZERO, |look| vms::latency(&look.reading));
+        let vms = self.vms.did(&self.volume, look.as_ref(), self.account.decision());
+        Some(self.account.measure(elapsed, outstanding, vms, full))
+    }
+
+    /// Sets the depth after a measurement. Else it follows with its next change.
+    fn apply(&mut self, decision: &Decision) {
+        self.schedule.set_period(decision.period);
+        if self.account.apply(decision) {
+            self.vms.grant(self.account.grants());
+            self.set();
+            self.share();
+        }
     }
 
     /// Sets another depth if one is due.
-    fn between_ticks(&mut self, now: Instant) -> Option<Instant> {
-        if self.host.change_is_due(now) {
+    fn between_ticks(&mut self) -> Between {
+        if self.schedule.is_due(self.now()) {
             // First, as what the kernel lowered by itself would not be seen any more.
-            self.check(Attached::check_knobs);
-            self.set(now);
+            if let Some(full) = self.check(Attached::check_knobs) {
+                return Between::Full(full);
+            }
+            self.set();
         }
-        self.host.next_change()
+        let wait = |next: Instant| Between::Wait(next.since(self.now()));
+        self.schedule.next().map_or(Between::Nothing, wait)
     }
 
-    fn set_vms(&mut self, wanted: &Work) -> Option<String> {
-        let Work::Steer(Steer { vms, .. }) = wanted else { return None };
-        (self.steer.vms != *vms).then(|| {
+    fn want(&mut self, wanted: &config::Volume) {
+        let Work::Steer(Steer { vms, .. }) = &wanted.work else { return };
+        if self.steer.vms != *vms {
             self.steer.vms = vms.clone();
             self.vms.change(&self.volume, vms);
-            vms.to_string()
-        })
+            let volume = &self.volume;
+            tracing::info!(volume, %vms, event = "shares_changed", "shares changed");
+        }
     }
 
-    fn vms(&self) -> Vec<(String, u32)> {
-        self.vms.names()
+    fn state(
+        &mut self,
+        status: &mut VolumeStatus,
+        _: &config::Volume,
+        _: Detail,
+    ) -> Vec<(String, u32)> {
+        describe(self.status(), self.vms.names(), status)
     }
 
+    fn stop(mut self: Box<Self>, _: Duration) -> Option<Drained> {
+        self.vms.stop(&self.volume);
+        if let Some(device) = self.device.take() {
+            device.stop(&self.volume);
+        }
+        // Nothing is in flight here that would have to be answered.
+        Some(Drained { unanswered: 0 })
+    }
+}
+
+impl Steered {
     fn status(&self) -> SteerStatus {
         let device = self.device.as_ref();
         let bounds = device.and_then(|d| d.bounds());
         let in_force = device.and_then(|d| d.in_force());
-        let window = self.host.governor().window();
+        let window = self.account.decision().window;
         let missed = self.vms.missed();
         SteerStatus {
             device: self.steer.device.display().to_string(),
@@ -130,37 +157,36 @@ impl Outside for Steered {
         }
     }
 
-    fn stop(&mut self) {
-        self.vms.stop(&self.volume);
-        if let Some(device) = self.device.take() {
-            device.stop(&self.volume);
-        }
-    }
-}
-
-impl Steered {
     /// Takes hold of the device and begins to measure it.
     pub(crate) fn start(
         volume: &str,
         steer: &Steer,
-        host: KernelHost,
+        decision: &Decision,
     ) -> Result<Steered, SteerError> {
-        let device = Attached::start(volume, steer, host.sets_depths())?;
+        let device = Attached::start(volume, steer, decision.has_window())?;
+        let now = Clock::now();
         Ok(Steered {
             volume: volume.to_owned(),
             steer: steer.clone(),
-            host,
+            account: Account::new(decision),
+            schedule: DepthSchedule::new(decision.period),
             device: Some(device),
             vms: HostVms::start(volume, &steer.vms),
             done: SteerStatus::default(),
             fault: None,
-            ticked: Clock::now(),
+            started: now,
+            measured: now,
+            latency: Span::ZERO,
         })
     }
 
-    /// Splits the window over the VMs. `latency`: of the device, in the period that ended.
-    fn share(&mut self, latency: Span) {
-        let window = self.host.governor().window();
+    fn now(&self) -> Instant {
+        Instant(0) + self.started.elapsed().into()
+    }
+
+    /// Splits the window over the VMs.
+    fn share(&mut self) {
+        let (window, latency) = (self.account.decision().window, self.latency);
         let device = self.device.as_ref();
         let bounds = device.and_then(Attached::bounds);
         let allowed = bounds.map(|bounds| Allowance { window, latency, least: bounds.least });
@@ -169,26 +195,24 @@ impl Steered {
 
     /// What the device did since the last look; nothing if it is gone.
     fn look(&mut self) -> Option<Look> {
-        self.check(Attached::check);
         let looked = self.device.as_mut()?.look();
         looked.map_err(|error| self.lose(&error)).ok()
     }
 
-    /// Looks whether all is as it was set.
-    fn check(&mut self, look: fn(&mut Attached, &str) -> Result<Option<u32>, SteerError>) {
-        let Some(device) = &mut self.device else { return };
-        match look(device, &self.volume) {
-            Ok(None) => {}
-            // The array said that it is full.
-            Ok(Some(depth)) => self.host.lowered(depth),
-            Err(error) => self.lose(&error),
-        }
+    /// Looks whether all is as it was set. Returns the depth to which the kernel lowered it, if the array said that it is full.
+    fn check(
+        &mut self,
+        look: fn(&mut Attached, &str) -> Result<Option<u32>, SteerError>,
+    ) -> Option<Window> {
+        let looked = look(self.device.as_mut()?, &self.volume);
+        let lowered = looked.map_err(|error| self.lose(&error)).ok()?;
+        lowered.map(|depth| Window(f64::from(depth)))
     }
 
     fn count(&mut self, reading: &Reading) {
         let done = &mut self.done;
         for class in &reading.classes {
-            self.host.record(class.direction, class.ios, Bytes(class.bytes), class.latency);
+            self.account.record(class.direction, class.ios, Bytes(class.bytes), class.latency);
             done.count(class.direction, class.ios, class.bytes, &Latency::default());
         }
         done.count(Direction::Read, 0, 0, &latency(&reading.reads));
@@ -202,15 +226,17 @@ impl Steered {
     }
 
     /// Sets the next depth that the window asks for.
-    fn set(&mut self, now: Instant) {
-        let Some(device) = &mut self.device else { return self.host.pause(now) };
-        match device.set(now, &mut self.host) {
-            Ok(()) => self.fault = None,
-            Err(error) => {
-                self.lose(&error);
-                self.host.pause(now);
-            }
+    fn set(&mut self) {
+        let now = self.now();
+        let set =
+            (self.device.as_mut()).map(|device| device.set(now, &mut self.schedule, &self.account));
+        match set {
+            Some(Ok(())) => return self.fault = None,
+            Some(Err(error)) => self.lose(&error),
+            None => {}
         }
+        // There is no queue to set a depth at.
+        self.schedule.changed(now, false);
     }
 
     /// The device is gone, or does not let us. It is looked for again at each tick.
@@ -233,7 +259,7 @@ impl Steered {
     }
 
     fn take_again(&mut self) {
-        match Attached::start(&self.volume, &self.steer, self.host.sets_depths()) {
+        match Attached::start(&self.volume, &self.steer, self.account.decision().has_window()) {
             Ok(device) => {
                 self.device = Some(device);
                 tracing::info!(

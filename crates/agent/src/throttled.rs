@@ -1,5 +1,5 @@
-//! A volume whose disks QEMU opens itself: the law's window becomes limits of QEMU's own throttles. The law is that of a
-//! steered device ([`KernelHost`]); measurements come over QMP, and limits go there.
+//! A volume whose disks QEMU opens itself: the law's window becomes limits of QEMU's own throttles. Measurements
+//! for the law come over QMP ([`Account`]), and limits go there.
 //!
 //! QEMU counts the wait for its throttle as latency. So the array's latency is that of disks which are not held, and that
 //! of the agent's own reads ([`probe`]).
@@ -10,18 +10,21 @@ mod seat;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 
 use parda_api::{Limit, PatternWithoutVm};
+use parda_block::Drained;
 use parda_control::latency::Direction;
-use parda_control::{Bytes, Instant, KernelHost, QueueMeans, Report, Span, View, VmPeriod};
+use parda_control::{Account, Bytes, Decision, Measurement, Span, VmPeriod, Window};
 use parda_steer::cgroup::{Want, level};
 use parda_steer::qemu::{Flow, each, sockets};
 
-use crate::config::{Qemu, Work};
+use crate::config::{self, Qemu, Work};
+use crate::enforcer::{Enforcer, describe};
 use crate::latency::Latency;
-use crate::outside::Outside;
-use crate::status::{MeasuredBy, QemuStatus, SettingsFrom, SteerStatus, SteeredVmStatus};
+use crate::status::{
+    Detail, MeasuredBy, QemuStatus, SettingsFrom, SteerStatus, SteeredVmStatus, VolumeStatus,
+};
 use probe::{Probe, Reads};
 use seat::{Held, Seat, Target, Vm};
 
@@ -32,7 +35,7 @@ const NEW: f64 = 0.3;
 pub(crate) struct Throttled {
     volume: String,
     qemu: Qemu,
-    host: KernelHost,
+    account: Account,
     /// QEMUs by their sockets.
     seats: BTreeMap<PathBuf, Seat>,
     probe: Option<Probe>,
@@ -44,51 +47,71 @@ pub(crate) struct Throttled {
     unused: Option<Vec<PatternWithoutVm>>,
     /// Why the sockets cannot be found.
     fault: Option<String>,
-    ticked: Clock,
+    measured: Clock,
+    /// Length of the last period.
+    elapsed: Span,
 }
 
-impl Outside for Throttled {
-    fn host(&mut self) -> &mut KernelHost {
-        &mut self.host
-    }
-
-    /// Asks all QEMUs, ticks the law, sets limits.
-    fn tick(&mut self, _: Instant, view: View) -> Report {
-        let before = std::mem::replace(&mut self.ticked, Clock::now());
-        let elapsed: Span = self.ticked.saturating_duration_since(before).into();
+impl Enforcer for Throttled {
+    /// Asks all QEMUs what their disks did.
+    fn measure(&mut self, _: Measurement) -> Option<Measurement> {
+        let before = std::mem::replace(&mut self.measured, Clock::now());
+        let elapsed: Span = self.measured.saturating_duration_since(before).into();
+        self.elapsed = elapsed;
         self.look();
         let outstanding = self.count(elapsed.secs());
         let latency = self.latency.unwrap_or(0.0);
         let known = self.seats.values().filter_map(|seat| seat.vm.as_ref());
         let vms: Vec<VmPeriod> = known.map(|vm| vm.did(latency)).collect();
-        let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
+        Some(self.account.measure(elapsed, outstanding, vms, None))
+    }
+
+    /// Sets limits after a measurement. Else they follow with the next one.
+    fn apply(&mut self, decision: &Decision) {
+        if !self.account.apply(decision) {
+            return;
+        }
         let known = self.seats.values_mut().filter_map(|seat| seat.vm.as_mut());
-        known.zip(self.host.grants()).for_each(|(vm, grant)| vm.grant = *grant);
-        if let Some(new) = self.host.governor().latency().filter(|latency| *latency > 0.0) {
+        known.zip(self.account.grants()).for_each(|(vm, grant)| vm.grant = *grant);
+        if let Some(new) = decision.room.latency.filter(|latency| *latency > 0.0) {
             self.latency = Some(self.latency.map_or(new, |old| old + NEW * (new - old)));
         }
-        if self.host.sets_depths() {
-            self.set(elapsed.secs());
+        if decision.has_window() {
+            self.set(decision.window, self.elapsed.secs());
         } else {
-            self.stop();
+            self.release();
         }
-        report
     }
 
-    fn set_vms(&mut self, wanted: &Work) -> Option<String> {
-        let Work::Qemu(Qemu { vms, .. }) = wanted else { return None };
-        (self.qemu.vms != *vms).then(|| {
+    fn want(&mut self, wanted: &config::Volume) {
+        let Work::Qemu(Qemu { vms, .. }) = &wanted.work else { return };
+        if self.qemu.vms != *vms {
             self.qemu.vms = vms.clone();
             self.unused = None;
-            vms.to_string()
-        })
+            let volume = &self.volume;
+            tracing::info!(volume, %vms, event = "shares_changed", "shares changed");
+        }
     }
 
-    fn vms(&self) -> Vec<(String, u32)> {
+    fn state(
+        &mut self,
+        status: &mut VolumeStatus,
+        _: &config::Volume,
+        _: Detail,
+    ) -> Vec<(String, u32)> {
         let known = self.seats.values().filter_map(|seat| seat.vm.as_ref());
-        known.map(|vm| (vm.name.clone(), vm.settings.shares().0)).collect()
+        let vms: Vec<_> = known.map(|vm| (vm.name.clone(), vm.settings.shares().0)).collect();
+        describe(self.status(), vms, status)
     }
 
+    fn stop(mut self: Box<Self>, _: Duration) -> Option<Drained> {
+        self.release();
+        // Nothing is in flight here that would have to be answered.
+        Some(Drained { unanswered: 0 })
+    }
+}
+
+impl Throttled {
     fn status(&self) -> SteerStatus {
         let latency = self.latency.unwrap_or(0.0);
         let known =
@@ -134,30 +157,30 @@ impl Outside for Throttled {
         }
     }
 
-    fn stop(&mut self) {
+    /// Puts back what was there before.
+    fn release(&mut self) {
         let (volume, qemu) = (&self.volume, &self.qemu);
         each(self.seats.iter_mut().collect(), |(socket, seat)| seat.release(volume, socket, qemu));
     }
-}
 
-impl Throttled {
-    pub(crate) fn start(volume: &str, qemu: &Qemu, host: KernelHost) -> io::Result<Throttled> {
+    pub(crate) fn start(volume: &str, qemu: &Qemu, decision: &Decision) -> io::Result<Throttled> {
         let probe = qemu.probe.clone().map(|place| Probe::start(volume, place));
         Ok(Throttled {
             volume: volume.to_owned(),
             qemu: qemu.clone(),
-            host,
+            account: Account::new(decision),
             seats: BTreeMap::new(),
             probe: probe.transpose()?,
             latency: None,
             unused: None,
             done: SteerStatus::default(),
             fault: None,
-            ticked: Clock::now(),
+            measured: Clock::now(),
+            elapsed: Span::ZERO,
         })
     }
 
-    /// Asks all QEMUs what their disks did.
+    /// Takes in which QEMUs there are, and what their disks did.
     fn look(&mut self) {
         match sockets(&self.qemu.sockets) {
             Ok(found) => {
@@ -175,7 +198,7 @@ impl Throttled {
             }
             Err(error) => self.fault = Some(format!("{}: {error}", self.qemu.sockets.display())),
         }
-        let acts = self.host.sets_depths();
+        let acts = self.account.decision().has_window();
         let (volume, qemu) = (&self.volume, &self.qemu);
         each(self.seats.iter_mut().collect(), |(socket, seat)| {
             seat.look(volume, socket, qemu, acts);
@@ -208,7 +231,7 @@ impl Throttled {
     fn count(&mut self, seconds: f64) -> f64 {
         let Reads { ios, bytes, latency } =
             self.probe.as_ref().map(Probe::take).unwrap_or_default();
-        self.host.record(Direction::Read, ios, Bytes(bytes), latency);
+        self.account.record(Direction::Read, ios, Bytes(bytes), latency);
         let all = self.seats.values().flat_map(Seat::disks);
         let (free, held): (Vec<_>, Vec<_>) = all.partition(|disk| disk.is_free);
         let flows = |disks: &[&Held]| disks.iter().flat_map(|disk| disk.did()).collect::<Vec<_>>();
@@ -226,7 +249,7 @@ impl Throttled {
         for (direction, flow) in free.iter().copied().chain(estimated) {
             sum += Span(flow.time).secs();
             if mean.is_some() {
-                self.host.record(direction, flow.ios, Bytes(flow.bytes), Span(flow.time));
+                self.account.record(direction, flow.ios, Bytes(flow.bytes), Span(flow.time));
             }
             self.done.count(direction, flow.ios, flow.bytes, &self::mean(&flow));
         }
@@ -239,9 +262,8 @@ impl Throttled {
     }
 
     /// Splits the window over the VMs and their disks, as limits on their rates (Little's law).
-    fn set(&mut self, period: f64) {
+    fn set(&mut self, Window(window): Window, period: f64) {
         let Some(latency) = self.latency else { return };
-        let window = self.host.governor().window().0;
         let known = || self.seats.values().filter_map(|seat| seat.vm.as_ref());
         let wants: Vec<Want> = known()
             .map(|vm| {

@@ -6,9 +6,9 @@ use std::time::Instant;
 use parda_exchange::HostName;
 
 use crate::config;
-use crate::enforcer;
 use crate::history::disk_keys;
 use crate::last_tick::LastTick;
+use crate::law;
 use crate::live::{DiskName, Live, Origins, Target};
 use crate::locked::locked;
 use crate::status::{Detail, ReloadStatus, SettingsFrom, Status, VolumeStatus};
@@ -122,5 +122,5 @@ fn add_vm_origins(status: &mut VolumeStatus, origins: &Origins) {
 }
 
 fn failed(config: &config::Volume, error: &str) -> VolumeStatus {
-    VolumeStatus { fault: Some(error.to_owned()), ..enforcer::base(config, LastTick::default()) }
+    VolumeStatus { fault: Some(error.to_owned()), ..law::base(config, LastTick::default()) }
 }

@@ -1,4 +1,4 @@
-//! One volume of a running agent: its enforcer, its control thread, and what it says of itself.
+//! One volume of a running agent: its law with its enforcer, its control thread, and what it says of itself.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
@@ -10,8 +10,8 @@ use parda_exchange::Identity;
 
 use crate::config::{self, Work};
 use crate::control::{Control, Order};
-use crate::enforcer::Enforcer;
 use crate::last_tick::LastTick;
+use crate::law::Law;
 use crate::locked::locked;
 use crate::served::Shared;
 use crate::start_error::{StartError, no_thread};
@@ -31,7 +31,7 @@ pub(crate) struct Volume {
     me: Identity,
     /// The volume as the status thread sees it.
     pub(crate) view: VolumeView,
-    enforcer: Arc<Enforcer>,
+    law: Arc<Law>,
     orders: Sender<Order>,
     control: JoinHandle<()>,
 }
@@ -47,12 +47,12 @@ impl Volume {
         shared: &Shared,
         settled: impl FnOnce() + Send + 'static,
     ) -> Result<Volume, StartError> {
-        let enforcer = Arc::new(Enforcer::start(&config, shared, settled)?);
+        let law = Arc::new(Law::start(&config, shared, settled)?);
         let last = Arc::default();
-        let (orders, control) = start_control(me, &config, &enforcer, &last)?;
+        let (orders, control) = start_control(me, &config, &law, &last)?;
         let config = Arc::new(Mutex::new(Arc::new(config)));
-        let view = VolumeView { config, enforcer: Arc::downgrade(&enforcer), last };
-        Ok(Volume { me: me.clone(), view, enforcer, orders, control })
+        let view = VolumeView { config, law: Arc::downgrade(&law), last };
+        Ok(Volume { me: me.clone(), view, law, orders, control })
     }
 
     /// Whether a change needs the volume to be stopped and started.
@@ -76,7 +76,7 @@ impl Volume {
         if why == Why::Changed && *before == *new {
             return;
         }
-        self.enforcer.reload(&before, new);
+        self.law.reload(&before, new);
         let mut in_force = new.clone();
         if before.exchange.is_some()
             && before.exchange != in_force.exchange
@@ -94,7 +94,7 @@ impl Volume {
             || before.pool != in_force.pool
             || before.idle_probe != in_force.idle_probe
         {
-            match start_control(&self.me, &in_force, &self.enforcer, &self.view.last) {
+            match start_control(&self.me, &in_force, &self.law, &self.view.last) {
                 Ok((orders, control)) => {
                     // The old one says goodbye where it was, for as long as that takes.
                     let _ = self.orders.send(Order::Stop);
@@ -136,12 +136,12 @@ impl Volume {
         // If the control thread is gone there is nobody to say goodbye to.
         let _ = self.orders.send(Order::Stop);
         let _ = self.control.join();
-        let mut enforcer = self.enforcer;
+        let mut law = self.law;
         loop {
-            match Arc::try_unwrap(enforcer) {
-                Ok(enforcer) => return enforcer.stop(within),
+            match Arc::try_unwrap(law) {
+                Ok(law) => return law.stop(within),
                 // The status is just being asked for.
-                Err(used) => enforcer = used,
+                Err(used) => law = used,
             }
             std::thread::sleep(LOOK);
         }
@@ -151,11 +151,11 @@ impl Volume {
 fn start_control(
     me: &Identity,
     config: &config::Volume,
-    enforcer: &Arc<Enforcer>,
+    law: &Arc<Law>,
     last: &Arc<Mutex<LastTick>>,
 ) -> Result<(Sender<Order>, JoinHandle<()>), StartError> {
     let (orders, received) = channel();
-    let control = Control::new(me, config, Arc::clone(enforcer), received, Arc::clone(last));
+    let control = Control::new(me, config, Arc::clone(law), received, Arc::clone(last));
     let thread = std::thread::Builder::new()
         .name(format!("control-{}", config.name))
         .spawn(move || control.run())
@@ -168,7 +168,7 @@ fn start_control(
 pub(crate) struct VolumeView {
     /// Configuration in force, live changes included.
     config: Arc<Mutex<Arc<config::Volume>>>,
-    enforcer: Weak<Enforcer>,
+    law: Weak<Law>,
     last: Arc<Mutex<LastTick>>,
 }
 
@@ -182,6 +182,6 @@ impl VolumeView {
     pub(crate) fn status(&self, detail: Detail) -> Option<VolumeStatus> {
         let last = locked(&self.last).clone();
         let config = self.config();
-        Some(self.enforcer.upgrade()?.status(&config, last, detail))
+        Some(self.law.upgrade()?.status(&config, last, detail))
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use parda_address::{Address, ExportName};
-use parda_control::{Tenant, TenantId, VmConfig};
+use parda_control::{Decision, VmConfig};
 
 use crate::backend::{BackendConfig, OpenError, Region};
 use crate::front::AgentMemory;
@@ -14,10 +14,8 @@ use crate::timed::Timed;
 pub struct VolumeConfig {
     /// Its name, for the thread and the logs.
     pub name: String,
-    /// The law and its parameters.
-    pub control: parda_control::Config,
-    /// The tenants of its disks.
-    pub tenants: Vec<(TenantId, Tenant)>,
+    /// Decision of the law by which it works until the next one.
+    pub decision: Decision,
     /// Disks that the volume serves from its start.
     pub disks: Vec<DiskConfig>,
     /// How its listeners are set up. An address of a disk that is not among them is bound with the

@@ -58,7 +58,6 @@ pub use disk_id::DiskId;
 pub use ended::{Drained, Ended};
 pub use front::{AgentMemory, ListenerTls, TooLittleMemory};
 pub use listen::{ListenError, ListenerConfig};
-pub use mailbox::{Heard, Said};
 pub use open_disk::OpenDisk;
 pub use socket_file::{SocketAccess, SocketFile};
 pub use stats::{

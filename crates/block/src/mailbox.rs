@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use parda_control::{Report, TenantPart, Totals};
 use parda_dial::Connected;
 use parda_disk::Failure;
 use parda_disk::status::Descriptor;
@@ -14,12 +13,6 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::backend::disk_file::Look;
 use crate::disk_id::DiskId;
 use crate::front::GuestMail;
-
-/// What the other hosts say: their reports added up, and what each says of its tenants.
-pub type Heard = (Totals, Vec<TenantPart>);
-
-/// What a host publishes.
-pub type Said = (Report, Vec<TenantPart>);
 
 /// What a thread of the volume has found or done for its main one.
 pub(crate) enum News {

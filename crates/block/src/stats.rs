@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 
 use hdrhistogram::Histogram;
 use parda_control::{
-    Completed, Estimate, HeldTimes, Instant, IoKind, ObjectiveState, Outcome, Outlook, Price,
-    ReservationState, Settings, Span, TenantState, VmPart, Window,
+    Completed, HeldTimes, Instant, IoKind, ObjectiveState, Outcome, ReservationState, Span, VmPart,
+    Window,
 };
 use serde::{Deserialize, Serialize};
 
@@ -247,27 +247,15 @@ pub struct Stats {
     pub at: Instant,
     /// The window in force.
     pub window: Window,
+    /// Whether disks came or went since the last measurement.
+    pub vms_changed: bool,
     /// IOs at the array.
     pub outstanding: usize,
     /// IOs held in the host's queue.
     pub held: usize,
-    /// The latency that the window rests on, if there is one yet.
-    pub latency: Option<Span>,
-    /// Forecast for the disks, if the law only observes.
-    pub outlook: Option<Outlook>,
-    /// The threshold in force.
-    pub threshold: Span,
-    /// Price of the latency objective in force, if there is one.
-    pub objective_price: Option<Price>,
-    /// Values in force of the settings that all hosts must have alike.
-    pub settings: Settings,
     /// IOs that went beyond what the host may have outstanding, as their VMs had been held for
     /// `hold_max`.
     pub overdue: u64,
-    /// How its tenants stand.
-    pub tenants: Vec<TenantState>,
-    /// Estimate of the threshold, if it is automatic.
-    pub estimate: Option<Estimate>,
     /// How late the volume's thread was in the last period, for want of a processor.
     pub lateness: Lateness,
     /// Number of open connections of clients.
@@ -276,7 +264,7 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// Connections that were given up or turned away.
     pub dropped: Dropped,
-    /// The disks that are served, in the order in which the outlook has them.
+    /// The disks that are served, in the order in which measurements have them.
     pub disks: Vec<DiskId>,
     /// Counters of each disk, in the same order.
     pub vms: Vec<VmStats>,

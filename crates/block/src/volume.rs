@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parda_address::Address;
-use parda_control::{Config, ConfigError, Host, Instant, Tenant, TenantId, VmConfig};
+use parda_control::{Decision, Host, Instant, Measurement, VmConfig};
 
 use crate::config::{SpawnError, VolumeConfig};
 use crate::descriptors::error_help;
@@ -16,7 +16,7 @@ use crate::ended::{Drained, Ended};
 use crate::engine::{Engine, Order, Parts};
 use crate::front::{Budget, FrontParts};
 use crate::listen::{self, Bound, ListenError, ListenerConfig};
-use crate::mailbox::{Heard, Mailer, Said, mailbox};
+use crate::mailbox::{Mailer, mailbox};
 use crate::open_disk::OpenDisk;
 use crate::stats::Stats;
 
@@ -43,12 +43,9 @@ impl Volume {
         config: VolumeConfig,
         ended: impl FnOnce(&Ended) + Send + 'static,
     ) -> Result<Handle, SpawnError> {
-        let VolumeConfig { name, control, tenants, disks, listeners, model, limits, memory } =
-            config;
+        let VolumeConfig { name, decision, disks, listeners, model, limits, memory } = config;
         let refused = |why: String| SpawnError::Refused(format!("volume {name}: {why}"));
-        let mut host =
-            Host::new(Instant(0), control).map_err(|error| refused(error.to_string()))?;
-        host.set_tenants(Instant(0), &tenants);
+        let host = Host::new(Instant(0), &decision);
         let budget = Budget::new(&memory, limits.memory, limits.connections)
             .map_err(|error| refused(error.to_string()))?;
         let disks: Vec<OpenDisk> =
@@ -170,13 +167,23 @@ impl Handle {
         &self.addresses
     }
 
-    /// Ends a period of the law; `peers` is what the exchange shows of the other hosts, `None` if
-    /// it is silent. Returns what to publish.
+    /// Ends a period, and returns what was measured for the law, in the memory of an earlier measurement.
     ///
     /// # Errors
     /// If the volume has ended.
-    pub fn tick(&self, peers: Option<Heard>) -> Result<Said, Stopped> {
-        self.ask(|engine, now| engine.tick(now, peers))
+    pub fn measure(&self, mut into: Measurement) -> Result<Measurement, Stopped> {
+        self.ask(|engine, now| {
+            engine.measure(now, &mut into);
+            into
+        })
+    }
+
+    /// Has the volume work by another decision of the law. Does not wait until it does.
+    ///
+    /// # Errors
+    /// If the volume has ended.
+    pub fn apply(&self, decision: Decision) -> Result<(), Stopped> {
+        self.order(move |engine, now| engine.apply(now, &decision))
     }
 
     /// Counters since the volume started.
@@ -185,14 +192,6 @@ impl Handle {
     /// If the volume has ended.
     pub fn stats(&self) -> Result<Stats, Stopped> {
         self.ask(|engine, now| engine.stats(now))
-    }
-
-    /// Changes the tenants that the volume knows: all of them.
-    ///
-    /// # Errors
-    /// If the volume has ended.
-    pub fn set_tenants(&self, tenants: Vec<(TenantId, Tenant)>) -> Result<(), Stopped> {
-        self.ask(move |engine, now| engine.set_tenants(now, &tenants))
     }
 
     /// Changes the part of a disk. Returns what is in force then, `None` if there is no such disk.
@@ -257,14 +256,6 @@ impl Handle {
     pub fn remove_listener(&self, address: &Address) -> Result<bool, Stopped> {
         let address = address.clone();
         self.ask(move |engine, _| engine.remove_listener(&address))
-    }
-
-    /// Changes the law's parameters. Returns those in force then, or why nothing was changed.
-    ///
-    /// # Errors
-    /// If the volume has ended.
-    pub fn set_control(&self, config: Config) -> Result<Result<Config, ConfigError>, Stopped> {
-        self.ask(|engine, now| engine.set_control(now, config))
     }
 
     /// Takes no more requests, answers those in flight for up to `within`, and ends. The files of

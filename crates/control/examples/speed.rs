@@ -6,7 +6,7 @@
 use std::time::Instant as Clock;
 
 use parda_control::{
-    Bytes, Config, Host, Instant, Io, IoKind, Limit, Outcome, Rates, Shares, Span, Tenant,
+    Bytes, Config, Host, Instant, Io, IoKind, Limit, Outcome, Period, Rates, Shares, Span, Tenant,
     TenantId, VmConfig, VmId, Window,
 };
 
@@ -28,13 +28,14 @@ fn cost(vms: usize, guaranteed: bool) -> f64 {
     let mut config = Config::default();
     config.law.window_start = Window(64.0);
     let mut now = Instant(0);
-    let mut host = Host::new(now, config).unwrap();
+    let mut period = Period::new(config).unwrap();
     let tenant = TenantId::of("gold");
     // Nobody reaches the limits: what is measured is what they cost.
     let limit =
         Limit { iops: Rates { total: Some(1e9.into()), ..Rates::default() }, ..Limit::default() };
     let shared = Tenant { shares: Some(Shares(1000)), limit, reservation: 1e5 };
-    host.set_tenants(now, &[(tenant, shared)]);
+    period.set_tenants(&[(tenant, shared)]);
+    let mut host = Host::new(now, period.decision());
     for vm in 0..vms {
         let mut part = VmConfig::of(Shares(100 + vm as u32 % 1000));
         if guaranteed {

@@ -93,6 +93,20 @@ impl DepthSchedule {
         self.next = again.then(|| now + self.slice());
     }
 
+    /// The depth of the next length of time, of those that the queue can have; `None` where there is no window. `in_use`: whether the
+    /// queue is used, without which its depth stands until the next tick.
+    pub fn turn(
+        &mut self,
+        now: Instant,
+        window: Window,
+        bounds: DepthBounds,
+        in_use: bool,
+    ) -> Option<u32> {
+        let sets = window.0.is_finite();
+        self.changed(now, sets && bounds.cheap && in_use);
+        sets.then(|| self.depth(window, bounds))
+    }
+
     /// Time of the next change before the next tick.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {

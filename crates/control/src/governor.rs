@@ -1,8 +1,7 @@
 //! One period of one host at one volume: from the host's measurements and the others' reports to its new
 //! window and its own report.
 //!
-//! Only means over the period are known here, no IOs, queue or gate. So the same law governs a volume that this
-//! program serves ([`crate::host`]) and one whose queue and gate are the kernel's.
+//! Only means over the period are known here, no IOs, queue or gate. [`Period`](crate::period::Period) has the one of a host.
 
 mod demand;
 mod threshold;
@@ -12,14 +11,13 @@ use crate::cluster::{Asked, Bounded, Governed, Load, Report, Source, Totals, Tun
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Flows, Interval};
-use crate::law::{Estimation, Input, Law, Mode};
+use crate::law::{Estimation, Input, Law, Mode, PerShare};
 use crate::objective::{Effect, Wants};
 use crate::outsider::{Answer, Detector, Seen, needed};
 use crate::rate::Weight;
 use crate::reservation::Room;
 use crate::settings::{Ballot, Settings};
 use crate::size::{Fit, Line, SizeModel};
-use crate::slices::SliceBounds;
 use crate::threshold::{Auto, Estimate, Learner};
 use crate::units::{Shares, Span, Window};
 
@@ -275,13 +273,14 @@ impl Governor {
         self.law.bounds()
     }
 
-    /// Bounds of VMs' slices until the next tick. `shares`: the sum over the host's VMs.
-    #[must_use]
-    pub fn slice_bounds(&self, shares: f64) -> SliceBounds {
-        let bind = matches!(self.config.law.mode, Mode::Parda);
-        let weight = self.weight.factor();
-        let window_per_share = weight * self.law.window_per_share((weight * shares).max(1.0));
-        SliceBounds { window_per_share, bind }
+    /// How much more than its shares the host weighs, and its window per share.
+    pub(crate) fn per_share(&self) -> (f64, PerShare) {
+        (self.weight.factor(), self.law.per_share())
+    }
+
+    /// Whether slices bound what VMs have outstanding.
+    pub(crate) fn binds(&self) -> bool {
+        matches!(self.config.law.mode, Mode::Parda)
     }
 
     /// Drops the forecast, as the VMs are others than in the last period.

@@ -2,18 +2,19 @@
 //!
 //! The caller owns the IOs and the clock. It tells the host what arrives ([`Host::submit`]), asks
 //! what may go now ([`Host::next_dispatch`], until it answers `None`), and says what came back
-//! ([`Host::complete`]). Once per period it calls [`Host::tick`] with what the exchange shows and
-//! publishes the report that it gets. When nothing else happens, [`Host::next_wakeup`] says when
-//! to ask again.
+//! ([`Host::complete`]). Once per period it calls [`Host::measure`] for the law
+//! ([`Period`](crate::period::Period)), and [`Host::apply`] with what the law decides. Until then the
+//! host works by the decision before, also for VMs that come meanwhile. When nothing else happens,
+//! [`Host::next_wakeup`] says when to ask again.
 
 mod guarantees;
 mod io;
 mod part;
+mod tenants;
 mod vms;
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
-use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use slab::Slab;
@@ -21,21 +22,18 @@ use slab::Slab;
 use self::guarantees::Guarantees;
 pub use self::io::{Completed, Dispatch, IoId, Outcome};
 pub use self::part::{VmConfig, VmId, VmPart};
-use crate::cluster::{Report, View};
-use crate::config::{Config, ConfigError};
+use self::tenants::HostTenants;
+use crate::decision::{Decision, Measurement};
 use crate::gate::Gate;
-use crate::governor::{Governor, Measured, VmDemand, reweighed};
+use crate::governor::VmDemand;
 use crate::held::HeldBy;
 use crate::integral::Integral;
 use crate::io::{Costs, Io};
 use crate::latency::Meter;
-use crate::law::LawConfig;
 use crate::limit::Limits;
-use crate::mechanism::{Mechanism, on};
 use crate::queue::{Cost, FairQueue, FlowId};
 use crate::slices::Slice;
-use crate::tenant::{Member, Tenants};
-use crate::units::{Instant, Shares, Span, Window, larger, smaller};
+use crate::units::{Instant, Shares, Window, larger, smaller};
 
 #[derive(Debug)]
 struct Waiting {
@@ -98,13 +96,12 @@ enum Rule {
 /// A host at one volume. See the module's documentation.
 #[derive(Debug)]
 pub struct Host {
-    governor: Governor,
+    /// Terms by which it works.
+    decision: Decision,
     vms: Slab<Vm>,
-    /// What they wanted in the last period. Kept for its memory.
-    demands: Vec<VmDemand>,
     queue: FairQueue<Waiting>,
     limits: Limits<Waiting>,
-    tenants: Tenants,
+    tenants: HostTenants,
     /// VMs with a reservation and waiting IOs, and when their next one is due, or earlier.
     reserved: BinaryHeap<Reverse<(Instant, usize)>>,
     /// What waits is charged by these costs.
@@ -113,6 +110,8 @@ pub struct Host {
     rule: Rule,
     /// The VMs are not those any more that their slices were found for.
     changed: bool,
+    /// VMs came or went in this period.
+    vms_changed: bool,
     /// What all VMs have pending, and what they are granted together.
     pending: f64,
     granted: f64,
@@ -120,72 +119,68 @@ pub struct Host {
     /// What is outstanding, in slots.
     at_array: Integral,
     meter: Meter,
-    ticked: Instant,
+    measured: Instant,
     /// When a period or an IO ended last.
     called: Instant,
     /// IOs that went because their VMs were not served for too long.
     overdue: u64,
 }
 
-/// Held time from which an IO goes without its turn.
-fn patience(law: &LawConfig) -> Span {
-    if on(Mechanism::HoldMax) { law.hold_max } else { Span::from_secs(1e6) }
-}
-
 impl Host {
     /// A host without VMs.
-    ///
-    /// # Errors
-    /// A parameter that cannot work.
-    pub fn new(now: Instant, config: Config) -> Result<Host, ConfigError> {
-        let meter = Meter::new(config.size_model, config.reference_size);
-        let mut queue = FairQueue::default();
-        queue.set_patience(patience(&config.law));
-        let governor = Governor::new(config)?;
-        let mut limits = Limits::default();
-        limits.act(!governor.observes());
-        Ok(Host {
+    #[must_use]
+    pub fn new(now: Instant, decision: &Decision) -> Host {
+        let mut host = Host {
+            decision: decision.clone(),
             vms: Slab::new(),
-            demands: Vec::new(),
-            queue,
-            limits,
-            tenants: Tenants::default(),
+            queue: FairQueue::default(),
+            limits: Limits::default(),
+            tenants: HostTenants::default(),
             reserved: BinaryHeap::new(),
-            costs: governor.settings().costs,
+            costs: decision.costs,
             gate: Gate::new(now),
             rule: Rule::Free,
             changed: true,
+            vms_changed: false,
             pending: 0.0,
             granted: 0.0,
             outstanding: Slab::new(),
             at_array: Integral::new(now),
-            meter,
-            governor,
-            ticked: now,
+            meter: Meter::new(decision.size_model, decision.reference_size),
+            measured: now,
             called: now,
             overdue: 0,
-        })
+        };
+        host.limits.act(decision.acts);
+        host.apply(now, decision);
+        host
     }
 
-    /// Changes the parameters. What is outstanding stays so.
-    ///
-    /// # Errors
-    /// A parameter that cannot work; nothing is changed then.
-    pub fn set_config(&mut self, now: Instant, config: Config) -> Result<(), ConfigError> {
-        self.governor.set_config(config)?;
-        let Config { size_model, reference_size, .. } = *self.governor.config();
-        self.meter.scale(size_model, reference_size);
-        let patience = patience(&self.governor.config().law);
-        self.queue.set_patience(patience);
-        self.limits.act(!self.governor.observes());
+    /// Works by another decision. What is outstanding stays so.
+    pub fn apply(&mut self, now: Instant, decision: &Decision) {
+        self.called = now;
+        if self.decision.acts != decision.acts {
+            self.limits.act(decision.acts);
+        }
+        self.decision.clone_from(decision);
+        self.meter.scale(decision.size_model, decision.reference_size);
+        self.meter.learn(decision.lines);
+        self.queue.set_patience(decision.hold_max);
+        self.apply_tenants(now);
+        self.apply_objectives();
         self.charge_anew(now);
         self.share_out(now);
-        Ok(())
+    }
+
+    /// The decision by which it works.
+    #[must_use]
+    pub fn decision(&self) -> &Decision {
+        &self.decision
     }
 
     /// Charges what waits by the slots in force, if these are others now: an IO of many slots of before might fit into no window of now.
     fn charge_anew(&mut self, now: Instant) {
-        let costs = self.governor.settings().costs;
+        let costs = self.decision.costs;
         if self.costs == costs {
             return;
         }
@@ -203,19 +198,19 @@ impl Host {
     /// Computes how many slots each VM, and the host, may have outstanding.
     fn share_out(&mut self, now: Instant) {
         self.changed = false;
-        let room = self.governor.room();
-        self.tenants.share_out(self.governor.window_per_share(), &room);
+        let room = self.decision.room;
         let mut shares = 0.0;
         for (_, vm) in self.vms.iter_mut().filter(|(_, vm)| !vm.removed) {
             let own = f64::from(vm.shares.0);
             let place = vm.guarantees.as_ref().and_then(|own| own.place);
-            let (counts, awake) = place.map_or((own, own), |place| self.tenants.weigh(place, own));
+            let (counts, awake) =
+                place.map_or((own, own), |place| self.decision.tenants[place].weigh(own));
             (vm.slice.shares, vm.slice.awake) = (counts, awake);
             shares += awake;
         }
-        let bounds = self.governor.slice_bounds(shares);
-        let window = self.governor.window().0;
-        let (least, most) = self.governor.bounds();
+        let bounds = self.decision.slice_bounds(shares);
+        let window = self.decision.window.0;
+        let (least, most) = self.decision.bounds;
         self.rule = match (window.is_infinite(), bounds.bind) {
             (true, _) => Rule::Free,
             (false, true) => Rule::Slices { least, most },
@@ -241,7 +236,7 @@ impl Host {
             Rule::Window(window) => window,
             Rule::Slices { least, most } => (bounds.window_per_share * weights).clamp(least, most),
         };
-        self.gate.set_full(now, full, self.governor.threshold());
+        self.gate.set_full(now, full, self.decision.threshold);
         self.regrant(now);
     }
 
@@ -257,94 +252,58 @@ impl Host {
         self.gate.set_grant(now, grant);
     }
 
-    /// The law, for what it knows. Its window is what the host may have outstanding while all of its VMs want what they wanted in the
-    /// last period.
-    #[must_use]
-    pub fn governor(&self) -> &Governor {
-        &self.governor
-    }
-
     /// What the host may have outstanding at this instant, in slots.
     #[must_use]
     pub fn grant(&self) -> Window {
         self.gate.grant()
     }
 
-    /// Ends a period: finds the new window from what was measured and what the exchange shows,
-    /// and says what to publish.
-    pub fn tick(&mut self, now: Instant, view: View) -> Report {
+    /// Ends a period: writes what was measured `into` a measurement, whose memory is used again.
+    pub fn measure(&mut self, now: Instant, into: &mut Measurement) {
         self.called = now;
-        let elapsed = now.since(self.ticked);
-        self.ticked = now;
-        let reserved = self.account(now, elapsed);
-        let measured = Measured {
-            elapsed,
-            interval: self.meter.roll(),
-            outstanding: self.at_array.mean(now, elapsed),
-            vms: &self.demands,
-            reserved,
-        };
-        let mut report = self.governor.tick(measured, view);
-        let limits = &mut self.limits;
-        self.tenants.end(elapsed, report.source, |_, _, limiter| {
-            limiter.map_or((0.0, 0.0), |limiter| limits.roll(now, limiter, elapsed))
-        });
-        for (limiter, part) in self.tenants.limiters() {
-            self.limits.divide(now, limiter, part);
-        }
-        self.meter.learn(self.governor.lines());
-        report.wants = self.wants();
-        self.charge_anew(now);
-        self.share_out(now);
-        let vms = self.vms.iter().filter(|(_, vm)| !vm.removed);
-        report.active *= reweighed(&self.demands, vms.map(|(_, vm)| vm.slice.shares));
-        report
-    }
-
-    /// Ends the VMs' accounts of a period. Returns what all reservations would have outstanding if none were short, in slots.
-    fn account(&mut self, now: Instant, elapsed: Span) -> f64 {
-        let (room, window_per_share) = (self.governor.room(), self.governor.window_per_share());
+        let elapsed = now.since(self.measured);
+        self.measured = now;
         let (secs, nanos) = (elapsed.secs(), elapsed.0 as f64);
-        let mut reserved = self.tenants.reserved(&room);
-        self.tenants.begin();
-        let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
-        self.demands.clear();
-        self.demands.extend(vms.map(|(_, vm)| {
+        let Host { decision, limits, .. } = self;
+        let (room, window_per_share) = (decision.room, decision.window_per_share);
+        into.vms.clear();
+        into.objectives.clear();
+        for (id, vm) in self.vms.iter_mut().filter(|(_, vm)| !vm.removed) {
             let wanted = vm.slice.roll(now, nanos);
-            let rate = Some(core::mem::take(&mut vm.done) / secs.max(1e-9));
             let shares = f64::from(vm.shares.0);
-            let tenant = vm.guarantees.as_ref().and_then(|own| own.place);
-            // What a tenant's VM counts with is found once a period.
-            let (awake, counts) =
-                tenant.map_or((shares, shares), |_| (vm.slice.awake, vm.slice.shares));
-            let demand = VmDemand {
-                shares: awake,
-                counts,
+            let mut demand = VmDemand {
+                own: vm.shares,
+                shares,
+                counts: shares,
                 taken: wanted.shares,
                 pending: wanted.pending,
                 used: wanted.used,
-                rate,
+                rate: Some(core::mem::take(&mut vm.done) / secs.max(1e-9)),
+                ..VmDemand::default()
             };
-            let Some(own) = &mut vm.guarantees else { return demand };
-            let asked = demand.limited_part(window_per_share);
-            if let Some(place) = tenant {
-                let held = own.aside.is_some_and(|aside| self.limits.waiting(aside) > 0);
-                self.tenants.account(
-                    place,
-                    &Member {
-                        shares,
-                        used: wanted.used / window_per_share,
-                        asked,
-                        active: wanted.pending > 0.0 || held,
-                    },
-                );
+            if let Some(own) = &mut vm.guarantees {
+                if own.place.is_some() {
+                    // What a tenant's VM counts with is found once a period.
+                    (demand.shares, demand.counts) = (vm.slice.awake, vm.slice.shares);
+                    let held = own.aside.is_some_and(|aside| limits.waiting(aside) > 0);
+                    (demand.tenant, demand.active) = (own.tenant, wanted.pending > 0.0 || held);
+                }
+                if let Some(reservation) = &mut own.reservation {
+                    let asked = demand.limited_part(window_per_share);
+                    reservation.roll(secs, demand.pending, asked);
+                    demand.reserved = reservation.floor().asks(&room);
+                }
+                if let Some(objective) = own.measure_objective() {
+                    into.objectives.push((VmId(id), objective));
+                }
             }
-            if let Some(reservation) = &mut own.reservation {
-                reservation.roll(secs, demand.pending, asked);
-                reserved += reservation.floor().asks(&room);
-            }
-            demand
-        }));
-        reserved
+            into.vms.push(demand);
+        }
+        into.elapsed = elapsed;
+        into.interval = self.meter.roll();
+        into.outstanding = self.at_array.mean(now, elapsed);
+        into.vms_changed = core::mem::take(&mut self.vms_changed);
+        into.full = None;
+        self.tenants.measure(now, elapsed, &mut self.limits, &mut into.tenants);
     }
 }

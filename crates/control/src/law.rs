@@ -155,6 +155,25 @@ pub struct Input {
     pub elapsed: Span,
 }
 
+/// A window per share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum PerShare {
+    /// p, the state of the law.
+    Known(f64),
+    /// This window, over the sum of the host's shares.
+    Divided(f64),
+}
+
+impl PerShare {
+    /// The window per share of a host of so many shares.
+    pub(crate) fn of(self, all: f64) -> f64 {
+        match self {
+            PerShare::Known(per_share) => per_share,
+            PerShare::Divided(window) => window / all,
+        }
+    }
+}
+
 /// The law's state for one host and one volume.
 #[derive(Clone, Debug)]
 pub struct Law {
@@ -259,9 +278,14 @@ impl Law {
     /// sum of the host's shares.
     #[must_use]
     pub fn window_per_share(&self, all: f64) -> f64 {
+        self.per_share().of(all)
+    }
+
+    /// The same before the sum of the shares is known.
+    pub(crate) fn per_share(&self) -> PerShare {
         match (self.config.mode, self.window_per_share) {
-            (Mode::Parda | Mode::Observe, Some(per_share)) => per_share,
-            _ => self.window / all,
+            (Mode::Parda | Mode::Observe, Some(per_share)) => PerShare::Known(per_share),
+            _ => PerShare::Divided(self.window),
         }
     }
 

@@ -28,9 +28,9 @@
 //! | [`reservation`] | IOs per second that a VM has whatever its shares | Little's law; mClock |
 //! | [`tenant`] | VMs on any number of hosts with shares, a limit and a reservation together | |
 //! | [`rhythm`] | how often hosts meet in the exchange | |
-//! | [`period`] | the times at which a host reads the exchange, ticks and publishes | |
+//! | [`clock`] | the times at which a host reads the exchange, ticks and publishes | |
 //! | [`depth`] | a window for a queue that takes whole numbers only, and the times of its changes | |
-//! | [`kernel`] | the state machine of a host whose queue is the kernel's | |
+//! | [`account`] | the account of a queue whose order and gate are not ours | |
 //! | [`held`] | causes for which IOs are held | |
 //! | [`config`] | what a host is told about a volume | |
 //! | [`threshold`] | finding the threshold while working | |
@@ -40,18 +40,23 @@
 //! | [`names`] | modes, states and settings as configuration and status spell them | |
 //! | [`integral`] | what means over a period are made of | |
 //! | [`units`] | types for time, bytes, windows and shares | |
-//! | [`host`] | the state machine that ties these together | |
+//! | [`host`] | the queue, gate and slices of a host whose IOs pass through us | |
+//! | [`decision`] | what law and enforcer say to each other once a period | |
+//! | [`period`] | the law of a host, which ties these together | |
 //!
-//! [`host::Host`] is where to start reading. A volume whose queue and gate are the kernel's has a
-//! [`kernel::KernelHost`] in its place.
+//! [`period::Period`] is where to start reading: it alone ends periods. [`host::Host`] holds a host's IOs to its decisions. A volume whose
+//! queue and gate are the kernel's, or QEMU's, has an [`account::Account`] in its place.
 
 extern crate alloc;
 
 mod absent;
+pub mod account;
 pub mod backlog;
 pub mod belief;
+pub mod clock;
 pub mod cluster;
 pub mod config;
+pub mod decision;
 pub mod depth;
 pub mod forecast;
 pub mod gate;
@@ -60,7 +65,6 @@ pub mod held;
 pub mod host;
 pub mod integral;
 pub mod io;
-pub mod kernel;
 pub mod latency;
 pub mod law;
 pub mod limit;
@@ -83,27 +87,29 @@ pub mod units;
 #[cfg(test)]
 mod testing;
 
+pub use account::{Account, VmGrant, VmPeriod};
 pub use belief::{Belief, Doubt};
+pub use clock::PeriodClock;
 pub use cluster::{
     Bounded, Governed, Liveness, Load, Part, Report, Source, Thresholds, Totals, Tuning, View,
     Weights,
 };
 pub use config::{Config, ConfigError, check_bounds};
+pub use decision::{Decision, Measurement, TenantPeriod};
 pub use depth::{Depth, DepthBounds};
 pub use forecast::{Forecast, Outlook};
 pub use governor::{Governor, Measured, VmDemand};
 pub use held::{HeldBy, HeldTimes};
 pub use host::{Completed, Dispatch, Host, IoId, Outcome, VmConfig, VmId, VmPart};
 pub use io::{Charge, Costs, Io, IoKind};
-pub use kernel::{KernelHost, QueueMeans, VmGrant, VmPeriod};
 pub use limit::{Burst, Limit, Rate, Rates};
 pub use names::ModeName;
 pub use objective::{ObjectiveState, Price, Wants};
-pub use period::PeriodClock;
+pub use period::Period;
 pub use rate::Throughput;
 pub use reservation::{Prefer, ReservationState};
 pub use rhythm::{Rhythm, Round};
 pub use settings::{Ballot, Settings};
-pub use tenant::{Tenant, TenantId, TenantPart, TenantState};
+pub use tenant::{Tenant, TenantId, TenantPart, TenantState, TenantTerms};
 pub use threshold::{Auto, Estimate};
 pub use units::{Bytes, Instant, Shares, Span, Window};

@@ -45,7 +45,7 @@ pub(crate) fn strictest(one: Option<Span>, other: Option<Span>) -> Option<Span> 
 }
 
 /// A VM's objective, and the threshold that the VM asks for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objective {
     target: f64,
     /// Its latency at the array over the cluster's. `None` before it did IO.
@@ -118,6 +118,19 @@ impl Objective {
         self.ios += 1;
         self.held += held.secs();
         self.device += device.secs();
+    }
+
+    /// The objective with the IOs of the period, for the law. The next period begins.
+    #[must_use]
+    pub fn measure(&mut self) -> Objective {
+        let begun = Objective { ios: 0, device: 0.0, held: 0.0, ..*self };
+        core::mem::replace(self, begun)
+    }
+
+    /// Takes over what the law made of [`Objective::measure`]. IOs since then count for the period that has begun.
+    pub fn apply(&mut self, rolled: &Objective) {
+        let Objective { ios, device, held, .. } = *self;
+        *self = Objective { ios, device, held, ..*rolled };
     }
 
     /// Ends a period. `latency`: of the cluster in that period, in seconds. `least`: fewer IOs than this

@@ -1,318 +1,204 @@
-//! Times of a host's rounds: when the exchange is read, the law ticked and the report published.
+//! The law of one host at one volume. It alone ends periods, whatever enforces its decisions: the ring of a volume that is served
+//! ([`crate::host`]), a kernel's queue, QEMU's throttles ([`crate::account`]), or a simulated one.
 //!
-//! The clock is handed `now` and waits for nothing itself. Its driver sleeps until [`PeriodClock::next`], or plans
-//! an event for then, and says what happened: the control thread of the agent in real time, the simulator in virtual
-//! time.
-//!
-//! | call | when |
-//! | --- | --- |
-//! | [`PeriodClock::begin`] | a round is due and begins |
-//! | [`PeriodClock::settle`] | the law has ticked |
-//! | [`PeriodClock::end`] | the round is over |
+//! Once per period its driver has the enforcer measure, calls [`Period::tick`], and gives [`Period::decision`] to the enforcer. Between
+//! two ticks the enforcer works by the last decision.
 
-use crate::cluster::{Report, Totals};
-use crate::rhythm::{Rhythm, Round};
-use crate::units::{Instant, Span};
+use alloc::vec::Vec;
 
-/// Time limit of one read or one write of the exchange. Far above any latency at which the exchange is still of use,
-/// as an array that is not yet under control may be slow; but bounded, because the law ticks on.
-pub const VISIT_LIMIT: Span = Span::from_millis(5_000);
+use crate::cluster::{Report, View};
+use crate::config::{Config, ConfigError};
+use crate::decision::{Decision, Measurement, TenantPeriod};
+use crate::governor::{Governor, Measured, reweighed};
+use crate::host::VmId;
+use crate::mechanism::{Mechanism, on};
+use crate::objective::{Objective, Wants, strictest};
+use crate::tenant::{Member, Tenant, TenantId, TenantPart, TenantState, Tenants};
+use crate::units::{Span, Window};
 
-/// Of what a period has grown: the part over which rounds spread, so that those that were even over a period are so over one of twice the
-/// length; and the part by which the earliest are earlier. Later rounds would hear too late of what grew the period.
-const SPREAD: f64 = 2.0;
-const EARLY: f64 = 1.6;
-
-/// Clock of one host's rounds at one volume.
-#[derive(Clone, Debug)]
-pub struct PeriodClock {
-    /// Time between two rounds as configured.
-    period: Span,
-    /// Shortest time between two rounds that the exchange can bear.
-    least: Span,
-    rhythm: Rhythm,
-    /// Time between the rounds before.
-    last: Span,
-    /// Part of a period by which this host's rounds are later than those of a host that was started with it.
-    phase: f64,
-    /// Start of the next round, or of the present one.
-    next: Instant,
-    in_round: bool,
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Period {
+    governor: Governor,
+    tenants: Tenants,
+    decision: Decision,
 }
 
-impl PeriodClock {
-    /// A clock whose first round begins after the fraction `phase` of a period, so that hosts that were started
-    /// together do not visit the exchange at the same time.
-    #[must_use]
-    pub fn new(now: Instant, period: Span, phase: f64) -> PeriodClock {
-        PeriodClock {
-            period,
-            least: Span::ZERO,
-            rhythm: Rhythm::default(),
-            last: period,
-            phase,
-            next: now + Span::from_secs(period.secs() * phase),
-            in_round: false,
-        }
-    }
-
-    /// Start of the next round. During a round: the start of this one.
-    #[must_use]
-    pub fn next(&self) -> Instant {
-        self.next
-    }
-
-    /// Whether a round is to begin. Never during a round.
-    #[must_use]
-    pub fn is_due(&self, now: Instant) -> bool {
-        !self.in_round && self.next <= now
-    }
-
-    /// Time between two rounds: as configured, or longer where the exchange would load the array too much, or where
-    /// it cannot bear that many hosts.
-    #[must_use]
-    pub fn period(&self) -> Span {
-        self.rhythm.period().unwrap_or(self.period).max(self.least)
-    }
-
-    /// Sets the shortest time between two rounds that the exchange can bear, from the next round on.
-    pub fn set_least(&mut self, least: Span) {
-        self.least = least;
-    }
-
-    /// Whether rounds are further apart than configured because the exchange cannot bear that many hosts.
-    #[must_use]
-    pub fn is_crowded(&self) -> bool {
-        self.least > self.period
-    }
-
-    /// Time between two rounds as configured, whatever the exchange costs the array.
-    #[must_use]
-    pub fn configured(&self) -> Span {
-        self.period
-    }
-
-    /// The rhythm that the rounds follow.
-    #[must_use]
-    pub fn rhythm(&self) -> &Rhythm {
-        &self.rhythm
-    }
-
-    /// Changes the configured period. The next round begins within one new period. Returns whether it begins earlier
-    /// than it would have.
-    pub fn set_period(&mut self, now: Instant, period: Span) -> bool {
-        self.period = period;
-        let earlier = !self.in_round && now + period < self.next;
-        if earlier {
-            self.next = now + period;
-        }
-        earlier
-    }
-
-    /// Begins a round of the exchange.
-    pub fn begin(&mut self) {
-        self.in_round = true;
-    }
-
-    /// The law has ticked: the time to the next round follows from its report and from the other hosts.
-    /// `hosts`: number of hosts that use the exchange, this one included. `others`: sums of the other hosts' reports,
-    /// `None` if they were not heard.
-    pub fn settle(&mut self, hosts: usize, others: Option<&Totals>, own: &Report) {
-        self.rhythm.next(Round { period: self.period, hosts, others, own });
-    }
-
-    /// Ends a round. Rounds that were missed meanwhile are left out, not made up for. Returns the start of the next
-    /// one.
+impl Period {
+    /// A law that has seen nothing.
     ///
-    /// Where the period becomes longer, and where rounds that are further apart than configured were missed, the next one is earlier or
-    /// later by a part that differs between hosts. Else the rounds of hosts that were started together, or that a busy array ended
-    /// together, would meet at one drive of the array for good.
-    pub fn end(&mut self, now: Instant) -> Instant {
-        self.in_round = false;
-        let period = self.period();
-        let before = core::mem::replace(&mut self.last, period);
-        let longer = (period.secs() - before.secs()).max(0.0);
-        let missed = self.next + period < now && period > self.period;
-        let wait = Span::from_secs(match missed {
-            true => period.secs() * (0.5 + self.phase),
-            false => period.secs() + longer * (SPREAD * self.phase - EARLY),
-        });
-        self.next = self.next + wait;
-        if self.next < now {
-            self.next = now + wait;
+    /// # Errors
+    /// A parameter that cannot work.
+    pub fn new(config: Config) -> Result<Period, ConfigError> {
+        Ok(Period::of(Governor::new(config)?))
+    }
+
+    /// The same for an enforcer that can count nothing but IOs: slots are IOs whatever the hosts vote for.
+    ///
+    /// # Errors
+    /// A parameter that cannot work.
+    pub fn counting_ios(config: Config) -> Result<Period, ConfigError> {
+        let mut governor = Governor::new(config)?;
+        governor.count_ios();
+        Ok(Period::of(governor))
+    }
+
+    fn of(governor: Governor) -> Period {
+        let decision = first(&governor);
+        let mut period = Period { governor, tenants: Tenants::default(), decision };
+        period.decide();
+        period
+    }
+
+    /// Changes the parameters. The decision follows at once.
+    ///
+    /// # Errors
+    /// A parameter that cannot work; nothing is changed then.
+    pub fn set_config(&mut self, config: Config) -> Result<(), ConfigError> {
+        self.governor.set_config(config)?;
+        self.decide();
+        Ok(())
+    }
+
+    /// Changes the tenants that this host knows, and what they have. The decision follows at once.
+    pub fn set_tenants(&mut self, tenants: &[(TenantId, Tenant)]) {
+        self.tenants.set(tenants);
+        self.decide();
+    }
+
+    /// Lowers the window, if it is larger: the array itself said that it is full (QUEUE_FULL).
+    pub fn lower_to(&mut self, window: Window) {
+        self.governor.lower_to(window);
+        self.decide();
+    }
+
+    /// The law, for what it knows.
+    #[must_use]
+    pub fn governor(&self) -> &Governor {
+        &self.governor
+    }
+
+    /// Terms by which the enforcer is to work.
+    #[must_use]
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// What to publish of tenants after a tick.
+    pub fn tenant_parts(&self) -> impl Iterator<Item = TenantPart> {
+        self.tenants.parts()
+    }
+
+    /// State of the tenants after the last tick.
+    pub fn tenants(&self) -> impl Iterator<Item = TenantState> {
+        self.tenants.states()
+    }
+
+    /// Ends a period: decides from what was measured and heard, and returns the report to publish. `heard`: what the other hosts say of
+    /// tenants; `None` while nothing can be said of them. Objectives are taken from the measurement.
+    pub fn tick(
+        &mut self,
+        measured: &mut Measurement,
+        view: View,
+        heard: Option<Vec<TenantPart>>,
+    ) -> Report {
+        if measured.vms_changed {
+            self.governor.vms_changed();
         }
-        self.next
+        if let Some(full) = measured.full {
+            self.governor.lower_to(full);
+        }
+        let Measurement { elapsed, interval, outstanding, .. } = *measured;
+        let reserved = self.account(measured);
+        let vms = &measured.vms;
+        let mut report =
+            self.governor.tick(Measured { elapsed, interval, outstanding, vms, reserved }, view);
+        let of = |id| measured.tenants.iter().find(|tenant| tenant.id == id);
+        self.tenants.end(elapsed, report.source, heard, |id| {
+            of(id).map_or((0.0, 0.0), |tenant| (tenant.done, tenant.held))
+        });
+        report.wants = self.wants(&mut measured.objectives);
+        core::mem::swap(&mut self.decision.objectives, &mut measured.objectives);
+        self.decide();
+        let now = vms.iter().map(|vm| self.decision.weigh(vm.tenant, vm.own).0);
+        report.active *= reweighed(vms, now);
+        report
+    }
+
+    /// Adds what the VMs did to the accounts of their tenants. Returns what all reservations would have outstanding if none were short,
+    /// in slots.
+    fn account(&mut self, measured: &Measurement) -> f64 {
+        let (room, window_per_share) = (self.governor.room(), self.governor.window_per_share());
+        let mut reserved = self.tenants.reserved(&room);
+        self.tenants.begin();
+        for vm in &measured.vms {
+            reserved += vm.reserved;
+            let Some(place) = vm.tenant.and_then(|id| self.tenants.place(id)) else { continue };
+            self.tenants.account(
+                place,
+                &Member {
+                    shares: f64::from(vm.own.0),
+                    used: vm.used / window_per_share,
+                    asked: vm.limited_part(window_per_share),
+                    active: vm.active,
+                },
+            );
+        }
+        for TenantPeriod { id, ios, load, .. } in &measured.tenants {
+            if let Some(place) = self.tenants.place(*id) {
+                self.tenants.add(place, *ios, *load);
+            }
+        }
+        reserved
+    }
+
+    /// Ends the period of each objective. Returns the lowest threshold that is asked for, and the IOs of the VMs that have objectives.
+    fn wants(&mut self, objectives: &mut [(VmId, Objective)]) -> Wants {
+        let (latency, least) = (self.governor.latency(), self.governor.config().law.min_ios);
+        let (own, in_force) = (self.governor.own_threshold(), self.governor.threshold());
+        let mut wants = Wants::default();
+        for (_, objective) in objectives {
+            let Some(ios) = objective.roll(latency, least, own, in_force) else { continue };
+            wants.ios += ios;
+            wants.asks = strictest(wants.asks, objective.asks(own));
+        }
+        self.governor.want(wants)
+    }
+
+    /// Brings the decision up to what governor and tenants say now.
+    fn decide(&mut self) {
+        let governor = &self.governor;
+        self.tenants.share_out(governor.window_per_share(), &governor.room());
+        let mut tenants = core::mem::take(&mut self.decision.tenants);
+        tenants.clear();
+        tenants.extend(self.tenants.terms());
+        let objectives = core::mem::take(&mut self.decision.objectives);
+        self.decision = Decision { tenants, objectives, ..first(governor) };
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use alloc::vec::Vec;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const SECOND: Span = Span::from_millis(1000);
-
-    fn at(ms: u64) -> Instant {
-        Instant(0) + Span::from_millis(ms)
-    }
-
-    /// One round from its start to `end`, in milliseconds.
-    fn round(clock: &mut PeriodClock, end: u64) -> Instant {
-        assert!(clock.is_due(clock.next()));
-        clock.begin();
-        assert!(!clock.is_due(at(1 << 40)), "a round is under way");
-        clock.end(at(end))
-    }
-
-    #[test]
-    fn rounds_that_were_missed_are_not_made_up_for() {
-        let mut clock = PeriodClock::new(at(0), SECOND, 0.25);
-        assert_eq!(clock.next(), at(250));
-        assert_eq!(round(&mut clock, 260), at(1250), "what a round takes is part of its period");
-        assert_eq!(round(&mut clock, 2250), at(2250), "just in time");
-        assert_eq!(round(&mut clock, 7000), at(8000), "a period after the end, not at once");
-    }
-
-    #[test]
-    fn a_shorter_period_is_in_force_at_once_and_a_longer_one_after_the_next_round() {
-        let mut clock = PeriodClock::new(at(0), SECOND, 0.8);
-        assert!(!clock.set_period(at(100), Span::from_millis(5000)));
-        assert_eq!(clock.next(), at(800));
-        assert_eq!(round(&mut clock, 1010), at(5800));
-        assert!(clock.set_period(at(1500), SECOND));
-        assert_eq!(clock.next(), at(2500));
-        clock.begin();
-        assert!(!clock.set_period(at(2600), Span::from_millis(100)), "not during a round");
-        assert_eq!(clock.end(at(2610)), at(2710), "the new grid is in the past");
-    }
-
-    #[test]
-    fn rounds_that_ended_together_spread_over_a_period_that_is_longer_than_configured() {
-        let clock = |host| PeriodClock::new(at(0), SECOND, f64::from(host) / 1000.0);
-        let mut clocks: Vec<_> = (0..1000).map(clock).collect();
-        // A period that doubles, and an array that ends all rounds at once: when they begin, and later on.
-        for (round, secs) in [2, 4, 8, 16, 32, 32, 32, 32].into_iter().enumerate() {
-            let mut places = [0; 16];
-            let stuck = round == 0 || round == 5;
-            for clock in &mut clocks {
-                clock.set_least(Span::from_millis(1000 * secs));
-                clock.begin();
-                let before = clock.next();
-                let next = clock.end(at(if stuck { 150_000 } else { 0 }));
-                let apart = next.since(before).secs() / secs as f64;
-                assert!(stuck || (0.19..=1.21).contains(&apart), "{apart} of {secs} s");
-                places[(next.0 * 16 / 1_000_000_000 / secs % 16) as usize] += 1;
-            }
-            assert!(places.iter().all(|n| (30..=95).contains(n)), "{places:?} of {secs} s");
-        }
-    }
-
-    /// Something that happens to a clock.
-    #[derive(Clone, Debug)]
-    enum Step {
-        /// Milliseconds pass.
-        Wait(u64),
-        /// The next round takes so many milliseconds.
-        Takes(u64),
-        /// The configured period becomes so many milliseconds.
-        Period(u64),
-    }
-
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let step = prop_oneof![
-            3 => (1u64..400).prop_map(Step::Wait),
-            1 => (0u64..900).prop_map(Step::Takes),
-            1 => (1u64..300).prop_map(Step::Period),
-        ];
-        proptest::collection::vec(step, 1..40)
-    }
-
-    /// The rounds that begin, by a timer that counts down millisecond by millisecond.
-    fn counted_down(steps: &[Step]) -> Vec<u64> {
-        let (mut period, mut takes) = (100i64, 0u64);
-        // Milliseconds to the next round; those that the present round still takes; those since it began.
-        let (mut left, mut busy, mut since) = (80i64, None::<u64>, 0i64);
-        let mut began = Vec::new();
-        let mut now = 0;
-        for step in steps {
-            match *step {
-                Step::Takes(ms) => takes = ms,
-                Step::Period(ms) => {
-                    period = ms as i64;
-                    if busy.is_none() {
-                        left = left.min(period);
-                    }
-                }
-                Step::Wait(ms) => {
-                    for _ in 0..ms {
-                        loop {
-                            if busy.is_none() && left == 0 {
-                                began.push(now);
-                                (busy, since) = (Some(takes), 0);
-                            }
-                            if busy != Some(0) {
-                                break;
-                            }
-                            busy = None;
-                            left = if since > period { period } else { period - since };
-                            if left > 0 {
-                                break;
-                            }
-                        }
-                        now += 1;
-                        since += 1;
-                        match &mut busy {
-                            Some(ms) => *ms -= 1,
-                            None => left -= 1,
-                        }
-                    }
-                }
-            }
-        }
-        began
-    }
-
-    /// The same by the clock, as a driver uses it.
-    fn driven(steps: &[Step]) -> Vec<u64> {
-        let mut clock = PeriodClock::new(at(0), Span::from_millis(100), 0.8);
-        let (mut now, mut takes, mut ends) = (0, 0, None::<u64>);
-        let mut began = Vec::new();
-        for step in steps {
-            match *step {
-                Step::Takes(ms) => takes = ms,
-                Step::Period(ms) => {
-                    clock.set_period(at(now), Span::from_millis(ms));
-                }
-                Step::Wait(ms) => {
-                    let until = now + ms;
-                    loop {
-                        let next = ends.unwrap_or(clock.next().0 / 1_000_000).max(now);
-                        if next >= until {
-                            break;
-                        }
-                        now = next;
-                        if ends.take().is_some() {
-                            clock.end(at(now));
-                        } else if clock.is_due(at(now)) {
-                            clock.begin();
-                            began.push(now);
-                            ends = Some(now + takes);
-                        }
-                    }
-                    now = until;
-                }
-            }
-        }
-        began
-    }
-
-    proptest! {
-        #[test]
-        fn rounds_begin_when_a_timer_that_counts_down_runs_out(steps in steps()) {
-            prop_assert_eq!(driven(&steps), counted_down(&steps));
-        }
+/// The decision of a governor, without tenants and objectives.
+fn first(governor: &Governor) -> Decision {
+    let config = governor.config();
+    let hold_max = config.law.hold_max;
+    let (weight, per_share) = governor.per_share();
+    Decision {
+        window: governor.window(),
+        bounds: governor.bounds(),
+        bind: governor.binds(),
+        weight,
+        per_share,
+        window_per_share: governor.window_per_share(),
+        room: governor.room(),
+        threshold: governor.threshold(),
+        costs: governor.settings().costs,
+        acts: !governor.observes(),
+        hold_max: if on(Mechanism::HoldMax) { hold_max } else { Span::from_secs(1e6) },
+        period: config.law.period,
+        size_model: config.size_model,
+        reference_size: config.reference_size,
+        lines: governor.lines(),
+        tenants: Vec::new(),
+        objectives: Vec::new(),
     }
 }

@@ -18,7 +18,7 @@
 use alloc::vec::Vec;
 
 use crate::cluster::Source;
-use crate::limit::{Limit, Rate, Rates, SharedId};
+use crate::limit::{Limit, Rate, Rates};
 use crate::reservation::{Arrears, Floor, Room};
 use crate::units::{Shares, Span, larger, smaller};
 
@@ -149,6 +149,33 @@ pub struct TenantState {
     pub short: bool,
 }
 
+/// Terms of a tenant on one host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TenantTerms {
+    /// Tenant whose terms they are.
+    pub id: TenantId,
+    /// The most that it does on all hosts together.
+    pub limit: Limit,
+    /// This host's part of the limit.
+    pub part: f64,
+    /// Shares that the tenant counts with.
+    counts: f64,
+    /// Shares for each share of the VMs that want theirs.
+    weight: f64,
+    /// Shares for each share of the VMs while all want theirs. `None`: each VM has its own.
+    awake: Option<f64>,
+}
+
+impl TenantTerms {
+    /// Shares that a VM counts with: now, and while all VMs want theirs.
+    pub(crate) fn weigh(&self, shares: f64) -> (f64, f64) {
+        let Some(awake) = self.awake else { return (shares, shares) };
+        let least = shares * awake;
+        // No VM counts with more than its tenant does, or than its own.
+        (larger(smaller(shares * self.weight, self.counts), least), least)
+    }
+}
+
 /// What a VM of a tenant did in a period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
@@ -166,7 +193,6 @@ pub(crate) struct Member {
 struct State {
     id: TenantId,
     tenant: Tenant,
-    limiter: Option<SharedId>,
     /// IOs of this period, and Σ slots · time at the array, in seconds.
     ios: u64,
     load: f64,
@@ -195,7 +221,6 @@ impl State {
         State {
             id,
             tenant: Tenant::default(),
-            limiter: None,
             ios: 0,
             load: 0.0,
             own: TenantPart { id, ..TenantPart::default() },
@@ -293,36 +318,25 @@ pub fn part(own: &TenantPart, others: &[TenantPart]) -> f64 {
 #[derive(Debug)]
 pub(crate) struct Tenants {
     states: Vec<State>,
-    /// What the other hosts said of their tenants, for the end of the period.
-    heard: Option<Vec<TenantPart>>,
     /// Rounds without hearing anybody, since the start; more than [`ALONE`] if somebody was heard before. `None` while others are heard.
     silent: Option<u32>,
 }
 
 impl Default for Tenants {
     fn default() -> Tenants {
-        Tenants { states: Vec::new(), heard: None, silent: Some(0) }
+        Tenants { states: Vec::new(), silent: Some(0) }
     }
 }
 
 impl Tenants {
-    /// Changes which tenants there are, and what they have. What is known of those that stay is kept. `limiter` gives a tenant's limit and
-    /// this host's part of it to the tenant's limiter, and answers which one that is now; a limit that is none ends it.
-    pub(crate) fn set(
-        &mut self,
-        tenants: &[(TenantId, Tenant)],
-        mut limiter: impl FnMut(Option<SharedId>, &Limit, f64) -> Option<SharedId>,
-    ) {
+    /// Changes which tenants there are, and what they have. What is known of those that stay is kept.
+    pub(crate) fn set(&mut self, tenants: &[(TenantId, Tenant)]) {
         let mut before = core::mem::take(&mut self.states);
         for (id, tenant) in tenants {
             let kept = before.iter().position(|state| state.id == *id);
             let mut state = kept.map_or_else(|| State::new(*id), |at| before.swap_remove(at));
-            state.limiter = limiter(state.limiter, &tenant.limit, state.part());
             state.tenant = *tenant;
             self.states.push(state);
-        }
-        for gone in before {
-            limiter(gone.limiter, &Limit::default(), 1.0);
         }
     }
 
@@ -331,39 +345,22 @@ impl Tenants {
         self.states.iter().position(|state| state.id == id)
     }
 
-    pub(crate) fn limiter(&self, place: usize) -> Option<SharedId> {
-        self.states[place].limiter
-    }
-
-    /// The limiters of tenants, with this host's parts of their limits.
-    pub(crate) fn limiters(&self) -> impl Iterator<Item = (SharedId, f64)> {
-        self.states.iter().filter_map(|state| Some((state.limiter?, state.part())))
-    }
-
-    /// This host's parts of the limits of tenants.
-    pub(crate) fn limits(&self) -> impl Iterator<Item = (TenantId, Limit)> {
-        let limited = self.states.iter().filter(|state| !state.tenant.limit.is_none());
-        limited.map(|state| (state.id, state.tenant.limit.times(state.part())))
-    }
-
-    /// The shares that a VM counts with: now, and while all VMs want theirs.
-    pub(crate) fn weigh(&self, place: usize, shares: f64) -> (f64, f64) {
-        let state = &self.states[place];
-        let Some(awake) = state.awake else { return (shares, shares) };
-        let least = shares * awake;
-        // No VM counts with more than its tenant does, or than its own.
-        (larger(smaller(shares * state.weight, state.counts), least), least)
+    /// What each tenant has on this host.
+    pub(crate) fn terms(&self) -> impl Iterator<Item = TenantTerms> {
+        self.states.iter().map(|state| TenantTerms {
+            id: state.id,
+            limit: state.tenant.limit,
+            part: state.part(),
+            counts: state.counts,
+            weight: state.weight,
+            awake: state.awake,
+        })
     }
 
     /// IOs of a VM are done. `load`: Σ slots · time at the array, in seconds.
     pub(crate) fn add(&mut self, place: usize, ios: u64, load: f64) {
         self.states[place].ios += ios;
         self.states[place].load += load;
-    }
-
-    /// Takes in what the other hosts say of their tenants before the end of a period; `None` while they are silent.
-    pub(crate) fn hear(&mut self, parts: Option<Vec<TenantPart>>) {
-        self.heard = parts;
     }
 
     /// Keeps what was heard.
@@ -400,23 +397,24 @@ impl Tenants {
         self.states[place].asked = larger(self.states[place].asked, vm.asked);
     }
 
-    /// Ends the account of a period, in which the hosts were heard by `source`. `limited` answers of a tenant with a limit the largest part of its rates that went on this host, and
-    /// the part of the time for which the limit held IOs back.
+    /// Ends the account of a period, in which the hosts were heard by `source`. `heard`: what they say of tenants, `None` while they are
+    /// silent. `limited`: of a tenant with a limit the largest part of its rates that went on this host, and the part of the time for which
+    /// the limit held IOs back.
     pub(crate) fn end(
         &mut self,
         elapsed: Span,
         source: Source,
-        mut limited: impl FnMut(TenantId, &Limit, Option<SharedId>) -> (f64, f64),
+        heard: Option<Vec<TenantPart>>,
+        limited: impl Fn(TenantId) -> (f64, f64),
     ) {
         // Where most are not heard, what the others said last stays.
-        let heard = self.heard.take().filter(|_| source != Source::LastGood);
-        self.keep(heard);
+        self.keep(heard.filter(|_| source != Source::LastGood));
         let secs = larger(elapsed.secs(), 1e-9);
         for state in &mut self.states {
             state.own.rate = core::mem::take(&mut state.ios) as f64 / secs;
             state.own.outstanding = core::mem::take(&mut state.load) / secs;
             if !state.tenant.limit.is_none() {
-                let (done, held) = limited(state.id, &state.tenant.limit, state.limiter);
+                let (done, held) = limited(state.id);
                 state.own.wish = match wish(done, held) {
                     wish if held > HELD => wish,
                     wish => state.own.wish + NEW * (wish - state.own.wish),
@@ -489,12 +487,12 @@ mod tests {
     fn is_short(part: f64, asked: f64) -> bool {
         let mut tenants = Tenants::default();
         let tenant = Tenant { reservation: 100.0, ..Tenant::default() };
-        tenants.set(&[(TenantId(1), tenant)], |_, _, _| None);
+        tenants.set(&[(TenantId(1), tenant)]);
         for _ in 0..10 {
             tenants.begin();
             tenants.account(0, &Member { shares: 100.0, used: 50.0, asked, active: true });
             tenants.add(0, (100.0 * part) as u64, 1.0);
-            tenants.end(Span::from_secs(1.0), Source::Cluster, |_, _, _| (0.0, 0.0));
+            tenants.end(Span::from_secs(1.0), Source::Cluster, None, |_| (0.0, 0.0));
         }
         tenants.states().all(|state| state.short)
     }

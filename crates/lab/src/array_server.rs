@@ -18,7 +18,7 @@ use parda_block::{
     Volume, VolumeConfig,
 };
 use parda_control::law::{LawConfig, Mode};
-use parda_control::{Bytes, Config, Instant, IoKind, Shares, VmConfig};
+use parda_control::{Bytes, Config, Instant, IoKind, Period, Shares, VmConfig};
 use parda_disk::Extent;
 use parda_scenario::Scenario;
 use parda_scenario::array::ArrayFault;
@@ -166,10 +166,10 @@ fn serve(options: ArrayOptions, requests: RequestQueue) -> Result<Handle, ArrayE
         Config { law: LawConfig { mode: Mode::Off, ..LawConfig::default() }, ..Config::default() };
     let array = Array::new(params).map_err(ArrayError::impossible)?;
     let model = Model { array, luns, instant: VecDeque::new(), requests };
+    let law = Period::new(control).map_err(ArrayError::impossible)?;
     Volume::spawn(VolumeConfig {
-        tenants: Vec::new(),
         name: "array".to_owned(),
-        control,
+        decision: law.decision().clone(),
         disks,
         listeners: Vec::new(),
         model: Some(Box::new(model)),

@@ -2,8 +2,8 @@
 
 use parda_array::ArrayIo;
 use parda_control::{
-    Bytes, Completed, Host, Instant, Io, IoId, IoKind, Report, Shares, Span, Tenant, TenantId,
-    TenantPart, Totals, View, VmConfig, VmId,
+    Bytes, Completed, Config, ConfigError, Host, Instant, Io, IoId, IoKind, Measurement, Period,
+    Report, Shares, Span, Tenant, TenantId, TenantPart, Totals, View, VmConfig, VmId,
 };
 use parda_exchange::HostName;
 use parda_scenario::scenario::HostState;
@@ -36,6 +36,13 @@ pub(crate) fn part(vm: &parda_scenario::Vm, shares: Shares) -> VmConfig {
     VmConfig { shares, ..VmConfig::from(&vm.settings) }
 }
 
+/// The law of a host, and the message that it reads once a period.
+#[derive(Debug)]
+struct Law {
+    period: Period,
+    measured: Measurement,
+}
+
 /// A living agent. Outside control there is none: then it is the host itself, which without a
 /// window holds nothing back, and never ticks.
 #[derive(Debug)]
@@ -43,6 +50,7 @@ pub(crate) struct Agent {
     pub(crate) life: Life,
     /// Apart, as an IO needs nothing of it, and is close to what it needs.
     pub(crate) rounds: Box<Rounds>,
+    law: Box<Law>,
     pub(crate) enforcer: Box<dyn Enforcer>,
     /// For each VM, the last run of its client.
     runs: Vec<Run>,
@@ -74,21 +82,24 @@ impl Agent {
         });
         let shares: Vec<VmConfig> = shares.collect();
         let name = HostName::new(&host.name).map_err(SimError::impossible)?;
-        let period = control.law.period;
+        let time = control.law.period;
+        let law = if host.guest.is_some() { Period::counting_ios } else { Period::new };
+        let mut period = law(control).map_err(settings)?;
+        period.set_tenants(tenants);
         let enforcer: Box<dyn Enforcer> = match &host.guest {
             None => {
-                let mut control = Host::new(now, control).map_err(settings)?;
-                control.set_tenants(now, tenants);
+                let mut host = Host::new(now, period.decision());
                 for vm in &shares {
-                    control.add_vm(now, *vm);
+                    host.add_vm(now, *vm);
                 }
-                Box::new(control)
+                Box::new(host)
             }
-            Some(guest) => Box::new(Kernel::new(now, control, guest, &shares).map_err(settings)?),
+            Some(guest) => Box::new(Kernel::new(now, period.decision(), guest, &shares)),
         };
         Ok(Agent {
             life,
-            rounds: Box::new(Rounds::new(now, name, life, period)),
+            rounds: Box::new(Rounds::new(now, name, life, time)),
+            law: Box::new(Law { period, measured: Measurement::default() }),
             enforcer,
             runs: host.vms.iter().map(|_| Run::default()).collect(),
             limited: shares.iter().map(|vm| Limited::new(&vm.limit)).collect(),
@@ -154,7 +165,7 @@ impl Agent {
             return Ok(Some((dispatch.id, io)));
         }
         // In observe mode nothing is held back.
-        if self.enforcer.governor().outlook().is_some() {
+        if !self.law.period.decision().acts {
             limited.restart();
         } else if let Some(early) = limited.take(now, io_of(&io)) {
             let (vm, early) = (&host.vms[vm.0].name, early.secs() * 1e3);
@@ -200,19 +211,29 @@ impl Agent {
         tenants: Option<Vec<TenantPart>>,
     ) -> (Report, Vec<TenantPart>) {
         let view = heard.map_or(View::Silent, View::Peers);
-        let (report, own) = self.enforcer.tick(now, view, tenants);
+        let Law { period, measured } = &mut *self.law;
+        self.enforcer.measure(now, measured);
+        let report = period.tick(measured, view, tenants);
+        self.enforcer.apply(now, period.decision());
         self.beta = report.beta;
-        (report, own)
+        (report, period.tenant_parts().collect())
+    }
+
+    /// Changes the parameters of the law.
+    pub(crate) fn set_config(&mut self, now: Instant, config: Config) -> Result<(), ConfigError> {
+        self.law.period.set_config(config)?;
+        self.enforcer.apply(now, self.law.period.decision());
+        Ok(())
     }
 
     /// The window in force; `None` without control.
     pub(crate) fn window(&self) -> Option<f64> {
-        Some(self.enforcer.governor().window().0).filter(|w| w.is_finite())
+        Some(self.law.period.decision().window.0).filter(|w| w.is_finite())
     }
 
     /// The threshold in force.
     pub(crate) fn threshold(&self) -> Span {
-        self.enforcer.governor().threshold()
+        self.law.period.decision().threshold
     }
 
     /// VMs, by their places, that ask for their reservations and have less.

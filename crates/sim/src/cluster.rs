@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use parda_array::{Array, ArrayIo, IoTag, LunId, Nanos};
-use parda_control::period::VISIT_LIMIT;
+use parda_control::clock::VISIT_LIMIT;
 use parda_control::{Instant, IoId, Span, VmId};
 use parda_exchange::{Message, Publication};
 use parda_scenario::array::ArrayEvent;
@@ -330,7 +330,7 @@ impl<'a> Cluster<'a> {
         let control = self.state.host(id).control.resolve().map_err(settings)?;
         if let Some(agent) = &mut self.nodes[id.0].agent {
             let period = control.law.period;
-            agent.enforcer.set_config(self.now, control).map_err(settings)?;
+            agent.set_config(self.now, control).map_err(settings)?;
             if agent.rounds.clock.set_period(self.now, period) {
                 self.events
                     .plan(agent.rounds.clock.next(), Event::Agent(id, agent.life, Delivery::Tick));

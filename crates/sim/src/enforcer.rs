@@ -1,31 +1,26 @@
 //! Enforcement of a host's window: an agent that serves disks, or a kernel's queue that is steered.
+//!
+//! An enforcer of the agent measures and applies by the same two messages. Here IOs pass through it as well, in virtual time, so that it
+//! is a trait of its own.
 
 use std::fmt::Debug;
 
 use parda_control::queue::Cost;
 use parda_control::{
-    Completed, Config, ConfigError, Dispatch, Governor, Host, Instant, Io, IoId, Outcome, Report,
-    TenantPart, View, VmConfig, VmId, Window,
+    Completed, Decision, Dispatch, Host, Instant, Io, IoId, Measurement, Outcome, VmConfig, VmId,
+    Window,
 };
 
 /// What holds a host's IOs back: an agent that serves disks ([`Host`]), or the kernel's queue of a device that one steers
 /// ([`Kernel`](crate::kernel::Kernel)). What each call does, [`Host`] says.
 pub(crate) trait Enforcer: Debug {
     fn set_vm(&mut self, now: Instant, vm: VmId, config: VmConfig);
-    fn set_config(&mut self, now: Instant, config: Config) -> Result<(), ConfigError>;
     fn submit(&mut self, now: Instant, vm: VmId, io: Io, token: u64);
     fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch>;
     fn complete(&mut self, now: Instant, id: IoId) -> Option<Completed>;
     fn next_wakeup(&self) -> Option<Instant>;
-    fn governor(&self) -> &Governor;
-
-    /// `tenants`: what the others say of them. Answers what this host says.
-    fn tick(
-        &mut self,
-        now: Instant,
-        view: View,
-        tenants: Option<Vec<TenantPart>>,
-    ) -> (Report, Vec<TenantPart>);
+    fn measure(&mut self, now: Instant, into: &mut Measurement);
+    fn apply(&mut self, now: Instant, decision: &Decision);
 
     /// What bounds an IO that goes to the array now.
     fn bound(&self) -> Window;
@@ -57,10 +52,6 @@ impl Enforcer for Host {
         Host::set_vm(self, now, vm, config);
     }
 
-    fn set_config(&mut self, now: Instant, config: Config) -> Result<(), ConfigError> {
-        Host::set_config(self, now, config)
-    }
-
     fn submit(&mut self, now: Instant, vm: VmId, io: Io, token: u64) {
         Host::submit(self, now, vm, io, token);
     }
@@ -77,18 +68,12 @@ impl Enforcer for Host {
         Host::next_wakeup(self)
     }
 
-    fn governor(&self) -> &Governor {
-        Host::governor(self)
+    fn measure(&mut self, now: Instant, into: &mut Measurement) {
+        Host::measure(self, now, into);
     }
 
-    fn tick(
-        &mut self,
-        now: Instant,
-        view: View,
-        tenants: Option<Vec<TenantPart>>,
-    ) -> (Report, Vec<TenantPart>) {
-        self.hear_tenants(tenants);
-        (Host::tick(self, now, view), self.tenant_parts().collect())
+    fn apply(&mut self, now: Instant, decision: &Decision) {
+        Host::apply(self, now, decision);
     }
 
     fn bound(&self) -> Window {
@@ -108,7 +93,7 @@ impl Enforcer for Host {
     }
 
     fn cost(&self, io: Io) -> Cost {
-        io.cost(Host::governor(self).settings().costs)
+        io.cost(self.decision().costs)
     }
 
     fn is_short(&self, vm: VmId) -> bool {

@@ -1,14 +1,16 @@
 //! A kernel's queue of one device, and the agent that steers it: first come, first served, and a
 //! depth in whole IOs that changes at ticks, or at slices of a period where that is cheap.
 //!
-//! What the law is told and how its window becomes a depth is [`KernelHost`]'s, as in the agent. How VMs of one host share its queue is not modelled: they come as they come.
+//! What the law is told is [`Account`]'s, and how its window becomes a depth [`DepthSchedule`]'s, as in the agent. How VMs of one host
+//! share its queue is not modelled: they come as they come.
 
 use std::collections::VecDeque;
 
+use parda_control::depth::DepthSchedule;
 use parda_control::integral::Integral;
 use parda_control::{
-    Completed, Config, ConfigError, DepthBounds, Dispatch, Governor, HeldBy, Instant, Io, IoId,
-    KernelHost, QueueMeans, Report, Shares, TenantPart, View, VmConfig, VmId, VmPeriod, Window,
+    Account, Completed, Decision, DepthBounds, Dispatch, HeldBy, Instant, Io, IoId, Measurement,
+    Shares, VmConfig, VmId, VmPeriod, Window,
 };
 use parda_scenario::{GuestDisk, GuestSettings};
 use slab::Slab;
@@ -59,7 +61,8 @@ struct Vm {
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    host: KernelHost,
+    account: Account,
+    schedule: DepthSchedule,
     disk: Queue,
     /// Depth where the law sets none.
     by_hand: u32,
@@ -76,15 +79,16 @@ pub(crate) struct Kernel {
 impl Kernel {
     pub(crate) fn new(
         now: Instant,
-        config: Config,
+        decision: &Decision,
         guest: &GuestSettings,
         vms: &[VmConfig],
-    ) -> Result<Kernel, ConfigError> {
+    ) -> Kernel {
         let disk = queue(guest.disk);
         let vm = |vm: &VmConfig| Vm { shares: vm.shares, pending: Integral::new(now) };
         let by_hand = guest.queue_depth.unwrap_or(disk.untouched);
         let mut kernel = Kernel {
-            host: KernelHost::new(config)?,
+            account: Account::new(decision),
+            schedule: DepthSchedule::new(decision.period),
             disk,
             by_hand,
             depth: by_hand,
@@ -96,11 +100,12 @@ impl Kernel {
             outstanding: Integral::new(now),
         };
         kernel.set(now);
-        Ok(kernel)
+        kernel
     }
 
     fn set(&mut self, now: Instant) {
-        let set = self.host.depth(now, self.disk.bounds);
+        let (window, in_use) = (self.account.decision().window, self.account.in_use());
+        let set = self.schedule.turn(now, window, self.disk.bounds, in_use);
         self.depth = set.unwrap_or(self.by_hand);
     }
 
@@ -114,11 +119,6 @@ impl Enforcer for Kernel {
         self.vms[vm.0].shares = config.shares;
     }
 
-    // The depth follows with the next tick.
-    fn set_config(&mut self, _: Instant, config: Config) -> Result<(), ConfigError> {
-        self.host.set_config(config)
-    }
-
     fn submit(&mut self, now: Instant, vm: VmId, io: Io, token: u64) {
         self.vms[vm.0].pending.add(now, 1.0);
         let (submitted, issued, sent) = (now, now, now);
@@ -126,7 +126,7 @@ impl Enforcer for Kernel {
     }
 
     fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
-        if self.host.change_is_due(now) {
+        if self.schedule.is_due(now) {
             self.set(now);
         }
         while self.issued() < self.depth as usize {
@@ -148,7 +148,7 @@ impl Enforcer for Kernel {
         self.outstanding.add(now, -1.0);
         self.vms[vm.0].pending.add(now, -1.0);
         if let Some(direction) = io.kind.direction() {
-            self.host.record(direction, 1, io.bytes, now.since(issued));
+            self.account.record(direction, 1, io.bytes, now.since(issued));
         }
         let (held, device) = (sent.since(submitted), now.since(sent));
         let held_by = HeldBy::Turn;
@@ -156,15 +156,10 @@ impl Enforcer for Kernel {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.host.next_change()
+        self.schedule.next()
     }
 
-    fn tick(
-        &mut self,
-        now: Instant,
-        view: View,
-        _: Option<Vec<TenantPart>>,
-    ) -> (Report, Vec<TenantPart>) {
+    fn measure(&mut self, now: Instant, into: &mut Measurement) {
         let elapsed = now.since(self.ticked);
         self.ticked = now;
         let did = |vm: &mut Vm| VmPeriod {
@@ -177,13 +172,15 @@ impl Enforcer for Kernel {
         };
         let vms: Vec<VmPeriod> = self.vms.iter_mut().map(did).collect();
         let outstanding = self.outstanding.mean(now, elapsed);
-        let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
-        self.set(now);
-        (report, Vec::new())
+        *into = self.account.measure(elapsed, outstanding, vms, None);
     }
 
-    fn governor(&self) -> &Governor {
-        self.host.governor()
+    // Between two ticks the depth follows with its next change.
+    fn apply(&mut self, now: Instant, decision: &Decision) {
+        self.schedule.set_period(decision.period);
+        if self.account.apply(decision) {
+            self.set(now);
+        }
     }
 
     // What it let go under a larger depth may still wait on the other side.
@@ -200,23 +197,30 @@ impl Enforcer for Kernel {
 #[cfg(test)]
 mod tests {
     use parda_control::law::{LawConfig, Mode};
-    use parda_control::{Bytes, IoKind, Span, Totals};
+    use parda_control::{Bytes, Config, IoKind, Period, Span, Totals, View};
 
     use super::*;
 
     const READ: Io = Io { kind: IoKind::Read, bytes: Bytes::kib(4) };
 
-    fn kernel(mode: Mode, window: f64, disk: GuestDisk, queue_depth: Option<u32>) -> Kernel {
+    fn kernel(
+        mode: Mode,
+        window: f64,
+        disk: GuestDisk,
+        queue_depth: Option<u32>,
+    ) -> (Period, Kernel) {
         let law = LawConfig { mode, window_max: Window(window), ..LawConfig::default() };
         let config = Config { law, ..Config::default() };
         let guest = GuestSettings { disk, queue_depth };
         let vms = [1000, 500].map(|n| VmConfig::of(Shares(n)));
-        Kernel::new(Instant(0), config, &guest, &vms).unwrap()
+        let period = Period::counting_ios(config).unwrap();
+        let kernel = Kernel::new(Instant(0), period.decision(), &guest, &vms);
+        (period, kernel)
     }
 
     /// Two VMs with 64 IOs each, at an array that takes 10 ms for any number of them. The mean of
     /// what is issued over a minute, the most of it, and the IOs of both VMs.
-    fn minute(kernel: &mut Kernel) -> (f64, usize, [u64; 2]) {
+    fn minute((mut period, mut kernel): (Period, Kernel)) -> (f64, usize, [u64; 2]) {
         let mut at_array: VecDeque<(Instant, IoId)> = VecDeque::new();
         let (mut sum, mut most, mut done) = (0.0, 0, [0; 2]);
         for token in 0..128 {
@@ -225,7 +229,10 @@ mod tests {
         for ms in 0..60_000 {
             let now = Instant(0) + Span::from_millis(ms);
             if ms % 1000 == 999 {
-                kernel.tick(now, View::Peers(Totals::default()), None);
+                let mut measured = Measurement::default();
+                kernel.measure(now, &mut measured);
+                period.tick(&mut measured, View::Peers(Totals::default()), None);
+                kernel.apply(now, period.decision());
             }
             while let Some((_, id)) = at_array.pop_front_if(|(at, _)| *at <= now) {
                 let completed = kernel.complete(now, id).unwrap();
@@ -247,8 +254,7 @@ mod tests {
     #[test]
     fn the_mean_of_what_is_issued_is_the_window() {
         for window in [1.0, 1.3, 4.5, 7.9] {
-            let (mean, most, [a, b]) =
-                minute(&mut kernel(Mode::Static, window, GuestDisk::Scsi, None));
+            let (mean, most, [a, b]) = minute(kernel(Mode::Static, window, GuestDisk::Scsi, None));
             assert!((mean / window - 1.0).abs() < 0.05, "{mean} for {window}");
             assert!(most as f64 <= window.ceil());
             assert!((a as f64 / b as f64 - 1.0).abs() < 0.02, "first come, first served");
@@ -257,16 +263,16 @@ mod tests {
 
     #[test]
     fn a_queue_that_changes_at_ticks_only_keeps_the_mean_too() {
-        let (mean, most, _) = minute(&mut kernel(Mode::Static, 4.5, GuestDisk::Nbd, None));
+        let (mean, most, _) = minute(kernel(Mode::Static, 4.5, GuestDisk::Nbd, None));
         assert!((mean / 4.5 - 1.0).abs() < 0.05, "{mean}");
         assert_eq!(most, 5);
     }
 
     #[test]
     fn a_window_below_the_least_depth_stays_at_that() {
-        let (mean, most, _) = minute(&mut kernel(Mode::Static, 0.3, GuestDisk::Scsi, None));
+        let (mean, most, _) = minute(kernel(Mode::Static, 0.3, GuestDisk::Scsi, None));
         assert_eq!((mean, most), (1.0, 1));
-        let (mean, most, _) = minute(&mut kernel(Mode::Static, 0.3, GuestDisk::Nbd, None));
+        let (mean, most, _) = minute(kernel(Mode::Static, 0.3, GuestDisk::Nbd, None));
         assert_eq!((mean, most), (4.0, 4));
     }
 
@@ -274,7 +280,7 @@ mod tests {
     fn what_no_law_sets_is_what_it_was() {
         for mode in [Mode::Off, Mode::Observe] {
             let issued_and_there = |disk, depth| {
-                let (mean, most, _) = minute(&mut kernel(mode, 2.0, disk, depth));
+                let (mean, most, _) = minute(kernel(mode, 2.0, disk, depth));
                 (mean, most)
             };
             assert_eq!(issued_and_there(GuestDisk::Scsi, None), (128.0, OF_A_FILE));

@@ -28,6 +28,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 #[unsafe(no_mangle)]
 pub extern "C" fn core_is_linked() -> bool {
     let config = parda_control::Config::default();
-    let host = parda_control::Host::new(parda_control::Instant(0), config);
-    host.is_ok() && core::mem::size_of::<parda_array::Array>() > 0
+    let Ok(period) = parda_control::Period::new(config) else { return false };
+    let host = parda_control::Host::new(parda_control::Instant(0), period.decision());
+    host.held() == 0 && core::mem::size_of::<parda_array::Array>() > 0
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use parda_block::{Heard, Said};
 use parda_control::governor::SILENT;
 use parda_control::{Instant, PeriodClock, Report, Span, Totals};
 use parda_exchange::udp::OneWay;
@@ -10,6 +9,7 @@ use parda_exchange::{Exchange, HostName, Identity, Peers, Publication, Standing}
 
 use crate::config::{self, Volume};
 use crate::exchange::{Local, open};
+use crate::law::{Heard, Said};
 use crate::news::Lasting;
 use crate::slowed;
 use crate::status::{ExchangeStatus, exchange::peer};

@@ -7,20 +7,17 @@ use parda_api::Tenant;
 use parda_awake::Instant;
 use parda_block::{DiskId, Handle, VmStats};
 use parda_config::TenantSettings;
-use parda_control::TenantState;
+use parda_control::law::Mode;
+use parda_control::{Decision, TenantState};
 
 use super::member::{DiskMember, ListenerMember, State};
 use crate::api::values::of;
 use crate::config;
 use crate::history::rounded;
 use crate::locked::locked;
-use crate::outlook::OutlookStatus;
-use crate::settings::SettingsStatus;
 use crate::status::{
-    Detail, DiskStatus, LateStatus, ListenerStatus, ObjectiveStatus, PastFailure, SettingsFrom,
-    VolumeStatus,
+    Detail, DiskStatus, LateStatus, ListenerStatus, PastFailure, SettingsFrom, VolumeStatus,
 };
-use crate::threshold::ThresholdStatus;
 
 #[derive(Clone, Default)]
 pub(super) struct Shown {
@@ -44,33 +41,61 @@ impl Shown {
     }
 }
 
-/// State that the keeper writes and other threads read.
-#[derive(Clone, Default)]
+/// A ring, and the decision by which it works.
+struct Ruled {
+    /// `None` while it is to be started again.
+    ring: Option<Arc<Handle>>,
+    decision: Decision,
+}
+
+/// State that the keeper and the control thread write and other threads read.
+#[derive(Clone)]
 pub(crate) struct Board {
-    ring: Arc<Mutex<Option<Arc<Handle>>>>,
+    ruled: Arc<Mutex<Ruled>>,
     shown: Arc<Mutex<Arc<Shown>>>,
 }
 
 impl Board {
+    pub(super) fn new(decision: &Decision) -> Board {
+        let ruled = Ruled { ring: None, decision: decision.clone() };
+        Board { ruled: Arc::new(Mutex::new(ruled)), shown: Arc::default() }
+    }
+
+    /// The last decision of the law: that of a ring which is started.
+    pub(super) fn decision(&self) -> Decision {
+        locked(&self.ruled).decision.clone()
+    }
+
+    /// Has the ring work by another decision, or the next one.
+    pub(super) fn apply(&self, decision: &Decision) {
+        let ruled = &mut *locked(&self.ruled);
+        ruled.decision.clone_from(decision);
+        ruled.tell();
+    }
+
     /// The ring; `None` while it is to be started again.
     pub(crate) fn ring(&self) -> Option<Arc<Handle>> {
-        locked(&self.ring).clone()
+        locked(&self.ruled).ring.clone()
     }
 
     pub(super) fn set_ring(&self, ring: Option<Arc<Handle>>) {
-        *locked(&self.ring) = ring;
+        let ruled = &mut *locked(&self.ruled);
+        ruled.ring = ring;
+        // The law may have decided anew while the ring was started.
+        ruled.tell();
     }
 
     pub(super) fn show(&self, shown: Shown) {
         *locked(&self.shown) = Arc::new(shown);
     }
 
-    pub(crate) fn describe(
+    /// Fields of the status. Returns as [`Enforcer::state`](crate::enforcer::Enforcer::state).
+    pub(super) fn describe(
         &self,
         status: &mut VolumeStatus,
         config: &config::Volume,
         detail: Detail,
-    ) {
+    ) -> Vec<(String, u32)> {
         let shown = Arc::clone(&locked(&self.shown));
         let stats = self.ring().and_then(|ring| ring.stats().ok());
         status.shares = config.disks().iter().map(|d| d.settings.shares().0).sum();
@@ -81,26 +106,17 @@ impl Board {
         let past = |(why, at): &(String, _)| PastFailure { why: why.clone(), ago_s: secs(*at) };
         status.last_failure = shown.last_failure.as_ref().map(past);
         if let Some(stats) = &stats {
-            status.cluster_latency_ms = stats.latency.map(|l| l.secs() * 1e3);
-            status.window = Some(stats.window.0).filter(|w| w.is_finite());
-            let outlook = stats.outlook.as_ref();
-            status.outlook =
-                outlook.and_then(|outlook| OutlookStatus::new(outlook, &shown.named(&stats.disks)));
-            status.threshold =
-                stats.estimate.map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
             status.held = stats.held as u64;
             status.overdue = stats.overdue;
             status.late = LateStatus::new(stats.lateness);
-            status.latency_threshold_ms = stats.threshold.secs() * 1e3;
-            status.settings = (status.settings.take())
-                .map(|shown| SettingsStatus::new(stats.settings, shown.differ));
             status.connections = stats.connections as u64;
             status.memory = Some(stats.memory);
             status.dropped = stats.dropped;
-            let tenants = config.tenants.iter().zip(&stats.tenants);
-            status.tenants = tenants.map(|(settings, state)| tenant(settings, state)).collect();
         }
-        let cost = stats.as_ref().and_then(|stats| stats.objective_price);
+        // Names are needed for a forecast alone, and there may be thousands.
+        let observes = config.law.law.mode == Mode::Observe;
+        let measured = stats.as_ref().filter(|stats| observes && !stats.vms_changed);
+        let vms = measured.map_or_else(Vec::new, |stats| shown.named(&stats.disks));
         let mut counted: HashMap<_, _> =
             stats.into_iter().flat_map(|stats| stats.disks.into_iter().zip(stats.vms)).collect();
         status.disks = (shown.disks.iter())
@@ -118,8 +134,6 @@ impl Board {
                 }
             })
             .collect();
-        let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
-        status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &status.disks, peers));
         let listeners = shown.listeners.iter().map(|listener| ListenerStatus {
             address: listener.config.address.to_string(),
             state_s: secs(listener.since),
@@ -127,6 +141,16 @@ impl Board {
             is_bound: matches!(listener.state, State::Open(_)),
         });
         status.listeners = listeners.collect();
+        vms
+    }
+}
+
+impl Ruled {
+    fn tell(&self) {
+        if let Some(ring) = &self.ring {
+            // One that has ended is started again, under the decision.
+            let _ = ring.apply(self.decision.clone());
+        }
     }
 }
 
@@ -151,5 +175,52 @@ pub(crate) fn tenant(settings: &TenantSettings, state: &TenantState) -> Tenant {
         own_iops: rounded(state.own.rate),
         limit_part: settings.limit.is_some().then(|| rounded(state.part)),
         short: state.short,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parda_block::{AgentMemory, Limits, Volume, VolumeConfig};
+    use parda_control::law::{LawConfig, Mode};
+    use parda_control::{Config, Period, Window};
+
+    use super::*;
+
+    fn held_at(window: f64) -> Decision {
+        let law =
+            LawConfig { mode: Mode::Static, window_max: Window(window), ..LawConfig::default() };
+        let period = Period::new(Config { law, ..Config::default() }).unwrap();
+        period.decision().clone()
+    }
+
+    fn ring(decision: Decision) -> Arc<Handle> {
+        let volume = VolumeConfig {
+            name: "a".to_owned(),
+            decision,
+            disks: Vec::new(),
+            listeners: Vec::new(),
+            model: None,
+            limits: Limits::default(),
+            memory: AgentMemory::default(),
+        };
+        Arc::new(Volume::spawn(volume).unwrap())
+    }
+
+    #[test]
+    fn a_ring_that_is_started_again_works_by_the_last_decision() {
+        let board = Board::new(&held_at(4.0));
+        let window = || board.ring().unwrap().stats().unwrap().window;
+        board.set_ring(Some(ring(board.decision())));
+        assert_eq!(window(), Window(4.0));
+        board.apply(&held_at(3.0));
+        assert_eq!(window(), Window(3.0));
+        board.set_ring(None);
+        // The law decides once more while there is no ring, and again while one is started.
+        board.apply(&held_at(2.0));
+        let again = ring(board.decision());
+        assert_eq!(again.stats().unwrap().window, Window(2.0));
+        board.apply(&held_at(1.0));
+        board.set_ring(Some(again));
+        assert_eq!(window(), Window(1.0));
     }
 }

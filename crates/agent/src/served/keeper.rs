@@ -76,7 +76,7 @@ impl Keeper {
         (orders, received): (Sender<Order>, Receiver<Order>),
         settled: Box<dyn FnOnce() + Send>,
     ) -> Result<Keeper, SpawnError> {
-        let ring = spawn(&wanted, &shared.memory, 0, &orders)?;
+        let ring = spawn(&wanted, board.decision(), &shared.memory, 0, &orders)?;
         board.set_ring(Some(Arc::clone(&ring)));
         let mut keeper = Keeper {
             wanted,

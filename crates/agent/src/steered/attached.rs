@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::path::Path;
 
-use parda_control::{DepthBounds, Instant, KernelHost, Window};
+use parda_control::depth::DepthSchedule;
+use parda_control::{Account, DepthBounds, Instant, Window};
 use parda_steer::device::Device;
 use parda_steer::journal::Journal;
 use parda_steer::measure::{self, Measure, Reading};
@@ -124,9 +125,15 @@ impl Attached {
     }
 
     /// Sets the next depth that the law asks for, or what was there before if it asks for none.
-    pub(super) fn set(&mut self, now: Instant, host: &mut KernelHost) -> Result<(), SteerError> {
-        if !host.sets_depths() {
-            host.pause(now);
+    pub(super) fn set(
+        &mut self,
+        now: Instant,
+        schedule: &mut DepthSchedule,
+        account: &Account,
+    ) -> Result<(), SteerError> {
+        let decision = account.decision();
+        if !decision.has_window() {
+            schedule.changed(now, false);
             if let Some(steering) = self.steering.take() {
                 steering.release()?;
             }
@@ -134,7 +141,7 @@ impl Attached {
         }
         let steering = self.take()?;
         let in_force = steering.in_force().depth;
-        match host.depth(now, steering.bounds()) {
+        match schedule.turn(now, decision.window, steering.bounds(), account.in_use()) {
             Some(next) if next != in_force => Ok(steering.set(next).map(|_| ())?),
             _ => Ok(()),
         }

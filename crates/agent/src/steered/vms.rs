@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use parda_api::Limit;
-use parda_control::{KernelHost, Shares, Span, TenantId, VmGrant, VmPeriod};
+use parda_control::{Decision, Shares, Span, TenantId, VmGrant, VmPeriod};
 use parda_steer::cgroup::{
     Allowance, Begun, Change, Demand, Demands, HeldBy, Means, Sharing, VmKey, Vms,
 };
@@ -96,14 +96,14 @@ impl HostVms {
         &mut self,
         volume: &str,
         look: Option<&Look>,
-        host: &KernelHost,
+        decision: &Decision,
     ) -> Vec<VmPeriod> {
         let reading = look.map(|look| &look.reading);
-        let window_per_share = host.governor().window_per_share();
+        let window_per_share = decision.window_per_share;
         let full = look.is_some_and(|look| look.full);
         let one = self.groups.is_none();
         let of = |shares: Shares, tenant: Option<TenantId>, pending: f64| {
-            let (_, counts) = host.weigh(tenant, shares);
+            let (counts, _) = decision.weigh(tenant, shares);
             let wants_more = full && (one || pending >= window_per_share * counts / UNSEEN);
             let pending = if wants_more { UNSEEN * pending } else { pending };
             VmPeriod { shares, tenant, pending, ios: [0; 2], bytes: [0; 2], held: false }

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::io;
 
 use parda_address::Address;
-use parda_control::{Config, ConfigError, Instant, Span, Tenant, TenantId, View};
+use parda_control::{Decision, Instant, Measurement};
 
 use super::Engine;
 use super::disks::Disk;
 use crate::front::each;
 use crate::front::front_end::FrontEnd;
 use crate::listen::Bound;
-use crate::mailbox::{Heard, News, Said};
+use crate::mailbox::News;
 use crate::stats::{Stats, VmStats};
 
 /// Something that the control plane has the volume's thread do between two IOs.
@@ -52,28 +52,16 @@ impl Engine {
         }
     }
 
-    /// Ends a period of the law. `peers`: what the other hosts say; none if the exchange is silent.
-    pub(crate) fn tick(&mut self, now: Instant, peers: Option<Heard>) -> Said {
-        let (peers, tenants) = peers.unzip();
-        self.host.hear_tenants(tenants);
-        let report = self.host.tick(now, peers.map_or(View::Silent, View::Peers));
+    /// Ends a period, and writes what the law is to know of it.
+    pub(crate) fn measure(&mut self, now: Instant, into: &mut Measurement) {
+        self.host.measure(now, into);
         self.delays.end_period(now);
         self.look_at_files(now);
-        (report, self.host.tenant_parts().collect())
     }
 
-    /// Changes the law; returns what is in force then.
-    pub(crate) fn set_control(
-        &mut self,
-        now: Instant,
-        config: Config,
-    ) -> Result<Config, ConfigError> {
-        self.host.set_config(now, config)?;
-        Ok(self.host.governor().config().clone())
-    }
-
-    pub(crate) fn set_tenants(&mut self, now: Instant, tenants: &[(TenantId, Tenant)]) {
-        self.host.set_tenants(now, tenants);
+    /// Works by another decision of the law.
+    pub(crate) fn apply(&mut self, now: Instant, decision: &Decision) {
+        self.host.apply(now, decision);
     }
 
     pub(crate) fn add_listener(&mut self, address: Address, bound: Bound) -> io::Result<()> {
@@ -95,21 +83,15 @@ impl Engine {
         let (connections, memory, dropped) = self.fronts.stats(&self.work.io.pool);
         Stats {
             at: now,
-            window: self.host.governor().window(),
+            window: self.host.decision().window,
+            vms_changed: self.host.vms_changed(),
             outstanding: self.host.outstanding(),
             held: self.host.held(),
-            latency: self.host.governor().latency().map(Span::from_secs),
-            outlook: self.host.governor().outlook().cloned(),
-            threshold: self.host.governor().threshold(),
-            objective_price: self.host.governor().objective_price(),
-            settings: self.host.governor().settings(),
             overdue: self.host.overdue(),
-            estimate: self.host.governor().estimate(),
             lateness: self.delays.last,
             connections,
             memory,
             dropped,
-            tenants: self.host.tenants().collect(),
             disks: disks.iter().map(|(_, disk)| disk.id).collect(),
             vms: (disks.iter())
                 .map(|(key, disk)| VmStats {

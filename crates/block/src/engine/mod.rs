@@ -224,7 +224,7 @@ impl Engine {
                 _ => self.host.submit(now, disk.vm_id, io, request as u64),
             }
         }
-        if self.host.governor().window().0.is_infinite() {
+        if !self.host.decision().has_window() {
             // Without control the order is that in which they came, over all disks.
             while let Some(key) = self.limit(now) {
                 self.start(now, key);

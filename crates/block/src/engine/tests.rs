@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parda_address::ExportName;
-use parda_control::{Bytes, Limit, Rates, Shares, Span, VmConfig};
+use parda_control::{Bytes, Limit, Period, Rates, Shares, Span, VmConfig};
 use parda_vhost::{Memory, blk::Scratch};
 
 use super::*;
@@ -29,7 +29,7 @@ pub(super) fn engine(backend: BackendConfig) -> Engine {
     let budget = Budget::new(&memory, limits.memory, limits.connections).unwrap();
     let mut control = parda_control::Config::default();
     control.law.mode = parda_control::law::Mode::Static;
-    let host = Host::new(Instant(0), control).unwrap();
+    let host = Host::new(Instant(0), Period::new(control).unwrap().decision());
     let (front, name) =
         (FrontParts { limits, budget, memory, mailer: mailer.clone() }, "test".to_owned());
     let memory = limits.memory;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Client, disk, read, spawn, spawn_timed, write};
+use common::{Client, disk, read, spawn, spawn_timed, tick, write};
 use parda_block::{BackendConfig, Handle, Timed, TimedId};
 use parda_control::law::Mode;
-use parda_control::{Bytes, Instant, IoKind, Shares, Span, VmConfig, Window};
+use parda_control::{Bytes, Instant, IoKind, Measurement, Period, Shares, Span, VmConfig, Window};
 use parda_disk::{Extent, Op};
 
 fn memory() -> BackendConfig {
@@ -111,34 +111,33 @@ fn a_flush_takes_its_turn_but_is_no_latency() {
     let volume = spawn(vec![disk("vm1", memory(), &socket)]);
     let mut client = Client::connect(&socket, "vm1");
     assert_eq!(client.call(Op::Flush, &[]), Ok(vec![]));
-    let report = volume.tick(Some(parda_block::Heard::default())).unwrap().0;
-    assert_eq!(report.interval, parda_control::latency::Interval::default());
+    let measured = volume.measure(Measurement::default()).unwrap();
+    assert_eq!(measured.interval, parda_control::latency::Interval::default());
     assert_eq!(client.call(write(0, 4096), &[1; 4096]), Ok(vec![]));
-    let report = volume.tick(None).unwrap().0;
-    assert_ne!(report.interval, parda_control::latency::Interval::default());
+    let measured = volume.measure(measured).unwrap();
+    assert_ne!(measured.interval, parda_control::latency::Interval::default());
     let vm = &volume.stats().unwrap().vms[0];
     assert_eq!((vm.others.ios, vm.writes.ios, vm.total.len()), (1, 1, 1));
 }
 
 #[test]
-fn settings_are_answered_with_what_is_in_force() {
+fn settings_and_decisions_are_in_force_with_the_next_measurement() {
     let dir = tempfile::tempdir().unwrap();
     let volume = spawn(vec![disk("vm1", memory(), &dir.path().join("s"))]);
     let vm = VmConfig { burst: 2.0, ..VmConfig::of(Shares(7)) };
     let disk = volume.stats().unwrap().disks[0];
     assert_eq!(volume.set_vm(disk, vm), Ok(Some(vm)));
-    assert_eq!(volume.tick(None).unwrap().0.shares, Shares(7));
+    let mut control = parda_control::Config::default();
+    let mut period = Period::new(control.clone()).unwrap();
+    assert_eq!(tick(&volume, &mut period).shares, Shares(7));
     assert_eq!(volume.remove_disk(disk, Duration::ZERO), Ok(true));
     assert_eq!(volume.set_vm(disk, vm), Ok(None));
     assert_eq!(volume.remove_disk(disk, Duration::ZERO), Ok(false));
-    assert_eq!(volume.tick(None).unwrap().0.shares, Shares(0));
-    let mut control = parda_control::Config::default();
+    assert_eq!(tick(&volume, &mut period).shares, Shares(0));
     control.law.mode = Mode::Static;
     control.law.window_max = Window(3.0);
-    assert_eq!(volume.set_control(control.clone()).unwrap(), Ok(control.clone()));
-    assert_eq!(volume.tick(None).unwrap().0.window, Window(3.0));
-    control.law.window_max = Window(-1.0);
-    assert!(volume.set_control(control).unwrap().is_err());
+    period.set_config(control).unwrap();
+    volume.apply(period.decision().clone()).unwrap();
     assert_eq!(volume.stats().unwrap().window, Window(3.0));
 }
 

@@ -11,7 +11,7 @@ use crate::members::Slow;
 use common::{disk, file, file_as, spawn, spawn_timed};
 use parda_address::Address;
 use parda_block::{BackendConfig, Direct, DiskConfig, Handle, Lock, NbdOptions};
-use parda_control::{Bytes, Span};
+use parda_control::{Bytes, Measurement, Span};
 use parda_vhost::driver::{Command, Driver, Shape};
 
 pub(crate) const SIZE: u64 = 4 << 20;
@@ -221,7 +221,7 @@ fn a_guest_is_told_that_its_disk_has_grown_while_it_runs() {
     channel.set_nonblocking(true).unwrap();
     // It is told once after its start as well.
     until("no message of the change", || {
-        volume.tick(None).unwrap();
+        volume.measure(Measurement::default()).unwrap();
         let told = std::io::Read::read_exact(&mut &channel, &mut message).is_ok();
         told && driver.size().unwrap() == 2 * SIZE
     });

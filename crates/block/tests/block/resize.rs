@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::{Client, disk, file, read, spawn, write};
 use parda_block::{BackendConfig, Direct, Handle, Region};
-use parda_control::Bytes;
+use parda_control::{Bytes, Measurement};
 use parda_disk::Errno;
 
 const MIB: u64 = 1 << 20;
@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 fn until_size(volume: &Handle, socket: &std::path::Path, export: &str, size: u64) -> Client {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
-        volume.tick(None).unwrap();
+        volume.measure(Measurement::default()).unwrap();
         let client = Client::connect(socket, export);
         if client.agreed.size == size {
             return client;

@@ -2,6 +2,8 @@
 
 use crate::cluster::Bounded;
 use crate::rate::Throughput;
+use crate::tenant::TenantId;
+use crate::units::Shares;
 
 /// Part of its slice that a VM must have pending beyond the slice to count as one that could use more.
 const LIMITED: f64 = 0.05;
@@ -10,8 +12,16 @@ const LIMITED: f64 = 0.05;
 const FULL: f64 = 0.98;
 
 /// What a VM wanted in a period.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct VmDemand {
+    /// Shares of its own.
+    pub own: Shares,
+    /// Tenant whose VM it is.
+    pub tenant: Option<TenantId>,
+    /// Whether it did IO or wanted to. Of a tenant's VMs alone.
+    pub active: bool,
+    /// Slots that it would have outstanding for its reservation if nothing were short.
+    pub reserved: f64,
     /// Shares of the VM while all VMs want theirs.
     pub shares: f64,
     /// Shares that it counts with: more while others of its tenant leave theirs.
@@ -28,12 +38,12 @@ pub struct VmDemand {
 
 impl VmDemand {
     /// Demand of a VM of which only the mean over the period is known. What a burst had pending beyond the
-    /// VM's slice then makes up for the time in which it had nothing. `awake` and `counts`: the shares of the VM while all VMs want theirs,
-    /// and those that it counts with. `window_per_share`: [`Governor::window_per_share`](super::Governor::window_per_share).
+    /// VM's slice then makes up for the time in which it had nothing. `counts` and `awake`: the shares that the VM counts with, and those
+    /// while all VMs want theirs. `window_per_share`: [`Governor::window_per_share`](super::Governor::window_per_share).
     #[must_use]
-    pub fn of_mean((awake, counts): (f64, f64), pending: f64, window_per_share: f64) -> VmDemand {
+    pub fn of_mean((counts, awake): (f64, f64), pending: f64, window_per_share: f64) -> VmDemand {
         let used = pending.min(window_per_share * counts);
-        VmDemand { shares: awake, counts, taken: counts, pending, used, rate: None }
+        VmDemand { shares: awake, counts, taken: counts, pending, used, ..VmDemand::default() }
     }
 
     /// Whether it could use more than its slice.

@@ -7,10 +7,10 @@ use core::cmp::Reverse;
 use super::{Host, VmConfig, VmId, Waiting};
 use crate::held::HeldBy;
 use crate::limit::{AsideId, Limit};
-use crate::objective::{Objective, ObjectiveState, Wants, strictest};
+use crate::objective::{Objective, ObjectiveState};
 use crate::queue::{Cost, FlowId};
 use crate::reservation::{Reservation, ReservationState};
-use crate::tenant::{Tenant, TenantId, TenantPart, TenantState};
+use crate::tenant::TenantId;
 use crate::units::{Instant, Span};
 
 /// What a VM has beside its shares. Apart from the VM, as few have it. What each IO needs comes first.
@@ -20,10 +20,20 @@ pub(super) struct Guarantees {
     /// Its place beside the queue, if it has a limit or its tenant has one.
     pub(super) aside: Option<AsideId>,
     pub(super) objective: Option<Box<Objective>>,
+    /// The law has the objective of the period that ended.
+    judged: bool,
     /// Its tenant's place, if the host knows the tenant.
     pub(super) place: Option<usize>,
     pub(super) reservation: Option<Reservation>,
-    tenant: Option<TenantId>,
+    pub(super) tenant: Option<TenantId>,
+}
+
+impl Guarantees {
+    /// Ends the period of the objective, if there is one.
+    pub(super) fn measure_objective(&mut self) -> Option<Objective> {
+        self.judged = self.objective.is_some();
+        self.objective.as_mut().map(|objective| objective.measure())
+    }
 }
 
 impl Host {
@@ -38,6 +48,7 @@ impl Host {
         let own = vm.guarantees.get_or_insert_default();
         if own.objective.as_ref().map(|objective| objective.target()) != *target {
             own.objective = target.map(|target| Box::new(Objective::new(target)));
+            own.judged = false;
         }
         own.tenant = *tenant;
         self.reserve(id, *reservation);
@@ -106,41 +117,28 @@ impl Host {
         }
     }
 
-    /// Changes the tenants that this host knows, and what they have.
-    pub fn set_tenants(&mut self, now: Instant, tenants: &[(TenantId, Tenant)]) {
-        let limits = &mut self.limits;
-        self.tenants.set(tenants, |shared, limit, part| {
-            if limit.is_none() {
-                shared.into_iter().for_each(|gone| limits.remove(now, gone));
-                return None;
-            }
-            let shared = shared.unwrap_or_else(|| limits.add());
-            limits.set(now, shared, limit);
-            limits.divide(now, shared, part);
-            Some(shared)
-        });
+    /// Takes over the tenants of the decision.
+    pub(super) fn apply_tenants(&mut self, now: Instant) {
+        if !self.tenants.apply(now, &self.decision.tenants, &mut self.limits) {
+            return;
+        }
         let members = self.vms.iter_mut().filter_map(|(id, vm)| {
             vm.guarantees.as_mut()?.place = None;
             (!vm.removed).then_some(VmId(id))
         });
         let members: Vec<_> = members.collect();
         members.into_iter().for_each(|id| self.place(now, id));
-        self.changed = true;
     }
 
-    /// Takes in what the other hosts say of tenants, `None` while nothing can be said of them: before each [`Host::tick`].
-    pub fn hear_tenants(&mut self, parts: Option<Vec<TenantPart>>) {
-        self.tenants.hear(parts);
-    }
-
-    /// What to publish of tenants after a tick.
-    pub fn tenant_parts(&self) -> impl Iterator<Item = TenantPart> {
-        self.tenants.parts()
-    }
-
-    /// How the tenants stand after the last tick.
-    pub fn tenants(&self) -> impl Iterator<Item = TenantState> {
-        self.tenants.states()
+    /// Takes over what the law made of the objectives that it was given last.
+    pub(super) fn apply_objectives(&mut self) {
+        for (id, objective) in &self.decision.objectives {
+            let own = self.vms.get_mut(id.0).and_then(|vm| vm.guarantees.as_mut());
+            // The VM of the id may be another one since.
+            let Some(own) = own.filter(|own| own.judged) else { continue };
+            own.judged = false;
+            own.objective.iter_mut().for_each(|own| own.apply(objective));
+        }
     }
 
     /// Queues what limits held back until now.
@@ -196,23 +194,6 @@ impl Host {
         None
     }
 
-    /// Ends the period of each objective. Answers the lowest threshold that is asked for, and the IOs of
-    /// the VMs that have objectives.
-    pub(super) fn wants(&mut self) -> Wants {
-        let (latency, least) = (self.governor.latency(), self.governor.config().law.min_ios);
-        let (own, in_force) = (self.governor.own_threshold(), self.governor.threshold());
-        let mut wants = Wants::default();
-        let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
-        let objectives = vms.filter_map(|(_, vm)| vm.guarantees.as_mut()?.objective.as_mut());
-        for objective in objectives {
-            let Some(ios) = objective.roll(latency, least, own, in_force) else { continue };
-            wants.ios += ios;
-            let asks = objective.asks(own);
-            wants.asks = strictest(wants.asks, asks);
-        }
-        self.governor.want(wants)
-    }
-
     pub(super) fn guarantees(&self, vm: VmId) -> Option<&Guarantees> {
         self.vms.get(vm.0)?.guarantees.as_deref()
     }
@@ -227,6 +208,6 @@ impl Host {
     #[must_use]
     pub fn standing(&self, vm: VmId) -> Option<ObjectiveState> {
         let objective = self.guarantees(vm)?.objective.as_ref()?;
-        Some(objective.standing(self.governor.own_threshold()))
+        Some(objective.standing(self.decision.room.threshold))
     }
 }

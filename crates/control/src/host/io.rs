@@ -286,7 +286,7 @@ impl Host {
         self.unqueue(now, done.vm.0, done.cost);
         let vm = &mut self.vms[done.vm.0];
         let costs = self.costs;
-        let usual = self.governor.config().reference_size;
+        let usual = self.decision.reference_size;
         let heard = match outcome {
             Outcome::Done => done.io.heard(device, costs, usual),
             Outcome::Failed => None,
@@ -300,7 +300,7 @@ impl Host {
                     own.objective.iter_mut().for_each(|it| it.add(held, device));
                     own.place
                         .iter()
-                        .for_each(|place| self.tenants.add(*place, 1, device.secs() * slots));
+                        .for_each(|place| self.tenants.add(*place, device.secs() * slots));
                 }
             }
             Some(Heard::Discard(size, latency)) => {

@@ -26,7 +26,7 @@ impl Host {
         self.guarantee(now, VmId(id), &vm);
         // Both are added and removed together, so that both ids are the same.
         debug_assert_eq!(id, flow);
-        self.governor.vms_changed();
+        self.vms_changed = true;
         self.changed = true;
         VmId(id)
     }
@@ -40,7 +40,7 @@ impl Host {
         vm.removed = true;
         // Its last IOs are not to take as long as a limit may say.
         self.free(self.called, id);
-        self.governor.vms_changed();
+        self.vms_changed = true;
         self.changed = true;
         self.bury(id);
         true
@@ -55,6 +55,12 @@ impl Host {
             self.vms.remove(id.0);
             self.queue.remove_flow(FlowId(id.0));
         }
+    }
+
+    /// Whether VMs came or went since the last measurement.
+    #[must_use]
+    pub fn vms_changed(&self) -> bool {
+        self.vms_changed
     }
 
     fn vm_mut(&mut self, id: VmId) -> Option<&mut Vm> {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{
-    Bytes, Charge, Config, Costs, Governed, HeldBy, Host, Instant, Io, IoId, IoKind, Outcome,
-    Report, Shares, Span, Totals, Tuning, View, VmConfig, VmId, Window,
+    Bytes, Charge, Config, Costs, Governed, HeldBy, Host, Instant, Io, IoId, IoKind, Measurement,
+    Outcome, Period, Report, Shares, Span, Totals, Tuning, View, VmConfig, VmId, Window,
 };
 use proptest::prelude::*;
+
+use crate::common::GovernedHost;
 
 fn static_window(window: f64) -> Config {
     Config {
@@ -76,7 +78,7 @@ proptest! {
         let mut now = Instant(0);
         let law = LawConfig { mode, window_max: Window(16.0), hold_max, ..LawConfig::default() };
         let config = Config { law, costs, ..Config::default() };
-        let mut host = Host::new(now, config.clone()).unwrap();
+        let mut host = GovernedHost::new(now, config.clone()).unwrap();
         let mut vms: Vec<VmId> = [1000, 500, 10, 3]
             .map(|shares| host.add_vm(now, VmConfig { burst: BURST, ..VmConfig::of(Shares(shares)) }))
             .to_vec();
@@ -231,7 +233,7 @@ proptest! {
         seed in 1..u64::MAX,
     ) {
         let mut now = Instant(0);
-        let mut host = Host::new(now, static_window(window)).unwrap();
+        let mut host = GovernedHost::new(now, static_window(window)).unwrap();
         let vm = host.add_vm(now, VmConfig::of(Shares(1)));
         (0..40).for_each(|i| host.submit(now, vm, READ, i));
         let mut random = seed;
@@ -268,7 +270,7 @@ proptest! {
 fn without_control_order_is_kept_and_nothing_is_held() {
     let mut config = Config::default();
     config.law.mode = Mode::Off;
-    let mut host = Host::new(Instant(0), config).unwrap();
+    let mut host = GovernedHost::new(Instant(0), config).unwrap();
     let vms = [1, 1_000_000].map(|shares| host.add_vm(Instant(0), VmConfig::of(Shares(shares))));
     for token in 0..1000 {
         host.submit(Instant(token), vms[token as usize % 2], READ, token);
@@ -282,7 +284,7 @@ fn without_control_order_is_kept_and_nothing_is_held() {
 /// A trim of 8 MiB takes eight slots, so that others wait for it, and is heard as one write.
 #[test]
 fn a_trim_takes_slots_by_its_length_and_is_heard() {
-    let mut host = Host::new(Instant(0), static_window(8.0)).unwrap();
+    let mut host = GovernedHost::new(Instant(0), static_window(8.0)).unwrap();
     let vm = VmConfig::of(Shares(1000));
     let vm = host.add_vm(Instant(0), vm);
     let trim = Io { kind: IoKind::Discard, bytes: Bytes(8 << 20) };
@@ -305,7 +307,7 @@ fn a_trim_takes_slots_by_its_length_and_is_heard() {
 fn time_that_an_io_waits_for_its_caller_is_not_the_arrays() {
     let vm = VmConfig::of(Shares(1000));
     for (device, expected) in [(3, 3), (10, 10), (11, 10)] {
-        let mut host = Host::new(Instant(0), static_window(4.0)).unwrap();
+        let mut host = GovernedHost::new(Instant(0), static_window(4.0)).unwrap();
         let vm = host.add_vm(Instant(0), vm);
         host.submit(Instant(0), vm, READ, 7);
         let id = host.next_dispatch(Instant(0)).unwrap().id;
@@ -318,25 +320,25 @@ fn time_that_an_io_waits_for_its_caller_is_not_the_arrays() {
 
 #[test]
 fn parameters_that_cannot_work_are_refused_and_change_nothing() {
-    let mut host = Host::new(Instant(0), Config::default()).unwrap();
+    let mut host = GovernedHost::new(Instant(0), Config::default()).unwrap();
     let mut bad = Config::default();
     bad.law.gamma = 0.0;
     assert_eq!(host.set_config(Instant(0), bad.clone()).unwrap_err().parameter, "gamma");
     assert_eq!(host.governor().config(), &Config::default());
-    assert!(Host::new(Instant(0), bad).is_err());
+    assert!(GovernedHost::new(Instant(0), bad).is_err());
 }
 
 #[test]
 fn what_waits_is_charged_by_the_slots_in_force() {
     let large = Io { kind: IoKind::Read, bytes: Bytes::kib(1024) };
     let bytes = Config { costs: Some(Costs::BYTES), ..static_window(4.0) };
-    let mut host = Host::new(Instant(0), bytes.clone()).unwrap();
+    let mut host = GovernedHost::new(Instant(0), bytes.clone()).unwrap();
     let vm = VmConfig::of(Shares(1000));
     let vms = [(); 2].map(|()| host.add_vm(Instant(0), vm));
     for token in 0..8 {
         host.submit(Instant(0), vms[token as usize % 2], large, token);
     }
-    let out = |host: &mut Host, now| -> Vec<u64> {
+    let out = |host: &mut GovernedHost, now| -> Vec<u64> {
         std::iter::from_fn(|| host.next_dispatch(now)).map(|dispatch| dispatch.token).collect()
     };
     // An IO of 128 slots goes when nothing is at the array, and no second one beside it.
@@ -371,7 +373,8 @@ fn held_time_has_the_cause_that_the_io_met_when_it_came() {
         (law(Mode::Static, 4.0), HeldBy::Window),
     ] {
         let mut host =
-            Host::new(Instant(0), Config { law: law.clone(), ..Config::default() }).unwrap();
+            GovernedHost::new(Instant(0), Config { law: law.clone(), ..Config::default() })
+                .unwrap();
         let vm = VmConfig::of(Shares(1000));
         let vms = [(); 2].map(|()| host.add_vm(Instant(0), vm));
         for token in 0..16 {
@@ -391,7 +394,7 @@ fn held_time_has_the_cause_that_the_io_met_when_it_came() {
         assert!(done[&15].held > Span::ZERO);
     }
     // Who wants less than its slice waits for others at most.
-    let mut host = Host::new(Instant(0), Config::default()).unwrap();
+    let mut host = GovernedHost::new(Instant(0), Config::default()).unwrap();
     let vm = VmConfig::of(Shares(1000));
     let vms = [(); 2].map(|()| host.add_vm(Instant(0), vm));
     for token in 0..9 {
@@ -405,13 +408,74 @@ fn held_time_has_the_cause_that_the_io_met_when_it_came() {
 
 #[test]
 fn a_vm_within_its_slice_waits_for_no_large_io_of_its_neighbour() {
-    let mut host = Host::new(Instant(0), Config::default()).unwrap();
+    let mut host = GovernedHost::new(Instant(0), Config::default()).unwrap();
     let [large, light] = [(); 2].map(|()| host.add_vm(Instant(0), VmConfig::of(Shares(1000))));
     let trim = Io { kind: IoKind::Discard, bytes: Bytes(32 << 20) };
     (0..2).for_each(|token| host.submit(Instant(0), large, trim, token));
-    let goes = |host: &mut Host| host.next_dispatch(Instant(0)).map(|dispatch| dispatch.token);
+    let goes =
+        |host: &mut GovernedHost| host.next_dispatch(Instant(0)).map(|dispatch| dispatch.token);
     assert_eq!([goes(&mut host), goes(&mut host)], [Some(0), None], "32 slots of a window of 4");
     (2..6).for_each(|token| host.submit(Instant(0), light, READ, token));
     let went: Vec<_> = std::iter::from_fn(|| goes(&mut host)).collect();
     assert_eq!(went, [2, 3], "its slice is two slots");
+}
+
+#[test]
+fn a_host_that_is_made_anew_works_by_what_the_law_decided_before() {
+    let mut period = Period::new(Config::default()).unwrap();
+    let mut measured = Measurement::default();
+    let mut now = Instant(0);
+    let mut host = Host::new(now, period.decision());
+    let vm = host.add_vm(now, VmConfig::of(Shares(1000)));
+    // Thirty IOs of 60 ms each at a threshold of 30 ms: the window falls to half of them.
+    (0..30).for_each(|token| host.submit(now, vm, READ, token));
+    for ms in 1..=20_000 {
+        let out: Vec<_> = std::iter::from_fn(|| host.next_dispatch(now)).collect();
+        now = now + Span::from_millis(60);
+        for dispatch in out {
+            let done = host.complete(now, dispatch.id, Outcome::Done).unwrap();
+            host.submit(now, vm, READ, done.token);
+        }
+        if ms % 16 == 0 {
+            host.measure(now, &mut measured);
+            period.tick(&mut measured, View::Peers(Totals::default()), None);
+            host.apply(now, period.decision());
+        }
+    }
+    let before = period.decision().window;
+    assert!(before.0 < 3.0, "{before:?}");
+    let mut host = Host::new(Instant(0), period.decision());
+    let vm = host.add_vm(Instant(0), VmConfig::of(Shares(1000)));
+    (0..30).for_each(|token| host.submit(Instant(0), vm, READ, token));
+    let out = std::iter::from_fn(|| host.next_dispatch(Instant(0))).count();
+    assert!(out as f64 <= before.0.max(1.0).ceil(), "{out} outstanding under {before:?}");
+}
+
+#[test]
+fn an_io_between_a_measurement_and_its_decision_counts_for_the_next_objective() {
+    let mut period = Period::new(Config::default()).unwrap();
+    let (mut measured, mut host) =
+        (Measurement::default(), Host::new(Instant(0), period.decision()));
+    let target = Some(Span::from_millis(10));
+    let vm = host.add_vm(Instant(0), VmConfig { target, ..VmConfig::of(Shares(1000)) });
+    let second = |n: u64| Instant(n * 1_000_000_000);
+    let io = |host: &mut Host, now| {
+        host.submit(now, vm, READ, 0);
+        let id = host.next_dispatch(now).unwrap().id;
+        host.complete(now + Span::from_millis(5), id, Outcome::Done).unwrap();
+    };
+    (0..10).for_each(|_| io(&mut host, second(0)));
+    host.measure(second(1), &mut measured);
+    io(&mut host, second(1));
+    period.tick(&mut measured, View::Silent, None);
+    host.apply(second(1), period.decision());
+    let device = host.standing(vm).unwrap().seen.unwrap().device;
+    assert!((device - 0.005).abs() < 1e-9, "{device}");
+    host.measure(second(2), &mut measured);
+    assert_eq!(period.tick(&mut measured, View::Silent, None).wants.ios, 1);
+    // Another VM of the same id, which came while the law decided, begins by itself.
+    assert!(host.remove_vm(vm));
+    assert_eq!(host.add_vm(second(2), VmConfig { target, ..VmConfig::of(Shares(1)) }), vm);
+    host.apply(second(2), period.decision());
+    assert_eq!(host.standing(vm).unwrap().seen, None);
 }

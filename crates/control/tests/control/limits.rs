@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use parda_control::law::{LawConfig, Mode};
 use parda_control::limit::{TOLERANCE, UNCAPPED};
 use parda_control::{
-    Burst, Bytes, Config, HeldBy, Host, Instant, Io, IoId, IoKind, Limit, Outcome, Rate, Rates,
-    Shares, Span, Tenant, TenantId, Totals, View, VmConfig, VmId, Window,
+    Burst, Bytes, Config, HeldBy, Instant, Io, IoId, IoKind, Limit, Outcome, Rate, Rates, Shares,
+    Span, Tenant, TenantId, Totals, View, VmConfig, VmId, Window,
 };
 use proptest::prelude::*;
+
+use crate::common::GovernedHost;
 
 /// An IO that went: when, and what.
 type Went = (Instant, Io);
@@ -136,7 +138,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// A host, what it holds, and what is outstanding.
 struct Run {
-    host: Host,
+    host: GovernedHost,
     now: Instant,
     token: u64,
     held: BTreeMap<u64, (VmId, Io)>,
@@ -148,7 +150,7 @@ struct Run {
 impl Run {
     fn new(mode: Mode) -> Run {
         let law = LawConfig { mode, ..LawConfig::default() };
-        let host = Host::new(Instant(0), Config { law, ..Config::default() }).unwrap();
+        let host = GovernedHost::new(Instant(0), Config { law, ..Config::default() }).unwrap();
         let (held, out, went) = Default::default();
         Run { host, now: Instant(0), token: 0, held, out, went }
     }

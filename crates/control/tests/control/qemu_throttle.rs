@@ -5,10 +5,11 @@
 
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{
-    Burst, Bytes, Config, Host, Instant, Io, IoKind, Limit, Outcome, Rate, Rates, Shares, Span,
-    VmConfig,
+    Burst, Bytes, Config, Instant, Io, IoKind, Limit, Outcome, Rate, Rates, Shares, Span, VmConfig,
 };
 use proptest::prelude::*;
+
+use crate::common::GovernedHost;
 
 /// When IOs are counted, in seconds.
 const LOOKS: [f64; 4] = [1.0, 5.0, 30.0, 60.0];
@@ -115,7 +116,7 @@ fn parda(throttle: &Throttle, ios: &[Io]) -> Vec<u64> {
     let (iops, bandwidth) = (rates(throttle.iops), rates(throttle.bps));
     let limit = Limit { iops, bandwidth, io_size: throttle.iops_size };
     let law = LawConfig { mode: Mode::Off, ..LawConfig::default() };
-    let mut host = Host::new(Instant(0), Config { law, ..Config::default() }).unwrap();
+    let mut host = GovernedHost::new(Instant(0), Config { law, ..Config::default() }).unwrap();
     let mut now = Instant(0);
     let vm = host.add_vm(now, VmConfig { limit, ..VmConfig::of(Shares(1000)) });
     let (mut done, mut counts) = (0, Vec::new());

@@ -4,7 +4,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
-use parda_control::{Config, Host, Instant, Report, Shares, Span, View, VmConfig};
+use parda_control::{
+    Config, Host, Instant, Measurement, Period, Report, Shares, Span, View, VmConfig,
+};
 use parda_exchange::region::Block;
 use parda_exchange::slot::{self, Content, RECORD_BYTES, Record};
 use parda_exchange::udp::{is_datagram, signed};
@@ -40,9 +42,17 @@ pub(crate) fn table(sizes: &[u64]) -> Fallible<()> {
 /// Least times of the law's part of a round, and of decoding all slots and all datagrams, in µs: what else the machine does makes a round
 /// slower, never faster.
 fn measure(hosts: u64) -> Fallible<[f64; 3]> {
-    let mut host = Host::new(Instant(0), Config::default())?;
+    let mut period = Period::new(Config::default())?;
+    let mut host = Host::new(Instant(0), period.decision());
     host.add_vm(Instant(0), VmConfig::of(Shares(1000)));
-    let own = host.tick(Instant(1), View::Silent);
+    let mut measured = Measurement::default();
+    let mut tick = |now, view| {
+        host.measure(now, &mut measured);
+        let report = period.tick(&mut measured, view, None);
+        host.apply(now, period.decision());
+        report
+    };
+    let own = tick(Instant(1), View::Silent);
     let names = (0..hosts).map(|n| HostName::new(&format!("host-{n:04}")));
     let names: Vec<_> = names.collect::<Result<_, _>>()?;
     let mut peers = Peers::new(names[0].id());
@@ -54,7 +64,7 @@ fn measure(hosts: u64) -> Fallible<[f64; 3]> {
         took[0] = took[0].min(time(|| {
             peers.observe(now, &said);
             let view = peers.totals(now).map_or(View::Silent, View::Peers);
-            host.tick(now, view)
+            tick(now, view)
         }));
         let blocks = said.iter().map(|message| block(message, SlotIndex(0)));
         let blocks: Vec<_> = blocks.collect::<Result<_, _>>()?;

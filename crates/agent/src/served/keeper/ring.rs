@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parda_awake::Instant;
 use parda_block::{AgentMemory, Drained, Ended, Handle, SpawnError, VolumeConfig};
-use parda_config::tenants;
+use parda_control::Decision;
 
 use super::{Keeper, Order, Owner};
 use crate::config;
@@ -16,9 +16,10 @@ use crate::served::member::State;
 pub(super) const FIRST_RESTART: Duration = Duration::from_millis(500);
 const LAST_RESTART: Duration = Duration::from_secs(60);
 
-/// Starts a ring that serves nothing yet.
+/// Starts a ring that serves nothing yet, under the law's last decision.
 pub(super) fn spawn(
     config: &config::Volume,
+    decision: Decision,
     memory: &AgentMemory,
     generation: u64,
     orders: &Sender<Order>,
@@ -26,8 +27,7 @@ pub(super) fn spawn(
     let orders = orders.clone();
     let volume = VolumeConfig {
         name: config.name.clone(),
-        control: config.law.clone(),
-        tenants: tenants(&config.tenants),
+        decision,
         disks: Vec::new(),
         listeners: Vec::new(),
         model: None,
@@ -87,7 +87,13 @@ impl Keeper {
         let pause = if long { FIRST_RESTART } else { self.restart_pause };
         self.restart_pause = (2 * pause).min(LAST_RESTART);
         self.generation += 1;
-        match spawn(&self.wanted, &self.shared.memory, self.generation, &self.orders) {
+        match spawn(
+            &self.wanted,
+            self.board.decision(),
+            &self.shared.memory,
+            self.generation,
+            &self.orders,
+        ) {
             Ok(ring) => {
                 self.board.set_ring(Some(Arc::clone(&ring)));
                 self.ring = Some(ring);

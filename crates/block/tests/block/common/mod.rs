@@ -12,8 +12,10 @@ use parda_block::{
     AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Lock, Timed, Volume,
     VolumeConfig,
 };
-use parda_control::law::Mode;
-use parda_control::{Shares, VmConfig, Window};
+use parda_control::law::{LawConfig, Mode};
+use parda_control::{
+    Decision, Measurement, Period, Report, Shares, Totals, View, VmConfig, Window,
+};
 use parda_disk::{BlockSizes, Geometry};
 #[allow(unused_imports, reason = "no test file uses all of it")]
 pub(crate) use parda_testkit::{Answer, Client, at, read, write};
@@ -42,19 +44,32 @@ pub(crate) fn file_as(path: &Path, direct: Direct, lock: Lock) -> BackendConfig 
     BackendConfig::File { path: path.into(), direct, lock, raw: false }
 }
 
-pub(crate) fn config(disks: Vec<DiskConfig>) -> VolumeConfig {
+/// Decision of a law whose window stays at this.
+fn held_at(window: Window) -> Decision {
     let mut control = parda_control::Config::default();
     control.law.mode = Mode::Static;
+    (control.law.window_max, control.law.window_start) = (window, window);
+    Period::new(control).unwrap().decision().clone()
+}
+
+pub(crate) fn config(disks: Vec<DiskConfig>) -> VolumeConfig {
     VolumeConfig {
-        tenants: Vec::new(),
         name: "test".into(),
-        control,
+        decision: held_at(LawConfig::default().window_max),
         disks,
         listeners: Vec::new(),
         model: None,
         limits: Limits::default(),
         memory: AgentMemory::default(),
     }
+}
+
+/// Ends a period of a law at a volume.
+pub(crate) fn tick(volume: &Handle, period: &mut Period) -> Report {
+    let mut measured = volume.measure(Measurement::default()).unwrap();
+    let report = period.tick(&mut measured, View::Peers(Totals::default()), None);
+    volume.apply(period.decision().clone()).unwrap();
+    report
 }
 
 pub(crate) fn spawn(disks: Vec<DiskConfig>) -> Handle {
@@ -83,8 +98,7 @@ pub(crate) fn spawn_timed(
     model: impl Timed + 'static,
 ) -> Handle {
     let mut config = config(disks);
-    config.control.law.window_max = Window(window);
-    config.control.law.window_start = Window(window);
+    config.decision = held_at(Window(window));
     config.model = Some(Box::new(model));
     Volume::spawn(config).unwrap()
 }

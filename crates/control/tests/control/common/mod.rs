@@ -5,11 +5,70 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::ops::{Deref, DerefMut};
 
 use parda_control::{
-    Bytes, Config, Dispatch, Estimate, Host, Instant, Io, IoId, IoKind, Outcome, Outlook, Part,
-    Report, Shares, Span, Totals, View, VmConfig, VmId,
+    Bytes, Config, ConfigError, Dispatch, Estimate, Governor, Host, Instant, Io, IoId, IoKind,
+    Measurement, Outcome, Outlook, Part, Period, Report, Shares, Span, Tenant, TenantId,
+    TenantPart, Totals, View, VmConfig, VmId,
 };
+
+/// A host with its law.
+#[derive(Debug)]
+pub(crate) struct GovernedHost {
+    host: Host,
+    pub(crate) period: Period,
+    measured: Measurement,
+    heard: Option<Vec<TenantPart>>,
+}
+
+impl Deref for GovernedHost {
+    type Target = Host;
+
+    fn deref(&self) -> &Host {
+        &self.host
+    }
+}
+
+impl DerefMut for GovernedHost {
+    fn deref_mut(&mut self) -> &mut Host {
+        &mut self.host
+    }
+}
+
+impl GovernedHost {
+    pub(crate) fn new(now: Instant, config: Config) -> Result<GovernedHost, ConfigError> {
+        let period = Period::new(config)?;
+        let host = Host::new(now, period.decision());
+        Ok(GovernedHost { host, period, measured: Measurement::default(), heard: None })
+    }
+
+    pub(crate) fn set_config(&mut self, now: Instant, config: Config) -> Result<(), ConfigError> {
+        self.period.set_config(config)?;
+        self.host.apply(now, self.period.decision());
+        Ok(())
+    }
+
+    pub(crate) fn set_tenants(&mut self, now: Instant, tenants: &[(TenantId, Tenant)]) {
+        self.period.set_tenants(tenants);
+        self.host.apply(now, self.period.decision());
+    }
+
+    pub(crate) fn hear_tenants(&mut self, heard: Option<Vec<TenantPart>>) {
+        self.heard = heard;
+    }
+
+    pub(crate) fn governor(&self) -> &Governor {
+        self.period.governor()
+    }
+
+    pub(crate) fn tick(&mut self, now: Instant, view: View) -> Report {
+        self.host.measure(now, &mut self.measured);
+        let report = self.period.tick(&mut self.measured, view, self.heard.take());
+        self.host.apply(now, self.period.decision());
+        report
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -32,7 +91,7 @@ struct VmState {
 }
 
 struct HostState {
-    host: Host,
+    host: GovernedHost,
     vms: Vec<VmState>,
     report: Option<Report>,
     alive: bool,
@@ -86,7 +145,7 @@ impl Cluster {
     }
 
     pub(crate) fn add_host(&mut self, config: Config, vms: &[VmSpec]) -> usize {
-        let mut host = Host::new(self.now, config).unwrap();
+        let mut host = GovernedHost::new(self.now, config).unwrap();
         let vms = vms
             .iter()
             .map(|spec| VmState {
