@@ -9,10 +9,10 @@ base=${1:-$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD)}
 "$cargo" fmt --all --check
 tools/circles.py
 tools/prose.py
-crates=$({ git diff --name-only "$base"; git ls-files --others --exclude-standard; } | sed -n 's|^crates/\([^/]*\)/.*|\1|p' | sort -u)
+crates=$({ git diff --name-only "$base"; git ls-files --others --exclude-standard; } | sed -nE 's#^((crates|lab)/[^/]*)/.*#\1#p' | sort -u)
 packages=
 for crate in $crates; do
-    manifest=crates/$crate/Cargo.toml
+    manifest=$crate/Cargo.toml
     if [ -f "$manifest" ]; then
         packages="$packages --package $(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -n 1)"
     fi

@@ -1,4 +1,4 @@
-//! The files that commands are given, each of its kind: a configuration or a scenario.
+//! The files that commands are given, checked to be configurations.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -36,18 +36,6 @@ pub(crate) fn is_no_scenario(document: &Document) -> Result<(), Failure> {
     }
     let name = document.name();
     Err(Failure::usage(format!(
-        "{name}: is a scenario and no agent's configuration: parda sim {name} runs it"
-    )))
-}
-
-/// Refuses an agent's configuration in the place of a scenario.
-pub(crate) fn is_no_configuration(document: &Document) -> Result<(), Failure> {
-    if !(document.has("host") && document.has("volume")) {
-        return Ok(());
-    }
-    let name = document.name();
-    Err(Failure::usage(format!(
-        "{name}: is an agent's configuration and no scenario: parda check {name} checks it, parda serve -c {name} \
-         serves by it"
+        "{name}: is a scenario and no agent's configuration: parda-lab sim {name} runs it"
     )))
 }

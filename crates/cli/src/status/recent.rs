@@ -8,6 +8,12 @@ use parda_agent::status::{DiskStatus, Status, SteerStatus, VolumeStatus};
 use crate::agent::by_key;
 use crate::quantity::mib;
 
+/// Mean of values; `None` of no values.
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, n) = values.fold((0.0, 0.0), |(sum, n), value| (sum + value, n + 1.0));
+    (n > 0.0).then(|| sum / n)
+}
+
 /// A status whose counters and distributions are those of an interval.
 pub(crate) struct Recent {
     /// The status at the end of the interval, with disks named by their keys. IOs, bytes and latencies of disks and steered devices are of the interval alone.
