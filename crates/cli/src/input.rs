@@ -5,8 +5,7 @@ use std::path::Path;
 
 use parda_agent::config::Config;
 use parda_config::Document;
-
-use crate::Failure;
+use parda_terminal::Failure;
 
 /// The agent's configuration, for a command that asks the agent: where its disks are is not looked at, as their file systems may not
 /// answer. If there is none, the command says how to name one.

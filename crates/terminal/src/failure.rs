@@ -3,9 +3,9 @@
 /// Failure of a command: message and exit status.
 #[derive(Debug)]
 pub struct Failure {
-    /// What is said of it; nothing if all was said.
+    /// Text for standard error; empty if all was printed already.
     pub message: String,
-    /// The exit status.
+    /// Exit status of the process.
     pub code: u8,
 }
 

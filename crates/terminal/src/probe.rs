@@ -1,4 +1,4 @@
-//! The command `probe`.
+//! The command `probe`, whose targets its program finds.
 
 mod arguments;
 

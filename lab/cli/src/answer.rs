@@ -6,9 +6,8 @@ use indicatif::ProgressBar;
 use parda_config::Document;
 use parda_report::table::{missed, table};
 use parda_scenario::Answer;
-
-use crate::Failure;
-use crate::output::{bar, colour, json, styled};
+use parda_terminal::Failure;
+use parda_terminal::output::{bar, colour, json, styled};
 
 /// Writes the answer of a run, as JSON to `to` or as a table to standard output. Fails if an expectation failed.
 pub(crate) fn print(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> {

@@ -10,12 +10,12 @@ use parda_config::Document;
 use parda_lab::array_server::ArrayError;
 use parda_lab::{ArrayOptions, Data, run_array};
 use parda_scenario::{Scenario, Study};
+use parda_terminal::output::count;
+use parda_terminal::{Failure, output, quantity};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::output::count;
 use crate::sim::variants;
-use crate::{Failure, output, quantity};
 
 #[derive(Args)]
 #[command(after_help = "\

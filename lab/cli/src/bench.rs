@@ -10,10 +10,9 @@ use parda_address::Uri;
 use parda_bench::{BenchError, Measured, Operation, Plan, Summary};
 use parda_config::quantity::exact_size;
 use parda_probe_tools::{TargetError, Writes, writable_export};
+use parda_terminal::quantity::{bytes, percent};
+use parda_terminal::{Failure, output, quantity};
 use serde::Serialize;
-
-use crate::quantity::{bytes, percent};
-use crate::{Failure, output, quantity};
 
 #[derive(Subcommand)]
 pub(crate) enum Bench {

@@ -1,4 +1,4 @@
-//! `parda-lab lab`.
+//! The command `lab`: scenarios with real processes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,11 +12,11 @@ use parda_lab::error::Refusal;
 use parda_lab::{Dashboards, LabOptions, Progress};
 use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::{Engine, Run, Scenario, Study};
+use parda_terminal::{Failure, output};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::answer::{self, is_no_configuration};
 use crate::sim::variants;
-use crate::{Failure, output};
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -13,7 +13,7 @@ mod sim;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
-use parda_terminal::{Failure, log, manual, negatives_are_values, output, quantity};
+use parda_terminal::{Failure, log, manual, negatives_are_values};
 use tracing_subscriber::layer::Identity;
 
 /// The laboratory of parda: emulated disk arrays, scenarios in virtual and in real time, and loads for servers.

@@ -7,8 +7,7 @@ const TARGETS: &str = "\
 TARGET is the array model, model:NAME, of its first LUN, or model:NAME/lun2, driven in virtual time; or what
 parda probe takes. NAME is one of {presets}.";
 
-const EXAMPLES: &str = "\
-  parda-lab probe model:drive-7200
+const EXAMPLES: &str = "  parda-lab probe model:drive-7200
   parda-lab probe model:flash-nvme --quick
   parda-lab probe model:drive-7200 --experiment elling --page elling.html
   parda-lab probe model:cx3-40-raid5-vms --mix 8k,67,70 --mix 4k,100,100 --depths 1-64 --only depth

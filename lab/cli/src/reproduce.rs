@@ -7,10 +7,10 @@ use clap::Args;
 use parda_report::reproduce::{Value, built_in, in_folder, missed, table, tally, values};
 use parda_scenario::Study;
 use parda_sim::{Keep, run_all};
+use parda_terminal::{Failure, output};
 use serde_json::json;
 
 use crate::sim::{Bar, cores};
-use crate::{Failure, output};
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -13,9 +13,9 @@ use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::study::Sweep;
 use parda_scenario::{Run, Study};
 use parda_sim::{Keep, Progress, RunOutcome, StudyOutcome};
+use parda_terminal::{Failure, output};
 
 use crate::answer::{self, is_no_configuration};
-use crate::{Failure, output};
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -1,4 +1,4 @@
-//! `parda-lab lab` as a person runs it: every scenario in `scenarios/` holds with real processes, its
+//! The command `lab` as a person runs it: every scenario in `scenarios/` holds with real processes, its
 //! answer is the simulator's, and nothing that it started outlives it.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
 

@@ -9,8 +9,8 @@ use parda_api::{Host, Limit, Outsider, Tenant};
 use parda_control::ModeName;
 use parda_exchange::Liveness;
 use parda_explain::{HeldBy, Holding, Peer, View, Vm, VmLimit, VmTenant, spread};
+use parda_terminal::Failure;
 
-use crate::Failure;
 use crate::limits::{self, Did};
 use crate::status::recent::{Recent, mean};
 

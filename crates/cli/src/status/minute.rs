@@ -5,11 +5,11 @@ use std::path::Path;
 use parda_agent::config::api_beside;
 use parda_api::History;
 use parda_http::client::{Server, ask};
+use parda_terminal::Failure;
+use parda_terminal::output::{line, number, numbers};
+use parda_terminal::quantity::mib;
 
-use crate::Failure;
 use crate::agent::api::segment;
-use crate::output::{line, number, numbers};
-use crate::quantity::mib;
 use crate::status::recent;
 
 /// The history of the last minute of a volume, from the agent with this status socket.

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use parda_agent::latency::Latency;
 use parda_agent::status::{DiskStatus, Status, SteerStatus, VolumeStatus};
+use parda_terminal::quantity::mib;
 
 use crate::agent::by_key;
-use crate::quantity::mib;
 
 /// Mean of values; `None` of no values.
 pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

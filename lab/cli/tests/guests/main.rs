@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use guest::{GuestConfig, unavailable};
 
-/// The laboratory's program.
+/// The laboratory's program, which serves arrays.
 const LAB: &str = env!("CARGO_BIN_EXE_parda-lab");
 
 /// The program of agents, which is beside it.
