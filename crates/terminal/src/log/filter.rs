@@ -6,8 +6,15 @@ use tracing_subscriber::filter::Targets;
 pub(super) const DEFAULT: &str = "info";
 
 /// Parts of parda that log, by their crates; the first stands for all.
-const PARTS: [&str; 6] =
-    ["parda", "parda_agent", "parda_block", "parda_http", "parda_kubernetes", "parda_lab"];
+const PARTS: [&str; 7] = [
+    "parda",
+    "parda_agent",
+    "parda_block",
+    "parda_http",
+    "parda_kubernetes",
+    "parda_lab",
+    "parda_terminal",
+];
 
 /// Parses a filter. One with nothing in it counts as not given. A name that is neither a level nor one of [`PARTS`], or below it, is an error: it
 /// would silence all that is logged.
