@@ -2,6 +2,7 @@
 //! Files that users and configurations name. Each is looked at before it is opened and read, and is bounded in size. A pipe, such as
 //! `/dev/stdin` or that of a shell's `<(…)`, is bounded in time as well: nobody may ever write to it.
 
+pub mod locks;
 mod safe;
 
 use std::fs::{File, Metadata};

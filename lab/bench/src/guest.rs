@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use parda_vhost::driver::{Command, Driver, Shape};
+use crate::driver::{Command, Driver, Shape};
 
 use crate::cpu::{self, Servers};
 use crate::measured::Measured;

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, ErrorKind, Lines, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use parda_bench::driver::{Command, Driver, Shape};
 use parda_testkit::Client;
-use parda_vhost::driver::{Command, Driver, Shape};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

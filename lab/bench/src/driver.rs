@@ -1,4 +1,4 @@
-//! A front end with the driver of a guest, for measurements and tests: the other side of this crate.
+//! A front end of vhost-user with the driver of a guest: the other side of [`parda_vhost`].
 //!
 //! A [`Driver`] has queues of slots. A slot has room for a request and its data, and is used again when its request is
 //! answered.
@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+use parda_vhost::blk::{HEADER, SECTOR};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -35,8 +36,6 @@ use vm_memory::{
     GuestRegionMmap, MmapRegion,
 };
 use vmm_sys_util::eventfd::EventFd;
-
-use crate::blk::HEADER;
 
 mod regions;
 
@@ -354,7 +353,7 @@ impl Driver {
     pub fn size(&mut self) -> io::Result<u64> {
         let bytes = self.config(8)?;
         let sectors: [u8; 8] = bytes[..].try_into().map_err(|_| io::ErrorKind::InvalidData)?;
-        Ok(u64::from_le_bytes(sectors) * crate::blk::SECTOR)
+        Ok(u64::from_le_bytes(sectors) * SECTOR)
     }
 
     /// Guest address of the data of a slot.
