@@ -14,7 +14,7 @@ hash := $(shell git rev-parse HEAD 2>/dev/null | cut -c 1-8)
 export PARDA_COMMIT_SEED ?= $(shell printf %d 0x$(or $(hash),1))
 
 # Without optimisation: it shows what parda does, not how fast.
-DEMO := CARGO_INCREMENTAL=0 $(CARGO) build --locked --package parda --package parda-lab-cli && $(TARGET)/debug/parda-lab
+DEMO := $(CARGO) build --locked --package parda --package parda-lab-cli && $(TARGET)/debug/parda-lab
 DEMO_DEPS := fio=fio
 TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdsh=python3-libnbd nbdcopy=libnbd-bin nbdkit=nbdkit \
 	qemu-system-x86_64=qemu-system-x86 qemu-storage-daemon=qemu-system-common busybox=busybox-static mke2fs=e2fsprogs nbdfuse=libnbd-bin \
