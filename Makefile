@@ -7,12 +7,14 @@ PREFIX ?= /usr/local
 # Where cargo builds, and what the laboratory's guests are made of.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PARDA  := $(TARGET)/release/parda
+PARDA_LAB = $(PARDA)-lab
 
 # Where the random clusters of the simulator's tests begin that each commit has of its own.
 hash := $(shell git rev-parse HEAD 2>/dev/null | cut -c 1-8)
 export PARDA_COMMIT_SEED ?= $(shell printf %d 0x$(or $(hash),1))
 
-DEMO := $(CARGO) build --profile demo --locked --package parda && $(TARGET)/demo/parda
+# Without optimisation: it shows what parda does, not how fast.
+DEMO := $(CARGO) build --locked --package parda --package parda-lab-cli && $(TARGET)/debug/parda-lab
 DEMO_DEPS := fio=fio
 TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdsh=python3-libnbd nbdcopy=libnbd-bin nbdkit=nbdkit \
 	qemu-system-x86_64=qemu-system-x86 qemu-storage-daemon=qemu-system-common busybox=busybox-static mke2fs=e2fsprogs nbdfuse=libnbd-bin \
@@ -35,7 +37,7 @@ SIMULATED := corpus random papers accuracy manual
 # Test programs run without cargo, whose lock lint and doctests hold while they build. `make test` has built them all before (BUILT=1).
 RUN := tools/programs.py run $(if $(BUILT),--built)
 
-.PHONY: help hooks build web bpf guest kit demo demo-live demo-postgres test check lint unit computing waiting real stories guests laboratory simulated doctests kubernetes fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm sbom image clean
+.PHONY: help hooks build web bpf guest kit demo demo-live demo-postgres test check lint unit computing waiting real stories guests laboratory simulated doctests kubernetes fuzz nightly reproduce docs bench install install-program install-lab install-lab-program install-files install-lab-files uninstall deb rpm sbom image clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -45,8 +47,8 @@ places := $(CURDIR)=/usr/src/parda $(or $(realpath $(CARGO_HOME)),$(CARGO_HOME))
 	$(if $(CARGO_TARGET_DIR),$(abspath $(CARGO_TARGET_DIR))=/usr/src/parda/target)
 build: export RUSTFLAGS := $(RUSTFLAGS) $(addprefix --remap-path-prefix=,$(places))
 build: export CFLAGS := $(CFLAGS) $(addprefix -ffile-prefix-map=,$(places))
-build: ## The binary, target/release/parda
-	$(CARGO) build --release --locked --package parda --features kubernetes
+build: ## The binaries, target/release/parda and target/release/parda-lab
+	$(CARGO) build --release --locked --package parda --package parda-lab-cli --features parda/kubernetes
 
 web: ## The page of the dashboard, crates/http/page, from web/ (needs Node.js 20.19 or newer)
 	@tools/web.sh build
@@ -154,6 +156,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	@tools/deps.sh $(TEST_DEPS) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs cryptsetup=cryptsetup-bin fdisk=fdisk
 	@tools/deps.sh libvirtd=libvirt-daemon-system
 	@$(MAKE) --no-print-directory build
+	tools/programs.py build
 	PARDA=$(PARDA) tools/manifests.sh
 	@$(MAKE) --no-print-directory demo-postgres
 	@$(MAKE) --no-print-directory kubernetes
@@ -181,7 +184,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	tools/mutations.sh
 
 reproduce: ## The papers' figures beside ours; renews docs/reproduction.md, docs/elling.md and the pictures of docs/probe.md
-	@PARDA_RENEW=1 $(CARGO) test --release --locked --quiet --package parda-report --test papers --package parda-probe-tools --test manual
+	@PARDA_RENEW=1 $(CARGO) test --release --locked --quiet --package parda-report --test papers --package parda-sim --test manual
 
 docs: ## The documentation as a site, target/book/html (mdBook)
 	@tools/docs.sh
@@ -203,32 +206,44 @@ bpf: ## The eBPF object of crates/steer, after a change of its source (clang, ll
 
 LIB = $(DESTDIR)$(PREFIX)/lib
 SHARE = $(DESTDIR)$(PREFIX)/share
-BASH_COMPLETION = $(SHARE)/bash-completion/completions/parda
-ZSH_COMPLETION = $(SHARE)/zsh/site-functions/_parda
-FISH_COMPLETION = $(SHARE)/fish/vendor_completions.d/parda.fish
-COMPLETIONS = $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION)
+BASH_COMPLETIONS = $(SHARE)/bash-completion/completions
+ZSH_COMPLETIONS = $(SHARE)/zsh/site-functions
+FISH_COMPLETIONS = $(SHARE)/fish/vendor_completions.d
 SYSTEMD = $(LIB)/systemd/system/parda.service $(LIB)/sysusers.d/parda.conf $(LIB)/tmpfiles.d/parda.conf
 
 # Not built here: root need not have cargo.
-install: install-program install-files ## Installs what `make build` built under PREFIX: binary, symbols, pages, completions, unit and user
+install: install-program install-files install-lab ## Installs what `make build` built under PREFIX: binaries, symbols, pages, completions, unit and user
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then \
 	  systemd-sysusers $(LIB)/sysusers.d/parda.conf && systemd-tmpfiles --create $(LIB)/tmpfiles.d/parda.conf && systemctl daemon-reload; fi
 
-install-program:
-	@test -x $(PARDA) || { echo "install: there is no $(PARDA): run \`make build\` first, as yourself" >&2; exit 1; }
-	install -D -m 755 $(PARDA) $(DESTDIR)$(PREFIX)/bin/parda
+install-program: program = $(PARDA)
+install-lab-program: program = $(PARDA_LAB)
+install-program install-lab-program:
+	@test -x $(program) || { echo "install: there is no $(program): run \`make build\` first, as yourself" >&2; exit 1; }
+	install -D -m 755 $(program) $(DESTDIR)$(PREFIX)/bin/$(notdir $(program))
 	install -d $(LIB)/debug$(PREFIX)/bin
-	objcopy --only-keep-debug $(PARDA) $(LIB)/debug$(PREFIX)/bin/parda.debug
-	strip --strip-debug $(DESTDIR)$(PREFIX)/bin/parda
-	objcopy --add-gnu-debuglink=$(LIB)/debug$(PREFIX)/bin/parda.debug $(DESTDIR)$(PREFIX)/bin/parda
+	objcopy --only-keep-debug $(program) $(LIB)/debug$(PREFIX)/bin/$(notdir $(program)).debug
+	strip --strip-debug $(DESTDIR)$(PREFIX)/bin/$(notdir $(program))
+	objcopy --add-gnu-debuglink=$(LIB)/debug$(PREFIX)/bin/$(notdir $(program)).debug $(DESTDIR)$(PREFIX)/bin/$(notdir $(program))
+
+install-lab: install-lab-program install-lab-files
+
+# Manual pages and completions of a program: $(call pages,PROGRAM).
+define pages
+	install -d $(SHARE)/man/man1 $(BASH_COMPLETIONS) $(ZSH_COMPLETIONS) $(FISH_COMPLETIONS)
+	$(1) man $(SHARE)/man/man1
+	$(1) completions bash > $(BASH_COMPLETIONS)/$(notdir $(1))
+	$(1) completions zsh > $(ZSH_COMPLETIONS)/_$(notdir $(1))
+	$(1) completions fish > $(FISH_COMPLETIONS)/$(notdir $(1)).fish
+endef
+
+install-lab-files:
+	$(call pages,$(PARDA_LAB))
 
 # All but the binary, as the packages have it too.
 install-files:
-	install -d $(SHARE)/man/man1 $(SHARE)/parda $(SHARE)/doc/parda/docs $(dir $(COMPLETIONS) $(SYSTEMD))
-	$(PARDA) man $(SHARE)/man/man1
-	$(PARDA) completions bash > $(BASH_COMPLETION)
-	$(PARDA) completions zsh > $(ZSH_COMPLETION)
-	$(PARDA) completions fish > $(FISH_COMPLETION)
+	$(call pages,$(PARDA))
+	install -d $(SHARE)/parda $(SHARE)/doc/parda/docs $(dir $(SYSTEMD))
 	sed 's|@PREFIX@|$(PREFIX)|g' contrib/systemd/parda.service.in > $(LIB)/systemd/system/parda.service
 	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/steer.conf.in > $(SHARE)/parda/steer.conf
 	install -m 644 contrib/systemd/parda.sysusers.conf $(LIB)/sysusers.d/parda.conf
@@ -239,14 +254,15 @@ install-files:
 	install -m 644 docs/*.md $(SHARE)/doc/parda/docs
 
 uninstall: ## Removes what `make install` installed; configuration, data and user stay
-	rm -f $(SHARE)/man/man1/parda.1 $(SHARE)/man/man1/parda-*.1 $(COMPLETIONS) $(SYSTEMD)
-	rm -f $(DESTDIR)$(PREFIX)/bin/parda $(LIB)/debug$(PREFIX)/bin/parda.debug
+	rm -f $(SHARE)/man/man1/parda.1 $(SHARE)/man/man1/parda-*.1 $(SYSTEMD)
+	rm -f $(foreach program,parda parda-lab,$(BASH_COMPLETIONS)/$(program) $(ZSH_COMPLETIONS)/_$(program) $(FISH_COMPLETIONS)/$(program).fish \
+	  $(DESTDIR)$(PREFIX)/bin/$(program) $(LIB)/debug$(PREFIX)/bin/$(program).debug)
 	rm -rf $(SHARE)/parda $(SHARE)/doc/parda
 
-deb: build ## A Debian package of it, and one of its symbols: target/packages
+deb: build ## Debian packages of both programs, and of their symbols: target/packages
 	@PARDA=$(PARDA) tools/packages.sh deb
 
-rpm: build ## An RPM package of it: target/packages
+rpm: build ## RPM packages of both programs: target/packages
 	@PARDA=$(PARDA) tools/packages.sh rpm
 
 sbom: ## A bill of materials of it, CycloneDX: target/packages; packages have it too

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Where an IO with O_DIRECT spends its time between the volume's thread and the disk, by the kernel's tracepoints.
 
-Loads an agent with `parda bench nbd` and has perf record what happens to each IO: io_uring takes its entry, the block layer
+Loads an agent with `parda-lab bench nbd` and has perf record what happens to each IO: io_uring takes its entry, the block layer
 has the request issued to the driver, the driver completes it, io_uring is told (task work is added), and the completion is posted, which
 happens when the volume's thread enters the kernel (DEFER_TASKRUN). The time between each two of these is printed. Needs root and perf.
 
@@ -43,7 +43,7 @@ def main():
 def measure(dir, agent, depth, options):
     trace = os.path.join(dir, "trace")
     uri = f"nbd+unix:///disk?socket={agent.socket}"
-    load = [options.parda, "bench", "nbd", uri, "--op", options.op, "--bs", "4k", "--depth", depth, "--time", f"{options.seconds * 1000:.0f}ms"]
+    load = [options.parda + "-lab", "bench", "nbd", uri, "--op", options.op, "--bs", "4k", "--depth", depth, "--time", f"{options.seconds * 1000:.0f}ms"]
     if "write" in options.op:
         load.append(f"--allow-writes={uri}")
     line = ["perf", "record", "-q", "-a", "-m", "4M", "-o", trace]

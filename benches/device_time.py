@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Device latency as the law has it, beside the kernel's own for the same IOs.
 
-Serves a file with O_DIRECT and a window that never binds, loads it with `parda bench nbd`, and compares the mean of the
+Serves a file with O_DIRECT and a window that never binds, loads it with `parda-lab bench nbd`, and compares the mean of the
 agent's histogram of device latencies (`parda status --json - --histograms`) with what /proc/diskstats counts for the disk, per IO. What
 the volume's thread spent waiting for a processor is taken from its schedstat. The machine should do nothing else.
 
@@ -66,7 +66,7 @@ direct = "on"
         allow = [f"--allow-writes={uri}"] if "write" in op else []
         answer = os.path.join(dir, "answer.json")
         before, waited = diskstats(disk, op), run_delay(server.pid)
-        subprocess.run([parda, "bench", "nbd", uri, "--op", op, "--depth", str(depth), "--warmup", "0s",
+        subprocess.run([parda + "-lab", "bench", "nbd", uri, "--op", op, "--depth", str(depth), "--warmup", "0s",
                         "--time", f"{SECONDS}s", "--json", answer, *allow], check=True, stdout=subprocess.DEVNULL)
         after, waited_after = diskstats(disk, op), run_delay(server.pid)
         said = subprocess.run([parda, "status", "--socket", status, "--json", "-", "--histograms"], check=True, stdout=subprocess.PIPE).stdout

@@ -2,7 +2,7 @@
 """Guests: parda by vhost-user, qemu-storage-daemon's vhost-user-blk export and parda by NBD, in turn, on one file.
 
 Each round runs all three, in an order that changes from round to round; a number is the median over the rounds, and a ratio the median
-of the ratios within rounds. The clients are `parda bench vhost-user` and `parda bench nbd`. All servers are read-only, so that they can
+of the ratios within rounds. The clients are `parda-lab bench vhost-user` and `parda-lab bench nbd`. All servers are read-only, so that they can
 have the file at a time, and parda's window never binds. CPU is that of all threads of the server.
 
   benches/guests.py target/release/parda
@@ -116,7 +116,7 @@ class Server:
             time.sleep(0.02)
 
     def run(self, kind, target, depth):
-        command = [self.options.parda, "bench", kind, target, "--depth", depth, "--time", f"{self.options.seconds}s", "--warmup", "200ms"]
+        command = [self.options.parda + "-lab", "bench", kind, target, "--depth", depth, "--time", f"{self.options.seconds}s", "--warmup", "200ms"]
         command += ["--server-pid", str(self.process.pid), "--json", "-"]
         for attempt in range(50):
             # The front end of the run before may not be gone yet.
@@ -131,7 +131,7 @@ class Server:
         self.process.wait()
 
     def begin(self, disk, depth):
-        command = [self.options.parda, "bench", "vhost-user", f"{self.socket}{disk}", "--depth", str(depth), "--json", "-"]
+        command = [self.options.parda + "-lab", "bench", "vhost-user", f"{self.socket}{disk}", "--depth", str(depth), "--json", "-"]
         command += ["--time", f"{self.options.seconds}s", "--warmup", "500ms", "--seed", str(disk + 1)]
         return subprocess.Popen(command, stdout=subprocess.PIPE)
 

@@ -19,7 +19,7 @@ listen = "unix:nbd"
 END
 "$parda" serve -c host.toml 2> log &
 until [ -S nbd ]; do sleep 0.1; done
-bench() { "$parda" bench nbd 'nbd+unix:///disk?socket=nbd' "$@"; }
+bench() { "$parda-lab" bench nbd 'nbd+unix:///disk?socket=nbd' "$@"; }
 bench --depth 4 --bs 16m --time 500ms > /dev/null
 for depth in 1 16; do
     for round in 1 2 3; do

@@ -189,7 +189,7 @@ lock = "off"
     def answer(self, load, seconds):
         """What a client measures."""
         uri = f"nbd+unix:///disk?socket={self.socket}"
-        line = [self.parda, "bench", "nbd", uri, *load, "--time", f"{seconds * 1000:.0f}ms", "--warmup", "20ms", "--json", "-"]
+        line = [self.parda + "-lab", "bench", "nbd", uri, *load, "--time", f"{seconds * 1000:.0f}ms", "--warmup", "20ms", "--json", "-"]
         if "write" in load[1]:
             line.append(f"--allow-writes={uri}")
         return json.loads(subprocess.run(line, check=True, capture_output=True, preexec_fn=self.pin).stdout)
@@ -228,7 +228,7 @@ class Bare:
             until(lambda: os.path.exists(self.socket))
 
     def load(self, load, seconds, mode, scrapes=False):
-        line = [self.parda, "bench", "nbd", self.uri, *load, "--time", f"{seconds * 1000:.0f}ms", "--warmup", "20ms", "--json", "-"]
+        line = [self.parda + "-lab", "bench", "nbd", self.uri, *load, "--time", f"{seconds * 1000:.0f}ms", "--warmup", "20ms", "--json", "-"]
         if "write" in load[1]:
             line.append(f"--allow-writes={self.uri}")
         before = Agent.cpu(self)

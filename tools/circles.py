@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Circles among the source files of each crate.
 
-    tools/circles.py [--list] [CRATE...]
+    tools/circles.py [--list] [FOLDER...]
 
 A file imports another if it names an item of that file's module by a path: `crate::a::b::Item`, `super::Item`,
 `self::b::Item`, or `b::Item` for a module that it declares. A name that a module re-exports (`pub use`) counts for the
@@ -17,6 +17,9 @@ import re
 import sys
 
 MOST = 2
+
+# Folders of crates: what runs on a host, and what proves it.
+WINGS = ("crates", "lab")
 
 WORD = r"[A-Za-z_][A-Za-z0-9_]*"
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -208,14 +211,14 @@ def circles(arrows, nodes):
 def main(arguments):
     verbose = "--list" in arguments
     wanted = [a for a in arguments if not a.startswith("--")]
-    crates = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "crates")
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     failed = False
-    for name in sorted(wanted or os.listdir(crates)):
-        crate = Crate(os.path.join(crates, name, "src"))
+    for name in sorted(wanted or (f"{wing}/{room}" for wing in WINGS for room in os.listdir(os.path.join(root, wing)))):
+        crate = Crate(os.path.join(root, name, "src"))
         arrows = crate.imports()
         found = circles(arrows, crate.modules)
         for circle in found:
-            files = [os.path.relpath(crate.modules[m]["path"], crates) for m in circle]
+            files = [os.path.relpath(crate.modules[m]["path"], root) for m in circle]
             bad = len(files) > MOST
             failed |= bad
             if bad or verbose:

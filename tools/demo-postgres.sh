@@ -157,7 +157,7 @@ measure() { # NAME
 
 echo "PostgreSQL beside a noisy neighbour: about $(((4 * (seconds + 30) + 59) / 60 + 1)) minutes" >&2
 agents=()
-start array "$parda" array --preset drive-7200 --drives 4 --raid raid0 --listen "unix:$dir/array.sock"
+start array "$parda-lab" array --preset drive-7200 --drives 4 --raid raid0 --listen "unix:$dir/array.sock"
 until_true 'the array' nbdinfo --size "$(uri lun0 array)"
 "$parda" exchange init "$(uri exchange array)" --volume array > /dev/null
 configure off 30ms

@@ -18,6 +18,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CARGO = os.environ.get("CARGO", "cargo")
 LIST = os.path.join(ROOT, os.environ.get("CARGO_TARGET_DIR", "target"), "programs.json")
 
+# Tests of the packages of both programs, which cargo builds with them: stories start the other one as well.
+WITH_PROGRAMS = ("--test", "cli")
+
 # Always of the whole workspace: some packages alone would have other features, and all of it be built again.
 BUILD = ["test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
 
@@ -44,7 +47,7 @@ def build(targets):
 
 def run(names, arguments, built):
     if not built:
-        programs = build([word for name in names for word in ("--test", name)] or ["--tests"])
+        programs = build([*(word for name in names for word in ("--test", name)), *WITH_PROGRAMS] if names else ["--tests"])
     else:
         with open(LIST, encoding="utf-8") as file:
             programs = json.load(file)

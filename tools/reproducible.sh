@@ -23,5 +23,5 @@ ln -s "$PWD/target/tools" "$tree/target/tools"
   export CARGO_HOME=$elsewhere/cargo TZ=Asia/Kathmandu LC_ALL=C
   make --silent -C "$tree" deb rpm > /dev/null
 )
-(cd "$tree/target" && sha256sum release/parda packages/*) | (cd target && sha256sum --check --strict) ||
+(cd "$tree/target" && sha256sum release/parda release/parda-lab packages/*) | (cd target && sha256sum --check --strict) ||
   { echo 'reproducible: target/ and the second build differ; diffoscope tells how' >&2; exit 1; }

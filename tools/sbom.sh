@@ -8,7 +8,7 @@ tools/tool.sh cargo-cyclonedx 0.5.9
 # Without a serial number, which would be a random one.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-trap 'rm -f crates/*/sbom.json' EXIT
+trap 'rm -f crates/*/sbom.json lab/*/sbom.json' EXIT
 target/tools/bin/cargo-cyclonedx cyclonedx --quiet --manifest-path crates/cli/Cargo.toml --features kubernetes --format json --spec-version 1.5 \
   --override-filename sbom
 mkdir -p target/packages

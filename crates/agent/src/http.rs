@@ -13,9 +13,9 @@ use parda_http::{Listener, Reach, Server};
 use parda_tls::{Acceptor, FileError};
 
 use crate::config::Http;
-use crate::safe::escaped;
 use crate::socket::bind;
 use crate::status::{DiskState, Status};
+use parda_input::escaped;
 
 /// A server at the address of the configuration, until it is dropped.
 pub(crate) struct HttpServer {

@@ -80,7 +80,6 @@ mod patience;
 mod policy;
 pub mod reachable;
 mod running;
-mod safe;
 mod served;
 pub mod settings;
 mod slowed;
@@ -98,8 +97,6 @@ mod wakeup;
 use std::path::Path;
 
 use parda_config::Document;
-
-pub use safe::escaped;
 
 use crate::activation::Passed;
 use crate::events::Recorder;

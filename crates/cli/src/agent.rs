@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use parda_agent::status::{AskError, Status, disk_keys, vm_keys};
 use parda_config::Document;
+use parda_terminal::{Failure, output};
 use serde_json::Value;
 
 use crate::input::configuration;
-use crate::{Failure, output};
 
 /// Options that name the agent, the same in each command that asks one.
 #[derive(Args)]

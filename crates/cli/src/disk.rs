@@ -2,11 +2,11 @@
 
 use clap::{Args, Subcommand};
 use parda_api::{DiskDone, ValueFrom};
+use parda_terminal::{Failure, output};
 use serde_json::{Map, Value};
 
 use crate::agent::api::{Agent, segment};
 use crate::set::{once, temporarily};
-use crate::{Failure, output};
 
 #[derive(Subcommand)]
 pub(crate) enum Disk {

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use parda_api::{Changed, Disk, State, ValueFrom};
+use parda_terminal::{Failure, output, quantity};
 use serde_json::json;
 
 use crate::agent::api::{Agent, segment};
-use crate::{Failure, output, quantity};
 
 /// Time between two looks whether clients are still connected.
 const LOOK: Duration = Duration::from_millis(250);

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use clap::Args;
 use parda_api::{Event, Events as Answer, Severity};
+use parda_terminal::output::{count, date};
+use parda_terminal::{Failure, output};
 
 use crate::agent::api::Agent;
-use crate::output::{count, date};
-use crate::{Failure, output};
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -9,12 +9,12 @@ use parda_api::{Changed, State};
 use parda_control::Bytes;
 use parda_exchange::region::SlotCount;
 use parda_exchange::{Content, Header, Location, Made, Site, VolumeName, init, look};
+use parda_terminal::output::plain;
+use parda_terminal::{Failure, output, quantity};
 use serde::Serialize;
 
 use crate::agent::api::{Agent, segment};
-use crate::output::plain;
 use crate::set::temporarily;
-use crate::{Failure, output, quantity};
 
 /// Time limit of one call to an NBD server.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -12,11 +12,11 @@ use parda_agent::status::{Status, VolumeStatus};
 use parda_api::Outsider;
 use parda_explain::{Capacity, Change, Explanation, Vm};
 use parda_probe::{Point, ProbeDocument, Purpose};
+use parda_terminal::{Failure, output, quantity};
 use serde::Serialize;
 
 use crate::agent::{Named, ask, by_key, escaped};
 use crate::status::outsider;
-use crate::{Failure, output, quantity};
 use look::Looks;
 
 #[derive(Args)]

@@ -1,12 +1,11 @@
-//! The files that commands are given, each of its kind: a configuration or a scenario.
+//! The files that commands are given, checked to be configurations.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
 use parda_agent::config::Config;
 use parda_config::Document;
-
-use crate::Failure;
+use parda_terminal::Failure;
 
 /// The agent's configuration, for a command that asks the agent: where its disks are is not looked at, as their file systems may not
 /// answer. If there is none, the command says how to name one.
@@ -36,18 +35,6 @@ pub(crate) fn is_no_scenario(document: &Document) -> Result<(), Failure> {
     }
     let name = document.name();
     Err(Failure::usage(format!(
-        "{name}: is a scenario and no agent's configuration: parda sim {name} runs it"
-    )))
-}
-
-/// Refuses an agent's configuration in the place of a scenario.
-pub(crate) fn is_no_configuration(document: &Document) -> Result<(), Failure> {
-    if !(document.has("host") && document.has("volume")) {
-        return Ok(());
-    }
-    let name = document.name();
-    Err(Failure::usage(format!(
-        "{name}: is an agent's configuration and no scenario: parda check {name} checks it, parda serve -c {name} \
-         serves by it"
+        "{name}: is a scenario and no agent's configuration: parda-lab sim {name} runs it"
     )))
 }

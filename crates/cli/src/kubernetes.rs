@@ -14,9 +14,9 @@ use nix::unistd::Pid;
 use parda_agent::config::Config;
 use parda_config::{Document, Error, replace};
 use parda_kubernetes::{Answer, Node, PREFIX, Vm, follow};
+use parda_terminal::Failure;
 use toml::{Table, Value};
 
-use crate::Failure;
 use crate::input::is_there;
 
 /// The lines of the agent's configuration between which the tables of pods are written.

@@ -12,10 +12,10 @@ mod xml;
 use clap::{Args, Subcommand};
 use parda_address::Address;
 use parda_config::wrong_shares;
+use parda_terminal::output::{line, plain};
+use parda_terminal::{Failure, output};
 use serde_json::json;
 
-use crate::output::{line, plain};
-use crate::{Failure, output};
 use change::{Attach, Detach};
 use domain::{Disk, Domain, Source};
 use hook::Hook;

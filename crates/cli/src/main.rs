@@ -3,43 +3,33 @@
 #![forbid(unsafe_code)]
 
 mod agent;
-mod array;
-mod bench;
 mod disk;
 mod drain;
 mod events;
 mod exchange;
 mod explain;
-mod failure;
 mod input;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
-mod lab;
 mod libvirt;
 mod limits;
-mod log;
-mod manual;
-mod output;
 mod peers;
 mod policy;
-mod probe;
-mod quantity;
 mod reload;
-mod reproduce;
 mod serve;
 mod service;
 mod set;
-mod sim;
 mod status;
 mod steer;
 mod top;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
-
-pub(crate) use failure::Failure;
+use parda_agent::events::Recorder;
+use parda_probe_tools::Target;
+use parda_terminal::{Failure, log, manual, negatives_are_values, probe};
 
 /// Fair sharing of storage among the hosts that share an array, with no help from the array.
 ///
@@ -51,21 +41,13 @@ pub(crate) use failure::Failure;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// What to log: a level (error, warn, info, debug) or a filter such as parda_block=debug
-    #[arg(long, global = true, env = "PARDA_LOG", default_value = log::DEFAULT, value_name = "FILTER")]
-    log: String,
-    /// How to write the log: text or JSON
-    #[arg(long, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
-    log_format: log::Format,
+    #[command(flatten)]
+    log: log::Options,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  parda lab scenarios/demo.toml         see it work, on an emulated array
-  parda sim scenarios/demo.toml         the same in virtual time, within a second
   parda probe /dev/mapper/san           latency against load, and the threshold to set
-  parda bench nbd nbd://array/lun0      IOPS and latency of any NBD server
-  parda reproduce                       the source papers' figures, beside ours
   parda exchange init /mnt/array-a/parda.exchange --volume array-a    where hosts meet, once
   parda check /etc/parda.toml           check a configuration without starting
   parda reload                          have the agent read it again
@@ -79,8 +61,9 @@ Examples:
   parda disk add vm9 path=/mnt/array-a/vm9.img listen=unix:/run/parda/array-a.sock
   parda drain --wait 60s                no new connections; wait until nobody is connected
 
+Emulated arrays, simulations and loads are commands of parda-lab, a program of its own.
 Pages that are named docs/… are in /usr/share/doc/parda, or /usr/local/share/doc/parda (make install).
-Exit status: 0 success; 1 a run failed or an expectation was not met; 2 bad usage or configuration.";
+Exit status: 0 success; 1 a command failed; 2 bad usage or configuration.";
 
 const STEER_EXAMPLES: &str = "\
 Examples:
@@ -98,6 +81,17 @@ Examples:
   parda policy history                  who changed what, and when
 
 Hosts take their settings from there with [policy] in parda.toml: see docs/policy.md";
+
+const PROBE_TARGETS: &str = "\
+TARGET is a file or a block device, past the page cache, or an NBD URI, nbd://HOST/EXPORT or
+nbd+unix:///EXPORT?socket=PATH. fio drives it. `parda-lab probe` measures the array model.";
+
+const PROBE_EXAMPLES: &str = "  parda probe /dev/mapper/san --page san.html --json san.json
+  parda probe nbd://array.example/lun0 --time 1m --quick
+  parda probe /srv/store/scratch --create 4GiB --allow-writes
+  parda probe page before.json --out before.html
+  parda probe /dev/mapper/san --json - | jq '.points[] | [.outstanding, .all.iops, .all.mean_ms]'";
+
 const DISK_EXAMPLES: &str = "\
 Examples:
   parda disk add vm9 path=/mnt/array-a/vm9.img listen=unix:/run/parda/array-a.sock shares=500
@@ -114,6 +108,16 @@ Examples:
   parda libvirt detach vm1 --apply                   back to the file or device
 
 It runs virsh, and nothing is changed without --apply: see docs/libvirt.md";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  parda completions bash > /usr/share/bash-completion/completions/parda
+  source <(parda completions zsh)";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  parda man /usr/local/share/man/man1
+  parda man /tmp && man /tmp/parda-serve.1";
 
 #[derive(Subcommand)]
 enum Command {
@@ -155,87 +159,109 @@ enum Command {
     /// Make the exchange where the hosts of a volume meet, or show one
     #[command(subcommand)]
     Exchange(exchange::Exchange),
-    /// Serve an emulated disk array over NBD: real data, the timing of modelled drives
-    Array(array::Array),
-    /// Run a scenario in real time: an emulated array, real agents, fio as the VMs
-    Lab(lab::Lab),
-    /// Run a scenario in virtual time: the same law and the same array model, in seconds
-    Sim(sim::Sim),
     /// Measure latency against load, find the knee, say which threshold to set
+    #[command(after_help = probe::help(PROBE_TARGETS, PROBE_EXAMPLES))]
     Probe(probe::Probe),
-    /// Load a server and measure it: IOPS, latencies, CPU time
-    #[command(subcommand)]
-    Bench(bench::Bench),
-    /// Run every figure and table of the source papers, and compare our numbers with theirs
-    Reproduce(reproduce::Reproduce),
     /// Write the completions of a shell to standard output
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions(manual::Completions),
     /// Write the manual pages of all commands to a directory
+    #[command(after_help = MAN_EXAMPLES)]
     Man(manual::Man),
 }
 
-/// Time that the process waits at its end for peers with TLS to take the bytes that they were sent.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+impl Command {
+    fn run(&self, events: Recorder) -> Result<(), Failure> {
+        match self {
+            Self::Serve(command) => command.run(events),
+            Self::Check(command) => command.run(),
+            Self::Reload(command) => command.run(),
+            Self::Status(command) => command.run(),
+            Self::Top(command) => command.run(),
+            Self::Explain(command) => command.run(),
+            Self::Set(command) => command.run(),
+            Self::Policy(command) => command.run(),
+            Self::Disk(command) => command.run(),
+            Self::Drain(command) => command.run(),
+            Self::Events(command) => command.run(),
+            Self::Peers(command) => command.run(),
+            Self::Steer(command) => command.run(),
+            Self::Exchange(command) => command.run(),
+            Self::Libvirt(command) => command.run(),
+            #[cfg(feature = "kubernetes")]
+            Self::Kubernetes(command) => command.run(),
+            Self::Probe(command) => command.run(Target::open),
+            Self::Completions(command) => command.run(Cli::command()),
+            Self::Man(command) => command.run(Cli::command()),
+        }
+    }
+}
+
+/// Commands of `parda-lab`, which were of `parda` once.
+const LABORATORY: [&str; 5] = ["array", "bench", "lab", "reproduce", "sim"];
 
 fn main() -> ExitCode {
-    let matches = negatives_are_values(Cli::command()).get_matches();
+    let matches = negatives_are_values(Cli::command()).try_get_matches();
+    let matches = matches.unwrap_or_else(|error| with_program(error).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    // Dropped at the end of all: what was logged is written then.
-    let events = parda_agent::events::Recorder::default();
-    let log = match log::start(&cli.log, cli.log_format, &events) {
-        Ok(log) => log,
-        Err(message) => return end(Err(Failure::usage(message))),
-    };
-    let done = match &cli.command {
-        Command::Serve(command) => command.run(events),
-        Command::Check(command) => command.run(),
-        Command::Reload(command) => command.run(),
-        Command::Status(command) => command.run(),
-        Command::Top(command) => command.run(),
-        Command::Explain(command) => command.run(),
-        Command::Set(command) => command.run(),
-        Command::Policy(command) => command.run(),
-        Command::Disk(command) => command.run(),
-        Command::Drain(command) => command.run(),
-        Command::Events(command) => command.run(),
-        Command::Peers(command) => command.run(),
-        Command::Steer(command) => command.run(),
-        Command::Exchange(command) => command.run(),
-        Command::Array(command) => command.run(),
-        Command::Libvirt(command) => command.run(),
-        #[cfg(feature = "kubernetes")]
-        Command::Kubernetes(command) => command.run(),
-        Command::Lab(command) => command.run(),
-        Command::Sim(command) => command.run(),
-        Command::Probe(command) => command.run(),
-        Command::Bench(command) => command.run(),
-        Command::Reproduce(command) => command.run(),
-        Command::Completions(command) => command.run(Cli::command()),
-        Command::Man(command) => command.run(Cli::command()),
-    };
-    // What was said last within TLS is still to be sent.
-    parda_tls::settle(LAST_WORDS);
-    drop(log);
-    end(done)
+    let events = Recorder::default();
+    parda_terminal::run("parda", &cli.log, events.layer(), || cli.command.run(events))
 }
 
-/// A command to which `--slots -1` is a wrong number, and no option `-1`.
-fn negatives_are_values(command: clap::Command) -> clap::Command {
-    let values = |arg: clap::Arg| match arg.get_action().takes_values() {
-        true => arg.allow_negative_numbers(true),
-        false => arg,
+/// The error of a command that is no command, with the program that has it.
+fn with_program(mut error: clap::Error) -> clap::Error {
+    let named = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(name)) if LABORATORY.contains(&&**name) => name.clone(),
+        _ => return error,
     };
-    command.mut_args(values).mut_subcommands(negatives_are_values)
+    let tip = format!("it is a command of another program: parda-lab {named}");
+    error.remove(ContextKind::SuggestedSubcommand);
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error
 }
 
-fn end(done: Result<(), Failure>) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            if !failure.message.is_empty() {
-                eprintln!("{}parda: {}", log::error_prefix(), output::lines(&failure.message));
-            }
-            ExitCode::from(failure.code)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Message of a refusal, if the arguments are refused.
+    fn refusal(arguments: &[&str]) -> Option<String> {
+        let all = std::iter::once(&"parda").chain(arguments);
+        Cli::try_parse_from(all).err().map(|error| with_program(error).to_string())
+    }
+
+    #[test]
+    fn a_command_of_the_laboratory_is_refused_with_its_program() {
+        for name in LABORATORY {
+            let said = refusal(&[name, "scenarios/demo.toml"]).unwrap();
+            assert!(said.contains(&format!("parda-lab {name}\n")), "{said}");
+            assert_eq!(said.matches("tip: ").count(), 1, "{said}");
         }
+        assert!(!refusal(&["seve"]).unwrap().contains("parda-lab"));
+    }
+
+    #[test]
+    fn a_blank_within_a_number_is_refused() {
+        for (arguments, option) in [
+            (&["explain", "db", "--threshold"][..], "30ms"),
+            (&["explain", "db", "--over"], "30s"),
+            (&["status", "--over"], "2s"),
+            (&["top", "--every"], "2s"),
+            (&["drain", "--wait"], "60s"),
+            (&["probe", "f", "--time"], "60s"),
+            (&["exchange", "show", "f", "--offset"], "4KiB"),
+        ] {
+            let with = |value: &str| refusal(&[arguments, &[value]].concat());
+            assert_eq!(with(option), None, "{arguments:?}");
+            let (first, rest) = option.split_at(1);
+            let broken = format!("{first} 0{rest}");
+            let said = with(&broken).unwrap_or_else(|| panic!("{arguments:?} takes {broken:?}"));
+            assert!(said.contains(&format!("'{broken}'")), "the value is not named: {said}");
+        }
+    }
+
+    #[test]
+    fn a_size_beyond_what_can_be_counted_is_refused() {
+        assert!(refusal(&["exchange", "show", "f", "--offset", "16EiB"]).is_some());
     }
 }

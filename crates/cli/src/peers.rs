@@ -2,10 +2,10 @@
 
 use clap::Args;
 use parda_api::{Host, State};
+use parda_terminal::output::{number, numbers};
+use parda_terminal::{Failure, output};
 
 use crate::agent::api::Agent;
-use crate::output::{number, numbers};
-use crate::{Failure, output};
 
 #[derive(Args)]
 #[command(after_help = "\

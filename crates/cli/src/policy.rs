@@ -11,11 +11,11 @@ use parda_config::Document;
 use parda_policy::{
     Applied, Author, Change, Scope, Snapshot, Store, StoreError, changes, check, set,
 };
+use parda_terminal::{Failure, output};
 use serde::Serialize;
 use toml::Value;
 
 use crate::set::different;
-use crate::{Failure, output};
 use cluster::Cluster;
 
 #[derive(Subcommand)]

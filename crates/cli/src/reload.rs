@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use parda_agent::status::{ReloadStatus, Status};
+use parda_terminal::{Failure, output};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::agent::{Named, ask};
-use crate::{Failure, output};
 
 /// Time that a reload may take: a file system that does not answer delays it by some seconds.
 const PATIENCE: Duration = Duration::from_secs(60);

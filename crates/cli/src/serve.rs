@@ -8,9 +8,10 @@ use parda_agent::config::{Config, Disk, Steer, Vms, Work};
 use parda_agent::descriptors::Descriptors;
 use parda_agent::events::Recorder;
 use parda_config::Document;
+use parda_terminal::{Failure, output};
 
 use crate::input::{is_no_scenario, is_there};
-use crate::{Failure, output, service};
+use crate::service;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -32,7 +33,7 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(&self, events: Recorder) -> Result<(), Failure> {
-        crate::log::log_panics();
+        parda_terminal::log::log_panics();
         is_there(&self.config)?;
         let file = Document::read(&self.config)?;
         is_no_scenario(&file)?;

@@ -4,11 +4,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use parda_terminal::Failure;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use uzers::{get_group_by_name, get_user_by_name, get_user_groups};
-
-use crate::Failure;
 
 /// Configuration that the unit `parda.service` names, and commands take if none is named.
 pub(crate) const CONFIGURATION: &str = "/etc/parda.toml";

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use parda_api::Changed;
+use parda_terminal::{Failure, output};
 use serde_json::{Map, Value};
 
 use crate::agent::api::{Agent, segment};
-use crate::{Failure, output};
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -22,13 +22,14 @@ use parda_agent::status::{
 use parda_agent::threshold::ThresholdStatus;
 use parda_api::{Host, Tenant};
 use parda_control::{Costs, Liveness, Source};
+use parda_terminal::output::{count, numbers};
+use parda_terminal::quantity::mib;
+use parda_terminal::{Failure, output, quantity};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::agent::{Named, ask, escaped};
-use crate::output::{count, numbers};
-use crate::quantity::mib;
-use crate::{Failure, limits, output, quantity};
+use crate::limits;
 use recent::Recent;
 
 #[derive(Args)]

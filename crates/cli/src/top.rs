@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use clap::Args;
 use parda_agent::status::Status;
+use parda_terminal::Failure;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use crate::Failure;
 use crate::agent::{Named, ask, escaped};
 use screen::Screen;
 

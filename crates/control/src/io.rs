@@ -58,7 +58,7 @@ const SLOT: f64 = 8192.0;
 const MIB: f64 = 1048576.0;
 
 /// Bytes of a range that cost one slot to trim or to write zeroes to. Arrays with thin volumes keep a map of
-/// extents of about this size, and change one entry for each extent. The array model (`crates/array`, `trim.rs`)
+/// extents of about this size, and change one entry for each extent. The array model (`lab/array`, `trim.rs`)
 /// has its own constants: it imports nothing of the law.
 const DISCARD_UNIT: u64 = 1 << 20;
 /// The most slots that one trim or write-zeroes costs. Longer ranges are cheaper: maps are trees.

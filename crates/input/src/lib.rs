@@ -2,6 +2,9 @@
 //! Files that users and configurations name. Each is looked at before it is opened and read, and is bounded in size. A pipe, such as
 //! `/dev/stdin` or that of a shell's `<(…)`, is bounded in time as well: nobody may ever write to it.
 
+pub mod locks;
+mod safe;
+
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -13,6 +16,8 @@ use std::time::Duration;
 use parda_awake::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+
+pub use safe::escaped;
 
 /// Time that the writer of a pipe has for all of it, and for each part of an [`Input`] that is read in parts.
 pub const LIMIT: Duration = Duration::from_secs(8);

@@ -20,7 +20,7 @@ use crate::memory::{Memory, Part, Segments};
 use crate::{Broken, MAX_QUEUES};
 
 /// Bytes of a request's header.
-pub(crate) const HEADER: usize = 16;
+pub const HEADER: usize = 16;
 
 /// Bytes of the range of a discard or of zeroes.
 const RANGE: usize = 16;

@@ -3,20 +3,17 @@
 //!
 //! - [`control`] serves the socket: messages of the front end become [`control::Order`]s to whoever has the queues.
 //! - [`Memory`] is the guest's memory, [`Vring`] a queue in it.
-//! - [`driver`] is the other side, for measurements and tests.
 //! - [`blk`] has what the device says of itself, and turns descriptor chains into operations on a disk.
 //!
 //! Nothing that a guest or a front end says is trusted. What breaks the rules of virtio is a [`Broken`], and ends that
 //! guest's disk; what a disk cannot do is answered with an error.
 //!
-//! `unsafe` is found in `memory.rs`, `sigbus.rs` where a status byte is written (`blk.rs`), and once in
-//! `driver.rs`.
+//! `unsafe` is found in `memory.rs`, `sigbus.rs` and where a status byte is written (`blk.rs`).
 
 pub mod blk;
 mod bounds;
 mod broken;
 pub mod control;
-pub mod driver;
 mod inflight;
 mod memory;
 mod sigbus;

@@ -76,7 +76,7 @@ fn a_long_message_is_cut_between_characters() {
 fn the_page_has_every_kind_that_is_logged_and_no_other() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut logged = std::collections::BTreeSet::new();
-    let logs = ["crates/agent/src", "crates/block/src", "crates/cli/src/log"];
+    let logs = ["crates/agent/src", "crates/block/src", "crates/terminal/src/log"];
     let mut folders = logs.map(|folder| root.join(folder)).to_vec();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {

@@ -16,7 +16,7 @@ use parda_steer::qemu::{
 };
 
 use crate::config::Qemu;
-use crate::safe::escaped;
+use parda_input::escaped;
 
 /// Failures in a row after which a VM counts no more.
 const MISSES: u32 = 3;

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use crate::guests::{FAILED, OK, SHAPE, SIZE, SOON, guest_disk};
 use common::spawn;
+use parda_bench::driver::{Command, Driver};
 use parda_block::{BackendConfig, Handle};
 use parda_control::Bytes;
-use parda_vhost::driver::{Command, Driver};
 
 const SET_FEATURES: u32 = 2;
 const SET_VRING_NUM: u32 = 8;

@@ -8,10 +8,10 @@ use std::time::Instant;
 use crate::guests::{OK, SHAPE, SIZE, SOON, guest_disk, until};
 use crate::members::Slow;
 use common::{file, spawn, spawn_timed};
+use parda_bench::driver::{Command, Driver};
 use parda_block::BackendConfig;
 use parda_control::{Bytes, Rate, Span};
 use parda_vhost::MAX_REGIONS;
-use parda_vhost::driver::{Command, Driver};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 const REGION: u64 = 64 << 10;

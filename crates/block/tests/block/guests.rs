@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use crate::members::Slow;
 use common::{disk, file, file_as, spawn, spawn_timed};
 use parda_address::Address;
+use parda_bench::driver::{Command, Driver, Shape};
 use parda_block::{BackendConfig, Direct, DiskConfig, Handle, Lock, NbdOptions};
 use parda_control::{Bytes, Measurement, Span};
-use parda_vhost::driver::{Command, Driver, Shape};
 
 pub(crate) const SIZE: u64 = 4 << 20;
 

@@ -9,9 +9,9 @@ use std::time::Instant;
 use crate::guests::{FAILED, OK, SHAPE, SOON, guest_disk, until};
 use crate::members::Slow;
 use common::{config, disk, file, file_as, spawn, spawn_timed};
+use parda_bench::driver::{Command, Driver};
 use parda_block::{BackendConfig, Direct, Handle, Lock, NbdOptions, Volume};
 use parda_control::{Bytes, Span};
-use parda_vhost::driver::{Command, Driver};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 const MIB: u64 = 1 << 20;
@@ -167,7 +167,7 @@ fn a_long_request_whose_front_end_goes_is_answered_once_to_the_next_one() {
     let memory = BackendConfig::Memory { size: Bytes(SIZE) };
     let slow = Slow(Span::from_millis(20), VecDeque::new());
     let volume = spawn_timed(vec![guest_disk("d", memory, &socket)], 1.0, slow);
-    let shape = parda_vhost::driver::Shape { slots: 1, data: 40 << 20, ..SHAPE };
+    let shape = parda_bench::driver::Shape { slots: 1, data: 40 << 20, ..SHAPE };
     let mut driver = Driver::connect(&socket, shape).unwrap();
     let bytes = noise(40 * MIB, 5);
     driver.poke(driver.data(0, 0), &bytes).unwrap();

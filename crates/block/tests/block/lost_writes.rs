@@ -11,10 +11,10 @@ use std::time::Duration;
 use crate::guests::{OK, SHAPE, guest_disk};
 use common::hostile::{Hostile, Peer, export};
 use common::{Client, at, disk, spawn, write};
+use parda_bench::driver::{Command, Driver};
 use parda_block::{BackendConfig, Handle, NbdOptions, OpenDisk};
 use parda_disk::{Errno, Op};
 use parda_nbd::wire::{command, command_flag};
-use parda_vhost::driver::{Command, Driver};
 
 const BLOCK: u32 = 512;
 const BLOCKS: u64 = 64;

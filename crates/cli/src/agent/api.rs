@@ -8,13 +8,13 @@ use parda_agent::config::api_beside;
 use parda_api::State;
 use parda_http::client::{AskError, Server, ask};
 use parda_input::Pipe;
+use parda_terminal::{Failure, output};
 use parda_tls::{ClientFiles, Connector};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::agent::{Named, no_status, unanswered};
 use crate::input::configuration;
-use crate::{Failure, output};
 
 /// Most bytes of a token's file.
 const MOST_TOKEN: u64 = 64 << 10;

@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use parda_explain::{Capacity, Change, Explanation, Record, View, score};
 use parda_input::Pipe;
+use parda_terminal::{Failure, output};
 
 use super::words;
-use crate::{Failure, output};
 
 /// Most bytes of the file.
 const MOST: u64 = 64 << 20;

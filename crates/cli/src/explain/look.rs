@@ -9,11 +9,10 @@ use parda_api::{Host, Limit, Outsider, Tenant};
 use parda_control::ModeName;
 use parda_exchange::Liveness;
 use parda_explain::{HeldBy, Holding, Peer, View, Vm, VmLimit, VmTenant, spread};
-use parda_scenario::count::mean;
+use parda_terminal::Failure;
 
-use crate::Failure;
 use crate::limits::{self, Did};
-use crate::status::recent::Recent;
+use crate::status::recent::{Recent, mean};
 
 /// Smallest and largest number of looks after the first.
 const LOOKS: std::ops::RangeInclusive<u64> = 4..=60;

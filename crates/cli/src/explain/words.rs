@@ -6,10 +6,11 @@ use parda_explain::{
     Capacity, Cause, Change, Explanation, Holding, Other, Prediction, Unknown, Unmet, Unpredicted,
     View, Who,
 };
+use parda_terminal::output::numbers;
+use parda_terminal::quantity::mib;
+use parda_terminal::{Failure, output};
 
-use crate::output::numbers;
-use crate::quantity::mib;
-use crate::{Failure, limits, output};
+use crate::limits;
 
 /// A time in milliseconds, with three significant digits.
 pub(super) fn ms(ms: f64) -> String {

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use parda_address::Address;
 use parda_agent::config::{Config, Listener, Place};
+use parda_terminal::{Failure, output};
 
 use super::domain::{Disk, Domain, Source};
 use super::edit::{forgotten, noted, unlike, with_shared_memory, without_shared_memory};
@@ -16,7 +17,6 @@ use super::place::{below, same_file, same_server};
 use super::qos::{BEFORE, Qos};
 use super::virsh::{Listed, Virsh};
 use crate::input::configuration;
-use crate::{Failure, output};
 
 #[derive(Args)]
 #[command(after_help = "\

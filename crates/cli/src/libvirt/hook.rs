@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use parda_address::Address;
 use parda_api::{Disk as Served, DiskDone, State, ValueFrom};
+use parda_terminal::Failure;
 use serde_json::Value;
 
 use super::domain::{Disk, Domain, Source};
 use super::place::{same_file, same_server};
 use super::qos::{NAMESPACE, Qos};
 use super::xml;
-use crate::Failure;
 use crate::agent::api::{Agent, segment};
 
 /// How long a start waits for an agent that is restarted.

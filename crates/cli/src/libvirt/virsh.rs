@@ -5,8 +5,9 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use parda_terminal::Failure;
+
 use super::domain::Domain;
-use crate::Failure;
 
 /// A connection to libvirt.
 pub(super) struct Virsh<'a> {

@@ -8,9 +8,9 @@ use parda_agent::config::{Config, Etcd, Exchange, named_cluster};
 use parda_agent::file;
 use parda_config::Document;
 use parda_policy::{Author, Store};
+use parda_terminal::Failure;
 
 use super::now_ms;
-use crate::Failure;
 
 /// Time that each endpoint has for an answer.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -7,10 +7,9 @@ use parda_policy::{
     Change, Head, HistoryEntry, HostReport, HostState, InForce, Policy, Presence, Snapshot, Volume,
     VolumeReport,
 };
+use parda_terminal::output::{date, line};
 use serde::Serialize;
 use toml::Table;
-
-use crate::output::{date, line};
 
 /// The policy and its hosts as JSON.
 #[derive(Serialize)]

@@ -1,9 +1,9 @@
 //! Table of `parda status` on the disks of a volume.
 
 use parda_agent::status::VolumeStatus;
+use parda_terminal::output::{count, number, numbers};
 
 use super::recent::Recent;
-use crate::output::{count, number, numbers};
 
 pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
     let rows = volume.disks.iter().map(|disk| {

@@ -7,9 +7,9 @@ use parda_agent::status::{ExchangeStatus, FallbackStatus};
 use parda_api::Host;
 use parda_exchange::etcd::EtcdStanding;
 use parda_exchange::udp::DatagramStanding;
+use parda_terminal::output::{count, number, numbers};
 
 use super::slots;
-use crate::output::{count, number, numbers};
 
 pub(super) fn lines(exchange: &ExchangeStatus) -> String {
     let mut text = format!("exchange {}", exchange.place);

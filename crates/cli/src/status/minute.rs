@@ -5,11 +5,12 @@ use std::path::Path;
 use parda_agent::config::api_beside;
 use parda_api::History;
 use parda_http::client::{Server, ask};
+use parda_terminal::Failure;
+use parda_terminal::output::{line, number, numbers};
+use parda_terminal::quantity::mib;
 
-use crate::Failure;
 use crate::agent::api::segment;
-use crate::output::{line, number, numbers};
-use crate::quantity::mib;
+use crate::status::recent;
 
 /// The history of the last minute of a volume, from the agent with this status socket.
 pub(super) fn history(status: &Path, volume: &str) -> Result<History, Failure> {
@@ -74,7 +75,7 @@ pub(super) fn lines(host: &str, history: &History) -> String {
 
 /// Mean of the known values.
 fn mean(values: &[Option<f64>]) -> Option<f64> {
-    parda_scenario::count::mean(values.iter().copied().flatten())
+    recent::mean(values.iter().copied().flatten())
 }
 
 /// Mean of the known values, each with a weight.

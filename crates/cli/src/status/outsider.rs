@@ -1,8 +1,7 @@
 //! Load that is not under control, in words.
 
 use parda_api::{Outsider, OutsiderState, ThresholdCost};
-
-use crate::output::count;
+use parda_terminal::output::count;
 
 /// What was found, with what says so.
 pub(crate) fn line(found: &Outsider) -> String {

@@ -4,9 +4,15 @@ use std::collections::HashMap;
 
 use parda_agent::latency::Latency;
 use parda_agent::status::{DiskStatus, Status, SteerStatus, VolumeStatus};
+use parda_terminal::quantity::mib;
 
 use crate::agent::by_key;
-use crate::quantity::mib;
+
+/// Mean of values; `None` of no values.
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, n) = values.fold((0.0, 0.0), |(sum, n), value| (sum + value, n + 1.0));
+    (n > 0.0).then(|| sum / n)
+}
 
 /// A status whose counters and distributions are those of an interval.
 pub(crate) struct Recent {

@@ -2,9 +2,9 @@
 
 use parda_agent::status::{QemuStatus, SteerStatus};
 use parda_api::first;
+use parda_terminal::output::{self, count, numbers};
 
 use super::recent::Recent;
-use crate::output::{self, count, numbers};
 
 /// Line on the QEMUs of a volume.
 fn qemu(steer: &SteerStatus) -> String {

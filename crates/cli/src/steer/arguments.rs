@@ -6,8 +6,7 @@ use clap::Args;
 use parda_steer::knob::Method;
 use parda_steer::steering::SteerError;
 use parda_steer::{Device, Journal};
-
-use crate::Failure;
+use parda_terminal::Failure;
 
 /// A block device, as it is named on the command line.
 #[derive(Args)]

@@ -7,10 +7,10 @@ use parda_steer::journal::{JournalError, Original, Restored};
 use parda_steer::qemu::{SocketId, journal_name};
 use parda_steer::show::{QueueSettings, show};
 use parda_steer::{Device, Journal};
+use parda_terminal::{Failure, output};
 use serde::Serialize;
 
 use super::arguments::{DeviceArg, MethodArg, StateArg, steer_failed};
-use crate::{Failure, output};
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -7,8 +7,7 @@ mod set;
 mod watch;
 
 use clap::Subcommand;
-
-use crate::Failure;
+use parda_terminal::Failure;
 
 /// Subcommands on the kernel's own queues: what they do, and their depth set by hand.
 #[derive(Subcommand)]

@@ -4,10 +4,9 @@ use comfy_table::{CellAlignment, Table};
 use parda_control::Span;
 use parda_control::latency::Direction;
 use parda_steer::measure::{Class, Histogram, Method, Reading};
+use parda_terminal::output::{number, numbers};
+use parda_terminal::quantity::mib;
 use serde::Serialize;
-
-use crate::output::{number, numbers};
-use crate::quantity::mib;
 
 /// Length of the longest bar of the histogram, in characters.
 const BAR: usize = 40;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use parda_steer::steering::{InForce, PathInForce, Steering};
+use parda_terminal::{Failure, output};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::arguments::{DeviceArg, MethodArg, StateArg, steer_failed};
-use crate::{Failure, output};
 
 /// Time between two looks at a depth that is held.
 const LOOK: Duration = Duration::from_secs(1);

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use parda_steer::DevNum;
 use parda_steer::measure::{self, Choice, Watched};
+use parda_terminal::output::unwritten;
+use parda_terminal::{Failure, output};
 
 use super::arguments::DeviceArg;
 use super::reading::Shown;
-use crate::output::unwritten;
-use crate::{Failure, output};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// To the upper left corner, and nothing below it.

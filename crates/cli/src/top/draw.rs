@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use parda_agent::status::VolumeStatus;
+use parda_terminal::output::{line, number};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -12,7 +13,6 @@ use ratatui::widgets::{Block, Cell, Clear, Padding, Paragraph, Row, Sparkline, T
 use super::fit;
 use super::rows::{self, Column};
 use super::screen::{Input, Past, Screen};
-use crate::output::{line, number};
 use crate::status::outsider;
 
 /// Least width and height of a terminal with charts above the table.

@@ -83,8 +83,8 @@ fn every_page_of_docs_is_in_the_index() {
 
 /// Files and folders of the repository that a page names in code font, such as `crates/agent/src/lib.rs`.
 fn named(prose: &str) -> Vec<&str> {
-    const TOP: [&str; 8] =
-        ["benches", "contrib", "crates", "docs", "fuzz", "scenarios", "tools", "web"];
+    const TOP: [&str; 9] =
+        ["benches", "contrib", "crates", "docs", "fuzz", "lab", "scenarios", "tools", "web"];
     let mut code: Vec<&str> = prose.split('`').skip(1).step_by(2).collect();
     code.retain(|name| name.split_once('/').is_some_and(|(top, _)| TOP.contains(&top)));
     code.retain(|name| !name.contains([' ', '*', '{', '\n']) && !name.contains("NAME"));

@@ -3,7 +3,5 @@
 
 mod links;
 mod manual;
-mod reproduce;
 mod rooms;
-mod sim;
 mod version;

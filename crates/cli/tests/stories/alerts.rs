@@ -22,7 +22,7 @@ use rustix::process::Signal;
 
 use crate::metrics::{free_port, with_metrics};
 use crate::prometheus::Prometheus;
-use crate::stage::{Agent, Load, PARDA, Stage, config, until, uri};
+use crate::stage::{Agent, LAB, Load, PARDA, Stage, config, until, uri};
 use parda_testkit::disk::Disk;
 
 /// A host with metrics at a port, in the exchange `exchange`.
@@ -53,7 +53,7 @@ fn load(stage: &Stage, who: &str, uri: &str, size: &str, depth: u32) -> Load {
 
 /// An array of four drives, with its LUNs and its control socket in the stage.
 fn drives(stage: &Stage) -> crate::stage::Process {
-    let line = [PARDA, "array", "--preset", "cx3-40-raid0-vms", "--drives", "4"];
+    let line = [LAB, "array", "--preset", "cx3-40-raid0-vms", "--drives", "4"];
     let line = [&line[..], &["--listen", "unix:array", "--control", "array.control"]].concat();
     let array = stage.start("array", &line);
     until("the array listens", || {

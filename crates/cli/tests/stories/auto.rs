@@ -25,7 +25,7 @@ fn a_threshold_begins_at_a_stored_probe_and_goes_where_an_operator_pins_it() {
     let delays = Delays { io: Duration::from_millis(2), flush: Duration::ZERO };
     Array::start(&stage.path("array"), 4096, delays);
     let probe = ["probe", "model:drive-7200", "--quick", "--only", "depth", "--json", "probe.json"];
-    let probed = stage.parda(&probe);
+    let probed = stage.lab(&probe);
     assert!(stage.path("probe.json").exists(), "{}{}", probed.out, probed.err);
     let answer: Value = serde_json::from_slice(&stage.read("probe.json")).unwrap();
     let advised = answer["findings"]["advice"]["latency_threshold_ms"].as_f64().unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parda_agent::status::{DiskState, VolumeStatus};
 
-use crate::stage::{Done, PARDA, Stage, config, uri};
+use crate::stage::{Done, LAB, PARDA, Stage, config, uri};
 
 const OFF: &str = "mode = \"off\"";
 
@@ -71,7 +71,7 @@ fn mistakes_are_pointed_at_by_file_line_and_value() {
     let slots = ["exchange", "init", "x", "--volume", "v", "--slots", "-1"];
     expect(&stage.parda(&slots), 2, &["invalid value '-1' for '--slots <N>'"]);
     let bench = ["bench", "vhost-user", "nobody"];
-    expect(&stage.parda(&bench), 1, &["nobody: ", "is it the socket of a server of vhost-user"]);
+    expect(&stage.lab(&bench), 1, &["nobody: ", "is it the socket of a server of vhost-user"]);
     expect(
         &stage.parda(&["status", "--socket", "nobody"]),
         1,
@@ -125,10 +125,10 @@ fn a_document_of_another_kind_is_called_by_its_name() {
     let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/demo.toml");
     for command in ["sim", "lab"] {
         let says = "host.toml: is an agent's configuration and no scenario: parda check host.toml checks it";
-        expect(&stage.parda(&[command, "host.toml"]), 2, &[says]);
+        expect(&stage.lab(&[command, "host.toml"]), 2, &[says]);
     }
     let says =
-        format!("{demo}: is a scenario and no agent's configuration: parda sim {demo} runs it");
+        format!("{demo}: is a scenario and no agent's configuration: parda-lab sim {demo} runs it");
     for line in [&["check", demo][..], &["serve", "-c", demo], &["status", "-c", demo]] {
         expect(&stage.parda(line), 2, &[&says]);
     }
@@ -480,7 +480,8 @@ fn a_pipe_that_nobody_writes_to_holds_up_no_command() {
         for (line, says) in cases {
             let stage = &stage;
             scope.spawn(move || {
-                let err = stage.fails(&[&[PARDA], line].concat());
+                let program = if ["sim", "lab"].contains(&line[0]) { LAB } else { PARDA };
+                let err = stage.fails(&[&[program], line].concat());
                 assert!(err.contains(says), "{line:?}: {err}");
             });
         }

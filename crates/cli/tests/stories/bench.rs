@@ -1,4 +1,4 @@
-//! `parda bench`: what it measures of a real agent, and what it will not write to.
+//! `parda-lab bench`: what it measures of a real agent, and what it will not write to.
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ fn an_agent_is_measured_and_not_a_byte_of_its_disk_changes() {
     let line = [&["bench", "nbd", URI, "--server-pid", &pid, "--json", "-"], &options[..]].concat();
     // A run in which neither side was without a processor for most of the time.
     let (out, answer) = wait_for("a run with what is outstanding", || {
-        let Done { status, out, err } = stage.parda(&line);
+        let Done { status, out, err } = stage.lab(&line);
         assert!(status.success(), "{err}");
         let answer: Value = serde_json::from_str(&out).unwrap();
         let number = |key: &str| answer[key].as_f64().unwrap_or_else(|| panic!("{key} in {out}"));
@@ -44,7 +44,7 @@ fn an_agent_is_measured_and_not_a_byte_of_its_disk_changes() {
     assert!(number("p50_us") <= number("p99_us") && number("p99_us") <= number("p999_us"), "{out}");
     assert!(number("client_cpu_us_per_io") > 0.0, "{out}");
 
-    let Done { status, out, err } = stage.parda(&[&["bench", "nbd", URI], &options[..]].concat());
+    let Done { status, out, err } = stage.lab(&[&["bench", "nbd", URI], &options[..]].concat());
     assert!(status.success() && out.contains("IOPS") && out.contains("p99.9"), "{out}{err}");
     assert_eq!(stage.read("disk"), before);
 }
@@ -56,7 +56,7 @@ fn it_writes_only_to_what_is_named_again_and_plainly_unused() {
     let used = stage.agent("h", &agent("used"));
     let write = |allow: &[&str]| {
         let line = ["bench", "nbd", URI, "--op", "randwrite", "--depth", "4", "--time", "200ms"];
-        stage.parda(&[&line[..], allow].concat())
+        stage.lab(&[&line[..], allow].concat())
     };
     let allow = format!("--allow-writes={URI}");
     let Done { status, err, .. } = write(&[&allow]);
@@ -90,7 +90,7 @@ fn mistakes_are_named() {
     stage.sparse("disk", 8 * MIB as u64);
     let _agent = stage.agent("h", &agent("disk"));
     let fails = |arguments: &[&str], code: i32| {
-        let Done { status, out, err } = stage.parda(&[&["bench", "nbd"], arguments].concat());
+        let Done { status, out, err } = stage.lab(&[&["bench", "nbd"], arguments].concat());
         assert_eq!(status.code(), Some(code), "{arguments:?}: {out}{err}");
         err
     };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::array::{Array, Delays};
 use crate::metrics::get;
-use crate::stage::{PARDA, Stage, config, until, uri, wait_for};
+use crate::stage::{LAB, PARDA, Stage, config, until, uri, wait_for};
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/test");
 
@@ -107,7 +107,7 @@ fn glance(stage: &Stage, port: u16, phase: &str, words: &str) {
 fn one_glance_tells_who_is_held_and_why_and_a_fault_says_what_it_costs() {
     let stage = Stage::new();
     stage.ok(&["node", &format!("{TESTS}/sentence.mjs")]);
-    let line = [PARDA, "array", "--preset", "cx3-40-raid0-vms", "--drives", "4"];
+    let line = [LAB, "array", "--preset", "cx3-40-raid0-vms", "--drives", "4"];
     let _array = stage.start("array", &[&line[..], &["--listen", "unix:array"]].concat());
     until("the array listens", || stage.path("array").exists());
     stage.exchange("exchange", 64);

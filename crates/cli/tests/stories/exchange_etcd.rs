@@ -10,7 +10,7 @@ use parda_testkit::{Etcd, EtcdTls};
 use rcgen::{ExtendedKeyUsagePurpose, SanType};
 use time::OffsetDateTime;
 
-use crate::stage::{Agent, Load, PARDA, Process, Stage, config, until, uri, wait_for};
+use crate::stage::{Agent, LAB, Load, Process, Stage, config, until, uri, wait_for};
 use crate::tls::Authority;
 
 /// Longer than the leases of these hosts, which is 8 s.
@@ -37,7 +37,7 @@ impl Cluster {
         let listen = "unix:array";
         let preset = ["--preset", "cx3-40-raid0", "--drives", "2"];
         let array =
-            stage.start("array", &[&[PARDA, "array", "--listen", listen], &preset[..]].concat());
+            stage.start("array", &[&[LAB, "array", "--listen", listen], &preset[..]].concat());
         until("the array answers", || stage.path("array").exists());
         let start = |(i, name): (usize, &&str)| {
             let control = "period = \"800ms\"\nlatency_threshold = \"30ms\"";
@@ -149,7 +149,7 @@ fn io_goes_on_whatever_happens_to_etcd() {
 /// 99th percentile of a host's IOs over some seconds, in milliseconds.
 fn p99(stage: &Stage) -> f64 {
     let load = ["--op", "randread", "--bs", "16k", "--depth", "32", "--time", "5s", "--json", "-"];
-    let answer = stage.ok(&[&[PARDA, "bench", "nbd", &uri("a", "vm")], &load[..]].concat());
+    let answer = stage.ok(&[&[LAB, "bench", "nbd", &uri("a", "vm")], &load[..]].concat());
     let (_, rest) = answer.split_once("\"p99_us\": ").unwrap();
     rest.split([',', '\n']).next().unwrap().parse::<f64>().unwrap() / 1e3
 }

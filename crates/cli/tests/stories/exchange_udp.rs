@@ -15,7 +15,7 @@ use parda_exchange::udp::DatagramStanding;
 use rustix::process::Signal;
 
 use crate::held::Held;
-use crate::stage::{Agent, Load, PARDA, Process, Stage, config, until, uri};
+use crate::stage::{Agent, LAB, Load, PARDA, Process, Stage, config, until, uri};
 
 /// Percent of datagrams that a door loses when the network is bad.
 const LOSS: u8 = 30;
@@ -132,7 +132,7 @@ impl Cluster {
         let array = stage.start(
             "array",
             &[
-                PARDA,
+                LAB,
                 "array",
                 "--preset",
                 "cx3-40-raid0",

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::stage::{Load, PARDA, Stage, config, until, uri};
+use crate::stage::{LAB, Load, PARDA, Stage, config, until, uri};
 
 /// Two hosts on one array of modelled drives, with a threshold that some forty IOs outstanding make.
 fn text(host: &str, disks: &[(&str, &str)]) -> String {
@@ -45,7 +45,7 @@ fn number(of: &Value) -> f64 {
 fn a_database_of_few_ios_is_latency_bound_and_a_batch_job_share_bound_and_a_prediction_comes_true()
 {
     let stage = Stage::new();
-    let line = [PARDA, "array", "--preset", "cx3-40-raid0-vms", "--drives", "4"];
+    let line = [LAB, "array", "--preset", "cx3-40-raid0-vms", "--drives", "4"];
     let _array = stage.start("array", &[&line[..], &["--listen", "unix:array"]].concat());
     until("the array listens", || stage.path("array").exists());
     stage.exchange("exchange", 64);

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use parda_bench::driver::{Command, Driver, Shape};
 use parda_disk::Op;
 use parda_testkit::{Client, read, write};
-use parda_vhost::driver::{Command, Driver, Shape};
 use rustix::process::Signal;
 
 use crate::stage::{Agent, Process, Stage, config, stop, until};

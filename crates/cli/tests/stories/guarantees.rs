@@ -145,7 +145,7 @@ fn a_limit_of_a_tenant_holds_over_all_hosts_and_follows_demand() {
         [0, 1, 2].map(|i| (after[i] - before[i]) as f64 / seconds)
     };
     // A busy machine slows clients and timers for some seconds, and makes a host silent: the others divide its part while it goes on. What
-    // holds in each ten seconds is held in virtual time (`crates/sim/tests/sim/tenants.rs`).
+    // holds in each ten seconds is held in virtual time (`lab/sim/tests/sim/tenants.rs`).
     let reached = |least: f64, most: f64| {
         let found = std::iter::repeat_with(rates).take(10).find(|rates| {
             let sum = rates.iter().sum::<f64>();

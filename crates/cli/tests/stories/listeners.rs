@@ -79,7 +79,7 @@ fn plain_tcp_off_loopback_takes_the_word_plain_and_is_warned_of() {
     assert!(stage.parda(&["check", "host.toml"]).out.contains("without TLS"));
     stage.ok(&["nbdinfo", &format!("nbd://127.0.0.1:{port}/vm1")]);
     agent.stop();
-    let done = stage.parda(&["array", "--preset", "cx3-40-raid5-vms", "--listen", "tcp:0.0.0.0:0"]);
+    let done = stage.lab(&["array", "--preset", "cx3-40-raid5-vms", "--listen", "tcp:0.0.0.0:0"]);
     assert_eq!(done.status.code(), Some(2));
     assert!(done.err.contains("--listen tcp:0.0.0.0:0: not a loopback"), "{}", done.err);
 }

@@ -21,7 +21,7 @@
 //! | `auto` | a latency threshold that is found while working |
 //! | `observe` | looking before acting |
 //! | `explain` | why a VM is as slow as it is, and predictions that come true |
-//! | `bench` | servers under load by `parda bench` |
+//! | `bench` | servers under load by `parda-lab bench` |
 //! | `bad_clients` | malformed and rude NBD |
 //! | `bad_configuration` | mistakes in the file, and in what it names |
 //! | `failing_backends` | full disks, lost servers |

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::stage::{Agent, Load, PARDA, Process, Stage, config, until, uri};
+use crate::stage::{Agent, LAB, Load, Process, Stage, config, until, uri};
 
 /// Name of a disk, its shares, and the GiB of the LUN at which it begins.
 type Disk = (&'static str, u32, u32);
@@ -23,7 +23,7 @@ impl Cluster {
         let stage = Stage::new();
         stage.exchange("exchange", 64);
         let line = ["array", "--preset", "cx3-40-raid0", "--drives", "4", "--listen", "unix:array"];
-        let array = stage.start("array", &[&[PARDA], &line[..]].concat());
+        let array = stage.start("array", &[&[LAB], &line[..]].concat());
         until("the array answers", || stage.path("array").exists());
         let agents = DISKS.map(|(host, disks)| {
             let control = "period = \"250ms\"\nlatency_threshold = \"30ms\"";

@@ -27,7 +27,9 @@ fn before(kind: &str) -> Option<PathBuf> {
     let paths = files.map(|file| file.unwrap().path());
     let mut ours = paths.filter(|path| {
         path.extension().is_some_and(|e| e == kind)
-            && !path.display().to_string().contains("dbgsym")
+            && !["dbgsym", "parda-lab"]
+                .iter()
+                .any(|other| path.display().to_string().contains(other))
     });
     Some(ours.next().expect("a package of the kind in PARDA_PACKAGES_BEFORE"))
 }

@@ -13,7 +13,7 @@ fn probe(stage: &Stage, name: &str, arguments: &[&str]) -> (String, ProbeDocumen
 }
 
 fn done(stage: &Stage, line: &[&str]) -> String {
-    let done = stage.parda(line);
+    let done = stage.lab(line);
     assert!(done.status.success(), "{line:?}: {}", done.err);
     done.out
 }

@@ -5,7 +5,7 @@ use parda_control::Source;
 use parda_exchange::Liveness;
 use rustix::process::Signal;
 
-use crate::stage::{Agent, PARDA, Stage, until};
+use crate::stage::{Agent, LAB, PARDA, Stage, until};
 
 /// A volume of the pool on the LUN with this number, for a VM of so many shares in its part of the LUN. It listens
 /// on `unix:HOST-LUN`.
@@ -42,7 +42,7 @@ fn reads(agents: &[Agent]) -> Vec<u64> {
 fn shares_hold_across_the_luns_of_a_pool() {
     let stage = Stage::new();
     let array = ["--preset", "cx3-40-raid0-vms", "--drives", "4", "--listen", "unix:array"];
-    let _array = stage.start("array", &[&[PARDA, "array"], &array[..]].concat());
+    let _array = stage.start("array", &[&[LAB, "array"], &array[..]].concat());
     until("the array answers", || stage.path("array").exists());
     stage.ok(&[PARDA, "exchange", "init", "exchange", "--volume", "array"]);
 

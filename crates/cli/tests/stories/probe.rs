@@ -9,7 +9,7 @@ use std::time::Duration;
 use parda_probe::{End, Kind, ProbeDocument, Purpose, Unknown};
 use rustix::process::Signal;
 
-use crate::stage::{Done, PARDA, Process, Stage, noise, until};
+use crate::stage::{Done, LAB, PARDA, Process, Stage, noise, until};
 
 const MIB: usize = 1 << 20;
 
@@ -25,15 +25,16 @@ fn written(stage: &Stage, name: &str, data: &[u8]) {
 
 /// The document of a probe that went well.
 fn probe(stage: &Stage, arguments: &[&str]) -> ProbeDocument {
-    let Done { status, out, err } =
-        stage.parda(&[&["probe"], arguments, &["--json", "-"]].concat());
+    let program = if arguments[0].starts_with("model:") { LAB } else { PARDA };
+    let line = [&[program, "probe"], arguments, &["--json", "-"]].concat();
+    let Done { status, out, err } = stage.run(&line);
     assert!(status.success(), "{status}\n{err}");
     document(&out)
 }
 
 /// An emulated array with a LUN at [`LUN`].
 fn array(stage: &Stage) -> Process {
-    let line = [PARDA, "array", "--preset", "cx3-40-raid0", "--listen", "unix:array"];
+    let line = [LAB, "array", "--preset", "cx3-40-raid0", "--listen", "unix:array"];
     let process = stage.start("array", &line);
     until("the array listens", || stage.path("array").exists());
     process
@@ -44,7 +45,7 @@ const LUN: &str = "nbd+unix:///lun0?socket=array";
 #[test]
 fn a_model_tells_its_knee_and_what_to_set() {
     let stage = Stage::new();
-    let Done { status, out, err } = stage.parda(&[
+    let Done { status, out, err } = stage.lab(&[
         "probe",
         "model:hdd-7200",
         "--quick",
@@ -64,9 +65,13 @@ fn a_model_tells_its_knee_and_what_to_set() {
     assert!((50.0..100.0).contains(&advice.latency_threshold_ms), "{advice:?}");
     assert!(String::from_utf8(stage.read("probe.html")).unwrap().contains("<svg"));
 
-    let Done { status, err, .. } = stage.parda(&["probe", "model:hdd-5400"]);
+    let Done { status, err, .. } = stage.lab(&["probe", "model:hdd-5400"]);
     assert_eq!(status.code(), Some(2));
     assert!(err.contains("there are drive-7200, drive-15k, "), "{err}");
+
+    let Done { status, err, .. } = stage.parda(&["probe", "model:drive-7200"]);
+    assert_eq!(status.code(), Some(2));
+    assert!(err.contains("is measured by parda-lab probe model:drive-7200"), "{err}");
 }
 
 #[test]

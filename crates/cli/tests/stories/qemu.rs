@@ -13,7 +13,7 @@ use parda_control::Source;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::{Agent, PARDA, Process, Stage, until, wait_for};
+use crate::stage::{Agent, LAB, PARDA, Process, Stage, until, wait_for};
 
 /// Options of a disk, and how QEMU names its device.
 type Disk = (&'static [&'static str], &'static str);
@@ -173,7 +173,7 @@ impl Drop for Qemu {
 
 fn array(stage: &Stage) -> Process {
     let line = ["array", "--preset", "cx3-40-raid0", "--drives", "4", "--listen", "unix:array"];
-    let array = stage.start("array", &[&[PARDA], &line[..]].concat());
+    let array = stage.start("array", &[&[LAB], &line[..]].concat());
     until("the array answers", || stage.path("array").exists());
     array
 }

@@ -141,6 +141,11 @@ impl Stage {
         self.run(&[&[PARDA], arguments].concat())
     }
 
+    /// The same of the laboratory's program.
+    pub(crate) fn lab(&self, arguments: &[&str]) -> Done {
+        self.run(&[&[LAB], arguments].concat())
+    }
+
     /// Makes an exchange of so many slots, for any volume.
     pub(crate) fn exchange(&self, place: &str, slots: u32) {
         self.ok(&[PARDA, "exchange", "init", place, "--slots", &slots.to_string()]);
@@ -188,6 +193,9 @@ impl Stage {
 }
 
 pub(crate) const PARDA: &str = env!("CARGO_BIN_EXE_parda");
+
+/// The laboratory's program, which cargo builds with the tests of its own package, `lab/cli`.
+pub(crate) const LAB: &str = concat!(env!("CARGO_BIN_EXE_parda"), "-lab");
 
 /// The Debian package of each program that the stories use.
 const PACKAGES: &[(&str, &str)] = &[
@@ -265,6 +273,9 @@ impl Process {
             match PACKAGES.iter().find(|(name, _)| *name == program) {
                 Some((_, package)) if error.kind() == ErrorKind::NotFound => {
                     panic!("{program} is missing: apt-get install {package}")
+                }
+                _ if program == LAB => {
+                    panic!("{LAB}: {error}: cargo build --package parda-lab-cli")
                 }
                 _ => panic!("cannot start {program}: {error}"),
             }

@@ -9,7 +9,7 @@ use parda_agent::latency::Latency;
 use parda_agent::status::SteerStatus;
 use rustix::process::Signal;
 
-use crate::stage::{Agent, PARDA, Stage, config, until, uri};
+use crate::stage::{Agent, LAB, PARDA, Stage, config, until, uri};
 use parda_testkit::disk::{Disk, end};
 
 /// A steered volume's configuration.
@@ -230,7 +230,7 @@ fn what_cannot_be_steered_is_refused_by_name() {
 fn a_host_that_steers_and_hosts_that_serve_share_an_array_by_their_shares() {
     let stage = Stage::new();
     // Eight drives that take what comes in the order in which it comes, and some 8 ms for each.
-    let line = [PARDA, "array", "--preset", "cx3-40-raid0-vms", "--drives", "4", "--queue-depth"];
+    let line = [LAB, "array", "--preset", "cx3-40-raid0-vms", "--drives", "4", "--queue-depth"];
     let line = [&line[..], &["1", "--listen", "unix:san"]].concat();
     let _array = stage.start("san", &line);
     until("the array listens", || stage.path("san").exists());

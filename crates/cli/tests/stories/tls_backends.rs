@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use rcgen::date_time_ymd;
 
-use crate::stage::{Agent, PARDA, Process, Stage, config, noise, until, uri};
+use crate::stage::{Agent, LAB, PARDA, Process, Stage, config, noise, until, uri};
 use crate::tls::Authority;
 use parda_agent::status::DiskState;
 use parda_exchange::Liveness;
@@ -203,7 +203,7 @@ fn an_exchange_and_a_benchmark_are_within_tls() {
     assert!(missing.contains("none/ca-cert.pem: cannot be read"), "{missing}");
     let unsaid = stage.fails(&[PARDA, "exchange", "show", FAR]);
     assert!(unsaid.contains("TLS needs the CA"), "{unsaid}");
-    let line = [PARDA, "bench", "nbd", &place, "--depth", "16", "--time", "200ms"];
+    let line = [LAB, "bench", "nbd", &place, "--depth", "16", "--time", "200ms"];
     let report = stage.ok(&[&line[..], &["--connections", "2", "--json", "-"]].concat());
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert!(report["reads"].as_u64() > Some(0), "{report}");

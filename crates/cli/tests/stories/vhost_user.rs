@@ -4,12 +4,12 @@ use std::io::{BufRead, BufReader, ErrorKind, Lines, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use parda_bench::driver::{Command, Driver, Shape};
 use parda_testkit::Client;
-use parda_vhost::driver::{Command, Driver, Shape};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::stage::{Done, PARDA, Process, Stage, noise, until, wait_for};
+use crate::stage::{Done, LAB, Process, Stage, noise, until, wait_for};
 
 const SIZE: u64 = 8 << 20;
 const BLOCK: u32 = 4096;
@@ -246,7 +246,7 @@ fn a_guest_is_a_client_in_the_status_and_its_reads_can_be_measured() {
     assert_eq!(clients(), 0);
     let pid = agent.process.pid().to_string();
     let line = ["bench", "vhost-user", "vm1.vhost", "--depth", "16", "--time", "1s", "--json", "-"];
-    let bench = stage.start("bench", &[&[PARDA], &line[..], &["--server-pid", &pid]].concat());
+    let bench = stage.start("bench", &[&[LAB], &line[..], &["--server-pid", &pid]].concat());
     until("the client is seen", || clients() == 1);
     let mut bench = bench;
     let status = bench.wait();

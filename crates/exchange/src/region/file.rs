@@ -96,7 +96,7 @@ impl Region for FileRegion {
 
 #[cfg(test)]
 mod tests {
-    use parda_locks::Locks;
+    use parda_input::locks::Locks;
 
     use super::*;
 

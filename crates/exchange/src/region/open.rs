@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use parda_control::Bytes;
-use parda_locks::Locks;
+use parda_input::locks::Locks;
 use rustix::fs::{self, Advice, FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 

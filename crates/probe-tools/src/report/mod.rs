@@ -29,10 +29,8 @@ mod example {
         Wishes,
     };
 
-    use crate::{Target, Writes};
-
     static PROBE: LazyLock<ProbeDocument> = LazyLock::new(|| {
-        let mut target = Target::open("model:drive-7200", &Writes::No, None).unwrap();
+        let mut target = parda_sim::probe::target("drive-7200").unwrap();
         let wishes = Wishes {
             mixes: vec![Mix { size: 4096, read_percent: 100, random_percent: 100 }],
             outstanding: 1..=64,

@@ -12,10 +12,10 @@ use std::time::Duration;
 use parda_awake::Instant;
 use parda_control::Bytes;
 use parda_workload::fio::{Job, JobTarget, UnsupportedByFio, has_engine};
+use parda_workload::{Demand, SizePart, Workload};
 
-use crate::targets::model::workload;
 use child::Child;
-use parda_probe::{Allowance, Driven, Driver, Load, Moment, Recording, Snapshot, Watch};
+use parda_probe::{Allowance, Driven, Driver, Load, Mix, Moment, Recording, Snapshot, Watch};
 
 /// Number of slices of a load, as far as their length stays within these bounds.
 const SLICES: f64 = 40.0;
@@ -205,6 +205,22 @@ impl Running {
             recording: self.recording,
             silent_s: self.silent.as_secs_f64(),
         }
+    }
+}
+
+/// A load as a workload of a scenario: a closed loop of the same mix.
+#[must_use]
+pub fn workload(load: &Load) -> Workload {
+    let Mix { size, read_percent, random_percent } = load.mix;
+    Workload {
+        sizes: vec![SizePart { size: Bytes(size), percent: 100 }],
+        read_percent: f64::from(read_percent),
+        random_percent: f64::from(random_percent),
+        one_stream: false,
+        trim_percent: 0.0,
+        hot: None,
+        demand: Demand::Closed { outstanding: load.outstanding },
+        bursts: None,
     }
 }
 

@@ -16,7 +16,6 @@ use parda_probe::{Driver, Kind, Plan, Probe, ProbeDocument, TargetInfo, Watcher,
 use super::about;
 use super::fio::Fio;
 use super::guard::{self, EDGE, Why, Writes};
-use super::model::Model;
 
 /// Time limit for the few requests that the probe itself sends to an NBD server.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -64,7 +63,7 @@ fn unopened(name: &str, error: &io::Error) -> TargetError {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => ": try as root, or as who may read it",
         io::ErrorKind::NotFound => {
-            "; a target is a file, a device, an NBD URI, or a model such as model:drive-7200"
+            "; a target is a file, a device or an NBD URI; parda-lab probe takes models as well"
         }
         _ => "",
     };
@@ -83,13 +82,9 @@ impl Target {
             let why = "--create makes a file; it has no meaning for a model, a URI or a device";
             return Err(unfit(name, why));
         }
-        if let Some(model) = model {
-            let model: Model = model.parse().map_err(|error| unfit(name, error))?;
-            let info = model.info();
-            let (driver, driven_bytes) = (Box::new(model), info.bytes);
-            // A model holds no data.
-            let may_be_written = true;
-            return Ok(Target { info, driver, driven_bytes, may_be_written, _claimed: None });
+        if model.is_some() {
+            let why = format!("is the array model, which is measured by parda-lab probe {name}");
+            return Err(unfit(name, why));
         }
         if name.contains("://") {
             return Target::nbd(name, writes);
@@ -102,6 +97,13 @@ impl Target {
                 .map_err(|error| failed(name, format!("cannot make it: {error}")))?;
         }
         Target::path(name, writes)
+    }
+
+    /// A target that holds no data, by its own driver: it may be written to.
+    #[must_use]
+    pub fn without_data(info: TargetInfo, driver: Box<dyn Driver>) -> Target {
+        let driven_bytes = info.bytes;
+        Target { info, driver, driven_bytes, may_be_written: true, _claimed: None }
     }
 
     fn path(name: &str, writes: &Writes) -> Result<Target, TargetError> {

@@ -1,4 +1,4 @@
-//! Who else has a file or device: other programs, which are told by locks ([`parda_locks`]), and the
+//! Who else has a file or device: other programs, which are told by locks ([`parda_input::locks`]), and the
 //! other disks of this process ([`crate::backend::claims`]).
 
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use parda_awake::Instant;
-use parda_locks::{self as locks, Locks};
+use parda_input::locks::{self, Locks};
 use rustix::fs::{self, Mode, OFlags};
 
 use crate::backend::claims::{Claim, Claims};

@@ -72,7 +72,7 @@ fn stage() -> Stage {
 fn good(stage: &Stage, options: &[&str]) -> Done {
     let uri = "nbd+unix:///vm1?socket=host";
     let line = ["bench", "nbd", uri, "--json", "-", "--time", "500ms", "--warmup", "100ms"];
-    stage.parda(&[&line[..], options].concat())
+    stage.lab(&[&line[..], options].concat())
 }
 
 /// What a good client gets in a moment, in IOs a second.

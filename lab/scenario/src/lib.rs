@@ -1,0 +1,50 @@
+#![forbid(unsafe_code)]
+//! The scenario language: a cluster, what happens to it, what is measured and what is expected, in
+//! one TOML file; and the shape of what a run answers. `parda-lab lab` and `parda-lab sim` share both. What a VM does to its disk is a
+//! load of [`parda_workload`].
+//! `docs/scenarios.md` is the manual.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`scenario`] | what a scenario is; [`Scenario::parse`] reads one |
+//! | [`array`](mod@array) | the shared array, as a scenario describes it |
+//! | [`answer`] | what a run answers |
+//! | [`count`] | what an engine counts, and what that answers |
+//! | [`metric`] | paths that name one number of an answer |
+//! | [`exchange`] | how well hosts hear one another |
+//! | [`client`] | a VM as a client to export to fio |
+//! | [`expectation`] | what is expected of such a number |
+//! | [`set`] | values in place of those in the file |
+//! | [`study`] | one scenario, or several variants of it in one answer |
+//! | [`plot`](mod@plot) | what is to be drawn of it |
+//! | [`shares`] | saturation, Jain's index, and how far everybody is off their share |
+
+pub mod answer;
+pub mod array;
+mod check;
+pub mod client;
+pub mod count;
+mod events;
+pub mod exchange;
+pub mod expectation;
+mod file;
+pub mod guest;
+mod many;
+pub mod metric;
+mod moves;
+pub mod plot;
+mod run;
+pub mod scenario;
+pub mod set;
+pub mod shares;
+pub mod study;
+mod sweep;
+mod variant_name;
+mod vary;
+
+pub use answer::{Answer, Distribution, Engine, HostAnswer, PhaseAnswer, Total, VmAnswer};
+pub use client::client_seed;
+pub use expectation::Verdict;
+pub use guest::{GuestDisk, GuestSettings};
+pub use scenario::{Action, Host, HostId, Phase, Scenario, State, TimelineEvent, Vm, VmId};
+pub use study::{Run, Study};
