@@ -133,13 +133,15 @@ fn listeners_come_and_go_and_connections_stay() {
     let dir = tempfile::tempdir().unwrap();
     let [old, new] = ["old", "new"].map(|name| dir.path().join(name));
     let (old_address, new_address) = (Address::Unix(old.clone()), Address::Unix(new.clone()));
-    let volume = spawn(vec![disk("vm1", memory(), &old)]);
+    let config = disk("vm1", memory(), &old);
+    let moved = DiskConfig { listen: new_address.clone(), ..config.clone() };
+    let volume = spawn(vec![config]);
     let mut client = Client::connect(&old, "vm1");
     let mut shaking = UnixStream::connect(&old).unwrap();
     let id = volume.stats().unwrap().disks[0];
     volume.add_listener(ListenerConfig::new(new_address.clone())).unwrap();
     assert!(Client::try_connect(&new, "vm1").is_err(), "it is not offered there yet");
-    assert_eq!(volume.set_listen(id, vec![new_address.clone()]), Ok(true));
+    assert_eq!(volume.set_disk(id, moved), Ok(true));
     let mut other = Client::connect(&new, "vm1");
     assert_eq!(volume.remove_listener(&old_address), Ok(true));
     assert_eq!(volume.remove_listener(&old_address), Ok(false));

@@ -12,8 +12,8 @@ use parda_block::{
     AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Lock, Timed, Volume,
     VolumeConfig,
 };
+use parda_control::Window;
 use parda_control::law::Mode;
-use parda_control::{Shares, VmConfig, Window};
 use parda_disk::{BlockSizes, Geometry};
 #[allow(unused_imports, reason = "no test file uses all of it")]
 pub(crate) use parda_testkit::{Answer, Client, at, read, write};
@@ -23,15 +23,7 @@ pub(crate) fn name(name: &str) -> ExportName {
 }
 
 pub(crate) fn disk(export: &str, backend: BackendConfig, socket: &Path) -> DiskConfig {
-    DiskConfig {
-        export: name(export),
-        description: String::new(),
-        backend,
-        region: None,
-        vm: VmConfig::of(Shares(1000)),
-        read_only: false,
-        listen: vec![Address::Unix(socket.into())],
-    }
+    DiskConfig::new(name(export), backend, Address::Unix(socket.into()))
 }
 
 pub(crate) fn file(path: &Path) -> BackendConfig {
