@@ -4,7 +4,7 @@ mod exchange;
 mod listeners;
 mod steered;
 
-use parda_agent::config::{Config, Place, Vms, Work};
+use parda_agent::config::{Config, Vms, Work};
 use parda_block::{BackendConfig, NbdOptions};
 use parda_config::Document;
 use parda_control::Shares;
