@@ -121,7 +121,7 @@ fn a_flush_takes_its_turn_but_is_no_latency() {
 }
 
 #[test]
-fn settings_are_answered_with_what_is_in_force() {
+fn settings_of_disks_and_of_the_law_are_in_force_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = disk("vm1", memory(), &dir.path().join("s"));
     let volume = spawn(vec![config.clone()]);

@@ -157,6 +157,33 @@ fn listeners_come_and_go_and_connections_stay() {
 }
 
 #[test]
+fn a_disk_that_is_drained_keeps_its_clients_and_gets_no_new_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let config = disk("vm1", memory(), &socket);
+    let volume = spawn(vec![config.clone()]);
+    let mut client = Client::connect(&socket, "vm1");
+    let id = volume.stats().unwrap().disks[0];
+    let drained = DiskConfig { drain: true, ..config.clone() };
+    assert!(config.stays_open_for(&drained));
+    assert_eq!(volume.set_disk(id, drained), Ok(true));
+    assert!(Client::try_connect(&socket, "vm1").is_err());
+    assert_eq!(client.call(read(0, 4096), &[]), Ok(vec![0; 4096]));
+    assert_eq!(volume.set_disk(id, config), Ok(true));
+    drop(Client::connect(&socket, "vm1"));
+}
+
+#[test]
+fn a_disk_stays_open_for_other_settings_and_not_for_other_data() {
+    let config = disk("vm1", memory(), Path::new("/s"));
+    let mut other = DiskConfig { listen: Address::Unix("/t".into()), ..config.clone() };
+    other.settings.shares = Some(7);
+    assert!(config.stays_open_for(&other));
+    other.read_only = true;
+    assert!(!config.stays_open_for(&other));
+}
+
+#[test]
 fn a_port_is_free_as_soon_as_its_listener_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let volume = spawn(vec![disk("vm1", memory(), &dir.path().join("s"))]);

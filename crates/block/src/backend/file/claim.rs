@@ -34,7 +34,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) raw: bool,
     pub(crate) read_only: bool,
     pub(crate) region: Option<Region>,
-    /// Number of the host, by which it knows its own agent of before on a shared file.
+    /// Number of the host, which gives its agent a byte among the locks of a shared file.
     pub(crate) host: u64,
     /// Called as often as the file system has answered, also while another agent is waited for.
     pub(crate) answered: &'a dyn Fn(),
