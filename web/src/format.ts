@@ -1,6 +1,6 @@
 // Numbers and settings as people read them.
 
-import type { Limit } from "./api";
+import type { LimitSetting } from "./api";
 
 export const NONE = "–";
 
@@ -31,13 +31,13 @@ export function duration(seconds: number | null | undefined): string {
 export const clock = (ms: number) => new Date(ms).toLocaleTimeString("en-GB");
 
 /** A limit as a form has it: "iops 500, bandwidth 40MiB". */
-export const limitText = (limit: Limit | undefined): string =>
-  Object.entries(limit ?? {})
+const limitText = (limit: LimitSetting): string =>
+  Object.entries(limit)
     .map((pair) => pair.join(" "))
     .join(", ");
 
 /** The limit that a form has. What is none stays a text, and the agent says what it must be. */
-export function limitOf(text: string): Limit | string {
+export function limitOf(text: string): LimitSetting | string {
   const pairs = text.split(",").map((pair) => /^(\w+)(?:\s*=\s*|\s+)(.+)$/.exec(pair.trim()));
   const keys = new Set(pairs.map((pair) => pair?.[1]));
   if (pairs.includes(null) || keys.size < pairs.length) return text;
@@ -48,4 +48,4 @@ export function limitOf(text: string): Limit | string {
 export const numberOf = (text: string): number | string => (Number.isNaN(Number(text)) ? text : Number(text));
 
 /** A setting's value as a text. */
-export const settingText = (value: unknown): string => (value == null ? "" : typeof value === "object" ? limitText(value as Limit) : String(value));
+export const settingText = (value: unknown): string => (value == null ? "" : typeof value === "object" ? limitText(value as LimitSetting) : String(value));

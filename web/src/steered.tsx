@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 
 import type { Steer, SteeredVm } from "./api";
-import { limitText, mib, number } from "./format";
+import { mib, number, settingText } from "./format";
 import { missed } from "./sentence";
 import { type ColumnOf, Table } from "./table";
 
@@ -23,7 +23,7 @@ const columnsOf = (open: (vm: SteeredVm) => void): ColumnOf<SteeredVm>[] => [
   { key: "iops", title: "IO/s", help: "IOs completed a second", value: (vm) => vm.iops, cell: (vm) => number(vm.iops), numeric: true },
   { key: "bytes", title: "MiB/s", help: "MiB a second", value: (vm) => vm.bytes_per_s, cell: (vm) => mib(vm.bytes_per_s), numeric: true, wide: true },
   { key: "pending", title: "Pending", help: "Mean IOs submitted and not completed", value: (vm) => vm.pending, cell: (vm) => number(vm.pending), numeric: true, wide: true },
-  { key: "limit", title: "Limit", help: "The most that the VM does", value: (vm) => limitText(vm.settings.limit), cell: (vm) => limitText(vm.settings.limit), wide: true },
+  { key: "limit", title: "Limit", help: "The most that the VM does", value: (vm) => settingText(vm.settings.limit), cell: (vm) => settingText(vm.settings.limit), wide: true },
   { key: "by", title: "Limited by", help: "What kept the VM from doing more in the last period", value: (vm) => vm.limited_by, cell: (vm) => <span class={vm.limited_by ? "warn" : ""}>{vm.limited_by ?? ""}</span> },
 ];
 

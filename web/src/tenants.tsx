@@ -3,8 +3,11 @@
 import { useMemo } from "preact/hooks";
 
 import type { Tenant, Volume } from "./api";
-import { limitText, number } from "./format";
+import { number, settingText } from "./format";
 import { type ColumnOf, Table } from "./table";
+
+/** Number that a setting of a tenant has, null if it is not set. */
+const numberSet = (tenant: Tenant, key: "shares" | "reservation") => (tenant.settings[key] as number | undefined) ?? null;
 
 const columnsOf = (open: (tenant: Tenant) => void): ColumnOf<Tenant>[] => [
   {
@@ -22,13 +25,13 @@ const columnsOf = (open: (tenant: Tenant) => void): ColumnOf<Tenant>[] => [
     key: "shares",
     title: "Shares",
     help: "Shares of all of its VMs together",
-    value: (t) => t.settings.shares ?? null,
-    cell: (t) => t.settings.shares?.toLocaleString("en") ?? <span class="soft">its VMs'</span>,
+    value: (t) => numberSet(t, "shares"),
+    cell: (t) => numberSet(t, "shares")?.toLocaleString("en") ?? <span class="soft">its VMs'</span>,
     numeric: true,
   },
   { key: "iops", title: "IO/s", help: "IOs completed a second, on all hosts that are heard", value: (t) => t.iops, cell: (t) => number(t.iops), numeric: true },
   { key: "own", title: "Here", help: "IOs completed a second, on this host", value: (t) => t.own_iops, cell: (t) => number(t.own_iops), numeric: true },
-  { key: "limit", title: "Limit", help: "The most that its VMs do together", value: (t) => limitText(t.settings.limit), cell: (t) => limitText(t.settings.limit), wide: true },
+  { key: "limit", title: "Limit", help: "The most that its VMs do together", value: (t) => settingText(t.settings.limit), cell: (t) => settingText(t.settings.limit), wide: true },
   {
     key: "part",
     title: "Part here, %",
@@ -42,10 +45,10 @@ const columnsOf = (open: (tenant: Tenant) => void): ColumnOf<Tenant>[] => [
     key: "reservation",
     title: "Reserved, IO/s",
     help: "IOs a second that its VMs have whenever they ask for them",
-    value: (t) => t.settings.reservation ?? null,
+    value: (t) => numberSet(t, "reservation"),
     cell: (t) => (
       <>
-        {number(t.settings.reservation ?? null)} {t.short && <span class="bad">short</span>}
+        {number(numberSet(t, "reservation"))} {t.short && <span class="bad">short</span>}
       </>
     ),
     numeric: true,

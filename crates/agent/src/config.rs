@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parda_address::{Address, ExportName, Protocol};
-use parda_block::AgentMemory;
+use parda_block::{AgentMemory, BackendConfig, Region};
 use parda_config::{Document, Error, Part, TenantSettings, wrong_tenants};
 use parda_control::law::Mode;
-use parda_control::{Costs, Span};
+use parda_control::{Bytes, Costs, Span};
 use parda_exchange::slot::MOST_TENANTS;
 use parda_exchange::{HostName, HostNameError};
 
@@ -50,6 +50,7 @@ pub use listener::Listener;
 pub use own::api_beside;
 pub(crate) use own::is_of_this_host;
 pub use parda_address::Place;
+pub use parda_block::DiskConfig;
 pub(crate) use places::directory_of;
 pub use policy::{Policy, named_cluster};
 pub use pool::Pool;
@@ -57,7 +58,7 @@ pub use qemu::{Qemu, Rules};
 pub use steer::{Steer, SteeredVm, Vms};
 pub use udp::Udp;
 pub(crate) use volume::Target;
-pub use volume::{Disk, IdleProbe, Volume, Work};
+pub use volume::{IdleProbe, Volume, Work};
 
 /// Configuration of a host, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,7 +165,7 @@ impl Config {
         let unused = if waits { Vec::new() } else { listener::unused(&listeners, &volumes) };
         let status = status.transpose()?;
         let disks = volumes.iter().flat_map(Volume::disks);
-        let places = disks.map(|disk| (&disk.place, &disk.listen));
+        let places = disks.map(|disk| (disk.backend.place(), &disk.listen));
         let own = Arc::new(own::Own::new(doc, &file, &host, places));
         volumes.iter_mut().for_each(|volume| volume.own = Arc::clone(&own));
         if file.state.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
@@ -243,7 +244,7 @@ fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
     let floor = control.objective_floor;
     let follows = matches!(control.law.mode, Mode::Parda | Mode::Observe);
     volume.disks().iter().filter_map(move |disk| {
-        let target = disk.vm().target?;
+        let target = Span::from(disk.settings.latency_target?);
         if !follows {
             return Some(format!("{}: latency_target needs mode = \"parda\"", disk.name));
         }
@@ -271,7 +272,7 @@ fn are_unique(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
         let is_new = names.insert(&volume.name);
         let message = "is also the name of another volume: names must differ";
         doc.part(format!("volume.{i}")).refuse_if(!is_new, "name", message)?;
-        for (j, Disk { name, listen, .. }) in volume.disks().iter().enumerate() {
+        for (j, DiskConfig { name, listen, .. }) in volume.disks().iter().enumerate() {
             let wrong = |key: &str, message: &str| {
                 Err(doc.error(&format!("volume.{i}.disk.{j}.{key}"), message))
             };
@@ -419,15 +420,14 @@ fn check_idle_probe(probed: Option<&Probed>, work: &Work) -> Result<IdleProbe, &
     let Work::Serve(disks) = work else {
         return Err("is only for disks that are served: who else opens a device is not known");
     };
-    let target = disks.iter().find_map(|disk| match &disk.place {
-        Place::Path(path) => Some(Target { path: path.clone(), region: disk.region.clone() }),
-        Place::Nbd(_) => None,
+    let target = disks.iter().find_map(|disk| {
+        Some(Target { path: disk.backend.path()?.to_owned(), region: disk.bytes() })
     });
     let target = target.ok_or("needs a disk that is a file or a block device")?;
     Ok(IdleProbe { target, probe })
 }
 
-fn check_disks(at: &Part<'_>, files: &[file::Disk]) -> Result<Vec<Disk>, Error> {
+fn check_disks(at: &Part<'_>, files: &[file::Disk]) -> Result<Vec<DiskConfig>, Error> {
     // An empty list is written on purpose: its disks are added while the agent runs.
     let message = "is missing: a [[volume.disk]] to serve is needed, or [volume.steer]; disk = [] waits for parda disk add";
     at.refuse_if(files.is_empty() && !at.has("disk"), "disk", message)?;
@@ -435,7 +435,7 @@ fn check_disks(at: &Part<'_>, files: &[file::Disk]) -> Result<Vec<Disk>, Error> 
     disks.map(|(i, disk)| check_disk(&at.part(&format!("disk.{i}")), disk)).collect()
 }
 
-fn check_disk(at: &Part<'_>, disk: &file::Disk) -> Result<Disk, Error> {
+fn check_disk(at: &Part<'_>, disk: &file::Disk) -> Result<DiskConfig, Error> {
     let name = at.read("name", ExportName::new(&disk.name))?;
     check_name(at, "name", &disk.name)?;
     let most = ExportName::MAX_LEN;
@@ -459,18 +459,20 @@ fn check_disk(at: &Part<'_>, disk: &file::Disk) -> Result<Disk, Error> {
     let nbd = nbd::check(at, &place, disk.nbd.as_ref())?;
     let tls = disk.nbd.as_ref().and_then(|nbd| nbd.tls.as_ref());
     server_tls::check(at, &mut place, "path", tls)?;
-    Ok(Disk {
-        name,
+    let raw = disk.format == Some(file::Format::Raw);
+    let backend = match place {
+        Place::Path(path) => {
+            BackendConfig::File { path, direct: disk.direct, lock: disk.lock, raw }
+        }
+        Place::Nbd(uri) => BackendConfig::Nbd { uri, options: nbd },
+    };
+    let listen = at.read("listen", disk.listen.parse())?;
+    Ok(DiskConfig {
         description: disk.description.clone(),
-        nbd,
-        place,
-        region,
-        listen: at.read("listen", disk.listen.parse())?,
-        settings: disk.settings().or_defaults(),
+        region: region.map(|r| Region { offset: Bytes(r.start), len: Bytes(r.end - r.start) }),
         read_only: disk.read_only,
+        settings: disk.settings().or_defaults(),
         drain: disk.drain,
-        direct: disk.direct,
-        lock: disk.lock,
-        raw: disk.format == Some(file::Format::Raw),
+        ..DiskConfig::new(name, backend, listen)
     })
 }

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use parda_block::{OF_CONNECTION, OF_DEVICE, OF_FILE, descriptors_for};
+use parda_block::{
+    BackendConfig, DiskConfig, Lock, OF_CONNECTION, OF_DEVICE, OF_FILE, descriptors_for,
+};
 
-use crate::config::{Config, Disk, Place};
-use crate::file::Lock;
+use crate::config::Config;
 
 /// How many disks a configuration has, the descriptors that these need with their listeners and one client each, and the hard
 /// limit of this process.
@@ -56,15 +57,16 @@ impl Descriptors {
 
 /// Descriptors of a disk. One that is shared has one more, which says that the agent lives. Devices are told by their names, as
 /// their file systems might not answer.
-fn of_disk(disk: &Disk) -> u64 {
-    let shared = u64::from(disk.lock == Lock::Shared);
-    match &disk.place {
-        Place::Path(path) if path.starts_with(Path::new("/dev")) && !disk.read_only => {
-            OF_DEVICE + shared
+fn of_disk(disk: &DiskConfig) -> u64 {
+    match &disk.backend {
+        BackendConfig::File { path, lock, .. } => {
+            let is_device = path.starts_with(Path::new("/dev")) && !disk.read_only;
+            let own = if is_device { OF_DEVICE } else { OF_FILE };
+            own + u64::from(*lock == Lock::Shared)
         }
-        Place::Path(_) => OF_FILE + shared,
-        Place::Nbd(uri) => {
-            OF_CONNECTION[usize::from(uri.tls.is_some())] * disk.nbd.connections as u64
+        BackendConfig::Memory { .. } => OF_FILE,
+        BackendConfig::Nbd { uri, options } => {
+            OF_CONNECTION[usize::from(uri.tls.is_some())] * options.connections as u64
         }
     }
 }

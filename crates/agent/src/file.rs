@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use parda_block::Direct;
+use parda_block::{Direct, Lock};
 use parda_config::{ControlSettings, LimitSetting, TenantName, TenantSettings};
 use parda_tls::ServerFiles;
 use serde::{Deserialize, Serialize};
@@ -370,19 +370,6 @@ pub struct ServerTls {
     pub key: Option<PathBuf>,
     /// The name or address that the server's certificate must be for, if not the URI's.
     pub name: Option<String>,
-}
-
-/// How other programs are kept from a disk's data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Lock {
-    /// Nobody else may write.
-    #[default]
-    On,
-    /// Others that say so too may write.
-    Shared,
-    /// Files are served without locks: nothing else guards them against a second writer.
-    Off,
 }
 
 /// Format of a disk's data.

@@ -1,27 +1,27 @@
 //! The NBD servers with TLS that a configuration names, tried for `parda check`: certificates that
 //! do not fit together are found out by no other look.
 
-use parda_block::OpenError;
+use parda_block::{BackendConfig, DiskConfig, OpenError};
 
-use crate::config::{Config, Disk, Place};
+use crate::config::Config;
 
 /// Connects to the servers with TLS behind disks, all at once, and says of which nothing is to be
 /// had. That is no error: a server may come later than its agent.
 #[must_use]
 pub fn examine(config: &Config) -> Vec<String> {
     let disks = config.volumes.iter().flat_map(|volume| volume.disks().iter());
-    let tried = disks.filter_map(|disk| match &disk.place {
-        Place::Nbd(uri) if uri.tls.is_some() => Some((disk, uri)),
+    let tried = disks.filter_map(|disk| match &disk.backend {
+        BackendConfig::Nbd { uri, options } if uri.tls.is_some() => Some((disk, uri, *options)),
         _ => None,
     });
     std::thread::scope(|scope| {
         let tries: Vec<_> = tried
-            .map(|(disk, uri)| {
-                let connect = || parda_block::try_server(uri, disk.nbd, disk.read_only);
+            .map(|(disk, uri, options)| {
+                let connect = move || parda_block::try_server(uri, options, disk.read_only);
                 (disk, scope.spawn(connect))
             })
             .collect();
-        let note = |disk: &Disk, error: OpenError| format!("disk {}: {error}", disk.name);
+        let note = |disk: &DiskConfig, error: OpenError| format!("disk {}: {error}", disk.name);
         tries
             .into_iter()
             // One that panicked has said so.

@@ -61,9 +61,11 @@ pub fn examine(config: &Config) -> Vec<String> {
 fn servers(config: &Config) -> Vec<(String, Question)> {
     let mut users: BTreeMap<String, (Uri, Vec<String>)> = BTreeMap::new();
     for volume in &config.volumes {
-        let disks = volume.disks().iter().map(|disk| (format!("disk {}", disk.name), &disk.place));
+        let disks = volume.disks().iter();
+        let disks = disks.map(|disk| (format!("disk {}", disk.name), disk.backend.place()));
         let exchange = volume.exchange.as_ref().and_then(|exchange| exchange.slots());
-        let slots = exchange.map(|slots| (format!("exchange of {}", volume.name), &slots.place));
+        let slots =
+            exchange.map(|slots| (format!("exchange of {}", volume.name), slots.place.clone()));
         for (user, place) in disks.chain(slots) {
             let Place::Nbd(uri) = place else { continue };
             if uri.tls.is_none() {

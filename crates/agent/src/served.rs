@@ -11,14 +11,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parda_address::Address;
-use parda_block::{BackendConfig, DiskConfig, Drained, ListenerConfig, ListenerTls, Lock, Region};
-use parda_control::{Bytes, Decision, Measurement};
+use parda_block::{Drained, ListenerConfig, ListenerTls};
+use parda_control::{Decision, Measurement};
 use parda_tls::Acceptor;
 
-use crate::config::{self, Disk, Listener, Place};
+use crate::config::{self, Listener};
 use crate::enforcer::Enforcer;
-use crate::file;
 use crate::start_error::{StartError, no_thread};
 use crate::status::{Detail, VolumeStatus};
 
@@ -117,37 +115,4 @@ fn listener(
         local_only: !listener.plain && !required,
         passed,
     }
-}
-
-/// `host`: the number of this host.
-fn disk(disk: &Disk, host: u64) -> DiskConfig {
-    DiskConfig {
-        export: disk.name.clone(),
-        description: disk.description.clone(),
-        backend: match &disk.place {
-            Place::Path(path) => BackendConfig::File {
-                path: path.clone(),
-                direct: disk.direct,
-                lock: match disk.lock {
-                    file::Lock::On => Lock::On,
-                    file::Lock::Shared => Lock::Shared(host),
-                    file::Lock::Off => Lock::Off,
-                },
-                raw: disk.raw,
-            },
-            Place::Nbd(uri) => BackendConfig::Nbd { uri: uri.clone(), options: disk.nbd },
-        },
-        region: disk
-            .region
-            .as_ref()
-            .map(|r| Region { offset: Bytes(r.start), len: Bytes(r.end - r.start) }),
-        vm: disk.vm(),
-        read_only: disk.read_only,
-        listen: offered_at(disk),
-    }
-}
-
-/// Where new clients find a disk: nowhere, while it is drained.
-fn offered_at(disk: &Disk) -> Vec<Address> {
-    if disk.drain { Vec::new() } else { vec![disk.listen.clone()] }
 }

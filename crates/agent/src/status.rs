@@ -10,7 +10,6 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use parda_api::HttpPlace;
 use parda_api::{
@@ -517,14 +516,14 @@ impl DiskStatus {
     /// The state of a disk without shares, as those of an array are, that has done so much.
     #[must_use]
     pub fn without_shares(name: String, stats: &VmStats) -> DiskStatus {
-        let none = VmSettings { shares: Some(0), ..VmSettings::default() };
+        let none = VmSettings { shares: Some(0), ..VmSettings::default() }.or_defaults();
         DiskStatus::new(name, none, stats.clone(), Detail::Whole)
     }
 
     /// The state of a disk that has done so much.
     pub(crate) fn new(
         name: String,
-        wanted: VmSettings,
+        settings: VmSettings,
         stats: VmStats,
         detail: Detail,
     ) -> DiskStatus {
@@ -532,21 +531,12 @@ impl DiskStatus {
             Detail::Whole => Latency::from(recorded),
             Detail::Counters => Latency::default(),
         };
-        // Before it is open, those of the configuration.
-        let shares = stats.part.shares.0;
-        let shares = if shares > 0 { shares } else { wanted.shares().0 };
-        let target = stats.standing.as_ref().map(|standing| standing.target);
-        let settings = VmSettings {
-            shares: Some(shares),
-            latency_target: target.map(|target| Duration::from_nanos(target.0)),
-            ..wanted.or_defaults()
-        };
         DiskStatus {
             name,
             listen: String::new(),
             settings_from: SettingsFrom::default(),
             from: ValueFrom::Configuration,
-            shares,
+            shares: settings.shares().0,
             burst: settings.burst.unwrap_or_default(),
             settings,
             slice: stats.part.slice,

@@ -1,9 +1,11 @@
 //! Configuration of a volume.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use parda_address::{Address, ExportName};
-use parda_control::{Decision, VmConfig};
+use parda_config::VmSettings;
+use parda_control::Decision;
 
 use crate::backend::{BackendConfig, OpenError, Region};
 use crate::front::AgentMemory;
@@ -29,23 +31,68 @@ pub struct VolumeConfig {
     pub memory: AgentMemory,
 }
 
-/// A disk: what one VM sees.
-#[derive(Clone, Debug)]
+/// Settings of a disk, checked: the one type that a configuration is read into and that a volume serves.
+#[derive(Clone, Debug, PartialEq)]
 pub struct DiskConfig {
-    /// The name of its export.
-    pub export: ExportName,
-    /// A description for people; may be empty.
+    /// Name of the export, unique within its listener.
+    pub name: ExportName,
+    /// Description for people who list the exports; may be empty.
     pub description: String,
-    /// Where its data is.
+    /// Place of the data, with the way in which it is used.
     pub backend: BackendConfig,
     /// Part of the backend that is the disk; all of it if `None`.
     pub region: Option<Region>,
-    /// Its part in the window.
-    pub vm: VmConfig,
     /// Whether the export refuses writes.
     pub read_only: bool,
+    /// Settings of its VM, with their defaults. They change while clients are connected, as do the next three.
+    pub settings: VmSettings,
     /// Where clients find it. Disks with the same address share one listener.
-    pub listen: Vec<Address>,
+    pub listen: Address,
+    /// Further addresses, which an emulated array has.
+    pub also_at: Vec<Address>,
+    /// Whether it takes no new connections.
+    pub drain: bool,
+}
+
+impl DiskConfig {
+    /// A disk of all of the backend, with defaults for the rest.
+    #[must_use]
+    pub fn new(name: ExportName, backend: BackendConfig, listen: Address) -> DiskConfig {
+        DiskConfig {
+            name,
+            description: String::new(),
+            backend,
+            region: None,
+            read_only: false,
+            settings: VmSettings::default().or_defaults(),
+            listen,
+            also_at: Vec::new(),
+            drain: false,
+        }
+    }
+
+    /// Range of bytes of the backend that is the disk; `None` for all of it.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Range<u64>> {
+        self.region.map(Region::bytes)
+    }
+
+    /// Whether a disk that is open takes these settings over as it is ([`Handle::set_disk`](crate::Handle::set_disk)).
+    #[must_use]
+    pub fn stays_open_for(&self, new: &DiskConfig) -> bool {
+        let DiskConfig { settings, listen, also_at, drain, .. } = new.clone();
+        DiskConfig { settings, listen, also_at, drain, ..self.clone() } == *new
+    }
+
+    /// Addresses that are configured.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &Address> {
+        std::iter::once(&self.listen).chain(&self.also_at)
+    }
+
+    /// Addresses at which new clients find it.
+    pub(crate) fn offered_at(&self) -> Vec<Address> {
+        if self.drain { Vec::new() } else { self.addresses().cloned().collect() }
+    }
 }
 
 /// Limits at which clients have to wait or are turned away.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parda_address::Address;
-use parda_control::{Bytes, VmConfig};
+use parda_control::Bytes;
 use parda_disk::Geometry;
 
 use crate::backend::claims::{Claim, Claims};
@@ -51,11 +51,10 @@ impl Opened {
 }
 
 impl OpenDisk {
-    /// The same with another part in the window, to be found at other addresses: those may have changed while it was opened.
+    /// The same disk with settings that may have changed while it was opened ([`DiskConfig::stays_open_for`]).
     #[must_use]
-    pub fn offered(mut self, vm: VmConfig, listen: Vec<Address>) -> OpenDisk {
-        (self.config.vm, self.config.listen) = (vm, listen);
-        self
+    pub fn with(self, config: DiskConfig) -> OpenDisk {
+        OpenDisk { config, ..self }
     }
 
     /// Opens a disk's backend. May block for as long as that does.
@@ -63,17 +62,22 @@ impl OpenDisk {
     /// # Errors
     /// It cannot be opened, or the region is not within it.
     pub fn open(config: DiskConfig) -> Result<OpenDisk, SpawnError> {
-        OpenDisk::open_watched(config, &|| ())
+        OpenDisk::open_watched(config, 0, &|| ())
     }
 
-    /// As [`OpenDisk::open`]. `answered` is called as often as the file system has answered, also while IO that another agent
-    /// has left is waited for: who hears nothing for long knows that it hangs.
+    /// As [`OpenDisk::open`], for the agent of a host. By the host's number the agent knows what one before it has left under way on a
+    /// shared disk. `answered` is called as often as the file system has answered, also while such IO is waited for: who hears nothing
+    /// for long knows that it hangs.
     ///
     /// # Errors
     /// It cannot be opened, or the region is not within it.
-    pub fn open_watched(config: DiskConfig, answered: &dyn Fn()) -> Result<OpenDisk, SpawnError> {
+    pub fn open_watched(
+        config: DiskConfig,
+        host: u64,
+        answered: &dyn Fn(),
+    ) -> Result<OpenDisk, SpawnError> {
         let fail =
-            |source: OpenError| SpawnError::Backend { disk: config.export.to_string(), source };
+            |source: OpenError| SpawnError::Backend { disk: config.name.to_string(), source };
         let no_room = || fail(OpenError::Descriptors);
         let own = match &config.backend {
             // Devices are told when they are open.
@@ -82,17 +86,19 @@ impl OpenDisk {
                 OF_CONNECTION[usize::from(uri.tls.is_some())] * options.connections as u64
             }
         };
-        let mut room = Room::take(own, &config.listen).ok_or_else(no_room)?;
+        let listen: Vec<Address> = config.addresses().cloned().collect();
+        let mut room = Room::take(own, &listen).ok_or_else(no_room)?;
         let (opened, whole, align, claim) = match &config.backend {
             BackendConfig::File { path, direct, lock, raw } => {
                 let wanted = file::Wanted {
-                    disk: config.export.as_str(),
+                    disk: config.name.as_str(),
                     path,
                     direct: *direct,
                     lock: *lock,
                     raw: *raw,
                     read_only: config.read_only,
                     region: config.region,
+                    host,
                     answered,
                 };
                 let (file, geometry, claim) = file::open(&wanted).map_err(fail)?;
@@ -106,11 +112,11 @@ impl OpenDisk {
                 (Opened::Memory(memory), geometry, 1, None)
             }
             BackendConfig::Nbd { uri, options } => {
-                let stretch = Stretch::of_export(uri, config.region.map(Region::bytes));
+                let stretch = Stretch::of_export(uri, config.bytes());
                 let mut claims = Claims::lock();
                 let place = format!("{} at {}", uri.export, uri.address);
                 claims.check(&stretch, config.read_only, place).map_err(fail)?;
-                let disk = config.export.as_str();
+                let disk = config.name.as_str();
                 let claim = claims.add(disk, stretch, config.read_only);
                 drop(claims);
                 let opened = connect::open(uri, *options, config.read_only).map_err(fail)?;
@@ -122,7 +128,7 @@ impl OpenDisk {
         check_region(&whole, align, region).map_err(fail)?;
         let read_only = config.read_only;
         let geometry = Geometry { size: region.len.0, read_only, ..whole };
-        check_guests(&geometry, &config.listen).map_err(fail)?;
+        check_guests(&geometry, &listen).map_err(fail)?;
         let (base, min) = (region.offset.0, whole.blocks.min());
         let place = match (&opened, &config.backend) {
             (Opened::File(file), BackendConfig::File { path, .. }) => {

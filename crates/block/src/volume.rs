@@ -7,8 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parda_address::Address;
-use parda_control::{Decision, Host, Instant, Measurement, VmConfig};
+use parda_control::{Decision, Host, Instant, Measurement};
 
+use crate::config::DiskConfig;
 use crate::config::{SpawnError, VolumeConfig};
 use crate::descriptors::error_help;
 use crate::disk_id::DiskId;
@@ -110,12 +111,13 @@ fn bind_all(
 ) -> Result<Vec<(Address, Bound)>, SpawnError> {
     let mut bound: Vec<(Address, Bound)> = Vec::new();
     for (index, disk) in disks.iter().enumerate() {
-        for address in &disk.config.listen {
+        for address in disk.config.addresses() {
             let same = |other: &OpenDisk| {
-                other.config.export == disk.config.export && other.config.listen.contains(address)
+                let mut at = other.config.addresses();
+                other.config.name == disk.config.name && at.any(|other| other == address)
             };
             if disks[..index].iter().any(same) {
-                let export = disk.config.export.as_str();
+                let export = disk.config.name.as_str();
                 return Err(SpawnError::Refused(format!(
                     "two disks are named {export:?} on {address}: give one of them another name"
                 )));
@@ -194,12 +196,13 @@ impl Handle {
         self.ask(|engine, now| engine.stats(now))
     }
 
-    /// Changes the part of a disk. Returns what is in force then, `None` if there is no such disk.
+    /// Changes the settings of a disk that stays open for them ([`DiskConfig::stays_open_for`]). Its connections stay. `false` if there
+    /// is no such disk.
     ///
     /// # Errors
     /// If the volume has ended.
-    pub fn set_vm(&self, disk: DiskId, vm: VmConfig) -> Result<Option<VmConfig>, Stopped> {
-        self.ask(move |engine, now| engine.set_vm(now, disk, vm))
+    pub fn set_disk(&self, disk: DiskId, config: DiskConfig) -> Result<bool, Stopped> {
+        self.ask(move |engine, now| engine.set_disk(now, disk, &config))
     }
 
     /// Serves one more disk, at those of its addresses at which there is a listener.
@@ -220,14 +223,6 @@ impl Handle {
         let (gone, is_gone) = sync_channel(1);
         self.order(move |engine, now| engine.remove_disk(now, disk, within, gone))?;
         Ok(is_gone.recv().is_ok())
-    }
-
-    /// Offers a disk at other addresses. Its connections stay. `false` if there is no such disk.
-    ///
-    /// # Errors
-    /// If the volume has ended.
-    pub fn set_listen(&self, disk: DiskId, listen: Vec<Address>) -> Result<bool, Stopped> {
-        self.ask(move |engine, _| engine.set_listen(disk, listen))
     }
 
     /// Accepts connections at one more address, for the disks that name it. Returns where that is:

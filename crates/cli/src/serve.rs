@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use parda_agent::ServeError;
-use parda_agent::config::{Config, Disk, Steer, Vms, Work};
+use parda_agent::config::{Config, DiskConfig, Steer, Vms, Work};
 use parda_agent::descriptors::Descriptors;
 use parda_agent::events::Recorder;
 use parda_config::Document;
@@ -117,7 +117,7 @@ impl Check {
     }
 }
 
-fn served(volume: &str, disks: &[Disk], exchange: &str) -> String {
+fn served(volume: &str, disks: &[DiskConfig], exchange: &str) -> String {
     let shares: u64 = disks.iter().map(|d| u64::from(d.settings.shares().0)).sum();
     let mut text = format!(
         "\n  volume {}: {} with {} in all, {exchange}",
@@ -126,7 +126,7 @@ fn served(volume: &str, disks: &[Disk], exchange: &str) -> String {
         output::count(shares, "share")
     );
     for disk in disks {
-        let line = format!("    {} = {} at {}", disk.name, disk.place, disk.listen);
+        let line = format!("    {} = {} at {}", disk.name, disk.backend.place(), disk.listen);
         text += &format!("\n{}", output::line(&line));
     }
     text

@@ -37,7 +37,7 @@ use crate::who;
     modifiers(&Paths),
     servers((url = "/"))
 )]
-struct Description;
+pub(crate) struct Description;
 
 pub(crate) fn router(shared: &Shared) -> Router<Shared> {
     let volume = "/api/v1/volumes/{volume}";

@@ -257,3 +257,5 @@ async fn answer(
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod typescript;

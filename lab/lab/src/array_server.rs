@@ -18,7 +18,7 @@ use parda_block::{
     Volume, VolumeConfig,
 };
 use parda_control::law::{LawConfig, Mode};
-use parda_control::{Bytes, Config, Instant, IoKind, Period, Shares, VmConfig};
+use parda_control::{Bytes, Config, Instant, IoKind, Period};
 use parda_disk::Extent;
 use parda_scenario::Scenario;
 use parda_scenario::array::ArrayFault;
@@ -149,15 +149,16 @@ fn serve(options: ArrayOptions, requests: RequestQueue) -> Result<Handle, ArrayE
             BackendConfig::File { path, direct: Direct::Off, lock: Lock::On, raw: true }
         }
     };
+    let [first, also_at @ ..] = &listen[..] else {
+        return Err(ArrayError::Failed("an array needs an address: add --listen".to_owned()));
+    };
     let disks = exports.iter().zip(&luns).map(|(export, &region)| {
+        let name = ExportName::new(export).map_err(ArrayError::impossible)?;
         Ok(DiskConfig {
-            export: ExportName::new(export).map_err(ArrayError::impossible)?,
             description: "a LUN of an emulated array".to_owned(),
-            backend: backend.clone(),
             region: Some(region),
-            vm: VmConfig::of(Shares(1)),
-            read_only: false,
-            listen: listen.clone(),
+            also_at: also_at.to_vec(),
+            ..DiskConfig::new(name, backend.clone(), first.clone())
         })
     });
     let disks = disks.collect::<Result<_, ArrayError>>()?;

@@ -5,13 +5,14 @@ use std::path::Path;
 
 use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk, ValueFrom};
 use parda_awake::Instant;
+use parda_block::DiskConfig;
 use parda_config::DRAIN;
 use parda_http::{Disks, Of, Place, Refusal, Who};
 
 use super::Api;
 use super::change::kept_where;
 use super::wait::{PATIENCE, wait};
-use crate::config::{Config, Disk, Volume, apart};
+use crate::config::{Config, Volume, apart};
 use crate::history::disk_keys;
 use crate::live::{self, DiskName, Layers, Shape, Target};
 use crate::status::{DiskState, DiskStatus};
@@ -73,7 +74,7 @@ impl Disks for Api {
         }
         if let Some(Err(fault)) = trial.volume(volume).map(|volume| apart::look_into(volume, &disk))
         {
-            return Err(Refusal::Invalid(format!("path = {}: {fault}", disk.place)));
+            return Err(Refusal::Invalid(format!("path = {}: {fault}", disk.backend.place())));
         }
         let _turn = self.live.turn();
         let before = (self.live.layers(), self.live.in_force().layers);
@@ -96,7 +97,7 @@ impl Disks for Api {
             return Err(Refusal::Conflict(message));
         }
         let done = done(volume, &name, state, &layers);
-        audit(&done, who, &format!("the disk is served: {}", disk.place));
+        audit(&done, who, &format!("the disk is served: {}", disk.backend.place()));
         Ok(done)
     }
 
@@ -160,7 +161,7 @@ impl Disks for Api {
         })?;
         let wanted = config.volume(volume).map_or(&[][..], |volume| volume.disks());
         let look = || self.volume(volume).map(|volume| volume.disks);
-        let drained = |disks: &[DiskStatus], disk: &Disk| {
+        let drained = |disks: &[DiskStatus], disk: &DiskConfig| {
             disks.iter().any(|found| is(found, disk) && found.drain == disk.drain)
         };
         let disks = wait(Instant::now() + PATIENCE, look, |disks| {
@@ -187,7 +188,7 @@ impl Disks for Api {
 
 impl Api {
     /// Waits until clients can connect to a disk's address, which another volume or program may be about to give up.
-    fn listens(&self, volume: &str, disk: &Disk, until: Instant) -> Result<(), String> {
+    fn listens(&self, volume: &str, disk: &DiskConfig, until: Instant) -> Result<(), String> {
         let address = disk.listen.to_string();
         let look = || {
             let listeners = self.volume(volume).map(|volume| volume.listeners).unwrap_or_default();
@@ -208,7 +209,7 @@ impl Api {
     fn until(
         &self,
         volume: &str,
-        disk: &Disk,
+        disk: &DiskConfig,
         wanted: impl Fn(Option<&DiskStatus>) -> bool,
     ) -> Option<DiskStatus> {
         let look = || {
@@ -225,12 +226,12 @@ fn late() -> String {
 }
 
 /// Whether a disk of the status is one of the configuration.
-fn is(found: &DiskStatus, disk: &Disk) -> bool {
+fn is(found: &DiskStatus, disk: &DiskConfig) -> bool {
     found.name == disk.name.to_string() && found.listen == disk.listen.to_string()
 }
 
 /// A disk of a checked configuration.
-fn find(config: &Config, volume: &str, name: &DiskName) -> Result<Disk, Refusal> {
+fn find(config: &Config, volume: &str, name: &DiskName) -> Result<DiskConfig, Refusal> {
     config.volume(volume).and_then(|volume| name.find(volume)).cloned().ok_or_else(|| {
         Refusal::NotFound(format!("disk {:?}: volume {volume:?} has none", name.name))
     })

@@ -9,14 +9,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parda_address::{Address, ExportName, Place, Uri};
-use parda_block::{Image, Stretch, Stretches};
+use parda_block::{BackendConfig, DiskConfig, Image, Stretch, Stretches};
 use parda_config::{Document, Error};
 
 use super::http::Http;
 use super::meeting::are_one_pool;
 use super::own;
 use super::places::{self, Places};
-use super::volume::{Disk, Volume};
+use super::volume::Volume;
 use crate::patience::{self, Question};
 
 /// Checks every exchange against every disk and against every other exchange, over all volumes.
@@ -35,7 +35,9 @@ pub(super) fn exchanges(doc: &Document, volumes: &[Volume], places: &Places) -> 
                     return Err(wrong(format!(
                         "is where the disk {} of volume {} has its data ({}): an exchange needs a \
                          file, device or region of its own",
-                        disk.name, volume.name, disk.place
+                        disk.name,
+                        volume.name,
+                        disk.backend.place()
                     )));
                 }
             }
@@ -103,7 +105,8 @@ pub(super) fn disks(doc: &Document, volumes: &[Volume], places: &Places) -> Resu
             let of = if other == i { "" } else { &of };
             let message = format!(
                 "overlaps the disk {}{of} ({}), and one of them is writable",
-                name.name, name.place
+                name.name,
+                name.backend.place()
             );
             return Err(doc.error(&format!("volume.{i}.disk.{j}.path"), message));
         }
@@ -127,7 +130,7 @@ pub(super) fn data(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
 }
 
 /// Fault of a disk that is to be added, if its file system answers.
-pub(crate) fn look_into(volume: &Volume, disk: &Disk) -> Result<(), String> {
+pub(crate) fn look_into(volume: &Volume, disk: &DiskConfig) -> Result<(), String> {
     match patience::ask_one(question(volume, disk)) {
         Some(None) => Ok(()),
         Some(Some(fault)) => Err(fault),
@@ -136,12 +139,13 @@ pub(crate) fn look_into(volume: &Volume, disk: &Disk) -> Result<(), String> {
 }
 
 /// The fault of a disk's data, if it has one, as a question to its file system.
-fn question(volume: &Volume, disk: &Disk) -> Question<Option<String>> {
+fn question(volume: &Volume, disk: &DiskConfig) -> Question<Option<String>> {
     let (own, asked) = (Arc::clone(&volume.own), disk.clone());
-    places::question(&disk.place, move || {
+    let place = disk.backend.place();
+    places::question(&place.clone(), move || {
         let image = || image(&asked).map(|image| image.to_string());
-        let fault = kind(&asked.place).or_else(image);
-        fault.or_else(|| own.fault(&asked.place, asked.region.as_ref()))
+        let fault = kind(&place).or_else(image);
+        fault.or_else(|| own.fault(&place, asked.bytes().as_ref()))
     })
 }
 
@@ -159,10 +163,9 @@ fn kind(place: &Place) -> Option<String> {
 }
 
 /// The format that a disk is an image of, if it would be served as if it were data.
-fn image(disk: &Disk) -> Option<Image> {
-    let Place::Path(path) = &disk.place else { return None };
-    let begins = disk.region.as_ref().is_none_or(|region| region.start == 0);
-    if disk.raw || !begins {
+fn image(disk: &DiskConfig) -> Option<Image> {
+    let BackendConfig::File { path, raw: false, .. } = &disk.backend else { return None };
+    if disk.region.is_some_and(|region| region.offset.0 > 0) {
         return None;
     }
     Image::at(path, disk.name.as_str(), disk.read_only)

@@ -4,7 +4,6 @@ use std::fs::metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use parda_address::Place;
 use parda_etcd::Endpoint;
 
 use super::exchange::Exchange;
@@ -46,13 +45,7 @@ fn place_at(volume: &Volume, device: u64) -> Option<String> {
     let paths: Vec<&Path> = match &volume.work {
         Work::Steer(steer) => vec![&steer.device],
         Work::Qemu(_) => Vec::new(),
-        Work::Serve(disks) => disks
-            .iter()
-            .filter_map(|disk| match &disk.place {
-                Place::Path(path) => Some(path.as_path()),
-                Place::Nbd(_) => None,
-            })
-            .collect(),
+        Work::Serve(disks) => disks.iter().filter_map(|disk| disk.backend.path()).collect(),
     };
     let is_there = |path: &Path| {
         let path = path.to_owned();

@@ -47,7 +47,7 @@ pub(super) fn secrets(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
             of_exchange(&at.part("exchange"), exchange)?;
         }
         for (j, disk) in volume.disks().iter().enumerate() {
-            server_tls::read(&at.part(&format!("disk.{j}")), &disk.place, "path")?;
+            server_tls::read(&at.part(&format!("disk.{j}")), &disk.backend.place(), "path")?;
         }
     }
     Ok(())

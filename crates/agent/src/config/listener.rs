@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use parda_address::{Address, Protocol};
-use parda_block::SocketAccess;
+use parda_block::{DiskConfig, SocketAccess};
 use parda_config::{Document, Error, Part};
 use uzers::{get_group_by_name, get_user_by_name};
 
-use super::volume::{Disk, Volume, Work};
+use super::volume::{Volume, Work};
 use crate::file;
 
 /// A place where clients connect.
@@ -46,7 +46,7 @@ pub(super) fn of_disks(
     let Work::Serve(disks) = work else { return Ok(Vec::new()) };
     let mut seen = HashSet::new();
     let first = disks.iter().enumerate().filter(|(_, disk)| seen.insert(&disk.listen));
-    let listeners = first.map(|(i, Disk { listen, .. })| {
+    let listeners = first.map(|(i, DiskConfig { listen, .. })| {
         let listener = described.iter().find(|listener| listener.address == *listen).cloned();
         if listener.is_none() && !listen.is_local() {
             return Err(at.error(&format!("disk.{i}.listen"), unprotected(listen)));

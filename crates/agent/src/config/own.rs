@@ -37,7 +37,7 @@ impl Own {
         doc: &Document,
         file: &file::File,
         host: &HostName,
-        disks: impl Iterator<Item = (&'a Place, &'a Address)>,
+        disks: impl Iterator<Item = (Place, &'a Address)>,
     ) -> Own {
         let mut own = Own { host: host.id().0, ..Own::default() };
         own.add("the configuration", Some(Path::new(doc.name())));
@@ -65,7 +65,7 @@ impl Own {
         }
         let mut seen = HashSet::new();
         for (place, listen) in disks {
-            own.certificates(place);
+            own.certificates(&place);
             if seen.insert(listen) {
                 own.listeners.push(listen.clone());
             }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use parda_address::{Address, Place, Uri};
-use parda_block::{Stretch, file_help};
+use parda_block::{DiskConfig, Stretch, file_help};
 use parda_control::Span;
 use parda_control::law::Mode;
 use rustix::fs::{Access, access, major, minor};
@@ -32,8 +32,8 @@ impl Places {
         let disks = || volumes.iter().map(Volume::disks);
         let exchanges = || volumes.iter().map(|v| v.exchange.as_ref().and_then(Exchange::slots));
         let of_disks = disks().flatten().map(|disk| {
-            let (place, region) = (disk.place.clone(), disk.region.clone());
-            question(&disk.place, move || stretch(&place, region))
+            let (place, region) = (disk.backend.place(), disk.bytes());
+            question(&place.clone(), move || stretch(&place, region))
         });
         let of_exchanges = exchanges().flatten().map(|slots| {
             let asked = slots.clone();
@@ -43,8 +43,8 @@ impl Places {
         let mut next = |place: &Place, range: Option<Range<u64>>| {
             answers.next().flatten().unwrap_or_else(|| unseen(place, range))
         };
-        let mut all = |of: &[super::Disk]| -> Vec<Stretch> {
-            of.iter().map(|disk| next(&disk.place, disk.region.clone())).collect()
+        let mut all = |of: &[DiskConfig]| -> Vec<Stretch> {
+            of.iter().map(|disk| next(&disk.backend.place(), disk.bytes())).collect()
         };
         let disks = disks().map(&mut all).collect();
         let exchanges = exchanges().map(|slots| slots.map(|slots| next(&slots.place, None)));
@@ -72,13 +72,10 @@ const SILENT: &str = "does not answer";
 /// Notes on disks whose data is not there, or does not answer.
 pub(super) fn missing(volumes: &[Volume]) -> Vec<String> {
     let disks = volumes.iter().flat_map(Volume::disks);
-    let paths = disks.filter_map(|disk| match &disk.place {
-        Place::Path(path) => Some((disk, path)),
-        Place::Nbd(_) => None,
-    });
+    let paths = disks.filter_map(|disk| Some((disk, disk.backend.path()?)));
     let paths: Vec<_> = paths.collect();
     let questions = paths.iter().map(|(disk, path)| {
-        let (asked, region, read_only) = ((*path).clone(), disk.region.clone(), disk.read_only);
+        let (asked, region, read_only) = (path.to_path_buf(), disk.bytes(), disk.read_only);
         Question::new(path, move || fault(&asked, region).or_else(|| refused(&asked, read_only)))
     });
     let answers = patience::ask(questions.collect());
@@ -156,10 +153,8 @@ pub(super) fn thresholds(volumes: &[Volume]) -> Vec<String> {
         controlled && volume.law.law.threshold < OF_DISKS
     });
     let places = low.map(|volume| {
-        let paths = volume.disks().iter().filter_map(|disk| match &disk.place {
-            Place::Path(path) => Some(path.clone()),
-            Place::Nbd(_) => None,
-        });
+        let paths =
+            volume.disks().iter().filter_map(|disk| disk.backend.path().map(Path::to_owned));
         let steered = match &volume.work {
             Work::Steer(steer) => Some(steer.device.clone()),
             Work::Serve(_) | Work::Qemu(_) => None,

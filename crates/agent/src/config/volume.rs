@@ -5,10 +5,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parda_address::{Address, ExportName, Place};
-use parda_block::{Direct, Limits, NbdOptions};
-use parda_config::{ControlSettings, TenantSettings, VmSettings};
-use parda_control::VmConfig;
+use parda_block::{DiskConfig, Limits};
+use parda_config::{ControlSettings, TenantSettings};
 
 use super::exchange::Exchange;
 use super::listener::Listener;
@@ -16,7 +14,6 @@ use super::own::Own;
 use super::pool::Pool;
 use super::qemu::Qemu;
 use super::steer::Steer;
-use crate::file;
 use crate::threshold::Probed;
 
 /// A volume shared with other hosts.
@@ -52,7 +49,7 @@ pub struct Volume {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// It serves these disks: none of a volume that waits for its first.
-    Serve(Vec<Disk>),
+    Serve(Vec<DiskConfig>),
     /// It steers the device that its VMs open.
     Steer(Steer),
     /// It throttles the QEMUs that open it.
@@ -102,47 +99,11 @@ impl Volume {
 
     /// The disks that are served: none of a volume that is not served.
     #[must_use]
-    pub fn disks(&self) -> &[Disk] {
+    pub fn disks(&self) -> &[DiskConfig] {
         match &self.work {
             Work::Serve(disks) => disks,
             Work::Steer(_) | Work::Qemu(_) => &[],
         }
-    }
-}
-
-/// A virtual disk: an NBD export with shares.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Disk {
-    /// Name of the export, unique within its listener.
-    pub name: ExportName,
-    /// Description for people who list the exports; may be empty.
-    pub description: String,
-    /// Place of the disk's data.
-    pub place: Place,
-    /// Part of the place that is the disk, in bytes from and up to; `None` for all of it.
-    pub region: Option<Range<u64>>,
-    /// Where clients find it.
-    pub listen: Address,
-    /// Its settings as a VM, with their defaults.
-    pub settings: VmSettings,
-    /// Whether the export refuses writes.
-    pub read_only: bool,
-    /// Whether it takes no new connections.
-    pub drain: bool,
-    /// Whether to bypass the page cache.
-    pub direct: Direct,
-    /// How the NBD server behind it is used, if it is one.
-    pub nbd: NbdOptions,
-    /// How other programs are kept from its data.
-    pub lock: file::Lock,
-    /// All of it is data, also what looks like the header of another format.
-    pub raw: bool,
-}
-
-impl Disk {
-    /// Part of the disk in its host.
-    pub(crate) fn vm(&self) -> VmConfig {
-        VmConfig::from(&self.settings)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use parda_address::Address;
+use parda_block::DiskConfig;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -53,7 +54,7 @@ impl DiskName {
     }
 
     /// This disk of a checked volume.
-    pub(crate) fn find<'a>(&self, volume: &'a config::Volume) -> Option<&'a config::Disk> {
+    pub(crate) fn find<'a>(&self, volume: &'a config::Volume) -> Option<&'a DiskConfig> {
         let listen = self.listen.as_deref().map(str::parse::<Address>);
         volume.disks().iter().find(|disk| {
             disk.name.to_string() == self.name

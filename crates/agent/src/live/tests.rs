@@ -21,7 +21,7 @@ fn disk() -> Target {
 }
 
 fn shares(config: &Config) -> u32 {
-    config.volumes[0].disks()[0].vm().shares.0
+    config.volumes[0].disks()[0].settings.shares().0
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_change_that_conflicts_with_the_file_is_left_out_alone() {
     layers.kept.set(&gone, "shares", 7.into());
     layers.write().unwrap();
     let (live, config) = start(dir.path(), FILE);
-    assert_eq!((shares(&config), config.volumes[0].disks()[0].vm().burst), (2000, 0.0));
+    assert_eq!((shares(&config), config.volumes[0].disks()[0].settings.burst), (2000, Some(0.0)));
     // The file stays as it is: the disk may come back.
     assert_eq!(live.layers().kept.get(&gone, "shares"), Some(&7.into()));
 }
@@ -152,7 +152,7 @@ fn a_state_file_moves_no_disk_to_another_file() {
     layers.kept.set(&disk(), "shares", 2000.into());
     layers.write().unwrap();
     let (_, config) = start(dir.path(), FILE);
-    assert_eq!(config.volumes[0].disks()[0].place.to_string(), "/d");
+    assert_eq!(config.volumes[0].disks()[0].backend.place().to_string(), "/d");
     assert_eq!(shares(&config), 2000);
 }
 
@@ -238,7 +238,8 @@ fn two_disks_of_one_name_are_told_apart() {
     let second = target("vm", Some("unix:t"));
     layers.kept.set(&second, "shares", 7.into());
     let config = layers.merged().unwrap();
-    let shares: Vec<_> = config.volumes[0].disks().iter().map(|disk| disk.vm().shares.0).collect();
+    let shares: Vec<_> =
+        config.volumes[0].disks().iter().map(|disk| disk.settings.shares().0).collect();
     assert_eq!(shares, [500, 7]);
 }
 
@@ -582,7 +583,7 @@ fn disks_are_added_and_removed_over_the_file() {
     let mut layers = live.layers();
     add(&mut layers.kept, "vm");
     let config = layers.merged().unwrap();
-    assert_eq!(config.volumes[0].disks()[1].place.to_string(), "/vm");
+    assert_eq!(config.volumes[0].disks()[1].backend.place().to_string(), "/vm");
     layers.kept.forget("array", &name("vm"), true);
     assert_eq!(names(&layers), ["vm", "vm2"]);
     assert!(!layers.kept.restore("array", &name("vm")));

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parda_awake::Instant;
-use parda_block::DiskId;
+use parda_block::{DiskConfig, DiskId};
 use parda_tls::Acceptor;
 
 use super::shared::{Heard, Owner};
-use crate::config::{Disk, Listener};
+use crate::config::Listener;
 use crate::news::is_news;
 use crate::status::DiskState;
 
@@ -20,7 +20,7 @@ const BRIEF_PAUSE: Duration = Duration::from_secs(1);
 
 /// TLS that a listener shows, if it has any.
 pub(super) type Certificate = Option<Arc<Acceptor>>;
-pub(super) type DiskMember = Member<Disk, DiskId>;
+pub(super) type DiskMember = Member<DiskConfig, DiskId>;
 pub(super) type ListenerMember = Member<Listener, Certificate>;
 
 /// Something that is to be open.

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use parda_address::Address;
 use parda_awake::Instant;
-use parda_block::AgentMemory;
+use parda_block::{AgentMemory, DiskConfig};
 
 use crate::activation::Passed;
-use crate::config::{Disk, Place};
+use crate::config::Place;
 use crate::locked::locked;
 use crate::patience::PATIENCE;
 
@@ -98,8 +98,8 @@ pub(crate) struct Opens(Arc<Mutex<HashMap<Bytes, Heard>>>);
 
 impl Opens {
     /// Begins to open a disk. `Err`: another thread opens what is at its place.
-    pub(super) fn begin(&self, disk: &Disk) -> Result<Ticket, Heard> {
-        let bytes = (disk.place.clone(), disk.region.clone());
+    pub(super) fn begin(&self, disk: &DiskConfig) -> Result<Ticket, Heard> {
+        let bytes = (disk.backend.place(), disk.bytes());
         match locked(&self.0).entry(bytes.clone()) {
             Entry::Occupied(other) => Err(other.get().clone()),
             Entry::Vacant(place) => {

@@ -16,8 +16,8 @@ fn text(path: &str, nbd: &str) -> String {
 
 fn tls(text: &str) -> Result<Option<UriTls>, String> {
     let config = Config::check(&Document::new("parda.toml", text)).map_err(|e| e.to_string())?;
-    match &config.volumes[0].disks()[0].place {
-        Place::Nbd(uri) => Ok(uri.tls.clone()),
+    match config.volumes[0].disks()[0].backend.place() {
+        Place::Nbd(uri) => Ok(uri.tls),
         Place::Path(_) => panic!("not a server"),
     }
 }

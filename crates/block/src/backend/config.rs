@@ -1,10 +1,10 @@
 //! Configuration of a disk's backend.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use parda_address::Uri;
+use parda_address::{Place, Uri};
 use parda_control::Bytes;
 
 /// Kind of a disk's backend.
@@ -33,6 +33,24 @@ pub enum BackendConfig {
         /// How its connections are used.
         options: NbdOptions,
     },
+}
+
+impl BackendConfig {
+    /// Place of the data. Memory has a name there that is no file's.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        match self {
+            Self::File { path, .. } => Place::Path(path.clone()),
+            Self::Memory { .. } => Place::Path("memory".into()),
+            Self::Nbd { uri, .. } => Place::Nbd(uri.clone()),
+        }
+    }
+
+    /// The file or device.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        if let Self::File { path, .. } = self { Some(path) } else { None }
+    }
 }
 
 /// How the connections to an NBD server are used.
@@ -68,15 +86,15 @@ pub enum Direct {
 }
 
 /// How other programs are kept from a file or device that is served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Lock {
     /// Nobody else writes to it, or to what is served read-only. QEMU, its tools and other agents
     /// heed that; a block device that is written is also claimed, as a mount does.
     #[default]
     On,
-    /// Others that say so too may write: guests with a cluster file system, or a VM that moves. The number is the host's:
-    /// by it an agent knows what it has left under way when it was killed.
-    Shared(u64),
+    /// Others that say so too may write: guests with a cluster file system, or a VM that moves.
+    Shared,
     /// No locks, for file systems that have none. Somebody else sees to it.
     Off,
 }
@@ -92,7 +110,8 @@ pub struct Region {
 
 impl Region {
     /// Range of bytes of the region.
-    pub(crate) fn bytes(self) -> Range<u64> {
+    #[must_use]
+    pub fn bytes(self) -> Range<u64> {
         self.offset.0..self.offset.0.saturating_add(self.len.0)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use parda_address::Address;
+use parda_config::VmSettings;
 use parda_control::{Instant, VmId};
 use slab::Slab;
 
@@ -27,6 +28,8 @@ use super::failures::Failures;
 pub(super) struct Disk {
     pub(super) id: DiskId,
     pub(super) offered: Offered,
+    pub(super) settings: VmSettings,
+    /// Where clients find it now.
     pub(super) listen: Vec<Address>,
     pub(super) vm_id: VmId,
     pub(super) backend: Backend,

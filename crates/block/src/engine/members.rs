@@ -4,18 +4,18 @@
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use parda_address::{Address, Place};
 use parda_control::{Instant, Span, VmConfig};
 
 use super::Engine;
 use super::closing::Remains;
 use super::disks::{Disk, Leaving};
 use super::failures::Failures;
+use crate::backend::Backend;
 use crate::backend::map::Mapper;
 use crate::backend::upstream::Upstream;
 use crate::backend::upstream::search::Owner;
-use crate::backend::{Backend, BackendConfig};
 use crate::client::Offered;
+use crate::config::DiskConfig;
 use crate::disk_id::DiskId;
 use crate::front::front_end::FrontEnd;
 use crate::front::{any, each};
@@ -24,21 +24,32 @@ use crate::open_disk::{OpenDisk, Opened};
 use crate::stats::VmStats;
 
 impl Engine {
-    pub(crate) fn set_vm(&mut self, now: Instant, id: DiskId, vm: VmConfig) -> Option<VmConfig> {
+    /// Puts settings in force that need no other backend. False if there is no such disk.
+    pub(crate) fn set_disk(&mut self, now: Instant, id: DiskId, config: &DiskConfig) -> bool {
         // How tests have one volume of a whole agent panic, once. Not in release builds.
         #[cfg(debug_assertions)]
         {
             use std::sync::atomic::{AtomicBool, Ordering};
             static DONE: AtomicBool = AtomicBool::new(false);
             let asked = std::env::var("PARDA_TEST_PANIC_SHARES");
-            let asked = asked.is_ok_and(|shares| shares == vm.shares.0.to_string());
+            let asked = asked.is_ok_and(|shares| shares == config.settings.shares().0.to_string());
             if asked && !DONE.swap(true, Ordering::Relaxed) {
                 panic!("a test asked for this panic");
             }
         }
-        let key = self.disks.key_of(id)?;
+        let Some(key) = self.disks.key_of(id) else { return false };
         let disk = &mut self.disks[key];
-        self.host.set_vm(now, disk.vm_id, vm).then_some(vm)
+        if disk.settings != config.settings {
+            disk.settings = config.settings;
+            self.host.set_vm(now, disk.vm_id, VmConfig::from(&config.settings));
+        }
+        let listen = config.offered_at();
+        if disk.listen != listen {
+            self.withdraw(key);
+            self.disks[key].listen = listen;
+            self.offer(key);
+        }
+        true
     }
 
     pub(crate) fn add_disk(&mut self, now: Instant, disk: OpenDisk) -> DiskId {
@@ -46,24 +57,20 @@ impl Engine {
         let id = self.disks.next_id();
         let inherits = claim.as_ref().is_some_and(|claim| claim.take_loss());
         if inherits {
-            let (volume, disk) = (&self.name, config.export.as_str());
+            let (volume, disk) = (&self.name, config.name.as_str());
             tracing::warn!(
                 volume,
                 disk,
                 "writes that were acknowledged before the disk was opened anew may be lost, and the next flush will say so"
             );
         }
-        let (volume, name) = (self.name.clone(), config.export.to_string());
+        let (volume, name) = (self.name.clone(), config.name.to_string());
         let owner = Owner { volume, name, disk: id, mailer: self.mailer.clone() };
-        let data = match config.backend {
-            BackendConfig::File { path, .. } => Place::Path(path).to_string(),
-            BackendConfig::Nbd { uri, .. } => Place::Nbd(uri).to_string(),
-            BackendConfig::Memory { .. } => "memory".to_owned(),
-        };
+        let listen = config.offered_at();
         let key = self.disks.add(Disk {
             id,
             offered: Offered {
-                name: config.export,
+                name: config.name,
                 description: config.description,
                 geometry,
                 direct: opened.direct(),
@@ -73,13 +80,14 @@ impl Engine {
             sizing,
             claim,
             room,
-            listen: config.listen,
-            vm_id: self.host.add_vm(now, config.vm),
+            listen,
+            settings: config.settings,
+            vm_id: self.host.add_vm(now, VmConfig::from(&config.settings)),
             is_silent: false,
             begun: Instant(0),
             stats: VmStats { page_cache: opened.is_cached(), ..VmStats::default() },
             losses: if inherits { Losses::inherited() } else { Losses::default() },
-            failures: Failures::new(data, sizing.base),
+            failures: Failures::new(config.backend.place().to_string(), sizing.base),
             leaving: None,
             backend: match opened {
                 Opened::File(file) => Backend::File(file),
@@ -155,14 +163,6 @@ impl Engine {
                 });
             }
         }
-    }
-
-    pub(crate) fn set_listen(&mut self, id: DiskId, listen: Vec<Address>) -> bool {
-        let Some(key) = self.disks.key_of(id) else { return false };
-        self.withdraw(key);
-        self.disks[key].listen = listen;
-        self.offer(key);
-        true
     }
 
     /// Offers a disk where it listens, as it is now.

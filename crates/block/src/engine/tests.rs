@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parda_address::ExportName;
-use parda_control::{Bytes, Limit, Period, Rates, Shares, Span, VmConfig};
+use parda_address::{Address, ExportName};
+use parda_config::VmSettings;
+use parda_control::{Bytes, Period, Span};
 use parda_vhost::{Memory, blk::Scratch};
 
 use super::*;
@@ -36,21 +37,14 @@ pub(super) fn engine(backend: BackendConfig) -> Engine {
     let mut engine =
         Engine::new(Parts { name, host, model: None, front, memory, orders, mailbox, mailer })
             .unwrap();
-    add(&mut engine, backend, Limit::default());
+    add(&mut engine, backend, VmSettings::default());
     engine
 }
 
-fn add(engine: &mut Engine, backend: BackendConfig, limit: Limit) -> DiskId {
-    let disk = OpenDisk::open(DiskConfig {
-        export: ExportName::new("vm1").unwrap(),
-        description: String::new(),
-        backend,
-        region: None,
-        vm: VmConfig { limit, ..VmConfig::of(Shares(1000)) },
-        read_only: false,
-        listen: Vec::new(),
-    });
-    engine.add_disk(Instant(0), disk.unwrap())
+fn add(engine: &mut Engine, backend: BackendConfig, settings: VmSettings) -> DiskId {
+    let (name, nowhere) = (ExportName::new("vm1").unwrap(), Address::Unix("".into()));
+    let config = DiskConfig { settings, drain: true, ..DiskConfig::new(name, backend, nowhere) };
+    engine.add_disk(Instant(0), OpenDisk::open(config).unwrap())
 }
 
 fn file(path: &Path, direct: Direct) -> BackendConfig {
@@ -160,7 +154,7 @@ fn a_file_that_is_opened_anew_tells_of_a_failed_sync_that_not_all_were_told_of()
         engine.remove_disk(Instant(0), id, Duration::from_secs(60), gone);
         engine.turn(Instant(0));
         is_gone.recv().unwrap();
-        add(&mut engine, file(&path, Direct::Off), Limit::default());
+        add(&mut engine, file(&path, Direct::Off), VmSettings::default());
         let back = engine.fronts.local.connect(0);
         assert_eq!(flush(&mut engine, back), expected, "told once");
         assert!(flush(&mut engine, back));
@@ -170,9 +164,9 @@ fn a_file_that_is_opened_anew_tells_of_a_failed_sync_that_not_all_were_told_of()
 #[test]
 fn what_a_client_has_held_that_is_gone_takes_nothing_of_the_limit() {
     let memory = || BackendConfig::Memory { size: Bytes(1 << 20) };
-    let iops = Rates { total: Some(10.0.into()), ..Rates::default() };
+    let limited = toml::from_str("limit = { iops = 10 }").unwrap();
     let mut engine = engine(memory());
-    add(&mut engine, memory(), Limit { iops, ..Limit::default() });
+    add(&mut engine, memory(), limited);
     let [gone, stays] = [0, 1].map(|_| engine.fronts.local.connect(1));
     for handle in 0..100 {
         engine.fronts.local.ask(gone, handle, Op::Read(at(0, BLOCK)), None);

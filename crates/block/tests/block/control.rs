@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Client, disk, read, spawn, spawn_timed, tick, write};
 use parda_block::{BackendConfig, Handle, Timed, TimedId};
 use parda_control::law::Mode;
-use parda_control::{Bytes, Instant, IoKind, Measurement, Period, Shares, Span, VmConfig, Window};
+use parda_control::{Bytes, Instant, IoKind, Measurement, Period, Shares, Span, Window};
 use parda_disk::{Extent, Op};
 
 fn memory() -> BackendConfig {
@@ -123,15 +123,16 @@ fn a_flush_takes_its_turn_but_is_no_latency() {
 #[test]
 fn settings_and_decisions_are_in_force_with_the_next_measurement() {
     let dir = tempfile::tempdir().unwrap();
-    let volume = spawn(vec![disk("vm1", memory(), &dir.path().join("s"))]);
-    let vm = VmConfig { burst: 2.0, ..VmConfig::of(Shares(7)) };
+    let mut config = disk("vm1", memory(), &dir.path().join("s"));
+    let volume = spawn(vec![config.clone()]);
+    config.settings.shares = Some(7);
     let disk = volume.stats().unwrap().disks[0];
-    assert_eq!(volume.set_vm(disk, vm), Ok(Some(vm)));
+    assert_eq!(volume.set_disk(disk, config.clone()), Ok(true));
     let mut control = parda_control::Config::default();
     let mut period = Period::new(control.clone()).unwrap();
     assert_eq!(tick(&volume, &mut period).shares, Shares(7));
     assert_eq!(volume.remove_disk(disk, Duration::ZERO), Ok(true));
-    assert_eq!(volume.set_vm(disk, vm), Ok(None));
+    assert_eq!(volume.set_disk(disk, config), Ok(false));
     assert_eq!(volume.remove_disk(disk, Duration::ZERO), Ok(false));
     assert_eq!(tick(&volume, &mut period).shares, Shares(0));
     control.law.mode = Mode::Static;

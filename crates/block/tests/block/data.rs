@@ -146,7 +146,7 @@ fn tcp_as_well_as_unix() {
     let (far, near) = (dir.path().join("far"), dir.path().join("near"));
     let memory = BackendConfig::Memory { size: Bytes(SIZE as u64) };
     let mut array = disk("array", memory, &far);
-    array.listen = vec![Address::Tcp { host: "127.0.0.1".into(), port: 0 }];
+    array.listen = Address::Tcp { host: "127.0.0.1".into(), port: 0 };
     let volume = spawn(vec![array]);
     // The port that the system chose, reached by an NBD URI.
     let uri =

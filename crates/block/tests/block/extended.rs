@@ -13,7 +13,7 @@ use common::hostile::{self, Hostile};
 use common::{Client, config, disk, file, file_as, name, read, spawn, spawn_timed, write};
 use parda_address::{Address, Uri};
 use parda_block::{BackendConfig, Direct, Lock, NbdOptions, Timed, TimedId, Volume};
-use parda_control::{Bytes, Instant, IoKind, Shares, Span, VmConfig};
+use parda_control::{Bytes, Instant, IoKind, Span};
 use parda_disk::status::{Descriptor, Status};
 use parda_disk::{Errno, Extent, Op};
 use parda_nbd::server::{Handshake, Incoming, ReplyTo, Session, Step};
@@ -210,9 +210,7 @@ fn others_have_their_turn_between_the_pieces_of_a_long_trim() {
     let notes = Arc::clone(&model.taken);
     let mut disks = Vec::new();
     for export in ["large", "small"] {
-        let mut one = disk(export, memory(8 * G), &path(export));
-        one.vm = VmConfig::of(Shares(1000));
-        disks.push(one);
+        disks.push(disk(export, memory(8 * G), &path(export)));
     }
     let _volume = spawn_timed(disks, 1.0, model);
     let (mut large, mut small) = (

@@ -36,7 +36,7 @@ fn a_flood_has_its_rate_and_another_peer_and_who_is_served_do_not_wait_for_it() 
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("s");
     let mut vm1 = disk("vm1", BackendConfig::Memory { size: Bytes(1 << 20) }, &socket);
-    vm1.listen.push(Address::Tcp { host: "127.0.0.1".into(), port: 0 });
+    vm1.also_at.push(Address::Tcp { host: "127.0.0.1".into(), port: 0 });
     let mut config = common::config(vec![vm1]);
     config.limits = Limits { connections: 64, handshakes_per_second: RATE, ..Limits::default() };
     let volume = Volume::spawn(config).unwrap();

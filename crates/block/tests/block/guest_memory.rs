@@ -10,7 +10,7 @@ use crate::members::Slow;
 use common::{file, spawn, spawn_timed};
 use parda_bench::driver::{Command, Driver};
 use parda_block::BackendConfig;
-use parda_control::{Bytes, Rate, Span};
+use parda_control::{Bytes, Span};
 use parda_vhost::MAX_REGIONS;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
@@ -152,7 +152,7 @@ fn a_region_is_removed_though_a_limit_holds_the_requests_that_use_it() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("s");
     let mut config = guest_disk("d", memory(), &socket);
-    config.vm.limit.iops.total = Some(Rate { mean: 0.1, burst: None });
+    config.settings = toml::from_str("limit = { iops = 0.1 }").unwrap();
     let volume = spawn(vec![config]);
     let mut driver = Driver::connect(&socket, SHAPE).unwrap();
     driver.add_region(FAR, &region()).unwrap();

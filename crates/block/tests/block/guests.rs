@@ -27,7 +27,7 @@ pub(crate) const SHAPE: Shape =
     Shape { queues: 1, slots: 16, data: 256 << 10, indirect: true, event_idx: true };
 
 pub(crate) fn guest_disk(export: &str, backend: BackendConfig, socket: &Path) -> DiskConfig {
-    DiskConfig { listen: vec![Address::Vhost(socket.into())], ..disk(export, backend, socket) }
+    DiskConfig { listen: Address::Vhost(socket.into()), ..disk(export, backend, socket) }
 }
 
 /// Random requests of all kinds in all slots, those in flight together never overlap, against an array of bytes.
@@ -257,7 +257,7 @@ fn a_guest_is_told_of_the_size_that_its_disk_has_in_the_next_agent() {
 /// A disk that may have an IO in ten seconds, and its front end with 16 writes, of which one has gone.
 fn held_by_a_limit(socket: &Path) -> (Handle, Driver) {
     let mut config = guest_disk("d", BackendConfig::Memory { size: Bytes(SIZE) }, socket);
-    config.vm.limit.iops.total = Some(0.1.into());
+    config.settings = toml::from_str("limit = { iops = 0.1 }").unwrap();
     let volume = spawn(vec![config]);
     let mut driver = Driver::connect(socket, SHAPE).unwrap();
     for slot in 0..16 {

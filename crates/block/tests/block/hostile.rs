@@ -19,7 +19,7 @@ const LARGEST: u32 = 32 << 20;
 fn serve(socket: &Path, progress_timeout: Duration) -> Handle {
     let backend = BackendConfig::Memory { size: Bytes(64 << 20) };
     let mut disk = disk("vm1", backend, socket);
-    disk.listen.push(Address::Tcp { host: "127.0.0.1".into(), port: 0 });
+    disk.also_at.push(Address::Tcp { host: "127.0.0.1".into(), port: 0 });
     let mut config = common::config(vec![disk]);
     config.limits =
         Limits { memory: 96 << 20, connections: 256, progress_timeout, ..Limits::default() };

@@ -133,13 +133,15 @@ fn listeners_come_and_go_and_connections_stay() {
     let dir = tempfile::tempdir().unwrap();
     let [old, new] = ["old", "new"].map(|name| dir.path().join(name));
     let (old_address, new_address) = (Address::Unix(old.clone()), Address::Unix(new.clone()));
-    let volume = spawn(vec![disk("vm1", memory(), &old)]);
+    let config = disk("vm1", memory(), &old);
+    let moved = DiskConfig { listen: new_address.clone(), ..config.clone() };
+    let volume = spawn(vec![config]);
     let mut client = Client::connect(&old, "vm1");
     let mut shaking = UnixStream::connect(&old).unwrap();
     let id = volume.stats().unwrap().disks[0];
     volume.add_listener(ListenerConfig::new(new_address.clone())).unwrap();
     assert!(Client::try_connect(&new, "vm1").is_err(), "it is not offered there yet");
-    assert_eq!(volume.set_listen(id, vec![new_address.clone()]), Ok(true));
+    assert_eq!(volume.set_disk(id, moved), Ok(true));
     let mut other = Client::connect(&new, "vm1");
     assert_eq!(volume.remove_listener(&old_address), Ok(true));
     assert_eq!(volume.remove_listener(&old_address), Ok(false));
@@ -152,6 +154,33 @@ fn listeners_come_and_go_and_connections_stay() {
     }
     // The address is free at once, for whoever wants it.
     drop(UnixListener::bind(&old).unwrap());
+}
+
+#[test]
+fn a_disk_that_is_drained_keeps_its_clients_and_gets_no_new_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let config = disk("vm1", memory(), &socket);
+    let volume = spawn(vec![config.clone()]);
+    let mut client = Client::connect(&socket, "vm1");
+    let id = volume.stats().unwrap().disks[0];
+    let drained = DiskConfig { drain: true, ..config.clone() };
+    assert!(config.stays_open_for(&drained));
+    assert_eq!(volume.set_disk(id, drained), Ok(true));
+    assert!(Client::try_connect(&socket, "vm1").is_err());
+    assert_eq!(client.call(read(0, 4096), &[]), Ok(vec![0; 4096]));
+    assert_eq!(volume.set_disk(id, config), Ok(true));
+    drop(Client::connect(&socket, "vm1"));
+}
+
+#[test]
+fn a_disk_stays_open_for_other_settings_and_not_for_other_data() {
+    let config = disk("vm1", memory(), Path::new("/s"));
+    let mut other = DiskConfig { listen: Address::Unix("/t".into()), ..config.clone() };
+    other.settings.shares = Some(7);
+    assert!(config.stays_open_for(&other));
+    other.read_only = true;
+    assert!(!config.stays_open_for(&other));
 }
 
 #[test]

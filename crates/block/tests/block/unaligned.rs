@@ -189,7 +189,7 @@ fn no_part_of_a_block_is_written_where_other_agents_may_write_too() {
     let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
     std::fs::write(&path, vec![0; SIZE]).unwrap();
     let Some(device) = LoopDevice::new(&path, &["--sector-size", "4096"]) else { return };
-    let backend = file_as(device.path(), Direct::On, Lock::Shared(1));
+    let backend = file_as(device.path(), Direct::On, Lock::Shared);
     let volume = spawn(vec![disk("vm1", backend, &socket)]);
     let mut client = Client::connect(&socket, "vm1");
     assert_eq!(client.agreed.blocks.min(), 4096);

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use parda_address::Address;
-use parda_agent::config::{Config, Listener, Place};
+use parda_agent::config::{Config, Listener};
 use parda_terminal::{Failure, output};
 
 use super::domain::{Disk, Domain, Source};
@@ -408,7 +408,7 @@ fn served(config: &Config) -> Vec<Served> {
     let disks = config.volumes.iter().flat_map(|volume| {
         volume.disks().iter().filter_map(move |disk| {
             // A domain has no part of a device.
-            let (Place::Path(path), None) = (&disk.place, &disk.region) else { return None };
+            let (Some(path), None) = (disk.backend.path(), disk.region) else { return None };
             let export = disk.name.to_string();
             let listener = volume.listeners.iter().find(|listener| listener.address == disk.listen);
             let relative = disk.listen.path().is_some_and(Path::is_relative);
@@ -418,7 +418,7 @@ fn served(config: &Config) -> Vec<Served> {
                 (relative, RELATIVE),
             ];
             Some(Served {
-                path: path.clone(),
+                path: path.to_owned(),
                 client: match &disk.listen {
                     Address::Vhost(socket) => Source::Vhost(socket.clone()),
                     address => Source::Nbd { address: address.clone(), export },

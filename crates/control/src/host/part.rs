@@ -10,7 +10,7 @@ use crate::units::{Shares, Span};
 pub struct VmId(pub usize);
 
 /// A VM's part in its host.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct VmConfig {
     /// Its weight against all other VMs at the volume, on any host. 1 to [`VmConfig::MAX_SHARES`].
     pub shares: Shares,
@@ -44,16 +44,9 @@ impl VmConfig {
     /// More shares than this would leave the smallest VM nothing to count with.
     pub const MAX_SHARES: u32 = 1_000_000;
 
-    /// A VM of these shares, without burst, objective, limit and reservation.
+    /// A VM of these shares, with nothing else set.
     #[must_use]
     pub fn of(shares: Shares) -> VmConfig {
-        VmConfig {
-            shares,
-            burst: 0.0,
-            target: None,
-            limit: Limit::default(),
-            reservation: 0.0,
-            tenant: None,
-        }
+        VmConfig { shares, ..VmConfig::default() }
     }
 }

@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use parda_address::{Address, ExportName};
 use parda_awake::Instant;
-use parda_block::{OpenDisk, OpenError, SpawnError, Stopped};
+use parda_block::{BackendConfig, DiskConfig, OpenDisk, OpenError, SpawnError, Stopped};
 
 use super::{Keeper, NotOpened, Order, Owner, Ticket, apart};
-use crate::config::{Disk, Place};
 use crate::news::is_news;
 use crate::patience::{LOOK_BEHIND, PATIENCE};
 use crate::served::member::{Member, State, position};
-use crate::served::offered_at;
 use crate::served::shared::Heard;
 
 /// How long a disk that is removed answers what is in flight.
@@ -26,7 +24,7 @@ impl Keeper {
     /// Brings disks in and out so that they are those that are wanted.
     pub(super) fn reconcile_disks(&mut self) {
         let wanted = self.wanted.disks().to_vec();
-        let mut named: HashMap<&ExportName, Vec<&Disk>> = HashMap::new();
+        let mut named: HashMap<&ExportName, Vec<&DiskConfig>> = HashMap::new();
         for disk in &wanted {
             named.entry(&disk.name).or_default().push(disk);
         }
@@ -39,44 +37,19 @@ impl Keeper {
                 leave.push((member.owner, "not in the configuration any more"));
                 continue;
             };
-            let (settings, listen, drain) = (disk.settings, disk.listen.clone(), disk.drain);
-            let moved = Disk { settings, listen, drain, ..member.config.clone() };
-            if moved != *disk {
+            if !member.config.stays_open_for(disk) {
                 leave.push((member.owner, "its data is to be another: it is opened anew"));
                 continue;
             }
-            let (vm, listen) =
-                (disk.vm() != member.config.vm(), disk.listen != member.config.listen);
-            let drain = disk.drain != member.config.drain;
-            member.config = disk.clone();
+            let before = std::mem::replace(&mut member.config, disk.clone());
             let (State::Open(id), Some(ring)) = (member.state, &self.ring) else { continue };
-            let (volume, name) = (&self.wanted.name, &disk.name);
-            if vm {
-                match ring.set_vm(id, disk.vm()) {
-                    Ok(Some(vm)) => tracing::info!(
-                        volume, disk = %name, shares = vm.shares.0, burst = vm.burst,
-                        event = "shares_changed",
-                        "shares changed"
-                    ),
-                    _ => tracing::error!(volume, disk = %name, "shares not changed: it has ended"),
-                }
+            if before == *disk {
+                continue;
             }
-            if listen || drain {
-                match ring.set_listen(id, offered_at(disk)) {
-                    Ok(true) if drain && disk.drain => tracing::info!(
-                        volume, disk = %name, event = "disk_drains",
-                        "takes no new connections; those that exist go on"
-                    ),
-                    Ok(true) if drain => tracing::info!(
-                        volume, disk = %name, event = "disk_drains_no_more",
-                        "takes new connections again"
-                    ),
-                    Ok(true) => tracing::info!(
-                        volume, disk = %name, listen = %disk.listen,
-                        "offered elsewhere; its connections stay"
-                    ),
-                    _ => tracing::error!(volume, disk = %name, "listen not changed: it has ended"),
-                }
+            let volume = &self.wanted.name;
+            match ring.set_disk(id, disk.clone()) {
+                Ok(true) => say_changed(volume, &before, disk),
+                _ => tracing::error!(volume, disk = %disk.name, "not changed: it has ended"),
             }
         }
         for (owner, why) in leave {
@@ -86,7 +59,7 @@ impl Keeper {
         let there: HashSet<(&ExportName, &Address)> =
             there.map(|member| (&member.config.name, &member.config.listen)).collect();
         let new = wanted.iter().filter(|disk| !there.contains(&(&disk.name, &disk.listen)));
-        let new: Vec<Disk> = new.cloned().collect();
+        let new: Vec<DiskConfig> = new.cloned().collect();
         self.shown.disks.extend(new.into_iter().map(Member::new));
     }
 
@@ -132,18 +105,18 @@ impl Keeper {
             };
             member.state = State::Opening;
             // The time that it takes to connect to a server is bounded as it is.
-            member.heard = matches!(disk.place, Place::Path(_)).then(|| ticket.heard.clone());
+            member.heard =
+                matches!(disk.backend, BackendConfig::File { .. }).then(|| ticket.heard.clone());
             let (own, orders) = (Arc::clone(&self.wanted.own), self.orders.clone());
             self.opening.push(move || {
                 ticket.heard.now();
-                let opened = match own.fault(&disk.place, disk.region.as_ref()) {
+                let opened = match own.fault(&disk.backend.place(), disk.bytes().as_ref()) {
                     Some(fault) => {
                         Err(format!("disk {:?}: path {fault}", disk.name.to_string()).into())
                     }
                     None => {
                         let answered = || ticket.heard.now();
-                        let config = crate::served::disk(&disk, own.host());
-                        OpenDisk::open_watched(config, &answered).map_err(NotOpened::from)
+                        OpenDisk::open_watched(disk, own.host(), &answered).map_err(NotOpened::from)
                     }
                 };
                 // A keeper that has ended takes nothing: it is closed here.
@@ -209,11 +182,11 @@ impl Keeper {
                 return;
             }
         };
-        match ring.add_disk(open.offered(disk.vm(), offered_at(&disk))) {
+        match ring.add_disk(open.with(disk.clone())) {
             Ok(id) => {
                 member.opened(id);
                 tracing::info!(
-                    volume, disk = %disk.name, data = %disk.place, listen = %disk.listen,
+                    volume, disk = %disk.name, data = %disk.backend.place(), listen = %disk.listen,
                     shares = disk.settings.shares().0, event = "disk_up", "serving"
                 );
             }
@@ -223,16 +196,47 @@ impl Keeper {
     }
 }
 
+/// Log of the settings of a disk that changed while it is served.
+fn say_changed(volume: &str, before: &DiskConfig, disk: &DiskConfig) {
+    let DiskConfig { name, settings, listen, drain, .. } = disk;
+    if *settings != before.settings {
+        tracing::info!(
+            volume, disk = %name, shares = settings.shares().0, burst = settings.burst.unwrap_or_default(),
+            event = "shares_changed",
+            "shares changed"
+        );
+    }
+    match (before.drain, drain) {
+        (false, true) => tracing::info!(
+            volume, disk = %name, event = "disk_drains",
+            "takes no new connections; those that exist go on"
+        ),
+        (true, false) => tracing::info!(
+            volume, disk = %name, event = "disk_drains_no_more",
+            "takes new connections again"
+        ),
+        _ if *listen != before.listen => tracing::info!(
+            volume, disk = %name, %listen,
+            "offered elsewhere; its connections stay"
+        ),
+        _ => {}
+    }
+}
+
 fn say_down(volume: &str, disk: &ExportName, why: &str) {
     tracing::error!(volume, %disk, event = "disk_down", "cannot be served: {why}");
 }
 
-fn silent(disk: &Disk) -> String {
-    format!("{}: its file system does not answer within {PATIENCE:?}: {LOOK_BEHIND}", disk.place)
+fn silent(disk: &DiskConfig) -> String {
+    let place = disk.backend.place();
+    format!("{place}: its file system does not answer within {PATIENCE:?}: {LOOK_BEHIND}")
 }
 
 /// The disk of that name, at that listener if several have the name.
-fn same_disk<'a>(named: &HashMap<&ExportName, Vec<&'a Disk>>, disk: &Disk) -> Option<&'a Disk> {
+fn same_disk<'a>(
+    named: &HashMap<&ExportName, Vec<&'a DiskConfig>>,
+    disk: &DiskConfig,
+) -> Option<&'a DiskConfig> {
     match named.get(&disk.name)?[..] {
         [one] => Some(one),
         ref several => several.iter().find(|d| d.listen == disk.listen).copied(),

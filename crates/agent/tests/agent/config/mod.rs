@@ -4,7 +4,8 @@ mod exchange;
 mod listeners;
 mod steered;
 
-use parda_agent::config::{Config, Place, Vms, Work};
+use parda_agent::config::{Config, Vms, Work};
+use parda_block::{BackendConfig, NbdOptions};
 use parda_config::Document;
 use parda_control::Shares;
 
@@ -45,8 +46,8 @@ fn a_good_file_means_what_it_says() {
     let volume = &config.volumes[0];
     assert_eq!(volume.law.law.threshold.secs(), 0.030);
     assert_eq!(volume.disks()[0].settings.shares().0, 1000);
-    assert_eq!(volume.disks()[1].region, Some(0..8 << 30));
-    assert!(matches!(volume.disks()[1].place, Place::Nbd(_)));
+    assert_eq!(volume.disks()[1].bytes(), Some(0..8 << 30));
+    assert!(matches!(volume.disks()[1].backend, BackendConfig::Nbd { .. }));
 }
 
 #[test]
@@ -67,7 +68,12 @@ fn the_ready_configurations_for_many_hosts_are_accepted() {
 #[test]
 fn the_use_of_an_nbd_server_is_configured_and_checked() {
     let config = check(GOOD).unwrap();
-    let nbd = |config: &Config| config.volumes[0].disks()[1].nbd;
+    let nbd = |config: &Config| -> NbdOptions {
+        match config.volumes[0].disks()[1].backend {
+            BackendConfig::Nbd { options, .. } => options,
+            _ => panic!("no NBD server"),
+        }
+    };
     let seconds = std::time::Duration::from_secs;
     assert_eq!((nbd(&config).connections, nbd(&config).hold), (1, seconds(10)));
     let with = |line: &str| check(&format!("{GOOD}\n[volume.disk.nbd]\n{line}\n"));

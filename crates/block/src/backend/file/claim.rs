@@ -34,6 +34,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) raw: bool,
     pub(crate) read_only: bool,
     pub(crate) region: Option<Region>,
+    /// Number of the host, which gives its agent a byte among the locks of a shared file.
+    pub(crate) host: u64,
     /// Called as often as the file system has answered, also while another agent is waited for.
     pub(crate) answered: &'a dyn Fn(),
 }
@@ -192,7 +194,7 @@ impl Attempt<'_> {
         medium: &Medium,
         wanted: &Wanted<'_>,
     ) -> Result<(Locks, Option<File>), Obstacle> {
-        let &Wanted { disk, path, read_only, lock, .. } = wanted;
+        let &Wanted { disk, path, read_only, lock, host, .. } = wanted;
         let others = self.others;
         if let Some((other, _)) = on(medium, others).find(|(_, held)| held.lock != lock) {
             return Err(OpenError::Refused(format!(
@@ -205,10 +207,12 @@ impl Attempt<'_> {
             return Ok((Locks::default(), None));
         }
         let ours: Vec<&Held> = on(medium, others).map(|(_, held)| held).collect();
-        let host = if let Lock::Shared(host) = lock { Some(host) } else { None };
-        let locks = Locks::of(read_only, host.is_some());
+        let shared = lock == Lock::Shared;
+        let locks = Locks::of(read_only, shared);
         take_locks(fd, locks, &ours, path)?;
-        let Some(host) = host else { return Ok((locks, None)) };
+        if !shared {
+            return Ok((locks, None));
+        }
         let agent = ours.is_empty() && locks::an_agent_has_it(fd).is_ok_and(|yes| yes);
         let killed = agent && locks::a_killed_agent_shared_it(fd, host).is_ok_and(|yes| yes);
         if killed && self.in_time {

@@ -79,7 +79,7 @@ pub(crate) fn open(wanted: &Wanted<'_>) -> Result<(File, Geometry, Arc<Claim>), 
     // block and a trim or zeroes of its rest apart. Nor by direct IO where others may write as well:
     // two that read a block, change a part and write it back would lose writes.
     let min = match kind {
-        _ if cached.is_none() && matches!(lock, Lock::Shared(_)) => block,
+        _ if cached.is_none() && lock == Lock::Shared => block,
         FileType::BlockDevice if cached.is_none() => 1,
         FileType::BlockDevice if size.is_multiple_of(u64::from(CACHE_BLOCK)) => CACHE_BLOCK,
         FileType::BlockDevice => block,

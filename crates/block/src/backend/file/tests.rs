@@ -14,6 +14,7 @@ fn options(path: &Path) -> Wanted<'_> {
         raw: false,
         read_only: false,
         region: None,
+        host: 1,
         answered: &|| (),
     }
 }

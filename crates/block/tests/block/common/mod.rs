@@ -13,9 +13,7 @@ use parda_block::{
     VolumeConfig,
 };
 use parda_control::law::{LawConfig, Mode};
-use parda_control::{
-    Decision, Measurement, Period, Report, Shares, Totals, View, VmConfig, Window,
-};
+use parda_control::{Decision, Measurement, Period, Report, Totals, View, Window};
 use parda_disk::{BlockSizes, Geometry};
 #[allow(unused_imports, reason = "no test file uses all of it")]
 pub(crate) use parda_testkit::{Answer, Client, at, read, write};
@@ -25,15 +23,7 @@ pub(crate) fn name(name: &str) -> ExportName {
 }
 
 pub(crate) fn disk(export: &str, backend: BackendConfig, socket: &Path) -> DiskConfig {
-    DiskConfig {
-        export: name(export),
-        description: String::new(),
-        backend,
-        region: None,
-        vm: VmConfig::of(Shares(1000)),
-        read_only: false,
-        listen: vec![Address::Unix(socket.into())],
-    }
+    DiskConfig::new(name(export), backend, Address::Unix(socket.into()))
 }
 
 pub(crate) fn file(path: &Path) -> BackendConfig {

@@ -15,7 +15,7 @@ fn open(path: &Path) -> Arc<OwnedFd> {
 
 fn all(disk: &str, read_only: bool, lock: Lock) -> Wanted<'_> {
     let (path, direct, answered) = (Path::new("img"), Direct::Auto, &|| ());
-    Wanted { disk, path, direct, lock, raw: false, read_only, region: None, answered }
+    Wanted { disk, path, direct, lock, raw: false, read_only, region: None, host: 1, answered }
 }
 
 /// What another program has: locks, on an open file that is in no table.
@@ -101,9 +101,9 @@ fn who_may_be_beside_whom() {
         ((true, true), (false, Lock::On), true),
         ((false, true), (false, Lock::On), false),
         ((false, true), (true, Lock::On), false),
-        ((false, true), (false, Lock::Shared(1)), true),
-        ((false, true), (true, Lock::Shared(1)), true),
-        ((false, false), (true, Lock::Shared(1)), true),
+        ((false, true), (false, Lock::Shared), true),
+        ((false, true), (true, Lock::Shared), true),
+        ((false, false), (true, Lock::Shared), true),
         ((false, false), (false, Lock::Off), true),
     ] {
         for agent in [false, true] {
@@ -143,7 +143,7 @@ fn a_killed_agent_that_shared_a_disk_is_waited_for_and_a_live_one_is_not() {
     let patience = Duration::from_secs(60);
     let at_once = || {
         let (fd, began) = (open(&path), Instant::now());
-        let ours = claim(&fd, &all("vm1", false, Lock::Shared(1)), patience).unwrap();
+        let ours = claim(&fd, &all("vm1", false, Lock::Shared), patience).unwrap();
         assert!(began.elapsed() < patience / 2);
         assert_eq!(ours.descriptors(), 2);
     };
@@ -192,7 +192,7 @@ fn disks_of_one_file_must_agree_about_locks() {
     std::fs::write(&path, [0; 8192]).unwrap();
     let (a, b) = (open(&path), open(&path));
     let _one = claim(&a, &wanted("one", 0..4096, false, Lock::On), Duration::ZERO).unwrap();
-    let two = claim(&b, &wanted("two", 4096..8192, false, Lock::Shared(1)), Duration::ZERO);
+    let two = claim(&b, &wanted("two", 4096..8192, false, Lock::Shared), Duration::ZERO);
     let error = two.unwrap_err().to_string();
     assert!(error.contains("give both the same `lock`"), "{error}");
 }
