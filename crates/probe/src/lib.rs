@@ -5,7 +5,7 @@
 //! [`Point`] once its warm-up is cut, and analyses all points into the [`Findings`] of one [`ProbeDocument`]. That document
 //! is what `parda probe --json` writes, and what pages, comparisons and the agent read.
 //!
-//! What can be driven (fio, the array model) and what people read are the subject of `parda-probe-tools`, which the agent
+//! What can be driven (fio) and what people read are the subject of `parda-probe-tools`, which the agent
 //! does without: it has a driver of its own for volumes that are idle.
 
 pub mod analysis;
