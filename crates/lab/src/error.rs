@@ -8,7 +8,7 @@ use std::error::Error;
 pub struct Refusal {
     /// Paths in the document at which it may stand, such as `host.2.exchange.delay`: the first one that is there counts.
     pub paths: Vec<String>,
-    /// What the laboratory cannot do.
+    /// Unsupported part of the scenario.
     pub what: String,
 }
 

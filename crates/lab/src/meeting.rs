@@ -1,4 +1,4 @@
-//! How the hosts of a run meet, if not in the array's slots: over UDP or in etcd, on loopback.
+//! Exchange of a run's hosts: in the array's slots, or on loopback over UDP or in etcd.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::relay::{End, Relay};
 use crate::run_dir::RunDir;
 
-/// How the hosts of a run meet.
+/// Medium of the exchange of a run's hosts.
 #[derive(Debug)]
 pub(crate) enum Meeting {
     /// In the array's slots.

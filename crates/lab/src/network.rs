@@ -1,4 +1,4 @@
-//! The network between the hosts of a run: what one sends comes to another through the laboratory, which loses or cuts it.
+//! The network between the hosts of a run: the laboratory forwards, loses or blocks each packet.
 //!
 //! | file | subject |
 //! | --- | --- |
