@@ -111,7 +111,7 @@ impl Remove {
         let keep = if *temporary { "?keep=until_restart" } else { "" };
         let path = format!("volumes/{}/disks/{}{keep}", segment(&volume), segment(&self.disk));
         let done: DiskDone = agent.ask("DELETE", &path, None)?;
-        // Of two disks of one name the key has the listener.
+        // For disks of the same name, the key contains the listener.
         let key = self.disk.strip_prefix(&*done.disk).and_then(|key| key.strip_prefix('@'));
         let listen = key.map_or_else(String::new, |listen| format!(" listen={listen}"));
         let again = |whose| {

@@ -17,12 +17,12 @@ impl Failure {
         Failure { message: message.into(), code: 2 }
     }
 
-    /// It was stopped: the exit status of a program that an interrupt ended.
+    /// Exit status of a program that an interrupt ended.
     pub(crate) fn interrupted() -> Failure {
         Failure { message: String::new(), code: 130 }
     }
 
-    /// Everything has been said already: exit status 1.
+    /// Exit status 1 without a message: the output names the failure already.
     pub(crate) fn silent() -> Failure {
         Failure { message: String::new(), code: 1 }
     }

@@ -213,7 +213,7 @@ fn main() -> ExitCode {
         Command::Completions(command) => command.run(Cli::command()),
         Command::Man(command) => command.run(Cli::command()),
     };
-    // What was said last within TLS is still to be sent.
+    // The last TLS messages are still to be sent.
     parda_tls::settle(LAST_WORDS);
     drop(log);
     end(done)

@@ -163,7 +163,7 @@ pub(crate) fn answer(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> 
     match to {
         Some(out) => {
             json(out, answer)?;
-            // Whoever looks at the terminal is told as well.
+            // The answer goes to a file; the failures also go to the terminal.
             eprint!("{}", missed(answer, false));
         }
         None => styled(&table(answer, colour())).map(drop)?,

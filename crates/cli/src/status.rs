@@ -228,7 +228,7 @@ fn last_good(volume: &VolumeStatus) -> String {
     lines
 }
 
-/// Line on a window that is as large as `window_max` while IOs are held: more shares do not make it larger.
+/// Line on a window at `window_max` while IOs are held: more shares would not enlarge that window.
 fn at_most(window: Option<f64>, most: Option<f64>, held: u64) -> String {
     match (window, most) {
         (Some(window), Some(most)) if window >= most && held > 0 => format!(

@@ -381,7 +381,8 @@ pub(super) fn steered(
 mod tests {
     use super::*;
 
-    /// What is said of a VM that keeps `pending` IOs at the array, of 5 ms each, beside one that is held or not.
+    /// Words for a VM that keeps `pending` IOs of 5 ms each at the array. Its neighbour is held for
+    /// `neighbour_held_ms`.
     fn said(pending: f64, neighbour_held_ms: f64, held_now: f64) -> String {
         let vm = |name: &str, iops: f64, held_ms: f64, held_now: f64| parda_explain::Vm {
             name: name.to_owned(),

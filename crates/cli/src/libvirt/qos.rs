@@ -45,7 +45,7 @@ pub(super) struct Qos {
 }
 
 impl Qos {
-    /// That of a disk. `path`: its file or device, if it is one.
+    /// Reads the settings of a disk. `path`: its file or device, if any.
     ///
     /// # Errors
     /// The metadata has a fault.

@@ -9,12 +9,12 @@ pub(crate) const DEFAULT: &str = "info";
 const PARTS: [&str; 6] =
     ["parda", "parda_agent", "parda_block", "parda_http", "parda_kubernetes", "parda_lab"];
 
-/// Parses a filter. One with nothing in it counts as not given. A name that is neither a level nor one of [`PARTS`], or below it, is an error: it
-/// would silence all that is logged.
+/// Parses a filter. An empty one counts as not given. An error for a name that is neither a level nor a target below one of [`PARTS`]: such
+/// a filter would silence the whole log.
 pub(super) fn parse(text: &str) -> Result<Targets, String> {
     let wrong = |why: String| format!("--log {text:?}: {why}");
     let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-    // The variable PARDA_LOG may be set to nothing.
+    // PARDA_LOG may be set and empty.
     let plain = Some(plain.trim_matches(',')).filter(|plain| !plain.is_empty());
     let targets: Targets =
         plain.unwrap_or(DEFAULT).parse().map_err(|error| wrong(format!("{error}")))?;

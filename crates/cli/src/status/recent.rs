@@ -49,7 +49,7 @@ impl Recent {
         mib(self.rate(bytes))
     }
 
-    /// Mean number of IOs in a stage, by Little's law from the distribution of the time that they spent in it.
+    /// Mean number of IOs in a stage, by Little's law from the distribution of their time there.
     pub(crate) fn at_a_time(&self, spent: &Latency) -> f64 {
         self.rate(spent.count()) * spent.summary().mean / 1e3
     }

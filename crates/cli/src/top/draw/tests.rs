@@ -158,7 +158,7 @@ fn a_narrow_terminal_has_fewer_columns_and_whole_numbers() {
     let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines = shown(&mut screen, 60, 8);
     assert_eq!(words(&lines[3]), "VM IO/s▾ array held outst of share limited by");
-    // What limits a VM, and what it has of its share, stay longest beside the column that is sorted by.
+    // Beside the sort column, the VM's limiting factor and its part of its share stay longest.
     for (width, columns) in [
         (40, "VM IO/s▾ of share limited by"),
         (30, "VM IO/s▾ limited by"),
@@ -184,7 +184,7 @@ fn a_narrow_terminal_has_fewer_columns_and_whole_numbers() {
     assert_eq!(shown(&mut screen, 10, 5)[1], "VM   limi…");
     press(&mut screen, "h");
     assert_eq!(words(&shown(&mut screen, 30, 5)[1]), "host▴ state");
-    // What is wrong comes first.
+    // Errors come first.
     screen.take(Err("nobody listens".to_owned()));
     assert_eq!(shown(&mut screen, 20, 4)[0], "nobody listens");
     let lines = shown(&mut screen, 20, 3);
