@@ -31,13 +31,13 @@ impl Integral {
         self.add(now, value - self.value);
     }
 
-    /// What it is now.
+    /// Current value.
     #[must_use]
     pub fn value(&self) -> f64 {
         self.value
     }
 
-    /// Its mean since the last call, which was so long ago. Zero over no time.
+    /// Mean since the last call, `elapsed` ago. Zero for no time.
     pub fn mean(&mut self, now: Instant, elapsed: Span) -> f64 {
         self.add(now, 0.0);
         let sum = core::mem::take(&mut self.sum);
