@@ -50,7 +50,8 @@ impl Absent {
         let returned = others > self.known - self.shares + 1e-9;
         let silent = match missing {
             None => self.known,
-            // A host that said goodbye is not absent. While some hosts are absent, forgotten ones cannot be told apart from them.
+            // A host that said goodbye is not absent. While some hosts are absent, a goodbye looks like a host that the exchange has
+            // forgotten.
             Some(missing) if self.shares <= 0.0 || returned => missing,
             Some(missing) => missing.max((1.0 - FORGETS) * (self.known - others)),
         };

@@ -42,7 +42,7 @@ impl Load {
     }
 }
 
-/// Latency of the array as a line over its outstanding IOs, L = c · (N + width), by the loads without an outsider.
+/// Latency of the array as a line over its outstanding IOs, L = c · (N + width). Fitted to loads without an outsider.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Line {
     weight: f64,
