@@ -54,8 +54,8 @@ impl Backlog {
     }
 
     /// Logarithm of the throughput that a threshold is judged by, in IO/s, and the class of the period. Only periods of one class are
-    /// compared: the same hosts are backlogged, `own` among them, under the same kind of load. That kind is the size in steps of 28
-    /// %, and the part of reads in eighths. `total`: IO/s of all governed hosts.
+    /// compared. A class has the same backlogged hosts, `own` among them, and the same kind of load: size in steps of 28 %, and part
+    /// of reads in eighths. `total`: IO/s of all governed hosts.
     ///
     /// Throughput of the backlogged hosts, if the throughput of each per share were the geometric mean. Where throughput follows
     /// shares, this is their sum. Elsewhere it rises when relative gains outweigh relative losses: proportional fairness. Other hosts

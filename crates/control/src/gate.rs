@@ -113,7 +113,7 @@ impl Gate {
         self.account(now);
         let within = self.outstanding <= self.grant;
         self.outstanding += cost.as_slots();
-        // An IO of a VM within its own grant adds nothing to what another one went beyond.
+        // An IO of a VM within its own grant adds nothing to the overshoot of another one.
         if within && self.outstanding > self.grant {
             self.overshoot = cost.as_slots();
         }

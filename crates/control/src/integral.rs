@@ -17,7 +17,7 @@ impl Integral {
         Integral { value: 0.0, sum: 0.0, since: now }
     }
 
-    /// The quantity changes by so much.
+    /// Adds `change` to the quantity.
     pub fn add(&mut self, now: Instant, change: f64) {
         if now > self.since {
             self.sum += self.value * now.since(self.since).secs();
@@ -26,7 +26,7 @@ impl Integral {
         self.value += change;
     }
 
-    /// The quantity changes to so much.
+    /// Sets the quantity to `value`.
     pub fn set(&mut self, now: Instant, value: f64) {
         self.add(now, value - self.value);
     }

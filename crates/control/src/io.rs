@@ -58,7 +58,7 @@ const MIB: f64 = 1048576.0;
 
 /// Bytes of a range that cost one slot to trim or to write zeroes to. Arrays with thin volumes keep a map of
 /// extents of about this size, and change one entry for each extent. The array model (`crates/array`, `trim.rs`)
-/// has its own constants: it imports nothing of the law.
+/// has its own constants: it does not import the law.
 const DISCARD_UNIT: u64 = 1 << 20;
 /// The most slots that one trim or write-zeroes costs. Longer ranges are cheaper: maps are trees.
 const DISCARD_MOST: u64 = 32;

@@ -35,9 +35,9 @@ pub enum Mode {
         /// K, in slots per share.
         beta_per_share: f64,
     },
-    /// Eq. 2 normalised by what the exchange knows.
+    /// Eq. 2 normalised by the exchange's data.
     Parda,
-    /// No window, as with [`Mode::Off`], but the law finds what it would be, from what is outstanding as it is.
+    /// No window, as with [`Mode::Off`]. The law computes the window that it would set, from the present outstanding IOs.
     Observe,
 }
 
@@ -240,7 +240,7 @@ impl Law {
         (self.config.window_min.0 * self.unit, self.config.window_max.0 * self.unit)
     }
 
-    /// w(t). With [`Mode::Observe`]: what it would be.
+    /// w(t). With [`Mode::Observe`]: the window that the law would set.
     #[must_use]
     pub fn window(&self) -> Window {
         Window(self.window)

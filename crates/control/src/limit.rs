@@ -30,7 +30,7 @@ pub(crate) use self::bucket::way;
 /// Size of a bucket without a burst, in time of its rate: a tenth of a second, as in QEMU.
 pub const TOLERANCE: Span = Span::from_millis(100);
 
-/// Longest burst that has no cap of its own, and may be used at once.
+/// Longest burst without a cap of its own: all of it may be used at once.
 pub const UNCAPPED: Span = Span::from_millis(1000);
 
 /// A rate, and the burst that it allows.
@@ -159,7 +159,7 @@ impl Limit {
         }
     }
 
-    /// The largest part of a rate that so many IOs and bytes a second are, of reads and of writes.
+    /// Largest used fraction of a rate, at these IOs and bytes a second of reads and of writes.
     pub(crate) fn used(&self, ios: [f64; 2], bytes: [f64; 2]) -> f64 {
         larger(self.iops.used(ios), self.bandwidth.used(bytes))
     }

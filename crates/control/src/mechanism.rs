@@ -22,7 +22,7 @@ pub enum Mechanism {
     Outsider,
     /// Absent hosts stand in the sums (`absent.rs`).
     Absent,
-    /// A host that hears nobody corrects its latency by the usual ratio (`absent.rs`).
+    /// A host that hears no others corrects its latency by the usual ratio (`absent.rs`).
     AbsentRatio,
     /// Absent hosts count for less while latency is low (`absent.rs`).
     AbsentDead,
@@ -40,7 +40,7 @@ pub enum Mechanism {
     DebtBound,
     /// A VM within its grant waits for no turn ([`crate::host`]).
     OwnGrant,
-    /// A flow keeps what it is behind, up to a few IOs ([`crate::queue`]).
+    /// A flow keeps its arrears, up to a few IOs ([`crate::queue`]).
     Owed,
     /// An IO goes out of turn after `hold_max` ([`crate::queue`]).
     HoldMax,

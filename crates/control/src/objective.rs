@@ -119,9 +119,8 @@ impl Objective {
         self.device += device.secs();
     }
 
-    /// Ends a period. `latency`: of the cluster in that period, in seconds. `least`: fewer IOs than this
-    /// do not make it active. `own` and `in_force`: the volume's own threshold, and the one in force. Gives how many IOs it did, if
-    /// it is active.
+    /// Ends a period. `latency`: of the cluster in that period, in seconds. `least`: fewer IOs than this do not make the VM active.
+    /// `own` and `in_force`: the volume's own threshold, and the one in force. Returns the number of IOs if the VM is active.
     pub fn roll(
         &mut self,
         latency: Option<f64>,

@@ -56,11 +56,11 @@ const ALL: f64 = 1e9;
 const SHOWS: f64 = 0.15;
 /// Change of a settled load in a period, as a logarithm.
 const STILL: f64 = 0.08;
-/// Least width, as a part of the outstanding IOs at the threshold: what few loads show of it is chance.
+/// Least width, as a fraction of the outstanding IOs at the threshold: a few loads show a smaller one by chance.
 const LEAST_WIDTH: f64 = 0.25;
 /// Factor by which outstanding IOs grow in such a trial, at least.
 const GROWS: f64 = 1.4;
-/// Periods after which what is missing is missing for good: the array is another one.
+/// Periods after which missing throughput counts as permanent: the array is another one.
 pub(crate) const ADOPTS: u32 = 3600;
 /// Part of the threshold below which latency does not show that the array is busy.
 const BUSY: f64 = 0.8;
@@ -151,7 +151,7 @@ pub struct Finding {
 pub struct Cost {
     /// Latency without it, in seconds.
     pub latency: f64,
-    /// Throughput at that latency, as a factor on what the threshold leaves.
+    /// Throughput at that latency, relative to the throughput at the threshold.
     pub factor: f64,
 }
 
@@ -293,7 +293,7 @@ impl Detector {
         let below = seen.rate < (1.0 - MISSING) * self.usual;
         self.periods = if below && self.weight >= KNOWN { self.periods + 1 } else { 0 };
         if self.level.is_some() {
-            // Beside one of that size nine tenths of what is pending suffice, and so they do beside any other.
+            // Beside an outsider of this size, nine tenths of the pending IOs suffice, and so they do beside any other.
             self.outstanding = 2.0 * seen.pending;
         } else {
             let now = self.beyond(seen);
@@ -380,7 +380,7 @@ impl Detector {
         let most = self.width().max(GROWS * seen.outstanding);
         let beside = match size.is_finite() {
             true => size,
-            // The one beside which so much is needed.
+            // Size of the outsider beside which `most` IOs are needed.
             false if KEPT * seen.pending > most => {
                 most * (1.0 - KEPT) * seen.pending / (KEPT * seen.pending - most)
             }
@@ -414,7 +414,7 @@ impl Detector {
         }
     }
 
-    /// The array has become slower: what it completes is learned anew.
+    /// The array has become slower: its throughput is learned anew.
     fn adopt(&mut self) {
         (self.capacity, self.at, self.weight, self.missed) = (0.0, 0.0, 0.0, 0);
     }

@@ -185,7 +185,7 @@ impl<T> FairQueue<T> {
         self.flows[flow.0].burst = burst;
     }
 
-    /// Takes from a flow of which nothing waits what it gathered while idle.
+    /// Removes the credit that an empty flow gathered while idle.
     pub fn forget_credit(&mut self, flow: FlowId) {
         let flow = &mut self.flows[flow.0];
         if flow.waiting.is_empty() {
@@ -206,8 +206,8 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Charges all that waits anew, as costs are counted in another unit. All flows begin at virtual time again: what one was ahead or
-    /// behind was counted in the unit from before. `anew` is handed the flow, the cost from before and the item. O(items).
+    /// Charges all waiting items anew, after a change of the cost unit. All flows begin at virtual time again, as their credit and arrears
+    /// had the earlier unit. `anew` receives the flow, the earlier cost and the item. O(items).
     pub fn charge_anew(&mut self, mut anew: impl FnMut(FlowId, Cost, &T) -> Cost) {
         for (flow, cost, item) in &mut self.ahead {
             *cost = anew(*flow, *cost, item);
@@ -225,7 +225,8 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Queues an item. `keeps`: what the flow is behind is kept, up to a few IOs, though nothing of it waited. O(log backlogged flows) if nothing waited, O(1) otherwise.
+    /// Queues an item. `keeps`: the flow keeps its arrears, up to a few IOs, although it was empty. O(log backlogged flows) for an empty
+    /// flow, O(1) otherwise.
     pub fn push(&mut self, now: Instant, flow: FlowId, cost: Cost, keeps: bool, item: T) {
         let f = &mut self.flows[flow.0];
         if f.waiting.is_empty() {
@@ -277,7 +278,7 @@ impl<T> FairQueue<T> {
         self.pop_if(now, |_, _| true)
     }
 
-    /// The same, if it `may` go by whose it is and what it costs.
+    /// As `pop`, if the item `may` go by its flow and its cost.
     pub fn pop_if(
         &mut self,
         now: Instant,
@@ -313,7 +314,7 @@ impl<T> FairQueue<T> {
             if due > now {
                 return None;
             }
-            // An entry of a flow that was removed says nothing of one that has its id now.
+            // An entry of a removed flow does not count for a new flow with its id.
             let flow = self.flows.get_mut(id.0).filter(|flow| flow.due == Some(due));
             let Some(flow) = flow else {
                 self.dues.pop();
@@ -349,7 +350,7 @@ impl<T> FairQueue<T> {
         let (cost, item) = flow.waiting.pop_front()?;
         flow.finish = flow.finish.min(self.virtual_time) + flow.tag_of(cost);
         flow.served = now;
-        // The entry of the head that is gone stays where it is, and says nothing any more.
+        // The entry of the removed head stays in the heap as a stale one.
         self.stale += 1;
         if !flow.waiting.is_empty() {
             self.heads.push(Head::new(flow.finish, id));
@@ -359,8 +360,8 @@ impl<T> FairQueue<T> {
         Some((cost, item))
     }
 
-    /// Takes out those items of a flow for which `gone` says so, in whatever order they wait. The others keep their turns, and the flow is
-    /// charged for none that never went. O(items of the flow, and items that need no turn).
+    /// Removes the items of a flow that `gone` selects, at any place in the queue. The others keep their turns, and removed items cost the
+    /// flow nothing. O(items of the flow, and items that need no turn).
     pub fn withdraw(&mut self, id: FlowId, mut gone: impl FnMut(&T) -> bool) -> Vec<(Cost, T)> {
         let flow = &mut self.flows[id.0];
         let backlogged = !flow.waiting.is_empty();
@@ -380,7 +381,7 @@ impl<T> FairQueue<T> {
             out.push((cost, item));
         }
         self.len -= out.len();
-        // The entry of the head that is gone says nothing any more.
+        // The entry of the removed head is stale.
         self.stale += usize::from(backlogged && !waits);
         self.forget_stale();
         out

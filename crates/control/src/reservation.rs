@@ -67,7 +67,7 @@ pub struct Reservation {
     pub(crate) watched: bool,
     /// When its next IO is due.
     due: Instant,
-    /// IO/s that the cluster can do of it now.
+    /// IO/s of the reservation that the cluster can serve now.
     scaled: f64,
     /// IOs of this period, their times at the array and their slots.
     ios: u64,
@@ -153,7 +153,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// σ, from what hosts have outstanding and what they would have for reservations.
+    /// σ, from the hosts' outstanding IOs and the ones that their reservations need.
     #[must_use]
     pub(crate) fn scale(
         latency: f64,
@@ -209,12 +209,12 @@ impl Reservation {
         }
     }
 
-    /// Changes what is reserved.
+    /// Changes the reserved IO/s.
     pub fn set(&mut self, iops: f64) {
         (self.iops, self.scaled) = (iops, iops);
     }
 
-    /// Takes in what part of all reservations the cluster can do.
+    /// Sets the fraction of all reservations that the cluster can serve.
     pub(crate) fn scale(&mut self, scale: f64) {
         self.scaled = scale * self.iops;
     }

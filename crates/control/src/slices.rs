@@ -49,7 +49,7 @@ pub struct Slice {
     /// The shares that it counts with, and those while all VMs want theirs: from the next [`set`](Slice::set) on.
     pub(crate) shares: f64,
     pub(crate) awake: f64,
-    /// The shares that its slice takes: more than its own where its floor is above p · shares.
+    /// Shares of its slice: more than its own where its floor is above p · shares.
     pub(crate) weight: f64,
     /// The least that its slice is, in slots, from the next [`set`](Slice::set) on.
     pub(crate) floor: f64,
@@ -115,13 +115,13 @@ impl Slice {
         self.pending > self.slice
     }
 
-    /// Some slots of IO come. Gives how much the grant has changed.
+    /// Adds pending slots. Returns the change of the grant.
     pub fn add(&mut self, now: Instant, slots: f64, service: f64) -> f64 {
         self.unit = slots;
         self.change(now, slots, service)
     }
 
-    /// Some slots of IO are done. Gives how much the grant has changed.
+    /// Removes completed slots. Returns the change of the grant.
     pub fn take(&mut self, now: Instant, slots: f64, service: f64) -> f64 {
         self.change(now, -slots, service)
     }
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!((vm.pending(), vm.grant()), (8.0, 5.3));
     }
 
-    /// The mean grant of a VM that has one IO pending for the first 30 ms of each so many.
+    /// Mean grant of a VM with one IO pending for the first 30 ms of every `every` ms.
     fn mean(every: u64, slice: &mut Slice) -> f64 {
         for n in 0..10_000 {
             slice.add(Instant(n * every * MS), 1.0, SERVICE);
@@ -254,7 +254,7 @@ mod tests {
     fn below_one_io_who_takes_more_is_granted_its_slice() {
         // 30 ms of 60 ms would be half an IO.
         assert!(mean(60, &mut slice(0.0002)) <= 0.2001);
-        // One that always has an IO pending has nothing saved but what it began with.
+        // A VM that always has an IO pending keeps only its initial savings.
         assert!((mean(30, &mut slice(0.0002)) - 0.2).abs() < 1e-3);
     }
 

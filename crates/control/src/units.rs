@@ -5,7 +5,7 @@ use core::ops::{Add, AddAssign, Sub};
 
 /// A point in time, in nanoseconds since an epoch that the caller chooses and keeps.
 ///
-/// The law never asks what time it is; whoever calls it says so.
+/// The law reads no clock: the caller passes the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 

@@ -169,7 +169,7 @@ impl<'a> Cluster<'a> {
         self.reconfigure(changed)
     }
 
-    /// Does what an event says. The host whose agent has new settings, if any.
+    /// Applies an action. Returns the host whose agent has new settings, if any.
     fn act(&mut self, action: &Action) -> Result<Option<HostId>, LabError> {
         match *action {
             Action::StartVm(id) => self.start_client(id)?,
@@ -614,7 +614,7 @@ fn start(who: String, log: PathBuf, command: Command) -> Result<Process, LabErro
     Process::start(who, log, command).map_err(|e| LabError::failed(format!("{failed}: {e}")))
 }
 
-/// The error of a process, with what it last said.
+/// Error of a process, with the last lines of its log.
 fn logged(what: &str, last: &str, logs: &RunDir) -> LabError {
     let logs = logs.path().display();
     LabError::failed(format!("{what}. It last said:\n{last}\nAll logs are in {logs}"))

@@ -85,7 +85,7 @@ impl Meeting {
         etcd.addresses().all(etcd::is_well)
     }
 
-    /// What a host's agent is to be told. `None` if hosts meet in the array's slots.
+    /// Exchange settings for a host's agent. `None` if hosts meet in the array's slots.
     pub(crate) fn exchange(&self, id: HostId) -> Option<Exchange> {
         match self {
             Meeting::Slots => None,
@@ -133,7 +133,7 @@ impl Meeting {
         }
     }
 
-    /// Lets something happen to etcd.
+    /// Applies an event to etcd.
     ///
     /// # Errors
     /// It cannot be started again.

@@ -37,7 +37,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network of so many hosts. The seed decides which packets are lost.
+    /// A network of `nodes` hosts. The seed decides which packets are lost.
     ///
     /// # Errors
     /// The addresses are taken, or there are too few descriptors.

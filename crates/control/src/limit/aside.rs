@@ -116,12 +116,12 @@ impl<T> Aside<T> {
         self.own.binds(now, way) || shared.is_some_and(|shared| shared.limiter.binds(now, way))
     }
 
-    /// Units that its own limit counts of an IO, and those of its tenant's.
+    /// Units of an IO for the VM's own limit, and for its tenant's.
     fn units(&self, shared: Option<&Shared>, io: Io) -> (Units, Units) {
         (self.own.units(io), shared.map_or([0.0; 2], |shared| shared.limiter.units(io)))
     }
 
-    /// Lets an IO go: its limits keep room for it until it has gone.
+    /// Releases an IO: its limits keep room for the IO until it has gone.
     fn promise(&mut self, shared: Option<&mut Shared>, io: Io, way: Direction) {
         let (own, of_shared) = self.units(shared.as_deref(), io);
         self.kept[way as usize].add(own, of_shared);
@@ -150,7 +150,7 @@ enum Full {
     Shared(SharedId),
 }
 
-/// The limits of a host's VMs, and what they hold back.
+/// The limits of a host's VMs, and the IOs that they hold.
 #[derive(Debug)]
 pub(crate) struct Limits<T> {
     asides: Slab<Aside<T>>,
@@ -275,7 +275,7 @@ impl<T> Limits<T> {
         aside.shared.is_some() || !aside.own.is_none()
     }
 
-    /// Takes a VM from its limits. Returns what they held back.
+    /// Removes a VM from its limits. Returns the IOs that they held.
     pub(crate) fn leave(&mut self, now: Instant, id: AsideId) -> impl Iterator<Item = T> + use<T> {
         self.share(now, id, None);
         self.freed.retain(|freed| *freed != id);
@@ -373,7 +373,7 @@ impl<T> Limits<T> {
         self.freed.push(id);
     }
 
-    /// Takes out those IOs of a VM that are held back and for which `which` says so.
+    /// Removes the held IOs of a VM that `which` selects.
     pub(crate) fn withdraw(
         &mut self,
         now: Instant,
@@ -443,7 +443,7 @@ impl<T> Limits<T> {
         }
     }
 
-    /// Lets go what a VM may send, or the VMs of its tenant by their turns.
+    /// Releases the IOs that a VM may send, or those of its tenant's VMs by their turns.
     fn release(&mut self, now: Instant, id: AsideId, goes: &mut impl FnMut(usize, T, bool)) {
         let shared = self.asides[id.0].shared.filter(|_| !self.idle);
         let members = match shared {

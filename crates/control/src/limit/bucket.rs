@@ -7,7 +7,7 @@ use crate::io::{Io, IoKind};
 use crate::latency::Direction;
 use crate::units::{Instant, Span, larger, smaller};
 
-/// The longest time for which a limit that was changed holds everything back for what went before.
+/// Longest time for which a changed limit holds all IOs because of earlier ones.
 const LONGEST_DEBT: Span = Span::from_millis(1000);
 
 /// Time of a rate that must be back for a check of a limit: above the delay of a timer, and too short for a person to notice.
@@ -103,7 +103,7 @@ impl Bucket {
         self.way.is_none_or(|mine| mine == way)
     }
 
-    /// Time that so many units take. A day at most: so long a debt is an error of who set the rate, and must end.
+    /// Time of these units at the rate. A day at most: a longer debt comes from a wrong rate, and must end.
     fn span(&self, units: f64) -> Span {
         // Rounded up, so that no number of IOs is early.
         Span(smaller(units * self.each, 86_400e9) as i64 as u64 + 1)
@@ -126,7 +126,7 @@ impl Bucket {
         (self.each, self.paid) = (each, self.paid_after(now, new, debt));
     }
 
-    /// When to look at it again, if it has no room at `now`. `None` also where what was let go has to go first.
+    /// Time of the next check, if the bucket has no room at `now`. `None` also where released IOs must go first.
     fn opens(&self, now: Instant) -> Option<Instant> {
         let (ahead, debt) = (self.ahead(now), self.paid.since(now));
         let passes = ahead - debt <= self.tolerance;
@@ -235,7 +235,7 @@ impl Limiter {
         })
     }
 
-    /// Gives back room that was kept.
+    /// Frees room that was kept.
     pub(super) fn release(&mut self, kept: Units, way: Direction) {
         self.counting(way).for_each(|bucket| bucket.release(kept));
     }

@@ -120,7 +120,7 @@ impl Learner {
         (self.estimate.why, self.estimate.leads) = (why, false);
     }
 
-    /// A period in which the exchange worked: what the others have, and what all did.
+    /// Ends a period in which the exchange worked, with the thresholds of the others and the observation of all hosts.
     pub fn period(&mut self, others: &Thresholds, seen: Option<&Observation>) {
         self.stay(Why::Joins);
         let leads = others.pinned.or(others.leader).is_none() && !others.unsaid;

@@ -76,7 +76,7 @@ impl Sums {
         Sums { n, mean, squares: self.squares + off * (x - mean) }
     }
 
-    /// The same, with the weight of so many periods at most.
+    /// The same sums, with the weight of `most` periods at most.
     fn weighing(self, most: u32) -> Sums {
         let part = (f64::from(most) / self.n).min(1.0);
         Sums { n: part * self.n, squares: part * self.squares, ..self }
@@ -227,7 +227,7 @@ impl Search {
                     fall.outsider = true;
                     let at = fall.at;
                     self.begin(at, false, Why::Outsider);
-                    // The detector of outsiders takes what is missing for that long for a slower array.
+                    // After that long, the detector of outsiders takes the loss for a slower array.
                     self.rest = crate::outsider::ADOPTS;
                 }
                 _ => self.judge(auto),
@@ -336,7 +336,7 @@ impl Search {
     }
 }
 
-/// Why a period says nothing of throughput at the threshold `now`, if so.
+/// Reason why a period is no evidence of throughput at the threshold `now`, if any.
 fn incomparable(now: f64, seen: &Observation) -> Option<Why> {
     if !seen.in_use {
         Some(Why::Light)

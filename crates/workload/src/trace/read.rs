@@ -29,7 +29,7 @@ const VERSION_2: &str = "fio version 2 iolog";
 
 const BEYOND: &str = "lies beyond what any disk has";
 
-/// Waits of fio's log, version 2, that are shorter count as none, in µs: fio's manual says so.
+/// Waits in fio's log, version 2, below this many µs count as none, by fio's manual.
 const SHORTEST: u64 = 100;
 
 const WITHOUT_TIMES: &str = "has no times: fio writes them from 3.31 on (version 3), and version 2 has them by lines \
@@ -181,7 +181,7 @@ fn waits(
     }
 }
 
-/// Takes what fio did to its file at a time, in µs.
+/// Handles an action of fio on its file at a time, in µs.
 fn act(
     at: u64,
     words: &[&str],
