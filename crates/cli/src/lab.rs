@@ -161,7 +161,7 @@ fn is_parda(program: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Chooses where dashboards are, and says so.
+/// Chooses the addresses of dashboards, and prints them.
 fn dashboards(scenario: &Scenario) -> Result<Dashboards, Failure> {
     let chosen = Dashboards::choose(scenario)
         .map_err(|e| Failure::new(format!("cannot serve dashboards: {e}")))?;

@@ -48,7 +48,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The log of this process. Dropping it writes the queued lines, if a reader takes them within a
 /// second.
 pub(crate) struct Log {
-    /// Ends the thread that reports what was dropped.
+    /// Ends the thread that reports dropped lines.
     end: Option<Sender<()>>,
     reporter: Option<JoinHandle<()>>,
     _writer: WorkerGuard,

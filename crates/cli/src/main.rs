@@ -180,7 +180,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 fn main() -> ExitCode {
     let matches = negatives_are_values(Cli::command()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    // Dropped at the end of all: what was logged is written then.
+    // Dropped last: the drop writes the queued lines.
     let events = parda_agent::events::Recorder::default();
     let log = match log::start(&cli.log, cli.log_format, &events) {
         Ok(log) => log,

@@ -15,7 +15,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Duration::of(text).map_err(must)
 }
 
-/// A parser of durations within bounds. `must`: what is said of one beyond them.
+/// A parser of durations within bounds. `must`: error message for durations outside them.
 pub(crate) fn within(
     bounds: impl RangeBounds<Duration> + Clone + Send + Sync + 'static,
     must: &'static str,

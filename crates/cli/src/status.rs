@@ -206,7 +206,7 @@ fn headline(volume: &VolumeStatus) -> String {
     )
 }
 
-/// Lines on the hosts that are not heard, and what stands for them.
+/// Lines on the hosts that are not heard, and the values used in their place.
 fn last_good(volume: &VolumeStatus) -> String {
     if volume.source != Source::LastGood {
         return String::new();
@@ -250,7 +250,7 @@ fn late(volume: &VolumeStatus) -> String {
     })
 }
 
-/// Sentence on what shares divide.
+/// Sentence on the quantity that shares divide.
 fn divided(settings: &SettingsStatus) -> String {
     let divided = match settings.costs {
         None => "outstanding IOs; IO/s follow as far as the array serves equal queues alike",

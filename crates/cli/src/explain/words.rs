@@ -206,7 +206,7 @@ fn with(what: &str, prediction: &Prediction) -> String {
     format!("With {what}: about {:.0} IO/s{at}.", prediction.vm.iops)
 }
 
-/// Sentence on a threshold that bounds nobody.
+/// Sentence on a threshold that bounds no VM.
 fn unbounded(view: &View) -> String {
     let latency = view.latency_ms.map_or(String::new(), |latency| format!(" of {}", ms(latency)));
     format!(

@@ -210,8 +210,8 @@ fn is_there(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Checks that no second disk, of any domain, writes to what the agent serves: QEMU's lock keeps two writers of an image apart, and an
-/// export has as many clients as come.
+/// Checks that no second disk, of any domain, writes to the image that the agent serves. QEMU's lock would keep two writers of an image
+/// apart, but an export admits any number of clients.
 fn alone(served: &Served, domains: &[Domain]) -> Result<(), String> {
     let mut users = Vec::new();
     for (domain, disk) in domains.iter().flat_map(|d| d.disks.iter().map(move |disk| (d, disk))) {

@@ -11,7 +11,7 @@ use super::domain::{Disk, Domain, Source, child, elements};
 use super::qos::{BEFORE, MEMORY, NAMESPACE, ours};
 use super::xml;
 
-/// A range of a text, and what stands there instead.
+/// A range of a text, and its replacement.
 type Edit = (Range<usize>, String);
 
 /// Memory that the agent can map.
@@ -49,7 +49,7 @@ impl Disk {
     /// The definition with another source of this disk. `delay`: seconds that QEMU waits for an NBD server that is lost.
     ///
     /// # Errors
-    /// The disk's element is too unlike what libvirt writes, or libvirt would refuse it with this source.
+    /// The disk's element differs too much from libvirt's form, or libvirt would refuse it with this source.
     pub(super) fn with(&self, xml: &str, source: &Source, delay: u64) -> Result<String, String> {
         let unlike = || "its XML is not as libvirt writes it".to_owned();
         let kind = self.kind.clone().ok_or_else(unlike)?;

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use parda_agent::events::Recorder;
 
-    /// A disk with room for so many bytes.
+    /// A disk with limited room, in bytes.
     #[derive(Clone, Default)]
     struct Disk(Arc<Mutex<(usize, Vec<u8>)>>);
 

@@ -104,7 +104,7 @@ fn subtract_steer(now: &mut SteerStatus, before: &SteerStatus) {
 pub(super) mod tests {
     use super::*;
 
-    /// An agent after so many seconds, whose only disk has done reads of 4 KiB that took a millisecond each.
+    /// Status of an agent after `seconds`, whose only disk has done reads of 4 KiB of a millisecond each.
     pub(in crate::status) fn after(pid: u32, seconds: f64, reads: u64) -> Status {
         let buckets = if reads == 0 { Vec::new() } else { vec![(1_000_000, reads)] };
         let latency = serde_json::json!({ "buckets": buckets });

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::*;
 
-/// An agent after so many seconds. Each VM does its reads of 4 KiB, of a millisecond each; those of `a` are held for another.
+/// Status of an agent after `seconds`. Each VM does its reads of 4 KiB, of a millisecond each; those of `a` are held for
+/// another.
 fn after(seconds: f64) -> parda_agent::status::Status {
     let disk = |name: &str, iops: u64, held: u64| {
         let reads = iops * seconds as u64;
@@ -176,7 +177,7 @@ fn a_narrow_terminal_has_fewer_columns_and_whole_numbers() {
     // The column that is sorted by is always there.
     press(&mut screen, "<");
     assert_eq!(words(&shown(&mut screen, 20, 5)[1]), "VM shares▾");
-    // One that is wide leaves the name what room there is, and is cut visibly in the end.
+    // A wide sort column leaves the rest of the room to the name, and is cut visibly in the end.
     press(&mut screen, "<<");
     let lines = shown(&mut screen, 20, 5);
     assert_eq!(words(&lines[1]), "VM limited by▴");
