@@ -128,7 +128,7 @@ pub(crate) fn escaped(status: Status) -> Result<Status, Failure> {
     serde_json::from_value(value).map_err(wrong)
 }
 
-/// The status with the key of each disk and steered VM in place of its name, as two of a volume may share a name.
+/// The status with the key of each disk and steered VM in place of its name. Two of a volume may share a name.
 pub(crate) fn by_key(mut status: Status) -> Status {
     for volume in &mut status.volumes {
         let keys = disk_keys(&volume.disks);

@@ -37,7 +37,7 @@ impl Did {
 /// Part of a rate from which on a VM is taken to have its burst.
 const IN_BURST: f64 = 1.1;
 
-/// The limit's rate that a VM is nearest to, in words such as `500 IO/s`, and the used fraction of that rate.
+/// Rate of the limit that a VM is nearest to, in words such as `500 IO/s`, and its used fraction.
 pub(crate) fn nearest(limit: &LimitSetting, did: &Did) -> Option<(String, f64)> {
     let Limit { iops, bandwidth, io_size } = limit.into();
     let each = |of: Rates| [of.total, of.reads, of.writes];

@@ -88,7 +88,7 @@ impl Absent {
     }
 
     /// The latency of the whole cluster, from the flow of this host alone (`own`) and of all that are heard. A host that hears no others
-    /// corrects its own by the usual ratio: data elsewhere on the array has other latencies at the same load.
+    /// corrects its own by the usual ratio. Data elsewhere on the array has other latencies at the same load.
     pub(crate) fn flow(&mut self, own: Flow, all: Flow, hears_most: bool) -> Flow {
         let means = own.scaled_mean().zip(all.scaled_mean()).filter(|(_, all)| *all > 0.0);
         if let (true, true, Some((own, all))) = (hears_most, self.shares <= 0.0, means) {

@@ -57,9 +57,9 @@ impl Backlog {
     /// compared. A class has the same backlogged hosts, `own` among them, and the same kind of load: size in steps of 28 %, and part
     /// of reads in eighths. `total`: IO/s of all governed hosts.
     ///
-    /// Throughput of the backlogged hosts, if the throughput of each per share were the geometric mean. Where throughput follows
-    /// shares, this is their sum. Elsewhere it rises when relative gains outweigh relative losses: proportional fairness. Other hosts
-    /// count by their part of the outstanding IOs, in eighths: a change of that part is none of throughput.
+    /// Throughput of the backlogged hosts, if the throughput of each per share were the geometric mean. This is their sum if
+    /// throughput follows shares. Elsewhere it rises when relative gains outweigh relative losses: proportional fairness. Other hosts
+    /// count by their part of the outstanding IOs, in eighths: a change of the part is none of throughput.
     #[must_use]
     pub fn judged(&self, own: bool, total: f64, flows: &Flows) -> (f64, u64) {
         let (all, ln) = (flows.all(), |rate: f64| log(rate.max(1e-3)));

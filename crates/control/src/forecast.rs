@@ -64,7 +64,7 @@ impl Forecast {
         self.mean([self.window; 2]).map(|mean| mean.is)
     }
 
-    /// For each VM its part of the outstanding IOs of all hosts that observe or are governed, from 0 to 1. The same
+    /// For each VM its part, 0 to 1, of the outstanding IOs of all hosts that observe or are governed. The same
     /// part of their IOs per second if all IOs take the same time.
     pub fn parts(&self) -> impl Iterator<Item = Change> {
         let [is, would_be] = self.outstanding;

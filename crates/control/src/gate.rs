@@ -35,7 +35,7 @@ pub struct Gate {
     outstanding: f64,
     /// ∫ (grant − outstanding) dt.
     credit: f64,
-    /// Cost of the last IO beyond the whole part of the grant: the largest legitimate excess of `outstanding` over the grant.
+    /// Cost of the last IO beyond the whole part of the grant: the largest legitimate excess of `outstanding`.
     overshoot: f64,
     /// Running mean of the time that an IO spends at the array.
     service: f64,

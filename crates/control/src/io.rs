@@ -138,7 +138,7 @@ impl Io {
     }
 
     /// Contribution of the IO to the array's latency; `device` is its device time. A discard counts as a write with the same
-    /// cost, so that bytes and slots agree. Where bytes cost nothing, it has the `usual` size.
+    /// cost, so that bytes and slots agree. A discard has the `usual` size if bytes cost nothing.
     pub(crate) fn heard(self, device: Span, costs: Option<Costs>, usual: Bytes) -> Option<Heard> {
         if self.kind == IoKind::Discard {
             let slots = discard_slots(self.bytes);

@@ -53,7 +53,7 @@ impl Mode {
     }
 
     /// Default of [`LawConfig::gamma`]. 0.8 is the value of FAST '09, whose period is 2 s. An array answers a window with a new latency
-    /// within a second or two, as a write cache fills or drains. A faster law swings.
+    /// within two seconds, as a write cache fills or drains. A faster law swings.
     #[must_use]
     pub fn gamma(&self) -> f64 {
         match self {

@@ -209,7 +209,7 @@ impl Detector {
         self.finding
     }
 
-    /// Outstanding IOs of an outsider beside which hosts keep their part, counted in IOs of the hosts' kind. 0 without an outsider.
+    /// Outstanding IOs of an outsider beside which hosts keep their part, as IOs of the hosts' kind; 0 without an outsider.
     #[must_use]
     pub fn beside(&self) -> f64 {
         match self.trial {

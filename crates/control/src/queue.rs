@@ -57,8 +57,8 @@ pub struct FlowId(pub usize);
 /// A start or finish tag. 96 bits count, which never wrap: 2^56 slots at one share.
 type Tag = u128;
 
-/// The head of a backlogged flow: its start tag above the flow's id, in one number, so that the heap compares without a branch. The order
-/// is reversed, as the heap yields its greatest entry first.
+/// Head of a backlogged flow: start tag above flow id in one number, which the heap compares without a branch. The order is reversed, as
+/// the heap yields its greatest entry first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Head(Reverse<u128>);
 
@@ -158,8 +158,7 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// Adds a flow. `burst`: cost that it may gather while idle and then spend ahead of the others as one batch (PARDA §3, "burst
-    /// handling"); zero slots for none.
+    /// Adds a flow. `burst`: cost gathered while idle and then spent ahead of the others (PARDA §3, "burst handling"); zero slots for none.
     pub fn add_flow(&mut self, Shares(shares): Shares, burst: Cost) -> FlowId {
         let finish = self.virtual_time;
         let (waiting, served, due) = (VecDeque::new(), Instant(0), None);

@@ -26,8 +26,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// Factor from the latency of an IO of `size` to that of an IO of `reference`. 1 where the line gives no
-    /// positive latency.
+    /// Factor from the latency of an IO of `size` to that of an IO of `reference`; 1 without a positive
+    /// latency.
     #[must_use]
     pub fn factor(&self, size: Bytes, reference: Bytes) -> f64 {
         let at = |b: Bytes| self.per_byte * b.0 as f64 + self.fixed.secs();

@@ -12,7 +12,7 @@
 use crate::mechanism::{Mechanism, on};
 use crate::units::{Instant, Shares, Span, larger};
 
-/// Most IOs that a VM with a slice below one IO can have saved up: random demand comes in small groups.
+/// Most IOs that a VM with a slice below one can have saved up: random demand comes in groups.
 const SAVED: f64 = 4.0;
 
 /// Bounds of slices, in slots per share.

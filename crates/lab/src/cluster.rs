@@ -352,7 +352,7 @@ impl<'a> Cluster<'a> {
             .chain(self.meeting.processes())
             .chain(self.agents.values_mut())
             .chain(self.clients.values_mut());
-        // The array is checked first and clients last: the end of a process takes the later ones with
+        // The array is checked first and clients last. The end of a process takes the later ones with
         // it, and the error names the cause.
         for process in everybody {
             if let Some(status) = process.ended() {

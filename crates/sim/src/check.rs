@@ -11,8 +11,8 @@ pub struct Violation(pub(crate) String);
 /// Tolerance for rounding: costs are multiples of 1/1024 slot.
 pub(crate) const ROUNDING: f64 = 1e-6;
 
-/// Checks that an IO may go to the array: within the window, or as the one IO that begins in a window not yet full. `own`: whether
-/// the VM is within its own slice, whatever its neighbours have.
+/// Checks that an IO may go to the array: within the window, or beginning in a window not yet full. `own`: whether the VM is within
+/// its own slice, whatever its neighbours have.
 pub(crate) fn window<'a>(
     whose: impl FnOnce() -> &'a str,
     outstanding: f64,

@@ -166,8 +166,7 @@ mod tests {
         run.turn(Instant(30));
         assert_eq!((run.works, run.edge), (true, Some(Instant(42))));
         assert_eq!(begin_all(&mut run, 30), 1, "three are still under way");
-        // Two completed IOs lived 10 and 20. Of those open at time 30, two have lived 30 and one
-        // 20.
+        // Two completed IOs lived 10 and 20. At time 30, two open ones have lived 30 and one 20.
         assert_eq!(run.audit("db", Instant(30), 4, 10 + 20 + 2 * 30 + 20), Ok(()));
     }
 

@@ -8,7 +8,7 @@ use parda_control::{
     TenantPart, View, VmConfig, VmId, Window,
 };
 
-/// Enforcement of a host's window, by an agent that serves disks ([`Host`]) or by a kernel's queue that an agent steers
+/// Enforcement of a host's window: by an agent that serves disks ([`Host`]), or by a steered kernel queue
 /// ([`Kernel`](crate::kernel::Kernel)). [`Host`] documents the calls.
 pub(crate) trait Enforcer: Debug {
     fn set_vm(&mut self, now: Instant, vm: VmId, config: VmConfig);

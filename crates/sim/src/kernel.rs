@@ -215,8 +215,8 @@ mod tests {
         Kernel::new(Instant(0), config, &guest, &vms).unwrap()
     }
 
-    /// A minute of two VMs with 64 IOs each, at an array that takes 10 ms for any number of them. Returns mean and maximum of the issued
-    /// IOs, and the IOs of both VMs.
+    /// A minute of two VMs with 64 IOs each, at an array of 10 ms for any load. Returns mean and maximum of the issued IOs, and the IOs of
+    /// both VMs.
     fn minute(kernel: &mut Kernel) -> (f64, usize, [u64; 2]) {
         let mut at_array: VecDeque<(Instant, IoId)> = VecDeque::new();
         let (mut sum, mut most, mut done) = (0.0, 0, [0; 2]);

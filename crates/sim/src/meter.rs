@@ -218,7 +218,7 @@ impl Meters {
     }
 }
 
-/// Checks Little's law, X · L = N, of a closed loop exactly. It counts the parts of all IOs' lives within the phase.
+/// Checks Little's law, X · L = N, of a closed loop exactly, from the parts of all IOs' lives within the phase.
 fn little(
     vm: &parda_scenario::Vm,
     phase: &Phase,

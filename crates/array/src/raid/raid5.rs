@@ -124,8 +124,8 @@ impl Raid5 {
         }
     }
 
-    /// Part of an element, and so of the parity, that the runs touch: from the first to the last
-    /// written byte of any element.
+    /// Part of an element, and so of the parity, from the first to the last byte that runs write of
+    /// any element.
     fn within_element(&self, runs: &[Range]) -> ops::Range<u64> {
         let pieces = runs.iter().flat_map(|run| split(*run, self.element));
         pieces.fold(self.element.0..0, |hull, piece| {

@@ -136,8 +136,8 @@ fn address(host: Node<'_, '_>) -> Option<Address> {
     }
 }
 
-/// Reason why a disk cannot change between a path and a socket of the agent: the definition has settings that only
-/// one of the two supports.
+/// Reason why a disk cannot change between a path and a socket of the agent. Only a raw disk without further
+/// settings can.
 fn refusal(disk: Node<'_, '_>, element: Option<Node<'_, '_>>, source: &Source) -> Option<String> {
     let device = disk.attribute("device").unwrap_or("disk");
     if device != "disk" {

@@ -9,7 +9,7 @@ pub(crate) const DEFAULT: &str = "info";
 const PARTS: [&str; 6] =
     ["parda", "parda_agent", "parda_block", "parda_http", "parda_kubernetes", "parda_lab"];
 
-/// Parses a filter. An empty one counts as not given. An error for a name that is neither a level nor a target below one of [`PARTS`]: such
+/// Parses a filter. An empty one counts as not given. A name that is neither a level nor a target below one of [`PARTS`] is an error. Such
 /// a filter would silence the whole log.
 pub(super) fn parse(text: &str) -> Result<Targets, String> {
     let wrong = |why: String| format!("--log {text:?}: {why}");

@@ -21,7 +21,7 @@ struct State {
     own: u64,
 }
 
-/// Writes each event as one line. Names and messages of clients, servers and files may hold any character: line breaks and escape sequences
+/// Writes each event as one line. Names and messages of clients, servers and files may hold any character. Line breaks and escape sequences
 /// are escaped for the reader. Lines that cannot be written are counted, and the log continues.
 pub(super) struct Lines<W> {
     to: W,

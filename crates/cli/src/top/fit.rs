@@ -38,7 +38,7 @@ pub(super) fn line(line: impl Into<Line<'static>>, width: u16) -> Line<'static> 
     Line { spans, style: line.style, alignment: line.alignment }
 }
 
-/// A number of at most `width` characters. It has `digits` decimals, or none, or a unit such as k or M for thousands or millions.
+/// A number of at most `width` characters, with `digits` decimals, or none, or a unit such as k or M.
 pub(super) fn number(value: f64, digits: usize, width: u16) -> String {
     let fits = |text: &String| text.len() <= usize::from(width);
     let exact = [format!("{value:.digits$}"), format!("{value:.0}")];

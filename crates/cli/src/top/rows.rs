@@ -111,7 +111,7 @@ pub(super) const HOSTS_DROP: [usize; 5] = [2, 3, 6, 5, 4];
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) cells: Vec<Cell>,
-    /// Whether to highlight the row: a disk with a fault or short of its reservation, or a host that is not live.
+    /// Whether to highlight the row: a disk with a fault or short of its reservation, or a silent host.
     pub(super) alarm: bool,
 }
 

@@ -10,7 +10,7 @@ use crate::units::{Instant, Span, larger, smaller};
 /// Longest time for which a changed limit holds all IOs because of earlier ones.
 const LONGEST_DEBT: Span = Span::from_millis(1000);
 
-/// Time of a rate that must be back for a check of a limit: above the delay of a timer, and too short for a person to notice.
+/// Time of a rate that must be back for a check of a limit. Above the delay of a timer, and too short for a person to notice.
 const GROUP: Span = Span::from_millis(5);
 
 /// Directions that a limit distinguishes.

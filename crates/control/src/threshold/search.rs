@@ -25,7 +25,7 @@ const LONG: u32 = 60;
 const SURE: f64 = 2.0;
 /// Largest factor between latency and threshold at which latency counts as held there: half the default step.
 const AT: f64 = 1.1;
-/// Change of throughput at an unchanged threshold that shows another array or load: more than a step brings near the knee. The change
+/// Change of throughput at an unchanged threshold that shows another array or load. More than a step brings near the knee. The change
 /// must also be four times the scatter.
 const DRIFT: f64 = 0.08;
 /// Factor over the threshold of the loss from which an outsider is told from a slower array: two default steps.

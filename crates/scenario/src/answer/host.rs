@@ -44,8 +44,8 @@ pub struct VmAnswer {
     pub shares: u32,
     /// Whether the VM was backlogged throughout: see [`crate::shares::saturated`].
     pub saturated: bool,
-    /// Whether the VM has a share to be judged by. It is under control, has neither limit, reservation nor tenant, and its client
-    /// ran throughout the phase.
+    /// Whether the VM has a share to be judged by. Such a VM is under control, without limit, reservation and tenant, and its
+    /// client ran throughout the phase.
     #[serde(default)]
     pub ran: bool,
     /// Completed IOs per second.
