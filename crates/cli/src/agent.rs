@@ -89,7 +89,7 @@ pub(crate) fn no_status(config: &Path) -> Failure {
     ))
 }
 
-/// What to do about an agent that cannot be asked.
+/// Advice for an agent that does not answer, as the end of an error message.
 pub(crate) fn unanswered(error: &std::io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::PermissionDenied => {
@@ -114,11 +114,11 @@ pub(crate) fn ask(socket: &Path) -> Result<Status, Failure> {
     })
 }
 
-/// The status with control characters escaped in all texts: names of disks and of other hosts may contain line breaks and
+/// The status with control characters escaped in all texts. Names of disks and of other hosts may contain line breaks and
 /// commands to a terminal.
 pub(crate) fn escaped(status: Status) -> Result<Status, Failure> {
     let wrong = |e: serde_json::Error| Failure::new(format!("cannot show the status: {e}"));
-    // Most have none, and to take ten thousand disks apart would take longer than all else. JSON escapes some of them.
+    // Most statuses have none, and taking ten thousand disks apart would dominate the time. JSON escapes some of them.
     let text = serde_json::to_string(&status).map_err(wrong)?;
     if !text.contains('\\') && !text.contains(char::is_control) {
         return Ok(status);
@@ -128,7 +128,7 @@ pub(crate) fn escaped(status: Status) -> Result<Status, Failure> {
     serde_json::from_value(value).map_err(wrong)
 }
 
-/// The status with the key of each disk and steered VM in place of its name, as two of a volume may have one name.
+/// The status with the key of each disk and steered VM in place of its name. Two of a volume may share a name.
 pub(crate) fn by_key(mut status: Status) -> Status {
     for volume in &mut status.volumes {
         let keys = disk_keys(&volume.disks);

@@ -111,7 +111,7 @@ impl Remove {
         let keep = if *temporary { "?keep=until_restart" } else { "" };
         let path = format!("volumes/{}/disks/{}{keep}", segment(&volume), segment(&self.disk));
         let done: DiskDone = agent.ask("DELETE", &path, None)?;
-        // Of two disks of one name the key has the listener.
+        // For disks of the same name, the key contains the listener.
         let key = self.disk.strip_prefix(&*done.disk).and_then(|key| key.strip_prefix('@'));
         let listen = key.map_or_else(String::new, |listen| format!(" listen={listen}"));
         let again = |whose| {
@@ -121,7 +121,7 @@ impl Remove {
                 done.disk
             )
         };
-        // A disk that was added in the place of another is not the one that comes back.
+        // A disk that replaced another differs from the one that returns.
         let how = match done.from {
             ValueFrom::Live => again("that of the state file or the configuration"),
             ValueFrom::State => again("that of the configuration"),
@@ -132,7 +132,7 @@ impl Remove {
 }
 
 impl Common {
-    /// Prints what was done. `how`: for how long, and the way back.
+    /// Prints the result. `how`: its duration, and the way back.
     fn tell(&self, done: &DiskDone, how: &str) -> Result<(), Failure> {
         output::tell_as(self.json, done, |done| {
             let state = done.state.as_deref().unwrap_or("removed");

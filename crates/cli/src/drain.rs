@@ -97,7 +97,8 @@ impl Drain {
         }
     }
 
-    /// Gives a disk back to the configuration, and has it take connections if that says the contrary.
+    /// Returns a disk to the configuration's setting. If that is to drain, the disk is set to accept
+    /// connections.
     fn undo(&self, volume: &str, path: &str) -> Result<(), Failure> {
         let live = |disk: &Disk| {
             let from = disk.settings_from.get("drain");

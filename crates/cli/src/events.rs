@@ -54,7 +54,7 @@ impl Events {
         }
     }
 
-    /// What has happened since, as soon as the agent answers.
+    /// Events since `last`, as soon as the agent answers.
     fn next(&self, last: &Answer) -> Answer {
         let after = last.events.last().map_or(last.last_id, |event| event.id);
         let get = |after: u64| self.agent.get(&format!("events?after={after}&limit=1000"));

@@ -7,8 +7,8 @@ use parda_agent::config::Config;
 use parda_config::Document;
 use parda_terminal::Failure;
 
-/// The agent's configuration, for a command that asks the agent: where its disks are is not looked at, as their file systems may not
-/// answer. If there is none, the command says how to name one.
+/// The agent's configuration, for a command that queries the agent. Paths of disks are not checked, as their file systems may not
+/// answer. Without a file, the error explains how to name one.
 pub(crate) fn configuration(path: &Path) -> Result<Config, Failure> {
     is_there(path)?;
     let document = Document::read(path)?;

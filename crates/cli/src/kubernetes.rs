@@ -140,11 +140,11 @@ fn checked(before: &Document, vms: &[Vm]) -> Result<(Document, Config), Error> {
     Ok((after, config))
 }
 
-/// These pods without the tenants that the configuration refuses: one of them would keep the settings of all pods from being used. Each is
-/// told with its pod and the reason.
+/// These pods without the tenants that the configuration refuses: one of them would block the settings of all pods. A note names each pod
+/// left out, and the reason.
 fn with_good_tenants(before: &Document, vms: &[Vm]) -> (Vec<Vm>, BTreeSet<String>) {
     let (mut vms, mut notes) = (vms.to_vec(), BTreeSet::new());
-    // What else is wrong is no tenant's fault.
+    // Other errors of the configuration have no tenant as their cause.
     if checked(before, &vms).is_ok() || checked(before, &[]).is_err() {
         return (vms, notes);
     }
@@ -168,9 +168,9 @@ fn with_good_tenants(before: &Document, vms: &[Vm]) -> (Vec<Vm>, BTreeSet<String
     (vms, notes)
 }
 
-/// Settings that pods have without one of their own: those of the table of all pods, in the volume that has the two lines.
+/// Default settings of pods: those of the table of all pods, in the volume with the two marker lines.
 fn of_all_pods(text: &str) -> Option<Table> {
-    // No pod is named like this.
+    // No pod has this name.
     let probe = Vm { name: "all pods".to_owned(), uid: "0".to_owned(), settings: Table::new() };
     let text = with_tables(text, std::slice::from_ref(&probe)).ok()?;
     let document = text.parse::<Table>().ok()?;

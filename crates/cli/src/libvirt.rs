@@ -157,7 +157,7 @@ impl Toml {
         output::print(&text)
     }
 
-    /// Table of a disk, or a comment with the reason why there is none.
+    /// Table of a disk, or a comment with the reason for its absence.
     fn table(&self, domain: &Domain, disk: &Disk) -> Option<String> {
         let Source::Path { path, .. } = &disk.source else { return None };
         if self.below.as_ref().is_some_and(|directory| !below(path, directory)) {

@@ -27,7 +27,8 @@ impl Did {
         }
     }
 
-    /// What a VM of a steered device did, whose reads and writes are not told apart: each at most as much as both.
+    /// Rates of a VM of a steered device. Reads and writes are not counted apart there: each has the sum of both
+    /// as its bound.
     fn of_steered(recent: &Recent, vm: &SteeredVmStatus) -> Did {
         Did { ios: [recent.rate(vm.ios); 3], bytes: [recent.rate(vm.bytes); 3] }
     }
@@ -36,7 +37,7 @@ impl Did {
 /// Part of a rate from which on a VM is taken to have its burst.
 const IN_BURST: f64 = 1.1;
 
-/// The rate of a limit that a VM is nearest to, in words such as `500 IO/s`, and the part of it that the VM did.
+/// Rate of the limit that a VM is nearest to, in words such as `500 IO/s`, and its used fraction.
 pub(crate) fn nearest(limit: &LimitSetting, did: &Did) -> Option<(String, f64)> {
     let Limit { iops, bandwidth, io_size } = limit.into();
     let each = |of: Rates| [of.total, of.reads, of.writes];
@@ -57,7 +58,7 @@ pub(crate) fn nearest(limit: &LimitSetting, did: &Did) -> Option<(String, f64)> 
     ios.chain(bytes).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The rate that bounds a VM which does so much, and what it is, if it is that of a burst.
+/// Rate in force for a VM that does `did`, with words that mark a burst rate.
 fn in_force(rate: Rate, did: f64) -> (f64, &'static str) {
     match rate.burst {
         Some(burst) if did > IN_BURST * rate.mean => (burst.most, " in a burst"),
@@ -65,7 +66,7 @@ fn in_force(rate: Rate, did: f64) -> (f64, &'static str) {
     }
 }
 
-/// Part of its own limit from which a disk or VM is taken to be held by that, and not by its tenant's.
+/// Fraction of a VM's own limit from which that limit, and not the tenant's, is taken to hold the VM.
 const NEAR: f64 = 0.8;
 
 /// Lines on the VMs of a volume that their limits hold.
@@ -81,7 +82,7 @@ pub(crate) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
     said.map(|(kind, name, what)| format!("  {kind} {name}: limited by {what}\n")).collect()
 }
 
-/// The bounds of another program, if it is these that hold a VM of a steered device.
+/// Bounds of another program, if they hold a VM of a steered device.
 pub(crate) fn of_others(vm: &SteeredVmStatus) -> Option<String> {
     let bounds = vm.bounds_of_others.as_ref().filter(|_| vm.held_by_others)?;
     Some(format!("io.max of its cgroup, which another program has set: {bounds}"))

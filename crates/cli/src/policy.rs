@@ -164,10 +164,10 @@ pub(crate) struct History {
     cluster: Cluster,
 }
 
-/// Differences, or what was changed, as JSON.
+/// Differences, or changes made, as JSON.
 #[derive(Serialize)]
 struct Answer<'a> {
-    /// The revision that was read, or the one that was made.
+    /// Revision read, or revision written.
     revision: u64,
     changes: &'a [Change],
 }
@@ -291,7 +291,7 @@ impl History {
     }
 }
 
-/// Replaces the policy that was read, and says what changed.
+/// Replaces the policy that was read, and prints the changes.
 fn apply(
     store: &mut Store,
     read: &Snapshot,

@@ -36,7 +36,7 @@ impl Reload {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let socket = match self.agent.socket() {
             Ok(socket) => socket,
-            // The agent refuses the same file, and says so from then on.
+            // The agent refuses the same file, and reports it from then on.
             Err(wrong) => {
                 self.pid.map_or(Ok(()), tell)?;
                 return Err(wrong);
@@ -83,7 +83,7 @@ fn begun(status: &Status) -> Option<u64> {
     status.reload.as_ref().map(|reload| reload.begun)
 }
 
-/// Tells an agent to read its configuration again.
+/// Makes an agent read its configuration again.
 fn tell(pid: i32) -> Result<(), Failure> {
     let process = Pid::from_raw(pid).ok_or_else(|| Failure::usage("--pid: must be 1 or more"))?;
     kill_process(process, Signal::HUP)

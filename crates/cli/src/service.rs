@@ -12,8 +12,8 @@ use uzers::{get_group_by_name, get_user_by_name, get_user_groups};
 /// Configuration that the unit `parda.service` names, and commands take if none is named.
 pub(crate) const CONFIGURATION: &str = "/etc/parda.toml";
 
-/// Begins this program anew with the rights of the service's user, if root asks about the service's configuration: root could open what the
-/// service cannot. Does nothing where the service is root's, or systemd knows none.
+/// Restarts this program with the rights of the service's user, if root checks the service's configuration. Root could open files that the
+/// service cannot. Does nothing for a service that runs as root, or that systemd does not know.
 pub(crate) fn with_its_rights(config: &Path) -> Result<(), Failure> {
     if config != Path::new(CONFIGURATION) || !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -36,7 +36,7 @@ pub(crate) fn with_its_rights(config: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(primary));
-    // Of this thread, and then of the program that it begins.
+    // These calls change this thread, whose credentials the new program inherits.
     let taken = set_thread_groups(&groups)
         .and_then(|()| set_thread_res_gid(gid, gid, gid))
         .and_then(|()| set_thread_res_uid(uid, uid, uid));
@@ -47,7 +47,7 @@ pub(crate) fn with_its_rights(config: &Path) -> Result<(), Failure> {
     Err(Failure::new(format!("cannot check with the rights of the user {name}: {error}")))
 }
 
-/// A user's number, the number of its first group, and all of its groups with those that a unit gives it.
+/// A user's number, the number of its primary group, and all its groups, including those that a unit adds.
 fn user_and_groups(
     name: &str,
     first: Option<&str>,

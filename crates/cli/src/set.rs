@@ -59,7 +59,7 @@ pub(crate) struct Set {
 
 impl Set {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        // Without a disk, or with one that --disk names, the first argument is a setting as well.
+        // Without a disk, or with a disk named by --disk, the first argument is a setting as well.
         let (disk, first) = match (&self.vm, &self.disk) {
             (vm, Some(disk)) => (Some(disk.as_str()), vm.as_deref()),
             (Some(text), None) if text.contains('=') => (None, Some(text.as_str())),

@@ -207,7 +207,7 @@ fn headline(volume: &VolumeStatus) -> String {
     )
 }
 
-/// Lines on the hosts that are not heard, and what stands for them.
+/// Lines on the hosts that are not heard, and the values used in their place.
 fn last_good(volume: &VolumeStatus) -> String {
     if volume.source != Source::LastGood {
         return String::new();
@@ -229,7 +229,7 @@ fn last_good(volume: &VolumeStatus) -> String {
     lines
 }
 
-/// Line on a window that is as large as `window_max` while IOs are held: more shares do not make it larger.
+/// Line on a window at `window_max` while IOs are held: more shares would not enlarge that window.
 fn at_most(window: Option<f64>, most: Option<f64>, held: u64) -> String {
     match (window, most) {
         (Some(window), Some(most)) if window >= most && held > 0 => format!(
@@ -251,7 +251,7 @@ fn late(volume: &VolumeStatus) -> String {
     })
 }
 
-/// Sentence on what shares divide.
+/// Sentence on the quantity that shares divide.
 fn divided(settings: &SettingsStatus) -> String {
     let divided = match settings.costs {
         None => "outstanding IOs; IO/s follow as far as the array serves equal queues alike",

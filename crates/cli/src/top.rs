@@ -41,7 +41,8 @@ const KEYS: Duration = Duration::from_millis(50);
 impl Top {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let socket = self.agent.socket()?;
-        // If no agent answers, the command fails before it takes the terminal. If the agent ends later, the screen says so.
+        // If no agent answers, the command fails before it takes the terminal. If the agent ends later, the screen shows
+        // the error.
         let first = escaped(ask(&socket)?)?;
         let (send, looks) = sync_channel(1);
         let every = self.every;
@@ -58,7 +59,7 @@ impl Top {
     }
 }
 
-/// A status, or why there is none.
+/// A status, or the reason for its absence.
 type Look = Result<Status, String>;
 
 /// Asks the agent every `every` until the receiver is dropped.

@@ -1,4 +1,4 @@
-//! How well the hosts that want more are served, and what that costs the others: what a threshold is judged by.
+//! Throughput of backlogged hosts, and its cost to the others: the measure of a threshold.
 
 use libm::{log, round};
 
@@ -8,20 +8,20 @@ use crate::latency::Flows;
 /// Sums over hosts. Hosts that want more than they have are *backlogged*.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Backlog {
-    /// Which of the other hosts are backlogged: a sum over what is drawn from their names. Filled in by who hears them.
+    /// Identity of the backlogged hosts: a sum over numbers drawn from their names. The host that hears them fills it in.
     who: u64,
-    /// Σ s over the shares s of the backlogged hosts, and Σ s · ln (X / s), with X in IO/s.
+    /// Σ s over the shares s of the backlogged hosts. Beside it Σ s · ln (X / s), with X in IO/s.
     shares: f64,
     served: f64,
-    /// Outstanding IOs of these.
+    /// Outstanding IOs of the backlogged hosts.
     outstanding: f64,
-    /// IO/s of the hosts that want no more, of those outside control that are heard among them, and what they have outstanding.
+    /// IO/s of the hosts that are not backlogged, including hosts outside control that are heard. Beside it their outstanding IOs.
     light_rate: f64,
     light_outstanding: f64,
 }
 
 impl Backlog {
-    /// Of one host's report: backlogged, or light load.
+    /// Backlog of one host's report: backlogged, or light load.
     pub(crate) fn of(report: &Report) -> Backlog {
         let all = report.interval.reads.plus(report.interval.writes);
         let (secs, outstanding) = (report.elapsed.secs(), report.outstanding);
@@ -29,13 +29,13 @@ impl Backlog {
             let light_rate = if secs > 0.0 { all.ios as f64 / secs } else { 0.0 };
             return Backlog { light_rate, light_outstanding: outstanding, ..Backlog::default() };
         }
-        // A host has shares, and one IO more keeps the logarithm of none at bay.
+        // At least one share and one IO, so that the logarithm is finite.
         let shares = f64::from(report.shares.0).max(1.0);
         let served = shares * log((all.ios as f64 + 1.0) / (secs * shares));
         Backlog { shares, served, outstanding, ..Backlog::default() }
     }
 
-    /// Takes in which host is backlogged, by a number drawn from its name.
+    /// Adds a backlogged host by a number drawn from its name.
     pub(crate) fn name(&mut self, name: u64) {
         self.who = self.who.wrapping_add(mixed(name));
     }
@@ -54,12 +54,12 @@ impl Backlog {
     }
 
     /// Logarithm of the throughput that a threshold is judged by, in IO/s, and the class of the period. Only periods of one class are
-    /// compared: with the same hosts backlogged, `own` among them, and the same kind of load: size in steps of 28 %, part of reads in
-    /// eighths. `total`: IO/s of all governed hosts.
+    /// compared. A class has the same backlogged hosts, `own` among them, and the same kind of load: size in steps of 28 %, and part
+    /// of reads in eighths. `total`: IO/s of all governed hosts.
     ///
-    /// Throughput of the backlogged hosts is what they had if each had as much for each share as the geometric mean. Where throughput
-    /// follows shares that is their sum. Elsewhere it rises where the gains, as parts, outweigh the losses: proportional fairness.
-    /// Others count by their part of the outstanding IOs, in eighths, as a change of their part is none of throughput.
+    /// Throughput of the backlogged hosts, if the throughput of each per share were the geometric mean. This is their sum if
+    /// throughput follows shares. Elsewhere it rises when relative gains outweigh relative losses: proportional fairness. Other hosts
+    /// count by their part of the outstanding IOs, in eighths: a change of the part is none of throughput.
     #[must_use]
     pub fn judged(&self, own: bool, total: f64, flows: &Flows) -> (f64, u64) {
         let (all, ln) = (flows.all(), |rate: f64| log(rate.max(1e-3)));
@@ -77,7 +77,7 @@ impl Backlog {
     }
 }
 
-/// Numbers that differ in one bit must not add up to those of others.
+/// Hash of a number: sums of numbers that differ in one bit must not collide with those of others.
 fn mixed(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }

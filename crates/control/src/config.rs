@@ -14,19 +14,19 @@ use crate::units::{Bytes, Span};
 pub struct Config {
     /// Parameters of the law itself.
     pub law: LawConfig,
-    /// How latencies are scaled to one size.
+    /// Scaling of latencies to one size.
     pub size_model: SizeModel,
     /// Size to which `size_model` scales: 4 KB in SPEED'08, 8 KB in FAST '09.
     pub reference_size: Bytes,
-    /// What IOs cost: shares divide costs per second. `None`: shares divide outstanding IOs.
+    /// Costs of IOs: shares divide costs per second. `None`: shares divide outstanding IOs.
     pub costs: Option<Costs>,
-    /// No VM's latency objective may bring the threshold below this.
+    /// Lower bound of the threshold that a VM's latency objective can ask for.
     pub objective_floor: Span,
     /// Search for the threshold, which begins at `law.threshold`. `None`: the threshold stays there.
     pub auto: Option<Auto>,
-    /// What is done about an outsider.
+    /// Response to an outsider.
     pub outsider: Answer,
-    /// What is held where reservations would take latency above the threshold.
+    /// Precedence where reservations would take latency above the threshold.
     pub prefer: Prefer,
 }
 
@@ -50,7 +50,7 @@ impl Default for Config {
 pub struct ConfigError {
     /// Name of the parameter.
     pub parameter: &'static str,
-    /// What it must be.
+    /// Requirement on the value.
     pub must_be: &'static str,
     /// Value of the parameter.
     pub value: f64,
@@ -59,7 +59,7 @@ pub struct ConfigError {
 impl core::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{} must be {}", self.parameter, self.must_be)?;
-        // Of a setting that is a name there is no number.
+        // NaN stands for a setting without a number, such as a name.
         if self.value.is_nan() { Ok(()) } else { write!(f, ", but is {}", self.value) }
     }
 }

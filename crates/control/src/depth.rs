@@ -1,9 +1,8 @@
-//! A window for a queue that takes whole numbers only.
+//! A window for a queue with whole depths only.
 //!
-//! The gate ([`crate::gate`]) sees every IO and can hold a fraction from one to the next. The
-//! kernel's queues cannot: their depth is a whole number, changed once in a while. So the depth
-//! changes between the two whole numbers around the window, and what one period had too much the
-//! next ones have too little: the mean over time is the window.
+//! The gate ([`crate::gate`]) sees every IO and can carry a fraction from one to the next. The kernel's queues
+//! cannot: their depth is a whole number, changed once in a while. So the depth alternates between the two whole
+//! numbers around the window. Later periods compensate the excess of earlier ones: the mean over time is the window.
 //!
 //! A queue whose depth is cheap to change gets several depths a period ([`DepthSchedule`]), so that the mean is right
 //! within each period.
@@ -31,13 +30,13 @@ pub struct DepthBounds {
 /// From windows to depths, one for each equal length of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Depth {
-    /// How far the depths so far fall short of the windows so far, together: within ±½.
+    /// Sum of the windows so far less the sum of the depths so far: within ±½.
     owed: f64,
 }
 
 impl Depth {
-    /// The depth for the next length of time, of those that the queue can have. A window outside
-    /// them is not made up for afterwards: nobody asked the queue for what it cannot do.
+    /// Next depth, between `least` and `most`. A window outside these bounds is not compensated later: no depth could
+    /// have met it.
     pub fn next(&mut self, window: Window, least: u32, most: u32) -> u32 {
         let (low, high) = (f64::from(least), f64::from(most));
         if window.0 <= low {
@@ -54,7 +53,7 @@ impl Depth {
     }
 }
 
-/// Times at which a depth changes, and the depths. Handed `now`; it waits for nothing itself.
+/// Times at which a depth changes, and the depths. The caller passes `now` and waits.
 ///
 /// Each tick sets a depth. Between two ticks a depth that is cheap to change changes after each slice, a twentieth
 /// of the period.
@@ -204,7 +203,7 @@ mod tests {
     fn what_a_queue_cannot_have_is_not_made_up_for() {
         let mut depth = Depth::default();
         (0..100).for_each(|_| assert_eq!(depth.next(Window(0.1), 4, 16), 4));
-        // At once, and not only after what was too much has been paid back.
+        // At once, without paying back the excess first.
         assert_eq!(depth.next(Window(9.0), 4, 16), 9);
         (0..100).for_each(|_| assert_eq!(depth.next(Window(1e9), 4, 16), 16));
         assert_eq!(depth.next(Window(5.0), 4, 16), 5);

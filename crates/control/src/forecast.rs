@@ -1,9 +1,8 @@
-//! What a host that only observes would do: what its window would be, and what each of its VMs would
-//! have of the array beside what it has.
+//! Forecast of an observing host: the window that it would have, and the part of the array of each VM.
 //!
-//! At the threshold the array has L_threshold / L of what is outstanding there now, and takes
-//! L_threshold for each: it completes as much as now. Of it a VM would have what it asks for, at most
-//! its slice λ · shares. What is not at the array then is not gone, it waits in the hosts' queues.
+//! At the threshold the array has L_threshold / L of what is outstanding there now. Each IO then takes L_threshold,
+//! so the array completes as much as now. A VM would have its demand there, at most its slice λ · shares. The IOs
+//! beyond it wait in the hosts' queues.
 
 use alloc::vec::Vec;
 
@@ -15,24 +14,24 @@ use crate::units::{Span, Window};
 pub struct Forecast {
     /// Time with IO in the cluster.
     pub over: Span,
-    /// Time integrals of all the rest, in seconds.
+    /// Time integrals of all fields below, in seconds.
     latency: [f64; 2],
     outstanding: [f64; 2],
     window: f64,
     vms: Vec<[f64; 2]>,
 }
 
-/// What is, and what would be.
+/// A value now, and its forecast under the law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// As it is, without control.
+    /// Value now, without control.
     pub is: f64,
-    /// As the law would have it.
+    /// Value that the law would give.
     pub would_be: f64,
 }
 
 impl Forecast {
-    /// The forecast of a period. `vms`: for each VM its outstanding IOs, and the part of its slice that it would use.
+    /// Forecast of a period. `vms`: for each VM its outstanding IOs, and the part of its slice that it would use.
     pub(crate) fn new(
         elapsed: Span,
         latency: Span,
@@ -41,7 +40,7 @@ impl Forecast {
         window: Window,
         vms: impl Iterator<Item = (f64, f64)>,
     ) -> Forecast {
-        // What nobody asks for cannot be given: there is never more at the array than there is now.
+        // Demand bounds the forecast: the array never has more outstanding IOs than now.
         let (part, secs) = (headroom.min(1.0), elapsed.secs());
         let both = |is: f64| [is * secs, is * part * secs];
         Forecast {
@@ -59,14 +58,14 @@ impl Forecast {
         self.mean(self.latency)
     }
 
-    /// What the mean window would be, in slots.
+    /// Forecast of the mean window, in slots.
     #[must_use]
     pub fn window(&self) -> Option<f64> {
         self.mean([self.window; 2]).map(|mean| mean.is)
     }
 
-    /// For each VM its part of what all hosts that observe or are governed have at the array, from 0
-    /// to 1: its part of their IOs too, as far as these take the same time.
+    /// For each VM its part, 0 to 1, of the outstanding IOs of all hosts that observe or are governed. The same
+    /// part of their IOs per second if all IOs take the same time.
     pub fn parts(&self) -> impl Iterator<Item = Change> {
         let [is, would_be] = self.outstanding;
         let part = |of: f64, all: f64| if all > 0.0 { (of / all).min(1.0) } else { 0.0 };
@@ -93,12 +92,12 @@ impl Forecast {
     }
 }
 
-/// What would have been done lately, and since observing began.
+/// Forecasts of the last period, and since observing began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outlook {
     /// In the last period with IO.
     pub last: Forecast,
-    /// Since the law observes by its present parameters, for as many VMs as there are now.
+    /// Since the law observes with its present parameters and number of VMs.
     pub since: Forecast,
 }
 

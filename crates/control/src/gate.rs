@@ -1,27 +1,25 @@
-//! Holding what is outstanding at the array to a grant that may be a fraction.
+//! The gate bounds outstanding IOs by a grant that may be a fraction.
 //!
-//! The grant is what the host may have outstanding at this instant: it changes as requests come and
-//! go ([`crate::slices`]). A whole number is easy: dispatch while fewer are outstanding. A fraction
-//! must still mean something, because with many hosts the fair window is below one. Rounding down
-//! starves a host for good (no IO, no latency sample, no new window); rounding in step makes all
-//! hosts swing together. So the gate keeps the *time average* of what is outstanding at the grant: it
-//! integrates grant − outstanding, and opens one slot beyond the whole part whenever that integral
-//! is not negative. For a grant of 0.3 an IO of 10 ms is followed by a pause of 23 ms. No two hosts
-//! have the same latencies, so they do not swing in step, and nothing is drawn at random.
+//! The grant is the number of slots that the host may have outstanding at this instant: it changes as requests come and go
+//! ([`crate::slices`]). A whole number is easy: dispatch while fewer are outstanding. A fraction must still count, because with
+//! many hosts the fair window is below one. Rounding down starves a host for good (no IO, no latency sample, no new window).
+//! Rounding in step makes all hosts swing together. So the gate keeps the *time average* of outstanding slots at the grant. It
+//! integrates grant − outstanding, and opens one slot beyond the whole part whenever that integral is not negative. For a grant
+//! of 0.3 an IO of 10 ms is followed by a pause of 23 ms. No two hosts have the same latencies, so they do not swing in step,
+//! and no random numbers are needed.
 //!
-//! Credit is kept for the time that an IO which is under way takes in the mean. That is more than the mean over
-//! IOs, as one that takes ten times as long is under way ten times as much. While an IO is at the array nobody looks at the gate
-//! before it is back, and the fraction that opened meanwhile is not to be lost.
+//! Credit is bounded by the mean time of the IOs under way. That exceeds the mean over all IOs, as an IO that takes ten times as
+//! long is under way ten times as much. The gate is not consulted until an IO at the array completes. The fraction gained
+//! meanwhile must not be lost.
 //!
-//! A debt is always paid. A client that keeps a single IO pending has nothing waiting while that IO
-//! is at the array; if the time in between wiped out what the IO took beyond the grant, a fraction
-//! would become one IO outstanding all the time.
+//! A debt is always paid. A client that keeps a single IO pending has nothing waiting while that IO is at the array. If that
+//! time cancelled the debt of the IO, a fraction would become one IO outstanding all the time.
 
 use crate::mechanism::{Mechanism, on};
 use crate::queue::Cost;
 use crate::units::{Instant, Span, Window, larger, smaller};
 
-/// IOs of which the mean time of those under way is known. On flash one of a few tens takes ten times as long as the others.
+/// IOs over which the mean time under way is taken. On flash one of a few tens takes ten times as long as the others.
 const LASTING: f64 = 64.0;
 
 /// The largest debt, in IOs of the last one's cost.
@@ -30,22 +28,20 @@ const DEBT: f64 = 8.0;
 /// The gate in front of the array. Integrals are in slots times nanoseconds.
 #[derive(Debug)]
 pub struct Gate {
-    /// What may be outstanding now.
+    /// Slots that may be outstanding now.
     grant: f64,
-    /// What may be outstanding when everybody on the host wants something: the rate at which a debt
-    /// is paid while nobody does.
+    /// Slots that may be outstanding when all VMs of the host have demand. A debt is paid at this rate while no IO is pending.
     full: f64,
     outstanding: f64,
     /// ∫ (grant − outstanding) dt.
     credit: f64,
-    /// The cost of the IO that last went beyond the whole part of the grant: the most that
-    /// `outstanding` may rightly exceed it.
+    /// Cost of the last IO beyond the whole part of the grant: the largest legitimate excess of `outstanding`.
     overshoot: f64,
     /// Running mean of the time that an IO spends at the array.
     service: f64,
-    /// The same, and that of its square, over more IOs.
+    /// The same mean, and the mean of the square, over more IOs.
     lasting: [f64; 2],
-    /// Mean time that an IO takes which is under way: what credit is bounded by.
+    /// Mean time of the IOs under way: the bound of credit.
     under_way: f64,
     updated: Instant,
 }
@@ -67,7 +63,7 @@ impl Gate {
         }
     }
 
-    /// What may be outstanding now.
+    /// Slots that may be outstanding now.
     #[must_use]
     pub fn grant(&self) -> Window {
         Window(self.grant)
@@ -79,14 +75,14 @@ impl Gate {
         self.service
     }
 
-    /// Changes what may be outstanding. More may be outstanding than that until enough IOs complete.
+    /// Changes the grant. More may be outstanding until enough IOs complete.
     pub fn set_grant(&mut self, now: Instant, grant: f64) {
         self.account(now);
         self.grant = grant;
     }
 
-    /// Changes what may be outstanding when everybody on the host wants something. `latency`: what an IO is to take at the
-    /// array. A debt is of IOs: that an array was stuck is nobody's to pay back.
+    /// Changes the slots for full demand. `latency`: expected time of an IO at the array. A debt counts IOs: the host does not
+    /// pay for a time in which the array was stuck.
     pub fn set_full(&mut self, now: Instant, full: f64, latency: Span) {
         self.account(now);
         self.full = full;
@@ -96,7 +92,7 @@ impl Gate {
         self.credit = self.credit.max(-DEBT * self.overshoot * latency.nanos());
     }
 
-    /// Whether an IO of this cost may go now. It must be the one that goes next.
+    /// Whether an IO of this cost may go now. The IO must be the next one in turn.
     #[must_use]
     pub fn admits(&mut self, now: Instant, cost: Cost) -> bool {
         self.account(now);
@@ -106,7 +102,7 @@ impl Gate {
         self.outstanding + cost <= grant || (self.outstanding < grant && fraction)
     }
 
-    /// Whether less is outstanding than the grant. If not, no IO may go that needs a turn.
+    /// Whether less is outstanding than the grant. If not, only IOs that need no turn may go.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.outstanding < self.grant
@@ -117,13 +113,13 @@ impl Gate {
         self.account(now);
         let within = self.outstanding <= self.grant;
         self.outstanding += cost.as_slots();
-        // An IO of a VM within its own grant adds nothing to what another one went beyond.
+        // An IO of a VM within its own grant adds nothing to the overshoot of another one.
         if within && self.outstanding > self.grant {
             self.overshoot = cost.as_slots();
         }
     }
 
-    /// Counts an IO as back after `device` at the array.
+    /// Counts an IO as completed after `device` at the array.
     #[inline]
     pub fn completed(&mut self, now: Instant, cost: Cost, device: Span) {
         self.account(now);
@@ -137,8 +133,8 @@ impl Gate {
         self.under_way = if mean > 0.0 { square / mean } else { 0.0 };
     }
 
-    /// When the gate opens by itself. `None` while something is outstanding, as its completion
-    /// is the time to look again: a timer for each pause would cost more than it gains.
+    /// Time at which the gate opens without a completion. `None` while IOs are outstanding: their completion is the next check.
+    /// A timer for each pause would cost more than it gains.
     #[must_use]
     pub fn opens_at(&self) -> Option<Instant> {
         if self.outstanding > 0.0 || self.credit >= 0.0 || self.grant <= 0.0 {
@@ -158,7 +154,7 @@ impl Gate {
         if self.grant == f64::INFINITY {
             self.credit = 0.0;
         } else if self.grant > 0.0 {
-            // Above the grant after it shrank: that excess is not the fraction's to pay back.
+            // Above the grant after it shrank: the fraction does not pay back that excess.
             let rate = larger(self.grant - self.outstanding, -self.overshoot);
             // Credit is kept across one IO at most: more would be a burst, not a fraction.
             let bound = self.under_way * self.overshoot;
@@ -166,7 +162,7 @@ impl Gate {
         } else if !on(Mechanism::DebtWhileIdle) {
             self.credit = 0.0;
         } else if self.credit < 0.0 && self.full > 0.0 {
-            // Nobody wants anything: what would be nobody's pays, and nothing is gained.
+            // Without demand, unused slots pay the debt, and no credit is gained.
             self.credit = (self.credit + self.full * dt).min(0.0);
         }
     }
@@ -176,8 +172,8 @@ impl Gate {
 mod tests {
     use super::*;
 
-    /// One IO is at the array all the time, most for a short time and some for very long, and another one as
-    /// often as the gate admits it when one comes back.
+    /// One IO is always at the array, most for a short time and some for very long. A second one goes whenever the gate admits
+    /// it at a completion.
     #[test]
     fn a_fraction_is_kept_while_a_neighbours_io_takes_long() {
         const MS: u64 = 1_000_000;

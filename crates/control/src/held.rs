@@ -7,12 +7,12 @@ use crate::units::Span;
 pub enum HeldBy {
     /// Its VM wants more than its slice.
     Share,
-    /// The host has all outstanding that its window allows, whatever the shares.
+    /// The host has as many slots outstanding as its window allows, whatever the shares.
     Window,
-    /// Its VM has room in its slice. It waits for IOs that went before, or for credit, where what may be outstanding is a fraction.
+    /// Its VM has room in its slice. The IO waits behind earlier IOs, or for credit where the grant is a fraction.
     #[default]
     Turn,
-    /// Its VM, or its tenant, has what its limit allows.
+    /// Its VM, or its tenant, is at its limit.
     Limit,
 }
 

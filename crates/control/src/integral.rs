@@ -17,7 +17,7 @@ impl Integral {
         Integral { value: 0.0, sum: 0.0, since: now }
     }
 
-    /// The quantity changes by so much.
+    /// Adds `change` to the quantity.
     pub fn add(&mut self, now: Instant, change: f64) {
         if now > self.since {
             self.sum += self.value * now.since(self.since).secs();
@@ -26,18 +26,18 @@ impl Integral {
         self.value += change;
     }
 
-    /// The quantity changes to so much.
+    /// Sets the quantity to `value`.
     pub fn set(&mut self, now: Instant, value: f64) {
         self.add(now, value - self.value);
     }
 
-    /// What it is now.
+    /// Current value.
     #[must_use]
     pub fn value(&self) -> f64 {
         self.value
     }
 
-    /// Its mean since the last call, which was so long ago. Zero over no time.
+    /// Mean since the last call, `elapsed` ago. Zero for no time.
     pub fn mean(&mut self, now: Instant, elapsed: Span) -> f64 {
         self.add(now, 0.0);
         let sum = core::mem::take(&mut self.sum);

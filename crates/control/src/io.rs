@@ -1,21 +1,20 @@
-//! What an IO is to the law: what it costs in slots, and what it says of the array's latency.
+//! IOs in the law: their cost in slots, and their evidence of the array's latency.
 
 use crate::latency::{Direction, Flows};
 use crate::queue::Cost;
 use crate::units::{Bytes, Span};
 
-/// What an IO does.
+/// Operation of an IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoKind {
     /// A read of data.
     Read,
     /// Writes the data of a request; a write of zeroes without data is a `Discard`.
     Write,
-    /// Trims a range or writes zeroes to it: work for the array by the length of the range, and no data. A
-    /// discard of k slots ([`discard_slots`]) enters the latency mean as one write of 1/k of its device time.
+    /// Trims a range or writes zeroes to it: work for the array in proportion to the range, without data. A discard of k
+    /// slots ([`discard_slots`]) enters the latency mean as one write of 1/k of its device time.
     Discard,
-    /// Anything else (flush, prefetch): takes a slot and its place in the queue, but its latency says
-    /// nothing about the load.
+    /// Anything else (flush, prefetch): takes a slot and its place in the queue. Its latency is no evidence of load.
     Other,
 }
 
@@ -40,7 +39,7 @@ pub struct Io {
     pub bytes: Bytes,
 }
 
-/// What an IO says of the array's latency.
+/// Contribution of an IO to the array's latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// Data: the IO counts with its own length and device time.
@@ -49,7 +48,7 @@ pub(crate) enum Heard {
     Discard(Bytes, Span),
 }
 
-/// The least part of a slot that an IO of few bytes costs: an array does not do small IOs at will.
+/// Least cost of an IO, in slots: small IOs are not free for an array.
 pub(crate) const LEAST: f64 = 0.125;
 
 /// Bytes of a read that costs one slot, as in FAST '09.
@@ -59,12 +58,12 @@ const MIB: f64 = 1048576.0;
 
 /// Bytes of a range that cost one slot to trim or to write zeroes to. Arrays with thin volumes keep a map of
 /// extents of about this size, and change one entry for each extent. The array model (`lab/array`, `trim.rs`)
-/// has its own constants: it imports nothing of the law.
+/// has its own constants: it does not import the law.
 const DISCARD_UNIT: u64 = 1 << 20;
 /// The most slots that one trim or write-zeroes costs. Longer ranges are cheaper: maps are trees.
 const DISCARD_MOST: u64 = 32;
 
-/// Charge for IOs of one direction, by the time that they take of the array: for each, and for each MiB. In any unit of time.
+/// Charge for IOs of one direction, by their time at the array: per IO and per MiB. In any unit of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Charge {
@@ -80,7 +79,7 @@ impl Charge {
     }
 }
 
-/// What an IO costs. One slot is the cost of a read of 8 KiB.
+/// Costs of IOs. One slot is the cost of a read of 8 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Costs {
@@ -118,14 +117,14 @@ impl Costs {
     }
 }
 
-/// How many slots a trim or write-zeroes of a range costs.
+/// Slots that a trim or write-zeroes of a range costs.
 #[must_use]
 pub fn discard_slots(range: Bytes) -> u64 {
     range.0.div_ceil(DISCARD_UNIT).clamp(1, DISCARD_MOST)
 }
 
 impl Io {
-    /// What it costs; without `costs` data costs one slot.
+    /// Cost of the IO; without `costs`, data costs one slot.
     #[must_use]
     pub fn cost(self, costs: Option<Costs>) -> Cost {
         let charge = match (self.kind, costs) {
@@ -138,8 +137,8 @@ impl Io {
         Cost::slots((charge.of((1.0, self.bytes.0 as f64)) / slot).max(LEAST))
     }
 
-    /// What the IO says of the array's latency, `device` being its device time. A discard counts with the bytes
-    /// of a write of its cost, so that bytes and slots agree; where bytes cost nothing, with the `usual` size.
+    /// Contribution of the IO to the array's latency; `device` is its device time. A discard counts as a write with the same
+    /// cost, so that bytes and slots agree. A discard has the `usual` size if bytes cost nothing.
     pub(crate) fn heard(self, device: Span, costs: Option<Costs>, usual: Bytes) -> Option<Heard> {
         if self.kind == IoKind::Discard {
             let slots = discard_slots(self.bytes);
@@ -183,7 +182,7 @@ mod tests {
 
     #[test]
     fn an_io_costs_what_it_takes_of_the_array_beside_a_read_of_8_kib() {
-        // 500 IO/s of 4 KiB and 100 MiB/s of reads; a quarter of the former and half of the latter of writes.
+        // Reads at 500 IO/s of 4 KiB and 100 MiB/s. Writes at a quarter of the former and half of the latter.
         let reads = Charge { io: 1_960_938, mib: 10_000_000 };
         let costs = Costs { reads, writes: Charge { io: 7_921_875, mib: 20_000_000 } };
         let slots = |kind, kib| Io { kind, bytes: Bytes::kib(kib) }.cost(Some(costs)).as_slots();

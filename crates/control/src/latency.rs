@@ -1,4 +1,4 @@
-//! What the device's latency is: from one interval, and over intervals by eq. 1.
+//! Device latency: of one interval, and over intervals by eq. 1.
 //!
 //! Latency runs from dispatch to completion; time held in the host's own queue is no part of it.
 //! Reads and writes are kept apart, because writes may be acknowledged from the array's cache and
@@ -7,7 +7,7 @@
 use crate::size::{Line, Moments, SizeModel, Sums};
 use crate::units::{Bytes, Span};
 
-/// Which IOs the law listens to.
+/// IOs whose latency the law uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -21,7 +21,7 @@ pub enum Signal {
     Writes,
 }
 
-/// What one direction did in one interval.
+/// IOs of one direction in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Number of completed IOs.
@@ -32,7 +32,7 @@ pub struct Sample {
     pub latency: Span,
     /// The same sum, each latency scaled to the reference size.
     pub scaled: Span,
-    /// What the line of latency against size is fitted by, beside these.
+    /// Further sums for fitting the line of latency against size.
     pub moments: Moments,
 }
 
@@ -66,8 +66,8 @@ impl Sample {
     }
 }
 
-/// What one direction does per second. Hosts may have periods of different lengths, and what they
-/// count in these is only to be added up as rates.
+/// Rates of one direction. Hosts may have periods of different lengths, so counts become rates before
+/// they are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Flow {
     /// Completed IOs per second.
@@ -78,7 +78,7 @@ pub struct Flow {
     pub latency: f64,
     /// The same sum, each latency scaled to the reference size.
     pub scaled: f64,
-    /// What the line of latency against size is fitted by.
+    /// Sums for fitting the line of latency against size.
     pub sizes: Sums,
 }
 
@@ -112,7 +112,7 @@ impl Flow {
     }
 }
 
-/// What reads and writes do per second.
+/// Rates of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Flows {
     /// Rates of the reads.
@@ -139,7 +139,7 @@ impl Flows {
         self.reads.plus(self.writes)
     }
 
-    /// What the law listens to: all there is, where there is nothing of what it should.
+    /// Flow that the law uses: the signal's direction if it has IOs, else both together.
     #[must_use]
     pub fn heard(&self, signal: Signal) -> Flow {
         match signal {
@@ -166,7 +166,7 @@ impl Interval {
         Interval { reads: self.reads.plus(other.reads), writes: self.writes.plus(other.writes) }
     }
 
-    /// What was done per second, if it lasted this long. Nothing over no time.
+    /// Rates, if the interval lasted `elapsed`; zero for no time.
     #[must_use]
     pub fn per_second(&self, elapsed: Span) -> Flows {
         let secs = elapsed.secs();
@@ -176,7 +176,7 @@ impl Interval {
         Flows { reads: self.reads.per_second(secs), writes: self.writes.per_second(secs) }
     }
 
-    /// What the law listens to.
+    /// Sample that the law uses.
     #[must_use]
     pub fn heard(&self, signal: Signal) -> Sample {
         match signal {
@@ -220,25 +220,25 @@ impl Meter {
         }
     }
 
-    /// Scales by these lines from now on, of reads and of writes, with [`SizeModel::Learned`]: they are
-    /// those of all hosts' IOs ([`Governor::lines`](crate::governor::Governor::lines)).
+    /// Sets the lines for scaling reads and writes with [`SizeModel::Learned`]. They are fitted to the
+    /// IOs of all hosts ([`Governor::lines`](crate::governor::Governor::lines)).
     pub fn learn(&mut self, lines: [Option<Line>; 2]) {
         self.lines = lines;
     }
 
-    /// Records one completed IO. Gives its latency scaled to the reference size.
+    /// Records one completed IO. Returns its latency scaled to the reference size.
     pub fn add(&mut self, direction: Direction, size: Bytes, latency: Span) -> Span {
         let factor = self.factor(direction, size);
         self.count(direction, 1, size, latency, factor)
     }
 
-    /// Records one completed IO whose latency is that of the reference size.
+    /// Records one completed IO whose latency is already that of the reference size.
     pub fn add_unscaled(&mut self, direction: Direction, size: Bytes, latency: Span) {
         self.count(direction, 1, size, latency, None);
     }
 
-    /// Records completed IOs that were of about one size, by what they moved and took together:
-    /// for who only sees sums.
+    /// Records completed IOs of about one size by their sums of bytes and latency: for callers that only
+    /// have sums.
     pub fn add_many(&mut self, direction: Direction, ios: u64, bytes: Bytes, latency: Span) {
         if let Some(size) = bytes.0.checked_div(ios) {
             let factor = self.factor(direction, Bytes(size));
@@ -246,7 +246,7 @@ impl Meter {
         }
     }
 
-    /// What scales the latency of an IO of this size to the reference, if anything does.
+    /// Factor that scales the latency of an IO of this size to the reference; `None` without a line.
     fn factor(&self, direction: Direction, size: Bytes) -> Option<f64> {
         let line = match self.model {
             SizeModel::Off => None,
@@ -290,20 +290,20 @@ impl Meter {
 
 /// CAL, the current average latency: eq. 1 over intervals, weighted by their IO counts.
 ///
-/// The numerator and the denominator of the mean are smoothed each by eq. 1, so that with equal
-/// counts this is CAL(t) = (1 − α) · l + α · CAL(t − 1) to the letter, and an interval with few
-/// IOs moves it little. Note that α weighs the past.
+/// Eq. 1 smooths the numerator and the denominator of the mean separately. With equal counts this is
+/// CAL(t) = (1 − α) · l + α · CAL(t − 1) exactly. An interval with few IOs has little effect. Note that
+/// α weighs the past.
 #[derive(Clone, Debug, Default)]
 pub struct Average {
     alpha: f64,
-    /// Samples that were too few to count so far.
+    /// Sum of samples that were too small to count so far.
     pending: (f64, f64),
     sum: f64,
     ios: f64,
 }
 
 impl Average {
-    /// An average that has seen nothing. `alpha` in [0, 1].
+    /// An average without samples. `alpha` in [0, 1].
     #[must_use]
     pub fn new(alpha: f64) -> Average {
         Average { alpha, ..Average::default() }

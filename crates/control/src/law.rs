@@ -4,20 +4,17 @@
 //! w(t+1) = (1 − γ) · w(t) + γ · ( L_threshold / CAL(t) · w(t) + β ),   w ≤ w_max
 //! ```
 //!
-//! As published, the latency settles at L_threshold + Σβ / throughput: how far above the threshold
-//! depends on the number of hosts and on the array. The normalised law fills in the free constant from what the exchange
-//! knows: λ, the window per share that would put the array at its threshold ([`crate::cluster`]). Its state is p, the host's own
-//! window *per share* ([`Law::window_per_share()`]), which is drawn to λ:
+//! As published, the latency settles at L_threshold + Σβ / throughput. Its distance from the threshold depends on the number of hosts and
+//! on the array. The normalised law determines the free constant from the exchange: λ, the window per share that would put the array at its
+//! threshold ([`crate::cluster`]). Its state is p, the host's own window *per share* ([`Law::window_per_share()`]), which converges to λ:
 //!
 //! ```text
 //! p(t+1) = (1 − γ) · p(t) + γ · λ
 //! ```
 //!
-//! A round that comes late takes the steps that it missed: 1 − γ to the power of the time since the last round, over the period.
-//! The fixed point is p = λ on all hosts, and latency = L_threshold, for any number of hosts. Nothing
-//! bounds p from above: a host that cannot use its window is bounded by its demand, and p grows only
-//! while a VM could use more.
-//! What each VM may have outstanding follows from it ([`crate::slices`]).
+//! A late round takes the steps that it missed: 1 − γ to the power of the time since the last round, over the period. The fixed point is p
+//! = λ on all hosts, and latency = L_threshold, for any number of hosts. p has no upper bound: demand bounds a host that cannot use its
+//! window, and p grows only while a VM could use more. The slice of each VM follows from p ([`crate::slices`]).
 
 use libm::pow;
 
@@ -26,10 +23,10 @@ use crate::latency::Signal;
 use crate::mechanism::{Mechanism, on};
 use crate::units::{Span, Window};
 
-/// How the window is found.
+/// Rule for the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// No window: every IO goes at once, in the order in which it came.
+    /// No window: every IO goes at once, in order of arrival.
     Off,
     /// The window is [`LawConfig::window_max`] and stays there.
     Static,
@@ -38,9 +35,9 @@ pub enum Mode {
         /// K, in slots per share.
         beta_per_share: f64,
     },
-    /// Eq. 2 normalised by what the exchange knows.
+    /// Eq. 2 normalised by the exchange's data.
     Parda,
-    /// No window, as with [`Mode::Off`], but the law finds what it would be, from what is outstanding as it is.
+    /// No window, as with [`Mode::Off`]. The law computes the window that it would set, from the present outstanding IOs.
     Observe,
 }
 
@@ -55,8 +52,8 @@ impl Mode {
         }
     }
 
-    /// The default of [`LawConfig::gamma`]. 0.8 is that of FAST '09, whose period is 2 s. An array answers a window by a new latency within a
-    /// second or two, as a write cache fills or drains: a law that moves faster than that swings.
+    /// Default of [`LawConfig::gamma`]. 0.8 is the value of FAST '09, whose period is 2 s. An array answers a window with a new latency
+    /// within two seconds, as a write cache fills or drains. A faster law swings.
     #[must_use]
     pub fn gamma(&self) -> f64 {
         match self {
@@ -66,7 +63,7 @@ impl Mode {
     }
 }
 
-/// Whose latency drives the window (PARDA §4).
+/// Hosts whose latency drives the window (PARDA §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -81,17 +78,17 @@ pub enum Estimation {
 /// Parameters of the law.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LawConfig {
-    /// How the window is found.
+    /// Rule for the window.
     pub mode: Mode,
-    /// Whose latency drives it.
+    /// Hosts whose latency drives the window.
     pub estimation: Estimation,
     /// Which IOs' latency drives it.
     pub signal: Signal,
-    /// L_threshold: the device latency to hold the array at.
+    /// L_threshold: target of the device latency.
     pub threshold: Span,
     /// α of eq. 1 in [0, 1): the weight of the past.
     pub alpha: f64,
-    /// γ of eq. 2 in (0, 1]: how far to move in one period.
+    /// γ of eq. 2 in (0, 1]: fraction of the way that one period covers.
     pub gamma: f64,
     /// Time between two steps, unless a round takes longer.
     pub period: Span,
@@ -101,8 +98,8 @@ pub struct LawConfig {
     pub window_max: Window,
     /// The window before anything is known, in slots.
     pub window_start: Window,
-    /// What the whole cluster may have outstanding however high the latency, in IOs. Below one IO
-    /// nothing of ours waits for anything of ours, and a smaller window only loses throughput.
+    /// Least total of the cluster's windows at any latency, in IOs. Below one IO the cluster's IOs no longer wait for each other, and a
+    /// smaller window only loses throughput.
     pub cluster_min: f64,
     /// Time between two IOs of a backlogged VM after which its next one goes out of turn, whatever its shares.
     pub hold_max: Span,
@@ -136,10 +133,10 @@ const NEAR: f64 = 1.5;
 /// The windows per share that the exchange and a sum over hosts can carry.
 const PER_SHARE: (f64, f64) = (1e-12, 1e5);
 
-/// What one step of the law takes into account.
+/// Input of one step of the law.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
-    /// L in seconds: CAL(t). `None` while nothing is heard of the array.
+    /// L in seconds: CAL(t). `None` without a measurement of the array.
     pub latency: Option<f64>,
     /// λ: the window per share at which the cluster would meet its threshold, if known.
     pub lambda: Option<f64>,
@@ -147,7 +144,7 @@ pub struct Input {
     pub shares: f64,
     /// Sum of the shares of all VMs of the host, idle or not.
     pub all: f64,
-    /// Sum of the shares that `cluster_min` is left for: the active ones while a VM of the cluster wants more, else all.
+    /// Sum of the shares that divide `cluster_min`. Active shares while a VM of the cluster is backlogged, else all.
     pub cluster: f64,
     /// The cluster is heard for the first time.
     pub joins: bool,
@@ -186,12 +183,12 @@ pub struct Law {
     /// p, the host's own window per share: the state of the law. `None` before the first step.
     window_per_share: Option<f64>,
     beta: f64,
-    /// What the cluster had outstanding while latency was at the threshold.
+    /// Outstanding IOs of the cluster while latency was at the threshold.
     usual: f64,
 }
 
 impl Law {
-    /// A law that has seen nothing.
+    /// Initial state of the law.
     #[must_use]
     pub fn new(config: LawConfig) -> Law {
         let window = start(&config);
@@ -262,7 +259,7 @@ impl Law {
         (self.config.window_min.0 * self.unit, self.config.window_max.0 * self.unit)
     }
 
-    /// w(t). With [`Mode::Observe`]: what it would be.
+    /// w(t). With [`Mode::Observe`]: the window that the law would set.
     #[must_use]
     pub fn window(&self) -> Window {
         Window(self.window)
@@ -274,8 +271,7 @@ impl Law {
         self.beta
     }
 
-    /// The window per share by which slices are measured: p. Where there is none, the window over `all`, the
-    /// sum of the host's shares.
+    /// Window per share for slices: p. In modes without p, the window divided by `all`, the sum of the host's shares.
     #[must_use]
     pub fn window_per_share(&self, all: f64) -> f64 {
         self.per_share().of(all)
@@ -299,10 +295,9 @@ impl Law {
         }
     }
 
-    /// L_threshold over a latency: how much larger the windows could be. As long as they bound
-    /// nobody they must not grow: the array's latency under light load would take them to their
-    /// maximum, from where all would wake at once. Nor do they shrink below
-    /// [`LawConfig::cluster_min`] in all, or below what they need `beside` an outsider, in slots.
+    /// L_threshold over a latency: the factor by which windows could be larger. Windows that bound no VM must not grow. Under light load
+    /// the array's latency would take them to their maximum, from where all VMs would wake at once. The total does not shrink below
+    /// [`LawConfig::cluster_min`], or below the slots needed `beside` an outsider.
     #[must_use]
     pub fn headroom(&mut self, latency: f64, cluster: &Load, beside: f64) -> f64 {
         let headroom = self.config.threshold.secs() / latency;
@@ -353,8 +348,8 @@ impl Law {
                         kept * per_share + (1.0 - kept) * lambda
                     }
                 };
-                // `cluster_min` is left for shares where reservations hold the latency above the threshold, and for who remains when
-                // others fall asleep, before an IO of its own has been done.
+                // `cluster_min` divides by shares where reservations hold the latency above the threshold. The same for hosts that remain
+                // when others fall asleep, before an IO of their own has been done.
                 let left = match input.cluster > 0.0 && on(Mechanism::ClusterMin) {
                     true => self.config.cluster_min * self.cluster_unit / input.cluster,
                     false => 0.0,
@@ -373,8 +368,7 @@ impl Law {
     }
 }
 
-/// What changing between two modes keeps the window for: what an observer found is where it begins
-/// when it is to act.
+/// Modes that share window state: an acting host begins with the window that it found as an observer.
 fn kin(mode: Mode) -> u8 {
     match mode {
         Mode::Off => 0,

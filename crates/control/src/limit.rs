@@ -1,22 +1,22 @@
 //! Limits: IOs and bytes per second that a VM never exceeds.
 //!
-//! Each rate is a leaky bucket, as QEMU has them. Of a bucket with the rate r and the tolerance τ the state is the time T up to which the
-//! rate has paid for what went:
+//! Each rate is a leaky bucket, as in QEMU. A bucket with the rate r and the tolerance τ has one state: the time T up to which the rate has
+//! paid for the IOs that went:
 //!
 //! ```text
 //! an IO goes:    T = max(T, now) + cost / r
 //! none may go:   while T − τ > now
 //! ```
 //!
-//! So in any time t at most r · (t + τ) go, and the last IO: the generic cell rate algorithm. (T − now) · r is the level of the bucket, and
-//! τ · r its size: a tenth of a second of the rate. A burst of `most` a second for `length` makes the size `most` · `length`. One of more
-//! than a second is held to `most` by a second bucket, of the usual size. A burst that is used throughout lasts
-//! `length` · `most` / (`most` − r).
+//! So any time t admits at most r · (t + τ), and the last IO: the generic cell rate algorithm. (T − now) · r is the level of the bucket. τ
+//! · r is its size: a tenth of a second of the rate. A burst of `most` a second for `length` makes the size `most` · `length`. For a burst
+//! of more than a second, a second bucket of the usual size enforces `most`. A burst that is used throughout lasts `length` · `most` /
+//! (`most` − r).
 //!
-//! What a limit holds back is no demand: its IOs wait beside the fair queue, and neither slice nor window knows of them. A limit lets go
-//! what it has room for, and counts it when it goes to the array; until then what was let go keeps its room. Limits are looked at when
-//! 5 ms of the rate are back, so that IOs go in groups. The VMs of one tenant take turns at its limit by their shares, as
-//! in start-time fair queuing, where an IO costs the part of the limit that it takes.
+//! IOs that a limit holds back are no demand: they wait beside the fair queue, and neither slice nor window counts them. A limit releases
+//! IOs that it has room for, and counts them when they go to the array. Until then released IOs keep their room. Limits are checked when 5
+//! ms of the rate are back, so that IOs go in groups. The VMs of one tenant take turns at its limit by their shares, as in start-time fair
+//! queuing. There, an IO costs the part of the limit that it takes.
 
 mod aside;
 mod bucket;
@@ -30,7 +30,7 @@ pub(crate) use self::bucket::way;
 /// Size of a bucket without a burst, in time of its rate: a tenth of a second, as in QEMU.
 pub const TOLERANCE: Span = Span::from_millis(100);
 
-/// Longest burst that has no cap of its own, and may be used at once.
+/// Longest burst without a cap of its own: all of it may be used at once.
 pub const UNCAPPED: Span = Span::from_millis(1000);
 
 /// A rate, and the burst that it allows.
@@ -77,7 +77,7 @@ impl Rate {
 /// Rates of one unit per second. `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Of reads and writes together.
+    /// Largest rate of reads and writes together.
     pub total: Option<Rate>,
     /// Largest rate of reads alone.
     pub reads: Option<Rate>,
@@ -112,7 +112,7 @@ impl Rates {
         }
     }
 
-    /// The largest part of a rate that reads and writes of so many units a second are.
+    /// Largest used fraction of a rate at so many units a second of reads and writes.
     fn used(&self, [reads, writes]: [f64; 2]) -> f64 {
         self.each().fold(0.0, |most, (way, rate)| {
             let done = match way {
@@ -159,7 +159,7 @@ impl Limit {
         }
     }
 
-    /// The largest part of a rate that so many IOs and bytes a second are, of reads and of writes.
+    /// Largest used fraction of a rate, at these IOs and bytes a second of reads and of writes.
     pub(crate) fn used(&self, ios: [f64; 2], bytes: [f64; 2]) -> f64 {
         larger(self.iops.used(ios), self.bandwidth.used(bytes))
     }

@@ -1,9 +1,9 @@
-//! The mechanisms of the law, each with a switch for ablations: what fails without one is its reason to be.
+//! The mechanisms of the law, each with a switch for ablations. The failures without a mechanism justify it.
 //!
-//! Switches are there with the feature `ablation` alone, which the simulator's tests have. Without it all mechanisms are on, at no cost.
+//! Switches exist with the feature `ablation` only, which the simulator's tests use. Without it all mechanisms are on, at no cost.
 
-/// A mechanism that a simulation can do without. What a setting switches off (the cluster's mean, shares of throughput, the size model) has
-/// no entry.
+/// A mechanism that a simulation can omit. Features with a setting of their own (the cluster's mean, shares of throughput, the size model)
+/// have no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
     /// Windows grow only while a VM could use more ([`crate::law`]).
@@ -22,7 +22,7 @@ pub enum Mechanism {
     Outsider,
     /// Absent hosts stand in the sums (`absent.rs`).
     Absent,
-    /// A host that hears nobody corrects its latency by the usual ratio (`absent.rs`).
+    /// A host that hears no others corrects its latency by the usual ratio (`absent.rs`).
     AbsentRatio,
     /// Absent hosts count for less while latency is low (`absent.rs`).
     AbsentDead,
@@ -40,7 +40,7 @@ pub enum Mechanism {
     DebtBound,
     /// A VM within its grant waits for no turn ([`crate::host`]).
     OwnGrant,
-    /// A flow keeps what it is behind, up to a few IOs ([`crate::queue`]).
+    /// A flow keeps its arrears, up to a few IOs ([`crate::queue`]).
     Owed,
     /// An IO goes out of turn after `hold_max` ([`crate::queue`]).
     HoldMax,

@@ -14,7 +14,7 @@ use crate::law::{Estimation, Mode};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum ModeName {
-    /// Eq. 2, normalised by what the exchange knows.
+    /// Eq. 2, normalised by the exchange's data.
     #[default]
     Parda,
     /// Eq. 2 to the letter, with `beta_per_share`.

@@ -1,15 +1,14 @@
-//! Latency objectives of VMs: which threshold one asks for, and what the cluster makes of that.
+//! Latency objectives of VMs: the threshold that each asks for, and the threshold in force in the cluster.
 //!
-//! A database that keeps three IOs outstanding gains nothing from shares: it has all the concurrency that
-//! it asks for, and its throughput is 3 / latency. Only a lower latency at the array helps it, and that is
-//! the threshold's to decide, of which there is one for all hosts. So a VM with an objective asks for the
-//! threshold at which its own IOs take as long at the array as the objective says, and the least that is asked for is
-//! in force while whoever asks is active.
+//! A database that keeps three IOs outstanding gains nothing from shares. All its IOs are at the array already, and its throughput
+//! is 3 / latency. Only a lower latency at the array helps it, which depends on the threshold, one for all hosts. So a VM with an
+//! objective asks for the threshold at which its own IOs take as long at the array as the objective allows. The least threshold
+//! asked for is in force while that VM is active.
 //!
-//! The time that IOs are held is no part of an objective: it is a matter of shares, and a smaller threshold makes it longer.
+//! An objective does not cover held time: that is a matter of shares, and a smaller threshold makes it longer.
 //!
-//! An objective that the array cannot meet costs the others their throughput and gives nothing. So one that was in force for
-//! `TRIES` periods, and was missed in each, rests.
+//! An objective that the array cannot meet costs the others their throughput without effect. So an objective rests after `TRIES`
+//! periods in force if each of them missed it.
 
 use crate::mechanism::{Mechanism, on};
 use crate::units::Span;
@@ -24,16 +23,16 @@ const STAYS: u32 = 10;
 const MISSED: f64 = 1.2;
 /// Periods in a row in which an objective may be missed while it is in force.
 const TRIES: u32 = 10;
-/// Periods for which an objective rests that cannot be met: the first time, and at most. It doubles each time.
+/// Periods for which an objective that cannot be met rests: the first time, and at most. The rest doubles each time.
 const RESTS: u32 = 60;
 const RESTS_MOST: u32 = 960;
 
 /// Threshold that a host asks for on behalf of its VMs, and its floor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
-    /// The least threshold that one of its VMs asks for now.
+    /// Least threshold that one of its VMs asks for now.
     pub asks: Option<Span>,
-    /// No VM's objective, on any host, may bring the threshold below this.
+    /// Lower bound of the threshold that objectives on any host can ask for.
     pub floor: Span,
     /// IOs of VMs that ask, completed in the interval.
     pub ios: u64,
@@ -71,25 +70,25 @@ pub struct Seen {
     pub device: f64,
     /// Mean time held in the host's queue, in seconds.
     pub held: f64,
-    /// It was held for longer than the objective: its shares are the limit, which no threshold mends.
+    /// Held time exceeded the objective: the VM lacks shares, and no threshold helps.
     pub short: bool,
 }
 
-/// An objective for people to see.
+/// State of an objective, for reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ObjectiveState {
-    /// What its IOs are to take at the array.
+    /// Target for the time of its IOs at the array.
     pub target: Span,
-    /// The threshold that it asks for now; `None` while it does little or nothing, or rests.
+    /// Threshold that it asks for now; `None` while the VM does little or no IO, or the objective rests.
     pub asks: Option<Span>,
-    /// The array could not meet it. It is tried again later.
+    /// The array could not meet the objective, which is tried again later.
     pub rests: bool,
-    /// What it saw in its last period with IO.
+    /// Measurements of its last period with IO.
     pub seen: Option<Seen>,
 }
 
 impl Objective {
-    /// An objective of a VM that did nothing yet.
+    /// Objective of a VM without any IO so far.
     #[must_use]
     pub fn new(target: Span) -> Objective {
         Objective {
@@ -107,13 +106,13 @@ impl Objective {
         }
     }
 
-    /// What its IOs are to take.
+    /// Target for the time of its IOs.
     #[must_use]
     pub fn target(&self) -> Span {
         Span::from_secs(self.target)
     }
 
-    /// One of its reads or writes is done.
+    /// Records a completed read or write.
     pub fn add(&mut self, held: Span, device: Span) {
         self.ios += 1;
         self.held += held.secs();
@@ -127,15 +126,14 @@ impl Objective {
         core::mem::replace(self, begun)
     }
 
-    /// Takes over what the law made of [`Objective::measure`]. IOs since then count for the period that has begun.
+    /// Takes over the law's result for [`Objective::measure`]. IOs since then count for the period that has begun.
     pub fn apply(&mut self, rolled: &Objective) {
         let Objective { ios, device, held, .. } = *self;
         *self = Objective { ios, device, held, ..*rolled };
     }
 
-    /// Ends a period. `latency`: of the cluster in that period, in seconds. `least`: fewer IOs than this
-    /// do not make it active. `own` and `in_force`: the volume's own threshold, and the one in force. Gives how many IOs it did, if
-    /// it is active.
+    /// Ends a period. `latency`: of the cluster in that period, in seconds. `least`: fewer IOs than this do not make the VM active.
+    /// `own` and `in_force`: the volume's own threshold, and the one in force. Returns the number of IOs if the VM is active.
     pub fn roll(
         &mut self,
         latency: Option<f64>,
@@ -214,16 +212,15 @@ pub struct Price {
     pub own: Span,
     /// The one in force.
     pub in_force: Span,
-    /// IO/s of all VMs in the cluster that ask for nothing, while the volume's own was in force: the mean of
-    /// up to twenty periods in which somebody could have used more. `None` if there was no such period.
+    /// IO/s of all VMs in the cluster without an objective, while the volume's own threshold was in force. The mean of up to twenty
+    /// periods in which some host could have used more. `None` without such a period.
     pub before: Option<f64>,
-    /// IO/s of the same VMs while the objective is in force. `None` if there was no period with it.
+    /// IO/s of the same VMs while the objective is in force. `None` without such a period.
     pub now: Option<f64>,
 }
 
 impl Effect {
-    /// The threshold in force. `asks`: the least that is asked for on any host. `floor`: the largest of
-    /// all floors.
+    /// Threshold in force. `asks`: the least that any host asks for. `floor`: the largest of all floors.
     pub fn in_force(&mut self, own: Span, asks: Option<Span>, floor: Span) -> Span {
         let asked = asks.map(|asks| Span(asks.0.max(floor.0))).filter(|asked| asked.0 < own.0);
         if asked.is_none() {
@@ -246,7 +243,7 @@ impl Effect {
         *mean = Some((value + (others - value) / periods, periods));
     }
 
-    /// What it costs, if an objective is in force.
+    /// Cost of the objective in force, if any.
     #[must_use]
     pub fn price(&self, own: Span) -> Option<Price> {
         let value = |mean: Option<(f64, f64)>| mean.map(|(value, _)| value);
@@ -261,8 +258,8 @@ mod tests {
 
     const OWN: Span = Span::from_millis(30);
 
-    /// A period in which a VM did 100 IOs that took so long at an array of that latency, both in ms. The threshold in force is what
-    /// the VM asks for.
+    /// A period in which a VM did 100 IOs of `device` ms at an array of latency `cluster` ms. The threshold in force is the one
+    /// that the VM asks for.
     fn period(vm: &mut Objective, device: u64, cluster: f64) -> Option<f64> {
         (0..100).for_each(|_| vm.add(Span::ZERO, Span::from_millis(device)));
         let in_force = vm.asks(OWN).unwrap_or(OWN);

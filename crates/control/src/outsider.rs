@@ -1,26 +1,25 @@
-//! Load on the array that is not under control, by what is missing of the usual throughput, and by what smaller windows bring.
+//! Detection of load outside control, by missing throughput, and by the effect of smaller windows.
 //!
-//! A busy array completes X₀ IO/s at the threshold. Where the hosts complete X, X₀ − X is missing: an outsider has it, or nobody, as the
-//! array has become slower. By Little's law an outsider that has it keeps
+//! A busy array completes X₀ IO/s at the threshold. Where the hosts complete X, X₀ − X is missing. Either an outsider uses it, or the array
+//! has become slower. By Little's law such an outsider keeps
 //!
 //! ```text
 //! Q = (X₀ − X) · L
 //! ```
 //!
-//! IOs outstanding, counted in IOs like ours. At one latency nobody can tell the two from one another. At two they can: of a slower array
-//! larger windows bring latency alone, beside an outsider they bring throughput. So the hosts try the windows that they need beside Q, and
-//! keep them if they bring at least half of the throughput that they must bring beside an outsider.
+//! IOs outstanding, counted in IOs of the hosts' kind. At one latency the two cases are indistinguishable. At two latencies they differ:
+//! larger windows bring latency alone on a slower array, and throughput beside an outsider. So the hosts try the windows that they need
+//! beside Q. They keep them for at least half of the throughput expected beside an outsider.
 //!
-//! Without any windows hosts whose VMs have P IOs pending would have P / (P + Q) of the array. They need N outstanding for
-//! `KEPT` of that:
+//! Without any windows hosts whose VMs have P IOs pending would have P / (P + Q) of the array. They need N outstanding for `KEPT` of that:
 //!
 //! ```text
 //! N / (N + Q) = KEPT · P / (P + Q),    N = KEPT · P · Q / ((1 − KEPT) · P + Q)
 //! ```
 //!
-//! Where settled windows do not meet the threshold, an outsider was there from the start, or the threshold is too low. The same trial
-//! shows what they are good for: larger windows that bring more throughput than latency are below the knee of the array (Kleinrock's
-//! power), and smaller ones are given away for nothing.
+//! Where settled windows do not meet the threshold, an outsider was there from the start, or the threshold is too low. The same trial tells
+//! these apart. Larger windows that bring more throughput than latency are below the knee of the array (Kleinrock's power), and smaller
+//! windows would only lose throughput.
 
 mod loads;
 #[cfg(test)]
@@ -30,16 +29,16 @@ use libm::{fabs, log, sqrt};
 
 use self::loads::{Line, Load};
 
-/// Part of the throughput without control that hosts keep beside an outsider: nine tenths, with room for an array that serves longer queues
-/// faster.
+/// Fraction of the throughput without control that hosts keep beside an outsider. Nine tenths, with room for an array that serves longer
+/// queues faster.
 const KEPT: f64 = 0.95;
-/// Periods that the usual throughput is a mean of, at most, and those after which it is known.
+/// Most periods in the mean of the usual throughput, and the number after which the mean is known.
 const OVER: f64 = 60.0;
 const KNOWN: f64 = 10.0;
 /// Part of the usual throughput that must be missing, and for how many periods.
 const MISSING: f64 = 0.15;
 const TELLS: u32 = 4;
-/// Part of all outstanding IOs below which an outsider that was shown is gone.
+/// Fraction of all outstanding IOs below which a detected outsider is gone.
 const GONE: f64 = 0.05;
 /// Periods of a trial: windows follow in three, and latency in one.
 const TRIAL: u32 = 3;
@@ -57,11 +56,11 @@ const ALL: f64 = 1e9;
 const SHOWS: f64 = 0.15;
 /// Change of a settled load in a period, as a logarithm.
 const STILL: f64 = 0.08;
-/// Least width, as a part of the outstanding IOs at the threshold: what few loads show of it is chance.
+/// Least width, as a fraction of the outstanding IOs at the threshold: a few loads show a smaller one by chance.
 const LEAST_WIDTH: f64 = 0.25;
 /// Factor by which outstanding IOs grow in such a trial, at least.
 const GROWS: f64 = 1.4;
-/// Periods after which what is missing is missing for good: the array is another one.
+/// Periods after which missing throughput counts as permanent: the array is another one.
 pub(crate) const ADOPTS: u32 = 3600;
 /// Part of the threshold below which latency does not show that the array is busy.
 const BUSY: f64 = 0.8;
@@ -122,11 +121,11 @@ pub enum State {
     Slower,
     /// An outsider uses it: larger windows brought throughput.
     Outsider,
-    /// Windows at the threshold are below the knee of the array: the threshold is too low, or an outsider was there from the start.
+    /// Windows at the threshold are below the knee of the array. The threshold is too low, or an outsider was there from the start.
     BelowKnee,
 }
 
-/// State of the array, with the figures that it rests on.
+/// State of the array, with the measurements behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Finding {
     /// State of the array.
@@ -152,7 +151,7 @@ pub struct Finding {
 pub struct Cost {
     /// Latency without it, in seconds.
     pub latency: f64,
-    /// Throughput at that latency, as a factor on what the threshold leaves.
+    /// Throughput at that latency, relative to the throughput at the threshold.
     pub factor: f64,
 }
 
@@ -174,17 +173,17 @@ pub struct Detector {
     /// The usual throughput X₀ in IO/s, and the number of periods that it is a mean of.
     usual: f64,
     weight: f64,
-    /// What the array completes now, as far as trials have shown, and the mean latency at that.
+    /// Present throughput of the array, as trials have shown, and the mean latency at it.
     capacity: f64,
     at: f64,
-    /// Kind of load that it is of.
+    /// Kind of load of this throughput.
     reads: f64,
     size: f64,
     threshold: f64,
     /// Periods in which throughput was below the usual, and below the capacity.
     periods: u32,
     missed: u32,
-    /// Mean size of the outsider that explains it.
+    /// Mean size of an outsider that would explain the loss.
     outstanding: f64,
     /// The load of the last period.
     last: Load,
@@ -210,7 +209,7 @@ impl Detector {
         self.finding
     }
 
-    /// Outstanding IOs of an outsider that hosts are to keep their part beside, counted in IOs like ours. 0 if there is none.
+    /// Outstanding IOs of an outsider beside which hosts keep their part, as IOs of the hosts' kind; 0 without an outsider.
     #[must_use]
     pub fn beside(&self) -> f64 {
         match self.trial {
@@ -224,7 +223,8 @@ impl Detector {
         self.level.is_some() || (self.shown > 0 && self.missed > 0)
     }
 
-    /// Ends a period in which not all hosts were heard, as the load of the others would look like an outsider's, or the array was not busy.
+    /// Ends a period without a usable measurement. Some host was not heard, whose load would look like an outsider's, or the array was not
+    /// busy.
     pub fn pause(&mut self) {
         (self.periods, self.missed, self.trial, self.level) = (0, 0, None, None);
         self.finding = Finding::default();
@@ -259,7 +259,8 @@ impl Detector {
         let squeezed = latency > SQUEEZED * seen.threshold && self.rest == 0;
         let found = self.shown > 0 || self.level.is_some();
         if seen.raised && !found && self.trial.is_none() {
-            // What others try is no news of the array. Who misses throughput, or with settled windows the threshold, joins them.
+            // Trials of others are no evidence about the array. A host that misses throughput, or misses the threshold with settled
+            // windows, joins them.
             if self.missed > 0 {
                 self.tries(seen, self.outstanding);
             } else if squeezed && (1.0..KNOWN).contains(&self.weight) {
@@ -292,7 +293,7 @@ impl Detector {
         let below = seen.rate < (1.0 - MISSING) * self.usual;
         self.periods = if below && self.weight >= KNOWN { self.periods + 1 } else { 0 };
         if self.level.is_some() {
-            // Beside one of that size nine tenths of what is pending suffice, and so they do beside any other.
+            // Beside an outsider of this size, nine tenths of the pending IOs suffice, and so they do beside any other.
             self.outstanding = 2.0 * seen.pending;
         } else {
             let now = self.beyond(seen);
@@ -349,7 +350,7 @@ impl Detector {
         beyond > least * (beyond + seen.outstanding)
     }
 
-    /// Outstanding IOs that the array takes without a queue. Where that is unknown: as many as there were before.
+    /// Outstanding IOs that the array serves without a queue. If unknown: the number before the loss.
     fn width(&self) -> f64 {
         let since = self.trial.map_or(self.since, |trial| trial.before);
         let width = self.width.unwrap_or(since.outstanding);
@@ -379,7 +380,7 @@ impl Detector {
         let most = self.width().max(GROWS * seen.outstanding);
         let beside = match size.is_finite() {
             true => size,
-            // The one beside which so much is needed.
+            // Size of the outsider beside which `most` IOs are needed.
             false if KEPT * seen.pending > most => {
                 most * (1.0 - KEPT) * seen.pending / (KEPT * seen.pending - most)
             }
@@ -413,7 +414,7 @@ impl Detector {
         }
     }
 
-    /// The array has become slower: what it completes is learned anew.
+    /// The array has become slower: its throughput is learned anew.
     fn adopt(&mut self) {
         (self.capacity, self.at, self.weight, self.missed) = (0.0, 0.0, 0.0, 0);
     }
@@ -451,8 +452,8 @@ impl Detector {
     }
 }
 
-/// Outstanding IOs that hosts need beside an outsider of the size `beside` to keep `KEPT` of the throughput that they would have
-/// without windows, with `pending` IOs.
+/// Outstanding IOs that hosts need beside an outsider of the size `beside`. They keep `KEPT` of their throughput without windows, at
+/// `pending` IOs.
 #[must_use]
 pub fn needed(pending: f64, beside: f64) -> f64 {
     let needed = KEPT * pending * beside / ((1.0 - KEPT) * pending + beside);

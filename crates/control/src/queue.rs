@@ -1,21 +1,18 @@
-//! Start-time fair queuing among the VMs of one host: whose IO goes next.
+//! Start-time fair queuing among the VMs of one host: the order of their IOs.
 //!
-//! SFQ(D) as PARDA uses it inside a host: each IO has a start tag, the smallest start tag goes
-//! next, and virtual time is the start tag of the IO dispatched last. D, the number of IOs in
-//! service at once, is the host's window; the queue does not know it. A flow's finish tag grows
-//! by cost / shares per IO, with the shares in force when the IO is dispatched, so that weights
-//! may change at any time.
+//! SFQ(D) as PARDA uses it inside a host: each IO has a start tag, and the smallest start tag goes next. Virtual time is the start tag of
+//! the IO dispatched last. D, the number of IOs in service at once, is the host's window; the queue does not depend on it. A flow's finish
+//! tag grows by cost / shares per IO, with the shares in force at the dispatch. So weights may change at any time.
 //!
-//! Only the head of each flow is tagged: a flow's later IOs follow from it. That keeps every
-//! operation logarithmic in the number of backlogged flows, whatever their depths.
+//! Only the head of each flow is tagged: a flow's later IOs follow from it. So every operation is logarithmic in the number of backlogged
+//! flows, whatever their depths.
 //!
-//! SFQ lets a flow of which nothing waits begin at virtual time, so that an idle flow gathers no credit. But a client
-//! with one or two IOs under way often has nothing waiting although it wants all of its part: these IOs are at the array. What it
-//! is behind is kept, up to a few IOs (`OWED`), and goes to nobody else. And an IO
-//! that its flow may have at the array whatever the others do needs no turn: it goes [ahead](FairQueue::push_ahead).
+//! SFQ lets a flow without waiting IOs begin at virtual time, so that an idle flow gathers no credit. But a client with one or two IOs
+//! under way often has none waiting although it demands all of its part: these IOs are at the array. Its arrears are kept, up to a few IOs
+//! (`OWED`), and no other flow receives them. An IO that its flow may have at the array in any case needs no turn: it goes
+//! [ahead](FairQueue::push_ahead).
 //!
-//! No flow waits without bound, whatever its shares: one that was not served for as long as
-//! [`FairQueue::set_patience`] says is [`FairQueue::overdue`].
+//! No flow waits without bound, whatever its shares. After [`FairQueue::set_patience`] without service, a flow is [`FairQueue::overdue`].
 
 use alloc::collections::binary_heap::PeekMut;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -28,7 +25,7 @@ use slab::Slab;
 use crate::mechanism::{Mechanism, on};
 use crate::units::{Instant, Shares, Span};
 
-/// What one IO takes from its VM's share, in slots of the window ([`Costs`](crate::io::Costs)). Kept in 1/1024 of a slot.
+/// Charge of one IO to its VM's share, in slots of the window ([`Costs`](crate::io::Costs)). Kept in 1/1024 of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cost(u64);
 
@@ -39,8 +36,7 @@ impl Cost {
     /// The cost of one slot.
     pub const ONE: Cost = Cost(Self::UNIT);
 
-    /// `slots` slots, at least the smallest cost there is: an IO that costs nothing would let its
-    /// VM starve the others.
+    /// `slots` slots, at least the smallest possible cost: an IO at no cost would let its VM starve the others.
     #[must_use]
     pub fn slots(slots: f64) -> Cost {
         Cost(((slots * Self::UNIT as f64) as u64).clamp(1, Self::MOST))
@@ -61,9 +57,8 @@ pub struct FlowId(pub usize);
 /// A start or finish tag. 96 bits count, which never wrap: 2^56 slots at one share.
 type Tag = u128;
 
-/// The head of a backlogged flow: its start tag above the flow's id, in one number, so that the
-/// heap compares two heads without a branch. The smallest is the greatest, as the heap gives the
-/// greatest first.
+/// Head of a backlogged flow: start tag above flow id in one number, which the heap compares without a branch. The order is reversed, as
+/// the heap yields its greatest entry first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Head(Reverse<u128>);
 
@@ -81,27 +76,26 @@ impl Head {
     }
 }
 
-/// Slots are shifted by this much before they are divided by shares, so that a million shares
-/// still leave twenty significant bits.
+/// Shift of slots before the division by shares: a million shares still leave twenty significant bits.
 const TAG_SHIFT: u32 = 30;
 
-/// The fewest and the most shares that tags tell apart: no IO is charged with nothing.
+/// Range of shares that tags distinguish: every IO has a charge.
 const SHARES: (f64, f64) = (1e-6, 1e12);
 
-/// How many IOs a flow may be behind virtual time when it has nothing waiting. A flow that
-/// cannot use its part, as its IOs take longer than others', would else gather a debt without end.
+/// Most IOs by which a flow without waiting IOs may be behind virtual time. Without a bound, a flow with slow IOs that cannot use its part
+/// would gather arrears without end.
 const OWED: Tag = 8;
 
-/// What each IO needs comes first and takes one line of the processor's cache.
+/// Fields that each IO needs come first and fill one line of the processor's cache.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Flow<T> {
     waiting: VecDeque<(Cost, T)>,
     /// Finish tag of the IO dispatched last. While the flow is backlogged: start tag of its head.
     finish: Tag,
-    /// What one slot adds to a tag: to divide for each IO would cost a tenth of all.
+    /// Tag units per slot: a division for each IO would cost a tenth of all time.
     slot: u64,
-    /// When it was served last, or became backlogged.
+    /// Time of its last service, or of becoming backlogged.
     served: Instant,
     burst: Cost,
     /// The time of its entry in [`FairQueue::dues`], if it has one.
@@ -109,14 +103,14 @@ struct Flow<T> {
 }
 
 impl<T> Flow<T> {
-    /// The start tag of an item of this cost that comes while nothing waits: virtual time, less the credit.
+    /// Start tag of an item of this cost that arrives in an empty flow: virtual time, less the credit.
     fn start(&self, virtual_time: Tag, cost: Cost, keeps: bool) -> Tag {
-        // How far its finish tag has fallen behind, at most a few IOs or the burst.
+        // Arrears of its finish tag, at most a few IOs or the burst.
         let few = if keeps && on(Mechanism::Owed) { OWED * self.tag_of(cost) } else { 0 };
         self.finish.max(virtual_time.saturating_sub(few.max(self.tag_of(self.burst))))
     }
 
-    /// What a cost adds to a tag.
+    /// Tag units of a cost.
     fn tag_of(&self, cost: Cost) -> Tag {
         if cost == Cost::ONE {
             return self.slot.into();
@@ -125,7 +119,7 @@ impl<T> Flow<T> {
     }
 }
 
-/// What one slot adds to a tag.
+/// Tag units of one slot.
 fn slot(weight: f64) -> u64 {
     ((Cost::UNIT << TAG_SHIFT) as f64 / weight.clamp(SHARES.0, SHARES.1)) as u64
 }
@@ -140,8 +134,8 @@ pub struct FairQueue<T> {
     heads: BinaryHeap<Head>,
     /// Entries of `heads` that stand for a head which was taken out of turn.
     stale: usize,
-    /// When each backlogged flow becomes overdue, or earlier: an entry is brought up to date only
-    /// when its time has come, so that serving a flow costs nothing here.
+    /// Time at which each backlogged flow becomes overdue, or earlier. An entry is updated only when its time has come, so that serving a
+    /// flow costs nothing here.
     dues: BinaryHeap<Reverse<(Instant, FlowId)>>,
     patience: Span,
     virtual_time: Tag,
@@ -164,8 +158,7 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// Adds a flow. `burst` is how much it may gather while idle and then spend ahead of the
-    /// others as one batch (PARDA §3, "burst handling"); [`Cost`] of zero slots for none.
+    /// Adds a flow. `burst`: cost gathered while idle and then spent ahead of the others (PARDA §3, "burst handling"); zero slots for none.
     pub fn add_flow(&mut self, Shares(shares): Shares, burst: Cost) -> FlowId {
         let finish = self.virtual_time;
         let (waiting, served, due) = (VecDeque::new(), Instant(0), None);
@@ -191,7 +184,7 @@ impl<T> FairQueue<T> {
         self.flows[flow.0].burst = burst;
     }
 
-    /// Takes from a flow of which nothing waits what it gathered while idle.
+    /// Removes the credit that an empty flow gathered while idle.
     pub fn forget_credit(&mut self, flow: FlowId) {
         let flow = &mut self.flows[flow.0];
         if flow.waiting.is_empty() {
@@ -212,8 +205,8 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Charges all that waits anew, as costs are counted in another unit. All flows begin at virtual time again: what one was ahead or
-    /// behind was counted in the unit from before. `anew` is handed the flow, the cost from before and the item. O(items).
+    /// Charges all waiting items anew, after a change of the cost unit. All flows begin at virtual time again, as their credit and arrears
+    /// had the earlier unit. `anew` receives the flow, the earlier cost and the item. O(items).
     pub fn charge_anew(&mut self, mut anew: impl FnMut(FlowId, Cost, &T) -> Cost) {
         for (flow, cost, item) in &mut self.ahead {
             *cost = anew(*flow, *cost, item);
@@ -231,7 +224,8 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Queues an item. `keeps`: what the flow is behind is kept, up to a few IOs, though nothing of it waited. O(log backlogged flows) if nothing waited, O(1) otherwise.
+    /// Queues an item. `keeps`: the flow keeps its arrears, up to a few IOs, although it was empty. O(log backlogged flows) for an empty
+    /// flow, O(1) otherwise.
     pub fn push(&mut self, now: Instant, flow: FlowId, cost: Cost, keeps: bool, item: T) {
         let f = &mut self.flows[flow.0];
         if f.waiting.is_empty() {
@@ -249,8 +243,8 @@ impl<T> FairQueue<T> {
         self.len += 1;
     }
 
-    /// Queues an item that needs no turn, of a flow of which nothing waits. The flow is charged for it as if it had
-    /// gone at virtual time: no item that went ahead delays a later one. O(1).
+    /// Queues an item that needs no turn, in a flow without waiting items. The charge is as if it had gone at virtual time: no item that
+    /// went ahead delays a later one. O(1).
     pub fn push_ahead(&mut self, flow: FlowId, cost: Cost, item: T) {
         let f = &mut self.flows[flow.0];
         let start = f.start(self.virtual_time, cost, true).min(self.virtual_time);
@@ -283,7 +277,7 @@ impl<T> FairQueue<T> {
         self.pop_if(now, |_, _| true)
     }
 
-    /// The same, if it `may` go by whose it is and what it costs.
+    /// As `pop`, if the item `may` go by its flow and its cost.
     pub fn pop_if(
         &mut self,
         now: Instant,
@@ -313,14 +307,13 @@ impl<T> FairQueue<T> {
         Some((id, cost, item))
     }
 
-    /// A backlogged flow that was not served for longer than the patience, if there is one: the one
-    /// that has waited longest.
+    /// The backlogged flow that has waited longest, if it was not served for longer than the patience.
     pub fn overdue(&mut self, now: Instant) -> Option<FlowId> {
         while let Some(&Reverse((due, id))) = self.dues.peek() {
             if due > now {
                 return None;
             }
-            // An entry of a flow that was removed says nothing of one that has its id now.
+            // An entry of a removed flow does not count for a new flow with its id.
             let flow = self.flows.get_mut(id.0).filter(|flow| flow.due == Some(due));
             let Some(flow) = flow else {
                 self.dues.pop();
@@ -343,20 +336,20 @@ impl<T> FairQueue<T> {
         None
     }
 
-    /// Not before this time is a flow overdue. It may be later: ask again then.
+    /// Lower bound of the time at which a flow becomes overdue. The caller asks again at that time.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
         self.dues.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// Takes a flow's oldest item, whatever its turn. It is charged for it as if it had gone at virtual time: what a flow has beyond its
-    /// turns, by a reservation or as it waited for too long, is no debt.
+    /// Removes a flow's oldest item, whatever its turn. The charge is as if it had gone at virtual time. Service beyond the flow's turns,
+    /// by a reservation or after too long a wait, is no debt.
     pub fn pop_of(&mut self, now: Instant, id: FlowId) -> Option<(Cost, T)> {
         let flow = self.flows.get_mut(id.0)?;
         let (cost, item) = flow.waiting.pop_front()?;
         flow.finish = flow.finish.min(self.virtual_time) + flow.tag_of(cost);
         flow.served = now;
-        // The entry of the head that is gone stays where it is, and says nothing any more.
+        // The entry of the removed head stays in the heap as a stale one.
         self.stale += 1;
         if !flow.waiting.is_empty() {
             self.heads.push(Head::new(flow.finish, id));
@@ -366,8 +359,8 @@ impl<T> FairQueue<T> {
         Some((cost, item))
     }
 
-    /// Takes out those items of a flow for which `gone` says so, in whatever order they wait. The others keep their turns, and the flow is
-    /// charged for none that never went. O(items of the flow, and items that need no turn).
+    /// Removes the items of a flow that `gone` selects, at any place in the queue. The others keep their turns, and removed items cost the
+    /// flow nothing. O(items of the flow, and items that need no turn).
     pub fn withdraw(&mut self, id: FlowId, mut gone: impl FnMut(&T) -> bool) -> Vec<(Cost, T)> {
         let flow = &mut self.flows[id.0];
         let backlogged = !flow.waiting.is_empty();
@@ -387,7 +380,7 @@ impl<T> FairQueue<T> {
             out.push((cost, item));
         }
         self.len -= out.len();
-        // The entry of the head that is gone says nothing any more.
+        // The entry of the removed head is stale.
         self.stale += usize::from(backlogged && !waits);
         self.forget_stale();
         out

@@ -1,10 +1,10 @@
 //! Shares of throughput: the factor on a host's shares that makes throughput proportional to shares.
 //!
-//! Equal windows give equal throughput as far as the array serves equal queues alike. Where it does not (an IO of 1 MiB holds its 128 slots of
-//! 8 KiB until its last byte is there, a stream that is read ahead takes no time), the factor is fed back from the throughput of the VMs that
-//! could use more, in slots per second: [`Costs`](crate::io::Costs) says what an IO costs.
+//! Equal windows give equal throughput only if the array serves equal queues alike. Counterexamples: an IO of 1 MiB holds its 128 slots of
+//! 8 KiB until its last byte arrives; a stream with read-ahead takes no time. There, feedback sets the factor, from the throughput of the
+//! VMs that could use more, in slots per second. [`Costs`](crate::io::Costs) defines the cost of an IO.
 
-/// Past periods count for this much, and the last one for the rest: a single period may have few IOs.
+/// Weight of past periods; the rest is the last one's. A single period may have few IOs.
 const PAST: f64 = 0.6;
 /// Throughput and shares of VMs that could use more than their slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,7 +32,7 @@ impl Throughput {
 const GAIN: f64 = 0.25;
 /// Largest deviation that counts, either way.
 const OFF: f64 = 0.5;
-/// How strongly a weight returns to one, so that all hosts' weights together do not drift.
+/// Rate at which a weight returns to one, so that the weights of all hosts do not drift together.
 const LEAK: f64 = 0.002;
 /// The largest weight where throughput is balanced; its reciprocal is the smallest.
 const BALANCED: f64 = 64.0;
@@ -57,15 +57,14 @@ impl Weight {
         self.factor
     }
 
-    /// Slots per second and share of the VMs of all hosts that take part, as last known.
+    /// Slots per second and share of the participating VMs of all hosts, as last known.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         self.saturated.1.per_share()
     }
 
-    /// Takes in a period in which throughput is to be in proportion to shares: what the host's saturated
-    /// VMs did, and those of all hosts. Where it has none, nothing changes but that the weight slowly
-    /// returns to one.
+    /// Ends a period in which throughput is to be proportional to shares. `own`: saturated VMs of this host; `all`: those of all hosts.
+    /// Without any, the weight only returns slowly to one.
     pub fn balance(&mut self, own: Throughput, all: Throughput) {
         let fade = |past: &mut Throughput, now: Throughput| {
             past.rate = PAST * past.rate + (1.0 - PAST) * now.rate;
@@ -98,7 +97,7 @@ mod tests {
             let mut rates = [0.0; 2];
             let sum = |w: &[Weight; 2]| w[0].factor() + w[1].factor();
             for _ in 0..120 {
-                // Of 100 slots each has its part, and gets so much for each of them.
+                // Each host has its part of 100 slots, at a fixed rate per slot.
                 let part = weights.map(|w| 100.0 * w.factor() / sum(&weights));
                 rates = [10.0 * part[0], 10.0 * faster * part[1]];
                 let [a, b] = rates.map(|rate| Throughput { rate, shares: 1000.0 });

@@ -1,44 +1,43 @@
 //! Reservations: IOs per second that a VM has whenever it asks for them, whatever its shares.
 //!
-//! By Little's law a VM whose IOs take d at the array does r IO/s with r · d outstanding. So a reservation is a floor of the VM's
-//! slice:
+//! By Little's law a VM whose IOs take d at the array does r IO/s with r · d outstanding. So a reservation is a floor of the VM's slice:
 //!
 //! ```text
 //! a_k = max(p · s_k, σ · r_k · d_k),      σ = min(1, k · L_threshold / L · Σ outstanding / Σ r · d)
 //! ```
 //!
-//! That is what the host may have outstanding for it. Within the host the VM's IOs go first while it has had less than r_k: each has a
-//! tag, 1 / (σ · r_k) after that of the one before it, and goes before any turn once its tag is past (mClock's reservation tags). IOs that
-//! went in their turn count.
+//! The floor is what the host may have outstanding for the VM. Within the host the VM's IOs go first while it has had less than r_k. Each
+//! IO has a tag, 1 / (σ · r_k) after the tag before it, and goes before any turn once its tag is past (mClock's reservation tags). IOs
+//! that went in their turn count.
 //!
-//! Where reservations alone would take latency above k times the threshold, all of them are short by the same factor σ: the sums are
-//! the cluster's, and reservations get all that it may have outstanding at that latency. k is 1 where the threshold comes first.
-//! A VM at its floor counts with the shares that its slice would take, floor / p: then λ is right for the others.
+//! Where reservations alone would take latency above k times the threshold, all of them are reduced by the same factor σ. The sums are the
+//! cluster's, and reservations get all slots that it may have outstanding at that latency. k is 1 where the threshold comes first. A VM at
+//! its floor counts with the shares of such a slice, floor / p: then λ is right for the others.
 
 use crate::units::{Instant, Span, larger, smaller};
 
 /// Weight of the last period in a VM's device latency.
 const NEW: f64 = 0.5;
 
-/// Part of a reservation beyond it that is granted, as a VM has gaps between its IOs.
+/// Fraction of a reservation granted beyond it, as a VM has gaps between its IOs.
 const SPARE: f64 = 0.05;
 
-/// Time by which a VM may be behind its reservation and make up for it.
+/// Time by which a VM may be behind its reservation and catch up.
 const BEHIND: Span = Span::from_millis(200);
 
-/// Time by which its turns may be ahead of its reservation: gaps between them are no need.
+/// Time by which its turns may be ahead of its reservation: gaps between them are no demand.
 const AHEAD: Span = Span::from_millis(50);
 
 /// The least part σ of reservations that a cluster does.
 const LEAST: f64 = 1e-6;
 
-/// Seconds of its reservation, and IOs, by which a VM may be in arrears and not be short: 5 % of five seconds.
+/// Tolerated arrears of a VM that is not short: seconds of its reservation (5 % of five seconds), and IOs.
 const NEARLY: (f64, f64) = (0.25, 2.0);
 
 /// Time in seconds in which arrears are forgotten.
 const FORGOTTEN: f64 = 10.0;
 
-/// What is held where reservations and threshold cannot both be.
+/// Precedence between reservations and threshold where both cannot be met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -60,7 +59,7 @@ impl Prefer {
     }
 }
 
-/// The reservation of one VM, with what it measures. What each IO needs comes first.
+/// Reservation of one VM, with its measurements. Fields that each IO needs come first.
 #[derive(Clone, Debug, PartialEq)]
 #[repr(C)]
 pub struct Reservation {
@@ -68,7 +67,7 @@ pub struct Reservation {
     pub(crate) watched: bool,
     /// When its next IO is due.
     due: Instant,
-    /// IO/s that the cluster can do of it now.
+    /// IO/s of the reservation that the cluster can serve now.
     scaled: f64,
     /// IOs of this period, their times at the array and their slots.
     ios: u64,
@@ -91,24 +90,24 @@ pub struct ReservationState {
     pub iops: f64,
     /// IO/s that the VM did in the last period.
     pub rate: f64,
-    /// It asked for its reservation in the last seconds, and did not have it.
+    /// Demanded its reservation in the last seconds, and got less.
     pub short: bool,
 }
 
-/// IOs that a VM or a tenant was to have and did not, of those that it asked for.
+/// Reserved IOs that a VM or a tenant demanded and did not get.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Arrears {
     ios: f64,
-    /// It asked in the last period.
+    /// Demanded more in the last period.
     asked: bool,
 }
 
 impl Arrears {
-    /// Ends a period of `secs` seconds with so many IO/s. `asked`: part of the period in which more could have been used. A burst asks
-    /// for no more IOs than are due while it lasts.
+    /// Ends a period of `secs` seconds with so many IO/s. `asked`: part of the period in which more could have been used. A burst demands
+    /// no more IOs than are due while it lasts.
     pub(crate) fn roll(&mut self, secs: f64, rate: f64, reserved: f64, asked: f64) {
         let asks = asked > 0.0;
-        // In the period in which it began to ask it need not have asked all the time.
+        // In the first period of demand, the demand may have covered only a part of it.
         if asks && core::mem::replace(&mut self.asked, true) {
             let kept = 1.0 - smaller(secs / FORGOTTEN, 1.0);
             let ios = self.ios * kept + (asked * reserved - rate) * secs;
@@ -129,23 +128,23 @@ fn nearly(reserved: f64) -> f64 {
     NEARLY.0 * reserved + NEARLY.1
 }
 
-/// What the floor of a slice follows from: that of a VM, or of a tenant.
+/// Inputs to the floor of a slice, of a VM or of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Floor {
     /// IO/s that are reserved.
     pub iops: f64,
     /// IO/s of the last period.
     pub rate: f64,
-    /// Slots times seconds that an IO takes at the array. `None`: nothing was done yet.
+    /// Slots times seconds of an IO at the array. `None`: no IO so far.
     pub slots: Option<f64>,
     /// Slots that are pending, in the mean: no more can be used.
     pub pending: f64,
 }
 
-/// What the cluster can do for reservations.
+/// The cluster's capacity for reservations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Room {
-    /// σ: part of all reservations that the cluster can do, above 0 and at most 1.
+    /// σ: fraction of all reservations that the cluster can serve, above 0 and at most 1.
     pub scale: f64,
     /// L of the cluster, in seconds.
     pub latency: Option<f64>,
@@ -154,7 +153,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// σ, from what hosts have outstanding and what they would have for reservations.
+    /// σ, from the hosts' outstanding IOs and the ones that their reservations need.
     #[must_use]
     pub(crate) fn scale(
         latency: f64,
@@ -173,7 +172,7 @@ impl Floor {
     #[must_use]
     pub fn slots(&self, room: &Room) -> f64 {
         let cluster = room.latency.unwrap_or(room.threshold.secs());
-        // Where nothing was done yet the cluster's latency is the best guess.
+        // Without any IO so far, the cluster's latency is the best estimate.
         let own = self.slots.unwrap_or(cluster);
         // While latency is above the threshold, IOs beyond the reservation count for the VM's shares and not for the floor.
         let enough = (1.0 + SPARE) * self.iops;
@@ -182,7 +181,7 @@ impl Floor {
         if room.scale < 1.0 { room.scale * smaller(floor, self.pending) } else { floor }
     }
 
-    /// What it would have outstanding if nothing were short, in slots.
+    /// Slots that it would have outstanding without any shortage.
     #[must_use]
     pub(crate) fn asks(&self, room: &Room) -> f64 {
         smaller(self.slots(&Room { scale: 1.0, ..*room }), self.pending)
@@ -210,12 +209,12 @@ impl Reservation {
         }
     }
 
-    /// Changes what is reserved.
+    /// Changes the reserved IO/s.
     pub fn set(&mut self, iops: f64) {
         (self.iops, self.scaled) = (iops, iops);
     }
 
-    /// Takes in what part of all reservations the cluster can do.
+    /// Sets the fraction of all reservations that the cluster can serve.
     pub(crate) fn scale(&mut self, scale: f64) {
         self.scaled = scale * self.iops;
     }
@@ -229,11 +228,11 @@ impl Reservation {
     /// One of its IOs goes.
     pub fn take(&mut self, now: Instant) {
         let behind = Instant(now.0.saturating_sub(BEHIND.0));
-        // What it does far beyond its reservation is its share's, and no debt.
+        // IOs far beyond its reservation count towards its share, and are no debt.
         self.due = self.due.clamp(behind, now + AHEAD) + Span((1e9 / self.scaled) as u64);
     }
 
-    /// One of its IOs is done, which took so many slots.
+    /// Records a completed IO and its slots.
     pub fn add(&mut self, device: Span, slots: f64) {
         self.ios += 1;
         self.device += device.secs();
@@ -256,14 +255,14 @@ impl Reservation {
         }
     }
 
-    /// What its floor follows from.
+    /// Inputs to its floor.
     #[must_use]
     pub fn floor(&self) -> Floor {
         let slots = self.latency.map(|latency| self.slots * latency);
         Floor { iops: self.iops, rate: self.rate, slots, pending: self.pending }
     }
 
-    /// How it stands after the last period.
+    /// State after the last period.
     #[must_use]
     pub fn standing(&self) -> ReservationState {
         let short = self.arrears.is_short(self.iops);
@@ -289,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_twentieth_of_five_seconds_makes_it_short_however_it_is_missed() {
-        // It begins to ask in the first period.
+        // Demand begins in the first period.
         assert_eq!(after(&[10.0, 65.0, 100.0]), [false, true, true]);
         assert_eq!(after(&[10.0, 85.0, 85.0, 110.0]), [false, false, true, false]);
         assert!(!after(&[97.5; 30]).contains(&true));

@@ -1,11 +1,11 @@
-//! How often hosts meet in the exchange, so that it takes at most 1 % of a healthy array's IOs.
+//! The period of the exchange, which takes at most 1 % of a healthy array's IOs.
 //!
-//! A round of a host takes one read and one write at the array, n = 2 IOs, or more where the slots of all hosts are more than a MiB. With H
-//! hosts and a period T that is n · H / T IO/s. So with R the IO/s of the array, T is the configured period, or n · H / (PART · R) if that
-//! is more.
+//! A round of a host takes one read and one write at the array, n = 2 IOs, or more where the slots of all hosts exceed a MiB. With H hosts
+//! and a period T, rounds take n · H / T IO/s. Let R be the IO/s of the array. Then T is the configured period, or n · H / (PART · R) if
+//! that is more.
 //!
-//! R follows the sum of all hosts' IO/s. A lower value counts only if it shows what the array can do: while a host wants more, and
-//! latency is near the threshold. An array that has become slow is where the law must look, however few IOs it does.
+//! R follows the sum of all hosts' IO/s. A lower value counts only as evidence of the array's limit: while a host is backlogged, and
+//! latency is near the threshold. On an array that has become slow the law must act, however few IOs the array does.
 
 use crate::cluster::{Bounded, Governed, Report, Totals};
 use crate::mechanism::{Mechanism, on};
@@ -14,24 +14,24 @@ use crate::units::Span;
 /// Part of the array's IOs that the rounds of all hosts take.
 const PART: f64 = 0.009;
 
-/// Factor on [`PART`] in the first [`HASTY`] rounds in which latency is off the threshold: the law has to act. A law that does not
-/// bring latency to the threshold in so many rounds does not do so in more.
+/// Factor on [`PART`] in the first [`HASTY`] rounds in which latency is off the threshold: the law has to act. If it does not bring latency
+/// to the threshold in these rounds, more rounds will not help.
 const HASTE: f64 = 4.0;
 const HASTY: u32 = 10;
 
 /// Hosts whose slots are a MiB: a larger read counts as several, as it takes more than one drive.
 const MIB: f64 = 256.0;
 
-/// Assumed IO/s of an array that was not busy yet. It costs nothing until the array is busy.
+/// Assumed IO/s of an array that was not busy yet, harmless until then.
 const UNSEEN: f64 = 2000.0;
 
-/// Factor off the threshold, above and below, from which latency says that windows, or the array, are not what they will be.
+/// Factor between latency and threshold, above or below, from which windows or the array are taken to be changing.
 const OFF: f64 = 1.5;
 
-/// Largest factor by which the period grows in a round, as a throughput or a number of hosts may be wrong once.
+/// Largest growth of the period in a round, as a single throughput or number of hosts may be wrong.
 const STEP: f64 = 2.0;
 
-/// Longest period, unless a longer one is configured. A host that starts is to be heard within a minute.
+/// Longest period, unless a longer one is configured. A new host must be heard within a minute.
 const LONGEST: Span = Span::from_millis(60_000);
 
 /// State at the end of a round, from which the time of the next one follows.
@@ -127,8 +127,7 @@ impl Rhythm {
         self.hosts
     }
 
-    /// IO/s of the array, and the fraction of its IOs that the rounds of all hosts are if each has the
-    /// present period of this one.
+    /// IO/s of the array, and the fraction of its IOs that rounds take. All hosts are assumed to have this host's present period.
     #[must_use]
     pub fn cost(&self) -> Option<(f64, f64)> {
         let rounds = self.ios_of_rounds() / self.period?.secs();

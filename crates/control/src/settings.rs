@@ -1,25 +1,24 @@
-//! Settings that all hosts of a volume must have alike, and what is in force where they differ.
+//! Settings that all hosts of a volume must have alike, and the values in force where they differ.
 //!
-//! Shares compare hosts with each other, so they mean nothing between a host that counts IOs and one that
-//! counts bytes, or between two hosts that hold the array at different latencies. Every host publishes
-//! what it was told, and every host counts the same votes: a value has as many votes as the hosts with
-//! that value have shares. The value with the most votes is in force on all hosts; of two with equally
-//! many, the smaller one. So one host that is set up wrongly cannot change the others, a change that an
-//! operator rolls out takes effect once, when more than half of the shares have it, and no order of
-//! hosts or time of reading decides.
+//! Shares compare hosts with each other. They mean nothing between a host that counts IOs and one that counts
+//! bytes, or between hosts with different thresholds. Every host publishes its settings, and every host counts
+//! the same votes. A value has as many votes as the hosts with that value have shares. The value with the most
+//! votes is in force on all hosts; at a tie, the smaller one. So one host with a wrong setting cannot change
+//! the others. An operator's change takes effect once, when more than half of the shares have it. Neither the
+//! order of hosts nor the time of reading matters.
 
 use crate::io::Costs;
 use crate::latency::Signal;
 use crate::units::{Shares, Span};
 
-/// More different values of one setting than this are not told apart: the smallest ones count.
+/// Most values of one setting that are counted: the smallest ones.
 const VALUES: usize = 6;
 
 /// Settings that hosts must have alike, beside the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// What IOs cost, where shares divide costs per second ([`crate::rate`]). `None`: shares divide outstanding
-    /// IOs, as in the papers, and throughput follows as far as the array serves equal queues alike.
+    /// Costs of IOs, where shares divide costs per second ([`crate::rate`]). `None`: shares divide outstanding
+    /// IOs, as in the papers. Then throughput follows as far as the array serves equal queues alike.
     pub costs: Option<Costs>,
     /// Which IOs' latency drives the window.
     pub signal: Signal,
@@ -129,7 +128,7 @@ impl Ballot {
         self.threshold.merge(&other.threshold);
     }
 
-    /// What is in force, beside the threshold. `None` if nobody says.
+    /// Settings in force, beside the threshold. `None` without votes.
     #[must_use]
     pub fn settings(&self) -> Option<Settings> {
         Some(Settings { costs: self.costs.winner()?, signal: self.signal.winner()? })

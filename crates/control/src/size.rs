@@ -1,19 +1,18 @@
 //! The latency of an IO against its size: latency = m · size + C (SPEED'08 §3.1).
 //!
-//! Large IOs take longer without the array being any busier. Scaling each latency to what the
-//! model gives for one reference size keeps a host that turns to large IOs from looking like
-//! congestion.
+//! Large IOs take longer without the array being any busier. Scaling each latency to one reference size
+//! keeps a host that turns to large IOs from looking like congestion.
 
 use crate::units::{Bytes, Span};
 
-/// How latencies are scaled to the reference size.
+/// Scaling of latencies to the reference size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SizeModel {
-    /// Not at all: the threshold is compared with the latency as it is.
+    /// No scaling: the threshold is compared with the measured latency.
     Off,
-    /// By a line that was measured or computed beforehand.
+    /// A line that was measured or computed beforehand.
     Fixed(Line),
-    /// By a line fitted to what completes on all hosts, each direction by itself.
+    /// A line fitted to the completions on all hosts, for each direction.
     Learned,
 }
 
@@ -27,8 +26,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// What to multiply the latency of an IO of `size` by, to get what one of `reference` would
-    /// have had. 1 where the line says nothing.
+    /// Factor from the latency of an IO of `size` to that of an IO of `reference`; 1 without a positive
+    /// latency.
     #[must_use]
     pub fn factor(&self, size: Bytes, reference: Bytes) -> f64 {
         let at = |b: Bytes| self.per_byte * b.0 as f64 + self.fixed.secs();
@@ -37,8 +36,8 @@ impl Line {
     }
 }
 
-/// Sums over IOs beyond those of their sizes and latencies, in KiB and milliseconds: these keep the sums
-/// near one another in magnitude. Of an older version, which does not say, both are zero.
+/// Sums over IOs beyond those of their sizes and latencies, in KiB and milliseconds: so their magnitudes are
+/// similar. Both are zero in reports of an older version.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moments {
     /// Sum of the squares of the sizes.
@@ -117,9 +116,9 @@ const MEMORY: f64 = 0.95;
 
 /// A least-squares line through (size, latency), forgetting exponentially by period.
 ///
-/// The slope is that within periods: sizes and latencies count by how far they are off the means of their
-/// own period. Between periods the array is busier or less so, and where others send larger IOs then, size
-/// would be taken for the cause.
+/// The slope is the one within periods: sizes and latencies count as deviations from the means of their own
+/// period. The array's load differs between periods. Where others send larger IOs then, size would be taken
+/// for the cause.
 #[derive(Clone, Debug, Default)]
 pub struct Fit {
     n: f64,
@@ -130,7 +129,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Adds what was seen in a period. What was learned so far counts a little less.
+    /// Adds the sums of a period. Earlier periods lose a little weight.
     pub fn period(&mut self, sums: Sums) {
         for sum in [&mut self.n, &mut self.x, &mut self.y, &mut self.xx, &mut self.xy] {
             *sum *= MEMORY;

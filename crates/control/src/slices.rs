@@ -1,20 +1,18 @@
-//! What the VMs of a host may have outstanding, each by itself and all together, at any instant.
+//! Slots that the VMs of a host may have outstanding, each and together, at any instant.
 //!
-//! A VM's slice is p · shares, p being the host's window per share. The VM is granted what it has pending, at most
-//! its slice; the host is granted the sum. So what a VM leaves of its slice is never its neighbour's on the same
-//! host: it goes to all hosts by way of λ, which rests on what was granted ([`crate::cluster`]).
+//! A VM's slice is p · shares, p being the host's window per share. The VM's grant is its pending slots, at most
+//! its slice; the host's grant is the sum. So a VM's unused part never goes to its neighbour on the same host. It
+//! goes to all hosts through λ, which rests on the grants ([`crate::cluster`]).
 //!
-//! Where a slice is less than one IO, a VM that comes now and then must not be held for what it does
-//! not take: it saves up, while it has nothing pending, what its slice would have given it, and is
-//! granted a whole IO as long as its grants so far are no more than its slice, in the mean over time.
-//! One that always has something pending has nothing saved, and is granted just its slice; the gate
-//! makes pauses of that ([`crate::gate`]).
+//! Where a slice is less than one IO, a VM with occasional IOs must not be held for slots that it does not use.
+//! While it has nothing pending, it saves up its slice. It is granted a whole IO as long as its mean grant over
+//! time is at most its slice. A VM that always has IOs pending has nothing saved, and is granted just its slice;
+//! the gate turns that into pauses ([`crate::gate`]).
 
 use crate::mechanism::{Mechanism, on};
 use crate::units::{Instant, Shares, Span, larger};
 
-/// How many IOs a VM whose slice is less than one can have saved up: what clients ask for at random
-/// comes in small groups.
+/// Most IOs that a VM with a slice below one can have saved up: random demand comes in groups.
 const SAVED: f64 = 4.0;
 
 /// Bounds of slices, in slots per share.
@@ -22,22 +20,22 @@ const SAVED: f64 = 4.0;
 pub struct SliceBounds {
     /// p, the host's window per share.
     pub window_per_share: f64,
-    /// Whether slices bound what VMs may have outstanding. If they do not, they only measure it.
+    /// Whether slices bound the outstanding slots of VMs. If not, they only measure them.
     pub bind: bool,
 }
 
-/// What a VM wants and is granted. Times are in nanoseconds. What each IO needs comes first.
+/// Demand and grant of a VM. Times are in nanoseconds. Fields that each IO needs come first.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Slice {
     pending: f64,
-    /// What it may have outstanding.
+    /// Slots that the VM may have outstanding.
     slice: f64,
     grant: f64,
-    /// ∫ (slice − grant) dt, of which a few IOs' time at the array count, or a burst's. Minus infinity
-    /// where nothing is saved.
+    /// ∫ (slice − grant) dt, up to the time at the array of a few IOs, or of a burst. Minus infinity where nothing
+    /// is saved.
     saved: f64,
-    /// The cost of its last IO: the least that can be outstanding.
+    /// Cost of its last IO: the least that can be outstanding.
     unit: f64,
     /// Slots beyond its slice that it may have saved up and use at once.
     pub(crate) burst: f64,
@@ -51,7 +49,7 @@ pub struct Slice {
     /// The shares that it counts with, and those while all VMs want theirs: from the next [`set`](Slice::set) on.
     pub(crate) shares: f64,
     pub(crate) awake: f64,
-    /// The shares that its slice takes: more than its own where its floor is above p · shares.
+    /// Shares of its slice: more than its own where its floor is above p · shares.
     pub(crate) weight: f64,
     /// The least that its slice is, in slots, from the next [`set`](Slice::set) on.
     pub(crate) floor: f64,
@@ -93,19 +91,19 @@ impl Slice {
         slice
     }
 
-    /// What it has pending: held and outstanding, in slots.
+    /// Pending slots: held and outstanding.
     #[must_use]
     pub fn pending(&self) -> f64 {
         self.pending
     }
 
-    /// What it is granted now.
+    /// Slots granted now.
     #[must_use]
     pub fn grant(&self) -> f64 {
         self.grant
     }
 
-    /// What it may have outstanding.
+    /// Slots that the VM may have outstanding.
     #[must_use]
     pub fn slice(&self) -> f64 {
         self.slice
@@ -117,13 +115,13 @@ impl Slice {
         self.pending > self.slice
     }
 
-    /// Some slots of IO come. Gives how much the grant has changed.
+    /// Adds pending slots. Returns the change of the grant.
     pub fn add(&mut self, now: Instant, slots: f64, service: f64) -> f64 {
         self.unit = slots;
         self.change(now, slots, service)
     }
 
-    /// Some slots of IO are done. Gives how much the grant has changed.
+    /// Removes completed slots. Returns the change of the grant.
     pub fn take(&mut self, now: Instant, slots: f64, service: f64) -> f64 {
         self.change(now, -slots, service)
     }
@@ -214,7 +212,7 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    /// How long an IO is at the array, in nanoseconds.
+    /// Time of an IO at the array, in nanoseconds.
     const SERVICE: f64 = 30e6;
 
     fn bounds(window_per_share: f64) -> SliceBounds {
@@ -236,7 +234,7 @@ mod tests {
         assert_eq!((vm.pending(), vm.grant()), (8.0, 5.3));
     }
 
-    /// The mean grant of a VM that has one IO pending for the first 30 ms of each so many.
+    /// Mean grant of a VM with one IO pending for the first 30 ms of every `every` ms.
     fn mean(every: u64, slice: &mut Slice) -> f64 {
         for n in 0..10_000 {
             slice.add(Instant(n * every * MS), 1.0, SERVICE);
@@ -256,7 +254,7 @@ mod tests {
     fn below_one_io_who_takes_more_is_granted_its_slice() {
         // 30 ms of 60 ms would be half an IO.
         assert!(mean(60, &mut slice(0.0002)) <= 0.2001);
-        // One that always has an IO pending has nothing saved but what it began with.
+        // A VM that always has an IO pending keeps only its initial savings.
         assert!((mean(30, &mut slice(0.0002)) - 0.2).abs() < 1e-3);
     }
 

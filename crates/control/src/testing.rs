@@ -1,10 +1,10 @@
-//! What unit tests of several modules need.
+//! Helpers for the unit tests of several modules.
 
 use crate::cluster::{Bounded, Governed, Report, Source, Tuning};
 use crate::latency::{Interval, Sample};
 use crate::units::{Bytes, Shares, Span, Window};
 
-/// Report of a governed host that wants more than it has and completed `ios` reads of 4 KiB in a second, at the threshold.
+/// Report of a governed and backlogged host that completed `ios` reads of 4 KiB in a second, at the threshold.
 pub(crate) fn report(ios: u64) -> Report {
     let latency = Span::from_millis(30 * ios);
     let reads = Sample { ios, bytes: Bytes(4096 * ios), latency, ..Sample::default() };

@@ -5,7 +5,7 @@ use core::ops::{Add, AddAssign, Sub};
 
 /// A point in time, in nanoseconds since an epoch that the caller chooses and keeps.
 ///
-/// The law never asks what time it is; whoever calls it says so.
+/// The law reads no clock: the caller passes the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 
@@ -54,13 +54,13 @@ impl Span {
     /// This length in seconds.
     #[must_use]
     pub fn secs(self) -> f64 {
-        // Much happens at one time (an IO that completes lets the next one go), and a division is
-        // what takes longest on that way.
+        // Many events share one instant, as a completion lets the next IO go. The division is the slowest step
+        // of that path.
         if self.0 == 0 { 0.0 } else { self.0 as f64 / 1e9 }
     }
 
-    /// This length in nanoseconds, if it is less than 292 years: a signed number is converted in a third of the
-    /// instructions that an unsigned one takes.
+    /// This length in nanoseconds, if it is less than 292 years. A signed number converts in a third of the
+    /// instructions of an unsigned one.
     pub(crate) fn nanos(self) -> f64 {
         self.0 as i64 as f64
     }
@@ -124,8 +124,8 @@ impl Bytes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shares(pub u32);
 
-/// How many IOs a host may keep outstanding at the array. A fraction, because with many hosts a
-/// window below one must still mean something: one IO, then a pause.
+/// IOs that a host may keep outstanding at the array. A fraction, because with many hosts a window below one
+/// must still count: one IO, then a pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Window(pub f64);
 

@@ -42,8 +42,8 @@ impl ValueFormatter<f64> for Axis {
 }
 
 impl Axis {
-    /// An axis for these values, with a part of its length as room beside them, and no more than about `most` ticks. Values
-    /// above zero that are not far from it are seen beside it.
+    /// An axis for these values, with a fraction `room` of its length beside them, and about `most` ticks at most. A
+    /// linear axis begins at zero if the least value is 0 to 30 % of the greatest.
     fn new(values: impl Iterator<Item = f64>, log: bool, room: f64, most: usize) -> Axis {
         let range = extent(values.filter(|v| fits(*v, log)));
         let (low, high) = range.unwrap_or(if log { (1.0, 10.0) } else { (0.0, 1.0) });

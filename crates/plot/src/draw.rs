@@ -134,7 +134,7 @@ impl<'a> Draw<'a> {
         Draw { figure, names, across, turned, ups, width, left, panel, below }
     }
 
-    /// What is drawn from `top` on, as a group of this class.
+    /// SVG group of class `class` with the result of `draw`, from `top` downwards.
     fn group(&self, class: &str, top: i32, draw: impl for<'b> FnOnce(Area<'b>) -> Drawn) -> String {
         let mut svg = String::new();
         let size = (self.width, HEADING + self.panel + self.below);
@@ -377,7 +377,7 @@ impl<'a> Draw<'a> {
 }
 
 impl Panel {
-    /// How far the bars of a name are from their place, and half their width.
+    /// Offset of a series' bars from their place, and half their width.
     fn bar(&self, name: &str) -> Option<(f64, f64)> {
         let bars = self.series.iter().filter(|s| matches!(s.data, Data::Bars(_)));
         let names: Vec<&str> = bars.map(|s| s.name.as_str()).collect();
@@ -427,7 +427,7 @@ fn wide(text: &str, size: i32) -> i32 {
     text.chars().count() as i32 * size * 13 / 25
 }
 
-/// The text, or as much of it as there is room for.
+/// The text, shortened to the room for it.
 fn fitted(text: &str, size: i32, room: i32) -> String {
     if wide(text, size) <= room {
         return text.to_owned();

@@ -150,8 +150,8 @@ impl Figure {
         self
     }
 
-    /// Replaces the lines of each panel with more than `most` of them by a band from the least to the
-    /// greatest value and a line at the mean.
+    /// Condenses each panel with more than `most` lines. A band from the least to the greatest value, and a line
+    /// at the mean, replace its lines.
     #[must_use]
     pub fn digest(mut self, most: usize, what: &str) -> Figure {
         for panel in &mut self.panels {
@@ -163,8 +163,8 @@ impl Figure {
         self
     }
 
-    /// Description of the figure in a few sentences, for readers who do not see it: its panels, and the range of
-    /// the values of each series.
+    /// Description of the figure in a few sentences, for readers who do not see it. Contents: its panels, and
+    /// the range of each series.
     pub fn alt(&self) -> String {
         let panels = self.panels.iter().map(|panel| panel.words(&self.reference));
         let uprights = self.uprights.iter().map(|(name, at)| format!(" {name} at {}.", brief(*at)));

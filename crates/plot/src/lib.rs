@@ -2,7 +2,8 @@
 //! Charts for reports as SVG, and self-contained HTML pages around them.
 //!
 //! A [`Figure`] is a stack of panels over one common axis, as the papers draw windows, latencies and throughput over
-//! time. It knows nothing of clusters. [`Figure::svg`] draws it with `plotters`, [`html`] puts figures between text.
+//! time. The crate is independent of clusters. [`Figure::svg`] draws it with `plotters`, [`html`] puts figures
+//! between text.
 //!
 //! | file | subject |
 //! | --- | --- |

@@ -1,6 +1,6 @@
 //! Formatting of numbers for people.
 
-/// A number with its thousands apart, with so many decimals, and a minus that is as wide as a digit.
+/// A number with separated thousands, `decimals` decimals, and a minus as wide as a digit.
 ///
 /// ```
 /// assert_eq!(parda_plot::number(1482.25, 0), "1,482");

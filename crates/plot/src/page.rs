@@ -17,7 +17,7 @@ pub enum Part<'a> {
     Lines(&'a str),
 }
 
-/// A page. Whatever is in it is shown as text.
+/// A page. All content is escaped and shown as text.
 ///
 /// ```
 /// use parda_plot::Part;

@@ -1,8 +1,9 @@
 //! The log: text or JSON, one line an event, to standard error.
 //!
-//! Threads that carry IO log too, so that no call may wait: lines go through a bounded queue to a
-//! thread that writes them. What does not fit in the queue is dropped and counted, and so is what
-//! one source says too often or cannot be written; the counts are logged as soon as they can be.
+//! Threads that carry IO log too, so that no call may wait. Lines go through a bounded queue to a
+//! thread that writes them. Lines without room in the queue are dropped and counted. So are lines
+//! that exceed a source's rate and lines that cannot be written. The counts are logged as soon as
+//! possible.
 
 mod filter;
 mod limit;
@@ -59,10 +60,10 @@ const QUEUE: usize = 4096;
 /// Time between two looks for dropped lines.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The log of this process. What was logged is written when it is dropped, if anybody reads it
-/// within a second.
+/// The log of this process. Dropping it writes the queued lines, if a reader takes them within a
+/// second.
 pub(crate) struct Log {
-    /// Ends the thread that reports what was dropped.
+    /// Ends the thread that reports dropped lines.
     end: Option<Sender<()>>,
     reporter: Option<JoinHandle<()>>,
     _writer: WorkerGuard,
@@ -83,7 +84,7 @@ pub(crate) fn start(
         .finish(Lines::new(std::io::stderr(), colours, Arc::clone(&unwritten)));
     let dropped = queue.error_counter();
     let limit = Arc::new(Limit::default());
-    // What is not logged counts for no limit.
+    // Filtered events do not count towards the limits.
     let throttle = filter.and(Throttle(Arc::clone(&limit)));
     let lines = fmt::layer().with_ansi(colours).with_writer(queue);
     let lines = match options.format {
@@ -116,8 +117,8 @@ pub(crate) fn error_prefix() -> &'static str {
     if priority::journal() { priority::prefix(tracing::Level::ERROR) } else { "" }
 }
 
-/// From now on a panic of any thread is an entry in the log: written to standard error directly, its
-/// message could wait for a reader for ever.
+/// Makes a panic of any thread an entry in the log. A message directly to standard error could wait
+/// for a reader for ever.
 pub fn log_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -138,7 +139,7 @@ pub fn log_panics() {
 impl Drop for Log {
     fn drop(&mut self) {
         drop(self.end.take());
-        // It only waits for that; a panic of it has been logged.
+        // The thread only waits for `end`; the log has its panic, if any.
         let _ = self.reporter.take().map(JoinHandle::join);
     }
 }

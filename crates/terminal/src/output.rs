@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// Prints an answer, without the blanks that tables have at the ends of lines, and without what a terminal obeys. A reader that stops reading
-/// (`| head`) is no error.
+/// Prints an answer, without the trailing blanks of tables and without control sequences. A reader that stops reading (`| head`) is no
+/// error.
 pub fn print(text: &str) -> Result<(), Failure> {
     tell(text).map(|_| ())
 }
@@ -34,12 +34,12 @@ pub fn styled(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// A name or a message of others on one line, without what a terminal obeys.
+/// A name or a message from outside on one line, with control characters escaped.
 pub fn line(text: &str) -> String {
     escaped(text, |_| false)
 }
 
-/// The same with its line breaks.
+/// As [`line`], with line breaks kept.
 pub fn lines(text: &str) -> String {
     escaped(text, |c| c == '\n')
 }
@@ -52,7 +52,7 @@ pub fn count(number: u64, one: &str) -> String {
 /// The end of the year 9999, in milliseconds since 1970.
 const LAST_MS: u64 = 253_402_300_799_999;
 
-/// A date and time of UTC, from what others wrote as milliseconds since 1970.
+/// Date and time in UTC, from a number of others as milliseconds since 1970.
 pub fn date(at_ms: u64) -> String {
     // Later years have five digits, which the format does not have.
     let at = UNIX_EPOCH + Duration::from_millis(at_ms.min(LAST_MS));
@@ -152,7 +152,7 @@ pub fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
-/// A bar that shows progress up to `length`. On what is no terminal it draws nothing.
+/// A progress bar up to `length`, invisible without a terminal.
 pub fn bar(template: &str, length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template(template);
     ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))

@@ -15,8 +15,8 @@ const SECTOR: u64 = 512;
 /// wait outside, as a mere count, until an IO completes.
 pub const OPEN_LOOP_DEPTH: u32 = 1024;
 
-/// Allowed rates of an open loop, in IOs per second: from one in a quarter of an hour to one per
-/// microsecond.
+/// Allowed rates of an open loop, in IOs per second. The least is about one in a quarter of an hour,
+/// the most one per microsecond.
 const RATES: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
 /// The workload of a client.
@@ -30,8 +30,8 @@ pub struct Workload {
     pub trim_percent: f64,
     /// Percentage of random IOs, a whole number; the rest are sequential.
     pub random_percent: f64,
-    /// Whether sequential IOs continue the last IO of either direction, as in Iometer, instead of the
-    /// last one of their own direction, as in fio.
+    /// Whether sequential IOs continue the last IO of either direction, as in Iometer. Otherwise they
+    /// continue the last one of their own direction, as in fio.
     pub one_stream: bool,
     /// Hot part of the disk, if random IOs are not uniform.
     pub hot: Option<Hot>,
@@ -53,8 +53,8 @@ pub struct SizePart {
 /// A part of the disk that is used more than the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hot {
-    /// Size of the hot part, which begins at the disk's beginning, as a percentage of the disk: a whole
-    /// number, 1 to 99.
+    /// Size of the hot part at the disk's beginning, as a percentage of the disk: a whole number, 1 to
+    /// 99.
     pub part_percent: f64,
     /// Percentage of random IOs that begin in the hot part, a whole number. The others begin in the
     /// rest.
@@ -87,7 +87,7 @@ pub struct Bursts {
 
 impl Bursts {
     /// Ends and beginnings of bursts of a client that works from `start` to `end`, without those two
-    /// times: the time, and whether the client works from then on.
+    /// times. Each item is the time, and whether the client works from then on.
     pub fn edges(self, start: Duration, end: Duration) -> impl Iterator<Item = (Duration, bool)> {
         let turn = move |&(at, works): &(Duration, bool)| {
             Some((at + if works { self.on } else { self.off }, !works))
@@ -135,8 +135,8 @@ impl Workload {
         Ok(workload)
     }
 
-    /// Checks that a disk of this size suits the workload: an IO fits, and so it does in the hot part
-    /// and in the rest. The error is a message.
+    /// Checks that a disk of this size suits the workload: an IO fits into its hot part and into the
+    /// rest. The error is a message.
     pub(crate) fn fits(&self, disk: Bytes) -> Result<(), &'static str> {
         let largest = self.sizes.iter().map(|part| part.size.0).max().unwrap_or(0);
         if !disk.0.is_multiple_of(SECTOR) || disk.0 < largest {
@@ -155,7 +155,7 @@ impl Workload {
         self.sizes.first().map_or(Bytes(SECTOR), |part| part.size)
     }
 
-    /// Number of offsets for an IO of this size on a disk: one at each grain, as long as the IO fits.
+    /// Number of offsets for an IO of this size on a disk: one at each grain where the IO fits.
     #[must_use]
     pub fn places(&self, disk: Bytes, size: Bytes) -> u64 {
         (disk.0.saturating_sub(size.0)) / self.grain().0 + 1

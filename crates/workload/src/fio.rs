@@ -70,7 +70,7 @@ impl Job {
         }
     }
 
-    /// Sets the whole workload, on the first `disk` bytes of the target. It is a closed loop without bursts.
+    /// Sets the whole workload, a closed loop without bursts, on the first `disk` bytes of the target.
     ///
     /// # Errors
     /// The first part of the workload that fio does not support.

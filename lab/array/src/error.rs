@@ -11,11 +11,11 @@ pub struct ParamError {
     pub name: &'static str,
     /// Its value.
     pub value: String,
-    /// What would be possible.
+    /// Requirement on the value.
     pub must: &'static str,
 }
 
-/// Refuses a parameter unless it is possible.
+/// Returns an error with the name, value and requirement if `possible` is false.
 pub(crate) fn check(
     possible: bool,
     name: &'static str,

@@ -2,14 +2,14 @@
 
 use crate::units::{Bytes, LunId, Nanos};
 
-/// Which way the data goes.
+/// Direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoKind {
     /// From the array to the host.
     Read,
     /// From the host to the array.
     Write,
-    /// Neither: the array forgets the data. The drives see writes to the map of what is there.
+    /// No transfer: the array forgets the data. The drives see writes to the extent map.
     Trim,
 }
 
@@ -18,15 +18,15 @@ pub enum IoKind {
 pub struct ArrayIo {
     /// The LUN.
     pub lun: LunId,
-    /// Which way the data goes.
+    /// Direction of the data.
     pub kind: IoKind,
     /// The first byte, from the start of the LUN. Any alignment.
     pub offset: Bytes,
-    /// How much; not nothing.
+    /// Length; not 0.
     pub len: Bytes,
 }
 
-/// Why an IO was not taken. The array is as it was.
+/// Reason for refusing an IO. The array's state is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// There is no such LUN.
@@ -34,7 +34,7 @@ pub enum SubmitError {
     UnknownLun {
         /// The LUN asked for.
         lun: LunId,
-        /// How many there are, counted from zero.
+        /// Number of LUNs; the first is LUN 0.
         luns: usize,
     },
     /// The IO has no length.
@@ -52,7 +52,7 @@ pub enum SubmitError {
         /// The LUN's size.
         size: Bytes,
     },
-    /// The array has already been told of a later time.
+    /// The time given is before the array's clock.
     #[error("time runs backwards: {now} after {clock}")]
     TimeRanBack {
         /// The time given.

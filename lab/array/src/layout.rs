@@ -1,4 +1,4 @@
-//! Where LUNs lie in the RAID group's address space.
+//! Placement of LUNs in the RAID group's address space.
 
 use alloc::vec::Vec;
 
@@ -6,19 +6,19 @@ use crate::error::{ParamError, check};
 use crate::io::{ArrayIo, SubmitError};
 use crate::units::{Bytes, LunId};
 
-/// The LUNs and their places.
+/// The LUNs and their placement.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayoutParams {
-    /// Where the first LUN begins; what lies before is used by nobody.
+    /// First byte of the first LUN; the space before it is unused.
     pub start: Bytes,
-    /// How they are placed from there on.
+    /// Placement of the LUNs from there on.
     pub placement: Placement,
     /// The size of each LUN, in order.
     pub luns: Vec<Bytes>,
 }
 
-/// How LUNs are placed.
+/// Order of LUNs in the group's address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Placement {
@@ -27,10 +27,10 @@ pub enum Placement {
         /// Unused space between two LUNs.
         gap: Bytes,
     },
-    /// In extents dealt out round robin, as thin-provisioned LUNs that fill up together are: the
-    /// array treats them all alike.
+    /// Extents dealt out round robin, as for thin-provisioned LUNs that fill up together. All LUNs
+    /// have the same seek distances.
     Interleaved {
-        /// Size of an extent; from 1 MiB, and at most 2²⁴ of them in all.
+        /// Size of an extent; from 1 MiB, with at most 2²⁴ extents in all.
         extent: Bytes,
     },
 }
@@ -38,7 +38,7 @@ pub enum Placement {
 /// Smaller extents would cut ordinary IOs in two.
 const SMALLEST_EXTENT: Bytes = Bytes::mib(1);
 
-/// Bounds what parameters can make the model allocate: the map holds every extent's place.
+/// Limit on the allocation of the model: the map holds every extent's place.
 const MOST_EXTENTS: u64 = 1 << 24;
 
 impl LayoutParams {
@@ -66,12 +66,12 @@ impl LayoutParams {
         check(used <= u128::from(group.0), "layout.luns", format_args!("{used}B in all"), fits)
     }
 
-    /// The end of the last LUN, of valid parameters.
+    /// End of the last LUN. The parameters are valid.
     pub(crate) fn end(&self) -> Bytes {
         Bytes(self.used() as u64)
     }
 
-    /// Bytes from the start of the group to the end of the last LUN. A u128 holds the sum of any
+    /// Bytes from the start of the group to the end of the last LUN. A `u128` holds the sum of any
     /// list of sizes.
     fn used(&self) -> u128 {
         let sizes = self.luns.iter().map(|l| u128::from(l.0));
@@ -105,12 +105,12 @@ pub(crate) struct Layout {
 struct Lun {
     size: Bytes,
     extent: Bytes,
-    /// Where each of its extents begins.
+    /// First byte of each extent.
     extents: Vec<Bytes>,
 }
 
 impl Layout {
-    /// `params` are valid.
+    /// Makes the map. `params` are valid.
     pub(crate) fn new(params: &LayoutParams) -> Layout {
         let mut next = params.start;
         let mut take = |size: Bytes| {
@@ -147,7 +147,7 @@ impl Layout {
         self.luns[lun.0 as usize].size
     }
 
-    /// Refuses an IO that the LUNs have no place for.
+    /// Refuses an IO outside the LUNs.
     pub(crate) fn check(&self, io: &ArrayIo) -> Result<(), SubmitError> {
         let ArrayIo { lun, offset, len, .. } = *io;
         let size = self
@@ -164,7 +164,7 @@ impl Layout {
         }
     }
 
-    /// The pieces of the group that a checked IO covers, in order.
+    /// Ranges of the group that a checked IO covers, in order.
     pub(crate) fn pieces(&self, io: &ArrayIo) -> impl Iterator<Item = Range> + use<'_> {
         let lun = &self.luns[io.lun.0 as usize];
         split(Range { start: io.offset, len: io.len }, lun.extent).map(|piece| Range {
@@ -183,14 +183,14 @@ impl Lun {
 /// A part of a range that lies within one unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
-    /// Which unit.
+    /// Number of the unit.
     pub(crate) unit: u64,
-    /// Where in the unit it begins.
+    /// Offset within the unit.
     pub(crate) within: Bytes,
     pub(crate) len: Bytes,
 }
 
-/// Cuts a range at the borders of units of one size.
+/// Splits a range at the borders of units of one size.
 pub(crate) fn split(range: Range, unit: Bytes) -> impl Iterator<Item = Piece> {
     let end = range.start.0 + range.len.0;
     let mut next = range.start.0;

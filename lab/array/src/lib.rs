@@ -1,12 +1,12 @@
 #![no_std]
 #![forbid(unsafe_code)]
-//! What a disk array does with IO, and when.
+//! Model of a disk array: results and times of its IOs.
 //!
-//! Nothing here reads a clock, does IO, starts a thread or draws a random number. Every call is
-//! handed the time, so the same model runs in the simulator's virtual time and, as the emulated
-//! array, in real time; and the same calls always give the same answers.
+//! The crate reads no clock, does no IO, starts no thread and draws no random number. Every call
+//! receives the time. The same model therefore runs in the simulator's virtual time and, as the
+//! emulated array, in real time; equal calls give equal results.
 //!
-//! An IO's way through the array, and the module for each station:
+//! Path of an IO through the array, with the module of each station:
 //!
 //! | station | module | what it costs |
 //! | --- | --- | --- |

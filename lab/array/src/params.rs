@@ -6,28 +6,28 @@ use crate::error::ParamError;
 use crate::layout::LayoutParams;
 use crate::raid::RaidParams;
 
-/// An array: alike drives in one RAID group behind one controller, with LUNs laid out on it.
+/// An array: equal drives in one RAID group behind one controller, with LUNs laid out on it.
 ///
-/// It is also text: sizes, times and rates as a number with a unit
-/// (`"64KiB"`, `"35.6us"`, `"81.2MB/s"`), names in snake case, all fields given, no others allowed.
+/// As text, sizes, times and rates are a number with a unit (`"64KiB"`, `"35.6us"`, `"81.2MB/s"`).
+/// Names are in snake case; all fields must be given, and unknown fields are refused.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArrayParams {
-    /// Each of the drives.
+    /// Parameters of each drive.
     pub drive: Device,
-    /// How they make up one address space.
+    /// RAID group of the drives.
     pub raid: RaidParams,
-    /// What stands between them and the hosts.
+    /// Controller between the drives and the hosts.
     pub controller: ControllerParams,
-    /// Where the LUNs lie in that address space.
+    /// LUNs and their placement in the group's address space.
     pub layout: LayoutParams,
 }
 
 impl ArrayParams {
-    /// Checks that such an array is possible.
+    /// Checks that the parameters describe a possible array.
     ///
     /// # Errors
-    /// The first parameter that is not, by name and value.
+    /// The first parameter that is not possible, by name and value.
     pub fn validate(&self) -> Result<(), ParamError> {
         self.drive.validate()?;
         self.raid.validate(self.drive.capacity())?;

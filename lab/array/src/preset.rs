@@ -1,4 +1,4 @@
-//! Arrays with names: those that the source documents measured, and some of other kinds.
+//! Arrays with names: the arrays measured in the source documents, and other kinds.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,11 +14,11 @@ use crate::params::ArrayParams;
 use crate::raid::{RaidLevel, RaidParams};
 use crate::units::{Bytes, Nanos, Rate};
 
-/// One entry for each preset: its documentation, variant, name and parameters. An entry is a whole preset: it is in
-/// [`Preset::ALL`], found by its name, and listed where a name is unknown.
+/// One entry for each preset: its documentation, variant, name and parameters. An entry suffices for
+/// [`Preset::ALL`], the search by name, and the list in the error for an unknown name.
 macro_rules! presets {
     ($($(#[$doc:meta])+ $preset:ident = $name:literal => $parts:expr;)+) => {
-        /// A named array. Those of the papers have the same kind of drive and controller, fitted once to all
+        /// A named array. The arrays of the papers share one kind of drive and controller, fitted once to all
         /// figures.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Preset {
@@ -37,7 +37,7 @@ macro_rules! presets {
                 }
             }
 
-            /// Its parameters, to be used as they are or changed.
+            /// Parameters of the preset, which the caller may change.
             #[must_use]
             pub fn params(self) -> ArrayParams {
                 let parts: Parts = match self {
@@ -50,8 +50,8 @@ macro_rules! presets {
 }
 
 presets! {
-    /// `drive-7200`: one 7,200 rpm drive without a controller in front of it, one LUN over all whole gigabytes
-    /// of it (Elling'12).
+    /// `drive-7200`: one 7,200 rpm drive without a controller in front of it (Elling'12). Its one LUN covers all
+    /// whole gigabytes.
     Drive7200 = "drive-7200" => Parts {
         drive: Device::Disk(DriveParams { write_cache: Bytes::mib(16), ..DRIVE }),
         raid: (RaidLevel::Raid0, 1),
@@ -59,7 +59,7 @@ presets! {
         gap: Bytes(0),
         luns: vec![Bytes::gib(478)],
     };
-    /// `drive-15k`: one 15,000 rpm drive, likewise.
+    /// `drive-15k`: one 15,000 rpm drive with one LUN, without a controller in front of it.
     Drive15k = "drive-15k" => Parts {
         drive: Device::Disk(DRIVE_15K),
         raid: (RaidLevel::Raid0, 1),
@@ -75,8 +75,8 @@ presets! {
         gap: Bytes(0),
         luns: vec![Bytes::gib(124)],
     };
-    /// `cx3-40-raid0-vms`: the same with four 16 GB disks in order, each followed by its VM's 4 GB system disk
-    /// (PARDA §4, figure 3).
+    /// `cx3-40-raid0-vms`: the same array with four 16 GB disks in order (PARDA §4, figure 3). Each is followed by
+    /// its VM's 4 GB system disk.
     Cx340Raid0Vms = "cx3-40-raid0-vms" => Parts {
         drive: Device::Disk(DRIVE),
         raid: (RaidLevel::Raid0, 10),
@@ -84,8 +84,8 @@ presets! {
         gap: Bytes::gib(4),
         luns: vec![Bytes::gib(16); 4],
     };
-    /// `cx3-40-raid5-vms`: the same array's 5-disk RAID-5 with seven 8 GB disks in order, one every 20 GB of a
-    /// 400 GB volume (SPEED'08 §4.3, PARDA §5.2, figure 7).
+    /// `cx3-40-raid5-vms`: the same array's 5-disk RAID-5 with seven 8 GB disks in order. There is one every 20 GB
+    /// of a 400 GB volume (SPEED'08 §4.3, PARDA §5.2, figure 7).
     Cx340Raid5Vms = "cx3-40-raid5-vms" => Parts {
         drive: Device::Disk(DRIVE),
         raid: (RaidLevel::Raid5, 5),
@@ -93,8 +93,8 @@ presets! {
         gap: Bytes::gib(12),
         luns: vec![Bytes::gib(8); 7],
     };
-    /// `flash-sata`: RAID-5 of eight SATA flash drives, four LUNs; a front end of 200,000 IO/s and two 8 Gb
-    /// links, as an array of their time has.
+    /// `flash-sata`: RAID-5 of eight SATA flash drives, four LUNs. The front end does 200,000 IO/s over two 8 Gb
+    /// links, as arrays of that time did.
     FlashSata = "flash-sata" => Parts {
         drive: Device::Flash(SATA),
         raid: (RaidLevel::Raid5, 8),
@@ -113,7 +113,7 @@ presets! {
     };
 }
 
-/// Parts in which presets differ.
+/// Parameters in which presets differ.
 struct Parts {
     drive: Device,
     /// Level, and number of drives.
@@ -137,7 +137,7 @@ impl Parts {
     }
 }
 
-/// A name that no preset bears.
+/// Error for an unknown preset name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no array is called `{}`: there are {}", .0, known())]
 pub struct UnknownPreset(String);
@@ -170,9 +170,8 @@ const DRIVE: DriveParams = DriveParams {
     ageing: 0.0,
 };
 
-/// Hitachi Ultrastar 15K450, 450 GB: 3.3 ms mean seek and 0.5 ms more before a write (OEM
-/// specification, table 7). The curve has that mean over random pairs and twice that over the full
-/// stroke.
+/// Hitachi Ultrastar 15K450, 450 GB: 3.3 ms mean seek and 0.5 ms more before a write (OEM specification, table 7).
+/// The curve has that mean over random pairs and twice that over the full stroke.
 const DRIVE_15K: DriveParams = DriveParams {
     capacity: Bytes::gb(450),
     rpm: 15_000,
@@ -193,8 +192,8 @@ const DRIVE_15K: DriveParams = DriveParams {
     ageing: 0.0,
 };
 
-/// Intel SSD DC S3500, M.2 (product specification): 4 KB random reads 67,000 IOPS, writes 14,500;
-/// sequential writes 320 MB/s; typical latency 50 and 65 us; 99.9 % of writes within 5 ms.
+/// Intel SSD DC S3500, M.2 (product specification). 4 KB random reads 67,000 IOPS, writes 14,500; sequential writes
+/// 320 MB/s. Typical latency 50 and 65 us; 99.9 % of writes within 5 ms.
 const SATA: FlashParams = FlashParams {
     capacity: Bytes::gb(340),
     units: 16,
@@ -209,9 +208,8 @@ const SATA: FlashParams = FlashParams {
     queue_depth: 32,
 };
 
-/// Intel SSD DC P3700, 800 GB: 4 KB random reads 450,000 IOPS, one at a time in 78 us, 16 in 94 us
-/// (Tom's Hardware 2014, AnandTech 2017); writes 90,000 IOPS, sequentially 1.9 GB/s (product
-/// specification).
+/// Intel SSD DC P3700, 800 GB. 4 KB random reads 450,000 IOPS, one at a time in 78 us, 16 in 94 us (Tom's Hardware
+/// 2014, AnandTech 2017). Writes 90,000 IOPS, sequentially 1.9 GB/s (product specification).
 const NVME: FlashParams = FlashParams {
     capacity: Bytes::gb(800),
     units: 36,
@@ -241,7 +239,7 @@ const CONTROLLER: ControllerParams = ControllerParams {
     prefetch: Some(PrefetchParams { after: 9, segment: Bytes::kib(64), depth: Bytes::mib(2) }),
 };
 
-/// No more than a link of so many MB/s.
+/// A controller that is a link of `mb_per_s` MB/s and nothing else.
 const fn direct(mb_per_s: u64) -> ControllerParams {
     ControllerParams {
         io_cost: Nanos(0),

@@ -1,4 +1,4 @@
-//! Numbers with units, exactly: what cannot be held without rounding is refused.
+//! Numbers with units, exactly: values that would need rounding are refused.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -12,7 +12,7 @@ pub struct UnitError {
     reason: &'static str,
 }
 
-/// The units of one quantity, largest first, each with its size in the smallest.
+/// Units of one quantity, largest first, each as a multiple of the smallest.
 pub(crate) struct Scale {
     pub(crate) units: &'static [(&'static str, u64)],
     pub(crate) example: &'static str,

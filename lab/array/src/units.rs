@@ -1,7 +1,7 @@
-//! The units of the model, one type each, so that no two of them can be mistaken for one another.
+//! Units of the model, one type each, so that the compiler keeps them apart.
 //!
-//! Those that parameters are made of are also text: a number and a unit, `"35.6us"`, `"64KiB"`,
-//! `"81.2MB/s"`. What is printed reads back as the same value.
+//! Parameters are also written as text: a number and a unit, `"35.6us"`, `"64KiB"`, `"81.2MB/s"`.
+//! Printed values read back as the same value.
 
 use core::fmt;
 use core::ops::{Add, Sub};
@@ -9,8 +9,8 @@ use core::str::FromStr;
 
 use crate::text::{Scale, UnitError};
 
-/// A point in time since an epoch that the caller chooses and keeps, or a length of time; in
-/// nanoseconds. Sums stop at the largest value, which is [never](Nanos::NEVER).
+/// A point in time since an epoch of the caller's choice, or a length of time; in nanoseconds. Sums
+/// saturate at the largest value, which is [never](Nanos::NEVER).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -22,8 +22,8 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(pub u64);
 
-/// The caller's name for one IO. The array hands it back with the completion and reads nothing
-/// into it.
+/// The caller's identifier of an IO. The array returns it with the completion and does not
+/// interpret it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoTag(pub u64);
 
@@ -33,10 +33,10 @@ pub struct IoTag(pub u64);
 pub struct LunId(pub u32);
 
 impl Nanos {
-    /// No time at all.
+    /// A duration of 0.
     pub const ZERO: Nanos = Nanos(0);
 
-    /// A time that does not come, 584 years after the epoch.
+    /// A time that is never reached, 584 years after the epoch.
     pub const NEVER: Nanos = Nanos(u64::MAX);
 
     /// `ms` milliseconds.
@@ -57,7 +57,7 @@ impl Nanos {
         self.0 as f64 / 1e9
     }
 
-    /// The nearest nanosecond; negative and undefined values are zero.
+    /// Nearest nanosecond; negative and undefined values are zero.
     pub(crate) fn round(ns: f64) -> Nanos {
         Nanos((ns + 0.5) as u64)
     }
@@ -111,7 +111,7 @@ impl Rate {
         Rate(m.saturating_mul(1_000_000))
     }
 
-    /// How long `bytes` take.
+    /// Transfer time of `bytes`.
     pub(crate) fn time(self, bytes: Bytes) -> Nanos {
         Nanos::round(bytes.0 as f64 * 1e9 / self.0 as f64)
     }

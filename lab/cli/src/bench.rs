@@ -227,7 +227,7 @@ struct Answer<'a> {
     summary: Summary,
 }
 
-/// Writes what was measured of a load, as JSON or as a table.
+/// Writes the measurements of a load, as JSON or as a table.
 fn tell(
     json: Option<&Path>,
     uris: &[String],

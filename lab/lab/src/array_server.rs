@@ -1,5 +1,5 @@
-//! The emulated array as a real NBD server: data in memory or in a sparse file, timing from the
-//! array model.
+//! The emulated array as a real NBD server. Data is in memory or in a sparse file; the array model
+//! determines the timing.
 //!
 //! One volume serves all LUNs as exports. Their data lies one after the other in one store; their
 //! placement on the drives is up to the array model.

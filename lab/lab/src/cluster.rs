@@ -34,7 +34,7 @@ use crate::run_dir::RunDir;
 use crate::temporary;
 use parda_scenario::scenario::EXCHANGE;
 
-/// Time for a process to become ready. It is ample even in a guest on a busy machine.
+/// Time limit for a process to become ready, ample even in a guest on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(90);
 
 /// Interval between checks of an awaited condition.
@@ -45,8 +45,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// adds several milliseconds to it.
 const LATE: Duration = Duration::from_millis(1);
 
-/// Time that guests wait for a processor, as a fraction of the time they run, from which shares are
-/// visibly distorted.
+/// Fraction of their run time that guests wait for a processor. Above it, shares are visibly
+/// distorted.
 const GUESTS_LATE: f64 = 0.25;
 
 /// Length of a standstill of the machine that is visible in every latency.
@@ -78,7 +78,7 @@ pub struct Cluster<'a> {
     sides: Vec<(String, Process)>,
     /// Hosts whose next agent is of the new version.
     upgraded: BTreeSet<HostId>,
-    /// How hosts meet, if not in slots of the array.
+    /// Medium of the hosts' exchange.
     meeting: Meeting,
     run_dir: RunDir,
     dir: Option<TempDir>,
@@ -169,7 +169,7 @@ impl<'a> Cluster<'a> {
         self.reconfigure(changed)
     }
 
-    /// Does what an event says. The host whose agent has new settings, if any.
+    /// Applies an action. Returns the host whose agent has new settings, if any.
     fn act(&mut self, action: &Action) -> Result<Option<HostId>, LabError> {
         match *action {
             Action::StartVm(id) => self.start_client(id)?,
@@ -228,8 +228,7 @@ impl<'a> Cluster<'a> {
     /// Reading of a host. `None` if the host is dead or its agent is stopped.
     ///
     /// # Errors
-    /// The agent is alive and does not answer; or the host is outside control, and the array does not
-    /// answer.
+    /// The agent is alive and does not answer. For a host outside control: the array does not answer.
     pub fn status(&mut self, id: HostId) -> Result<Option<HostReading>, LabError> {
         if self.scenario.host(id).outside {
             let disks = self.ask_array(Request::Status)?.exports;
@@ -353,8 +352,8 @@ impl<'a> Cluster<'a> {
             .chain(self.meeting.processes())
             .chain(self.agents.values_mut())
             .chain(self.clients.values_mut());
-        // Clients are killed before agents, and agents before the array, as the later ones would take
-        // the earlier ones with them.
+        // The array is checked first and clients last. The end of a process takes the later ones with
+        // it, and the error names the cause.
         for process in everybody {
             if let Some(status) = process.ended() {
                 let what = format!("{} ended unexpectedly, {status}", process.who());
@@ -536,9 +535,8 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// Ends a client's burst, or begins the next one. Between bursts the client is stopped (SIGSTOP),
-    /// while the host completes its outstanding IOs. (fio's `thinktime` would begin with a longer
-    /// burst.)
+    /// Ends a client's burst, or begins the next one. Between bursts the client is stopped (SIGSTOP).
+    /// The host completes its outstanding IOs. (fio's `thinktime` would begin with a longer burst.)
     ///
     /// # Errors
     /// The client's host is a guest that is gone.
@@ -616,7 +614,7 @@ fn start(who: String, log: PathBuf, command: Command) -> Result<Process, LabErro
     Process::start(who, log, command).map_err(|e| LabError::failed(format!("{failed}: {e}")))
 }
 
-/// The error of a process, with what it last said.
+/// Error of a process, with the last lines of its log.
 fn logged(what: &str, last: &str, logs: &RunDir) -> LabError {
     let logs = logs.path().display();
     LabError::failed(format!("{what}. It last said:\n{last}\nAll logs are in {logs}"))

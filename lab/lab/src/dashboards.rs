@@ -21,7 +21,7 @@ pub struct Dashboards {
 }
 
 impl Dashboards {
-    /// Chooses ports that nobody listens at now.
+    /// Chooses ports without a listener.
     ///
     /// # Errors
     /// All ports are taken, or the system gives no random bytes.

@@ -6,9 +6,10 @@ use std::error::Error;
 #[derive(Debug, thiserror::Error)]
 #[error("{what} is beyond the laboratory: parda-lab sim can do it")]
 pub struct Refusal {
-    /// Paths in the document at which it may stand, such as `host.2.exchange.delay`: the first one that is there counts.
+    /// Possible paths of the unsupported part in the document, such as `host.2.exchange.delay`: the first one present
+    /// counts.
     pub paths: Vec<String>,
-    /// What the laboratory cannot do.
+    /// Unsupported part of the scenario.
     pub what: String,
 }
 

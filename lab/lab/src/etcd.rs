@@ -93,7 +93,7 @@ impl Etcd {
         Ok(())
     }
 
-    /// Lets something happen to all members.
+    /// Applies an event to all members.
     pub(crate) fn happen(&mut self, event: EtcdEvent) -> io::Result<()> {
         match event {
             EtcdEvent::Hang => self.processes().for_each(|process| process.signal(Signal::STOP)),

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// The URI of an export, with all that means something in a URI encoded: the directory for temporary files may have a space in its name.
+/// URI of an export, with reserved characters encoded: the directory for temporary files may have a space in its name.
 #[must_use]
 pub fn export_uri(socket: &Path, export: &str) -> String {
     let encoded = socket.as_os_str().as_bytes().iter().map(|&byte| match byte {

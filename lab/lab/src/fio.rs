@@ -11,7 +11,7 @@ use crate::error::{LabError, Refusal};
 /// Checks that fio is installed and has an NBD engine.
 ///
 /// # Errors
-/// It is missing, or it has none.
+/// fio is missing, or was built without its NBD engine.
 pub fn check() -> Result<(), LabError> {
     match has_engine("nbd") {
         Ok(true) => Ok(()),

@@ -49,7 +49,8 @@ pub fn sides(scenario: &Scenario) -> BTreeSet<String> {
     all.map(|(hearing, _)| hearing.side).filter(|side| !side.is_empty()).collect()
 }
 
-/// How well a host hears the others at the beginning, and each change of that, with the path of the entry that it is from.
+/// Each state of a host's access to the exchange, at the beginning and after each change. The path names its entry in the
+/// scenario.
 fn hearings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = (Hearing, &str)> {
     let changes = scenario.timeline.iter().filter_map(move |event| match &event.action {
         Action::SetExchange(host, settings) if *host == id => {

@@ -1,4 +1,4 @@
-//! How the hosts of a run meet, if not in the array's slots: over UDP or in etcd, on loopback.
+//! Exchange of a run's hosts: in the array's slots, or on loopback over UDP or in etcd.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::relay::{End, Relay};
 use crate::run_dir::RunDir;
 
-/// How the hosts of a run meet.
+/// Medium of the exchange of a run's hosts.
 #[derive(Debug)]
 pub(crate) enum Meeting {
     /// In the array's slots.
@@ -85,7 +85,7 @@ impl Meeting {
         etcd.addresses().all(etcd::is_well)
     }
 
-    /// What a host's agent is to be told. `None` if hosts meet in the array's slots.
+    /// Exchange settings for a host's agent. `None` if hosts meet in the array's slots.
     pub(crate) fn exchange(&self, id: HostId) -> Option<Exchange> {
         match self {
             Meeting::Slots => None,
@@ -133,7 +133,7 @@ impl Meeting {
         }
     }
 
-    /// Lets something happen to etcd.
+    /// Applies an event to etcd.
     ///
     /// # Errors
     /// It cannot be started again.

@@ -1,5 +1,5 @@
-//! Computes the answer of a phase from counters: the agents', or the array's for hosts without an
-//! agent.
+//! Computes the answer of a phase from counters: of the agents, or of the array for hosts without
+//! one.
 //!
 //! Agents count from their start, so that a host that was killed and came back counts from zero. A
 //! host's meter therefore keeps the last counters of the host's earlier agents.
@@ -247,8 +247,8 @@ mod tests {
         Latency { buckets: if count > 0 { vec![(ms * 1_000_000, count)] } else { Vec::new() } }
     }
 
-    /// A disk after `ios` IOs of 16 KiB, half of them reads, each held for 10 ms and 30 ms at the
-    /// array.
+    /// A disk after `ios` IOs of 16 KiB, half of them reads. Each was held for 10 ms and took 30 ms
+    /// at the array.
     fn disk(name: &str, ios: u64) -> DiskStatus {
         let half = Counter { ios: ios / 2, bytes: ios / 2 * 16384 };
         DiskStatus {

@@ -1,4 +1,4 @@
-//! The network between the hosts of a run: what one sends comes to another through the laboratory, which loses or cuts it.
+//! The network between the hosts of a run: the laboratory forwards, loses or blocks each packet.
 //!
 //! | file | subject |
 //! | --- | --- |
@@ -37,7 +37,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network of so many hosts. The seed decides which packets are lost.
+    /// A network of `nodes` hosts. The seed decides which packets are lost.
     ///
     /// # Errors
     /// The addresses are taken, or there are too few descriptors.

@@ -24,7 +24,7 @@ pub struct LabOptions {
     pub keep_logs: bool,
     /// Dashboards of the hosts, in a run that goes on after its timeline until the interrupt.
     pub live: Option<Dashboards>,
-    /// How to boot hosts of `kind = "guest"`. `None`: such a scenario is refused.
+    /// Boot parameters for hosts of `kind = "guest"`. `None`: scenarios with such hosts are refused.
     pub guests: Option<Boot>,
     /// Flag that stops the run, set on Ctrl-C.
     pub interrupt: Arc<AtomicBool>,

@@ -1,5 +1,5 @@
-//! A child process that never outlives the laboratory: it ends with the run, on an error, and when
-//! the laboratory is killed with SIGKILL.
+//! A child process that never outlives the laboratory. The process ends with the run, on an error,
+//! and when the laboratory is killed with SIGKILL.
 
 use std::fs::File;
 use std::io;

@@ -36,7 +36,7 @@ impl End {
     }
 }
 
-/// A relay from one address to another. It closes its connections when dropped.
+/// A relay from one address to another. Dropping the relay closes its connections.
 #[derive(Debug)]
 pub struct Relay {
     from: End,

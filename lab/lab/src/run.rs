@@ -49,8 +49,7 @@ enum Task<'a> {
 /// Runs a scenario with real processes and returns its answer. All processes have ended when it
 /// returns.
 ///
-/// Call it on a thread that lives to the end of the run, such as one that waits for it: the
-/// processes die with the calling thread.
+/// The calling thread must live to the end of the run: the processes die with it.
 ///
 /// # Errors
 /// The run failed, or was interrupted. A failed expectation is no error.
@@ -118,7 +117,7 @@ impl<'a> Run<'a> {
         };
         let killed: Vec<HostId> = events.iter().filter_map(killed).collect();
         let hangs = |event: &TimelineEvent| matches!(event.action, Action::HangHost(_));
-        // The counters of an agent are lost when it is killed, and a stopped agent does not answer until it goes on. All are read
+        // An agent's counters are lost when it is killed, and a stopped agent does not answer until it is resumed. All are read
         // once, before any of the meters begins with a new agent.
         if !killed.is_empty() || events.iter().any(hangs) {
             self.read()?;

@@ -1,5 +1,5 @@
-//! Text table of an answer: phases side by side, or one per row if there are variants; then one
-//! line for each expectation.
+//! Text table of an answer: phases side by side, or one per row with variants. Then one line for each
+//! expectation.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ fn heading(answer: &Answer) -> String {
     format!("{}: {engine}, seed {}", answer.scenario, answer.seed)
 }
 
-/// The phases side by side: a row for each host, and one for each VM of a host that has several.
+/// The phases side by side: a row for each host, and for each VM of a host with several.
 fn measured(answer: &Answer, color: bool) -> Table {
     let mut table = plain(color);
     let mut header = vec![Cell::new("\n"), right("\nshares")];
@@ -162,7 +162,8 @@ pub(crate) fn plain(color: bool) -> Table {
     table
 }
 
-/// What failed, one a line, and how many passed: for a terminal, where the answer itself goes elsewhere.
+/// Missed expectations, one a line, and the number that passed: for a terminal, when a file takes the
+/// answer.
 #[must_use]
 pub fn missed(answer: &Answer, color: bool) -> String {
     let missed: Vec<&Verdict> = answer.expectations.iter().filter(|v| v.missed()).collect();

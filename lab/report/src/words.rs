@@ -8,8 +8,8 @@ use parda_scenario::shares::vm_parts;
 /// Largest share error that the summary calls fair, as a fraction.
 const KEPT: f64 = 0.1;
 
-/// One sentence for each phase: who gets how much of its share, the device latency, and the cost in
-/// throughput compared with the first phase.
+/// One line for each phase: the parts of their shares that VMs got, and the device latency. Later
+/// phases add their throughput relative to the first.
 #[must_use]
 pub fn words(answer: &Answer) -> String {
     let mut text = String::new();

@@ -191,7 +191,7 @@ impl Checker<'_> {
         Err(self.error(&format!("{path}.{key}"), message))
     }
 
-    /// How well a host hears the others at the beginning.
+    /// State of the host's access to the exchange at the beginning.
     fn hearing(&self, path: &str, host: &file::Host, file: &File) -> Result<Hearing, Error> {
         let all = Hearing::default().changed(&file.exchange);
         let Some(own) = &host.exchange else { return Ok(all) };
@@ -204,7 +204,7 @@ impl Checker<'_> {
 
     fn exchange_slots(&self, slots: Option<u32>, hosts: usize) -> Result<u32, Error> {
         if self.transport != Transport::File {
-            // Nobody uses them: `slots` is refused there.
+            // No slots are used here, and the file's `slots` is refused.
             return Ok(USUAL_SLOTS as u32);
         }
         // `hosts` is at most MAX_SLOTS.
@@ -288,7 +288,7 @@ impl Checker<'_> {
             return Err(self.error(&at(key), &message));
         }
         if outside {
-            // A single line of the file puts any host outside control.
+            // A host outside control has no shares, whatever the scenario's settings are.
             settings.shares = Some(0);
         }
         let (load, own) = self.loads.load(&at("workload"), &vm.workload)?;

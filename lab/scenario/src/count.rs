@@ -62,9 +62,8 @@ impl HostCount {
         let vms: Vec<VmAnswer> = (host.vms.iter().zip(&self.vms).enumerate())
             .map(|(index, (vm, count))| {
                 let vm_id = VmId { host: id, index };
-                // A host outside control has no shares to be judged by, and those of a VM with a guarantee do not say what it
-                // has. Without a window no IO is held,
-                // and only a closed loop is known to be saturated.
+                // A host outside control has no shares to be judged by. The throughput of a VM with a guarantee does not
+                // follow from its shares. Without a window no IO is held, and only a closed loop is known to be saturated.
                 let endless = vm.load.outstanding().is_some();
                 let content = vm.load.rate().is_some_and(|r| !lacks(count.ios, r * self.seconds));
                 let own = vm.settings.limit.is_none()
@@ -113,8 +112,8 @@ impl HostCount {
         }
     }
 
-    /// Whether the host holds IOs of its VMs, where held time is unknown. It does if fewer IOs are at
-    /// the array than the clients, all running, keep outstanding.
+    /// Whether the host holds IOs of its VMs, where held time is unknown. True if the array has fewer IOs than the clients,
+    /// all running, keep outstanding.
     fn holds(&self, scenario: &Scenario, id: HostId, at_start: &State) -> bool {
         let kept = scenario.host(id).vms.iter().enumerate().filter_map(|(index, vm)| {
             let runs = at_start.runs(VmId { host: id, index });
@@ -129,9 +128,8 @@ impl HostCount {
 /// Largest deviation of a settled window from its mean, as a fraction of the mean.
 const SETTLED_WITHIN: f64 = 0.1;
 
-/// Time until a window had settled, in seconds, for a phase of this length: from then on the window
-/// stays within 10 % of its mean over the last third of the phase. The length of the phase if it
-/// never settles. `None` without a window in the last third.
+/// Time until a window had settled, in seconds, for a phase of `seconds`. A settled window stays within 10 % of its mean over
+/// the last third of the phase. The length of the phase if it never settles. `None` without a window in the last third.
 #[must_use]
 pub fn settled(windows: &[(f64, f64)], seconds: f64) -> Option<f64> {
     let last = windows.iter().filter(|(at, _)| *at >= seconds * 2.0 / 3.0);
@@ -143,7 +141,7 @@ pub fn settled(windows: &[(f64, f64)], seconds: f64) -> Option<f64> {
     })
 }
 
-/// `None` of no values.
+/// Mean of the values; `None` without any.
 #[must_use]
 pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, n) = values.fold((0.0, 0.0), |(sum, n), x| (sum + x, n + 1.0));

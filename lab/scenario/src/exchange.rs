@@ -5,13 +5,13 @@ use std::time::Duration;
 use parda_config::Amount;
 use serde::Deserialize;
 
-/// Largest delay. Hosts are silent for one another long before.
+/// Upper bound of a delay. Hosts take each other for absent long before.
 const MOST_DELAY: Duration = Duration::from_secs(60 * 60);
 
 /// Largest number of members of a scenario's etcd.
 pub const MOST_MEMBERS: u8 = 7;
 
-/// How the hosts of a scenario meet.
+/// Medium in which the hosts of a scenario exchange reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -30,7 +30,7 @@ pub enum Transport {
 pub enum EtcdEvent {
     /// Members are stopped (SIGSTOP).
     Hang,
-    /// Stopped members go on (SIGCONT).
+    /// Stopped members continue (SIGCONT).
     Resume,
     /// Members are killed. Their data stays.
     Kill,
@@ -88,13 +88,13 @@ pub struct ExchangeSettings {
     pub loss: Option<Amount>,
     /// Whether the exchange can be read and written at all: see [`Hearing::reachable`].
     pub reachable: Option<bool>,
-    /// Whether what the host publishes reaches the exchange: see [`Hearing::writable`].
+    /// Whether the host's publications reach the exchange: see [`Hearing::writable`].
     pub writable: Option<bool>,
     /// Side of a partition: see [`Hearing::side`].
     pub side: Option<String>,
 }
 
-/// How well a host reads the exchange, and which hosts it finds there.
+/// State of a host's access to the exchange, and the hosts that it finds there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hearing {
     /// Age of what a read returns: the slots as they were this long ago.
@@ -123,7 +123,7 @@ impl Default for Hearing {
 }
 
 impl Hearing {
-    /// This, with the settings that are present in place of its own.
+    /// The same state with the settings present in `settings` replaced.
     #[must_use]
     pub fn changed(&self, by: &ExchangeSettings) -> Hearing {
         Hearing {

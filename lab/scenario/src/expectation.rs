@@ -67,21 +67,21 @@ impl Verdict {
         self.ok || self.exempt.is_some()
     }
 
-    /// Whether it is judged and did not hold.
+    /// Whether the expectation is judged and failed.
     #[must_use]
     pub fn missed(&self) -> bool {
         !self.accepted()
     }
 }
 
-/// How many expectations held, and how many did not. Who is exempt did neither.
+/// Numbers of expectations that passed and failed. Exempt ones count as neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// They are judged, and hold.
+    /// Judged expectations that hold.
     pub passed: usize,
-    /// They are judged, and do not hold.
+    /// Judged expectations that do not hold.
     pub missed: usize,
-    /// They are not judged, whether they hold or not.
+    /// Expectations that are not judged, whether they hold or not.
     pub exempt: usize,
 }
 

@@ -3,8 +3,8 @@
 use crate::file::{Host, Vm};
 
 /// Every host of these entries, with the index of its entry. Hosts of an entry with a count, and
-/// their VMs, are numbered `h-001`, `h-002` and so on. The width of the number does not depend on
-/// the count, so that a name means the same host when the count is varied.
+/// their VMs, are numbered `h-001`, `h-002` and so on. The number's width does not depend on the
+/// count, so a name means the same host for any count.
 pub(crate) fn each(entries: &[Host]) -> impl Iterator<Item = (usize, Host)> + '_ {
     entries.iter().enumerate().flat_map(|(place, entry)| {
         let numbers = entry.count.map_or(0..1, |count| 1..count.saturating_add(1));

@@ -23,8 +23,8 @@ pub struct Metric {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Which {
     Phase(String),
-    /// The extreme over all phases, or over the phases of one name in all variants; restricted to one
-    /// combination of a sweep if one is given.
+    /// Extreme over all phases, or over the phases of one name in all variants. The last field
+    /// restricts it to one combination of a sweep.
     Extreme(Extreme, Option<String>, Option<String>),
 }
 

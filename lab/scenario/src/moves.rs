@@ -1,6 +1,6 @@
 //! VMs that move between hosts (`do = "move"`).
 //!
-//! A VM that moves has a stand-in on each host that it moves to, named `VM.HOST`, with the same disk, shares and load. A move stops the
+//! A moving VM has a stand-in named `VM.HOST` on each host that it moves to. All have the same disk, shares and load. A move stops the
 //! client on one host and starts it on the other.
 
 use std::collections::BTreeMap;

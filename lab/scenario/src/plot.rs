@@ -67,7 +67,7 @@ pub struct PlotLine {
 }
 
 impl Plot {
-    /// Keeps what belongs to these variants, which have these phases. `false` if nothing is left.
+    /// Keeps the parts for these variants, whose phases are `known`. `false` if nothing is left.
     pub(crate) fn pick(&mut self, known: &[RunPhase<'_>], variants: &[String]) -> bool {
         match &mut self.view {
             View::Time { variant, .. } => {

@@ -32,7 +32,7 @@ impl Run {
             key.split('.').count() == path.split('.').count()
                 && keys.all(|(key, part)| key == "*" || key == part)
         };
-        // Of several settings of one value, the last is in force.
+        // The last setting of a value is the one in force.
         let at = self.settings.iter().rposition(|(key, _)| is(key))?;
         Some(self.places[at].iter().map(String::as_str).collect())
     }

@@ -33,7 +33,7 @@ pub struct Scenario {
     pub array: ArraySettings,
     /// Number of slots of the exchange: at least one for each host.
     pub exchange_slots: u32,
-    /// How the hosts meet.
+    /// Medium in which the hosts exchange reports.
     pub transport: Transport,
     /// Number of members of the etcd, where hosts meet in one.
     pub etcd_members: u8,
@@ -62,13 +62,13 @@ pub struct Host {
     pub present: bool,
     /// Settings of a guest. `None` for an agent that serves disks.
     pub guest: Option<GuestSettings>,
-    /// Whether the host is outside control: it has no agent and no slot in the exchange, and its VMs go
-    /// to the array directly and have no shares.
+    /// Whether the host is outside control: without an agent and without a slot in the exchange. Its
+    /// VMs have no shares and use the array directly.
     pub outside: bool,
     /// Settings at the beginning: the scenario's, with the host's own on top. `mode = "off"` for a host
     /// outside control.
     pub control: ControlSettings,
-    /// How well the host hears the others at the beginning.
+    /// State of the host's access to the exchange at the beginning.
     pub hearing: Hearing,
     /// VMs of the host, in the order of the file.
     pub vms: Vec<Vm>,
@@ -128,7 +128,7 @@ pub enum Action {
     StartHost(HostId),
     /// A host's agent stops (SIGSTOP). Its VMs go on and wait for their IOs.
     HangHost(HostId),
-    /// A stopped agent goes on.
+    /// A stopped agent continues.
     ResumeHost(HostId),
     /// A host's settings change to these, in full.
     SetControl(HostId, Box<ControlSettings>),
@@ -259,8 +259,8 @@ impl Scenario {
         first.chain(changes).max().unwrap_or_default()
     }
 
-    /// Whether a VM's client runs throughout a phase. Its host is alive and does not hang, and if the
-    /// client works in bursts, the phase lies within one burst. `at_start` is the state at the
+    /// Whether a VM's client runs throughout a phase: its host is alive and does not hang. If the
+    /// client works in bursts, the phase must lie within one burst. `at_start` is the state at the
     /// beginning of the phase, which callers compute once for all VMs.
     #[must_use]
     pub fn runs_throughout(&self, vm: VmId, phase: &Phase, at_start: &State) -> bool {
@@ -312,7 +312,7 @@ pub struct HostState {
     pub hangs: bool,
     /// Control settings in force, in full.
     pub control: ControlSettings,
-    /// How well it hears the others.
+    /// State of the host's access to the exchange.
     pub hearing: Hearing,
     /// States of the VMs, in the order of [`Host::vms`].
     pub vms: Vec<VmState>,
@@ -375,7 +375,7 @@ impl State {
     /// Applies an action.
     ///
     /// # Errors
-    /// Why the action is invalid in this state, for people; the state is unchanged.
+    /// Reason why the action is invalid in this state, for people; the state is unchanged.
     pub fn apply(&mut self, action: &Action) -> Result<(), &'static str> {
         let require = |ok: bool, otherwise| if ok { Ok(()) } else { Err(otherwise) };
         match action {

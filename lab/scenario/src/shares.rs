@@ -1,8 +1,8 @@
-//! Fairness of a phase: which VMs are judged, Jain's index, and share errors.
+//! Fairness of a phase: judged VMs, Jain's index, and share errors.
 //!
-//! Judged are *saturated* VMs, which want more than they get, and VMs that have more per share than the
-//! saturated ones. A VM that wants less than its share gets what it wants, which says nothing about
-//! fairness. A host is judged by the sum over its judged VMs.
+//! Two groups of VMs are judged: *saturated* VMs, which demand more than they get, and VMs with more per share than the
+//! saturated ones. The throughput of a VM that demands less than its share shows only its demand. A host is judged by the
+//! sum over its judged VMs.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,9 @@ pub fn lacks(ios: u64, asked: f64) -> bool {
 ///
 /// - If the host has a window, at least [`HELD_PART`] of the VM's mean latency must be held time. A
 ///   VM that is hardly ever held gets all that it asks for.
-/// - If the host has no window (`window` is `None`), no IO is held, and every client that keeps IOs
-///   waiting at the array counts. An open loop does not keep IOs waiting by itself, so
-///   [`HostCount`](crate::count::HostCount) never asks for one in this case.
+/// - If the host has no window (`window` is `None`), no IO is held. Every client that keeps IOs waiting at the array
+///   counts. An open loop does not keep IOs waiting by itself, so [`HostCount`](crate::count::HostCount) never asks for
+///   one in this case.
 #[must_use]
 pub fn saturated(
     ran_throughout: bool,
@@ -61,15 +61,15 @@ impl Unit {
     }
 }
 
-/// Unit that shares divide among these hosts: that of the hosts with most of the shares, as in the law;
-/// IOPS if both have as many.
+/// Unit that shares divide among these hosts: the unit of the hosts with most of the shares, as in the law. With equal
+/// shares, IOPS come first, then bytes.
 fn unit<'a>(hosts: impl IntoIterator<Item = &'a HostAnswer>) -> Unit {
     let mut votes = [(Unit::Cost, 0), (Unit::Bytes, 0), (Unit::Ios, 0)];
     for host in hosts.into_iter().filter(|host| !host.outside) {
         let vote = votes.iter_mut().find(|(unit, _)| *unit == host.unit);
         vote.into_iter().for_each(|(_, votes)| *votes += u64::from(host.shares));
     }
-    // Of several with as many votes `max_by_key` finds the last.
+    // At equal votes `max_by_key` returns the last.
     votes.into_iter().max_by_key(|(_, votes)| *votes).map_or(Unit::Ios, |(unit, _)| unit)
 }
 
@@ -90,11 +90,11 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// Who is judged: VMs that want more, and those that have more per share than these, whether they want
-/// more or not. It is not theirs to keep.
+/// Rule for judged VMs: saturated ones, and those with more per share than the saturated ones. Surplus above its share
+/// counts even for a VM that did not demand it all.
 struct ShareLevel {
     unit: Unit,
-    /// What those got per share that want more. `None` where nobody wants more: nobody lacks anything.
+    /// Throughput per share of the saturated VMs. `None` without any: then no VM lacks throughput.
     level: Option<f64>,
 }
 
@@ -129,8 +129,8 @@ impl ShareLevel {
     }
 }
 
-/// Jain's index over what the hosts' judged VMs got per share, in the unit that shares divide, or in this
-/// one.
+/// Jain's index over the throughput per share of the hosts' judged VMs. The unit is `unit`, or else the one that shares
+/// divide.
 #[must_use]
 pub fn fairness<'a>(
     hosts: impl IntoIterator<Item = &'a HostAnswer> + Clone,
@@ -141,8 +141,8 @@ pub fn fairness<'a>(
     jain(&claims.map(|claim| claim.got / claim.shares).collect::<Vec<_>>())
 }
 
-/// Throughput of each claim over its fair part, where the fair part divides the throughput of all
-/// claims by shares. 1 is exact.
+/// Ratio of each claim's throughput to its fair part; 1 is exact. The fair part divides the throughput of all claims by
+/// shares.
 fn parts(claims: Vec<Claim<'_>>) -> BTreeMap<&str, f64> {
     let got: f64 = claims.iter().map(|c| c.got).sum();
     let shares: f64 = claims.iter().map(|c| c.shares).sum();

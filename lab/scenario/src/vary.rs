@@ -79,7 +79,7 @@ fn written(
     Ok(variation)
 }
 
-/// Every variation with every value of a sweep: the `[[sweep]]` of this index, or one from the command line, which has its place there.
+/// Every variation with every value of a sweep: the `[[sweep]]` at `index`, or one from the command line.
 fn combined(
     document: &Document,
     all: &[Variation],

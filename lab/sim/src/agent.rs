@@ -1,4 +1,4 @@
-//! One host's agent: its law, its VMs' IOs, its part in the exchange.
+//! One host's agent: its law, the IOs of its VMs, its part in the exchange.
 
 use parda_array::ArrayIo;
 use parda_control::{
@@ -19,19 +19,19 @@ use crate::exchange::Rounds;
 use crate::kernel::Kernel;
 use crate::limited::Limited;
 
-/// An IO of a VM that is not done, in a line of the processor's cache: in a large cluster it has left it when the array has done the IO.
+/// An unfinished IO of a VM, in one line of the processor's cache. In a large cluster, that line has left the cache by its completion.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Pending {
     vm: VmId,
     run: ClientRun,
     io: ArrayIo,
-    /// Slots, by our own books, once it is at the array.
+    /// Cost in slots once the IO is at the array, as counted by the simulator.
     cost: f64,
     submitted: Instant,
 }
 
-/// A VM's part in its host.
+/// Configuration of a VM in its host's law.
 pub(crate) fn part(vm: &parda_scenario::Vm, shares: Shares) -> VmConfig {
     VmConfig { shares, ..VmConfig::from(&vm.settings) }
 }
@@ -43,23 +43,22 @@ struct Law {
     measured: Measurement,
 }
 
-/// A living agent. Outside control there is none: then it is the host itself, which without a
-/// window holds nothing back, and never ticks.
+/// A living agent. For a host outside control, it stands for the host itself: an unlimited window, and no ticks.
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) life: Life,
-    /// Apart, as an IO needs nothing of it, and is close to what it needs.
+    /// Boxed apart: an IO does not touch it, and the fields that it does touch stay close together.
     pub(crate) rounds: Box<Rounds>,
     law: Box<Law>,
     pub(crate) enforcer: Box<dyn Enforcer>,
     /// For each VM, the last run of its client.
     runs: Vec<Run>,
-    /// For each VM, what it sent against its limit.
+    /// For each VM, the IOs that it sent against its limit.
     limited: Vec<Limited>,
     ios: Slab<Pending>,
-    /// Slots at the array, by our own books.
+    /// Slots at the array, as counted by the simulator.
     at_array: f64,
-    /// When it is going to be woken up: two or three times, as the same one is asked for again and again.
+    /// Times of planned wakeups; two or three, as the same time is requested again and again.
     wakes: Vec<Instant>,
     /// β as last used.
     pub(crate) beta: f64,
@@ -76,7 +75,7 @@ impl Agent {
         let settings = |error| SimError::of_host(&host.name, error);
         let control = state.control.resolve().map_err(settings)?;
         let shares = host.vms.iter().zip(&state.vms).map(|(vm, state)| {
-            // Outside control nobody has shares. Nothing queues there, so that any will do.
+            // A host outside control has no shares. No IO queues there, so any value is correct.
             let shares = if host.outside { Shares(1) } else { state.shares };
             part(vm, shares)
         });
@@ -118,17 +117,17 @@ impl Agent {
         self.submit(now, vm, client);
     }
 
-    /// Stops a VM's client. It waits for what it has under way.
+    /// Stops a VM's client. Its outstanding IOs still complete.
     pub(crate) fn stop(&mut self, vm: VmId) {
         self.runs[vm.0].stop();
     }
 
-    /// This run of a VM's client, if it is the present one and was not stopped.
+    /// Run of a VM's client, if `run` is the current one and was not stopped.
     pub(crate) fn run(&mut self, vm: VmId, run: ClientRun) -> Option<&mut Run> {
         self.runs.get_mut(vm.0).filter(|present| present.id == run && present.going)
     }
 
-    /// The IOs that a client wants to do now.
+    /// Submits the IOs that a client is ready to begin.
     pub(crate) fn submit(&mut self, now: Instant, vm: VmId, client: &mut Client) {
         let run = &mut self.runs[vm.0];
         while run.wants() {
@@ -140,7 +139,7 @@ impl Agent {
         }
     }
 
-    /// An IO that goes to the array now, if one may.
+    /// Next IO that may go to the array now, if any.
     pub(crate) fn dispatch(
         &mut self,
         now: Instant,
@@ -148,7 +147,7 @@ impl Agent {
     ) -> Result<Option<(IoId, ArrayIo)>, Violation> {
         let Some(dispatch) = self.enforcer.next_dispatch(now) else { return Ok(None) };
         let pending = &mut self.ios[dispatch.token as usize];
-        // What waits is charged by the slots in force.
+        // Waiting IOs are charged at the slot cost in force at dispatch.
         pending.cost = self.enforcer.cost(io_of(&pending.io)).as_slots();
         let (vm, cost, io) = (pending.vm, pending.cost, pending.io);
         if !dispatch.overdue {
@@ -164,7 +163,7 @@ impl Agent {
         if limited.is_none() {
             return Ok(Some((dispatch.id, io)));
         }
-        // In observe mode nothing is held back.
+        // Observe mode holds no IO back.
         if !self.law.period.decision().acts {
             limited.restart();
         } else if let Some(early) = limited.take(now, io_of(&io)) {
@@ -176,7 +175,7 @@ impl Agent {
         Ok(Some((dispatch.id, io)))
     }
 
-    /// Takes back an IO from the array.
+    /// Books a completion from the array.
     pub(crate) fn complete(&mut self, now: Instant, id: IoId) -> Result<Completed, Violation> {
         let unknown = || Violation(format!("the array: completed IO {} of no VM", id.0));
         let completed = self.enforcer.complete(now, id).ok_or_else(unknown)?;
@@ -189,7 +188,7 @@ impl Agent {
         Ok(Completed { vm: pending.vm, ..completed })
     }
 
-    /// When to be woken up, if that is not known already.
+    /// Next wakeup, unless it is planned already.
     pub(crate) fn wake(&mut self) -> Option<Instant> {
         let at = self.enforcer.next_wakeup()?;
         let known = self.wakes.contains(&at);
@@ -203,7 +202,7 @@ impl Agent {
         self.wakes.retain(|at| *at != now);
     }
 
-    /// Lets the law tick with what the exchange shows.
+    /// Runs the law with the exchange's view.
     pub(crate) fn tick(
         &mut self,
         now: Instant,
@@ -236,18 +235,17 @@ impl Agent {
         self.law.period.decision().threshold
     }
 
-    /// VMs, by their places, that ask for their reservations and have less.
+    /// Indices of VMs that demand their reservations and get less.
     pub(crate) fn short(&self) -> Vec<usize> {
         (0..self.runs.len()).filter(|vm| self.enforcer.is_short(VmId(*vm))).collect()
     }
 
-    /// For each VM, its client's run, and how long the IOs of that run have been in the system
-    /// until now, together, in ns.
+    /// For each VM, its client's run and the sum of that run's IO times so far, in ns.
     pub(crate) fn lived(&self, now: Instant) -> Vec<(ClientRun, u128)> {
         self.lives(now).into_iter().map(|(run, _, lived)| (run, lived)).collect()
     }
 
-    /// The same, with how many of those IOs are not done.
+    /// As [`lived`](Agent::lived), with the number of those IOs that are not done.
     fn lives(&self, now: Instant) -> Vec<(ClientRun, u64, u128)> {
         let mut lives: Vec<_> = self.runs.iter().map(|run| (run.id, 0, run.lived)).collect();
         for (_, pending) in &self.ios {
@@ -260,7 +258,7 @@ impl Agent {
         lives
     }
 
-    /// Whether the books of its VMs' clients add up.
+    /// Checks that the counters of the VMs' clients agree.
     pub(crate) fn audit(&self, now: Instant, vms: &[parda_scenario::Vm]) -> Result<(), Violation> {
         let mut runs = self.runs.iter().zip(self.lives(now)).zip(vms);
         runs.try_for_each(|((run, (_, under_way, lived)), vm)| {
@@ -268,13 +266,13 @@ impl Agent {
         })
     }
 
-    /// Whether no IO was lost between us, the host and the array.
+    /// Checks that no IO was lost between the agent, the host and the array.
     pub(crate) fn check(&self, host: &parda_scenario::Host) -> Result<(), Violation> {
         check::books(|| &host.name, self.ios.len(), "the law", self.enforcer.under_way())
     }
 }
 
-/// An IO of the array as the law sees it.
+/// An array IO in the form that the law takes.
 fn io_of(io: &ArrayIo) -> Io {
     let kind = match io.kind {
         parda_array::IoKind::Read => IoKind::Read,

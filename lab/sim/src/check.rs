@@ -1,18 +1,18 @@
-//! Invariants of a simulated cluster, checked after every event. A name is asked for only where one is broken: in a large cluster names
-//! are far from the processor.
+//! Invariants of a simulated cluster, checked after every event. Names are fetched only for a violation: in a large cluster they are
+//! far from the processor.
 
 use parda_control::Window;
 
-/// Something that must never happen, in words.
+/// Description of a broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Violation(pub(crate) String);
 
-/// What comes of rounding: costs are multiples of 1/1024 slot.
+/// Tolerance for rounding: costs are multiples of 1/1024 slot.
 pub(crate) const ROUNDING: f64 = 1e-6;
 
-/// Whether an IO may go to the array: within the window as a whole, or beyond it as the fraction
-/// by which the window is not yet full. `own`: its VM is within its own slice, whatever its neighbours are.
+/// Checks that an IO may go to the array: within the window, or beginning in a window not yet full. `own`: whether the VM is within
+/// its own slice, whatever its neighbours have.
 pub(crate) fn window<'a>(
     whose: impl FnOnce() -> &'a str,
     outstanding: f64,
@@ -29,7 +29,7 @@ pub(crate) fn window<'a>(
     )))
 }
 
-/// Whether two books agree.
+/// Checks that two counts agree.
 pub(crate) fn books<'a>(
     whose: impl FnOnce() -> &'a str,
     are: usize,

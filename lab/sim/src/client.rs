@@ -7,12 +7,12 @@ use parda_workload::{Bursts, ClientLoad};
 
 use crate::drawn::Drawn;
 
-/// A VM's client. What drives a model elsewhere draws from it, too, so that a workload means the same.
+/// A VM's client. Other drivers of the model draw from it too, so that a workload is the same for all.
 #[derive(Debug)]
 pub struct Client {
-    /// How many a closed loop has under way. `None` of an open loop.
+    /// Outstanding IOs of a closed loop. `None` for an open loop.
     pub(crate) outstanding: Option<u32>,
-    /// When it works, if not always.
+    /// Bursts of activity; `None`: always active.
     pub(crate) bursts: Option<Bursts>,
     ios: Ios,
 }
@@ -24,7 +24,7 @@ enum Ios {
 }
 
 impl Client {
-    /// The client of a VM on a disk of this size, that draws all chance from `random`.
+    /// Makes the client of a VM on a disk of this size; `random` is its only source of chance.
     #[must_use]
     pub fn new(
         load: &ClientLoad,
@@ -41,14 +41,14 @@ impl Client {
         Client { outstanding: load.outstanding(), bursts: load.bursts(), ios }
     }
 
-    /// It is started. A trace then begins anew; what is drawn goes on where it was.
+    /// Starts a run. A trace begins anew; random draws continue.
     pub(crate) fn start(&mut self) {
         if let Ios::Replayed(_, player) = &mut self.ios {
             player.restart();
         }
     }
 
-    /// The client's next IO.
+    /// Next IO of the client.
     pub fn draw(&mut self) -> ArrayIo {
         match &mut self.ios {
             Ios::Drawn(drawn) => drawn.draw(),
@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    /// The time until the next IO of an open loop arrives, if one does. A closed loop has none.
+    /// Time until the next arrival of an open loop. `None` for a closed loop.
     pub fn gap(&mut self) -> Option<Span> {
         match &mut self.ios {
             Ios::Drawn(drawn) => drawn.gap(),

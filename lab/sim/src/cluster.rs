@@ -1,4 +1,4 @@
-//! The array, the hosts, and what happens between them.
+//! The array, the hosts, and the events between them.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,26 +21,26 @@ use crate::exchange::{Slots, Step};
 use crate::flights::{Flights, Landed};
 use crate::meter::Meters;
 
-/// A host, with an agent while it lives.
+/// A host, with an agent while it is alive.
 #[derive(Debug)]
 pub(crate) struct Node {
     clients: Vec<Client>,
     pub(crate) agent: Option<Agent>,
-    /// Its agent hangs: what the state says of it, where each IO looks.
+    /// Its agent hangs: a copy of the state's flag, close to the path of each IO.
     hangs: bool,
-    /// What has come for its agent while that hangs, in its order.
+    /// Deliveries for a hanging agent, in order of arrival.
     missed: Vec<Delivery>,
 }
 
-/// A host that publishes something else than it measured.
+/// A host whose publications differ from its measurements.
 pub struct Liar<'a> {
-    /// Which host of the scenario lies.
+    /// The lying host of the scenario.
     pub host: HostId,
-    /// Rewrites what it publishes.
+    /// Function that rewrites its publications.
     pub lie: Box<Lie<'a>>,
 }
 
-/// What rewrites a publication at a time.
+/// Function that rewrites one publication.
 pub(crate) type Lie<'a> = dyn FnMut(Instant, &mut Publication) + 'a;
 
 impl std::fmt::Debug for Liar<'_> {
@@ -58,7 +58,7 @@ pub(crate) struct Cluster<'a> {
     pub(crate) meters: Meters,
     pub(crate) nodes: Vec<Node>,
     state: State,
-    /// The hosts are not all on one side.
+    /// Hosts are on different sides of a partition.
     parted: bool,
     array: Array,
     flights: Flights,
@@ -103,12 +103,13 @@ impl<'a> Cluster<'a> {
         Ok(cluster)
     }
 
-    /// Lets the array do what it does before `limit`, until it has done an IO: then.
+    /// Runs the array up to its next completion before `limit`; returns the time of that
+    /// completion.
     pub(crate) fn advance_array(&mut self, limit: Instant) -> Option<Instant> {
         self.array.advance_to_completion(Nanos(limit.0)).map(|at| Instant(at.0))
     }
 
-    /// Takes back what the array has done.
+    /// Collects completions from the array.
     pub(crate) fn completions(&mut self) -> Result<(), Violation> {
         while let Some((_, tag)) = self.array.pop_completion() {
             let lost =
@@ -117,7 +118,8 @@ impl<'a> Cluster<'a> {
                 Landed::Io(host, life, io) => self.deliver(host, life, Delivery::Done(io))?,
                 Landed::Visit(host, life, visit) => {
                     self.meters.visited();
-                    // What is written can be read, whether or not its writer looks.
+                    // A completed write becomes readable, whether or not its writer learns of the
+                    // completion.
                     if self.living(host, life).is_some() {
                         self.put(host, visit);
                     }
@@ -128,7 +130,7 @@ impl<'a> Cluster<'a> {
         check::books(|| "the cluster", self.flights.len(), "the array", self.array.outstanding())
     }
 
-    /// Lets something happen that the scenario says.
+    /// Applies an action of the scenario.
     pub(crate) fn happen(&mut self, action: &Action) -> Result<(), SimError> {
         // The timeline was checked by applying it.
         let _ = self.state.apply(action);
@@ -148,8 +150,8 @@ impl<'a> Cluster<'a> {
                     self.deliver(id.host, life, Delivery::Shares(VmId(id.index)))?;
                 }
             }
-            // What it has at the array is done for nobody; what it was writing to the exchange
-            // was never acknowledged, so that it may be lost.
+            // Its IOs at the array have no owner from now on. Its write to the exchange was never
+            // acknowledged, so it may be lost.
             Action::KillHost(id) => {
                 let node = &mut self.nodes[id.0];
                 node.agent = None;
@@ -166,7 +168,7 @@ impl<'a> Cluster<'a> {
                 }
             }
             Action::SetControl(id, _) => self.set_control(id)?,
-            // The state has it.
+            // The state has changed already.
             Action::HangHost(_) | Action::Etcd(_) => {}
             Action::Array(event) => self.array_event(event)?,
         }
@@ -177,7 +179,7 @@ impl<'a> Cluster<'a> {
         let now = Nanos(self.now.0);
         match event {
             ArrayEvent::FailDrive(drive) => self.array.fail_drive(now, drive),
-            // Only one can have failed, and it is this: that was checked.
+            // Only one drive can have failed, and it is this one: the scenario was checked.
             ArrayEvent::RebuildDrive(_) => self.array.start_rebuild(now),
             ArrayEvent::WriteCache(on) => self.array.set_write_cache(now, on),
             ArrayEvent::Slow(slow) => self.array.set_slow(now, slow),
@@ -187,7 +189,7 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// Something comes for a host's agent, if that still lives: now, or when it no longer hangs.
+    /// Delivers to a host's agent if that life continues: now, or when the agent no longer hangs.
     pub(crate) fn deliver(
         &mut self,
         id: HostId,
@@ -222,8 +224,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// An agent goes on. It sees what came meanwhile in the order in which that came, takes up its
-    /// settings if they have changed, and takes in what its VMs wanted.
+    /// Resumes an agent after a hang. The agent handles the missed deliveries in order of arrival.
+    /// Then it takes changed settings and its VMs' waiting demand.
     fn resume(&mut self, id: HostId) -> Result<(), SimError> {
         let Some(life) = self.nodes[id.0].agent.as_ref().map(|agent| agent.life) else {
             return Ok(());
@@ -237,7 +239,7 @@ impl<'a> Cluster<'a> {
         self.set_control(id)
     }
 
-    /// Lets an agent take in what a client wants to do, unless it hangs.
+    /// Submits the IOs that a client is ready to begin, unless the agent hangs.
     fn submit(&mut self, id: HostId, vm: VmId) {
         let Node { agent, clients, hangs, .. } = &mut self.nodes[id.0];
         if let Some(agent) = agent.as_mut().filter(|_| !*hangs) {
@@ -272,7 +274,7 @@ impl<'a> Cluster<'a> {
         self.dispatch(id)
     }
 
-    /// Plans what a client will do by itself that begins to work or to rest now.
+    /// Plans the next events of a client that begins or ends a burst now.
     fn plan_client(&mut self, id: HostId, vm: VmId, run: ClientRun) {
         let present = self.nodes[id.0].agent.as_mut().and_then(|agent| agent.run(vm, run));
         let Some((edge, works)) = present.map(|run| (run.edge, run.works)) else { return };
@@ -284,8 +286,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Plans the next arrival of an open loop, if that comes before its burst ends: in the next
-    /// one the wait begins anew, as it may where it is exponential.
+    /// Plans the next arrival of an open loop if it comes before its burst ends. The next burst
+    /// draws a new gap, which is exact for an exponential distribution.
     fn plan_arrival(&mut self, id: HostId, vm: VmId, run: ClientRun, end: Option<Instant>) {
         let Some(gap) = self.nodes[id.0].clients[vm.0].gap() else { return };
         let at = self.now + gap;
@@ -320,7 +322,7 @@ impl<'a> Cluster<'a> {
         self.dispatch(id)
     }
 
-    /// An agent takes up its settings, unless it hangs.
+    /// Updates an agent's settings, unless it hangs.
     fn set_control(&mut self, id: HostId) -> Result<(), SimError> {
         if self.nodes[id.0].hangs {
             return Ok(());
@@ -339,7 +341,8 @@ impl<'a> Cluster<'a> {
         Ok(self.dispatch(id)?)
     }
 
-    /// Sends to the array what may go, unless the agent hangs, and sees that all is well with it.
+    /// Dispatches all admissible IOs to the array, unless the agent hangs, and checks the
+    /// invariants.
     fn dispatch(&mut self, id: HostId) -> Result<(), Violation> {
         let host = self.scenario.host(id);
         let Node { agent, hangs, .. } = &mut self.nodes[id.0];
@@ -374,19 +377,20 @@ impl<'a> Cluster<'a> {
         self.visit(id, life, visit, self.slots.read())
     }
 
-    /// Whether a visit of this host to the exchange fails that begins now: at once, and without
+    /// Whether a visit of this host to the exchange that begins now fails: at once, and without
     /// reaching the array.
     fn visit_fails(&mut self, id: HostId) -> bool {
         if self.scenario.transport == Transport::Udp {
-            // Nobody is told of a datagram that is lost.
+            // The sender of a lost datagram gets no error.
             return false;
         }
         let loss = self.state.host(id).hearing.loss;
-        // Nothing is drawn where nothing is left to chance: no run depends on what it does not say.
+        // No random number is drawn at loss 0: a run must not depend on settings that its scenario
+        // omits.
         !self.state.reaches_exchange(id) || (loss > 0.0 && self.loss_rng.f64() < loss)
     }
 
-    /// Whether a write of this host to the exchange fails that begins now.
+    /// Whether a write of this host to the exchange that begins now fails.
     fn write_fails(&mut self, id: HostId) -> bool {
         let told = self.scenario.transport != Transport::Udp;
         (told && !self.state.host(id).hearing.writable) || self.visit_fails(id)
@@ -407,7 +411,8 @@ impl<'a> Cluster<'a> {
         submit(&mut self.array, self.now, self.flights.visit(life, visit), io)
     }
 
-    /// A visit to an exchange that is not on the array: it takes no time that the law could notice.
+    /// Completes a visit to an exchange outside the array, in no time: too short for the law to
+    /// notice.
     fn network_visit(&mut self, host: HostId, visit: Visit) -> Result<(), Violation> {
         if self.state.reaches_exchange(host) && self.state.host(host).hearing.writable {
             self.put(host, visit);
@@ -415,7 +420,7 @@ impl<'a> Cluster<'a> {
         self.visited(host, visit, true)
     }
 
-    /// What this visit of a host that lives writes, if it writes, can be read from now on.
+    /// Makes the message of a living host's write visit readable from now on.
     fn put(&mut self, host: HostId, visit: Visit) {
         let agent = self.nodes[host.0].agent.as_ref();
         if let Some(mut message) = agent.and_then(|agent| agent.rounds.writes(visit)) {
@@ -429,7 +434,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// A visit to the exchange has ended, or was given up.
+    /// Handles a visit to the exchange that has ended, or was given up.
     fn visited(&mut self, id: HostId, visit: Visit, worked: bool) -> Result<(), Violation> {
         let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
         match agent.rounds.end(visit, worked) {
@@ -440,7 +445,7 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// The law of a host ticks, with what a read shows that was begun then, if one worked.
+    /// Runs a host's law with the exchange as of `read`, the start of a successful read, if any.
     fn tick(&mut self, id: HostId, read: Option<Instant>) -> Result<(), Violation> {
         let (hearing, reaches) = (&self.state.host(id).hearing, self.state.reaches_exchange(id));
         let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
@@ -479,7 +484,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// Asked for seldom, as n hosts look at n slots in each period.
+/// Cached by the caller, as n hosts read n slots in each period.
 fn is_parted(scenario: &Scenario, state: &State) -> bool {
     let mut sides = scenario.host_ids().map(|(id, _)| &state.host(id).hearing.side);
     let first = sides.next();

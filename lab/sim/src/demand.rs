@@ -1,4 +1,4 @@
-//! Times of a client's IOs, in one run of it from its start to its stop, and its counters.
+//! Times and counters of a client's IOs, in one run from its start to its stop.
 
 use parda_control::{Instant, Span};
 use parda_workload::{Bursts, OPEN_LOOP_DEPTH};
@@ -9,35 +9,35 @@ use crate::check::Violation;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClientRun(pub(crate) u64);
 
-/// How a run of a client goes.
+/// State and counters of a client's run.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) id: ClientRun,
-    /// It has not been stopped.
+    /// False once the run has been stopped.
     pub(crate) going: bool,
     bursts: Option<Bursts>,
-    /// It is in a burst, or does without them.
+    /// The run is in a burst, or has no bursts.
     pub(crate) works: bool,
-    /// When its burst ends, or the next begins.
+    /// End of its burst, or start of the next.
     pub(crate) edge: Option<Instant>,
-    /// It keeps as many under way as it may.
+    /// Closed loop: the run always has as many IOs under way as `depth` allows.
     closed: bool,
-    /// How many may be under way.
+    /// Most IOs under way.
     depth: u32,
     under_way: u32,
-    /// Have arrived in an open loop, and wait for one to come back.
+    /// Arrivals of an open loop that wait for a completion.
     waiting: u64,
     arrived: u64,
     completed: u64,
-    /// How long those completed were in the system, together, in ns.
+    /// Sum of the times in the system of completed IOs, in ns.
     pub(crate) lived: u128,
-    /// All moments at which one came back less all at which one was begun, in ns: the same by
-    /// other books, with those not completed.
+    /// Sum of all completion times less sum of all start times, in ns. A second count of `lived`,
+    /// which includes unfinished IOs.
     moments: i128,
 }
 
 impl Run {
-    /// Of a closed loop with so many under way, or of an open one.
+    /// A closed loop with `outstanding` IOs under way; an open loop for `None`.
     pub(crate) fn new(
         now: Instant,
         id: ClientRun,
@@ -57,33 +57,33 @@ impl Run {
         }
     }
 
-    /// It is stopped. It waits for what is under way; what waits outside never comes.
+    /// Stops the run. IOs under way still complete; waiting arrivals are dropped.
     pub(crate) fn stop(&mut self) {
         self.going = false;
         self.arrived -= self.waiting;
         self.waiting = 0;
     }
 
-    /// A burst begins or ends.
+    /// Begins or ends a burst.
     pub(crate) fn turn(&mut self, now: Instant) {
         self.works = !self.works;
         let lasts = |bursts: Bursts| if self.works { bursts.on } else { bursts.off };
         self.edge = self.bursts.map(|bursts| now + lasts(bursts).into());
     }
 
-    /// An IO arrives in an open loop.
+    /// Counts an arrival in an open loop.
     pub(crate) fn arrive(&mut self) {
         self.arrived += 1;
         self.waiting += 1;
     }
 
-    /// Whether it begins another IO now.
+    /// Whether the run begins another IO now.
     pub(crate) fn wants(&self) -> bool {
         let more = if self.closed { self.works } else { self.waiting > 0 };
         more && self.going && self.under_way < self.depth
     }
 
-    /// Begins an IO of the client.
+    /// Counts the start of an IO.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.moments -= i128::from(now.0);
         self.under_way += 1;
@@ -92,7 +92,7 @@ impl Run {
         }
     }
 
-    /// One comes back that was begun so long ago.
+    /// Counts the completion of an IO that took `lived`.
     pub(crate) fn end(&mut self, now: Instant, lived: Span) {
         self.moments += i128::from(now.0);
         self.under_way -= 1;
@@ -100,13 +100,13 @@ impl Run {
         self.lived += u128::from(lived.0);
     }
 
-    /// How many were under way, integrated over time, in IO·ns.
+    /// IOs under way, integrated over time, in IO·ns.
     fn outstanding(&self, now: Instant) -> i128 {
         self.moments + i128::from(self.under_way) * i128::from(now.0)
     }
 
-    /// Whether its books agree with one another, and with how many of its IOs there really are
-    /// and how long all of them, those completed and those not, have lived.
+    /// Checks that the counters agree with one another and with the list of its unfinished IOs.
+    /// `lived` is the sum of the times of all IOs so far, completed or not.
     pub(crate) fn audit(
         &self,
         vm: &str,
@@ -141,7 +141,7 @@ mod tests {
         Run::new(Instant(0), ClientRun(1), outstanding, bursts)
     }
 
-    /// Begins all that it wants; how many that were.
+    /// Begins all IOs that the run wants; returns their number.
     fn begin_all(run: &mut Run, now: u64) -> u32 {
         let mut begun = 0;
         while run.wants() {
@@ -166,7 +166,7 @@ mod tests {
         run.turn(Instant(30));
         assert_eq!((run.works, run.edge), (true, Some(Instant(42))));
         assert_eq!(begin_all(&mut run, 30), 1, "three are still under way");
-        // One that lived 10, one 20; at 30 two of 30 and one of 20.
+        // Two completed IOs lived 10 and 20. At time 30, two open ones have lived 30 and one 20.
         assert_eq!(run.audit("db", Instant(30), 4, 10 + 20 + 2 * 30 + 20), Ok(()));
     }
 

@@ -1,35 +1,36 @@
-//! IOs that are drawn by chance, and for how long an open loop waits before one.
+//! IOs drawn at random, and the gaps between the arrivals of an open loop.
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::Span;
 use parda_workload::{Demand, Workload};
 
-/// Draws what a workload says.
+/// Random source of a workload's IOs.
 #[derive(Debug)]
 pub(crate) struct Drawn {
     workload: Workload,
     lun: LunId,
     sizes: Vec<Size>,
-    /// The first size: the only one of most.
+    /// First size: the only one of most workloads.
     only: Size,
-    /// Where IOs lie is counted in this many bytes.
+    /// Granularity of offsets, in bytes.
     grain: u64,
-    /// Where the hot part of its disk ends.
+    /// End of the hot part of the disk, in grains.
     hot_places: u64,
     random: fastrand::Rng,
-    /// Where its sequential reads and its sequential writes go on: after the last of the same
-    /// direction, as fio's do; or both in the first, after the last of either, as Iometer's do.
+    /// Next offsets of its sequential reads and its sequential writes. Each follows the last IO of
+    /// its direction, as in fio. Alternatively the first entry follows the last IO of either
+    /// direction, as in Iometer.
     streams: [u64; 2],
 }
 
-/// One of the sizes of its IOs.
+/// One of the workload's IO sizes.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     bytes: u64,
     grains: u64,
-    /// How many places its disk has for such an IO.
+    /// Number of possible places for an IO of this size.
     places: u64,
-    /// In percent: it and all before it.
+    /// Cumulative percentage: of this size and all sizes before.
     up_to: u32,
 }
 
@@ -61,7 +62,7 @@ impl Drawn {
         }
     }
 
-    /// The next IO, drawn by chance.
+    /// Next IO, at random.
     pub(crate) fn draw(&mut self) -> ArrayIo {
         let read = self.percent(self.workload.read_percent);
         let trim = !read && self.percent(self.workload.trim_percent);
@@ -89,19 +90,19 @@ impl Drawn {
         }
     }
 
-    /// The time until the next IO of an open loop arrives: exponential, so that they make a
-    /// Poisson process. A closed loop has none.
+    /// Time until the next arrival of an open loop: exponential, which makes a Poisson process.
+    /// `None` for a closed loop.
     pub(crate) fn gap(&mut self) -> Option<Span> {
         let rate = match self.workload.demand {
             Demand::Open { rate } => rate,
             Demand::Closed { .. } => return None,
         };
-        // From (0, 1], so that there is a logarithm.
+        // In (0, 1], so that the logarithm is finite.
         let uniform = 1.0 - self.random.f64();
         Some(Span((-uniform.ln() * 1e9 / rate).round() as u64))
     }
 
-    /// The size of its next IO. Where there is but one, nothing is drawn.
+    /// Size of the next IO. With only one size, no number is drawn.
     fn size(&mut self) -> Size {
         if self.sizes.len() == 1 {
             return self.only;
@@ -110,7 +111,7 @@ impl Drawn {
         self.sizes.iter().find(|size| drawn < size.up_to).copied().unwrap_or(self.only)
     }
 
-    /// One of so many places, by chance.
+    /// One of `places` places, at random.
     fn anywhere(&mut self, places: u64) -> u64 {
         let Some(hot) = self.workload.hot else { return self.random.u64(..places) };
         if self.percent(hot.hits_percent) {
@@ -120,7 +121,7 @@ impl Drawn {
         }
     }
 
-    /// True in so many of a hundred cases.
+    /// True with a probability of `percent`.
     fn percent(&mut self, percent: f64) -> bool {
         percent > 0.0 && f64::from(self.random.u32(..100)) < percent
     }
@@ -255,7 +256,7 @@ mod tests {
         }
         let hits: i32 = counts[..100].iter().sum();
         assert!((89_700..90_300).contains(&hits), "{hits}");
-        // Within either, all places alike: 900 and 11 each.
+        // All places of each part equally: 900 and 11 each.
         assert!(counts[..100].iter().all(|n| (760..1040).contains(n)), "{counts:?}");
         assert!(counts[100..].iter().all(|n| (1..32).contains(n)), "{counts:?}");
     }
@@ -264,7 +265,7 @@ mod tests {
     fn an_open_loop_is_a_poisson_process() {
         let demand = Demand::Open { rate: 500.0 };
         let mut client = of(Workload { demand, ..workload(100.0, 100.0) }, 1 << 20);
-        // How many arrive in each of a thousand seconds: mean and variance are both 500.
+        // Arrivals in each of a thousand seconds: mean and variance are both 500.
         let (mut at, mut counts) = (0, vec![0.0; 1000]);
         loop {
             at += client.gap().unwrap().0;
@@ -276,7 +277,7 @@ mod tests {
         let n = counts.len() as f64;
         let mean = counts.iter().sum::<f64>() / n;
         let variance = counts.iter().map(|c| (c - mean) * (c - mean)).sum::<f64>() / n;
-        // Three standard deviations of either: 3·√(500/1000) and 3·500·√(2/1000).
+        // Three standard deviations: 3·√(500/1000) of the mean and 3·500·√(2/1000) of the variance.
         assert!((mean - 500.0_f64).abs() < 2.1, "{mean}");
         assert!((variance - 500.0_f64).abs() < 67.0, "{variance}");
     }

@@ -11,8 +11,8 @@ use parda_control::{
     Window,
 };
 
-/// What holds a host's IOs back: an agent that serves disks ([`Host`]), or the kernel's queue of a device that one steers
-/// ([`Kernel`](crate::kernel::Kernel)). What each call does, [`Host`] says.
+/// Enforcement of a host's window: by an agent that serves disks ([`Host`]), or by a steered kernel queue
+/// ([`Kernel`](crate::kernel::Kernel)). [`Host`] documents the calls.
 pub(crate) trait Enforcer: Debug {
     fn set_vm(&mut self, now: Instant, vm: VmId, config: VmConfig);
     fn submit(&mut self, now: Instant, vm: VmId, io: Io, token: u64);
@@ -22,26 +22,26 @@ pub(crate) trait Enforcer: Debug {
     fn measure(&mut self, now: Instant, into: &mut Measurement);
     fn apply(&mut self, now: Instant, decision: &Decision);
 
-    /// What bounds an IO that goes to the array now.
+    /// Upper bound on an IO that goes to the array now.
     fn bound(&self) -> Window;
 
-    /// What a VM may have outstanding, whatever the others on its host have.
+    /// Slots that a VM may have outstanding, whatever the others on its host have.
     fn slice(&self, _vm: VmId) -> f64 {
         0.0
     }
 
-    /// IOs that wait or are at the array.
+    /// Number of IOs that wait or are at the array.
     fn under_way(&self) -> usize;
 
-    /// A VM's client begins. A kernel's queue keeps no credit.
+    /// Starts a VM's client. A kernel's queue keeps no credit.
     fn begin(&mut self, _now: Instant, _vm: VmId) {}
 
-    /// The slots that an IO takes. A kernel's queue counts IOs.
+    /// Slots that an IO takes. A kernel's queue counts IOs.
     fn cost(&self, _io: Io) -> Cost {
         Cost::ONE
     }
 
-    /// Whether a VM asks for its reservation and has less.
+    /// Whether a VM demands its reservation and gets less.
     fn is_short(&self, _vm: VmId) -> bool {
         false
     }

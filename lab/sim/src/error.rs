@@ -4,13 +4,13 @@ use std::fmt::Display;
 
 use crate::check::Violation;
 
-/// Why there is no answer.
+/// Reason for a run without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
-    /// Something in the scenario is not possible. Never for a scenario that was parsed.
+    /// An impossible part of the scenario. Never for a scenario that was parsed.
     #[error("{0}")]
     Impossible(String),
-    /// Something happened that must never happen: a fault of this program.
+    /// A broken invariant: a fault of this program.
     #[error(transparent)]
     Violation(#[from] Violation),
 }

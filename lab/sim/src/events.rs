@@ -8,20 +8,20 @@ use parda_scenario::HostId;
 
 use crate::demand::ClientRun;
 
-/// One life of a host's agent. What was meant for an earlier one is not for it.
+/// One life of a host's agent. Events for an earlier life are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Life(pub(crate) u64);
 
-/// Something that is going to happen.
+/// An event to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// Phases begin or end.
     Edge,
-    /// Another second is over.
+    /// Another second has passed.
     Second,
     /// The scenario's next event.
     Timeline(usize),
-    /// Something comes for a host's agent.
+    /// A delivery for a host's agent.
     Agent(HostId, Life, Delivery),
     /// An IO of an open loop arrives.
     Arrival(HostId, VmId, ClientRun),
@@ -29,16 +29,16 @@ pub(crate) enum Event {
     Burst(HostId, VmId, ClientRun),
 }
 
-/// What comes for an agent: now, or once it no longer hangs.
+/// Delivery for an agent: now, or once it no longer hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Delivery {
-    /// The array has done an IO.
+    /// The array has completed an IO.
     Done(IoId),
-    /// A visit to the exchange has worked, or its time is over.
+    /// A visit to the exchange has succeeded (true), or timed out.
     Visited(Visit, bool),
-    /// Its period is over.
+    /// The agent's period is over.
     Tick,
-    /// Its gate opens, as it was to do then.
+    /// A wakeup of the gate, planned for this time.
     Wake(Instant),
     /// A VM's shares change.
     Shares(VmId),
@@ -48,7 +48,7 @@ pub(crate) enum Delivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Visit(pub(crate) u64);
 
-/// What is going to happen, by time; at one time, in the order in which it was planned.
+/// Events to come, in order of time; at equal times, in the order of planning.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     heap: BinaryHeap<Reverse<(Instant, u64, Event)>>,

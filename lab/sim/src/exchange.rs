@@ -1,8 +1,7 @@
-//! The slots of the exchange, and a host's visits to them.
+//! Slots of the exchange, and the visits of a host to them.
 //!
-//! A visit is an IO on the exchange's LUN, so what hosts tell one another is as late as the array
-//! makes it. Over UDP and etcd a visit is no IO and takes no time. What slots hold, and who claims which, is for `parda-exchange` to try: here every host
-//! has its own.
+//! A visit is an IO on the exchange's LUN, so the array's latency delays what hosts learn of each other. Over UDP and etcd a visit is no IO
+//! and takes no time. Tests of `parda-exchange` cover the layout and the claiming of slots; here every host owns a slot from the start.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -23,20 +22,20 @@ use crate::events::{Life, Visit};
 pub(crate) struct Slots {
     lun: LunId,
     count: u32,
-    /// How many were ever written, and the last of these.
+    /// Number of slots ever written, and the highest of them.
     used: (u32, Option<u32>),
-    /// Each host's, in the order in which those who hear hosts keep them, that of their ids: so nobody looks for one.
+    /// Slot of each host, in ascending order of host ids, as in [`Peers`]: so no lookup is needed.
     held: Vec<(HostId, Slot<Rc<Message>>)>,
-    /// Where each host's is.
+    /// Index of each host of the scenario in `held`.
     places: Vec<usize>,
     /// Time for which a reader may still get a message that was written over.
     keep: Span,
 }
 
-/// What a slot holds, and what it held before: each with the time when it was written.
+/// Contents of a slot, now and before: each with its time of writing.
 #[derive(Debug)]
 struct Slot<T> {
-    /// What nearly every reader wants, of whom there are n for each slot in a period.
+    /// Current message, which nearly all readers want: n of them for each slot in a period.
     last: Option<(Instant, T)>,
     before: VecDeque<(Instant, T)>,
 }
@@ -48,7 +47,7 @@ impl<T> Slot<T> {
 
     fn put(&mut self, now: Instant, message: T, keep: Span) {
         self.before.extend(self.last.replace((now, message)));
-        // The first that stays is what it held so long ago.
+        // The first message that stays was current at `now` − `keep`.
         while !self.before.is_empty()
             && let Some((at, _)) = self.before.get(1).or(self.last.as_ref())
             && now.since(*at) >= keep
@@ -57,7 +56,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// What it held then.
+    /// Message that the slot held at `then`.
     fn at(&self, then: Instant) -> Option<&T> {
         let (at, last) = self.last.as_ref()?;
         if *at <= then {
@@ -94,7 +93,7 @@ impl Slots {
         ArrayIo { lun: self.lun, kind: IoKind::Write, offset, len: Bytes(SLOT.0) }
     }
 
-    /// What a write brought.
+    /// Stores a written message.
     pub(crate) fn put(&mut self, now: Instant, host: HostId, message: Rc<Message>) {
         let (_, slot) = &mut self.held[self.places[host.0]];
         if slot.last.is_none() {
@@ -104,8 +103,8 @@ impl Slots {
         slot.put(now, message, self.keep);
     }
 
-    /// What the slots of some hosts held then: nothing, if that is before there was anything. `drawn`: in the order of the scenario, as
-    /// chance decides about each; otherwise in that of the hosts' ids.
+    /// Messages that the slots of some hosts held at `then`; none if `then` is `None`. `drawn`: in the order of the scenario, as chance
+    /// decides about each; otherwise in the order of host ids.
     pub(crate) fn shown(
         &self,
         then: Option<Instant>,
@@ -118,18 +117,18 @@ impl Slots {
     }
 }
 
-/// What a host's control thread is about.
+/// Step of a host's control thread.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// It waits for its period to be over.
+    /// Waits for the end of the period.
     Waits,
-    /// It reads the slots, since then.
+    /// Reads the slots, since the given time.
     Reads(Instant),
-    /// It writes its own, since then.
+    /// Writes the message to its own slot.
     Writes(Rc<Message>),
 }
 
-/// The rounds of a host: clock, peers, and the visit under way.
+/// Rounds of a host: clock, peers, and the visit under way.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     me: Identity,
@@ -142,8 +141,8 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// It begins where in its period the host's name says, as the agent does: hosts that were
-    /// started together do not all visit the exchange at once.
+    /// Begins at the phase that the host's name determines, as the agent does. So hosts that start together do not all visit the exchange
+    /// at once.
     pub(crate) fn new(now: Instant, host: HostName, life: Life, period: Span) -> Rounds {
         let phase = host.id().phase();
         let me = Identity { host, incarnation: Incarnation(life.0) };
@@ -157,7 +156,7 @@ impl Rounds {
         }
     }
 
-    /// Begins a round, if one is due, or was while its host hung.
+    /// Begins a round, if one is due or became due while the host hung.
     pub(crate) fn begin_round(&mut self, now: Instant) -> bool {
         let due = self.clock.is_due(now);
         if due {
@@ -172,7 +171,7 @@ impl Rounds {
         self.begin()
     }
 
-    /// What came of a round, so that the time of the next one follows from it.
+    /// Records the result of a round, which determines the time of the next one.
     pub(crate) fn settle(
         &mut self,
         now: Instant,
@@ -187,7 +186,7 @@ impl Rounds {
         }
     }
 
-    /// Begins to write what came of it.
+    /// Begins to write the round's report.
     pub(crate) fn write(&mut self, report: Report, tenants: Vec<TenantPart>) -> Visit {
         self.sequence = self.sequence.next();
         self.peers.says(&report);
@@ -207,7 +206,7 @@ impl Rounds {
         self.visit
     }
 
-    /// What this visit writes, if it is a write that has not ended.
+    /// Message of this visit, if it is a write that has not ended.
     pub(crate) fn writes(&self, visit: Visit) -> Option<Rc<Message>> {
         match &self.step {
             Step::Writes(message) if visit == self.visit => Some(Rc::clone(message)),
@@ -215,7 +214,7 @@ impl Rounds {
         }
     }
 
-    /// Ends a visit that `worked` or was given up: the step that it was. [`Step::Waits`] if it ended already.
+    /// Ends a visit that `worked` or was given up. Returns its step; [`Step::Waits`] if it ended already.
     pub(crate) fn end(&mut self, visit: Visit, worked: bool) -> Step {
         if visit != self.visit {
             return Step::Waits;
@@ -227,13 +226,13 @@ impl Rounds {
         step
     }
 
-    /// The write of this round failed before it began.
+    /// Ends the round after a write that failed before it began.
     pub(crate) fn not_written(&mut self) {
         self.peers.published(false);
     }
 
-    /// What the slots say, as a read shows them that was begun then, added up. `None` while nothing
-    /// can be said of the others, as they show hosts of which none has yet been seen to live.
+    /// Sum over the slots as a read that began at `since` shows them. `None` while the totals are unknown, because no shown host has yet
+    /// been seen to live.
     pub(crate) fn hear<'a>(
         &mut self,
         since: Instant,
@@ -244,7 +243,7 @@ impl Rounds {
         self.peers.totals(since)
     }
 
-    /// What the others say of tenants.
+    /// Parts of the other hosts in tenants.
     pub(crate) fn tenants(&self, since: Instant) -> Vec<TenantPart> {
         self.peers.tenants(since)
     }
@@ -254,8 +253,7 @@ impl Rounds {
 mod tests {
     use super::*;
 
-    /// What a slot held at each time, if it is written to at 10, 20 and 30 and keeps for so long
-    /// what was written over.
+    /// Slot contents at each of `times`, after writes at 10, 20 and 30. The slot keeps overwritten messages for `keep`.
     fn held(keep: u64, times: [u64; 6]) -> [Option<u64>; 6] {
         let mut slot = Slot::new();
         for at in [10, 20, 30] {
@@ -269,7 +267,7 @@ mod tests {
         let times = [9, 10, 19, 20, 29, 30];
         let all = [None, Some(10), Some(10), Some(20), Some(20), Some(30)];
         assert_eq!(held(100, times), all);
-        // From 30 on nobody asks for what was before 15.
+        // From 30 on, no reader wants messages from before 15.
         assert_eq!(held(15, times), all);
         assert_eq!(held(10, times), [None, None, None, Some(20), Some(20), Some(30)]);
         assert_eq!(held(0, times), [None, None, None, None, None, Some(30)]);

@@ -1,7 +1,7 @@
-//! IOs at the array, and what comes of each for the agent that sent it.
+//! IOs at the array, and the owner of each completion.
 //!
-//! The array hands a tag back with each completion, and the tag of a VM's IO says all there is: so a large cluster has no table of them,
-//! which would not fit the processor's caches.
+//! The array returns a tag with each completion. The tag of a VM's IO contains all that is needed: so a large cluster has no table of
+//! IOs, which would not fit the processor's caches.
 
 use parda_array::IoTag;
 use parda_control::IoId;
@@ -10,20 +10,20 @@ use slab::Slab;
 
 use crate::events::{Life, Visit};
 
-/// In the tag of a visit to the exchange.
+/// Bit set in the tag of a visit to the exchange.
 const VISIT: u64 = 1 << 63;
 
 /// IOs at the array.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    /// The host of each life of an agent, by the number of the life less one.
+    /// Host of each life of an agent; index 0 is life 1.
     lives: Vec<HostId>,
-    /// How many IOs of VMs are at the array.
+    /// Number of VMs' IOs at the array.
     ios: usize,
     visits: Slab<(Life, Visit)>,
 }
 
-/// What the array has done.
+/// A completion of the array.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Landed {
     /// An IO of a VM.
@@ -33,7 +33,7 @@ pub(crate) enum Landed {
 }
 
 impl Flights {
-    /// An agent begins to live.
+    /// Begins a new life of an agent.
     pub(crate) fn begin_life(&mut self, host: HostId) -> Life {
         self.lives.push(host);
         Life(self.lives.len() as u64)
@@ -50,7 +50,7 @@ impl Flights {
         IoTag(VISIT | self.visits.insert((life, visit)) as u64)
     }
 
-    /// What has been done, if it was under way.
+    /// Owner of a completion, if it was under way.
     pub(crate) fn land(&mut self, IoTag(tag): IoTag) -> Option<Landed> {
         if tag & VISIT != 0 {
             let (life, visit) = self.visits.try_remove((tag & !VISIT) as usize)?;
@@ -65,7 +65,7 @@ impl Flights {
         self.lives.get((life as usize).checked_sub(1)?).copied()
     }
 
-    /// How many there are.
+    /// Number of IOs and visits at the array.
     pub(crate) fn len(&self) -> usize {
         self.ios + self.visits.len()
     }

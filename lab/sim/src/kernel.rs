@@ -1,8 +1,8 @@
-//! A kernel's queue of one device, and the agent that steers it: first come, first served, and a
-//! depth in whole IOs that changes at ticks, or at slices of a period where that is cheap.
+//! A kernel's queue of one device, and the agent that steers it. The queue is first come, first served; its depth is whole IOs, and changes
+//! at ticks, or at slices of a period where that is cheap.
 //!
-//! What the law is told is [`Account`]'s, and how its window becomes a depth [`DepthSchedule`]'s, as in the agent. How VMs of one host
-//! share its queue is not modelled: they come as they come.
+//! As in the agent, [`KernelHost`] prepares the law's input and turns its window into a depth. Fairness among the VMs of one host in its
+//! queue is not modelled: IOs go in order of arrival.
 
 use std::collections::VecDeque;
 
@@ -22,13 +22,13 @@ use crate::enforcer::Enforcer;
 struct Queue {
     /// Depths that can be set.
     bounds: DepthBounds,
-    /// Depth while nobody sets it.
+    /// Depth until a depth is set.
     untouched: u32,
-    /// Number of IOs that the other side has under way at the array. The others wait there.
+    /// IOs that the server behind the queue has under way at the array. Further ones wait in the server.
     beyond: usize,
 }
 
-/// Largest number of IOs that the laboratory has under way on an export that is a file.
+/// Most IOs that the laboratory has under way on an export that is a file.
 const OF_A_FILE: usize = 10;
 
 fn queue(disk: GuestDisk) -> Queue {
@@ -46,9 +46,9 @@ struct Pending {
     token: u64,
     io: Io,
     submitted: Instant,
-    /// Since when it counts as outstanding for the kernel.
+    /// Time since which the kernel counts it as outstanding.
     issued: Instant,
-    /// Since when it is at the array.
+    /// Time since which it is at the array.
     sent: Instant,
 }
 
@@ -58,7 +58,7 @@ struct Vm {
     pending: Integral,
 }
 
-/// See the module's documentation.
+/// A steered kernel queue; see the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     account: Account,
@@ -70,7 +70,7 @@ pub(crate) struct Kernel {
     ticked: Instant,
     vms: Vec<Vm>,
     queue: VecDeque<Pending>,
-    /// Issued, and waiting on the other side.
+    /// Issued IOs that wait in the server.
     beyond: VecDeque<Pending>,
     at_array: Slab<Pending>,
     outstanding: Integral,
@@ -183,7 +183,7 @@ impl Enforcer for Kernel {
         }
     }
 
-    // What it let go under a larger depth may still wait on the other side.
+    // IOs issued under a larger depth may still wait in the server.
     fn bound(&self) -> Window {
         let Queue { bounds, beyond, .. } = self.disk;
         Window(beyond.min(bounds.most.max(self.by_hand) as usize) as f64)
@@ -218,8 +218,8 @@ mod tests {
         (period, kernel)
     }
 
-    /// Two VMs with 64 IOs each, at an array that takes 10 ms for any number of them. The mean of
-    /// what is issued over a minute, the most of it, and the IOs of both VMs.
+    /// A minute of two VMs with 64 IOs each, at an array of 10 ms for any load. Returns mean and maximum of the issued IOs, and the IOs of
+    /// both VMs.
     fn minute((mut period, mut kernel): (Period, Kernel)) -> (f64, usize, [u64; 2]) {
         let mut at_array: VecDeque<(Instant, IoId)> = VecDeque::new();
         let (mut sum, mut most, mut done) = (0.0, 0, [0; 2]);

@@ -1,25 +1,24 @@
-//! Latencies, counted by size.
+//! Latency counts in logarithmic buckets.
 //!
-//! A large cluster has tens of thousands of these, and each IO goes into three. So only sizes that
-//! occur take room, in lines of neighbouring ones, and to count takes no more than a few
-//! instructions. Whatever is asked of them is answered by an [`Histogram`] of the same precision,
-//! which the agent keeps, too.
+//! A large cluster has tens of thousands of these counts, and each IO enters three. So only buckets
+//! in use are stored, in lines of neighbouring ones, and counting takes a few instructions. A
+//! [`Histogram`] of the same precision, which the agent keeps too, computes all statistics.
 
 use hdrhistogram::Histogram;
 use parda_control::Span;
 use parda_scenario::Distribution;
 
-/// Below this, a power of two of nanoseconds, sizes are not told apart.
+/// Bits below which latencies share a bucket, as a power of two of nanoseconds.
 const UNIT: u32 = 9;
-/// Sizes of one power of two are told apart in 2 to the power of this steps: two significant digits.
+/// Buckets per power of two, as an exponent of 2: two significant digits.
 const STEPS: u32 = 7;
-/// Neighbouring steps that are kept together: a line of the processor's cache.
+/// Neighbouring buckets that are stored together: a line of the processor's cache.
 const LINE: usize = 16;
 
 /// Latencies to two significant digits.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
-    /// For each line of steps, where it is in `counts`, counted from 1; 0 if nothing fell into it.
+    /// For each line of buckets, its position in `counts`, counted from 1; 0 for an empty line.
     lines: Vec<u16>,
     counts: Vec<[u32; LINE]>,
 }
@@ -36,7 +35,7 @@ impl Latencies {
         *count = count.saturating_add(1);
     }
 
-    /// Makes room for a line. There are some 400 of them, so that their number fits.
+    /// Allocates a line. There are some 400 lines, so that the index fits.
     #[cold]
     fn add(&mut self, line: usize) -> u16 {
         if self.lines.len() <= line {
@@ -47,7 +46,7 @@ impl Latencies {
         self.lines[line]
     }
 
-    /// `None` if there are none.
+    /// Statistics of the counts; `None` without any.
     pub(crate) fn distribution(&self) -> Option<Distribution> {
         if self.counts.is_empty() {
             return None;
@@ -58,7 +57,7 @@ impl Latencies {
         for (first, line) in (0..).step_by(LINE).zip(&self.lines).filter(|(_, line)| **line > 0) {
             let counts = (first..).zip(self.counts[usize::from(*line) - 1]);
             for (step, count) in counts.filter(|(_, count)| *count > 0) {
-                // It grows as needed, so that recording cannot fail.
+                // The histogram grows as needed, so that recording cannot fail.
                 let recorded = all.record_n(least(step), count.into());
                 debug_assert!(recorded.is_ok());
             }
@@ -74,14 +73,14 @@ impl Latencies {
     }
 }
 
-/// The step that a size falls into.
+/// Bucket of a latency.
 fn step(ns: u64) -> usize {
     let units = ns >> UNIT;
     let shift = u64::BITS - (units | 1 << STEPS).leading_zeros() - (STEPS + 1);
     ((shift << STEPS) as u64 + (units >> shift)) as usize
 }
 
-/// The least size of a step, in nanoseconds.
+/// Least latency of a bucket, in nanoseconds.
 fn least(step: usize) -> u64 {
     let shift = (step >> STEPS).saturating_sub(1);
     ((step - (shift << STEPS)) as u64) << shift << UNIT
@@ -91,7 +90,7 @@ fn least(step: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Each latency by itself, as a histogram has it.
+    /// Statistics of a histogram that records each latency by itself.
     fn expected(ns: &[u64]) -> Distribution {
         let mut all = Histogram::<u32>::new_with_bounds(1_000, 1_000_000, 2).unwrap();
         all.auto(true);

@@ -1,10 +1,10 @@
 #![forbid(unsafe_code)]
-//! Scenarios in virtual time: discrete events, one seed, and the same answer to the bit each time.
+//! Simulation of scenarios in virtual time: discrete events, one seed, results equal to the bit.
 //!
-//! Everything but the clients is what runs elsewhere, too: hosts are [`parda_control::Host`] (or, for
-//! [`parda_exchange::Peers`] to say. The exchange costs what it costs in production: each period
-//! of each host is one read of the slots in use and one write of its own, as IOs of the array.
-//! `docs/simulator.md` says what is modelled, and what is not.
+//! Everything but the clients is production code. Hosts are [`parda_control::Host`], or
+//! [`parda_control::KernelHost`] for a steered device; [`parda_exchange::Peers`] decides which hosts
+//! count. The exchange has its production cost: in each period each host reads the slots in use and
+//! writes its own, as IOs of the array. `docs/simulator.md` lists what is modelled and what is not.
 //!
 //! | file | subject |
 //! | --- | --- |

@@ -1,12 +1,13 @@
-//! What a VM sent to the array against its limit, in every interval of time: kept without the code that holds the limit.
+//! A check of the IOs that a VM sent against its limit, in every interval of time. Independent of the code that enforces
+//! the limit.
 
 use parda_control::limit::{Limit, TOLERANCE, UNCAPPED};
 use parda_control::{Instant, Io, IoKind, Span};
 
-/// One rate of a limit. In any time t at most rate · (t + tolerance) may go, and the last IO.
+/// One rate of a limit. Any time t admits at most rate · (t + tolerance), and the last IO.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
-    /// The IOs that it counts; `None`: reads and writes.
+    /// Kind of the IOs that it counts; `None`: reads and writes.
     write: Option<bool>,
     bytes: bool,
     /// Bytes from which on an IO counts as several.
@@ -15,9 +16,9 @@ struct Rate {
     rate: f64,
     /// Time by which IOs may be early, in nanoseconds.
     tolerance: f64,
-    /// What went since the beginning, in nanoseconds at the rate.
+    /// Sum of the IOs sent, as nanoseconds at the rate.
     went: f64,
-    /// The least of `went` − time when an IO went: an interval that begins there has the least room.
+    /// Least value of `went` less the time of an IO: an interval that begins there has the least room.
     least: f64,
 }
 
@@ -39,7 +40,7 @@ impl Rate {
     }
 }
 
-/// What a VM sent against each rate of its limit.
+/// IOs that a VM sent against each rate of its limit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limited(Vec<Rate>);
 
@@ -78,7 +79,7 @@ impl Limited {
         (early >= 1.0).then_some(Span(early as u64))
     }
 
-    /// Begins anew: nothing was held back until now.
+    /// Restarts the count after a time without a limit in force.
     pub(crate) fn restart(&mut self) {
         for rate in &mut self.0 {
             (rate.went, rate.least) = (0.0, 0.0);

@@ -1,7 +1,7 @@
 //! Counters of one phase of a run.
 //!
-//! The laboratory reads its agents' counters at both ends of a phase. Here each phase has its own,
-//! made when it begins: what happens between is the same.
+//! The laboratory reads its agents' counters at both ends of a phase. Here each phase has its own counters, which start with it:
+//! the difference is the same.
 
 use std::time::Duration;
 
@@ -26,17 +26,17 @@ pub(crate) struct Tally {
     device: u128,
 }
 
-/// So many IOs of a host are counted in its phases at a time. Latencies of a large cluster do not fit the processor's caches, and
-/// so are fetched once for all of these.
+/// Number of a host's IOs that are counted in its phases at a time. Latencies of a large cluster do not fit the processor's
+/// caches, and so are fetched once for all of these.
 const AT_ONCE: usize = 64;
 
 /// The meters of all hosts.
 #[derive(Debug)]
 pub(crate) struct Meters {
     open: Vec<PhaseMeter>,
-    /// What each host has done that is not counted in the open phases yet.
+    /// Completed IOs of each host that are not counted in the open phases yet.
     recent: Vec<Vec<Recent>>,
-    /// What each host did since the last second.
+    /// IOs of each host since the last second.
     tallies: Vec<Tally>,
     /// IOs completed since the beginning.
     pub(crate) ios: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Meters {
     pub(crate) publications: u64,
 }
 
-/// An IO that is done.
+/// A completed IO.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     vm: usize,
@@ -66,7 +66,7 @@ struct PhaseMeter {
 
 #[derive(Debug, Default)]
 struct HostMeter {
-    /// As it was every second and at the phase's edges.
+    /// Window at every second and at the phase's edges.
     windows: Vec<(Instant, f64)>,
     beta: Vec<f64>,
     device: Latencies,
@@ -106,7 +106,7 @@ impl Meters {
         Meters { open: Vec::new(), recent, tallies, ios: 0, publications: 0 }
     }
 
-    /// An IO is done.
+    /// Records a completed IO.
     pub(crate) fn record(&mut self, host: HostId, done: &Completed) {
         self.ios += 1;
         let (bytes, device, held) = (done.io.bytes.0, done.device, done.held);
@@ -125,7 +125,7 @@ impl Meters {
         }
     }
 
-    /// Counts what is not counted yet, as phases begin or end.
+    /// Adds pending IOs to the open phases, before a phase begins or ends.
     fn settle(&mut self) {
         for (host, recent) in self.recent.iter_mut().enumerate() {
             self.open.iter_mut().for_each(|phase| phase.hosts[host].count_all(recent));
@@ -133,12 +133,12 @@ impl Meters {
         }
     }
 
-    /// The array has done an IO of the exchange.
+    /// Counts a completed IO of the exchange.
     pub(crate) fn visited(&mut self) {
         self.open.iter_mut().for_each(|phase| phase.exchange += 1);
     }
 
-    /// How the hosts' windows stand.
+    /// Records the hosts' windows.
     pub(crate) fn sample<'a>(
         &mut self,
         now: Instant,
@@ -154,7 +154,7 @@ impl Meters {
         }
     }
 
-    /// A phase begins.
+    /// Begins a phase.
     pub(crate) fn begin<'a>(
         &mut self,
         now: Instant,
@@ -176,8 +176,8 @@ impl Meters {
         self.open.push(PhaseMeter { phase: phase.clone(), hosts, exchange: 0 });
     }
 
-    /// A phase ends: what it answers, after a look at the books of every client, and at every
-    /// closed loop that worked all through it.
+    /// Ends a phase; returns its results. The counters of every client are checked, and so is Little's law for every closed loop
+    /// that worked throughout.
     pub(crate) fn end<'a>(
         &mut self,
         now: Instant,
@@ -211,15 +211,14 @@ impl Meters {
         Ok(Some(PhaseAnswer::new(phase, answers).with_exchange(exchange)))
     }
 
-    /// What each host did since this was last asked.
+    /// Counts of each host since the last call.
     pub(crate) fn take_tallies(&mut self) -> Vec<Tally> {
         let none = vec![Tally::default(); self.tallies.len()];
         std::mem::replace(&mut self.tallies, none)
     }
 }
 
-/// Little's law, X · L = N, of a closed loop, exactly: what is counted are the parts of all IOs'
-/// lives that lie in the phase.
+/// Checks Little's law, X · L = N, of a closed loop exactly, from the parts of all IOs' lives within the phase.
 fn little(
     vm: &parda_scenario::Vm,
     phase: &Phase,
@@ -228,7 +227,7 @@ fn little(
     now: (ClientRun, u128),
 ) -> Result<(), Violation> {
     let Some(outstanding) = vm.load.outstanding() else { return Ok(()) };
-    // A client that started as the phase began has lived only since.
+    // A client that started at the beginning of the phase has lived only since then.
     let lived = if then.0 == now.0 { now.1 - then.1 } else { now.1 };
     let expected = u128::from(outstanding) * u128::from(span.0);
     if lived == expected {

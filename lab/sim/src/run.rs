@@ -1,4 +1,4 @@
-//! A scenario from its first event to its answer.
+//! One run of a scenario, from its first event to its answer.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,50 +14,50 @@ use crate::events::Event;
 use crate::meter::{Tally, instant};
 use crate::series::Series;
 
-/// Runs of a study whose course is kept.
+/// Runs of a study whose time series are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// The course of no run is kept.
+    /// No run's series is kept.
     #[default]
     Nothing,
-    /// Runs that the study plots over time.
+    /// The runs that the study plots over time.
     Plotted,
     /// All runs.
     All,
 }
 
-/// How a run goes: once per second of its own time.
+/// Progress of a run: once per second of its own time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// Time since the beginning.
     pub at: Duration,
     /// IOs of all hosts in the last second.
     pub iops: f64,
-    /// Their mean device latency. `None` without IO.
+    /// Mean device latency of those IOs. `None` without IO.
     pub device_latency_ms: Option<f64>,
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
     /// The answer.
     pub answer: Answer,
-    /// How it went, if that was to be kept.
+    /// Time series, if they were to be kept.
     pub series: Option<Series>,
-    /// How many IOs of VMs were done.
+    /// Number of completed IOs of VMs.
     pub ios: u64,
-    /// How many messages of hosts reached the exchange.
+    /// Number of hosts' messages that reached the exchange.
     pub publications: u64,
 }
 
-/// Runs a scenario and answers. The same scenario with the same seed gives the same answer.
+/// Runs a scenario. The same scenario with the same seed gives the same answer.
 ///
 /// # Errors
-/// The scenario was put together by hand and cannot be, or the cluster did what must never
-/// happen; the error then names the seed.
+/// The scenario was built by hand and is impossible, or an invariant of the cluster broke. The
+/// error for a broken invariant names the seed.
 ///
 /// # Panics
-/// On what must never happen, where debug assertions are on: a test must not miss it.
+/// On a broken invariant, where debug assertions are on: a test must not miss it.
 pub fn run(
     scenario: &Scenario,
     keep: Keep,
@@ -66,7 +66,7 @@ pub fn run(
     run_beside(scenario, keep, None, progress)
 }
 
-/// The same beside a host that lies, for tests.
+/// As [`run`], beside a host that lies, for tests.
 ///
 /// # Errors
 /// As [`run`].
@@ -108,7 +108,7 @@ pub fn run_beside<'a>(
 struct Run<'a> {
     scenario: &'a Scenario,
     cluster: Cluster<'a>,
-    /// What was measured, by the phase's place in the scenario.
+    /// Measurements, with the phase's index in the scenario.
     phases: Vec<(usize, PhaseAnswer)>,
     series: Option<Series>,
 }
@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
     fn new(scenario: &'a Scenario, keep: Keep) -> Result<Run<'a>, SimError> {
         let mut cluster = Cluster::new(scenario)?;
         let events = &mut cluster.events;
-        // At one time, phases end and begin before anything happens.
+        // At equal times, phases end and begin before all other events.
         let edges: BTreeSet<Duration> =
             scenario.phases.iter().flat_map(|p| [p.from, p.to]).collect();
         edges.into_iter().for_each(|at| events.plan(instant(at), Event::Edge));
@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
     fn play(&mut self, mut progress: impl FnMut(Progress)) -> Result<(), SimError> {
         let end = instant(self.scenario.duration);
         loop {
-            // At one time, what is planned goes first.
+            // At equal times, planned events precede the array's completions.
             let planned = self.cluster.events.next().filter(|at| *at <= end);
             let limit = planned.unwrap_or(end + Span(1));
             if let Some(done) = self.cluster.advance_array(limit) {
@@ -162,7 +162,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Time goes on.
+    /// Advances the time.
     fn pass(&mut self, until: Instant) -> Result<(), Violation> {
         if until < self.cluster.now {
             let from = self.cluster.now;
@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Phases end, phases begin.
+    /// Ends and begins phases.
     fn edge(&mut self) -> Result<(), SimError> {
         let (now, scenario) = (self.cluster.now, self.scenario);
         let Cluster { meters, nodes, .. } = &mut self.cluster;
@@ -206,7 +206,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Another second is over: how it goes.
+    /// Reports the progress of the last second.
     fn second(&mut self) -> Progress {
         let at = self.at();
         let now = self.cluster.now;

@@ -6,36 +6,36 @@ use serde::Serialize;
 use crate::agent::Agent;
 use crate::meter::Tally;
 
-/// How a run went, second by second.
+/// Time series of a run, second by second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
-    /// The end of each interval, in seconds from the beginning of the run.
+    /// End of each interval, in seconds from the beginning of the run.
     pub at: Vec<f64>,
     /// Series of each host.
     pub hosts: Vec<HostSeries>,
 }
 
-/// How it went for one host: one number for each of [`Series::at`].
+/// Series of one host: one number for each of [`Series::at`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HostSeries {
     /// Name of the host.
     pub name: String,
     /// Window at the end of the interval, in slots. `None` without control, and while it is dead.
     pub window: Vec<Option<f64>>,
-    /// The threshold then, in ms. `None` while it is dead.
+    /// Threshold at that time, in ms. `None` while it is dead.
     pub latency_threshold_ms: Vec<Option<f64>>,
-    /// β then, in slots. `None` while it is dead.
+    /// β at that time, in slots. `None` while it is dead.
     pub beta: Vec<Option<f64>>,
     /// Mean device latency in the interval, in ms. `None` without IO.
     pub device_latency_ms: Vec<Option<f64>>,
     /// IOs completed per second.
     pub iops: Vec<f64>,
-    /// VMs that asked for their reservations and had less, by their places.
+    /// Indices of VMs that demanded their reservations and got less.
     pub short: Vec<Vec<usize>>,
 }
 
 impl HostSeries {
-    /// One of its quantities by its name, of [`OVER_TIME`](parda_scenario::plot::OVER_TIME). What there is none of is NaN.
+    /// Series of a quantity of [`OVER_TIME`](parda_scenario::plot::OVER_TIME) by its name. Missing values are NaN.
     #[must_use]
     pub fn get(&self, quantity: &str) -> Vec<f64> {
         let some = |values: &[Option<f64>]| values.iter().map(|v| v.unwrap_or(f64::NAN)).collect();
@@ -59,7 +59,7 @@ impl Series {
         Series { at: Vec::new(), hosts: scenario.hosts.iter().map(host).collect() }
     }
 
-    /// Another second is over.
+    /// Adds another second.
     pub(crate) fn add<'a>(
         &mut self,
         at: f64,

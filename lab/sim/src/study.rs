@@ -1,4 +1,4 @@
-//! The runs of a study, on as many cores as one likes, and the one answer of all of them.
+//! The runs of a study, on any number of cores, and the one answer of all runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,21 +8,21 @@ use parda_scenario::{Answer, Engine, Study};
 use crate::error::SimError;
 use crate::run::{Keep, Progress, RunOutcome, run};
 
-/// What came of a study.
+/// Results of a study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StudyOutcome {
     /// Answer over all runs, with its verdicts.
     pub answer: Answer,
-    /// Each run, in the order of [`Study::runs`]. Their own answers know nothing of variants and
-    /// judge nothing.
+    /// Results of each run, in the order of [`Study::runs`]. Their answers contain neither variants
+    /// nor verdicts.
     pub runs: Vec<RunOutcome>,
 }
 
-/// Runs all of a study, `jobs` at a time, and answers. The answer does not depend on `jobs`.
-/// `progress` is told of each run by its place in [`Study::runs`], from several threads.
+/// Runs a whole study, `jobs` runs at a time. The answer does not depend on `jobs`. `progress`
+/// receives each run by its index in [`Study::runs`], from several threads.
 ///
 /// # Errors
-/// As [`run`]: that of the first run, in the order of the study, which gave no answer.
+/// As [`run`]: the error of the first run, in the order of the study, that gave no answer.
 ///
 /// # Panics
 /// As [`run`].
@@ -42,7 +42,7 @@ pub fn run_all(
             let keep = if kept { Keep::All } else { Keep::Nothing };
             let outcome = run(&of.scenario, keep, |at| progress(index, at));
             if outcome.is_err() {
-                // The rest is for nothing.
+                // The study has failed: the remaining runs are skipped.
                 next.store(study.runs.len(), Ordering::Relaxed);
             }
             outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((index, outcome));
@@ -54,7 +54,7 @@ pub fn run_all(
         }
         work();
     });
-    // One that was never begun follows one that failed.
+    // Runs that never began come after a run that failed.
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     outcomes.sort_unstable_by_key(|(index, _)| *index);
     let runs = outcomes.into_iter().map(|(_, outcome)| outcome).collect::<Result<Vec<_>, _>>()?;

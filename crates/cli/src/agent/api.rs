@@ -36,7 +36,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Where to ask: the unix socket, if the agent has one.
+    /// Server of the agent's API: its unix socket, if there is one.
     fn server(&self) -> Result<Server, Failure> {
         if let Some(url) = &self.url {
             return self.at(url);

@@ -207,7 +207,7 @@ fn with(what: &str, prediction: &Prediction) -> String {
     format!("With {what}: about {:.0} IO/s{at}.", prediction.vm.iops)
 }
 
-/// Sentence on a threshold that bounds nobody.
+/// Sentence on a threshold that bounds no VM.
 fn unbounded(view: &View) -> String {
     let latency = view.latency_ms.map_or(String::new(), |latency| format!(" of {}", ms(latency)));
     format!(
@@ -382,7 +382,8 @@ pub(super) fn steered(
 mod tests {
     use super::*;
 
-    /// What is said of a VM that keeps `pending` IOs at the array, of 5 ms each, beside one that is held or not.
+    /// Words for a VM that keeps `pending` IOs of 5 ms each at the array. Its neighbour is held for
+    /// `neighbour_held_ms`.
     fn said(pending: f64, neighbour_held_ms: f64, held_now: f64) -> String {
         let vm = |name: &str, iops: f64, held_ms: f64, held_now: f64| parda_explain::Vm {
             name: name.to_owned(),

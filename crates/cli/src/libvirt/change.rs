@@ -120,7 +120,7 @@ struct Changed<'a> {
     after: String,
 }
 
-/// A change of a disk of a domain: from its definition and the disks of the configuration to another definition, or `None` if the disk stays.
+/// A change of a domain's disk, from its definition and the configuration's disks to a new definition. `None` if the disk stays.
 type Edit<'a> = dyn Fn(&Domain, &Disk, &str, &[Served]) -> Result<Option<String>, String> + 'a;
 
 impl Attach {
@@ -200,7 +200,7 @@ const READ_ONLY: &str = "the agent serves it with read_only, and the domain writ
 
 const UNLIMITED: &str = "has an <iotune>, which QEMU cannot hold it to by vhost-user: give the disk a limit in parda.toml (parda libvirt toml writes it)";
 
-/// Checks that the agent can serve an image, and that `detach` will know whether it is a file or a device.
+/// Checks that the agent can serve an image, and that `detach` can tell a file from a device.
 fn is_there(path: &Path) -> Result<(), String> {
     let about = std::fs::metadata(path);
     let kind = about.map_err(|error| format!("{}: {error}", path.display()))?.file_type();
@@ -210,8 +210,8 @@ fn is_there(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Checks that no second disk, of any domain, writes to what the agent serves: QEMU's lock keeps two writers of an image apart, and an
-/// export has as many clients as come.
+/// Checks that no second disk, of any domain, writes to the image that the agent serves. QEMU's lock would keep two writers of an image
+/// apart, but an export admits any number of clients.
 fn alone(served: &Served, domains: &[Domain]) -> Result<(), String> {
     let mut users = Vec::new();
     for (domain, disk) in domains.iter().flat_map(|d| d.disks.iter().map(move |disk| (d, disk))) {

@@ -25,7 +25,7 @@ pub(super) struct Disk {
     pub(super) target: String,
     pub(super) source: Source,
     pub(super) read_only: bool,
-    /// How the definition wants it to be served, or what is wrong with that.
+    /// Service settings in the definition, or their fault.
     pub(super) qos: Result<Qos, String>,
     /// Reason why it cannot be served as it is.
     pub(super) refused: Option<String>,
@@ -136,7 +136,8 @@ fn address(host: Node<'_, '_>) -> Option<Address> {
     }
 }
 
-/// Reason why a disk cannot change between a path and a socket of the agent: more is known of it than both can say.
+/// Reason why a disk cannot change between a path and a socket of the agent. Only a raw disk without further
+/// settings can.
 fn refusal(disk: Node<'_, '_>, element: Option<Node<'_, '_>>, source: &Source) -> Option<String> {
     let device = disk.attribute("device").unwrap_or("disk");
     if device != "disk" {

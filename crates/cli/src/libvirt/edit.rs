@@ -11,7 +11,7 @@ use super::domain::{Disk, Domain, Source, child, elements};
 use super::qos::{BEFORE, MEMORY, NAMESPACE, ours};
 use super::xml;
 
-/// A range of a text, and what stands there instead.
+/// A range of a text, and its replacement.
 type Edit = (Range<usize>, String);
 
 /// Memory that the agent can map.
@@ -49,7 +49,7 @@ impl Disk {
     /// The definition with another source of this disk. `delay`: seconds that QEMU waits for an NBD server that is lost.
     ///
     /// # Errors
-    /// The disk's element is too unlike what libvirt writes, or libvirt would refuse it with this source.
+    /// The disk's element differs too much from libvirt's form, or libvirt would refuse it with this source.
     pub(super) fn with(&self, xml: &str, source: &Source, delay: u64) -> Result<String, String> {
         let unlike = || "its XML is not as libvirt writes it".to_owned();
         let kind = self.kind.clone().ok_or_else(unlike)?;
@@ -154,7 +154,7 @@ fn with_space(xml: &str, range: Range<usize>) -> Range<usize> {
     xml[..range.start].trim_end().len()..range.end
 }
 
-/// The definition with notes about a disk in its metadata, as attributes. Those that are there already stay.
+/// The definition with notes about a disk in its metadata, as attributes. Existing notes stay.
 pub(super) fn noted(xml: &str, target: &str, notes: &[(&str, &str)]) -> Result<String, String> {
     let document = xml::parse(xml)?;
     let root = document.root_element();
@@ -289,8 +289,9 @@ pub(super) fn without_shared_memory(xml: &str) -> Result<String, String> {
     Ok(edited(xml, gone.map(|range| (with_space(xml, range), String::new())).collect()))
 }
 
-/// Name of the first element in which two differ, if there is one. Not more of it: it may be a password. White space and the order of
-/// attributes do not count, as libvirt writes metadata and sources in its own words, nor does `<reconnect>`, which an older one leaves out.
+/// Name of the first element in which two definitions differ, if any. Only its name, as its content may be a password. White space and the
+/// order of attributes do not count, as libvirt rewrites metadata and sources. Nor does `<reconnect>` count, which older versions of
+/// libvirt leave out.
 fn differing(one: Node<'_, '_>, other: Node<'_, '_>) -> Option<String> {
     let name = |node: &Node<'_, '_>| {
         let element = if node.is_element() { Some(*node) } else { node.parent_element() };
@@ -324,7 +325,7 @@ fn differing(one: Node<'_, '_>, other: Node<'_, '_>) -> Option<String> {
     within.or_else(|| more.map(name))
 }
 
-/// The first element in which the definition that libvirt has differs from the one that it was given, if there is one.
+/// First element in which libvirt's current definition differs from the given one, if any.
 pub(super) fn unlike(given: &str, has: &str) -> Option<String> {
     match (xml::parse(given), xml::parse(has)) {
         (Ok(given), Ok(has)) => differing(given.root_element(), has.root_element()),

@@ -1,7 +1,7 @@
-//! `parda libvirt hook`: the agent serves a domain's disks from before its start until after its end, here and where it moves to.
+//! `parda libvirt hook`: serves a domain's disks from before its start until after its end. The same on each host that the domain moves to.
 //!
-//! libvirt waits for its hooks, so nothing here asks libvirt: all is in the definition that it passes. An error of `prepare` keeps the guest
-//! from starting, and libvirt shows the message; one of `release` is in libvirt's log.
+//! libvirt waits for its hooks, so the hook never queries libvirt: the definition that it receives has all data. An error of `prepare`
+//! keeps the guest from starting, and libvirt shows the message. An error of `release` is in libvirt's log.
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -19,13 +19,13 @@ use super::qos::{NAMESPACE, Qos};
 use super::xml;
 use crate::agent::api::{Agent, segment};
 
-/// How long a start waits for an agent that is restarted.
+/// Time for which a start waits for an agent that is restarting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Time between two attempts.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// State of a disk that clients find.
+/// State of a disk that is open to clients.
 const SERVING: &str = "serving";
 
 #[derive(Args)]
@@ -121,7 +121,7 @@ impl Hook {
                     "the agent serves {export} to a client already: is it another domain's?"
                 ));
             }
-            // It is left from a host that crashed, and may be of another path or other shares.
+            // A leftover of a host that crashed; its path or shares may differ.
             self.remove(volume, served)?;
         }
         let volume = match (&wanted.qos.volume, &state.volumes[..]) {
@@ -152,7 +152,7 @@ impl Hook {
 }
 
 impl<'a> Wanted<'a> {
-    /// What the metadata says of an NBD disk. `None`: the disk is not the hook's to serve.
+    /// Request of the metadata for an NBD disk. `None`: the hook does not serve the disk.
     fn of(disk: &'a Disk) -> Result<Option<Wanted<'a>>, String> {
         let Source::Nbd { address, export } = &disk.source else { return Ok(None) };
         let qos = disk.qos.as_ref().map_err(Clone::clone)?;
@@ -172,7 +172,7 @@ impl<'a> Wanted<'a> {
         Ok(None)
     }
 
-    /// The disk as the API takes it. It outlives the agent, as its guest does.
+    /// The disk in the API's form. Like its guest, the disk outlives the agent.
     fn body(&self) -> Result<Value, String> {
         let mut table = self.qos.settings.clone();
         let texts = [

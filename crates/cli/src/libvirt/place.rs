@@ -49,7 +49,7 @@ fn to_be(path: &Path) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("{}: nothing says where this leads", path.display()))
 }
 
-/// The path without links and `..`, as far as its directories exist. `None` if it goes back out of one that does not.
+/// The path without links and `..`, as far as its directories exist. `None` if a `..` leaves a missing directory.
 fn real(path: &Path, links: u32) -> Option<PathBuf> {
     if let Ok(real) = path.canonicalize() {
         return Some(real);

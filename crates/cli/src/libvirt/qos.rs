@@ -29,7 +29,7 @@ pub(super) const BEFORE: &str = "before";
 /// Attribute of the domain whose memory `attach` shares.
 pub(super) const MEMORY: &str = "memory";
 
-/// How a disk is to be served.
+/// Service settings of a disk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Qos {
     /// The settings as keys of `[[volume.disk]]`.
@@ -45,7 +45,7 @@ pub(super) struct Qos {
 }
 
 impl Qos {
-    /// That of a disk. `path`: its file or device, if it is one.
+    /// Reads the settings of a disk. `path`: its file or device, if any.
     ///
     /// # Errors
     /// The metadata has a fault.
@@ -215,7 +215,8 @@ mod tests {
 
     use super::*;
 
-    /// The settings of `vda`, a device with these elements, of a domain with those; and what is ignored.
+    /// Settings of `vda`, a device with the elements `disk`, in a domain with the elements `domain`. Beside them the ignored
+    /// elements.
     fn read(disk: &str, domain: &str) -> Result<(String, Vec<String>), String> {
         let xml = format!(
             "<domain>{domain}<devices><disk type='block'><source dev='/dev/null'/><target dev='vda'/>{disk}</disk></devices></domain>"
@@ -227,7 +228,7 @@ mod tests {
         Ok((qos.settings.to_string(), qos.ignored))
     }
 
-    /// The limit of an `<iotune>` with these elements, in TOML, and what is ignored.
+    /// Limit of an `<iotune>` with these elements, in TOML, and the ignored elements.
     fn limit_of(iotune: &str) -> (String, Vec<String>) {
         let (settings, ignored) = read(&format!("<iotune>{iotune}</iotune>"), "").unwrap();
         let settings: Table = toml::from_str(&settings).unwrap();

@@ -73,7 +73,7 @@ pub(super) fn entry(entry: &HistoryEntry) -> String {
     text
 }
 
-/// The policy, and what each host has in force.
+/// The policy, and the policy in force on each host.
 pub(super) fn text(read: &Snapshot, hosts: &[HostState]) -> String {
     let mut text = match &read.head {
         Some(head) => format!("policy {}\n", headline(head)),

@@ -17,7 +17,7 @@ fn list(settings: &SettingsFrom, has: impl Fn(&str) -> bool) -> String {
 /// Line on the settings of a VM or a tenant that do not come from the configuration's file.
 fn line(name: &str, settings: &SettingsFrom, has: impl Fn(&str) -> bool) -> String {
     let mut settings = settings.clone();
-    // What stands in the file is where everybody looks first.
+    // Values from the configuration file are left out: readers look there first.
     settings.retain(|_, from| *from != ValueFrom::Configuration);
     if settings.is_empty() {
         return String::new();

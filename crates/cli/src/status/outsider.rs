@@ -3,7 +3,7 @@
 use parda_api::{Outsider, OutsiderState, ThresholdCost};
 use parda_terminal::output::count;
 
-/// What was found, with what says so.
+/// Line on a detected outsider, with the evidence.
 pub(crate) fn line(found: &Outsider) -> String {
     let Outsider { outstanding, part, latency_ms, usual_ms, factor, periods, .. } = *found;
     let size = format!("about {outstanding:.0} IOs outstanding, {:.0} % of all", 100.0 * part);

@@ -55,7 +55,7 @@ impl Recent {
         mib(self.rate(bytes))
     }
 
-    /// Mean number of IOs in a stage, by Little's law from the distribution of the time that they spent in it.
+    /// Mean number of IOs in a stage, by Little's law from the distribution of their time there.
     pub(crate) fn at_a_time(&self, spent: &Latency) -> f64 {
         self.rate(spent.count()) * spent.summary().mean / 1e3
     }
@@ -110,7 +110,7 @@ fn subtract_steer(now: &mut SteerStatus, before: &SteerStatus) {
 pub(super) mod tests {
     use super::*;
 
-    /// An agent after so many seconds, whose only disk has done reads of 4 KiB that took a millisecond each.
+    /// Status of an agent after `seconds`, whose only disk has done reads of 4 KiB of a millisecond each.
     pub(in crate::status) fn after(pid: u32, seconds: f64, reads: u64) -> Status {
         let buckets = if reads == 0 { Vec::new() } else { vec![(1_000_000, reads)] };
         let latency = serde_json::json!({ "buckets": buckets });

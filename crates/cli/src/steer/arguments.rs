@@ -62,8 +62,7 @@ fn method(name: &str) -> Result<Choice, &'static str> {
     Ok(Choice(Some(method)))
 }
 
-/// A device of a kind that cannot be steered and a depth that cannot be set are usage errors; every other
-/// error is a failure.
+/// Failure for an error of steering. A device of a wrong kind and a depth out of range are usage errors.
 pub(super) fn steer_failed(error: SteerError) -> Failure {
     match error {
         SteerError::Refused(_) | SteerError::Depth { .. } => Failure::usage(error.to_string()),

@@ -148,7 +148,7 @@ fn of_device(
     Ok(its.filter_map(|name| journal.restore(&name).transpose()).collect())
 }
 
-/// Name of a device, or of a QMP socket, in the journal; for a device that is gone, the argument itself.
+/// Name of a device, or of a QMP socket, in the journal. For a missing device, the argument itself.
 fn name(path: &std::path::Path) -> String {
     if SocketId::of(path).is_ok() {
         return journal_name(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));

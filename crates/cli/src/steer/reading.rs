@@ -15,12 +15,12 @@ const BAR: usize = 40;
 #[derive(Serialize)]
 pub(crate) struct Shown {
     elapsed_s: f64,
-    /// How the latency was measured: `ebpf` or `little`.
+    /// Method of the latency measurement: `ebpf` or `little`.
     method: &'static str,
-    /// One standard error of the latency by Little's law, as a part of it.
+    /// Standard error of the latency by Little's law, as a fraction of the latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<f64>,
-    /// Reason why it was not measured in the better way, if that was not asked for.
+    /// Reason for the fallback method, if the user did not choose it.
     #[serde(skip_serializing_if = "Option::is_none")]
     because: Option<String>,
     reads: Way,

@@ -114,7 +114,7 @@ impl Lines {
         Ok(Lines { to: path.to_owned(), file })
     }
 
-    /// Whether anybody still reads.
+    /// Writes a reading. False when the reader has gone.
     fn write(&mut self, shown: &Shown) -> Result<bool, Failure> {
         let line = serde_json::to_string(shown)
             .map_err(|e| Failure::new(format!("cannot write the reading as JSON: {e}")))?;

@@ -182,7 +182,7 @@ fn aligned(column: &Column, text: Line<'static>) -> Cell<'static> {
     Cell::from(text.alignment(alignment))
 }
 
-/// A chart of a VM's IO/s in so many characters, scaled to its own maximum.
+/// A chart of a VM's IO/s in `width` characters, scaled to its own maximum.
 fn bars(past: Option<&VecDeque<Option<f64>>>, width: u16) -> String {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let Some(past) = past else { return String::new() };
@@ -217,7 +217,7 @@ fn help(screen: &mut Screen, frame: &mut Frame<'_>) {
     let mut lines: Vec<Line<'_>> = shown.map(|line| fit::line(line, width)).collect();
     if lines.len() > height {
         lines.truncate(height);
-        // With room for a single line there is none for a mark.
+        // A single line has no room for a mark.
         lines.iter_mut().skip(1).next_back().into_iter().for_each(|last| *last = Line::from("…"));
     }
     frame.render_widget(Clear, area);

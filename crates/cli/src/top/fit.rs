@@ -1,4 +1,4 @@
-//! What fits into a terminal: columns, lines and numbers.
+//! Fitting columns, lines and numbers into a terminal.
 
 use ratatui::text::{Line, Span};
 
@@ -38,7 +38,7 @@ pub(super) fn line(line: impl Into<Line<'static>>, width: u16) -> Line<'static> 
     Line { spans, style: line.style, alignment: line.alignment }
 }
 
-/// A number in at most so many characters: with so many digits behind the point, or with none, or in thousands, millions …
+/// A number of at most `width` characters, with `digits` decimals, or none, or a unit such as k or M.
 pub(super) fn number(value: f64, digits: usize, width: u16) -> String {
     let fits = |text: &String| text.len() <= usize::from(width);
     let exact = [format!("{value:.digits$}"), format!("{value:.0}")];
@@ -47,9 +47,9 @@ pub(super) fn number(value: f64, digits: usize, width: u16) -> String {
     exact.into_iter().chain(about).find(fits).unwrap_or_else(|| format!("{value:.0e}"))
 }
 
-/// Columns that fit into a width, in their order, each with its width. `drops`: columns in the order in which they are left out, but
-/// for the one that is sorted by, which alone stays beside the first one where that had less than [`LEAST`]. Room beyond the least widths goes
-/// to the first column until it has `longest`, then to the others until they have their most, and the rest to the first again.
+/// Columns that fit into a width, in their order, each with its width. `drops`: order in which columns are left out. The sort column stays,
+/// alone beside the first one where the first had less than [`LEAST`]. Spare room goes to the first column up to `longest`, then to the
+/// others up to their most. The rest goes to the first again.
 pub(super) fn columns(
     all: &[Column],
     drops: &[usize],
@@ -58,7 +58,7 @@ pub(super) fn columns(
     width: u16,
 ) -> Vec<(usize, u16)> {
     let mut kept: Vec<usize> = (0..all.len()).collect();
-    // Of all columns but the first, with the blanks between them.
+    // Width of all columns but the first, with the blanks between them.
     let others = |kept: &[usize]| -> u16 { kept[1..].iter().map(|i| all[*i].width + 1).sum() };
     for drop in drops.iter().filter(|drop| **drop != sorted_by) {
         if others(&kept) + all[0].width <= width {

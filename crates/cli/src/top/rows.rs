@@ -88,7 +88,8 @@ pub(super) const VMS: [Column; 10] = [
     Column { title: "past", width: 4, most: PAST as u16, numeric: false },
 ];
 
-/// Columns of the table of VMs in the order in which a narrow terminal leaves them out: what limits a VM stays longest.
+/// Columns of the table of VMs in the order in which a narrow terminal drops them. The limiting factor of a VM stays
+/// longest.
 pub(super) const VMS_DROP: [usize; 8] = [9, 3, 1, 6, 4, 5, 7, 2];
 
 /// Columns of the table of hosts.
@@ -110,7 +111,7 @@ pub(super) const HOSTS_DROP: [usize; 5] = [2, 3, 6, 5, 4];
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) cells: Vec<Cell>,
-    /// Whether to highlight it: a disk with a fault or short of its reservation, or a host that is not live.
+    /// Whether to highlight the row: a disk with a fault or short of its reservation, or a silent host.
     pub(super) alarm: bool,
 }
 

@@ -97,7 +97,7 @@ impl Screen {
         }
     }
 
-    /// Takes in a status of the agent, or the reason why it did not answer.
+    /// Updates the screen with a status of the agent, or the reason why it did not answer.
     pub(super) fn take(&mut self, look: Result<Status, String>) {
         let status = match look {
             Ok(status) => status,

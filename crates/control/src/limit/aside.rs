@@ -24,16 +24,16 @@ pub(crate) struct SharedId(usize);
 struct Shared {
     limiter: Limiter,
     members: Vec<AsideId>,
-    /// IOs of the members that are held back, since when there are any, and for how long there were since the last look.
+    /// Held IOs of the members. With it: since when there are any, and the time with held IOs since the last check.
     waiting: usize,
     since: Option<Instant>,
     held: Span,
-    /// Start tag of the IO that was let go last, in nanoseconds of the limit for each share.
+    /// Start tag of the last released IO, in nanoseconds of the limit for each share.
     virtual_time: f64,
 }
 
 impl Shared {
-    /// So many IOs are held back from now on.
+    /// Updates the number of held IOs.
     fn holds(&mut self, now: Instant, waiting: usize) {
         self.waiting = waiting;
         if waiting > 0 {
@@ -48,7 +48,7 @@ impl Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AsideId(usize);
 
-/// Room that the limits of a VM keep for its IOs of one direction that were let go and have not gone yet.
+/// Room that a VM's limits keep for released IOs of one direction that have not gone yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
     ios: usize,
@@ -66,7 +66,8 @@ impl Kept {
         }
     }
 
-    /// Takes out an IO of so many units, if there is one. The last one takes all, so that no rest is kept for ever. Returns what was kept.
+    /// Removes an IO of so many units, if there is one. The last one takes all, so that no rest stays for ever. Returns the room that the
+    /// IO had.
     fn remove(&mut self, own: Units, shared: Units) -> (Units, Units) {
         let all = mem::take(self);
         if all.ios <= 1 {
@@ -81,7 +82,7 @@ impl Kept {
     }
 }
 
-/// Its limits, and its IOs that these hold back. What each IO needs comes first.
+/// Limits of a VM, and the IOs that they hold. Fields that each IO needs come first.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Aside<T> {
@@ -115,12 +116,12 @@ impl<T> Aside<T> {
         self.own.binds(now, way) || shared.is_some_and(|shared| shared.limiter.binds(now, way))
     }
 
-    /// Units that its own limit counts of an IO, and those of its tenant's.
+    /// Units of an IO for the VM's own limit, and for its tenant's.
     fn units(&self, shared: Option<&Shared>, io: Io) -> (Units, Units) {
         (self.own.units(io), shared.map_or([0.0; 2], |shared| shared.limiter.units(io)))
     }
 
-    /// Lets an IO go: its limits keep room for it until it has gone.
+    /// Releases an IO: its limits keep room for the IO until it has gone.
     fn promise(&mut self, shared: Option<&mut Shared>, io: Io, way: Direction) {
         let (own, of_shared) = self.units(shared.as_deref(), io);
         self.kept[way as usize].add(own, of_shared);
@@ -149,7 +150,7 @@ enum Full {
     Shared(SharedId),
 }
 
-/// The limits of a host's VMs, and what they hold back.
+/// The limits of a host's VMs, and the IOs that they hold.
 #[derive(Debug)]
 pub(crate) struct Limits<T> {
     asides: Slab<Aside<T>>,
@@ -172,18 +173,18 @@ impl<T> Default for Limits<T> {
 }
 
 impl<T> Limits<T> {
-    /// Says whether limits hold anything back. What they held back goes with the next [`Limits::open`], if they do not.
+    /// Sets whether limits hold IOs. If not, the IOs that they held go with the next [`Limits::open`].
     pub(crate) fn act(&mut self, act: bool) {
         self.idle = !act;
         self.freed.extend(self.asides.iter().map(|(aside, _)| AsideId(aside)));
     }
 
-    /// Adds a shared limit, which limits nothing yet.
+    /// Adds a shared limit without rates.
     pub(crate) fn add(&mut self) -> SharedId {
         SharedId(self.shared.insert(Shared::default()))
     }
 
-    /// Changes a shared limit. What it allows goes with the next [`Limits::open`].
+    /// Changes a shared limit. Newly allowed IOs go with the next [`Limits::open`].
     pub(crate) fn set(&mut self, now: Instant, id: SharedId, limit: &Limit) {
         let shared = &mut self.shared[id.0];
         let mut promised = Promised::default();
@@ -203,7 +204,7 @@ impl<T> Limits<T> {
         self.freed.extend_from_slice(&shared.members);
     }
 
-    /// Ends a period of a shared limit: the largest part of its rates that went, and the part of the time for which it held IOs back.
+    /// Ends a period of a shared limit. Returns the largest used fraction of its rates, and the fraction of the time with held IOs.
     pub(crate) fn roll(&mut self, now: Instant, id: SharedId, elapsed: Span) -> (f64, f64) {
         let shared = &mut self.shared[id.0];
         if let Some(since) = &mut shared.since {
@@ -214,7 +215,7 @@ impl<T> Limits<T> {
         (shared.limiter.roll(secs), smaller(held / secs, 1.0))
     }
 
-    /// Forgets a shared limit. What it held back goes with the next [`Limits::open`].
+    /// Removes a shared limit. The IOs that it held go with the next [`Limits::open`].
     pub(crate) fn remove(&mut self, now: Instant, id: SharedId) {
         for member in self.shared[id.0].members.clone() {
             self.share(now, member, None);
@@ -230,7 +231,7 @@ impl<T> Limits<T> {
         AsideId(self.asides.insert(aside))
     }
 
-    /// Changes the shares of a VM, by which it takes turns at its tenant's limit, and its own limit. What that allows goes with the next
+    /// Changes a VM's own limit, and the shares by which it takes turns at its tenant's limit. Newly allowed IOs go with the next
     /// [`Limits::open`].
     pub(crate) fn set_own(&mut self, now: Instant, id: AsideId, shares: f64, limit: &Limit) {
         let aside = &mut self.asides[id.0];
@@ -242,7 +243,7 @@ impl<T> Limits<T> {
         }
     }
 
-    /// Puts a VM under a shared limit, or takes it from the one that it has. What that held back goes with the next [`Limits::open`].
+    /// Puts a VM under a shared limit, or removes it from its present one. IOs that the old limit held go with the next [`Limits::open`].
     pub(crate) fn share(&mut self, now: Instant, id: AsideId, shared: Option<SharedId>) {
         let aside = &mut self.asides[id.0];
         let before = mem::replace(&mut aside.shared, shared);
@@ -254,12 +255,12 @@ impl<T> Limits<T> {
             before.members.retain(|member| *member != id);
             before.limiter.promise(&aside.shared_kept(), -1.0);
             before.holds(now, before.waiting - waiting);
-            // What it kept room for is none of theirs any more.
+            // The room that the VM had is free for the remaining members.
             self.freed.extend_from_slice(&before.members);
         }
         if let Some(after) = shared.map(|shared| &mut self.shared[shared.0]) {
             after.members.push(id);
-            // What is under way counts as if each IO were one, as their sizes are not known any more.
+            // Each IO under way counts as one unit, as their sizes are no longer known.
             aside.kept.iter_mut().for_each(|kept| kept.shared = [kept.ios as f64, kept.own[1]]);
             after.limiter.promise(&aside.shared_kept(), 1.0);
             after.holds(now, after.waiting + waiting);
@@ -274,7 +275,7 @@ impl<T> Limits<T> {
         aside.shared.is_some() || !aside.own.is_none()
     }
 
-    /// Takes a VM from its limits. Returns what they held back.
+    /// Removes a VM from its limits. Returns the IOs that they held.
     pub(crate) fn leave(&mut self, now: Instant, id: AsideId) -> impl Iterator<Item = T> + use<T> {
         self.share(now, id, None);
         self.freed.retain(|freed| *freed != id);
@@ -283,7 +284,7 @@ impl<T> Limits<T> {
         aside.items.into_iter().flatten().map(|(_, item)| item)
     }
 
-    /// Lets an IO of a VM go at once, if nothing waits that comes before it and its limits have room.
+    /// Whether an IO of a VM may go at once: no earlier IO waits, and its limits have room.
     pub(crate) fn admit(&mut self, now: Instant, id: AsideId, io: Io, way: Direction) -> bool {
         if self.idle {
             return true;
@@ -314,13 +315,13 @@ impl<T> Limits<T> {
             shared.holds(now, shared.waiting + 1);
         }
         self.plan(now, id);
-        // It waits for its turn alone, and may be the next.
+        // The IO waits only for its turn, and may be the next.
         if self.has_room(now, id, way) {
             self.freed.push(id);
         }
     }
 
-    /// Plans the next look at the limits of a VM that have no room, as far as they hold IOs back.
+    /// Plans the next check of a VM's limits without room, if they hold IOs.
     fn plan(&mut self, now: Instant, id: AsideId) {
         let aside = &mut self.asides[id.0];
         if aside.waiting > 0
@@ -372,7 +373,7 @@ impl<T> Limits<T> {
         self.freed.push(id);
     }
 
-    /// Takes out those IOs of a VM that are held back and for which `which` says so.
+    /// Removes the held IOs of a VM that `which` selects.
     pub(crate) fn withdraw(
         &mut self,
         now: Instant,
@@ -391,12 +392,12 @@ impl<T> Limits<T> {
         if let Some(shared) = aside.shared.map(|shared| &mut self.shared[shared.0]) {
             shared.holds(now, shared.waiting - out.len());
         }
-        // Those behind them may have room.
+        // IOs behind the removed ones may have room.
         self.freed.push(id);
         out
     }
 
-    /// Lets those IOs of a VM go for which `which` says so, though its limits have no room: what follows waits for longer.
+    /// Releases the IOs of a VM that `which` selects, though its limits have no room: later IOs wait longer.
     pub(crate) fn hasten(
         &mut self,
         now: Instant,
@@ -414,7 +415,7 @@ impl<T> Limits<T> {
         out
     }
 
-    /// Hands over each IO that may go now, with its VM, and whether its limits are the cause for which it was held.
+    /// Releases each IO that may go now. `goes` receives its VM, the IO, and whether a limit was the cause for holding.
     pub(crate) fn open(&mut self, now: Instant, mut goes: impl FnMut(usize, T, bool)) {
         while let Some(&Reverse((at, full))) = self.opens.peek()
             && at <= now
@@ -442,7 +443,7 @@ impl<T> Limits<T> {
         }
     }
 
-    /// Lets go what a VM may send, or the VMs of its tenant by their turns.
+    /// Releases the IOs that a VM may send, or those of its tenant's VMs by their turns.
     fn release(&mut self, now: Instant, id: AsideId, goes: &mut impl FnMut(usize, T, bool)) {
         let shared = self.asides[id.0].shared.filter(|_| !self.idle);
         let members = match shared {
@@ -523,7 +524,7 @@ impl<T> Limits<T> {
         self.asides[id.0].waiting
     }
 
-    /// Those of them for which its limits are the cause, and not IOs that were let go before and wait for their turn.
+    /// Held IOs whose cause is a limit, without released ones that wait for their turn.
     pub(crate) fn limited(&self, now: Instant, id: AsideId) -> usize {
         let aside = &self.asides[id.0];
         let shared = aside.shared.map(|shared| &self.shared[shared.0]);

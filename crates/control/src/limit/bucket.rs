@@ -7,13 +7,13 @@ use crate::io::{Io, IoKind};
 use crate::latency::Direction;
 use crate::units::{Instant, Span, larger, smaller};
 
-/// The longest time for which a limit that was changed holds everything back for what went before.
+/// Longest time for which a changed limit holds all IOs because of earlier ones.
 const LONGEST_DEBT: Span = Span::from_millis(1000);
 
-/// Time of a rate that is back when a limit is looked at: above the delay of a timer, below what a person notices.
+/// Time of a rate that must be back for a check of a limit. Above the delay of a timer, and too short for a person to notice.
 const GROUP: Span = Span::from_millis(5);
 
-/// The directions that a limit knows.
+/// Directions that a limit distinguishes.
 pub(super) const WAYS: [Direction; 2] = [Direction::Read, Direction::Write];
 
 /// The direction that an IO counts in. `None`: limits do not concern it.
@@ -53,9 +53,9 @@ struct Bucket {
     unit: Unit,
     /// The IOs that it counts; `None`: all.
     way: Option<Direction>,
-    /// It holds a burst, and not the rate in the long run.
+    /// The bucket enforces the rate of a burst, and not the long-term rate.
     of_burst: bool,
-    /// The rate had not paid for the IOs before when the last one went.
+    /// The rate had not paid for the earlier IOs when the last one went.
     busy: bool,
 }
 
@@ -84,13 +84,13 @@ impl Bucket {
         })
     }
 
-    /// Whether it counts what another one counts, at whatever rate.
+    /// Whether it counts the same IOs as `other`, at whatever rate.
     fn is_like(&self, other: &Bucket) -> bool {
         (self.way, self.unit, self.of_burst) == (other.way, other.unit, other.of_burst)
     }
 
-    /// The time at which so long a debt is paid, which may be too long for this rate: a burst that was had at another one is not paid
-    /// back at this one, but for a second.
+    /// Time at which a debt is paid. The debt may be too long for this rate, after a burst under another rate. Then only a second of it is
+    /// paid back.
     fn paid_after(&self, now: Instant, debt: Span, longest: Span) -> Instant {
         now + debt.min(longest.max(self.tolerance + LONGEST_DEBT))
     }
@@ -103,7 +103,7 @@ impl Bucket {
         self.way.is_none_or(|mine| mine == way)
     }
 
-    /// Time that so many units take. A day at most: so long a debt is an error of who set the rate, and must end.
+    /// Time of these units at the rate. A day at most: a longer debt comes from a wrong rate, and must end.
     fn span(&self, units: f64) -> Span {
         // Rounded up, so that no number of IOs is early.
         Span(smaller(units * self.each, 86_400e9) as i64 as u64 + 1)
@@ -113,20 +113,20 @@ impl Bucket {
         self.promised = larger(self.promised - kept[self.unit as usize], 0.0);
     }
 
-    /// How far the rate is ahead with all that was let go.
+    /// Time by which the rate is ahead, including all released IOs.
     fn ahead(&self, now: Instant) -> Span {
         let promised = if self.promised > 0.0 { self.span(self.promised) } else { Span::ZERO };
         self.paid.since(now) + promised
     }
 
-    /// Changes the part of the rate that is this host's. What went is not forgotten: the debt is one of units.
+    /// Changes this host's part of the rate. The debt in units stays.
     fn divide(&mut self, now: Instant, part: f64) {
         let (each, debt) = (1e9 / (self.rate * part), self.paid.since(now));
         let new = Span::from_secs(debt.secs() / self.each * each);
         (self.each, self.paid) = (each, self.paid_after(now, new, debt));
     }
 
-    /// When to look at it again, if it has no room at `now`. `None` also where what was let go has to go first.
+    /// Time of the next check, if the bucket has no room at `now`. `None` also where released IOs must go first.
     fn opens(&self, now: Instant) -> Option<Instant> {
         let (ahead, debt) = (self.ahead(now), self.paid.since(now));
         let passes = ahead - debt <= self.tolerance;
@@ -161,7 +161,7 @@ impl Limiter {
         [larger(bytes / self.io_size, 1.0), bytes]
     }
 
-    /// Changes the rates. What went is not forgotten: a bucket of the same kind keeps its debt, in IOs or bytes.
+    /// Changes the rates. A bucket of the same kind keeps its debt, in IOs or bytes.
     pub(super) fn set(&mut self, now: Instant, limit: &Limit, promised: &Promised) {
         self.io_size = limit.io_size.unwrap_or(f64::INFINITY);
         let before = core::mem::replace(&mut self.buckets, Bucket::of(limit).collect());
@@ -196,7 +196,8 @@ impl Limiter {
         self.buckets.iter().all(|bucket| !bucket.counts(way) || bucket.has_room(now))
     }
 
-    /// Whether it holds IOs of this direction to its rates: the rate was used without a gap, and IOs that were let go do not wait for longer.
+    /// Whether the limit is the cause for holding IOs of this direction. The rate was used without a gap, and released IOs do not wait for
+    /// longer.
     pub(super) fn binds(&self, now: Instant, way: Direction) -> bool {
         self.buckets.iter().filter(|bucket| bucket.counts(way)).any(|bucket| {
             let debt = bucket.paid.since(now);
@@ -210,12 +211,12 @@ impl Limiter {
         self.planned.is_none_or(|planned| at < planned).then(|| *self.planned.insert(at))
     }
 
-    /// It is looked at.
+    /// Marks the planned check as done.
     pub(super) fn look(&mut self) {
         self.planned = None;
     }
 
-    /// Keeps room for what VMs promised, or with a sign of -1 does so no more.
+    /// Keeps room for released IOs of VMs; with a sign of -1, frees the room.
     pub(super) fn promise(&mut self, promised: &Promised, sign: f64) {
         for bucket in &mut self.buckets {
             let ways = WAYS.into_iter().filter(|way| bucket.counts(*way));
@@ -234,7 +235,7 @@ impl Limiter {
         })
     }
 
-    /// Gives back room that was kept.
+    /// Frees room that was kept.
     pub(super) fn release(&mut self, kept: Units, way: Direction) {
         self.counting(way).for_each(|bucket| bucket.release(kept));
     }

@@ -22,8 +22,8 @@ impl Load {
         Load { rate: seen.rate, outstanding: seen.outstanding }
     }
 
-    /// Whether another load tells an outsider of this `size` from none, and which: by what throughput does between the two.
-    /// `width`: outstanding IOs that the array takes without a queue.
+    /// Whether another load shows an outsider of this `size` (true) or none (false), by the change of throughput between
+    /// the two. `width`: outstanding IOs that the array serves without a queue.
     pub(super) fn tells(&self, seen: &Seen, width: f64, size: f64) -> Option<bool> {
         let more = log(seen.outstanding / self.outstanding);
         if fabs(more) < SHOWS {
@@ -42,7 +42,7 @@ impl Load {
     }
 }
 
-/// Latency of the array as a line over its outstanding IOs, L = c · (N + width), by the loads without an outsider.
+/// Latency of the array as a line over its outstanding IOs, L = c · (N + width). Fitted to loads without an outsider.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Line {
     weight: f64,

@@ -1,10 +1,10 @@
-//! Finding the threshold while working: what the cluster's throughput does when the threshold moves a little.
+//! Search of the threshold in production: the effect of small moves of the threshold on the cluster's throughput.
 //!
-//! The law holds the latency at the threshold, so the threshold decides how many IOs are outstanding in the whole cluster. Moving it
-//! by a small step is all the experiment that is needed: no load is added.
+//! The law holds the latency at the threshold, so the threshold decides the outstanding IOs of the whole cluster. A small move of it
+//! is a sufficient experiment: no load is added.
 //!
-//! All hosts of a volume must have one threshold, or shares mean nothing. So one of them leads, by a rule that needs no election, and
-//! the others take what it publishes ([`crate::cluster::Thresholds`]).
+//! All hosts of a volume must have one threshold, or shares mean nothing. So one of them leads, by a rule without an election, and
+//! the others take its published value ([`crate::cluster::Thresholds`]).
 
 mod search;
 mod why;
@@ -54,7 +54,7 @@ impl Auto {
     }
 }
 
-/// What is known of the threshold, for people to see.
+/// State of the search, for reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Whether this host is the one that searches the threshold.
@@ -91,7 +91,7 @@ impl Learner {
         Learner { auto, threshold, search, heard: 0, estimate }
     }
 
-    /// Changes bounds and step. What was learned stays.
+    /// Changes bounds and step. The search keeps its state.
     pub fn set_auto(&mut self, auto: Auto) {
         (self.auto, self.threshold) = (auto, auto.clamp(self.threshold));
     }
@@ -102,31 +102,31 @@ impl Learner {
         Span::from_secs(self.threshold)
     }
 
-    /// What to publish of it.
+    /// Tuning state to publish.
     #[must_use]
     pub fn tuning(&self) -> Tuning {
         if self.heard < SETTLE { Tuning::Joining } else { Tuning::Auto }
     }
 
-    /// What is known.
+    /// State of the search.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         Estimate { slope: self.search.slope, ..self.estimate }
     }
 
-    /// A period that says nothing of the threshold.
+    /// Ends a period without evidence about the threshold.
     pub fn stay(&mut self, why: Why) {
         self.estimate.last.iter_mut().for_each(|(_, ago)| *ago += 1);
         (self.estimate.why, self.estimate.leads) = (why, false);
     }
 
-    /// A period in which the exchange worked: what the others have, and what all did.
+    /// Ends a period in which the exchange worked, with the thresholds of the others and the observation of all hosts.
     pub fn period(&mut self, others: &Thresholds, seen: Option<&Observation>) {
         self.stay(Why::Joins);
         let leads = others.pinned.or(others.leader).is_none() && !others.unsaid;
         if self.heard < SETTLE {
-            // A host that starts takes what it had before, or better, what the others have: that they can only follow step by
-            // step. A record counts from its first change on, so that all that live are heard after a few periods.
+            // A starting host takes its earlier threshold, or better, that of the others, who could only follow in steps. A record
+            // counts from its first change on, so that all live hosts are heard after a few periods.
             let before = others.before.filter(|_| self.heard == 0);
             if let Some(known) = others.pinned.or(others.anyone).or(before) {
                 self.threshold = self.auto.clamp(known.secs());
@@ -146,7 +146,7 @@ impl Learner {
                 Thresholds { leader, .. } => (leader.unwrap_or(self.threshold()), Why::Follows),
             };
             self.go(goal.secs(), why);
-            // Who comes to lead later begins anew: it has not seen what its predecessor tried.
+            // A host that comes to lead later begins anew: it has not seen the trials of its predecessor.
             self.search = Search::new(self.threshold, true);
         }
     }

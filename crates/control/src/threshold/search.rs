@@ -1,8 +1,9 @@
-//! Search of the leader for the knee: a hill climb on the utility U(T) = ln X(T) − [`WORTH`] · ln T of a threshold T with throughput X.
+//! Search of the leader for the knee: a hill climb on a utility of the threshold. U(T) = ln X(T) − [`WORTH`] · ln T for a threshold T
+//! with throughput X.
 //!
-//! A *try* alternates between the threshold in force, the *base*, and one a step away, in blocks of [`FEW`] periods, so that what
-//! changes meanwhile is on both sides. It ends when the difference of U is surely positive or negative, or after [`LONG`] periods.
-//! Then the base moves on, or the other direction is tried, or the search rests.
+//! A *try* alternates between the threshold in force, the *base*, and one a step away, in blocks of [`FEW`] periods. So other changes
+//! affect both sides. The try ends when the difference of U is surely positive or negative, or after [`LONG`] periods. Then the base
+//! moves on, or the other direction is tried, or the search rests.
 
 use alloc::vec::Vec;
 
@@ -10,13 +11,13 @@ use libm::{exp, fabs, log, sqrt};
 
 use super::{Auto, Why};
 
-/// Throughput that latency must bring: 10 % more latency are worth 1 % more throughput. An array with X = peak · (1 − (s/T)³)^⅓
-/// has 97 % of its peak where the slope d ln X / d ln T is that low.
+/// Throughput that latency must bring: 10 % more latency are worth 1 % more throughput. At that slope d ln X / d ln T, an array with X
+/// = peak · (1 − (s/T)³)^⅓ has 97 % of its peak.
 const WORTH: f64 = 0.1;
-/// Periods in which the other hosts hear of a move (one) and windows follow (two: (1 − γ)² = 4 % are left).
+/// Periods until a move takes effect. The other hosts hear it in one. Windows follow in two: (1 − γ)² = 4 % are left.
 pub(super) const SETTLE: u32 = 3;
-/// Periods of a block: throughput that scatters by 1.5 % is then known to 0.6 %. Also those after which a state in which nothing
-/// compares has an effect.
+/// Periods of a block: throughput that scatters by 1.5 % is then known to 0.6 %. Also the number of periods after which a state without
+/// comparable periods has an effect.
 const FEW: u32 = 6;
 /// Periods of the longest try, and of the first rest. A rest is twice as long as the one before, up to eightfold.
 const LONG: u32 = 60;
@@ -24,10 +25,10 @@ const LONG: u32 = 60;
 const SURE: f64 = 2.0;
 /// Largest factor between latency and threshold at which latency counts as held there: half the default step.
 const AT: f64 = 1.1;
-/// Change of throughput at an unchanged threshold from which on the array or its load is another, if it is four times the scatter as
-/// well: more than a step brings near the knee.
+/// Change of throughput at an unchanged threshold that shows another array or load. More than a step brings near the knee. The change
+/// must also be four times the scatter.
 const DRIFT: f64 = 0.08;
-/// Factor over the threshold at which throughput fell, from which on an outsider is told from a slower array: two default steps.
+/// Factor over the threshold of the loss from which an outsider is told from a slower array: two default steps.
 const HIGHER: f64 = 1.4;
 
 /// Sums and means of a period over all hosts, from their reports. A host is *governed* if a law sets its window.
@@ -75,7 +76,7 @@ impl Sums {
         Sums { n, mean, squares: self.squares + off * (x - mean) }
     }
 
-    /// The same, with the weight of so many periods at most.
+    /// The same sums, with the weight of `most` periods at most.
     fn weighing(self, most: u32) -> Sums {
         let part = (f64::from(most) / self.n).min(1.0);
         Sums { n: part * self.n, squares: part * self.squares, ..self }
@@ -107,8 +108,8 @@ struct Fall {
 }
 
 impl Fall {
-    /// Whether throughput at a higher threshold is what an outsider leaves. It has as many outstanding IOs at any latency, so its
-    /// throughput falls as latency rises, and ours is the rest. A slower array gives less.
+    /// Whether throughput at a higher threshold is the rest beside an outsider. An outsider has as many outstanding IOs at any latency,
+    /// so its throughput falls as latency rises. A slower array leaves less.
     fn is_outsiders(&self, class: u64, threshold: f64, rate: f64) -> bool {
         let left = self.before - (self.before - self.after) * self.at / threshold;
         class == self.class && threshold >= HIGHER * self.at && rate >= 0.95 * left
@@ -175,7 +176,7 @@ impl Search {
         goal
     }
 
-    /// Ends a try in which nothing can be compared. It begins again once the load is back.
+    /// Ends a try without comparable periods. The search begins again once the load is back.
     fn interrupt(&mut self, auto: &Auto, now: f64, why: Why) {
         if why != Why::Squeezed {
             self.back();
@@ -226,7 +227,7 @@ impl Search {
                     fall.outsider = true;
                     let at = fall.at;
                     self.begin(at, false, Why::Outsider);
-                    // The detector of outsiders takes what is missing for that long for a slower array.
+                    // After that long, the detector of outsiders takes the loss for a slower array.
                     self.rest = crate::outsider::ADOPTS;
                 }
                 _ => self.judge(auto),
@@ -234,7 +235,8 @@ impl Search {
         }
     }
 
-    /// Begins anew after a change of throughput: up first if it fell, and from the threshold of the fall if it returns.
+    /// Begins anew after a change of throughput. After a fall the first step is up; after its return the base is the threshold of the
+    /// fall.
     fn drifted(&mut self, change: Fall) {
         let fell = change.after < change.before;
         let base = self.fall.filter(|_| !fell).map_or(self.base, |fall| fall.at);
@@ -254,8 +256,8 @@ impl Search {
         })
     }
 
-    /// Difference of ln X between both sides, within classes, and its standard error. Where a step decides who is backlogged, each
-    /// side is of one class, and the throughput of all hosts is compared.
+    /// Difference of ln X between both sides, within classes, and its standard error. If a step decides which hosts are backlogged,
+    /// each side has one class. Then the throughput of all hosts is compared.
     fn gain(&self) -> Option<(f64, f64)> {
         let both = |sides: &&[Sums; 2]| sides[0].n > 0.0 && sides[1].n > 0.0;
         let alike = self.cells.iter().map(|cell| &cell.sides).filter(both);
@@ -282,7 +284,7 @@ impl Search {
         };
         self.slope = Some(Slope { value: gain / step, error: error / fabs(step) });
         let better = gain - WORTH * step;
-        // What is about as good either way costs little either way.
+        // A late, small gain is accepted without certainty: an error costs little.
         let seems = late && better > 0.0 && error <= WORTH * fabs(step);
         if better > SURE * error || seems {
             self.base = auto.next(self.base, self.up);
@@ -318,7 +320,7 @@ impl Search {
         self.last_try = !self.last_try;
     }
 
-    /// Returns to the base. What is known of it has the weight of a block.
+    /// Returns to the base. Its measurements keep the weight of one block.
     fn back(&mut self) {
         (self.side, self.block, self.age) = (0, 0, 0);
         for sides in self.cells.iter_mut().map(|cell| &mut cell.sides).chain([&mut self.all]) {
@@ -334,7 +336,7 @@ impl Search {
     }
 }
 
-/// Why a period says nothing of throughput at the threshold `now`, if so.
+/// Reason why a period is no evidence of throughput at the threshold `now`, if any.
 fn incomparable(now: f64, seen: &Observation) -> Option<Why> {
     if !seen.in_use {
         Some(Why::Light)

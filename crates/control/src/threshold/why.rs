@@ -5,10 +5,10 @@ use crate::units::Span;
 /// State of an automatic threshold, with its reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Why {
-    /// It gathers observations before a try.
+    /// The search gathers observations before a try.
     #[default]
     Gathers,
-    /// It compares the threshold before with one a step up or down.
+    /// The search compares the threshold before with one a step up or down.
     Tries {
         /// Whether the step is up.
         up: bool,

@@ -16,12 +16,12 @@ const PARTS: [&str; 7] = [
     "parda_terminal",
 ];
 
-/// Parses a filter. One with nothing in it counts as not given. A name that is neither a level nor one of [`PARTS`], or below it, is an error: it
-/// would silence all that is logged.
+/// Parses a filter. An empty one counts as not given. A name that is neither a level nor a target below one of [`PARTS`] is an error. Such
+/// a filter would silence the whole log.
 pub(super) fn parse(text: &str) -> Result<Targets, String> {
     let wrong = |why: String| format!("--log {text:?}: {why}");
     let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-    // The variable PARDA_LOG may be set to nothing.
+    // PARDA_LOG may be set and empty.
     let plain = Some(plain.trim_matches(',')).filter(|plain| !plain.is_empty());
     let targets: Targets =
         plain.unwrap_or(DEFAULT).parse().map_err(|error| wrong(format!("{error}")))?;

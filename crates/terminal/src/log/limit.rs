@@ -19,9 +19,9 @@ const PER_SECOND: f64 = 2.0;
 /// Time between two notices that lines of a source are left out.
 const REPORT: Duration = Duration::from_secs(10);
 
-/// Bounds what each source logs: one line of the program, for each volume. A client that connects
-/// and misbehaves in a loop must neither fill the disk nor hide what others log. Changes of settings are all logged: who makes
-/// them may, and the agent says those of one setting once a second.
+/// Rate limit of each source: one line of the program, for each volume. A client that connects and misbehaves in a loop must
+/// neither fill the disk nor hide the lines of others. Changes of settings have no limit: their authors are trusted, and the
+/// agent logs each setting at most once a second.
 #[derive(Default)]
 pub(super) struct Limit(Mutex<Sources>);
 
@@ -46,7 +46,7 @@ impl<S> Filter<S> for Throttle {
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
-        // Who asks for more than the usual is to get it; the queue is bounded in any case.
+        // Verbose levels were requested and have no limit; the queue is bounded in any case.
         *event.metadata().level() > Level::INFO || self.0.admits(Instant::now(), event)
     }
 }
@@ -79,8 +79,8 @@ impl Limit {
         false
     }
 
-    /// Logs how much was suppressed: of sources that are quiet again or have gone on for long, or,
-    /// at the end, of all.
+    /// Logs the numbers of suppressed lines: of sources that are quiet again or have gone on for long. At the end, of all
+    /// sources.
     pub(super) fn report(&self, now: Instant, end: bool) {
         let mut reports = Vec::new();
         let mut sources = self.sources();
@@ -106,7 +106,7 @@ impl Source {
     }
 }
 
-/// What tells the sources of events apart, and how they are named.
+/// Fields that identify the source of an event, and its name.
 #[derive(Default)]
 struct Seen {
     message: String,

@@ -1,12 +1,12 @@
-//! What is written of the log: each event as one line. Lines that cannot be written, as on a full disk, are counted, and said when they can
-//! be again.
+//! Writer of the log: each event as one line. Lines that cannot be written, as on a full disk, are counted. The count is logged when
+//! writing works again.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parda_input::escaped;
 
-/// Lines that could not be written, since that was last said.
+/// Lines that could not be written since the last report.
 #[derive(Default)]
 pub(super) struct Unwritten(Mutex<State>);
 
@@ -17,12 +17,12 @@ struct State {
     why: String,
     /// Whether a line was written after the last of them.
     works: bool,
-    /// How many of the lines are this report's own.
+    /// Number of these lines that are the report's own.
     own: u64,
 }
 
-/// Writes each event as one line: names and messages of clients, servers and files may hold any character, and a line break or an
-/// escape sequence among them must not reach the reader as such. Counts lines which it cannot write, and goes on.
+/// Writes each event as one line. Names and messages of clients, servers and files may hold any character. Line breaks and escape sequences
+/// are escaped for the reader. Lines that cannot be written are counted, and the log continues.
 pub(super) struct Lines<W> {
     to: W,
     /// Leaves our own colours.
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use parda_agent::events::Recorder;
 
-    /// A disk with room for so many bytes.
+    /// A disk with limited room, in bytes.
     #[derive(Clone, Default)]
     struct Disk(Arc<Mutex<(usize, Vec<u8>)>>);
 

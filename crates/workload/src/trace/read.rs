@@ -29,7 +29,7 @@ const VERSION_2: &str = "fio version 2 iolog";
 
 const BEYOND: &str = "lies beyond what any disk has";
 
-/// Waits of fio's log, version 2, that are shorter count as none, in µs: fio's manual says so.
+/// Waits in fio's log, version 2, below this many µs count as none, by fio's manual.
 const SHORTEST: u64 = 100;
 
 const WITHOUT_TIMES: &str = "has no times: fio writes them from 3.31 on (version 3), and version 2 has them by lines \
@@ -45,7 +45,7 @@ const BLKPARSE_SHAPE: &str = "must be a line of blkparse: device, CPU, number, t
 /// is recognised from the file's beginning.
 ///
 /// # Errors
-/// The file cannot be read, or is no trace: the error names the line and what is wrong with it.
+/// The file cannot be read, or is no trace: the error names the line and its fault.
 pub fn read(path: &Path) -> Result<Trace, Error> {
     let name = path.display().to_string();
     match parda_input::open(path, Pipe::Taken) {
@@ -181,7 +181,7 @@ fn waits(
     }
 }
 
-/// Takes what fio did to its file at a time, in µs.
+/// Handles an action of fio on its file at a time, in µs.
 fn act(
     at: u64,
     words: &[&str],
@@ -262,8 +262,8 @@ fn blkparse(
 
 /// Whether an event's kind is a read or a write with data. `None`: neither.
 ///
-/// A kind is an `F` if a flush comes first, the operation, and flags: `FWFSM`. Operations without data are `D` (discard), `DE`, `N`, `F`,
-/// `WZ` (zeroes), and those on zones, `ZR` (reset), `ZRA`, `ZO`, `ZC`, `ZF`. `ZA` appends to a zone.
+/// A kind is an `F` if a flush comes first, the operation, and flags: `FWFSM`. `ZA` appends to a zone. Operations without data are `D`
+/// (discard), `DE`, `N`, `F`, `WZ` (zeroes), and those on zones. These are `ZR` (reset), `ZRA`, `ZO`, `ZC`, `ZF`.
 fn reads(kind: &str) -> Option<bool> {
     let operation = kind.strip_prefix('F').unwrap_or(kind);
     match operation.as_bytes() {

@@ -52,7 +52,7 @@ impl Replay {
     }
 
     /// Location of an IO of the trace on a disk of this size. An IO beyond the end is placed at its
-    /// offset modulo the disk's size; one that would cross the end is moved to end there.
+    /// offset modulo the disk's size. An IO that would cross the end is moved to end there.
     fn place(&self, io: TraceIo, disk: Bytes) -> TraceIo {
         let offset = io.offset.checked_rem(disk.0).unwrap_or(0);
         TraceIo { offset: offset.min(disk.0.saturating_sub(io.len.into())), ..io }

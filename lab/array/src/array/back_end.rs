@@ -1,4 +1,4 @@
-//! Between the caches and the drives: what is read or written, when, and what follows from it.
+//! Stations between the caches and the drives: planning, destaging, and the steps of a job.
 
 use core::mem;
 
@@ -31,7 +31,7 @@ impl Array {
         }
     }
 
-    /// Reads what is not prefetched: from the read cache if that holds all of it.
+    /// Serves a read that prefetch does not cover: from the read cache if it holds the whole range.
     fn read_kept(&mut self, at: Nanos, key: usize, io: ArrayIo) {
         if self.read_cache.as_mut().is_some_and(|cache| cache.holds(&io)) {
             self.transfer(at, key, io);
@@ -49,15 +49,15 @@ impl Array {
         if let Some(cache) = &mut self.read_cache {
             cache.put(&io);
         }
-        // Who comes while others wait for room waits behind them.
+        // Queues behind the writes that already wait for room: first come, first served.
         if !self.no_room.is_empty() || !self.try_cache(at, key) {
             self.no_room.push_back(key);
         }
         self.destage(at);
     }
 
-    /// A trim has reached the controller. The map of what is there is not cached: it must be stable
-    /// before the room is given to others.
+    /// Starts a trim whose data has reached the controller. Its map entries bypass the write cache:
+    /// they must be stable before the space is reused.
     pub(super) fn trim(&mut self, at: Nanos, key: usize, io: ArrayIo) {
         if let Some(prefetch) = &mut self.prefetch {
             prefetch.reset(io.lun);
@@ -65,8 +65,8 @@ impl Array {
         self.begin_step(at, key);
     }
 
-    /// Puts a write into the cache, or past it if it cannot or must not hold it. False if the write
-    /// must wait for room.
+    /// Puts a write into the cache. A write that is too large, or that meets a disabled cache, goes
+    /// directly to the drives. False if the write must wait for room.
     fn try_cache(&mut self, at: Nanos, key: usize) -> bool {
         let Task::Io { io, .. } = self.jobs[key].task else { return true };
         let Some(cache) = self.write_cache.as_mut().filter(|cache| cache.enabled) else {
@@ -90,8 +90,8 @@ impl Array {
         true
     }
 
-    /// Lets waiting writes in as far as there is room, and starts as many stripes on their way to
-    /// the drives as there should be.
+    /// Admits waiting writes while there is room. Then starts as many destages as the cache's water
+    /// marks call for.
     pub(super) fn destage(&mut self, at: Nanos) {
         while let Some(key) = self.no_room.pop_front() {
             if !self.try_cache(at, key) {
@@ -123,7 +123,7 @@ impl Array {
         }
     }
 
-    /// What a job's step asks of the drives.
+    /// Collects the drive requests of a job's step in the scratch buffer.
     fn plan(&mut self, key: usize) {
         let Array { raid, layout, write_cache, jobs, scratch: Scratch { parts, runs, .. }, .. } =
             self;
@@ -174,7 +174,7 @@ impl Array {
         }
     }
 
-    /// Gives a drive a part of a job.
+    /// Sends one part of a job to its drive.
     pub(super) fn send(&mut self, at: Nanos, key: usize, part: &Part) {
         let Part { drive, kind, offset, len } = *part;
         let request = Request { owner: key, kind, offset, len };

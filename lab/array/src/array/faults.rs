@@ -1,5 +1,5 @@
-//! An array whose capacity changes: a drive fails and is rebuilt, the write cache goes off and on,
-//! the drives become slower or faster.
+//! Changes of the array's capacity: drive failure and rebuild, write cache off and on, slower or
+//! faster drives.
 
 use alloc::vec::Vec;
 
@@ -11,10 +11,10 @@ use crate::params::ArrayParams;
 use crate::raid::{Missing, RaidLevel, RaidParams};
 use crate::units::{Bytes, Nanos};
 
-/// How many times slower than made for drives can be, or faster.
+/// Largest factor by which drives can be slower or faster than their parameters.
 const SLOWEST: f64 = 100.0;
 
-/// Why a fault or a repair was not taken. The array is as it was.
+/// Reason for refusing a fault or a repair. The array's state is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
     /// There is no such drive.
@@ -22,7 +22,7 @@ pub enum FaultError {
     UnknownDrive {
         /// The drive asked for.
         drive: u32,
-        /// How many there are.
+        /// Number of drives in the array.
         drives: u32,
     },
     /// RAID-0 without one of its drives has no data to serve.
@@ -31,12 +31,12 @@ pub enum FaultError {
         /// The drive asked for.
         drive: u32,
     },
-    /// The array is without a drive already and bears no other loss.
+    /// One drive is missing already; the array bears no second loss.
     #[error("drive {drive} cannot fail: drive {missing} has failed and is not rebuilt")]
     AlreadyDegraded {
         /// The drive asked for.
         drive: u32,
-        /// The one that is missing.
+        /// The missing drive.
         missing: u32,
     },
     /// No drive has failed.
@@ -51,13 +51,13 @@ pub enum FaultError {
     /// The array was made without a write cache.
     #[error("the array has no write cache")]
     NoWriteCache,
-    /// No drive is so slow, or so fast.
+    /// The factor for the drives' speed is outside 0.01 to 100.
     #[error("the drives cannot be {per_mille} thousandths as slow: it must be from 0.01 to 100")]
     Slow {
         /// The factor asked for, in thousandths.
         per_mille: i64,
     },
-    /// The array has already been told of a later time.
+    /// The time given is before the array's clock.
     #[error("time runs backwards: {now} after {clock}")]
     TimeRanBack {
         /// The time given.
@@ -74,7 +74,7 @@ pub(super) struct Rebuild {
 }
 
 impl ArrayParams {
-    /// Whether a drive may fail while that one is missing.
+    /// Whether a drive may fail while drive `missing`, if any, is missing.
     ///
     /// # Errors
     /// There is no such drive, or the group does not bear its loss.
@@ -89,7 +89,7 @@ impl ArrayParams {
     }
 }
 
-/// Whether drives may take so many times as long.
+/// Whether `slow` is a valid factor for the drives' times.
 ///
 /// # Errors
 /// The factor is not from 0.01 to 100.
@@ -101,8 +101,8 @@ pub fn may_be_slow(slow: f64) -> Result<(), FaultError> {
 }
 
 impl Array {
-    /// A drive fails at `now`: from then on its data is made from the other drives'. What it was
-    /// doing is begun anew elsewhere.
+    /// Fails a drive at `now`: from then on its data is reconstructed from the other drives. Its
+    /// unfinished requests are planned anew on the others.
     ///
     /// # Errors
     /// There is no such drive, or the group does not bear its loss.
@@ -126,8 +126,8 @@ impl Array {
         Ok(())
     }
 
-    /// A new drive takes the place of the failed one at `now`, and is rebuilt from the others, one
-    /// [piece](crate::RaidParams::rebuild) after another, beside whatever else they do.
+    /// Replaces the failed drive at `now` and starts its rebuild from the other drives. The rebuild
+    /// goes one [piece](crate::RaidParams::rebuild) after another, beside all other work.
     ///
     /// # Errors
     /// No drive has failed, or it is being rebuilt already.
@@ -145,7 +145,7 @@ impl Array {
         Ok(())
     }
 
-    /// How much of the failed drive is rebuilt, from 0 to 1; `None` if all drives are there.
+    /// Rebuilt fraction of the failed drive, from 0 to 1; `None` if all drives are present.
     #[must_use]
     pub fn rebuilt_fraction(&self) -> Option<f64> {
         let missing = self.raid.missing?;
@@ -153,8 +153,8 @@ impl Array {
         Some(self.rebuild.map_or(0.0, |rebuild| done as f64 / rebuild.end.0 as f64))
     }
 
-    /// The write cache goes off or on at `now`. Off, it writes what it holds to the drives, and
-    /// every other write is done when the drives are.
+    /// Switches the write cache off or on at `now`. When switched off, it destages all its data;
+    /// new writes are then done when the drives are.
     ///
     /// # Errors
     /// The array was made without one.
@@ -170,8 +170,8 @@ impl Array {
         Ok(())
     }
 
-    /// From `now` on the drives take `slow` times as long for everything as they were made to: what
-    /// is under way included. 1 makes them what they were.
+    /// Stretches all times of the drives by `slow` from `now` on, including requests in service. At
+    /// 1 the drives have the speed of their parameters.
     ///
     /// # Errors
     /// The factor is not from 0.01 to 100.
@@ -182,7 +182,7 @@ impl Array {
         Ok(())
     }
 
-    /// Goes on with a rebuild that has come so far.
+    /// Continues a rebuild that has reached `offset`.
     pub(super) fn rebuilt(&mut self, at: Nanos, offset: Bytes) {
         let (Some(Rebuild { end }), Some(missing)) = (self.rebuild, &mut self.raid.missing) else {
             return;

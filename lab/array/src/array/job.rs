@@ -4,14 +4,14 @@ use crate::controller::{FetchId, LineId};
 use crate::io::ArrayIo;
 use crate::units::{Bytes, IoTag};
 
-/// One thing the array is doing, in a line of the processor's cache: a drive with a long queue is done with it long after it came.
+/// A unit of the array's work, aligned to one line of the processor's cache. A drive with a long queue completes it long after its
+/// arrival.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Job {
     pub(super) task: Task,
     pub(super) step: Step,
-    /// Drive requests of this step that are not done; for a read that waits for the read cache,
-    /// segments that have not arrived.
+    /// Drive requests of this step that are not done. For a read that waits for prefetch: segments that have not arrived.
     pub(super) parts_left: u32,
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Task {
     Rebuild { offset: Bytes, len: Bytes },
 }
 
-/// What a job does at the drives.
+/// Step of a job at the drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Read,

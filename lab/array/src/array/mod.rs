@@ -1,4 +1,4 @@
-//! The array as one state machine: the way of an IO through its stations.
+//! The array as one state machine: the path of an IO through its stations.
 
 mod back_end;
 mod faults;
@@ -27,10 +27,10 @@ use wakes::Wakes;
 
 pub use faults::{FaultError, may_be_slow};
 
-/// A disk array, in whatever time its caller keeps.
+/// A disk array, in the caller's time.
 ///
-/// Everything happens at its own model time, however late [`advance`](Array::advance) is called:
-/// lateness shows in when a completion is fetched, never in the time it bears.
+/// Each event happens at its own model time, however late [`advance`](Array::advance) is called. A
+/// late call delays only when the caller fetches a completion, never the completion's time.
 ///
 /// The array takes any number of IOs; how many are outstanding is the hosts' affair.
 #[derive(Clone, Debug)]
@@ -51,13 +51,13 @@ pub struct Array {
     prefetch: Option<Prefetch>,
     rebuild: Option<Rebuild>,
     jobs: Slab<Job>,
-    /// How many of the jobs are IOs.
+    /// Number of jobs that are IOs.
     outstanding: usize,
     completed: VecDeque<(Nanos, IoTag)>,
     scratch: Scratch,
 }
 
-/// Kept only for their room, so that planning an IO allocates nothing.
+/// Buffers kept for their capacity, so that planning an IO allocates nothing.
 #[derive(Clone, Debug, Default)]
 struct Scratch {
     parts: Vec<Part>,
@@ -65,7 +65,7 @@ struct Scratch {
     readers: Vec<usize>,
 }
 
-/// Where the next event happens. At equal times, in this order.
+/// Station of the next event. At equal times, in this order.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     FrontEnd,
@@ -113,33 +113,33 @@ impl Array {
         })
     }
 
-    /// What the array was made of.
+    /// Parameters with which the array was made.
     #[must_use]
     pub fn params(&self) -> &ArrayParams {
         &self.params
     }
 
-    /// How many IOs are inside the array. Completions not yet fetched are not.
+    /// IOs inside the array, without completions that wait to be fetched.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.outstanding
     }
 
-    /// Data of completed writes that the drives' media do not have yet: what the write cache and the
-    /// drives' own buffers hold. While it grows, writes are faster than they can go on being.
+    /// Data of completed writes not yet on the drives' media: in the write cache and in the drives'
+    /// buffers. While it grows, writes complete faster than the array can sustain.
     #[must_use]
     pub fn unwritten(&self) -> Bytes {
         let cache = self.write_cache.as_ref().map_or(Bytes(0), WriteCache::held);
         self.drives.iter().fold(cache, |sum, drive| Bytes(sum.0 + drive.unwritten().0))
     }
 
-    /// Takes an IO at `now`, after all that happens until then.
+    /// Accepts an IO at `now`, after all events until then.
     ///
-    /// `id` comes back with the completion; the array does not mind whether it is unique.
+    /// `id` comes back with the completion; it need not be unique.
     ///
     /// # Errors
-    /// The IO does not lie on a LUN, or `now` is before a time given earlier. The array is then as
-    /// it was.
+    /// The IO does not lie on a LUN, or `now` is before a time given earlier. The array's state is
+    /// then unchanged.
     pub fn submit(&mut self, now: Nanos, id: IoTag, io: ArrayIo) -> Result<(), SubmitError> {
         if now < self.clock {
             return Err(SubmitError::TimeRanBack { now, clock: self.clock });
@@ -156,7 +156,7 @@ impl Array {
         Ok(())
     }
 
-    /// When to call [`advance`](Array::advance) next: at the next event inside, or at once if a
+    /// Time for the next call of [`advance`](Array::advance): the next event inside, or now if a
     /// completion has not been fetched. `None` while the array is idle.
     #[must_use]
     pub fn next_event(&self) -> Option<Nanos> {
@@ -164,12 +164,12 @@ impl Array {
         Some(unfetched.unwrap_or_else(|| self.next_stage().0)).filter(|at| *at != Nanos::NEVER)
     }
 
-    /// Lets everything happen until an IO is done, and what else happens at that time; but only what
-    /// happens before `limit`. When that IO was done: it waits for
-    /// [`pop_completion`](Array::pop_completion). `None` if there is none.
+    /// Runs the events before `limit` up to the first completion, and all others at that time.
+    /// Returns the time of that completion, which waits for
+    /// [`pop_completion`](Array::pop_completion). `None` if no IO completes before `limit`.
     ///
-    /// What [`next_event`](Array::next_event) and [`advance`](Array::advance) do step by step, for a
-    /// caller with whom nothing happens before `limit`.
+    /// Same result as calling [`next_event`](Array::next_event) and [`advance`](Array::advance) step
+    /// by step, for a caller without events of its own before `limit`.
     pub fn advance_to_completion(&mut self, limit: Nanos) -> Option<Nanos> {
         if self.completed.is_empty() {
             self.happen_before(limit, true);
@@ -179,7 +179,7 @@ impl Array {
         Some(at)
     }
 
-    /// Lets everything happen that happens until `now`. A time that has passed changes nothing.
+    /// Runs all events until `now`. A time in the past changes nothing.
     pub fn advance(&mut self, now: Nanos) {
         if self.next_stage().0 <= now {
             self.happen_before(now + Nanos(1), false);
@@ -187,7 +187,7 @@ impl Array {
         self.clock = self.clock.max(now);
     }
 
-    /// Lets everything happen that happens before `end`; or only until an IO is done.
+    /// Runs all events before `end`, or only up to the first completion.
     fn happen_before(&mut self, end: Nanos, to_completion: bool) {
         loop {
             let (at, stage) = self.next_stage();
@@ -202,13 +202,13 @@ impl Array {
         }
     }
 
-    /// The next completion up to the time of the last call, in order of time: when the IO was done
-    /// and the `id` it was submitted with.
+    /// Next completion up to the time of the last call, in order of time. The pair is the time of
+    /// completion and the `id` given at submission.
     pub fn pop_completion(&mut self) -> Option<(Nanos, IoTag)> {
         self.completed.pop_front()
     }
 
-    /// When and where the next event happens.
+    /// Time and station of the next event.
     fn next_stage(&self) -> (Nanos, Stage) {
         let mut next = (self.front_end.next, Stage::FrontEnd);
         let others = [
@@ -257,7 +257,7 @@ impl Array {
         }
     }
 
-    /// The controller has decoded an IO.
+    /// Routes an IO after the front end has decoded it.
     fn accept(&mut self, at: Nanos, key: usize) {
         let Task::Io { io, .. } = self.jobs[key].task else { return };
         match io.kind {
@@ -271,7 +271,7 @@ impl Array {
         self.link.enter(at, key, self.params.controller.link.time(io.len));
     }
 
-    /// Takes an IO out of the array.
+    /// Removes a completed IO from the array.
     fn complete(&mut self, at: Nanos, key: usize) {
         if let Task::Io { id, .. } = self.jobs.remove(key).task {
             self.outstanding -= 1;

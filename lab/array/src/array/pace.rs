@@ -1,27 +1,27 @@
-//! How fast the drives' time goes by: drives that are half as fast live at half the pace.
+//! Conversion between the array's time and the drives' time: slower drives run on slower time.
 
 use crate::units::Nanos;
 
-/// Up, so that nothing comes to a drive before what it has just done.
+/// Rounds up, so that no event reaches a drive before the drive's last event.
 fn up(ns: f64) -> Nanos {
     Nanos(libm::ceil(ns) as u64)
 }
 
-/// From the array's time to the drives' own, and back.
+/// Map from the array's time to the drives' time, and back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pace {
-    /// How much longer than made for the drives take for everything.
+    /// Factor by which the drives are slower than their parameters.
     slow: f64,
-    /// Since when, in the array's time, and what the drives' time was then.
+    /// Time of the last change, in the array's time; the next field is the same time of the drives.
     since: Nanos,
     drives: Nanos,
 }
 
 impl Pace {
-    /// Both are the same.
+    /// Drives at the speed of their parameters: both times are equal.
     pub(super) const EVEN: Pace = Pace { slow: 1.0, since: Nanos::ZERO, drives: Nanos::ZERO };
 
-    /// Another one from `now` on.
+    /// Changes the factor from `now` on.
     pub(super) fn change(&mut self, now: Nanos, slow: f64) {
         *self = Pace { slow, since: now, drives: self.to_drives(now) };
     }

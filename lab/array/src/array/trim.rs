@@ -1,8 +1,8 @@
-//! What a trim costs the drives.
+//! Cost of a trim at the drives.
 //!
-//! Thin LUNs keep a map of their extents. A trim moves no data; it changes the map, which lies on the drives
-//! beside the data: one small write for each extent of 1 MiB. Of long trims the map changes higher up in its tree, so that
-//! there are never more than 32.
+//! Thin LUNs keep a map of their extents. A trim moves no data; it changes the map, which lies on the drives beside the
+//! data. Each extent of 1 MiB costs one small write. Long trims change the map higher up in its tree, so there are never
+//! more than 32 writes.
 
 use crate::io::{ArrayIo, IoKind};
 use crate::units::Bytes;
@@ -11,10 +11,11 @@ use crate::units::Bytes;
 const EXTENT: u64 = 1 << 20;
 /// The most entries that one trim changes.
 const MOST: u64 = 32;
-/// What is written of the map for an entry.
+/// Bytes written to the map for one entry.
 const ENTRY: u64 = 4096;
 
-/// What the drives write for an IO that is no read: the IO itself, or the entries of a trim, evenly over its length.
+/// Writes to the drives for an IO that is no read. For a write the IO itself; for a trim its entries, spread evenly over
+/// its length.
 pub(super) fn writes(io: ArrayIo) -> impl Iterator<Item = ArrayIo> {
     let (count, len) = match io.kind {
         IoKind::Trim => (io.len.0.div_ceil(EXTENT).clamp(1, MOST), io.len.0.min(ENTRY)),
@@ -28,7 +29,7 @@ pub(super) fn writes(io: ArrayIo) -> impl Iterator<Item = ArrayIo> {
     })
 }
 
-/// Where in its part of the range an entry lies: in the same place of each they would all be on a few drives.
+/// Offset of an entry in its part of the range, by a hash. Without it, all entries would lie on a few drives.
 fn scattered(offset: u64, step: u64) -> u64 {
     let hash = (offset / ENTRY).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     hash % (step / ENTRY).max(1) * ENTRY

@@ -1,4 +1,4 @@
-//! Times at which drives are asked again.
+//! Times at which drives have their next events.
 
 use alloc::collections::BinaryHeap;
 use alloc::collections::binary_heap::PeekMut;
@@ -7,8 +7,8 @@ use core::cmp::Reverse;
 use super::pace::Pace;
 use crate::units::Nanos;
 
-/// A time, in the drives' time, and a drive, in one number: the heap compares two of them without a branch. The earliest
-/// is the greatest, as the heap gives the greatest first; of two at one time, the one of the lower drive.
+/// A time, in the drives' time, and a drive, in one number: the heap compares two without a branch. The order is
+/// reversed, as the heap yields its greatest entry first. At equal times the lower drive comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Wake(Reverse<u128>);
 
@@ -26,13 +26,13 @@ impl Wake {
     }
 }
 
-/// When each busy drive's request in service is done.
+/// Completion times of the busy drives' requests in service.
 #[derive(Clone, Debug)]
 pub(super) struct Wakes {
     heap: BinaryHeap<Wake>,
-    /// How the drives' time goes by.
+    /// Map between the array's time and the drives' time.
     pace: Pace,
-    /// When the first is done, in the array's time: asked for at every event of the array.
+    /// Earliest completion in the array's time: read at every event of the array.
     pub(super) next: Nanos,
 }
 
@@ -41,12 +41,12 @@ impl Wakes {
         Wakes { heap: BinaryHeap::new(), pace: Pace::EVEN, next: Nanos::NEVER }
     }
 
-    /// When the first is done, in the drives' time, and which drive it is.
+    /// Earliest completion, in the drives' time, and its drive.
     pub(super) fn first(&self) -> Option<(Nanos, u32)> {
         self.heap.peek().map(|wake| (wake.at(), wake.drive()))
     }
 
-    /// The first is done. Its drive is to be asked again then, if at all.
+    /// Replaces the first entry with the drive's next time, or removes it.
     pub(super) fn again(&mut self, at: Option<Nanos>) {
         let Some(mut first) = self.heap.peek_mut() else { return };
         match at {
@@ -62,7 +62,7 @@ impl Wakes {
         self.find_next();
     }
 
-    /// A drive is to be asked again at a time of the drives', if at all.
+    /// Adds a drive's next event, in the drives' time, if there is one.
     pub(super) fn add(&mut self, at: Option<Nanos>, drive: u32) {
         if let Some(at) = at {
             self.heap.push(Wake::new(at, drive));
@@ -70,13 +70,13 @@ impl Wakes {
         }
     }
 
-    /// A drive is gone.
+    /// Removes the entries of a failed drive.
     pub(super) fn forget(&mut self, drive: u32) {
         self.heap.retain(|wake| wake.drive() != drive);
         self.find_next();
     }
 
-    /// From `now` on the drives take `slow` times as long for everything as they were made to.
+    /// Stretches all times of the drives by `slow` from `now` on.
     pub(super) fn set_slow(&mut self, now: Nanos, slow: f64) {
         self.pace.change(now, slow);
         self.find_next();

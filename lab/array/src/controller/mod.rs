@@ -22,14 +22,14 @@ pub(crate) use write_cache::{LineId, WriteCache};
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerParams {
-    /// What one IO costs the front end, which takes one after another.
+    /// Time of the front end for one IO; IOs take it one after another.
     pub io_cost: Nanos,
     /// Rate of the link to the hosts, both directions together.
     pub link: Rate,
     /// The write-back cache, if there is one. Without it a write is done when the drives are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_cache: Option<WriteCacheParams>,
-    /// What keeps what was read and written not long ago, if anything.
+    /// Cache of recently read and written data, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_cache: Option<ReadCacheParams>,
     /// Sequential prefetch, if there is any.
@@ -48,13 +48,13 @@ impl ControllerParams {
     }
 }
 
-/// One server, first come, first served: the front end, or the link. It never
-/// reorders, so what is next is always at the front.
+/// A first-come-first-served server: the front end, the link, or a fixed delay. Its order never
+/// changes, so the next to leave is always at the front.
 #[derive(Clone, Debug)]
 pub(crate) struct Server<T> {
     inside: VecDeque<(Nanos, T)>,
     free_at: Nanos,
-    /// When the first of those inside leaves: asked for at every event of the array.
+    /// Time at which the first of the queue leaves: read at every event of the array.
     pub(crate) next: Nanos,
 }
 
@@ -69,8 +69,8 @@ impl<T> Server<T> {
         self.push(self.free_at, what);
     }
 
-    /// Keeps `what` from `now` for `delay` beside all others: the same delay for each, so that they
-    /// leave in order.
+    /// Delays `what` from `now` by `delay`, beside all others. The delay must be the same for each,
+    /// so that they leave in order.
     pub(crate) fn hold(&mut self, now: Nanos, what: T, delay: Nanos) {
         self.push(now + delay, what);
     }

@@ -1,5 +1,4 @@
-//! Reading ahead: one stream is followed on each LUN, and what it will ask for next is read before
-//! it does.
+//! Sequential prefetch: follows one stream on each LUN and reads its data ahead of the requests.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -13,13 +12,13 @@ use crate::units::{Bytes, LunId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrefetchParams {
-    /// How many reads in a row, each beginning where the last one ended, make a stream. A write to
-    /// the LUN ends it.
+    /// Number of reads in a row, each beginning at the end of the last, that make a stream. A write to the
+    /// LUN ends the stream.
     pub after: u32,
-    /// What is fetched at a time, from 4 KiB.
+    /// Size of one fetch, from 4 KiB.
     pub segment: Bytes,
-    /// How far to read ahead at most: one segment at first, twice as far with every further read. Once it is
-    /// reached, half of it is used up before it is filled again.
+    /// Greatest distance of reading ahead: one segment at first, doubled with every further read. A stream
+    /// at this distance is refilled when half of it is used up.
     pub depth: Bytes,
 }
 
@@ -49,26 +48,26 @@ pub(crate) struct Fetch {
 #[derive(Clone, Debug)]
 struct Segment {
     arrived: bool,
-    /// Its stream has passed or broken off: it goes as soon as it has arrived.
+    /// The stream has passed or ended: the segment is dropped as soon as it arrives.
     abandoned: bool,
     waiting: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
 struct Stream {
-    /// Where the next read begins if it follows on.
+    /// Offset at which a sequential read would begin.
     next: u64,
     reads: u32,
     depth: u64,
-    /// The full depth is fetched, and not half of it used up yet.
+    /// The full depth is fetched, and less than half of it used up.
     full: bool,
-    /// What is fetched or being fetched, cut at multiples of the segment's size.
+    /// Fetched range, including fetches in progress; its borders are multiples of the segment's size.
     start: u64,
     end: u64,
     segments: VecDeque<usize>,
 }
 
-/// The streams of all LUNs and what was fetched for them.
+/// Streams of all LUNs and their fetched segments.
 #[derive(Clone, Debug)]
 pub(crate) struct Prefetch {
     after: u32,
@@ -76,12 +75,12 @@ pub(crate) struct Prefetch {
     most: u64,
     streams: Vec<Stream>,
     segments: Slab<Segment>,
-    /// Kept only for their room.
+    /// Kept for their capacity.
     spare: Vec<Vec<usize>>,
 }
 
 impl Prefetch {
-    /// `params` are valid.
+    /// Makes the prefetch state of `luns` LUNs. `params` are valid.
     pub(crate) fn new(params: &PrefetchParams, luns: usize) -> Prefetch {
         let segments = VecDeque::new();
         let stream =
@@ -96,8 +95,8 @@ impl Prefetch {
         }
     }
 
-    /// A read by `reader`. If all of it was fetched or is being fetched: how many segments it must
-    /// wait for, each of which will name it when it [arrives](Prefetch::arrived).
+    /// Records a read by `reader`. If the fetched range covers all of it: the number of segments still to
+    /// arrive. Each of them returns `reader` when it [arrives](Prefetch::arrived).
     pub(crate) fn read(
         &mut self,
         lun: LunId,
@@ -129,8 +128,8 @@ impl Prefetch {
         Some(missing)
     }
 
-    /// The next segment to fetch for the stream of a LUN of this size, if it is one. To be asked
-    /// until there is none.
+    /// Next segment to fetch for the stream of a LUN of this size, if the LUN has a stream. The caller
+    /// repeats the call until it returns `None`.
     pub(crate) fn next_fetch(&mut self, lun: LunId, size: Bytes) -> Option<Fetch> {
         let stream = &mut self.streams[lun.0 as usize];
         if stream.reads < self.after {
@@ -138,7 +137,7 @@ impl Prefetch {
         }
         self.drop_passed(lun);
         let stream = &mut self.streams[lun.0 as usize];
-        // Filled little by little, each drive would have one segment at a time, and seek for each.
+        // Refilled in small steps, each drive would have one segment at a time, with a seek for each.
         let ahead = stream.end.saturating_sub(stream.next);
         if stream.full && ahead > self.most / 2 {
             return None;
@@ -160,7 +159,7 @@ impl Prefetch {
         Some(Fetch { id: FetchId(id), offset: Bytes(offset), len: Bytes(end - offset) })
     }
 
-    /// A segment has arrived; adds those who wait for it to `readers`.
+    /// Marks a segment as arrived and adds its waiting readers to `readers`.
     pub(crate) fn arrived(&mut self, FetchId(id): FetchId, readers: &mut Vec<usize>) {
         let segment = &mut self.segments[id];
         segment.arrived = true;
@@ -180,7 +179,7 @@ impl Prefetch {
         }
     }
 
-    /// Drops what the stream has passed.
+    /// Drops the segments that the stream has passed.
     fn drop_passed(&mut self, lun: LunId) {
         let stream = &mut self.streams[lun.0 as usize];
         if stream.next >= stream.end {
@@ -293,8 +292,8 @@ mod tests {
     }
 
     proptest! {
-        /// Reads of any length, in a row or not: fetches never overlap within a stream, never pass
-        /// the LUN's end, and what is held stays within the depth.
+        /// Reads of any length, in a row or not. Fetches never overlap within a stream or pass the LUN's
+        /// end, and held data stays within the depth.
         #[test]
         fn holds_no_more_than_its_depth(
             reads in prop::collection::vec((1_u64..300, prop::bool::weighted(0.02)), 1..400),

@@ -1,8 +1,8 @@
-//! The read cache: pages that were read from the drives or written by a host not long ago.
+//! The read cache: pages recently read from the drives or written by a host.
 //!
-//! It is set-associative, each set least recently used first out: an IO costs the simulator a look at one
-//! line of the processor's cache for each page, and what stays is what a list over all pages would keep, but
-//! for a few in a hundred.
+//! The cache is set-associative, with least-recently-used replacement in each set. An IO costs the simulator
+//! one line of the processor's cache for each page. Its contents differ from those of a full LRU list by a
+//! few in a hundred.
 
 use alloc::vec::Vec;
 
@@ -10,18 +10,17 @@ use crate::error::{ParamError, check};
 use crate::io::ArrayIo;
 use crate::units::Bytes;
 
-/// A read cache. It takes in what is read from the drives and what hosts write, and drops what was not
-/// asked for longest.
+/// A read cache. Reads from the drives and writes of hosts enter it; the least recently used pages leave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadCacheParams {
-    /// How much data it holds.
+    /// Data that the cache can hold.
     pub capacity: Bytes,
-    /// Space is given out in pages of this size; a multiple of 512 B.
+    /// Size of a page, the unit of allocation; a multiple of 512 B.
     pub page: Bytes,
 }
 
-/// Bounds what parameters can make the model allocate: 2²⁶ pages of bookkeeping.
+/// Limit on the allocation of the model: 2²⁶ pages of bookkeeping.
 const MOST_PAGES: u64 = 1 << 26;
 
 impl ReadCacheParams {
@@ -35,28 +34,28 @@ impl ReadCacheParams {
     }
 }
 
-/// Pages that share a set: 64 bytes.
+/// Pages in one set: 64 bytes of entries.
 const WAYS: usize = 8;
 
-/// No page: numbers of pages are one more than they are.
+/// Empty entry: page numbers start above 0.
 const NONE: u64 = 0;
 
-/// Which pages are there.
+/// Pages that the cache holds.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadCache {
     page: u64,
-    /// In each set the page that was asked for last comes first.
+    /// Entries of each set, the most recently used first.
     sets: Vec<[u64; WAYS]>,
 }
 
 impl ReadCache {
-    /// `params` are valid.
+    /// Makes an empty cache. `params` are valid.
     pub(crate) fn new(params: &ReadCacheParams) -> ReadCache {
         let sets = (params.capacity.0 / params.page.0) as usize / WAYS;
         ReadCache { page: params.page.0, sets: alloc::vec![[NONE; WAYS]; sets] }
     }
 
-    /// The pages of an IO. Those of different LUNs are different, as no LUN has 2⁴⁰ of them.
+    /// Page numbers of an IO. Pages of different LUNs differ, as no LUN has 2⁴⁰ of them.
     fn pages(&self, io: &ArrayIo) -> impl Iterator<Item = u64> + use<> {
         let (first, last) = (io.offset.0 / self.page, (io.offset.0 + io.len.0 - 1) / self.page);
         let lun = (u64::from(io.lun.0) + 1) << 40;
@@ -64,13 +63,14 @@ impl ReadCache {
     }
 
     fn set(&mut self, page: u64) -> &mut [u64; WAYS] {
-        // Pages side by side lie in different sets, and so do LUNs' first ones.
+        // Spreads neighbouring pages, and the first pages of LUNs, over different sets.
         let hash = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let set = (hash * self.sets.len() as u64) >> 32;
         &mut self.sets[set as usize]
     }
 
-    /// Whether all that a read asks for is there. What is asked for and there stays longer.
+    /// Whether the cache holds all pages of a read. Each page found becomes the most recently used of its
+    /// set.
     pub(crate) fn holds(&mut self, io: &ArrayIo) -> bool {
         self.pages(io).all(|page| {
             let set = self.set(page);
@@ -82,7 +82,7 @@ impl ReadCache {
         })
     }
 
-    /// Takes in what was read or written.
+    /// Adds the pages of a read or a write.
     pub(crate) fn put(&mut self, io: &ArrayIo) {
         for page in self.pages(io) {
             let set = self.set(page);

@@ -1,8 +1,9 @@
-//! A set of stripes that is taken from in the order of their places, round and round (C-SCAN, a one-way elevator).
+//! A set of stripes whose members leave in ascending order, round and round (C-SCAN).
+//! elevator).
 
 use alloc::vec::Vec;
 
-/// Set of stripe numbers: a bitmap. Its size is that of the highest number put in.
+/// Set of stripe numbers: a bitmap, as long as the highest number inserted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweep {
     words: Vec<u64>,
@@ -19,7 +20,7 @@ impl Sweep {
         self.words[word] |= bit;
     }
 
-    /// Takes out the next stripe for which `may` is true. Others are passed over, and come again in the next round.
+    /// Removes the next stripe for which `may` is true. Others are passed over, and come again in the next round.
     pub(super) fn take(&mut self, may: impl Fn(u64) -> bool) -> Option<u64> {
         let ahead = self.find(self.at, u64::MAX, &may);
         let stripe = ahead.or_else(|| self.find(0, self.at, &may))?;
@@ -63,7 +64,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The same stripes in the same order as from a sorted set.
+        /// Same stripes in the same order as from a sorted set.
         #[test]
         fn goes_round_as_a_sorted_set_does(
             steps in prop::collection::vec(

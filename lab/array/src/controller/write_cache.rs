@@ -1,9 +1,8 @@
-//! The write-back cache: which pages hold data that the drives do not have yet, and which stripe is
-//! written to the drives next.
+//! The write-back cache: pages that are not yet on the drives, and the order in which stripes leave.
 //!
-//! Pages are kept by stripe, so that writes scattered in time leave together: several pages of one
-//! stripe share a parity update, and a whole stripe needs no reading first. Stripes leave in the order
-//! of their places, round and round, so that the arms have short ways.
+//! Pages are kept by stripe, so that writes scattered in time leave together. Pages of one stripe
+//! share a parity update, and a whole stripe needs no reads first. Stripes leave in the order of their
+//! places, round and round, which keeps the seeks short.
 
 use alloc::vec::Vec;
 use core::ops;
@@ -16,27 +15,27 @@ use crate::error::{ParamError, check};
 use crate::layout::{Piece, Range};
 use crate::units::{Bytes, Nanos};
 
-/// A write-back cache. It is mirrored and survives a power cut: what it holds counts as written.
+/// A write-back cache, mirrored and safe against a power cut: cached data counts as written.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteCacheParams {
-    /// How much data it holds.
+    /// Data that the cache can hold.
     pub capacity: Bytes,
-    /// Space is given out in pages of this size; a multiple of 512 B that divides the element.
+    /// Size of a page, the unit of allocation; a multiple of 512 B that divides the element.
     pub page: Bytes,
-    /// Below this fraction of the capacity nothing is written to the drives.
+    /// Fraction of the capacity below which no stripe is destaged.
     pub low_water: f64,
-    /// From this fraction on stripes are written as fast as `destage` allows, and in between in
-    /// proportion.
+    /// Fraction of the capacity from which on `destage` stripes are written at once. Between the two
+    /// fractions the number rises in proportion.
     pub high_water: f64,
-    /// How many stripes are on their way to the drives at a time, for each drive of the group; of
-    /// the product the whole part, at least one.
+    /// Most stripes that are destaged at a time, for each drive of the group. The product is rounded
+    /// down, to at least one.
     pub destage: f64,
-    /// How long it takes to have a copy of a write on the other controller.
+    /// Time to copy a write to the other controller.
     pub mirror: Nanos,
 }
 
-/// Bounds what parameters can make the model allocate: 2²⁶ pages of bookkeeping.
+/// Limit on the allocation of the model: 2²⁶ pages of bookkeeping.
 const MOST_PAGES: u64 = 1 << 26;
 
 impl WriteCacheParams {
@@ -65,26 +64,26 @@ impl WriteCacheParams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LineId(usize);
 
-/// The cache's bookkeeping, in pages.
+/// State of the cache, in pages.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteCache {
     page: Bytes,
     capacity: usize,
-    /// Fractions of the capacity, in pages.
+    /// Water marks, in pages.
     low: f64,
     high: f64,
     most_destages: usize,
-    /// Pages taken, those on their way to the drives among them.
+    /// Pages in use, including those that are being destaged.
     used: usize,
     destaging: usize,
     pub(crate) enabled: bool,
     index: HashTable<usize>,
     lines: Slab<Line>,
-    /// Two bitmaps for each line: pages to be written, and pages that are being written.
+    /// Two bitmaps for each line: dirty pages, and pages that are being written.
     bits: Vec<u64>,
     /// Words of one bitmap.
     words: usize,
-    /// Stripes with pages to be written.
+    /// Stripes with dirty pages.
     waiting: Sweep,
 }
 
@@ -95,7 +94,7 @@ struct Line {
 }
 
 impl WriteCache {
-    /// `params` are valid; `stripe` is the data of one stripe.
+    /// Makes an empty cache. `params` are valid; `stripe` is the data of one stripe.
     pub(crate) fn new(params: &WriteCacheParams, stripe: Bytes, drives: u32) -> WriteCache {
         let capacity = params.capacity.0 / params.page.0;
         WriteCache {
@@ -119,12 +118,12 @@ impl WriteCache {
         self.used == 0
     }
 
-    /// How much it holds, what is on its way to the drives included.
+    /// Data that the cache holds, including data that is being destaged.
     pub(crate) fn held(&self) -> Bytes {
         Bytes(self.used as u64 * self.page.0)
     }
 
-    /// Whether so many pages could be held if nothing else was.
+    /// Whether an empty cache could hold so many pages.
     pub(crate) fn could_hold(&self, pages: usize) -> bool {
         pages <= self.capacity
     }
@@ -134,8 +133,7 @@ impl WriteCache {
         self.used + pages <= self.capacity
     }
 
-    /// How many pages a write of `piece` of a stripe takes: those that do not wait to be written
-    /// already.
+    /// Pages that a write of `piece` of a stripe adds: those that are not dirty already.
     pub(crate) fn needs(&self, piece: Piece) -> usize {
         let line = self.find(piece.unit);
         let words = masks(self.pages(piece)).map(|(word, mask)| {
@@ -145,7 +143,7 @@ impl WriteCache {
         words.sum()
     }
 
-    /// Takes the data of a write, for which there is room.
+    /// Adds the data of a write. The caller has checked for room.
     pub(crate) fn write(&mut self, piece: Piece) {
         self.used += self.needs(piece);
         let line = self.find(piece.unit).unwrap_or_else(|| self.begin(piece.unit));
@@ -164,8 +162,7 @@ impl WriteCache {
             .all(|(word, mask)| mask & !(self.bits[dirty + word] | self.bits[leaving + word]) == 0)
     }
 
-    /// The next stripe to write to the drives, if one should be now. `pressed`: a write waits for
-    /// room.
+    /// Next stripe to destage, if the water marks call for one. `pressed`: a write waits for room.
     pub(crate) fn next_destage(&mut self, pressed: bool) -> Option<LineId> {
         let used = self.used as f64;
         let pace = if pressed || !self.enabled || used >= self.high {
@@ -176,8 +173,8 @@ impl WriteCache {
         if self.destaging as f64 >= pace * self.most_destages as f64 {
             return None;
         }
-        // A stripe that was written to while it leaves comes round again; no more of them can
-        // stand in the way than are leaving.
+        // A stripe written to during its destage waits for the next round. At most as many stripes are
+        // skipped as are being destaged.
         let WriteCache { waiting, index, lines, .. } = self;
         let stays = |stripe| find(index, lines, stripe).is_some_and(|line| !lines[line].destaging);
         let line = waiting.take(stays).and_then(|stripe| self.find(stripe))?;
@@ -189,8 +186,8 @@ impl WriteCache {
         Some(LineId(line))
     }
 
-    /// Which stripe a line is, and adds the runs of pages that are on their way to `runs`, as
-    /// ranges of the stripe.
+    /// Stripe number of a line. Adds the page runs that are being destaged to `runs`, as ranges of the
+    /// stripe.
     pub(crate) fn destage(&self, LineId(line): LineId, runs: &mut Vec<Range>) -> u64 {
         let words = &self.bits[self.leaving(line)];
         let is_set = |page: usize| words[page / 64] & (1 << (page % 64)) != 0;
@@ -209,7 +206,7 @@ impl WriteCache {
         self.lines[line].stripe
     }
 
-    /// A stripe's pages have reached the drives.
+    /// Frees a stripe's pages that have reached the drives.
     pub(crate) fn destaged(&mut self, LineId(line): LineId) {
         let leaving = self.leaving(line);
         let written: u32 = self.bits[leaving.clone()].iter().map(|word| word.count_ones()).sum();
@@ -261,7 +258,7 @@ fn find(index: &HashTable<usize>, lines: &Slab<Line>, stripe: u64) -> Option<usi
     index.find(hash(stripe), |line| lines[*line].stripe == stripe).copied()
 }
 
-/// Spreads stripe numbers over all bits; always in the same way.
+/// Hash of a stripe number, the same in every run.
 fn hash(stripe: u64) -> u64 {
     let spread = stripe.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     spread ^ (spread >> 32)
@@ -359,7 +356,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain set of pages: what is held, what it takes, and that every page leaves.
+        /// Comparison with a plain set of pages: held pages, needed pages, and every page leaves.
         #[test]
         fn agrees_with_a_set_of_pages(
             writes in prop::collection::vec((0_u64..6, 0_u64..80, 1_u64..20), 1..80),

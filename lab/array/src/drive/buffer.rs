@@ -1,5 +1,5 @@
-//! A drive's write cache: writes are done when it has them, and leave it in the order of an
-//! elevator. It is volatile: a drive that must not lose writes has it switched off.
+//! A drive's write cache: a write is done when the cache has its data. Writes leave in elevator
+//! order. The cache is volatile: a drive that must not lose writes has it switched off.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
@@ -9,38 +9,38 @@ use super::Request;
 use crate::io::IoKind;
 use crate::units::Bytes;
 
-/// Writes of which the medium has nothing yet.
+/// Writes that have not begun on the medium.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     free: u64,
     capacity: u64,
-    /// Where the write that left last lies.
+    /// Offset of the write that left last.
     at: Bytes,
-    /// Writes further in than that, and those that wait for the next sweep.
+    /// Writes at or beyond `at`, and writes that wait for the next sweep.
     onward: BinaryHeap<Reverse<(Bytes, Bytes)>>,
     next_sweep: BinaryHeap<Reverse<(Bytes, Bytes)>>,
 }
 
 impl Buffer {
-    /// `None` without any capacity.
+    /// Makes an empty buffer; `None` for a capacity of 0.
     pub(super) fn new(capacity: Bytes) -> Option<Buffer> {
         let (onward, next_sweep) = (BinaryHeap::new(), BinaryHeap::new());
         let (free, capacity) = (capacity.0, capacity.0);
         (capacity > 0).then_some(Buffer { free, capacity, at: Bytes(0), onward, next_sweep })
     }
 
-    /// Whether a write of this length fits; one longer than the buffer does when nothing else is in
-    /// it.
+    /// Whether a write of this length fits. A write longer than the buffer fits when the buffer is
+    /// empty.
     pub(super) fn has_room(&self, len: Bytes) -> bool {
         len.0.min(self.capacity) <= self.free
     }
 
-    /// How much it holds.
+    /// Bytes in the buffer.
     pub(super) fn held(&self) -> Bytes {
         Bytes(self.capacity - self.free)
     }
 
-    /// Takes a write for which there is room.
+    /// Adds a write. The caller has checked for room.
     pub(super) fn put(&mut self, write: Request) {
         self.free -= write.len.0.min(self.capacity);
         let onward = write.offset >= self.at;

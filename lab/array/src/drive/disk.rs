@@ -1,5 +1,5 @@
-//! A disk drive: a FIFO that the controller keeps above it, the drive's own queue, its write cache,
-//! and the head that does one thing at a time.
+//! A disk drive: a FIFO in the controller, the drive's own queue, its write cache, and the head.
+//! The head serves one request at a time.
 
 use alloc::collections::VecDeque;
 
@@ -25,7 +25,7 @@ pub(crate) struct Disk {
     overhead: Nanos,
 }
 
-/// What the head does.
+/// Request that the head serves.
 #[derive(Clone, Copy, Debug)]
 enum Work {
     Command(Request),
@@ -34,7 +34,7 @@ enum Work {
 }
 
 impl Disk {
-    /// `spindle`: where the spindle stands at time zero, as a fraction of a turn.
+    /// Makes an idle drive. `spindle`: angle at time zero, as a fraction of a turn.
     pub(super) fn new(params: &DriveParams, spindle: f64) -> Disk {
         Disk {
             waiting: VecDeque::new(),
@@ -63,7 +63,7 @@ impl Disk {
         [acknowledged, begun]
     }
 
-    /// Ends what ends now: an acknowledgement, or what the head does.
+    /// Completes the acknowledgement or the head's request that ends now.
     pub(super) fn finish(&mut self, now: Nanos) -> Served {
         if self.acknowledged.next == now {
             let owner = self.acknowledged.leave().map(|request| request.owner);
@@ -85,12 +85,12 @@ impl Disk {
         }
     }
 
-    /// What the buffer holds.
+    /// Written data that only the buffer holds.
     pub(super) fn unwritten(&self) -> Bytes {
         self.buffer.as_ref().map_or(Bytes(0), Buffer::held)
     }
 
-    /// What the drive has not done yet. What it has acknowledged and not written is lost with it.
+    /// Requests that are not done. Acknowledged writes that are not on the medium are lost.
     pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {
         let busy_with = self.busy_with.and_then(|work| match work {
             Work::Command(request) => Some(request),
@@ -100,8 +100,8 @@ impl Disk {
         busy_with.into_iter().chain(self.queue.into_requests()).chain(self.waiting).chain(writes)
     }
 
-    /// Moves waiting writes into the buffer as far as it has room. When the first of them will be
-    /// acknowledged, if none was on its way before.
+    /// Moves waiting writes into the buffer as far as it has room. Returns the time of the first
+    /// acknowledgement, if none was due before.
     fn fill_buffer(&mut self, now: Nanos) -> Option<Nanos> {
         let buffer = self.buffer.as_mut()?;
         let none_before = self.acknowledged.next == Nanos::NEVER;
@@ -113,8 +113,8 @@ impl Disk {
         Some(self.acknowledged.next).filter(|at| none_before && *at != Nanos::NEVER)
     }
 
-    /// Hosts wait for reads, so they go first; but while writes wait for room, the buffer has every
-    /// other turn.
+    /// Starts the next request. Reads go first, because hosts wait for them. While writes wait for
+    /// room, the buffer has every other turn.
     fn begin(&mut self, now: Nanos) -> Option<Nanos> {
         let turn_of_buffer =
             !self.no_room.is_empty() && self.head.last_kind() == Some(IoKind::Read);

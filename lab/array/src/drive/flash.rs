@@ -1,5 +1,5 @@
-//! A flash drive: units that work side by side, reading fast, programming slowly, and stopping now
-//! and then to collect garbage; a buffer in front of them that makes writes fast until it is full.
+//! A flash drive: parallel units that read fast, program slowly, and stop at times to collect
+//! garbage. A buffer in front of them makes writes fast until it is full.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -10,23 +10,23 @@ use crate::error::{ParamError, check};
 use crate::io::IoKind;
 use crate::units::{Bytes, Nanos};
 
-/// A flash drive as it is after it has been written all over with random writes.
+/// A flash drive in the steady state after random writes over its whole capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashParams {
     /// Capacity.
     pub capacity: Bytes,
-    /// Units that work side by side; neighbouring pages lie on different ones.
+    /// Units that work in parallel; neighbouring pages lie on different ones.
     pub units: u32,
-    /// What a unit reads or programs at a time.
+    /// Bytes that a unit reads or programs at a time.
     pub page: Bytes,
     /// Time of the drive's controller for a command. Commands wait for one another.
     pub command_time: Nanos,
-    /// Time added to each command, in which others go on.
+    /// Time added to each command, in parallel with other commands.
     pub command_overhead: Nanos,
-    /// How long a unit takes to read a page.
+    /// Time of a unit to read a page.
     pub read: Nanos,
-    /// How long a unit takes to program a page.
+    /// Time of a unit to program a page.
     pub program: Nanos,
     /// Number of programmed pages after which a unit stops to collect garbage.
     pub collect_after: u32,
@@ -34,14 +34,13 @@ pub struct FlashParams {
     pub collect: Nanos,
     /// Bytes of written data that may wait to be programmed. They survive a power cut.
     pub write_buffer: Bytes,
-    /// How many requests the drive takes at a time. What comes beyond waits, first come, first
-    /// served.
+    /// Requests that the drive accepts at a time. Further ones wait, first come, first served.
     pub queue_depth: u32,
 }
 
 const LONGEST: Nanos = Nanos::from_millis(10_000);
 
-/// Bounds what parameters can make the model allocate.
+/// Limit on the allocation of the model.
 const MOST: u32 = 65_536;
 
 impl FlashParams {
@@ -67,7 +66,7 @@ impl FlashParams {
     }
 }
 
-/// When a unit is free, and how many pages it has programmed since it last collected garbage.
+/// Time at which a unit is free, and the pages that it has programmed since its last collection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
     free_at: Nanos,
@@ -78,12 +77,12 @@ struct Unit {
 pub(crate) struct Flash {
     params: FlashParams,
     waiting: VecDeque<Request>,
-    /// When what was begun is done. Every unit does its work in order of arrival, so that is known
-    /// from the beginning.
+    /// Completion times of the requests in service. Every unit works in order of arrival, so the
+    /// times are known from the start.
     begun: BinaryHeap<Reverse<(Nanos, usize)>>,
     units: Vec<Unit>,
     controller_free_at: Nanos,
-    /// Bytes in the write buffer, and when they leave it.
+    /// Bytes in the write buffer, and the times at which they leave it.
     buffered: u64,
     leaving: BinaryHeap<Reverse<(Nanos, u64)>>,
 }
@@ -115,13 +114,13 @@ impl Flash {
         Served { owner, next: [next, None] }
     }
 
-    /// What the write buffer holds; room that is free again counts from the next write on.
+    /// Data in the write buffer; freed room counts only from the next write on.
     pub(super) fn unwritten(&self) -> Bytes {
         Bytes(self.buffered)
     }
 
-    /// What the drive has not done yet. As the drive is gone, so is where it was to happen: all of
-    /// what had begun counts as writes, which need nothing more.
+    /// Requests that are not done. The failed drive's requests in service become writes of length
+    /// 0, which need no further work.
     pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {
         let lost = |Reverse((_, owner))| Request {
             owner,
@@ -153,7 +152,7 @@ impl Flash {
         done
     }
 
-    /// A write is done when the buffer has room for it; its pages are programmed from there.
+    /// Completion time of a write: when the buffer has room for it. Its pages are programmed later.
     fn write(&mut self, ready: Nanos, request: &Request) -> Nanos {
         let capacity = self.params.write_buffer.0;
         let mut accepted = ready;
@@ -240,7 +239,7 @@ mod tests {
         let mut flash = flash();
         flash.params.queue_depth = 100;
         let done: Vec<_> = (0..6).map(|i| arrive(&mut flash, IoKind::Write, 4 * i)).collect();
-        // All on one unit: two pages of 200 us, then 3 ms of collecting, and so on.
+        // All pages on one unit: two of 200 us, then 3 ms of collecting, and so on.
         let expected = [10, 11, 12, 13, 210, 410].map(Some);
         assert_eq!(done, expected);
         assert_eq!(arrive(&mut flash, IoKind::Write, 24), Some(3_610));

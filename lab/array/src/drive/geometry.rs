@@ -1,9 +1,8 @@
-//! Where a byte lies on the platter: on which cylinder, and at which angle.
+//! Position of a byte on the platter: cylinder and angle.
 //!
-//! The medium is one spiral of constant pitch. Its turns shorten linearly from the outer edge to
-//! the inner one, so position, zoning and transfer time all follow from one function: how many
-//! turns lie before a byte. Head switches are not modelled apart: the outer rate is a sustained
-//! one and contains them.
+//! The medium is one spiral of constant pitch. Its turns shorten linearly from the outer edge to the
+//! inner one. Position, zoning and transfer time all follow from one function: the turns before a
+//! byte. Head switches are part of the outer rate, which is a sustained one.
 
 use crate::units::{Bytes, Nanos};
 
@@ -15,25 +14,25 @@ pub(super) struct Geometry {
     capacity: f64,
     /// Turns of the whole spiral.
     turns: f64,
-    /// By what fraction the innermost turn is shorter than the outermost.
+    /// Fraction by which the innermost turn is shorter than the outermost.
     shrink: f64,
     per_cylinder: f64,
     period: Nanos,
-    /// The period as a number of nanoseconds, and its inverse.
+    /// Period of rotation in nanoseconds, and its inverse.
     turn: f64,
     per_turn: f64,
-    /// Where the spindle stands at time zero, as a fraction of a turn.
+    /// Angle of the spindle at time zero, as a fraction of a turn.
     spindle: f64,
 }
 
-/// Where an address range lies.
+/// Position of an address range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct TrackSpan {
-    /// The angle of the first byte, in nanoseconds of rotation after the index.
+    /// Angle of the first byte, in nanoseconds of rotation after the index.
     pub(super) angle: f64,
-    /// How long it takes to pass under the head, in nanoseconds.
+    /// Time for which the range passes under the head, in nanoseconds.
     pub(super) transfer: f64,
-    /// Whole numbers, as the seek curve takes them.
+    /// Cylinder numbers, as whole numbers for the seek curve.
     pub(super) first_cylinder: f64,
     pub(super) last_cylinder: f64,
 }
@@ -63,13 +62,12 @@ impl Geometry {
         }
     }
 
-    /// The angle under the head at `now`, in nanoseconds of rotation after the index.
+    /// Angle under the head at `now`, in nanoseconds of rotation after the index.
     pub(super) fn angle_at(&self, now: Nanos) -> f64 {
         (now.0 % self.period.0) as i64 as f64
     }
 
-    /// The wait until `target` comes round, for a head that arrives at `arrival`: both angles in
-    /// nanoseconds of rotation.
+    /// Rotational wait from angle `arrival` to angle `target`: both in nanoseconds of rotation.
     pub(super) fn wait(&self, arrival: f64, target: f64) -> f64 {
         let ahead = (target - arrival) * self.per_turn;
         let fraction = ahead - nearest_integer(ahead);
@@ -78,16 +76,16 @@ impl Geometry {
 
     /// Turns of the spiral before a byte.
     ///
-    /// With x the fraction of the turns, k the shrink and u the fraction of the capacity, turn
-    /// lengths 1 − k·x add up to x − k·x²/2 = (1 − k/2)·u. Solved in the form that holds for k = 0.
+    /// Let x be the fraction of the turns, k the shrink and u the fraction of the capacity. Turn
+    /// lengths 1 − k·x add up to x − k·x²/2 = (1 − k/2)·u. This form also holds for k = 0.
     fn turns_before(&self, byte: Bytes) -> f64 {
         let filled = (2.0 - self.shrink) * (byte.0 as f64 / self.capacity);
         self.turns * filled / (1.0 + libm::sqrt(1.0 - self.shrink * filled))
     }
 }
 
-/// For numbers up to 2⁵¹. Added to 1.5 · 2⁵², a number loses what lies behind the point: a tenth of
-/// what a cast to an integer and back takes, and this is asked for every request in a queue.
+/// Nearest whole number, for numbers up to 2⁵¹. Adding 1.5 · 2⁵² cuts off the fraction in a tenth of
+/// the time of a cast. The function runs for every request in a queue.
 fn nearest_integer(x: f64) -> f64 {
     const WHOLE: f64 = 6_755_399_441_055_744.0;
     (x + WHOLE) - WHOLE
@@ -125,7 +123,7 @@ mod tests {
     }
 
     proptest! {
-        /// What follows on the medium follows in angle: a turn later than it began, less what passed.
+        /// The next byte follows in angle: one turn after the range began, less its transfer time.
         #[test]
         fn the_next_place_begins_where_the_last_ended(
             offset in 0..513_000_000_000_u64, len in 1..1_000_000_u64,

@@ -1,4 +1,4 @@
-//! The moving parts: where the head is, and when it will have served a request.
+//! The moving parts: position of the head, and the time at which it completes a request.
 
 use super::geometry::Geometry;
 use super::queue::{Queued, Target};
@@ -14,9 +14,9 @@ pub(super) struct Head {
     seek: SeekCurve,
     overhead: Nanos,
     settle: f64,
-    /// How long reading ahead may go on, in time of the medium.
+    /// Greatest extent of reading ahead, as time of the medium.
     read_ahead: Nanos,
-    /// A whole number, as the seek curve takes it.
+    /// Cylinder of the head, as a whole number for the seek curve.
     pub(super) cylinder: f64,
     last: Option<Pass>,
 }
@@ -25,24 +25,24 @@ pub(super) struct Head {
 #[derive(Clone, Copy, Debug)]
 struct Pass {
     kind: IoKind,
-    /// The byte after the last one served.
+    /// Byte after the end of the transfer.
     next: Bytes,
-    /// When that byte comes under the head.
+    /// Time at which that byte comes under the head.
     at: Nanos,
 }
 
-/// The head at the moment a choice is made.
+/// State of the head at the moment of a choice.
 pub(super) struct Departure {
     now: Nanos,
-    /// When the command has been decoded and the arm can move.
+    /// Time at which the command has been decoded and the arm can move.
     ready: Nanos,
     angle: f64,
-    /// The last transfer, if a request can follow on from it, with the time for that request.
+    /// The last transfer, if a request can continue it, with the time for that request.
     last: Option<Pass>,
 }
 
 impl Departure {
-    /// When the first byte came or comes under the head, if the request follows on from the last.
+    /// Time at which the first byte comes under the head, if the request continues the last transfer.
     fn follows_on(&self, target: &Target) -> Option<Nanos> {
         let last = self.last.filter(|l| l.next == target.offset && l.kind == target.kind)?;
         Some(last.at)
@@ -75,7 +75,7 @@ impl Head {
         Queued { request, place: self.geometry.place(request.offset, request.len) }
     }
 
-    /// The head as a command sent at `now` finds it, its overhead spent.
+    /// State of the head for a command sent at `now`, after the command's overhead.
     pub(super) fn departure(&self, now: Nanos) -> Departure {
         self.leave(now, now + self.overhead)
     }
@@ -84,8 +84,8 @@ impl Head {
         Departure { now, ready, angle: self.geometry.angle_at(ready), last: self.goes_on(now) }
     }
 
-    /// Seek, settling and rotational wait until the first byte of a request is under the head, in
-    /// nanoseconds after the command's overhead.
+    /// Seek, settling and rotational wait until the head is over a request's first byte. The time is in nanoseconds
+    /// after the command's overhead.
     #[inline] // For every request in the queue, whenever the head is free.
     pub(super) fn positioning(&self, from: &Departure, target: &Target) -> f64 {
         if from.follows_on(target).is_some() {
@@ -94,7 +94,7 @@ impl Head {
         self.reach(from, target)
     }
 
-    /// The same, of a request that does not follow on from the last.
+    /// Positioning time of a request that does not continue the last transfer.
     #[inline]
     fn reach(&self, from: &Departure, target: &Target) -> f64 {
         // A write waits until the head is still.
@@ -103,12 +103,12 @@ impl Head {
         arm + self.geometry.wait(from.angle + arm, target.angle)
     }
 
-    /// Serves a write that the drive has had for long, so that no command is to be decoded.
+    /// Writes data from the buffer. The command was decoded long before, so no overhead is added.
     pub(super) fn destage(&mut self, now: Nanos, queued: &Queued) -> Nanos {
         self.serve(&self.leave(now, now), queued)
     }
 
-    /// Serves a request. Returns when it is done.
+    /// Serves a request. Returns its completion time.
     pub(super) fn serve(&mut self, from: &Departure, queued: &Queued) -> Nanos {
         let (Request { kind, offset, len, .. }, target) = (queued.request, queued.target());
         let start = from
@@ -120,11 +120,10 @@ impl Head {
         at.max(from.ready)
     }
 
-    /// The last transfer, if a request that is sent at `now` can follow on from it, and when the first byte of that
-    /// came or comes under the head.
+    /// The last transfer, if a request sent at `now` can continue it, with the time of that request's first byte.
     ///
-    /// After a read the drive reads on into its buffer, so the next read finds its data there or on
-    /// the way. A write can only follow on while its place has not yet passed.
+    /// After a read the drive reads on into its buffer, where the next read finds its data soon. A write can only
+    /// continue while its place has not yet passed.
     fn goes_on(&self, now: Nanos) -> Option<Pass> {
         let last = self.last?;
         match last.kind {
@@ -188,7 +187,7 @@ mod tests {
             now - asked
         });
         let reads: alloc::vec::Vec<Nanos> = reads.collect();
-        // 1 MiB is 16 reads, and while they are answered the drive reads 5 more.
+        // 1 MiB is 16 reads. During their replies the drive reads 5 more.
         let fast = reads.iter().take_while(|time| **time == Nanos(203_000)).count();
         assert_eq!(fast, 21);
         about(reads[38], TRANSFER);
@@ -214,7 +213,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever came before, a request's data passes when its place is under the head, and no
+        /// A request's data passes when its place is under the head, whatever came before. The transfer starts no
         /// sooner than the arm can be there.
         #[test]
         fn data_passes_at_its_angle(

@@ -1,4 +1,4 @@
-//! What stores the data: a disk drive, or a flash drive.
+//! Drives: disk drives and flash drives.
 
 mod buffer;
 mod disk;
@@ -50,7 +50,7 @@ impl Device {
         }
     }
 
-    /// How many requests it takes at a time.
+    /// Requests that the drive accepts at a time.
     pub fn queue_depth_mut(&mut self) -> &mut u32 {
         match self {
             Device::Disk(disk) => &mut disk.queue_depth,
@@ -58,7 +58,7 @@ impl Device {
         }
     }
 
-    /// The parameters of a disk drive, if it is one.
+    /// Parameters of a disk drive; `None` for a flash drive.
     pub fn disk_mut(&mut self) -> Option<&mut DriveParams> {
         match self {
             Device::Disk(disk) => Some(disk),
@@ -67,7 +67,7 @@ impl Device {
     }
 }
 
-/// A drive. Whoever holds it remembers when to ask it again.
+/// A drive. The caller keeps the times of its next events.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there are few, and a box would cost every request")]
 pub(crate) enum Drive {
@@ -76,7 +76,7 @@ pub(crate) enum Drive {
 }
 
 impl Drive {
-    /// `spindle`: where a spindle stands at time zero, as a fraction of a turn.
+    /// Makes an idle drive. `spindle`: angle at time zero, as a fraction of a turn.
     pub(crate) fn new(device: &Device, spindle: f64) -> Drive {
         match device {
             Device::Disk(params) => Drive::Disk(Disk::new(params, spindle)),
@@ -92,7 +92,7 @@ impl Drive {
         }
     }
 
-    /// Ends the request that is due. To be called once at each time that the drive returned.
+    /// Completes the request that is due. Called once at each time that the drive returned.
     pub(crate) fn finish(&mut self, now: Nanos) -> Served {
         match self {
             Drive::Disk(disk) => disk.finish(now),
@@ -100,7 +100,7 @@ impl Drive {
         }
     }
 
-    /// Written data that is in its buffer only.
+    /// Written data that only the drive's buffer holds.
     pub(crate) fn unwritten(&self) -> Bytes {
         match self {
             Drive::Disk(disk) => disk.unwritten(),
@@ -108,7 +108,7 @@ impl Drive {
         }
     }
 
-    /// What the drive has not done yet.
+    /// Requests that are not done.
     pub(crate) fn into_requests(self) -> Vec<Request> {
         match self {
             Drive::Disk(disk) => disk.into_requests().collect(),

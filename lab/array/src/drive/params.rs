@@ -14,31 +14,31 @@ pub struct DriveParams {
     pub rpm: u32,
     /// Sustained transfer rate of the outermost tracks.
     pub outer_rate: Rate,
-    /// The innermost tracks' rate as a fraction of the outermost ones'.
+    /// Transfer rate of the innermost tracks, as a fraction of the outermost ones'.
     pub inner_to_outer: f64,
     /// Tracks per cylinder: the arm does not move between them.
     pub surfaces: u32,
-    /// The arm.
+    /// Seek times of the arm.
     pub seek: SeekParams,
     /// Time to decode a command before the arm moves.
     pub command_overhead: Nanos,
     /// Added to the seek of a write, whose track must be held more closely.
     pub write_settle: Nanos,
-    /// How much the drive reads on into its buffer after a read. Zero: not at all.
+    /// Bytes that the drive reads on into its buffer after a read. Zero: no read-ahead.
     pub read_ahead: Bytes,
     /// Size of the drive's write cache. Zero: none.
     pub write_cache: Bytes,
-    /// How many requests the drive chooses the next one from. What comes beyond waits above the
-    /// drive, first come, first served.
+    /// Requests among which the drive chooses. Further ones wait above the drive, first come, first
+    /// served.
     pub queue_depth: u32,
-    /// How it chooses.
+    /// Rule for choosing the next request.
     pub scheduling: Scheduling,
-    /// Ageing of [`Scheduling::Sptf`]: how much positioning time each unit of time in the drive's queue
-    /// makes up for. Zero: no ageing.
+    /// Ageing of [`Scheduling::Sptf`]: positioning time credited for each unit of time in the drive's
+    /// queue. Zero: no ageing.
     pub ageing: f64,
 }
 
-/// Which request in a drive's queue goes next.
+/// Rule for the next request from a drive's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scheduling {
@@ -50,10 +50,10 @@ pub enum Scheduling {
     Elevator,
 }
 
-/// No drive keeps more commands, and choosing looks at all of them.
+/// Upper bound on the queue depth: choosing scans all commands, and no drive keeps more.
 const MOST_COMMANDS: u32 = 256;
 
-/// An order of magnitude above any drive's. Times beyond are slips of the unit.
+/// An order of magnitude above any drive's times. Larger values are wrong units.
 const LONGEST: Nanos = Nanos::from_millis(10_000);
 
 impl DriveParams {

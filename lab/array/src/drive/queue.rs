@@ -1,4 +1,4 @@
-//! The drive's own queue: a bounded number of requests, and which of them goes next.
+//! The drive's own queue: a bounded number of requests, and the choice among them.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -9,7 +9,7 @@ use super::{DriveParams, Request, Scheduling};
 use crate::io::IoKind;
 use crate::units::{Bytes, Nanos};
 
-/// A request in the drive's queue, with where it lies.
+/// A request in the drive's queue, with its position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
     pub(super) request: Request,
@@ -23,7 +23,7 @@ impl Queued {
     }
 }
 
-/// What of a request the head is asked about whenever it is free. Two of them in a line of the processor's cache.
+/// Fields of a request that the head reads whenever it is free. Two of them fill a line of the processor's cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     pub(super) angle: f64,
@@ -32,7 +32,7 @@ pub(super) struct Target {
     pub(super) kind: IoKind,
 }
 
-/// When a request came, and how many came before: of two at one time, the order.
+/// Arrival time of a request, and its number, which orders requests of equal time.
 #[derive(Clone, Copy, Debug)]
 struct Came {
     at: Nanos,
@@ -43,11 +43,11 @@ struct Came {
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     targets: Vec<Target>,
-    /// The same requests.
+    /// Requests and arrivals at the same indices as `targets`.
     entries: Vec<(Queued, Came)>,
-    /// What each would cost; kept only for its room.
+    /// Cost of each request; kept for its capacity.
     costs: Vec<f64>,
-    /// How many ever came.
+    /// Number of all requests so far.
     came: u64,
     depth: usize,
     scheduling: Scheduling,
@@ -78,13 +78,13 @@ impl Queue {
         self.came += 1;
     }
 
-    /// In order of arrival.
+    /// Requests in order of arrival.
     pub(super) fn into_requests(mut self) -> impl Iterator<Item = Request> {
         self.entries.sort_unstable_by_key(|(_, came)| came.number);
         self.entries.into_iter().map(|(queued, _)| queued.request)
     }
 
-    /// Takes out the request that goes next, for a head that is free.
+    /// Removes the next request, for a head that is free.
     pub(super) fn take(&mut self, head: &Head, from: &Departure) -> Option<Queued> {
         let next = match self.scheduling {
             Scheduling::Fcfs => self.first(|_, _| Ordering::Equal),
@@ -96,18 +96,17 @@ impl Queue {
         Some(self.entries.swap_remove(next).0)
     }
 
-    /// The first by a comparison of two places, the oldest of equals.
+    /// Index of the least entry by a comparison of two indices, the oldest of equals.
     fn first(&self, order: impl Fn(usize, usize) -> Ordering) -> Option<usize> {
         let number = |i: usize| self.entries[i].1.number;
         let both = |a: &usize, b: &usize| order(*a, *b).then(number(*a).cmp(&number(*b)));
         (0..self.entries.len()).min_by(both)
     }
 
-    /// The request whose first byte the head can reach soonest, what it has waited taken into account; the oldest
-    /// of equals.
+    /// Index of the request with the least positioning time, less credit for waiting; the oldest of equals.
     fn soonest(&mut self, head: &Head, from: &Departure) -> Option<usize> {
-        // All costs and the least of them first, then its place: to remember the place of the best so far would
-        // make the processor guess, and wait for the cost whenever it guesses wrong.
+        // All costs and their minimum first, then its index. Tracking the index of the best so far would need a
+        // branch that the processor often mispredicts.
         let (ageing, mut least) = (self.ageing, f64::INFINITY);
         self.costs.clear();
         self.costs.extend(self.targets.iter().map(|target| head.positioning(from, target)));
@@ -191,8 +190,8 @@ mod tests {
         assert_eq!([take(), take(), take(), take()], [Some(2), Some(1), Some(0), None]);
     }
 
-    /// Requests near the outer edge, a new one whenever one has gone, beside one at 400 GB that came first: how many
-    /// go before it, of at most a thousand.
+    /// Number of requests near the outer edge, of at most 1000, that pass an older one at 400 GB. Each request
+    /// served is replaced by a new one.
     fn passed_by(ageing: f64) -> usize {
         let mut head = Head::new(&drive(), 0.0);
         let mut queue = Queue::new(&DriveParams { ageing, ..drive() });
@@ -215,15 +214,15 @@ mod tests {
     #[test]
     fn who_ages_is_not_passed_by_for_ever() {
         assert_eq!(passed_by(0.0), 1000);
-        // A seek of some 16 ms more is made up for by 160 ms of waiting, in which the others do 20 to 40.
+        // 160 ms of waiting make up for a seek of some 16 ms more. Meanwhile 20 to 40 others are served.
         let passed = passed_by(0.1);
         assert!((10..60).contains(&passed), "{passed}");
-        // Only those that came with it.
+        // Only requests that came with it pass it.
         assert!(passed_by(1000.0) < 10);
     }
 
     proptest! {
-        /// Of all requests in the queue, SPTF takes one whose data comes first when it is served.
+        /// SPTF takes a request of the queue whose data comes under the head first.
         #[test]
         fn sptf_is_soonest(
             offsets in prop::collection::vec(0..500_000_000_000_u64, 1..12),

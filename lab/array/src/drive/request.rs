@@ -1,23 +1,23 @@
-//! Requests of the controller to a drive, and the times of its answers.
+//! Requests of the controller to a drive, and times of completion.
 
 use crate::io::IoKind;
 use crate::units::{Bytes, Nanos};
 
-/// What the controller asks of a drive.
+/// A request of the controller to a drive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
-    /// Whose request it is: handed back when it is done.
+    /// Key of the job that owns the request: returned when the request is done.
     pub(crate) owner: usize,
     pub(crate) kind: IoKind,
-    /// Where on the drive, and how much.
+    /// First byte on the drive, and the length.
     pub(crate) offset: Bytes,
     pub(crate) len: Bytes,
 }
 
-/// When a drive must be asked again, for what it has just begun.
+/// Times of the drive's next events, for requests that it has just begun.
 pub(crate) type Wakes = [Option<Nanos>; 2];
 
-/// Whose request is done, if one is, and when to ask again for what began after it.
+/// Owner of the completed request, if any, and the times of the events that follow.
 pub(crate) struct Served {
     pub(crate) owner: Option<usize>,
     pub(crate) next: Wakes,

@@ -1,11 +1,11 @@
-//! How long the arm takes from one cylinder to another.
+//! Seek time of the arm between two cylinders.
 
 use crate::error::{ParamError, check};
 use crate::units::Nanos;
 
-/// Seek time against distance: base + root · √d + linear · d, with d the fraction of all cylinders
-/// crossed; nothing when the arm stays. √d is the arm speeding up and slowing down, d its coasting
-/// (Ruemmler and Wilkes, *An introduction to disk drive modeling*, 1994).
+/// Seek time: base + root · √d + linear · d, with d the fraction of all cylinders crossed; 0 when
+/// the arm stays. √d covers acceleration and braking, d the coasting. Source: Ruemmler and Wilkes,
+/// *An introduction to disk drive modeling*, 1994.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeekParams {
@@ -17,7 +17,7 @@ pub struct SeekParams {
     pub linear: Nanos,
 }
 
-/// A seek of ten seconds is no disk drive's.
+/// Upper bound of each parameter; no disk drive seeks for ten seconds.
 const LONGEST: Nanos = Nanos::from_millis(10_000);
 
 impl SeekParams {
@@ -29,7 +29,7 @@ impl SeekParams {
     }
 }
 
-/// [`SeekParams`], made ready to be asked often.
+/// [`SeekParams`] in the form for fast evaluation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeekCurve {
     base: f64,

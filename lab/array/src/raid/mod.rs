@@ -1,8 +1,7 @@
-//! How drives make up one address space.
+//! RAID groups: drives that make up one address space.
 //!
-//! A stripe is one element on each drive, at the same place. What the group is asked becomes
-//! requests to drives in at most two steps: what must be read before a write can be made, and the
-//! write itself.
+//! A stripe is one element on each drive, at the same place. Each access takes at most two steps of
+//! drive requests: the reads that a write needs first, and the access itself.
 
 mod part;
 mod raid0;
@@ -25,17 +24,17 @@ use raid10::Raid10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RaidParams {
-    /// How drives share data.
+    /// Redundancy scheme of the group.
     pub level: RaidLevel,
-    /// How many drives: at least 1 for RAID-0, at least 3 for RAID-5, an even number for RAID-10.
+    /// Number of drives: at least 1 for RAID-0, at least 3 for RAID-5, an even number for RAID-10.
     pub drives: u32,
-    /// How much lies on one drive before the next one's turn; whole sectors of 512 bytes.
+    /// Data on one drive before the next one's turn; whole sectors of 512 bytes.
     pub element: Bytes,
-    /// How much of a replaced drive is rebuilt at a time; whole elements.
+    /// Data of a replaced drive that is rebuilt at a time; whole elements.
     pub rebuild: Bytes,
 }
 
-/// How drives share data.
+/// Redundancy scheme of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RaidLevel {
@@ -47,7 +46,7 @@ pub enum RaidLevel {
     Raid10,
 }
 
-/// No group has more. It also bounds what parameters can make the model allocate.
+/// Upper bound on the drives of a group, and so on the allocation of the model.
 const MOST_DRIVES: u32 = 1_024;
 
 const SECTOR: u64 = 512;
@@ -71,7 +70,7 @@ impl RaidParams {
         check(possible && self.rebuild <= drive, "raid.rebuild", self.rebuild, must)
     }
 
-    /// What the group holds, of drives that hold `drive` each: whole stripes only.
+    /// Data of the group, for drives of `drive` bytes each: whole stripes only.
     pub(crate) fn capacity(&self, drive: Bytes) -> Bytes {
         let data = match self.level {
             RaidLevel::Raid0 => self.drives,
@@ -82,12 +81,12 @@ impl RaidParams {
     }
 }
 
-/// The map from the group's address space to its drives, and from a stripe's. All answers are added
-/// to `parts`.
+/// Map from the group's address space, and from stripes, to drives. All methods append their
+/// requests to `parts`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raid {
     map: Map,
-    /// At most one: no level here bears more.
+    /// The missing drive, if any: no level here bears the loss of two.
     pub(crate) missing: Option<Missing>,
 }
 
@@ -99,7 +98,7 @@ enum Map {
 }
 
 impl Raid {
-    /// `params` are valid.
+    /// Makes the map. `params` are valid.
     pub(crate) fn new(params: &RaidParams) -> Raid {
         let RaidParams { level, drives, element, .. } = *params;
         let map = match level {
@@ -110,7 +109,7 @@ impl Raid {
         Raid { map, missing: None }
     }
 
-    /// The data of one stripe.
+    /// Data of one stripe.
     pub(crate) fn stripe(&self) -> Bytes {
         match &self.map {
             Map::Raid0(raid) => Bytes(raid.element.0 * u64::from(raid.drives)),
@@ -119,7 +118,7 @@ impl Raid {
         }
     }
 
-    /// What to read from the drives to read `range`.
+    /// Drive reads for a read of `range`.
     pub(crate) fn read(&self, range: Range, parts: &mut Vec<Part>) {
         match &self.map {
             Map::Raid0(raid) => raid.parts(IoKind::Read, range, parts),
@@ -128,8 +127,8 @@ impl Raid {
         }
     }
 
-    /// What to read from the drives before `runs` of a stripe, in order and apart from one another,
-    /// can be written; often nothing.
+    /// Drive reads that must precede a write of `runs` of a stripe; often none. The runs are in
+    /// order and disjoint.
     pub(crate) fn read_before_write(&self, stripe: u64, runs: &[Range], parts: &mut Vec<Part>) {
         match &self.map {
             Map::Raid0(_) | Map::Raid10(_) => {}
@@ -137,7 +136,7 @@ impl Raid {
         }
     }
 
-    /// What to write to the drives to write `runs` of a stripe, in order and apart from one another.
+    /// Drive writes for a write of `runs` of a stripe. The runs are in order and disjoint.
     pub(crate) fn write(&self, stripe: u64, runs: &[Range], parts: &mut Vec<Part>) {
         let in_group = |run: &Range| Range {
             start: Bytes(stripe * self.stripe().0 + run.start.0),
@@ -154,8 +153,8 @@ impl Raid {
         }
     }
 
-    /// What to read from the drives that are left to know what lay on `drive` in this range of it;
-    /// nothing if only that drive knew.
+    /// Drive reads that reconstruct a range of `drive` from the others. None for RAID-0, where no
+    /// other drive has the data.
     pub(crate) fn read_lost(&self, drive: u32, offset: Bytes, len: Bytes, parts: &mut Vec<Part>) {
         let part = |drive| Part { drive, kind: IoKind::Read, offset, len };
         match &self.map {

@@ -6,14 +6,14 @@ use crate::units::Bytes;
 /// A request to one drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Which drive of the group.
+    /// Number of the drive in the group.
     pub(crate) drive: u32,
     pub(crate) kind: IoKind,
     pub(crate) offset: Bytes,
     pub(crate) len: Bytes,
 }
 
-/// A drive whose data is gone, from a stripe on: those before have been rebuilt.
+/// A drive whose data is lost from stripe `from` on; earlier stripes have been rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) drive: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    /// Whether this is the drive, and the stripe not yet rebuilt.
+    /// Whether `drive` is the missing one, and the stripe not yet rebuilt.
     pub(super) fn covers(self, drive: u32, stripe: u64) -> bool {
         self.drive == drive && stripe >= self.from
     }

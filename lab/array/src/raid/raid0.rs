@@ -1,4 +1,4 @@
-//! Elements dealt out to the drives in turn.
+//! RAID-0: elements dealt out to the drives in turn.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Elements dealt out to mirrored pairs in turn: drives 0 and 1, 2 and 3, and so on.
+//! RAID-10: elements dealt out to mirrored pairs in turn: drives 0 and 1, 2 and 3, and so on.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,8 @@ pub(crate) struct Raid10 {
 }
 
 impl Raid10 {
-    /// The mirrors of a pair serve reads of alternate stripes, so that each has half of them.
+    /// Reads of a range. The mirrors of a pair serve alternate stripes, so that each has half of
+    /// them.
     pub(super) fn read(&self, range: Range, missing: Option<Missing>, parts: &mut Vec<Part>) {
         parts.extend(self.places(range).map(|(pair, stripe, place)| {
             let drive = 2 * pair + (stripe % 2) as u32;
@@ -31,7 +32,7 @@ impl Raid10 {
         }
     }
 
-    /// The pair, the stripe, and a write to the pair's first drive.
+    /// Places of a range: the pair, the stripe, and a write to the pair's first drive.
     fn places(&self, range: Range) -> impl Iterator<Item = (u32, u64, Part)> {
         let (pairs, element) = (u64::from(self.pairs), self.element);
         split(range, element).map(move |piece| {

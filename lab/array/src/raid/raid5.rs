@@ -1,9 +1,10 @@
 //! Left-symmetric RAID-5 (Chen et al., *RAID: High-performance, reliable secondary storage*, 1994,
-//! §4.1): parity moves one drive to the left with each stripe, and data begins right after it.
+//! §4.1). Parity moves one drive to the left with each stripe, and data begins right after it.
 //!
-//! A write of part of a stripe must first learn what parity does not know: either the old data and
-//! the old parity (read-modify-write: four drive requests for a small write), or all that is not
-//! written (reconstruct-write), whichever is fewer requests. Of a whole stripe that is nothing.
+//! A write of part of a stripe first reads what the new parity depends on. Read-modify-write reads
+//! the old data and the old parity: four drive requests for a small write. Reconstruct-write reads
+//! all data that the write leaves. The writer takes the one with fewer requests. A write of a whole
+//! stripe needs no reads.
 
 use alloc::vec::Vec;
 use core::ops;
@@ -56,8 +57,8 @@ impl Raid5 {
         let parity = read(self.parity_drive(stripe));
         let writes_to_lost = lost.is_some_and(|lost| old().any(|part| part.drive == lost));
         if writes_to_lost {
-            // Parity is the only place for the new data, so it is made anew; what the lost drive
-            // had beside it, only the old parity knows.
+            // Parity is the only place for the new data, so it is computed anew. The lost drive's
+            // data beside the written range follows only from the old parity.
             let before = parts.len();
             parts.extend(others.map(read));
             let all = parts.len();
@@ -89,17 +90,17 @@ impl Raid5 {
         parts.extend(all.filter(|part| !missing.is_some_and(|m| m.covers(part.drive, stripe))));
     }
 
-    /// The data of one stripe.
+    /// Data of one stripe.
     pub(super) fn stripe(&self) -> Bytes {
         Bytes(self.element.0 * u64::from(self.drives - 1))
     }
 
-    /// The drive with the parity of a stripe.
+    /// Drive with the parity of a stripe.
     fn parity_drive(&self, stripe: u64) -> u32 {
         self.drives - 1 - (stripe % u64::from(self.drives)) as u32
     }
 
-    /// The drive with an element of a stripe.
+    /// Drive with an element of a stripe.
     fn drive(&self, stripe: u64, element: u64) -> u32 {
         (self.parity_drive(stripe) + 1 + element as u32) % self.drives
     }
@@ -123,8 +124,8 @@ impl Raid5 {
         }
     }
 
-    /// The part of an element, and so of the parity, that lies between the first and the last
-    /// byte that runs write of any element.
+    /// Part of an element, and so of the parity, from the first to the last byte that runs write of
+    /// any element.
     fn within_element(&self, runs: &[Range]) -> ops::Range<u64> {
         let pieces = runs.iter().flat_map(|run| split(*run, self.element));
         pieces.fold(self.element.0..0, |hull, piece| {
@@ -133,7 +134,7 @@ impl Raid5 {
         })
     }
 
-    /// Whether runs write all of this part of an element.
+    /// Whether `runs` write all of this part of an element.
     fn is_written(&self, element: u64, within: &ops::Range<u64>, runs: &[Range]) -> bool {
         let start = element * self.element.0;
         let last = runs.partition_point(|run| run.start.0 <= start + within.start);
@@ -156,7 +157,7 @@ mod tests {
         parts
     }
 
-    /// What a write of a range is made of: what is read first, and what is written.
+    /// Drive requests of a write of a range: reads first, then writes.
     fn write(raid: &Raid5, range: Range, missing: Option<Missing>) -> (Vec<Part>, Vec<Part>) {
         let (mut old, mut new) = (Vec::new(), Vec::new());
         for piece in split(range, raid.stripe()) {
@@ -171,7 +172,7 @@ mod tests {
         Range { start: Bytes(start), len: Bytes(len) }
     }
 
-    /// The table of the paper: five drives, parity from the right to the left, data after it.
+    /// Table of the paper: five drives, parity from the right to the left, data after it.
     #[test]
     fn is_left_symmetric() {
         let raid = Raid5 { drives: 5, element: Bytes(E) };
@@ -219,8 +220,8 @@ mod tests {
         assert_eq!(collect(|p| raid.write(0, &runs, None, p)).len(), 3);
     }
 
-    /// Of five drives: a lost element is read from the four others; a write to it leaves parity; a
-    /// lost parity is not kept up; and what has been rebuilt is as if nothing had been lost.
+    /// Five drives. A read of a lost element reads the four others; a write to it changes parity
+    /// only. Lost parity is not maintained; rebuilt stripes behave as without a loss.
     #[test]
     fn one_drive_may_be_missing() {
         let raid = Raid5 { drives: 5, element: Bytes(E) };
@@ -261,8 +262,8 @@ mod tests {
             prop_assert!(places.iter().all(|p| p.0 < drives && p.1 < stripes * E));
         }
 
-        /// However it is cut, what is read is as long as what was asked for, on no drive twice at
-        /// the same place, and what is written is that plus parity.
+        /// Any range reads exactly its length, with no place of a drive read twice. Its writes add
+        /// only parity.
         #[test]
         fn ranges_are_covered(drives in 3_u32..12, start in 0_u64..50_000, len in 1_u64..50_000) {
             let raid = Raid5 { drives, element: Bytes(E) };

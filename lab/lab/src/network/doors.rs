@@ -1,4 +1,4 @@
-//! Hosts at loopback addresses. What is sent to a host's door is for the host behind it.
+//! Hosts at loopback addresses. A packet sent to a host's door is for the host behind that door.
 
 use std::collections::HashMap;
 use std::io;
@@ -61,7 +61,7 @@ impl Doors {
         Ok(Doors { hosts, addresses, sockets, by_address })
     }
 
-    /// Takes a packet from a door: its host, if it is one, and its length. `None` if there is none.
+    /// Receives a packet from a door: its sending host, if known, and its length. `None` without a packet.
     pub(super) fn take(&self, door: usize, buffer: &mut [u8]) -> Option<(Option<usize>, usize)> {
         let (length, from) = self.sockets[door].recv_from(buffer).ok()?;
         Some((self.by_address.get(&from).copied(), length))
@@ -105,7 +105,7 @@ mod tests {
         a.send_to(b"lost", network.doors[1]).unwrap();
         b.send_to(b"two", network.doors[0]).unwrap();
         assert_eq!(heard(&a), "two", "one way is open");
-        // Datagrams at one door are taken in their order: the lost one was taken before this, while the link was cut.
+        // A door receives datagrams in order: the lost one was received before this, while the link was cut.
         c.send_to(b"other", network.doors[1]).unwrap();
         assert_eq!(heard(&b), "other", "another host's link is open");
         network.set(0, &Hearing::default());

@@ -2,7 +2,7 @@
 
 use parda_scenario::exchange::Hearing;
 
-/// How well each node hears the others.
+/// State of each node's access to the others.
 #[derive(Debug)]
 pub(super) struct Links {
     nodes: Vec<Hearing>,
@@ -21,8 +21,8 @@ impl Links {
 
     /// Whether a packet arrives.
     ///
-    /// As in the simulator, a host that is not reachable neither sends nor receives, what one that cannot write sends is lost, and
-    /// loss is the receiver's.
+    /// As in the simulator, an unreachable host neither sends nor receives. Packets of a host that cannot write are lost. The
+    /// receiver's `loss` applies.
     pub(super) fn passes(&mut self, from: usize, to: usize) -> bool {
         let [from, to] = [from, to].map(|node| &self.nodes[node]);
         let joined = from.reachable && from.writable && to.reachable && from.side == to.side;
@@ -41,7 +41,7 @@ mod tests {
         links
     }
 
-    /// Of 10,000 packets in this direction, the part that passes.
+    /// Fraction of 10,000 packets in this direction that pass.
     fn part(links: &mut Links, from: usize, to: usize) -> f64 {
         (0..10_000).filter(|_| links.passes(from, to)).count() as f64 / 10_000.0
     }

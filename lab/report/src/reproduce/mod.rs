@@ -1,5 +1,5 @@
-//! Figures and tables of the source papers beside the simulator's results: the scenarios of `scenarios/papers`, and their
-//! expectations as one table. `docs/reproduction.md` shows a run.
+//! Figures and tables of the source papers beside the simulator's results. One table has the scenarios of
+//! `scenarios/papers` and their expectations. `docs/reproduction.md` shows a run.
 //!
 //! | file | subject |
 //! | --- | --- |

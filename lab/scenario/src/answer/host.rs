@@ -44,8 +44,8 @@ pub struct VmAnswer {
     pub shares: u32,
     /// Whether the VM was backlogged throughout: see [`crate::shares::saturated`].
     pub saturated: bool,
-    /// Whether the VM has a share to be judged by: it is under control, without limit, reservation and tenant, and its client ran
-    /// throughout the phase.
+    /// Whether the VM has a share to be judged by. Such a VM is under control, without limit, reservation and tenant, and its
+    /// client ran throughout the phase.
     #[serde(default)]
     pub ran: bool,
     /// Completed IOs per second.
@@ -76,7 +76,7 @@ pub struct Distribution {
     pub max: f64,
 }
 
-/// Unit that shares divide: what is counted of each judged VM.
+/// Unit that shares divide: the quantity counted for each judged VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -85,7 +85,7 @@ pub enum Unit {
     Ios,
     /// Shares divide bytes per second.
     Bytes,
-    /// Shares divide slots per second, by what IOs cost.
+    /// Shares divide slots per second, by the costs of IOs.
     Cost,
     /// Outstanding IOs at the array.
     Slots,

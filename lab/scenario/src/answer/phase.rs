@@ -44,8 +44,8 @@ pub struct Total {
     /// Time until the last host's window had settled, in seconds: see [`HostAnswer::settled_s`]. `None`
     /// if no host has such a time.
     pub settled_s: Option<f64>,
-    /// IOs per second that the array did for the exchange. They are no part of `iops`. `None` where nobody
-    /// counted them.
+    /// IOs per second that the array did for the exchange, which `iops` does not include. `None` where the
+    /// engine does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange_iops: Option<f64>,
 }
@@ -66,7 +66,7 @@ impl Total {
         }
     }
 
-    /// The part of all IOs of the array that were the exchange's.
+    /// Fraction of all IOs of the array that were the exchange's.
     #[must_use]
     pub fn exchange_part(&self) -> Option<f64> {
         let exchange = self.exchange_iops?;

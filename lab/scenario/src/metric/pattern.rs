@@ -6,7 +6,7 @@ use crate::run::{Run, RunPhase};
 /// Name that stands for each host or VM.
 const EACH: &str = "*";
 
-/// A metric without its phase, of one subject or of each host or VM: what a panel of a chart shows.
+/// Metric of a chart's panel, without its phase: of one subject, or of each host or VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     subject: Subject,

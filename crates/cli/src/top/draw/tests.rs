@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::*;
 
-/// An agent after so many seconds. Each VM does its reads of 4 KiB, of a millisecond each; those of `a` are held for another.
+/// Status of an agent after `seconds`. Each VM does its reads of 4 KiB, of a millisecond each; those of `a` are held for
+/// another.
 fn after(seconds: f64) -> parda_agent::status::Status {
     let disk = |name: &str, iops: u64, held: u64| {
         let reads = iops * seconds as u64;
@@ -158,7 +159,7 @@ fn a_narrow_terminal_has_fewer_columns_and_whole_numbers() {
     let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines = shown(&mut screen, 60, 8);
     assert_eq!(words(&lines[3]), "VM IO/s▾ array held outst of share limited by");
-    // What limits a VM, and what it has of its share, stay longest beside the column that is sorted by.
+    // Beside the sort column, the VM's limiting factor and its part of its share stay longest.
     for (width, columns) in [
         (40, "VM IO/s▾ of share limited by"),
         (30, "VM IO/s▾ limited by"),
@@ -176,7 +177,7 @@ fn a_narrow_terminal_has_fewer_columns_and_whole_numbers() {
     // The column that is sorted by is always there.
     press(&mut screen, "<");
     assert_eq!(words(&shown(&mut screen, 20, 5)[1]), "VM shares▾");
-    // One that is wide leaves the name what room there is, and is cut visibly in the end.
+    // A wide sort column leaves the rest of the room to the name, and is cut visibly in the end.
     press(&mut screen, "<<");
     let lines = shown(&mut screen, 20, 5);
     assert_eq!(words(&lines[1]), "VM limited by▴");
@@ -184,7 +185,7 @@ fn a_narrow_terminal_has_fewer_columns_and_whole_numbers() {
     assert_eq!(shown(&mut screen, 10, 5)[1], "VM   limi…");
     press(&mut screen, "h");
     assert_eq!(words(&shown(&mut screen, 30, 5)[1]), "host▴ state");
-    // What is wrong comes first.
+    // Errors come first.
     screen.take(Err("nobody listens".to_owned()));
     assert_eq!(shown(&mut screen, 20, 4)[0], "nobody listens");
     let lines = shown(&mut screen, 20, 3);
