@@ -15,10 +15,10 @@ use crate::backend::disk_file::Look;
 use crate::disk_id::DiskId;
 use crate::front::GuestMail;
 
-/// What the other hosts say: their reports added up, and what each says of its tenants.
+/// Reports of the other hosts: their totals, and the tenant parts of each host.
 pub type Heard = (Totals, Vec<TenantPart>);
 
-/// What a host publishes.
+/// Report that a host publishes, with its tenant parts.
 pub type Said = (Report, Vec<TenantPart>);
 
 /// What a thread of the volume has found or done for its main one.
@@ -27,7 +27,7 @@ pub(crate) enum News {
     Reconnected { disk: DiskId, lane: usize, connected: Connected },
     /// Extents of the range of this BLOCK_STATUS request.
     Mapped { key: usize, extents: Result<Vec<Descriptor>, Failure> },
-    /// State of the files behind these disks, as far as it is to be had, and the number of the look.
+    /// State of the files behind these disks, where it is known, and the number of the look.
     Looked { number: u64, looks: Vec<(DiskId, Option<Look>)> },
     /// Something of the control socket of a guest.
     Guest(GuestMail),
@@ -60,7 +60,7 @@ impl Mailer {
 
     /// Has the volume's thread look at all that it was sent.
     pub(crate) fn ring(&self) -> bool {
-        // It cannot be full: that would take 2⁶⁴ − 1 unanswered rings.
+        // The counter cannot overflow: that would take 2⁶⁴ − 1 unanswered rings.
         rustix::io::write(&*self.bell, &1u64.to_ne_bytes()).is_ok()
     }
 }
