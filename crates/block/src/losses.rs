@@ -52,11 +52,11 @@ struct Held<T> {
 
 /// The failed syncs of a disk. `T` is the key of a request whose reply waits for the end of a sync.
 pub(crate) struct Losses<T> {
-    /// How many syncs have failed.
+    /// Number of syncs that have failed.
     failures: u64,
-    /// How many writes were acknowledged before they were durable.
+    /// Number of writes that were acknowledged before they were durable.
     acked: u64,
-    /// How many of them a later sync has made durable.
+    /// Number of these writes that a later sync has made durable.
     durable: u64,
     /// The number of acknowledged writes up to the last one of a connection that has gone.
     left: u64,
@@ -174,7 +174,7 @@ impl<T> Losses<T> {
         self.check();
     }
 
-    /// How many syncs have failed.
+    /// Number of syncs that have failed.
     pub(crate) fn failures(&self) -> u64 {
         self.failures
     }

@@ -20,7 +20,7 @@ pub(crate) enum News {
     Reconnected { disk: DiskId, lane: usize, connected: Connected },
     /// Extents of the range of this BLOCK_STATUS request.
     Mapped { key: usize, extents: Result<Vec<Descriptor>, Failure> },
-    /// State of the files behind these disks, as far as it is to be had, and the number of the look.
+    /// State of the files behind these disks, where it is known, and the number of the look.
     Looked { number: u64, looks: Vec<(DiskId, Option<Look>)> },
     /// Something of the control socket of a guest.
     Guest(GuestMail),
@@ -53,7 +53,7 @@ impl Mailer {
 
     /// Has the volume's thread look at all that it was sent.
     pub(crate) fn ring(&self) -> bool {
-        // It cannot be full: that would take 2⁶⁴ − 1 unanswered rings.
+        // The counter cannot overflow: that would take 2⁶⁴ − 1 unanswered rings.
         rustix::io::write(&*self.bell, &1u64.to_ne_bytes()).is_ok()
     }
 }

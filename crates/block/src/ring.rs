@@ -107,7 +107,7 @@ pub(crate) struct End {
     pub(crate) result: Result<usize, i32>,
     /// More bytes wait on the socket than this receive took. Of a watch: it goes on.
     pub(crate) more: bool,
-    /// How long the kernel, or a writer, had it.
+    /// Time that the kernel, or a writer, had the operation.
     pub(crate) took: Duration,
 }
 
@@ -130,7 +130,7 @@ struct Op<T> {
     began: Option<Instant>,
 }
 
-/// Where in a file, in bytes.
+/// Offset in a file, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At(pub(crate) u64);
 
@@ -185,7 +185,7 @@ pub(crate) struct Ring<T> {
 
 const ENTRIES: u32 = 1024;
 
-/// How many operations one call submits at most. Submitting takes the kernel 1 to 3 µs for each, and
+/// Largest number of operations that one call submits. Submitting takes the kernel 1 to 3 µs for each, and
 /// their time at the device begins with the call.
 const SUBMITTED_AT_ONCE: usize = 32;
 
@@ -195,7 +195,7 @@ const IORING_ENTER_GETEVENTS: u32 = 1;
 /// Linux takes no more vectors than this in one call (UIO_MAXIOV).
 const MAX_VECTORS: usize = 1024;
 
-/// How much one send hands to the kernel at most, in bytes: copying more at once would hold up
+/// Most bytes that one send hands to the kernel. Copying more at once would hold up
 /// the other clients.
 const MAX_SENT: usize = 256 << 10;
 
@@ -205,14 +205,14 @@ struct Zeroes([u8; 64 << 10]);
 
 static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 
-/// How many zeroes are written at once, in bytes.
+/// Most zeroes that are written at once, in bytes.
 pub(crate) const ZEROES_AT_ONCE: u64 = 1 << 20;
 
 impl<T: Copy> Ring<T> {
     /// A ring with the cheapest completion mode that this kernel has.
     pub(crate) fn new() -> io::Result<Self> {
         // Deferring task work to our own waits (Linux 6.1) and not being interrupted by it (5.19)
-        // are worth a third of the CPU per IO; without them everything works all the same.
+        // save a third of the CPU per IO. Both are optional.
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_coop_taskrun()

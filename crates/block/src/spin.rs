@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use crate::credit::{Credit, FOR_WRITERS};
 use crate::ring::Ring;
 
-/// How long one wait looks before it sleeps. A request that takes longer has its client asleep.
+/// Longest time that one wait polls before it sleeps. The client of a request that takes longer is asleep.
 const LONGEST: Duration = Duration::from_micros(30);
 
-/// What is waited for.
+/// Kind of event that the thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// Requests: none is under way.
@@ -29,7 +29,7 @@ pub(crate) enum Awaited {
     Devices,
 }
 
-/// Whatever has news without the ring.
+/// Source of news outside the ring.
 pub(crate) trait Polled {
     /// Whether somebody need not wake the thread now.
     fn is_awake(&self) -> bool;
@@ -41,7 +41,7 @@ pub(crate) trait Polled {
     fn may_sleep(&mut self) -> bool;
 }
 
-/// How the volume's thread waits.
+/// Polling state of the volume's thread.
 #[derive(Debug)]
 pub(crate) struct Spin {
     /// The last request kept its client waiting for long enough to fall asleep.

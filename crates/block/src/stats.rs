@@ -22,7 +22,7 @@ const LONGEST: u64 = 1_000_000_000_000;
 /// IOs of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// How many were done without an error.
+    /// Number of IOs that completed without an error.
     pub ios: u64,
     /// Bytes that these IOs moved.
     pub bytes: u64,
@@ -41,8 +41,8 @@ impl Count {
 
 /// Counters and histograms of one VM.
 ///
-/// A clone shares the histograms, so that a look at the counters of a thousand disks copies none of them on the thread that carries
-/// IO. While a clone lives, the next IO of a VM copies that VM's.
+/// A clone shares the histograms: reading the counters of a thousand disks copies none of them on the thread that
+/// carries IO. While a clone lives, the next IO of a VM copies that VM's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VmStats {
     /// Reads that completed without an error.
@@ -63,11 +63,11 @@ pub struct VmStats {
     pub time_held: HeldTimes,
     /// Time that reads and writes were at the array, all together. Wraps around.
     pub time_at_device: Span,
-    /// What it may take now.
+    /// Its shares, slice and held IOs now.
     pub part: VmPart,
-    /// How its latency objective stands, if it has one.
+    /// State of its latency objective, if it has one.
     pub standing: Option<ObjectiveState>,
-    /// How its reservation stands, if it has one.
+    /// State of its reservation, if it has one.
     pub reservation: Option<ReservationState>,
     /// Number of clients that are connected to it.
     pub clients: usize,
@@ -91,7 +91,7 @@ pub struct VmStats {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedLatencies(pub Arc<Latencies>);
 
-/// Of no IO yet. All disks share it until their first IO: a thousand idle disks would have 66 MiB of zeroes.
+/// Empty histogram. All disks share it until their first IO: a thousand idle disks would have 66 MiB of zeroes.
 impl Default for SharedLatencies {
     fn default() -> Self {
         static EMPTY: LazyLock<Arc<Latencies>> = LazyLock::new(|| {

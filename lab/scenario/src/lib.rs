@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 //! The scenario language: a cluster, its events, its measured phases and its expectations, in one TOML file. The crate also
-//! defines the shape of a run's answer. `parda lab` and `parda sim` share both. A VM's use of its disk is a load of
+//! defines the shape of a run's answer. `parda-lab lab` and `parda-lab sim` share both. A VM's use of its disk is a load of
 //! [`parda_workload`]. `docs/scenarios.md` is the manual.
 //!
 //! | module | subject |

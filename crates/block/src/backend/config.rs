@@ -16,7 +16,7 @@ pub enum BackendConfig {
         path: PathBuf,
         /// Whether to go around the page cache.
         direct: Direct,
-        /// How other programs are kept from it.
+        /// Protection from other programs.
         lock: Lock,
         /// All of it is data, even if it begins as the image of another format does.
         raw: bool,
@@ -30,7 +30,7 @@ pub enum BackendConfig {
     Nbd {
         /// The server's address and the export's name.
         uri: Uri,
-        /// How its connections are used.
+        /// Number and time limits of its connections.
         options: NbdOptions,
     },
 }
@@ -53,14 +53,14 @@ impl BackendConfig {
     }
 }
 
-/// How the connections to an NBD server are used.
+/// Number and time limits of the connections to an NBD server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NbdOptions {
-    /// How many, if the server shares what it was told among them (`CAN_MULTI_CONN`).
+    /// Number of connections, if the server keeps them consistent (`CAN_MULTI_CONN`).
     pub connections: usize,
-    /// How long IOs wait for a lost server before they fail.
+    /// Time that IOs wait for a lost server before they fail.
     pub hold: Duration,
-    /// How long a request may take before its connection is given up.
+    /// Time limit of a request. After it, its connection is given up.
     pub timeout: Duration,
 }
 
@@ -85,7 +85,7 @@ pub enum Direct {
     Off,
 }
 
-/// How other programs are kept from a file or device that is served.
+/// Protection of a served file or device from other programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lock {

@@ -14,10 +14,10 @@ use rustix::net::SendFlags;
 
 use super::{NbdOptions, OpenError};
 
-/// How long connecting and agreeing may take in all, however slowly the server speaks.
+/// Time limit of connecting and the handshake together, however slow the server is.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long one address of a server may take to be connected to.
+/// Time limit of connecting to one address of a server.
 const ADDRESS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A server with its first connection, before its thread has it.
@@ -76,7 +76,7 @@ pub fn try_server(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<(),
     Ok(())
 }
 
-/// Connects to a server and hangs up before anything is agreed: a server that ends with its last client does not count this one.
+/// Connects to a server and hangs up before the handshake. A server that ends with its last client does not count this one.
 ///
 /// # Errors
 /// Nobody can be reached there.

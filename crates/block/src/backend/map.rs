@@ -49,7 +49,7 @@ pub(crate) struct Mapper {
     at: Arc<At>,
 }
 
-/// How many files have been looked at, and the disk of the one that is being looked at.
+/// Number of files that have been looked at, and the disk of the one in progress.
 #[derive(Debug, Default)]
 struct At(Mutex<(u64, Option<DiskId>)>);
 
@@ -115,7 +115,7 @@ impl Mapper {
         self.submit(Job::Look(number, files))
     }
 
-    /// How many files have been looked at, and the disk of the one that is being looked at, if one is.
+    /// Number of files that have been looked at, and the disk of the one in progress, if any.
     pub(crate) fn looks_at(&self) -> (u64, Option<DiskId>) {
         *self.at.lock()
     }
@@ -171,7 +171,7 @@ fn run(jobs: &Receiver<Job>, mailer: &Mailer, at: &Arc<At>) {
     }
 }
 
-/// How long the search for one answer goes on. One call may take longer, but nothing follows it.
+/// Time limit of the search for one answer. One call may take longer, but nothing follows it.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The status of a range, as far as there was time to find it.

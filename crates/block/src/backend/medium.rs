@@ -22,7 +22,7 @@ use rustix::fs::{self, FileType, Stat, major, minor};
 
 use super::loops::{self, Behind};
 
-/// How many layers of partitions, loop devices and links to what is not there are looked through.
+/// Most layers of partitions, loop devices and dangling links that are followed.
 const MOST_LAYERS: usize = 64;
 
 /// The size of a sector in sysfs, whatever the device's own is.

@@ -33,7 +33,7 @@ pub(crate) enum Backend {
     Remote(Box<upstream::Upstream>),
 }
 
-/// The longest piece of a trim or of zeroes for a file or device, in bytes: what 32 bits can ask for, about.
+/// The longest piece of a trim or of zeroes for a file or device, in bytes: about the limit of 32 bits.
 const FILE_PIECE: u64 = 4 << 30;
 
 /// The longest piece for memory, in bytes: the volume's thread gives its pages back itself.
@@ -44,19 +44,19 @@ const MEMORY_PIECE: u64 = 256 << 20;
 const PIECES_LOG: u32 = 14;
 
 impl Backend {
-    /// Whether it reports data that could not be written back to one sync only, whichever looks
-    /// first: the page cache does. Around it, each request hears of its own data.
+    /// Whether the backend reports a failed write-back only to the first sync that looks, as the page
+    /// cache does. Around the page cache, each request hears of its own data.
     pub(crate) fn reports_once(&self) -> bool {
         matches!(self, Self::File(file) if file.is_cached())
     }
 
-    /// Whether a request with FUA is durable by itself, and nothing else with it: a server behind a disk
+    /// Whether a request with FUA makes only its own data durable. A server behind a disk
     /// keeps a ledger of its own. The sync of a file covers all that was done before.
     pub(crate) fn syncs_each(&self) -> bool {
         matches!(self, Self::Remote(_))
     }
 
-    /// How much of a request is done at once, in bytes.
+    /// Most bytes of a request that are done at once.
     pub(crate) fn at_once(&self, op: Op) -> u64 {
         let longest = match (self, op) {
             (Self::Remote(up), op) => return up.at_once(op),

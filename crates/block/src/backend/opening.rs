@@ -14,7 +14,7 @@ use crate::descriptors::file_help;
 /// Reason why a backend cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It cannot be opened.
+    /// The file or device cannot be opened.
     #[error(
         "cannot open {path}: {source}{help}",
         path = path.display(), help = file_help(source, path)
@@ -31,12 +31,12 @@ pub enum OpenError {
          clients: raise it; `parda check` has the number"
     )]
     Descriptors,
-    /// Somebody else has it, now. Later it may be free.
+    /// The file or device is in use now. Later it may be free.
     #[error("{path}: {who}", path = path.display())]
     InUse {
         /// The file or device, as it is configured.
         path: PathBuf,
-        /// Who, and what for.
+        /// Its user, and the purpose.
         who: String,
     },
     /// Another disk of this agent has the same bytes.
@@ -62,10 +62,10 @@ pub enum OpenError {
         /// Error of the file system.
         source: io::Error,
     },
-    /// It is an image of a format that this agent does not know.
+    /// The file is an image of a format that this agent does not know.
     #[error("{0}")]
     Format(Image),
-    /// It cannot be served as it is configured.
+    /// The backend cannot be served as it is configured.
     #[error("{0}")]
     Refused(String),
 }

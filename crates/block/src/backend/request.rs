@@ -18,8 +18,8 @@ pub(crate) struct Rest {
     pub(crate) len: u64,
     /// Pieces end at multiples of this.
     pub(crate) unit: u64,
-    /// The number of failed syncs of the disk when the first piece came, if the sync behind the
-    /// last is to make all of them durable.
+    /// Number of failed syncs of the disk when the first piece came.
+    /// Present if the sync behind the last piece is to make all pieces durable.
     pub(crate) failures: Option<u64>,
 }
 
@@ -39,12 +39,12 @@ pub(crate) struct Request {
     pub(crate) status: Vec<Descriptor>,
     /// Set when it was dispatched.
     pub(crate) id: Option<IoId>,
-    /// Where the backend is with it.
+    /// The backend's current step of the request.
     pub(crate) step: file::Step,
     /// Range of the step, where that is not the request's.
     pub(crate) part: Extent,
-    /// The payload of a write while the blocks at its edges are read and written; a guest's memory while the data of
-    /// its read goes elsewhere.
+    /// Of a write: its payload, while the blocks at its edges are read and written.
+    /// Of a read: a guest's memory, while the data goes elsewhere.
     pub(crate) aside: Option<Buffer>,
     /// The request as a change of its file, while other changes of the same blocks have to wait for it.
     pub(crate) change: Option<file::unaligned::ChangeId>,
@@ -58,11 +58,11 @@ pub(crate) struct Request {
     pub(crate) sync: Option<SyncId>,
     /// Its latency is not the array's: it waited for a lost server or for an overlapping change.
     pub(crate) delayed: bool,
-    /// How long after its dispatch the volume's thread handed it to the kernel, if that was long.
+    /// Time from its dispatch until the volume's thread handed it to the kernel, if that was long.
     pub(crate) begun_late: Span,
-    /// How often the kernel had no worker for it.
+    /// Number of times that the kernel had no worker for it.
     pub(crate) attempts: u16,
-    /// How long a file has taken for its steps.
+    /// Time that a file has taken for its steps.
     pub(crate) took: Span,
 }
 

@@ -1,11 +1,11 @@
 //! Size of a disk that follows from the size of its backend.
 
-/// How a disk's size follows from that of its backend, in bytes.
+/// Rule by which a disk's size follows from that of its backend, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizing {
-    /// Where the disk begins.
+    /// Byte of the backend at which the disk begins.
     pub(crate) base: u64,
-    /// How long the disk is at most, if it is a region.
+    /// Largest size of the disk in bytes, if it is a region.
     len: Option<u64>,
     /// Alignment of its size, in bytes.
     min: u64,

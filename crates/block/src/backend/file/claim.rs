@@ -18,7 +18,7 @@ use crate::backend::loops;
 use crate::backend::medium::{Medium, Stretch};
 use crate::backend::{Direct, Lock, OpenError, Region};
 
-/// How long a disk waits for IO that an agent which was killed has left in the kernel. An array
+/// Time that a disk waits for IO that a killed agent has left in the kernel. An array
 /// that takes longer is broken, or its path is; the agent tries again later.
 pub const LOCK_WAIT: Duration = Duration::from_secs(10);
 

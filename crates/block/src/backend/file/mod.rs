@@ -154,24 +154,24 @@ const XFS: fs::FsWord = 0x5846_5342;
 /// asynchronously (Linux 6.18), without a word.
 const HONOUR_DSYNC: [fs::FsWord; 4] = [BTRFS, EXT4, TMPFS, XFS];
 
-/// File systems that can write to the page cache without waiting, so that io_uring writes at once
+/// File systems that can write to the page cache without waiting. io_uring then writes
 /// in the call that submits.
 const WRITE_AT_ONCE: [fs::FsWord; 2] = [BTRFS, XFS];
 
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
-/// How much is read or written at once through the page cache, in bytes. The volume's thread copies
-/// it, and serves nobody else meanwhile.
+/// Most bytes that are read or written at once through the page cache. The volume's thread copies
+/// them, and serves no other client meanwhile.
 const COPIED_AT_ONCE: usize = 256 << 10;
 
 /// The largest block in which Linux fills the page cache of a block device, in bytes. A write of a
-/// part of one reads the rest from the device, and does not exclude a trim or zeroes of that rest
-/// which is under way: what it read before could be written back over the zeroes. Hence it is the
+/// part of a block reads the rest from the device. It does not exclude a trim or zeroes of that rest under
+/// way: old data could be written back over the zeroes. Hence this size is the
 /// minimum block of such disks, if their size allows it.
 const CACHE_BLOCK: u32 = 4096;
 
-/// How much is read or written at once around the page cache, in bytes. Nothing is copied, but the
+/// Most bytes that are read or written at once around the page cache. Nothing is copied, but the
 /// kernel looks at every page.
 const DIRECT_AT_ONCE: usize = 4 << 20;
 
@@ -181,8 +181,8 @@ fn slow_zeroes() -> Failure {
 
 /// A file that is open to be served.
 pub(crate) struct File {
-    /// The disk's only descriptor: its locks are those of this open file, the ring has its IOs by it, and threads beside the
-    /// ring look at it.
+    /// The disk's only descriptor. Its locks belong to this open file.
+    /// The ring does its IOs by the descriptor, and threads beside the ring look at it.
     pub(crate) fd: Arc<OwnedFd>,
     /// Reads and writes go through the page cache.
     cached: bool,
@@ -200,7 +200,7 @@ pub(crate) struct File {
     /// Alignment of the blocks that `exclusion` guards, in bytes; 1 if it guards nothing.
     guarded: u32,
     exclusion: Exclusion,
-    /// How much is transferred at once, in bytes.
+    /// Most bytes that are transferred at once.
     at_once: usize,
     can_punch: bool,
     can_zero: bool,
@@ -208,11 +208,12 @@ pub(crate) struct File {
     zeroes_fast: bool,
 }
 
-/// What is left of a file that is served no more, closed when it is dropped, or when the ring has no request of it any more.
+/// Descriptor and writer of a file that is served no more.
+/// The file is closed when this is dropped, or when the ring has no request of it any more.
 pub(crate) type FileRemains = (Arc<OwnedFd>, Option<Writer>);
 
 impl File {
-    /// What is to be closed, by whatever thread.
+    /// Descriptor and writer, which any thread may close.
     pub(crate) fn into_remains(self) -> FileRemains {
         let writer = self.writer.and_then(OnceCell::into_inner).flatten();
         (self.fd, writer)

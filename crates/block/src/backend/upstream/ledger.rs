@@ -6,7 +6,7 @@
 pub(super) struct Ledger {
     /// Writes, trims and zeroes that were acknowledged and are not durable by themselves.
     acknowledged: u64,
-    /// How many of them, from the first on, a flush has covered.
+    /// Number of these, from the first on, that a flush has covered.
     covered: u64,
 }
 

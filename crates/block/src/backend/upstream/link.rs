@@ -56,13 +56,13 @@ pub(super) struct UpstreamLink {
     sending: bool,
     /// When it was opened.
     pub(super) since: Instant,
-    /// It has answered a request.
+    /// The server has answered a request on this connection.
     pub(super) answered: bool,
-    /// How long a request may take.
+    /// Time limit of a request.
     patience: Span,
-    /// It is given up because the server is silent or shuts down. Nothing is sent any more and what
-    /// comes is thrown away, up to this time, so that its end shows when the server has let go of
-    /// its requests.
+    /// Time at which draining ends. Set when the connection is given up because the server is silent or
+    /// shuts down. Until then nothing is sent, and received bytes are discarded. The end of the connection
+    /// shows when the server has let go of its requests.
     pub(super) drained_by: Option<Instant>,
     /// Bytes that were received.
     received: u64,

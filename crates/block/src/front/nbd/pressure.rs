@@ -17,14 +17,14 @@ use super::budget::Budget;
 use super::conn::{Conn, ConnError};
 use super::progress::LEAST;
 
-/// How often clients that wait for memory are looked at: another volume may have returned some, and
-/// whoever holds it may make no progress.
+/// Time between two looks at the clients that wait for memory. Another volume may have returned some, and
+/// the client that holds it may make no progress.
 pub(super) const LOOKS: Span = Span::from_millis(20);
 
 /// Into how many parts the time is divided at least, and at most.
 const PARTS: (u64, u64) = (10, 100);
 
-/// How many times its part whoever holds the reserve has for all of its request.
+/// Time of the reserve's holder for all of its request, in multiples of its part.
 const WHOLE: u64 = 4;
 
 /// The client that holds the reserve.
@@ -34,7 +34,7 @@ struct Holder {
     looked: Instant,
     /// Bytes that it had moved when it last made progress.
     from: u64,
-    /// How long it has owed something since then, and in all.
+    /// Time that it has owed something since then (`stalled`), and in all (`owed`).
     stalled: Span,
     owed: Span,
 }

@@ -25,9 +25,9 @@ struct Debt {
 pub(crate) enum ClientState {
     /// The client owes nothing: no bytes of a request, no replies to take.
     Settled,
-    /// It is to be looked at again then.
+    /// The client is to be looked at again at this time.
     LookAgain(Instant),
-    /// It has not moved enough in its time.
+    /// The client has not moved enough bytes in its time.
     Stalled,
 }
 

@@ -16,7 +16,7 @@ use crate::peer::Peer;
 use crate::reactor::{NbdTimer, Reactor};
 use crate::stats::MemoryStats;
 
-/// How often memory that is not needed is looked for.
+/// Time between two searches for memory that is not needed.
 const TIDY: Span = Span::from_millis(2_000);
 
 impl Nbd {

@@ -91,9 +91,9 @@ pub(super) struct Guest {
     pub(super) witness: Option<Witness>,
     /// It has brought a request.
     pub(super) begun: bool,
-    /// It is on the list of guests that have something to do.
+    /// The guest is on the list of those that have something to do.
     pub(super) listed: bool,
-    /// It is on the list of guests that are looked at in each turn.
+    /// The guest is on the list of those that are looked at in each turn.
     pub(super) watched: bool,
     /// What it has brought in the turn of this number.
     turn: u64,

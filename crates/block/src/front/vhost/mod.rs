@@ -38,20 +38,20 @@ use crate::mailbox::Mailer;
 use crate::reactor::{Reactor, VhostTimer};
 use crate::ring::End;
 
-/// How long a listener rests after each connection, so that one who connects over and over costs little.
+/// Pause of a listener after each connection. A client that connects over and over costs little.
 const ACCEPT_PAUSE: Span = Span::from_millis(20);
 
-/// How long a front end waits for the end of another one which shows no sign of it.
+/// Time that a front end waits for another one that shows no sign of ending.
 const PATIENCE: Span = Span::from_millis(5000);
 
-/// How long after the start of its first queue a front end is told the size of the disk, which may be another one than it had from an agent
-/// before this one. QEMU 7.2 would ask for the size in the midst of its start.
+/// Time from the start of a front end's first queue until it is told the size of the disk. An agent before this one may
+/// have served another size. QEMU 7.2 would ask for the size in the midst of its start.
 const STARTS: Span = Span::from_millis(1000);
 
 /// Time between two looks at a queue without kicks, while the thread sleeps.
 const POLL: Span = Span::from_micros(500);
 
-/// How soon memory is asked for again.
+/// Time between two requests for memory.
 const MEMORY_PAUSE: Span = Span::from_millis(5);
 
 const TURNED_AWAY: &str = "turned a front end away: this disk has another one";
@@ -137,7 +137,7 @@ impl Vhost {
         }
     }
 
-    /// A front end has waited for the end of another one. It is turned away if that goes on.
+    /// Checks a front end that waits for the end of another one. The waiting one is turned away unless the other is ending.
     fn look_at_next(&mut self, now: Instant, io: &mut Reactor, key: usize, serial: u64) {
         let Some(guest) = self.guests.get_mut(key).filter(|guest| guest.serial == serial) else {
             return;
