@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
-//! Files that users and configurations name. Each is looked at before it is opened and read, and is bounded in size. A pipe, such as
-//! `/dev/stdin` or that of a shell's `<(…)`, is bounded in time as well: nobody may ever write to it.
+//! Files that users and configurations name. Each is checked before it is opened and read, and is bounded in size. A pipe, such as
+//! `/dev/stdin` or a shell's `<(…)`, is bounded in time as well: nobody may ever write to it.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -14,13 +14,13 @@ use parda_awake::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
-/// Time that the writer of a pipe has for all of it, and for each part of an [`Input`] that is read in parts.
+/// Time limit of a pipe's writer for all of it, and for each part of an [`Input`] that is read in parts.
 pub const LIMIT: Duration = Duration::from_secs(8);
 
 /// Whether a pipe is taken in the place of a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pipe {
-    /// It is read once.
+    /// The pipe is read once.
     Taken,
     /// The file is read again later, or by a thread that must not wait.
     Refused,
@@ -111,7 +111,7 @@ pub fn read_text(path: &Path, most: u64, pipe: Pipe) -> Result<String, InputFaul
 /// Text of an open file, as of standard input, of `most` bytes at most.
 ///
 /// # Errors
-/// It cannot be read, or there are more bytes, or they do not come in time, or are not UTF-8.
+/// The file cannot be read, has more bytes, or is not UTF-8; or its bytes do not come in time.
 pub fn read_open(file: File, most: u64) -> Result<String, InputFault> {
     let is_pipe = !file.metadata()?.is_file();
     Ok(String::from_utf8(all(Input { file, is_pipe, until: None }, most)?)?)
@@ -166,7 +166,7 @@ impl Read for Input {
                 self.wait()?;
             }
             match self.file.read(bytes) {
-                // Another reader of the pipe has it.
+                // Another reader of the pipe took the bytes.
                 Err(error) if self.is_pipe && error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
