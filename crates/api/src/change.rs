@@ -16,8 +16,8 @@ pub enum Keep {
     UntilRestart,
 }
 
-/// New values of settings, for one of three. A volume's law, by the keys of `[volume.control]`; a disk, by the keys of `[[volume.disk]]`
-/// that can be changed live; or a tenant.
+/// New values of settings, for one of three. A volume's law takes the keys of `[volume.control]`, a disk those of `[[volume.disk]]` that
+/// can be changed live. The third is a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SettingsChange {
     /// Lifetime of the change. Default: `state` if a state file is configured, else `until_restart`.
@@ -32,7 +32,7 @@ pub struct SettingsChange {
 pub struct Changed {
     /// Name of the volume.
     pub volume: String,
-    /// Key of the disk, or name of the steered VM; `null` after a change of the volume or of a tenant.
+    /// Key of the disk, or name of the steered VM. `null` after a change of the volume or of a tenant.
     pub disk: Option<String>,
     /// Name of the tenant; `null` if no settings of a tenant were changed.
     pub tenant: Option<String>,

@@ -42,8 +42,7 @@ impl fmt::Display for VmWithoutPattern {
     }
 }
 
-/// Texts of the first eight, and the number of those left out: a host may have hundreds of patterns or
-/// VMs.
+/// Texts of the first eight, and the number left out: a host may have hundreds of patterns or VMs.
 #[must_use]
 pub fn first(all: &[impl ToString]) -> Vec<String> {
     const MOST: usize = 8;

@@ -248,8 +248,8 @@ pub struct Host {
     /// Use of the host per share while its slices bound it, or nothing does. In outstanding slots, or slots a second where shares divide
     /// throughput.
     pub per_share: Option<f64>,
-    /// Use per share by the host's VMs that want more, over the mean of all such hosts: 1 is the entitlement by shares. Hosts without
-    /// control count where they have more. `null` where there are fewer than two such hosts.
+    /// Use per share by the host's VMs that want more, over the mean of all such hosts. 1: as entitled by shares. Hosts without control
+    /// count where they have more. `null` where there are fewer than two such hosts.
     pub of_share: Option<f64>,
 }
 

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
-//! A clock for deadlines of peers, which stands still while this process does. The process may be stopped by a signal, frozen
-//! with its cgroup or its virtual machine, or without a processor.
+//! A clock for deadlines of peers, which stands still while this process does. Causes: a stop by a signal, a frozen cgroup or
+//! virtual machine, or the lack of a processor.
 //!
 //! A thread notes the time every `BEAT`. In time beyond `MOST` without a note, nothing of this process ran. No answer could be
 //! heard in it, so no peer was silent in it. Each such gap costs a deadline `MOST`, independent of its length.

@@ -348,7 +348,7 @@ fn with_likely(message: &str) -> Option<String> {
     Some(format!("unknown {named}`: did you mean `{likely}`? Expected {known}"))
 }
 
-/// The message about a number beyond its type, with the bounds of shares if `before` it stands a key of shares.
+/// The message about a number beyond its type, with the bounds of shares if `before` ends with their key.
 fn of_shares(message: String, before: &str) -> String {
     let key = before.trim_end().strip_suffix('=').map(str::trim_end);
     if !key.is_some_and(|key| key.ends_with("shares")) {
@@ -363,7 +363,7 @@ fn of_date(message: String, value: &str) -> String {
     match message.rsplit_once(", not ") {
         _ if value.parse::<toml::value::Datetime>().is_err() => message,
         Some((must_be, _)) => format!("{must_be}, not the date {value}"),
-        // A value that may be a table is read as one, and the first key of a date is the parser's own.
+        // A value that may be a table is read as one. The first key of a date is the parser's own.
         None => format!("must not be the date {value}: write a text in quotes, or a table"),
     }
 }

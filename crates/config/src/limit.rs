@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::limit_key::{KEYS, Key, Of, Part, RATES, Unit};
 use crate::quantity::{Quantity, exact_size};
 
-/// The most IOs and bytes per second that a VM does. Of all IOs, or of reads and writes apart, each with its burst.
+/// The most IOs and bytes per second that a VM does. For all IOs, or for reads and writes apart, each with its
+/// burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LimitSetting {
     /// By [`Of`]. In IOs or bytes per second.

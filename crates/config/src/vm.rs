@@ -139,7 +139,7 @@ pub struct DiskSetting {
     pub bounds: &'static str,
     /// Effect of the setting.
     pub what: &'static str,
-    /// Whether the setting belongs to the VM, so that a policy may have it, or to the disk on this host.
+    /// Whether the setting belongs to the VM and may be in a policy, or only to the disk on this host.
     pub of_vm: bool,
     /// Whether a disk may be without it, as it has no default.
     pub is_optional: bool,

@@ -199,7 +199,7 @@ impl Client {
         }
     }
 
-    /// Makes all writes at once if `key` was written last in `revision` (0: the key does not exist), and otherwise none. Returns whether
+    /// Makes all writes at once, or none. Condition: `key` was written last in `revision` (0: the key does not exist). Returns whether
     /// they were made. A call whose answer was lost may have made them. The repeated call then returns false.
     pub fn write_if(
         &mut self,

@@ -159,8 +159,8 @@ impl Claim {
     }
 
     /// Whether this host gives up the slot. The later start gives way: a newcomer does not displace a working host, and both
-    /// sides decide alike. But with equal periods the later one may read just before and write just after us each time, and
-    /// never see us. Then this host gives way, after the other had its chances.
+    /// sides decide alike. But with equal periods the later one may read just before and write just after us, and never see us.
+    /// Then this host gives way, after the other had its chances.
     fn yields_to(&self, rival: &Rival) -> bool {
         let seniority = |host: &Identity, volume: VolumeId| -> (Incarnation, HostId, VolumeId) {
             (host.incarnation, host.host.id(), volume)

@@ -2,7 +2,7 @@
 //! is not bounded; [`pace`] makes the periods of many hosts longer.
 //!
 //! `docs/exchange-etcd.md` has keys, values and leases. A separate thread makes all calls. The control thread waits for at
-//! most a part of its period, and takes late answers in the next period.
+//! most a part of its period. Late answers are taken in the next period.
 
 use std::time::Duration;
 

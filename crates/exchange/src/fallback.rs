@@ -4,8 +4,8 @@
 //! transport it comes; a host that is heard over both counts once. While the first transport works, every second round visits
 //! the fall-back, at half the cost of a fall-back alone. Each host judges its own transports, and hosts need not agree.
 //!
-//! The fall-back is *in force* at a host while the first transport fails there. It is also in force while a host is live in the
-//! fall-back and not heard over the first transport. A fall-back in force is visited in each round.
+//! The fall-back is *in force* at a host while the first transport fails there. Another case: a host is live in the fall-back
+//! and not heard over the first transport. A fall-back in force is visited in each round.
 
 use std::sync::Arc;
 

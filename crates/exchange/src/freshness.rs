@@ -1,7 +1,7 @@
 //! Judging age without synchronised clocks.
 //!
 //! No code compares time stamps of two hosts. A reader remembers, on its own clock, when it last saw a host's mark *change*. A host is
-//! alive while its mark keeps changing, and silent after some of its own periods without a change. The first sight of a host proves
+//! alive while its mark keeps changing. Some of its own periods without a change make it silent. The first sight of a host proves
 //! nothing: a dead host's slot looks just the same. A host counts only from its first change on.
 
 pub use parda_control::Liveness;

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The name of a host, unique among the hosts of a volume. 1 to 64 bytes of UTF-8 without control
+/// The name of a host, unique among the hosts of a volume. UTF-8 of 1 to 64 bytes, without control
 /// characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName {
@@ -95,8 +95,8 @@ impl fmt::Display for VolumeId {
 pub struct Incarnation(pub u64);
 
 impl Incarnation {
-    /// The random low bits: two hosts that start at the same moment still differ. 2²⁰ ns are about
-    /// a millisecond, far less than any restart takes.
+    /// The random low bits: two hosts that start at the same moment still differ. Their range, 2²⁰
+    /// ns, is about a millisecond, far less than any restart takes.
     const RANDOM_BITS: u64 = (1 << 20) - 1;
 
     /// A run that started `started_ns` nanoseconds after the Unix epoch.

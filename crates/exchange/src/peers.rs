@@ -1,6 +1,6 @@
 //! The other hosts, and which of them are alive.
 //!
-//! In a cluster of n hosts every host hears n others in each period, so the work for each of them is small. Messages are shared and not
+//! In a cluster of n hosts every host hears n others in each period. So the work for each of them is small. Messages are shared and not
 //! copied. The contribution of a report to the sums is computed once for all hosts that hear it. A known host is first looked up at its
 //! index of the time before. A simulation keeps n² runs, so these are small, too.
 
@@ -45,7 +45,7 @@ pub struct Peers<M = Arc<Message>> {
 type Key = (HostId, Incarnation);
 
 /// A run of another host, in whole lines of the processor's cache: a simulation has n² of them. The fields that a look needs are copied
-/// from the message: the messages of a large cluster are far from the processor.
+/// from the message. The messages of a large cluster are far from the processor.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Run<M> {
@@ -338,7 +338,7 @@ impl<M: Deref<Target = Message> + Clone> Run<M> {
         }
     }
 
-    /// Order of the runs of a host by liveness. Of two live runs the first one counts: a name in use belongs to its first holder.
+    /// Order of the runs of a host by liveness. The first of two live runs counts: a name in use belongs to its first holder.
     fn vitality(&self, now: Instant) -> impl Ord + use<M> {
         Reverse(match self.peer(now).liveness {
             Liveness::Live => (0, self.first),

@@ -25,8 +25,8 @@ pub const VERSION: u32 = crate::header::FORMAT;
 
 const MAGIC: &[u8; 8] = b"PARDASLT";
 
-/// Bound of every count, sum and measure on the wire. It is exact as a float, and the sum over all slots of a file
-/// stays within 64 bits. In nanoseconds it is 52 days.
+/// Bound of every count, sum and measure on the wire. The bound is exact as a float, and the sum over all slots of a
+/// file stays within 64 bits. In nanoseconds it is 52 days.
 const MOST: u64 = 1 << 52;
 
 /// No period is longer than the longest that can be configured: a longer one is read as this.
@@ -109,8 +109,8 @@ pub enum Content {
     Fault(SlotFault),
 }
 
-/// Whether a whole slot is a record, of any version and state. It begins with the magic, and the bytes behind the
-/// record are zeros. Foreign data never looks so, except by intent.
+/// Whether a whole slot is a record, of any version and state. A record begins with the magic, and the bytes behind
+/// it are zeros. Foreign data never looks so, except by intent.
 pub(crate) fn is_record(block: &Block) -> bool {
     let (record, padding) = block.0.split_at(RECORD_BYTES);
     record.starts_with(MAGIC) && padding == &Block::ZERO.0[RECORD_BYTES..]

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers of several tests.
 
 use parda_control::latency::{Interval, Sample};
 use parda_control::size::Moments;

@@ -31,7 +31,7 @@ impl Capacity {
         }
     }
 
-    /// The curve of an array whose IOs take `latency_ms` beside `outstanding` others. The array does at least one IO at a time, so an IO
+    /// The curve of an array whose IOs take `latency_ms` beside `outstanding` others. The array does at least one IO at a time. So an IO
     /// waits for at most one service time of each other IO. The service time is at least `latency_ms / (1 + outstanding)`.
     #[must_use]
     pub(crate) fn beside(&self, outstanding: f64, latency_ms: f64) -> Capacity {
@@ -83,7 +83,7 @@ impl Capacity {
 
 /// Throughput at `to_ms` over throughput at `from_ms`, if latency is a straight line over outstanding IOs.
 ///
-/// With L = S + N / C the throughput N / L is C · (1 − S / L). [`LEAST`] stands for latencies below S, which are impossible.
+/// From L = S + N / C follows N / L = C · (1 − S / L). [`LEAST`] stands for latencies below S, which are impossible.
 fn straight(service_ms: f64, to_ms: f64, from_ms: f64) -> f64 {
     let part = |ms: f64| (1.0 - service_ms / ms).max(LEAST);
     part(to_ms) / part(from_ms)

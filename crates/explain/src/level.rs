@@ -7,7 +7,7 @@ use parda_api::Limit;
 use crate::view::{Holding, Peer, View, Vm, VmTenant};
 
 /// Used fraction of the slices of another host's VMs that want less than their slices. An assumption, as the exchange has sums
-/// only. It decides how many of that host's slots grow and shrink with the level.
+/// only. The fraction decides how many of that host's slots grow and shrink with the level.
 const USED: f64 = 0.25;
 
 /// Demand of a VM of this host, in slots.

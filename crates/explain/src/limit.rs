@@ -26,8 +26,8 @@ impl View {
         vm.iops > 0.0 && self.limit_of(vm).is_held()
     }
 
-    /// Whether a VM of this host is held, or another host reports that one of its VMs wants more than its slice. If neither, the
-    /// threshold bounds nobody.
+    /// Whether a VM of this host is held, or another host reports a VM that wants more than its slice. If neither, the threshold
+    /// bounds nobody.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         let slice = |peer: &crate::Peer| peer.limited_by == Some(Limit::Slice);

@@ -89,8 +89,8 @@ pub(crate) fn unmet(view: &View, change: Change, capacity: &Capacity) -> Option<
 
 /// Predicts the effect of a change on the VM of this name.
 ///
-/// `None` if the view has no such VM, if it did no IO, or if no law holds IOs back on this host. For a threshold, `None` also if
-/// windows do not follow from slices ([`Holding::Window`]), or if an assumption is not met ([`Unmet`]).
+/// `None` if the view has no such VM, if the VM did no IO, or if no law is in force. `None` for a threshold if windows do not
+/// follow from slices ([`Holding::Window`]), or an assumption is not met ([`Unmet`]).
 #[must_use]
 pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> Option<Prediction> {
     let index = view.vms.iter().position(|vm| vm.name == name)?;

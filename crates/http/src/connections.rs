@@ -1,8 +1,8 @@
 //! Connections that are open, and which of them makes room for the next one.
 //!
 //! Any client that reaches the address may connect and be silent, so waiting connections must not keep others out. Beyond [`CONNECTIONS`]
-//! the newest one is served. Of the others, one of the least advanced is closed. Of these it is the oldest one of the peer that has more
-//! than [`MANY`], or else the oldest one of all.
+//! the newest one is served. One of those whose requests are least advanced is closed. The candidate is the oldest of the peer with most
+//! of them, if these are more than [`MANY`], or else the oldest one.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -131,7 +131,7 @@ mod tests {
         let mut connections = vec![(at(0), Step::Asked), (at(0), Step::Begun)];
         connections.resize(CONNECTIONS + 9, (at(0), Step::Silent));
         assert_eq!(closed(&connections), (2..11).collect::<Vec<_>>());
-        // A new one is served although all others have asked. It replaces one of the peer with the most.
+        // A new one is served although all others have asked. One of the peer with the most makes room.
         let mut connections = vec![(at(1), Step::Asked), (at(2), Step::Asked)];
         connections.resize(CONNECTIONS, (at(3), Step::Asked));
         connections.push((at(4), Step::Silent));

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 //! Files that users and configurations name. Each is checked before it is opened and read, and is bounded in size. A pipe, such as
-//! `/dev/stdin` or a shell's `<(…)`, is bounded in time as well: nobody may ever write to it.
+//! `/dev/stdin` or a shell's `<(…)`, is bounded in time as well. Its writer may never write.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use parda_awake::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
-/// Time limit of a pipe's writer for all of it, and for each part of an [`Input`] that is read in parts.
+/// Time limit of a pipe's writer. For all of it, or for each part of an [`Input`] that is read in parts.
 pub const LIMIT: Duration = Duration::from_secs(8);
 
 /// Whether a pipe is taken in the place of a regular file.
@@ -111,7 +111,7 @@ pub fn read_text(path: &Path, most: u64, pipe: Pipe) -> Result<String, InputFaul
 /// Text of an open file, as of standard input, of `most` bytes at most.
 ///
 /// # Errors
-/// The file cannot be read, has more bytes, or is not UTF-8; or its bytes do not come in time.
+/// The file cannot be read, is larger, or is not UTF-8; or its bytes do not come in time.
 pub fn read_open(file: File, most: u64) -> Result<String, InputFault> {
     let is_pipe = !file.metadata()?.is_file();
     Ok(String::from_utf8(all(Input { file, is_pipe, until: None }, most)?)?)

@@ -179,7 +179,7 @@ fn known() -> impl Iterator<Item = &'static DiskSetting> {
 /// A value as TOML: a number, an inline table such as `{ iops = 500 }`, or text without quotes.
 ///
 /// # Errors
-/// The key is no setting of a VM of a steered device, or the value is out of its bounds.
+/// The key is no setting of a VM of a steered device, or the value is out of bounds.
 fn read(key: &str, text: &str) -> Result<Value, String> {
     if !known().any(|setting| setting.key == key) {
         let keys: Vec<_> = known().map(|setting| format!("{PREFIX}{}", setting.key)).collect();

@@ -1,4 +1,4 @@
-//! What differs between two policies, and one setting changed.
+//! Differences between two policies, and the change of one setting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,7 +1,7 @@
 //! A policy in etcd: read and written, with its history.
 //!
-//! The head has the number of the revision. Each volume has a key of its own, so that a host reads the policies of its own volumes
-//! only. A change writes head, volumes and history in one transaction. Condition: the head is unchanged since it was read.
+//! The head has the number of the revision. Each volume has a key of its own: a host reads the policies of its own volumes only. A
+//! change writes head, volumes and history in one transaction. Condition: the head is unchanged since it was read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use crate::check::MOST_BYTES;
 use crate::document::Volume;
 
 /// Format number of a volume's policy. A new setting does not raise it, as an older agent can ignore the setting. A key that changes
-/// the meaning of other keys raises it, such as a key that limits a group to some hosts.
+/// the meaning of other keys raises it. Example: a key that limits a group to some hosts.
 pub const FORMAT: u32 = 1;
 
 /// Most bytes of a value: a policy, and its format and revision.

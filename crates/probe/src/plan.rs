@@ -33,8 +33,8 @@ pub struct Wishes {
     pub purposes: Vec<Purpose>,
     /// Thoroughness of the probe.
     pub effort: Effort,
-    /// Elling's experiment in place of all these questions. Random IOs of 4 KiB with 1 to 10 outstanding, first reads, then writes
-    /// (Richard Elling, *IOPS and latency are not related*, 2012).
+    /// Elling's experiment in place of all these questions. Random IOs of 4 KiB with 1 to 10 outstanding, first reads, then writes.
+    /// Source: Richard Elling, *IOPS and latency are not related*, 2012.
     pub elling: bool,
     /// Whether there may be writes.
     pub writes: bool,

@@ -1,4 +1,4 @@
-//! Steadiness: where the warm-up of a load ends, whether the rest is steady, and how precisely it is known.
+//! Steadiness: the end of a load's warm-up, whether the rest is steady, and the precision of its mean.
 //!
 //! The end of the warm-up is found by MSER (White 1997). MSER drops as many slices from the front as minimise the standard error
 //! of the rest's mean. The rest is steady if it has no trend: the means of its two halves agree within chance.

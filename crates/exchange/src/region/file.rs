@@ -11,9 +11,9 @@ use super::{
 
 /// A file, a block device, or a region of one. Never created here: `init` does that.
 ///
-/// The file is open from a read to the write that follows, so that the volume can be unmounted
-/// between two periods. IO goes past the page cache where possible, because another host's writes do
-/// not show in ours.
+/// The file is open from a read to the write that follows. Between two periods the volume can be
+/// unmounted. IO goes past the page cache where possible, because another host's writes do not show
+/// in ours.
 #[derive(Debug)]
 pub struct FileRegion {
     path: PathBuf,

@@ -89,8 +89,8 @@ fn os_error(errno: Errno) -> std::io::Error {
 
 /// Slots in an NBD export, from an offset on: never extended.
 ///
-/// The connection is kept between calls and made anew after an error: a new one would cost several
-/// round trips each period. A write goes over the connection of the read before it.
+/// The connection is kept between calls: a new one would cost several round trips each period. After
+/// an error it is made anew. A write goes over the connection of the read before it.
 #[derive(Debug)]
 pub struct NbdRegion {
     uri: Uri,

@@ -112,7 +112,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Locks the file for writing with the lock that qemu takes, so that other holders of this lock are shut out.
+    /// Locks the file for writing with the lock that qemu takes, which shuts out other takers of this lock.
     /// Returns whether that was possible. The lock ends when this process closes any descriptor of the file.
     pub(crate) fn lock(&self) -> bool {
         let operation = fs::FlockOperation::NonBlockingLockExclusive;

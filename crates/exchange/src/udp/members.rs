@@ -1,10 +1,10 @@
 //! The runs of other hosts that were heard, and which of them are believed. There is no socket and no clock: time is
 //! counted in our own publications.
 //!
-//! A signature proves that a host once wrote a datagram, not that it wrote it now. So a run of another host is believed only after it
-//! has echoed the mark of one of our last [`MEMORY`] datagrams. No earlier recording can contain such a mark. From then on its sequence
-//! numbers must rise. A run is forgotten after it was silent for [`MEMORY`] publications of ours. By then every mark that it can have
-//! echoed is forgotten as well, so its recorded datagrams prove nothing any more.
+//! A signature proves that a host once wrote a datagram, not that it wrote it now. So a run of another host must first echo the mark of
+//! one of our last [`MEMORY`] datagrams. No earlier recording can contain such a mark. From then on its sequence numbers must rise. A
+//! run is forgotten after it was silent for [`MEMORY`] publications of ours. By then every mark that it can have echoed is forgotten as
+//! well. So its recorded datagrams prove nothing any more.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -29,7 +29,8 @@ const LEAST_WARMUP_S: f64 = 0.3;
 /// begun the load.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Time for which fio may be stopped, by its own clock, before it ends by itself. fio also ends when nobody reads its answers.
+/// Time for which fio may be stopped, by its own clock, before it ends by itself. Without a reader of its answers it ends as
+/// well.
 const LONGEST_STOP: Duration = Duration::from_secs(600);
 
 /// Time for fio to end after the user has stopped the probe.

@@ -1,4 +1,4 @@
-//! Targets of a probe: files, block devices and NBD exports, driven by fio, and the array model in virtual time.
+//! Targets of a probe: files, block devices and NBD exports by fio, and the array model in virtual time.
 //!
 //! A [`Target`] is only read, unless the user allows [`Writes`] and the target passes the checks against overwriting data.
 

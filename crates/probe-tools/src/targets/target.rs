@@ -73,7 +73,7 @@ fn unopened(name: &str, error: &io::Error) -> TargetError {
 
 impl Target {
     /// Finds the target of a name. Nothing is written, with two exceptions. `create` creates a file of this number
-    /// of bytes, and a target that passes the checks for `writes` gets the mark.
+    /// of bytes. A target that passes the checks for `writes` gets the mark.
     ///
     /// # Errors
     /// No target has this name, it cannot be driven, or it may not be written to.

@@ -17,8 +17,8 @@ pub(super) fn concave(x: &[f64], y: &mut [f64], weights: &[f64]) {
         return;
     }
     let scale = y[last].abs().max(f64::MIN_POSITIVE);
-    // Each condition is a sum that must not be negative, in units of throughput. It is the height of the middle of three above their
-    // chord.
+    // Each condition is a sum that must not be negative, in units of throughput. The sum is the height of the middle of three above
+    // their chord.
     let mut conditions: Vec<[(usize, f64); 3]> = (1..last)
         .map(|at| {
             let way = (x[at] - x[at - 1]) / (x[at + 1] - x[at - 1]);

@@ -1,6 +1,6 @@
 //! Curve of throughput over outstanding IOs, with the noise removed.
 //!
-//! The only assumption about a device is that throughput rises or stays up to its peak, and never rises after it. The curve is
+//! The only assumption about a device: throughput does not fall up to its peak, and does not rise after it. The curve is
 //! fitted by weighted least squares (pool adjacent violators). Near the peak it is concave as well.
 
 use crate::analysis::concave::concave;

@@ -57,7 +57,8 @@ fn beside<'a>(points: &'a [Point], point: &Point, mix: Mix) -> Option<&'a Point>
     points.iter().find(|other| other.load == load && other.all.ios > 0)
 }
 
-/// Reads and writes of one size, randomness and depth. Of several, the deepest: there a cache's first help is used up.
+/// Reads and writes of one size, randomness and depth. The deepest of several is taken: there a cache's first help is
+/// used up.
 pub(super) fn asymmetry(points: &[Point]) -> Option<Asymmetry> {
     let with =
         |point: &Point, read_percent| beside(points, point, Mix { read_percent, ..point.load.mix });
@@ -166,7 +167,7 @@ fn throttled(swept: &[Swept]) -> Option<Suspicion> {
     None
 }
 
-/// The number of one digit, or of two that end in 5, within a fifth of a percent of a rate.
+/// The number of one digit, or of two that end in 5, that is within 0.2 % of a rate.
 fn round(rate: f64) -> Option<f64> {
     let step = 5.0 * 10_f64.powf(rate.log10().floor() - 1.0);
     let near = (rate / step).round() * step;

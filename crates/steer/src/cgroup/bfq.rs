@@ -1,9 +1,10 @@
-//! Weights under the elevator bfq. bfq chooses whose IO goes next, so it divides all IOs that leave
-//! the elevator. The part that one VM leaves goes to the others at once. For this, IOs must wait in
-//! the elevator: the bound must lie below it (a LUN's queue depth), not above (`nr_requests`).
+//! Weights under the elevator bfq. The elevator chooses the VM whose IO goes next. So it divides
+//! all IOs that leave it. The part that one VM leaves goes to the others at once. For this, IOs
+//! must wait in the elevator. So the bound must lie below it (a LUN's queue depth), not above
+//! (`nr_requests`).
 //!
-//! bfq's defaults suit desktops. It idles the device for a process that might go on, favours new
-//! processes, and serves one queue for up to 125 ms. At a small depth the result is far from the
+//! bfq's defaults suit desktops. The device idles for a process that might go on, new processes are
+//! favoured, and one queue is served for up to 125 ms. At a small depth the result is far from the
 //! weights.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
-//! Caps (`io.max`): most IOs and bytes per second of each VM, by its shares, its limit and that of its tenant. They work with every
-//! elevator and every kind of device, and take effect without a drain. `io.max` bounds reads and writes apart, and has no bound on their
-//! sum. So a VM's cap on both together is split as its IOs were in the period before. Bounds of another program in `io.max`, from before
-//! or since, hold where they are lower, and are put back at the end.
+//! Caps (`io.max`): most IOs and bytes per second of each VM, by its shares, its limit and its tenant's. They work with every elevator
+//! and every kind of device, and take effect without a drain. `io.max` bounds reads and writes apart, and has no bound on their sum. So
+//! a VM's cap on both together is split as its IOs were in the period before. Bounds of another program in `io.max`, from before or
+//! since, hold where they are lower. At the end they are restored.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::journal::{LockedJournal, Original};
 use crate::number::DevNum;
 use crate::sysfs;
 
-/// Least part of a cap for the direction in which a VM was idle. It lets IOs of that direction begin.
+/// Least part of a cap for the direction in which a VM was idle. With it, IOs of that direction can begin.
 const OTHER_WAY: f64 = 0.1;
 /// Least bound that the kernel accepts, in IOs or bytes per second.
 const LEAST: f64 = 2.0;
@@ -120,7 +120,7 @@ pub struct Cap {
 }
 
 impl Cap {
-    /// The lower of a VM's `share`, in IOs per second, and its limits, for a VM that began `begun` in the period before.
+    /// The lower of a VM's `share`, in IOs per second, and its limits. `begun`: its begun IOs of the period before.
     fn of_vm(share: Option<f64>, vm: &Vm, begun: Begun) -> Cap {
         let bytes = begun.bytes.all() as f64 / begun.ios.all().max(1) as f64;
         let by_tenant = most_ios(&vm.grant.limit, bytes) < most_ios(&vm.limit, bytes);

@@ -89,8 +89,8 @@ fn proxmox(name: &str, above: &[String]) -> Option<String> {
     is_number(number).then(|| number.to_owned())
 }
 
-/// A pod's cgroup below any `cgroupRoot`, also in a node that is a container. systemd's driver makes `X-podUID.slice` in `X.slice`,
-/// cgroupfs makes `podUID`.
+/// A pod's cgroup below any `cgroupRoot`, also in a node that is a container. The driver of systemd makes `X-podUID.slice` in
+/// `X.slice`, cgroupfs makes `podUID`.
 fn pod(name: &str, above: &[String]) -> Option<String> {
     let parent = above.last()?;
     let uid = if let Some(slice) = parent.strip_suffix(".slice") {

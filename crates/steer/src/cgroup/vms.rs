@@ -259,8 +259,8 @@ impl Vms {
         self.named(taken)
     }
 
-    /// Reason why a cgroup may belong to another domain than the one that its pattern names. libvirt shortens several names to
-    /// the same one.
+    /// Reason why a cgroup may belong to another domain than the one that its pattern names. Shortening by libvirt makes one
+    /// name of several.
     fn unsure(&self, vm: &FoundVm, all: &[FoundVm]) -> Option<String> {
         let driver = vm.unsure?;
         let pattern = |index: usize| &self.patterns[index].pattern;

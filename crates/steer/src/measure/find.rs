@@ -1,5 +1,5 @@
-//! Finds the devices at which to measure, for any block device, steerable or not; and the kernel's
-//! counters of them.
+//! Finds the devices to measure for any block device, steerable or not, and the kernel's counters of
+//! them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,9 +1,8 @@
-//! Mean number of things present over time, from the numbers that came and went and the sums of
+//! Mean number of things present over time, from counts of arrivals and departures and the sums of
 //! their times.
 //!
-//! If n things came at times that sum up to Σt, n·T − Σt is the time integral of the number that came
-//! by T. Departures are subtracted in the same way. Arithmetic is modulo 2^64, as only differences
-//! count.
+//! Of n arrivals with the sum of times Σt, the time integral up to T is n·T − Σt. Departures are
+//! subtracted in the same way. Arithmetic is modulo 2^64, as only differences count.
 
 /// Arrivals or departures: their number and the sum of their times. Has the layout of `struct flow` of
 /// `bpf/block.bpf.c`.

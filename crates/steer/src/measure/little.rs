@@ -1,14 +1,15 @@
-//! Measurement by Little's law, for hosts without eBPF. The mean latency of completed IOs is the time
-//! integral of the number in flight, divided by the number of completions.
+//! Measurement by Little's law, for hosts without eBPF. The time integral of the number in flight,
+//! divided by the number of completions, is the mean latency of completed IOs.
 //!
 //! The integral is taken from samples of `inflight`, which counts requests from their issue. The ticks
-//! in `stat` begin earlier, when a request is made, and so include the wait in the steered queue. They
-//! are used for pending IOs only.
+//! in `stat` begin when a request is made, and so include the wait in the steered queue. They are used
+//! for pending IOs only.
 //!
-//! Two things are unknown. The first is the time, within a gap between two samples, at which an IO came
-//! or went: a variance of gap²/12 for each. The second is the age of the IOs that were in flight at the
-//! beginning and at the end of the reading. It is about a latency times √2 times the root of their
-//! number, and half of the difference if there are more at the end. Both together are the stated error.
+//! Two things are unknown. The first is the time of arrivals and departures within a gap between
+//! samples: a variance of gap²/12 for each. The second is the age of the IOs in flight at the beginning
+//! and at the end of the reading. This error is about a latency times √2 times the root of their
+//! number. If there are more at the end, half of the difference comes on top. Both together are the
+//! stated error.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

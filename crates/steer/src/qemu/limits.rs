@@ -11,7 +11,7 @@ const NEEDED: [&str; 6] = ["bps", "bps_rd", "bps_wr", "iops", "iops_rd", "iops_w
 const BURSTS: [&str; 2] = ["_max", "_max_length"];
 /// Bytes from which on an IO counts as several.
 const SIZE: &str = "iops_size";
-/// Least part of a rate for the direction in which a disk was idle. It lets IOs of that direction begin.
+/// Least part of a rate for the direction in which a disk was idle. With it, IOs of that direction can begin.
 const OTHER_WAY: f64 = 0.1;
 /// IO/s that no disk does: with a limit of 0, a disk would leave its group.
 const NO_LIMIT: u64 = 1_000_000_000;

@@ -90,8 +90,8 @@ fn what_was_heard_once_is_not_heard_again() {
     assert_eq!(a.believes(), [("b".to_owned(), late.message.sequence.0)]);
 }
 
-/// The whole session of a host is recorded, and replayed in every order after the host was killed and
-/// after it was forgotten. It is also replayed to a successor of the host that had heard it.
+/// The whole session of a host is recorded and replayed in every order. The replays come after the host
+/// was killed, after it was forgotten, and to a successor of its hearer.
 #[test]
 fn recordings_of_an_earlier_run_prove_nothing() {
     let mut hosts = [host("a", 10), host("b", 10)];
