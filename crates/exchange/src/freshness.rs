@@ -64,7 +64,7 @@ impl Seen {
         Seen { since: now, moved: false, gaps: [Span::ZERO; 2] }
     }
 
-    /// Notes a change.
+    /// Notes a change and the gap since the one before.
     pub(crate) fn change(&mut self, now: Instant) {
         // The first sight is no change.
         let gap = if self.moved { now.since(self.since) } else { Span::ZERO };

@@ -26,7 +26,7 @@ const HEAD: u64 = 64 << 20;
 /// Bytes at the end of a device that must be zeros: RAID and GPT have their marks there.
 const TAIL: u64 = 1 << 20;
 
-/// Blocks per read.
+/// Blocks that one call reads: 1 MiB.
 const PIECE: usize = (1 << 20) / Block::BYTES;
 
 /// Longest time for which another program may hold a lock on the place.

@@ -263,7 +263,7 @@ pub enum RegionFault {
 
 /// Bytes that are read and written in whole blocks.
 pub(crate) trait Store {
-    /// Number of bytes.
+    /// Size of the medium in bytes.
     fn size(&self) -> u64;
 
     /// Reads blocks from `at` on. Bytes beyond the end read as zeros.

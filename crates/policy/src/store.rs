@@ -60,7 +60,7 @@ pub struct Snapshot {
     pub volumes: BTreeMap<String, Result<Stored, StoredFault>>,
 }
 
-/// Result of [`Store::news`].
+/// Changes that [`Store::news`] finds since the last reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct News {
     /// Whether the head was written since.

@@ -34,7 +34,7 @@ pub enum DiskId {
 /// A disk of a VM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Disk {
-    /// Name in commands.
+    /// Name of the disk in commands of QMP.
     pub id: DiskId,
     /// Name of its device or drive, as it was given to QEMU.
     pub name: String,
