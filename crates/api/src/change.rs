@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::state::ValueFrom;
 
-/// How long a change lasts.
+/// Lifetime of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Keep {
@@ -16,11 +16,11 @@ pub enum Keep {
     UntilRestart,
 }
 
-/// New values of settings: of a volume's law by the keys of `[volume.control]`, of a disk by those keys of `[[volume.disk]]` that can be changed
-/// live, or of a tenant.
+/// New values of settings, for one of three. A volume's law takes the keys of `[volume.control]`, a disk those of `[[volume.disk]]` that
+/// can be changed live. The third is a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SettingsChange {
-    /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
+    /// Lifetime of the change. Default: `state` if a state file is configured, else `until_restart`.
     pub keep: Option<Keep>,
     /// New values by key, as in the configuration, such as `latency_threshold`, `shares` or `drain`.
     #[serde(flatten, deserialize_with = "crate::settings::read")]
@@ -32,13 +32,13 @@ pub struct SettingsChange {
 pub struct Changed {
     /// Name of the volume.
     pub volume: String,
-    /// Key of the disk, or name of the steered VM; `null` if settings of the volume or of a tenant were changed.
+    /// Key of the disk, or name of the steered VM. `null` after a change of the volume or of a tenant.
     pub disk: Option<String>,
     /// Name of the tenant; `null` if no settings of a tenant were changed.
     pub tenant: Option<String>,
     /// Each setting of the request.
     pub settings: Vec<ChangedSetting>,
-    /// Shares of all disks and VMs of all hosts that are heard, after the change; `null` if no shares of a disk or VM were changed.
+    /// Shares of all disks and VMs of all hosts that are heard, after the change. `null` if no shares of a disk or VM were changed.
     #[serde(default)]
     pub all_shares: Option<u64>,
 }

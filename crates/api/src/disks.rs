@@ -10,7 +10,7 @@ use crate::state::ValueFrom;
 /// A disk to be served. A body with the name alone is for a disk of the configuration that was removed: it is served again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NewDisk {
-    /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
+    /// Lifetime of the change. Default: `state` if a state file is configured, else `until_restart`.
     pub keep: Option<Keep>,
     /// The keys of `[[volume.disk]]`: `name`, `path`, `listen`, `shares` …
     #[serde(flatten, deserialize_with = "crate::settings::read")]
@@ -24,7 +24,7 @@ pub struct DiskDone {
     pub volume: String,
     /// Name of the disk.
     pub disk: String,
-    /// `serving`, `opening`, `waiting` or `leaving`; `null` if the disk is gone.
+    /// `serving`, `opening`, `waiting` or `leaving`; `null` if the disk was removed.
     pub state: Option<String>,
     /// Layer that adds or removes the disk.
     pub from: ValueFrom,
@@ -33,9 +33,9 @@ pub struct DiskDone {
 /// Request to drain the disks of a volume, or to end that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Drain {
-    /// `true`: the disks refuse new connections. `false`: they take them again, whatever the configuration says.
+    /// `true`: the disks refuse new connections. `false`: they take them again, regardless of the configuration.
     pub drain: bool,
-    /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
+    /// Lifetime of the change. Default: `state` if a state file is configured, else `until_restart`.
     pub keep: Option<Keep>,
 }
 

@@ -1,4 +1,4 @@
-//! Types of the agent's HTTP API: queries, bodies and answers, as serde reads and writes them and as OpenAPI describes them.
+//! Types of the agent's HTTP API: queries, bodies and answers, for serde and for the description by OpenAPI.
 //!
 //! | file | subject |
 //! | --- | --- |

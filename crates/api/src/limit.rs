@@ -30,7 +30,7 @@ pub enum Limit {
     /// Its slice of the window: its IOs are held, also where none of them was done.
     #[serde(rename = "its slice")]
     Slice,
-    /// Its host's largest window: its IOs are held, whatever its shares.
+    /// Its host's largest window: its IOs are held, independent of its shares.
     #[serde(rename = "window_max")]
     WindowMax,
     /// Its `limit`: it has all that was set for it.

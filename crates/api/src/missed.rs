@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 pub struct PatternWithoutVm {
     /// Name that the configuration gives the VM.
     pub vm: String,
-    /// Pattern of cgroups as the configuration has it; of a VM by its QEMU the pattern of sockets.
+    /// Configured pattern of cgroups; for a VM by its QEMU the pattern of sockets.
     pub cgroup: String,
     /// Reason why it has none.
     pub why: String,
@@ -42,7 +42,7 @@ impl fmt::Display for VmWithoutPattern {
     }
 }
 
-/// Texts of the first eight, and of how many are left out: a host may have hundreds of patterns or VMs.
+/// Texts of the first eight, and the number left out: a host may have hundreds of patterns or VMs.
 #[must_use]
 pub fn first(all: &[impl ToString]) -> Vec<String> {
     const MOST: usize = 8;

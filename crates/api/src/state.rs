@@ -32,7 +32,7 @@ pub struct State {
     /// Reason why the configuration that was read last is not in force. The one from before is.
     #[serde(default)]
     pub reload_refused: Option<String>,
-    /// Where metrics and this API are.
+    /// Addresses of metrics and this API.
     #[serde(default)]
     pub http: Vec<HttpPlace>,
     /// URL of the dashboards of all hosts, with `{host}` for the host's name; `null` where `http.pages` is not configured.
@@ -48,7 +48,7 @@ pub struct HttpPlace {
     pub address: String,
     /// Whether it is answered there.
     pub up: bool,
-    /// Reason why it is not, or why the certificate from before is shown. It is tried again.
+    /// Reason why no server answers there, or why an earlier certificate is shown. Another attempt follows.
     pub fault: Option<String>,
 }
 
@@ -86,7 +86,7 @@ pub struct Volume {
     pub latency_ms: Option<f64>,
     /// Mean device latency of this host in the last period.
     pub own_latency_ms: Option<f64>,
-    /// Where `latency_ms` comes from: `cluster`, `last-good` or `local`.
+    /// Source of `latency_ms`: `cluster`, `last-good` or `local`.
     pub source: String,
     /// Window in slots; `null` without control.
     pub window: Option<f64>,
@@ -94,7 +94,7 @@ pub struct Volume {
     pub window_max: Option<f64>,
     /// Mean outstanding IOs at the array in the last period, in slots.
     pub outstanding: f64,
-    /// Load on the array that is not under control; `null` if there is none, or nothing is known.
+    /// Load on the array that is not under control; `null` if there is none, or it is unknown.
     pub outsider: Option<Outsider>,
     /// Throughput that the threshold costs; `null` if that is less than a tenth, or unknown.
     #[serde(default)]
@@ -105,13 +105,13 @@ pub struct Volume {
     pub beta: f64,
     /// Shares of this host's disks or VMs together.
     pub shares: u32,
-    /// Active shares: shares, with those of a disk or VM scaled to the part of its slice that it uses.
+    /// Active shares: shares, where those of a disk or VM are scaled to the used part of its slice.
     pub active_shares: f64,
     /// Reads and writes per second.
     pub iops: Option<f64>,
     /// Bytes of reads and writes per second.
     pub bytes_per_s: Option<f64>,
-    /// Where hosts meet; `null` if this host is alone.
+    /// Exchange between hosts; `null` if this host is alone.
     pub exchange: Option<Exchange>,
     /// Hosts on the volume, this one first.
     pub hosts: Vec<Host>,
@@ -181,7 +181,7 @@ impl fmt::Display for ValueFrom {
     }
 }
 
-/// Where the hosts of a volume meet.
+/// Exchange between the hosts of a volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Exchange {
     /// File, device, NBD URI, UDP address or members of etcd.
@@ -213,13 +213,13 @@ pub struct Host {
     pub liveness: Liveness,
     /// Seconds since the host's report was last seen to change.
     pub age_s: f64,
-    /// Why what the host says counts for less, if it is not believed.
+    /// Reason why the host's report counts for less, if the report is not believed.
     #[serde(default)]
     pub doubt: Option<String>,
     /// Whether it is left out by `ignore`.
     #[serde(default)]
     pub ignored: bool,
-    /// Seconds between two rounds of the host, if these are further apart than it was told, as more would load the exchange.
+    /// Seconds between two rounds of the host, if more than it was told. Shorter rounds would load the exchange.
     pub slowed_to_s: Option<f64>,
     /// Window in slots; `null` without control.
     pub window: Option<f64>,
@@ -227,7 +227,7 @@ pub struct Host {
     pub would_be: Option<f64>,
     /// Shares of the host's VMs together.
     pub shares: u32,
-    /// Active shares: shares, with those of a VM scaled to the part of its slice that it uses.
+    /// Active shares: shares, where those of a VM are scaled to the used part of its slice.
     pub active_shares: f64,
     /// Mean device latency in its last period.
     pub latency_ms: Option<f64>,
@@ -245,11 +245,11 @@ pub struct Host {
     pub asks_ms: Option<f64>,
     /// Bound of the host's outstanding IOs: `its slice` if one of its VMs wants more, or `window_max`; `null` if the host does not say.
     pub limited_by: Option<Limit>,
-    /// What the host has for each share while its slices bound it, or nothing does: outstanding slots, or slots a second where shares
-    /// divide throughput.
+    /// Use of the host per share while its slices bound it, or nothing does. In outstanding slots, or slots a second where shares divide
+    /// throughput.
     pub per_share: Option<f64>,
-    /// What the host's VMs that want more have for each share, over the mean of all such hosts: 1 is what the shares give. Hosts without
-    /// control count where they have more. `null` where there are fewer than two such hosts.
+    /// Use per share by the host's VMs that want more, over the mean of all such hosts. 1: as entitled by shares. Hosts without control
+    /// count where they have more. `null` where there are fewer than two such hosts.
     pub of_share: Option<f64>,
 }
 
@@ -294,7 +294,7 @@ pub struct Disk {
     pub guest_faults: u64,
     /// Requests that failed by the fault of an NBD client since the disk was opened.
     pub client_faults: u64,
-    /// What it did in the last whole second.
+    /// IOs and bytes of the last whole second.
     #[serde(flatten)]
     pub did: DiskRates,
 }
@@ -322,9 +322,10 @@ pub struct DiskRates {
     pub waiting: Option<f64>,
     /// Reason why the disk does no more IOs.
     pub limited_by: Option<Limit>,
-    /// The disk's part, by shares, of the IOPS of all disks of this host that are limited by their slices or `window_max`; `null` if it is not one of these.
+    /// The disk's part, by shares, of the IOPS of all disks of this host that slices or `window_max` limit. `null` if the disk is not one
+    /// of these.
     pub entitled_iops: Option<f64>,
-    /// What such a disk has of what shares divide, over what its shares give it among such disks of all hosts: 1 is what they give.
+    /// Use of such a disk, over its part by shares among such disks of all hosts: 1 is the entitlement.
     pub of_share: Option<f64>,
 }
 
@@ -374,7 +375,7 @@ pub struct SteeredVm {
     #[serde(default)]
     #[schema(value_type = BTreeMap<String, Value>)]
     pub settings: Map<String, Value>,
-    /// What held it back in the last period: `its slice` or `its limit`; `null` where neither did, or nothing is set.
+    /// Cause of its held IOs in the last period: `its slice` or `its limit`; `null` without either, or without a setting.
     pub limited_by: Option<Limit>,
     /// IOs of the VM per second.
     pub iops: Option<f64>,
@@ -408,7 +409,7 @@ pub struct VolumePolicy {
     pub in_force: Option<u64>,
     /// Reason why the policy that was read last is not in force.
     pub fault: Option<String>,
-    /// Keys that this version does not know. The rest is in force.
+    /// Keys that this version does not define. The rest is in force.
     pub unknown: Vec<String>,
 }
 
@@ -421,8 +422,8 @@ pub enum OutsiderState {
     Slower,
     /// An outsider uses it: larger windows brought throughput, and the hosts keep their part above the threshold.
     Outsider,
-    /// Windows at the threshold are below the knee of the array, and the hosts exceed the threshold: it is too low, or an outsider was
-    /// there from the start.
+    /// Windows at the threshold are below the knee of the array, and the hosts exceed the threshold. The threshold is too low, or an
+    /// outsider was there from the start.
     BelowKnee,
 }
 
@@ -441,7 +442,7 @@ pub struct Outsider {
     /// Knowledge of it; `slower` of an older agent.
     #[serde(default)]
     pub state: OutsiderState,
-    /// Outstanding IOs of an outsider that would explain it, counted in IOs like those of the hosts.
+    /// Outstanding IOs of an outsider that would explain the latency, counted in IOs like those of the hosts.
     pub outstanding: f64,
     /// Part of all outstanding IOs that such an outsider has, from 0 to 1.
     pub part: f64,
@@ -471,6 +472,6 @@ pub struct Tenant {
     pub own_iops: f64,
     /// This host's part of its limit, from 0 to 1.
     pub limit_part: Option<f64>,
-    /// It asks for its reservation, and has less.
+    /// Whether the tenant asks for its reservation and has less.
     pub short: bool,
 }

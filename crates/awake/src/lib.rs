@@ -1,9 +1,9 @@
 #![forbid(unsafe_code)]
-//! A clock for deadlines of peers, which stands still while this process does: stopped by a signal, frozen with its cgroup or its
-//! virtual machine, or without a processor.
+//! A clock for deadlines of peers, which stands still while this process does. Causes: a stop by a signal, a frozen cgroup or
+//! virtual machine, or the lack of a processor.
 //!
-//! A thread notes the time every `BEAT`. What passes beyond `MOST` without a note is time in which nothing of this process ran:
-//! no answer could be heard in it, so no peer was silent in it. Each such gap costs a deadline `MOST`, however long it was.
+//! A thread notes the time every `BEAT`. In time beyond `MOST` without a note, nothing of this process ran. No answer could be
+//! heard in it, so no peer was silent in it. Each such gap costs a deadline `MOST`, independent of its length.
 
 use std::ops::{Add, Sub};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_starved_process_has_its_time_in_pieces() {
         let mut beats = beats();
-        // It runs once a second.
+        // The thread runs once a second.
         (1..=40).for_each(|n| beats.note(secs(n)));
         assert_eq!(beats.counted, secs(10));
     }

@@ -12,7 +12,7 @@ use crate::values::SizeModelSetting;
 const MILLION: f64 = 1e6;
 const HOUR: f64 = 3600.0;
 
-/// Refuses the first setting that is beyond its bounds. What bounds depend on other settings, the law's own check has.
+/// Refuses the first setting that is beyond its bounds. Bounds that depend on other settings are in the law's own check.
 pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
     let line = match settings.size_model {
         Some(SizeModelSetting::Line(line)) => Some(line),
@@ -24,7 +24,7 @@ pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
     for (parameter, value, bounds, must_be) in [
         // A shorter interval holds too few IOs of a disk array to mean anything.
         ("period", time(settings.period), 0.05..=HOUR, "from 50ms to 1h"),
-        // What waits for less would go out of turn wherever an array is busy.
+        // A shorter wait would send IOs out of turn wherever an array is busy.
         ("hold_max", time(settings.hold_max), 0.1..=HOUR, "from 100ms to 1h"),
         (
             "latency_target_min",

@@ -1,4 +1,4 @@
-//! A TOML document that knows where each of its values stands.
+//! A TOML document with the place of each of its values.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::short::short;
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
-    /// One that was merged is printed when an error needs it.
+    /// Text of the document. A merged document is printed when an error needs the text.
     text: OnceLock<String>,
     /// The same as a table, if it was merged.
     merged: Option<Table>,
@@ -39,7 +39,7 @@ pub struct Error {
     pub place: Option<(usize, usize)>,
     /// `key = value` as written, if the fault is with one value.
     pub value: Option<String>,
-    /// Message: what is wrong, and what would be right.
+    /// Message with the fault and its remedy.
     pub message: String,
 }
 
@@ -136,7 +136,7 @@ impl Document {
         }
         toml::from_str(self.text()).map_err(|e| {
             let message = plainly(&e.message().trim().replace('\n', "; "));
-            // What the document itself lacks has no line.
+            // A fault of something that is missing in the document has no line.
             let Some(span) = e.span().filter(|span| *span != (0..0)) else {
                 return Error { file: self.name.clone(), place: None, value: None, message };
             };
@@ -218,7 +218,7 @@ impl Document {
         let line = format!("{line}{rest}");
         let line = line.lines().next().unwrap_or_default().trim();
         match without_comment(line).trim_end() {
-            // The comment is what is wrong.
+            // The comment is the fault.
             "" => line.to_owned(),
             line => line.to_owned(),
         }
@@ -318,11 +318,11 @@ fn withdrawn(message: &str) -> Option<String> {
     Some(format!("`{key}` is gone: {instead}"))
 }
 
-/// Similarity from which on a known name is likely to be the one that was meant, of 1 at most, and that of a word of it.
+/// Similarity, at most 1, from which on a known name is likely to be meant. Then the similarity of a word of it.
 const LIKELY: f64 = 0.8;
 const LIKELY_WORD: f64 = 0.9;
 
-/// The known name that was likely meant by an unknown one: one that is like it, or has a word that is.
+/// The known name that an unknown one likely means. Either the names are alike, or a word of the known one is like it.
 pub fn likely<'a>(unknown: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let unknown = unknown.to_lowercase();
     let like = |name: &str| strsim::jaro_winkler(&unknown, name);
@@ -340,7 +340,7 @@ pub fn quoted(text: &str) -> impl Iterator<Item = &str> + Clone {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The message about an unknown name, with the known one that was meant, if one is like it.
+/// The message about an unknown name, with the known name that was likely meant, if one is like it.
 fn with_likely(message: &str) -> Option<String> {
     let (named, known) = message.strip_prefix("unknown ")?.split_once("`, expected ")?;
     let (_, unknown) = named.split_once('`')?;
@@ -348,7 +348,7 @@ fn with_likely(message: &str) -> Option<String> {
     Some(format!("unknown {named}`: did you mean `{likely}`? Expected {known}"))
 }
 
-/// The message about a number beyond its type, which `before` it is said to be shares: these have bounds of their own.
+/// The message about a number beyond its type, with the bounds of shares if `before` ends with their key.
 fn of_shares(message: String, before: &str) -> String {
     let key = before.trim_end().strip_suffix('=').map(str::trim_end);
     if !key.is_some_and(|key| key.ends_with("shares")) {
@@ -358,12 +358,12 @@ fn of_shares(message: String, before: &str) -> String {
     message.replace(&number, &format!("a whole number from 1 to {}", VmConfig::MAX_SHARES))
 }
 
-/// The message about a value of a wrong type, if that is a date: the parser takes a date for a table or for its own type.
+/// The message about a value of a wrong type, if the value is a date. The parser takes a date for a table or for its own type.
 fn of_date(message: String, value: &str) -> String {
     match message.rsplit_once(", not ") {
         _ if value.parse::<toml::value::Datetime>().is_err() => message,
         Some((must_be, _)) => format!("{must_be}, not the date {value}"),
-        // What may be a table is read as one, and the first key of a date is the parser's own.
+        // A value that may be a table is read as one. The first key of a date is the parser's own.
         None => format!("must not be the date {value}: write a text in quotes, or a table"),
     }
 }
@@ -374,7 +374,7 @@ fn found_plainly(found: &str) -> String {
         Some(("string", text)) => format!("the text {text}"),
         Some(("integer" | "boolean", value)) => {
             let value = value.replace('`', "");
-            // What no parser has a type for comes with the type that it did not fit.
+            // A number that fits no type of the parser comes with the type that it did not fit.
             value.trim_end_matches(" as i128").trim_end_matches(" as u128").to_owned()
         }
         Some(("floating", value)) => value.trim_start_matches("point ").replace('`', ""),

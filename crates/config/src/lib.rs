@@ -1,5 +1,5 @@
-//! The text of parda's configuration: TOML documents whose errors point at file, line and value,
-//! numbers and percentages, and the settings of the control law, which the agent and the scenario language share.
+//! The text of parda's configuration: TOML documents whose errors point at file, line and value, numbers and
+//! percentages. Also the settings of the control law, which the agent and the scenario language share.
 
 // For `with_vm_settings`, which names this crate's types here as in other crates.
 extern crate self as parda_config;

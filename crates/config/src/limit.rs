@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::limit_key::{KEYS, Key, Of, Part, RATES, Unit};
 use crate::quantity::{Quantity, exact_size};
 
-/// The most IOs and bytes per second that a VM does: of all IOs, or of reads and writes apart, each with its burst.
+/// The most IOs and bytes per second that a VM does. For all IOs, or for reads and writes apart, each with its
+/// burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LimitSetting {
     /// By [`Of`]. In IOs or bytes per second.
@@ -41,7 +42,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 const SECOND: Duration = Duration::from_secs(1);
 
 impl LimitSetting {
-    /// What is wrong with the limit.
+    /// Fault of the limit.
     #[must_use]
     pub fn fault(self) -> Option<String> {
         if self.rates.iter().all(|rate| *rate == Written::default()) {
@@ -75,7 +76,7 @@ impl LimitSetting {
         self.rates[of.place()].mean
     }
 
-    /// The rate of a kind with its burst: its own, or that of all rates.
+    /// The rate of a kind with its burst: its own, or the burst of all rates.
     fn rate(&self, of: Of) -> Option<Rate> {
         let Written { mean, most, length } = self.rates[of.place()];
         let mean = mean?;

@@ -1,6 +1,6 @@
 //! Keys of a limit: parda's own, and the words that QEMU, libvirt and Proxmox have for the same.
 
-/// Unit of a rate, as its key has it.
+/// Unit of a rate, as its key names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Ios,
@@ -103,7 +103,7 @@ const WAYS: [(Way, &[&str]); 3] = [
 ];
 
 impl Key {
-    /// The key of a name, in whoever's words.
+    /// The key of a name, in the spelling of parda or of another program.
     pub(crate) fn named(name: &str) -> Option<Key> {
         // QEMU's throttle groups have the names of its drives with other dashes.
         let name = name.replace('-', "_");

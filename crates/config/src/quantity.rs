@@ -8,7 +8,7 @@ use bytesize::ByteSize;
 use serde::Serializer;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
-/// A size as a setting has it, exact to the byte: `8KiB`, `4100B`.
+/// A size as text of a setting, exact to the byte: `8KiB`, `4100B`.
 #[must_use]
 pub fn exact_size(bytes: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
@@ -18,7 +18,7 @@ pub fn exact_size(bytes: u64) -> String {
 
 /// Type of a key that has a unit.
 pub trait Quantity: Sized {
-    /// Description of what is expected, for messages.
+    /// Description of the expected text, for messages.
     const EXPECTED: &str;
 
     /// Value of a text.
@@ -75,7 +75,7 @@ impl Quantity for ByteSize {
     fn of<E: Error>(text: &str) -> Result<ByteSize, E> {
         let wrong = || E::invalid_value(Unexpected::Str(text), &Self::EXPECTED);
         match text.parse() {
-            // The parser takes what is larger for the largest number.
+            // The parser replaces a larger number by the largest one.
             Ok(ByteSize(u64::MAX)) => Err(E::custom("must be below 16EiB, 2^64 bytes")),
             Ok(size) => Ok(size),
             Err(_) => Err(wrong()),

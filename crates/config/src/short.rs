@@ -5,8 +5,8 @@ use std::borrow::Cow;
 /// Most characters of a quoted text.
 const MOST: usize = 300;
 
-/// The beginning of a text that others wrote, for a message: at most 300 characters, and `…` if there are more. A value of a megabyte is
-/// no line of a log.
+/// The beginning of a foreign text, for a message: at most 300 characters, and `…` if there are more. A value of a megabyte is no line
+/// of a log.
 #[must_use]
 pub fn short(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(MOST) {

@@ -78,7 +78,7 @@ pub fn tenants(settings: &[TenantSettings]) -> Vec<(TenantId, Tenant)> {
     settings.iter().map(|tenant| (tenant.id(), tenant.into())).collect()
 }
 
-/// The first fault among the tenants of a volume: its place, its key and what is wrong.
+/// The first fault among the tenants of a volume: its place, its key and its text.
 #[must_use]
 pub fn wrong_tenants(tenants: &[TenantSettings]) -> Option<(usize, &'static str, String)> {
     tenants.iter().enumerate().find_map(|(at, tenant)| {

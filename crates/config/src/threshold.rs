@@ -38,7 +38,7 @@ pub struct AutoSetting {
     pub step: Option<f64>,
     /// Whether the threshold moves. If not, it stays where it begins.
     pub learn: Option<bool>,
-    /// How often the stored probe is renewed while the volume is idle. `inject` is its former name.
+    /// Interval at which the stored probe is renewed while the volume is idle. `inject` is its former name.
     #[serde(alias = "inject")]
     pub idle_probe: Option<IdleProbeSetting>,
 }
@@ -79,12 +79,12 @@ impl AutoSetting {
 
 const AUTO: &str = "auto";
 
-/// Largest threshold. Linux guests give an IO up after 30 s, and arrays answer within a second: a larger
-/// value is a mistake in the unit.
+/// Largest threshold. Linux guests give an IO up after 30 s, and arrays answer within a second. A larger value is a mistake in
+/// the unit.
 pub(crate) const MOST: Duration = Duration::from_secs(10);
 pub(crate) const AT_MOST: &str = "at most 10s, which is far above what an array needs";
 
-/// Smallest threshold. No array answers sooner: below, the window would stay at its least, whatever the load.
+/// Smallest threshold. No array answers sooner: below, the window would stay at its least under any load.
 pub(crate) const LEAST: Duration = Duration::from_micros(10);
 const AT_LEAST: &str =
     "at least 10us: no array answers sooner, so that the window would stay at window_min";

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub enum Fairness {
     /// Outstanding IOs. The default.
     Outstanding,
-    /// IO/s, whatever their size.
+    /// IO/s, of any size.
     Iops,
     /// Bytes/s of reads and writes.
     Bytes,
@@ -27,7 +27,7 @@ pub enum Fairness {
     Cost(CostSetting),
 }
 
-/// What the array does of one kind of random IO alone, which says what an IO takes of its time.
+/// Throughput of the array for one kind of random IO alone, which gives the time that an IO takes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostSetting {
@@ -48,7 +48,7 @@ const SMALL: f64 = 4096.0;
 const MIB: f64 = 1048576.0;
 
 impl Fairness {
-    /// What IOs cost; `None` where shares divide outstanding IOs.
+    /// Costs of IOs; `None` where shares divide outstanding IOs.
     #[must_use]
     pub fn costs(&self) -> Option<Costs> {
         match self {
@@ -68,7 +68,7 @@ impl Fairness {
         }
     }
 
-    /// The first number that no array has: its key, what it must be, and what it is.
+    /// The first number that is out of range for an array: its key, its bounds and its value.
     pub(crate) fn fault(&self) -> Option<(&'static str, &'static str, f64)> {
         let Fairness::Cost(cost) = self else { return None };
         let wrong = |iops_key, iops: f64, bandwidth_key, bandwidth: ByteSize| {
@@ -88,7 +88,7 @@ impl Fairness {
     }
 }
 
-/// What is done about load on the array that is not under control.
+/// Response to load on the array that is not under control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutsiderSetting {

@@ -1,4 +1,4 @@
-//! Settings of a VM, which is a disk that is served or a VM of a steered device: declared once, for the configuration, a policy, live
+//! Settings of a VM, which is a disk that is served or a VM of a steered device. Declared once, for the configuration, a policy, live
 //! changes, the status and the reference.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::threshold::{AT_MOST, MOST};
 /// Shares of a VM whose configuration names none.
 pub const DEFAULT_SHARES: u32 = 1000;
 
-/// Adds the settings of a VM to a table of a file, each of them optional; `settings` returns them, and `with` sets them. They are keys of
+/// Adds the settings of a VM to a table of a file, each of them optional. `settings` returns them, and `with` sets them. They are keys of
 /// the table itself: `serde(flatten)` would lose their places in the file, and the refusal of unknown keys.
 #[macro_export]
 macro_rules! with_vm_settings {
@@ -139,16 +139,16 @@ pub struct DiskSetting {
     pub bounds: &'static str,
     /// Effect of the setting.
     pub what: &'static str,
-    /// Whether it belongs to the VM, so that a policy may have it, or to the disk on this host alone.
+    /// Whether the setting belongs to the VM and may be in a policy, or only to the disk on this host.
     pub of_vm: bool,
     /// Whether a disk may be without it, as it has no default.
     pub is_optional: bool,
-    /// Who has it beside disks that are served.
+    /// Other holders of the setting, beside disks that are served.
     pub also: &'static [Holder],
     fault: fn(&VmSettings) -> Option<String>,
 }
 
-/// Who may have a setting of a disk beside disks that are served.
+/// Holder of a setting of a disk, beside disks that are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A VM of a steered device, whose queue is the kernel's.
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    /// One that its host does not get would be shown as in force.
+    /// A setting that its host does not get would be shown as in force.
     #[test]
     fn each_setting_of_a_vm_reaches_its_host() {
         let all = "shares = 5\nburst = 2\nlatency_target = \"5ms\"\nreservation = 9\n\

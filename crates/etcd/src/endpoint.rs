@@ -13,7 +13,7 @@ pub struct Endpoint {
     tls: bool,
 }
 
-/// What is wrong with a text that is no endpoint: its form, a secret in it, or that it goes on.
+/// Faults of a text that is no endpoint: its form, a secret in it, or text after the port.
 const FORM: &str = "must be https://HOST:PORT, or http://HOST:PORT without TLS; IPv6 as [ADDRESS]";
 const SECRET: &str = "must not hold a user or password: there are keys for both";
 const PATH: &str = "must end after the port: paths are etcd's own";

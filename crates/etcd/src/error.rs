@@ -12,8 +12,8 @@ pub struct EtcdError {
     pub endpoint: String,
     /// Fault at that endpoint.
     pub fault: Fault,
-    /// Whether etcd may have done what was asked: the request may have left this host, to this endpoint or to one that was
-    /// tried before, and no answer says that it was refused.
+    /// Whether etcd may have executed the request. The request may have left this host, to this endpoint or to an earlier
+    /// one, and no answer refused it.
     pub may_be_done: bool,
 }
 
@@ -68,7 +68,7 @@ impl Fault {
         )
     }
 
-    /// Whether the endpoint may have done what was asked. A member without a quorum may find one, and a proposal with it.
+    /// Whether the endpoint may have executed the request. A member without a quorum may find one, and a proposal with it.
     pub(crate) fn leaves_open(&self) -> bool {
         self.is_of_the_endpoint() && !matches!(self, Fault::Connection(_))
     }

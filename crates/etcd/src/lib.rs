@@ -1,4 +1,4 @@
-//! A client of etcd's JSON gateway (`/v3/…`, since etcd 3.4): reads, writes and leases over HTTP/1.1, with
+//! A client of etcd's JSON gateway (`/v3/…`, since etcd 3.4). Reads, writes and leases over HTTP/1.1, with
 //! TLS, a user and a password, and fail-over between endpoints.
 //!
 //! Calls block, for a bounded time at each endpoint, so they are for threads that may wait. There is

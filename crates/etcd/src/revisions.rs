@@ -176,7 +176,7 @@ impl Client {
         self.found(&found.header, vec![found.range]).map(|found| found.entries)
     }
 
-    /// All keys that begin with `prefix`, so many in one call: their values may be more than one answer has room for.
+    /// All keys that begin with `prefix`, so many in one call. Their values may exceed the size of one answer.
     pub fn list(
         &mut self,
         prefix: &[u8],
@@ -199,8 +199,8 @@ impl Client {
         }
     }
 
-    /// Makes all writes at once if `key` was written last in `revision` (0: it is not there), and otherwise none. Whether they
-    /// were made. A call whose answer was lost may have made them, and answers false when it is made again.
+    /// Makes all writes at once, or none. Condition: `key` was written last in `revision` (0: the key does not exist). Returns whether
+    /// they were made. A call whose answer was lost may have made them. The repeated call then returns false.
     pub fn write_if(
         &mut self,
         (key, revision): (&[u8], i64),

@@ -24,7 +24,7 @@ pub enum SlotChoice {
     Automatic,
 }
 
-/// Who else writes to a slot.
+/// Another writer of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rival {
     /// A host of this volume; one of our own name if two have the same.
@@ -66,7 +66,7 @@ pub(crate) fn chosen(slot: SlotIndex) -> ExchangeEvent {
 pub(crate) struct Claim {
     settings: SlotSettings,
     slot: Option<SlotIndex>,
-    /// How often we gave up a slot. If ever, one that holds our name is not ours, but a twin's.
+    /// Number of slots given up. Once above 0, a record under our name is a twin's and not our earlier run's.
     moves: u32,
     /// Looks in a row at which the same rival was there.
     patience: u32,
@@ -86,7 +86,7 @@ impl Claim {
         self.slot
     }
 
-    /// How many slots need to be read the next time, to see those of all hosts and our own.
+    /// Number of slots to read the next time, to see those of all hosts and our own.
     pub(crate) fn reach(&self, now: Instant, table: &Table) -> u32 {
         let (used, last) = table.used(now, self.settings.period);
         let last = last.max(self.slot).map(|slot| slot.0);
@@ -117,7 +117,7 @@ impl Claim {
         table: &Table,
         counters: &mut RecordCounters,
     ) -> Option<ExchangeEvent> {
-        // What does not change may be older than our claim: a dead host's, or a late read's.
+        // Content that does not change may be older than our claim: a dead host's, or a late read's.
         let Some(rival) = self.rival(table.content(slot)).filter(|_| table.changed(slot)) else {
             self.patience = 0;
             return None;
@@ -137,7 +137,7 @@ impl Claim {
         (moving || !is_known).then_some(event)
     }
 
-    /// Who else wrote this, if he means to stay.
+    /// The other writer of this content, unless it is about to leave.
     fn rival(&self, content: &Content) -> Option<Rival> {
         let record = match content {
             Content::Empty => return None,
@@ -158,10 +158,9 @@ impl Claim {
         }
     }
 
-    /// Whether it is for us to go. The later start goes, so that a newcomer does not push out a
-    /// host that works, and both sides come to the same answer. But where both keep the same
-    /// beat, the later one may read just before and write just after us each time and never see
-    /// us; then we go, when it had its chances.
+    /// Whether this host gives up the slot. The later start gives way: a newcomer does not displace a working host, and both
+    /// sides decide alike. But with equal periods the later one may read just before and write just after us, and never see us.
+    /// Then this host gives way, after the other had its chances.
     fn yields_to(&self, rival: &Rival) -> bool {
         let seniority = |host: &Identity, volume: VolumeId| -> (Incarnation, HostId, VolumeId) {
             (host.incarnation, host.host.id(), volume)
@@ -184,7 +183,7 @@ impl Claim {
         };
         let free = || {
             let SlotSettings { me, period, .. } = &self.settings;
-            // Near the front, so that few slots need to be read. Not one that was not looked at just now.
+            // Near the front, so that few slots need to be read. A slot beyond the last look is not chosen.
             let (used, _) = table.used(now, *period);
             let slots = u64::from(choice(used, table.len()).min(table.shown()));
             // Hosts that have met in one slot do not meet in the next ones.

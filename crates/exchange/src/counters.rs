@@ -1,4 +1,4 @@
-//! Counters of what is read from slots and from etcd.
+//! Counters of records read from slots and from etcd.
 
 use crate::slot::SlotFault;
 

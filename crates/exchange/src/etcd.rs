@@ -1,8 +1,8 @@
-//! The transport over etcd. In each period a host reads all keys of its volume and writes its own key, at any
-//! number of hosts; [`pace`] makes the periods of many hosts longer.
+//! The transport over etcd. In each period a host reads all keys of its volume and writes its own key. The number of hosts
+//! is not bounded; [`pace`] makes the periods of many hosts longer.
 //!
-//! `docs/exchange-etcd.md` has keys, values and leases. A thread of its own makes all calls: the control thread
-//! waits for a part of its period at most, and takes late answers in the next period.
+//! `docs/exchange-etcd.md` has keys, values and leases. A separate thread makes all calls. The control thread waits for at
+//! most a part of its period. Late answers are taken in the next period.
 
 use std::time::Duration;
 
@@ -55,9 +55,9 @@ pub struct EtcdLimits {
 }
 
 impl EtcdLimits {
-    /// Limits for a period: a collection and a publication together wait for half of it at most, and an endpoint that is
-    /// silent costs one period. A second is the least, as a busy host needs so long for the TLS connection that follows a
-    /// failed attempt.
+    /// Limits for a period. A collection and a publication together wait for at most half of it, and a silent endpoint
+    /// costs one period. The least limit is a second: a busy host needs that for the TLS connection after a failed
+    /// attempt.
     #[must_use]
     pub fn of(period: Span) -> EtcdLimits {
         let period = Duration::from(period);
@@ -107,15 +107,14 @@ impl EtcdExchange {
     }
 }
 
-/// Time of the lease for a period. Periods that differ a little have the same time, so that a small change of the
-/// period needs no new lease.
+/// Time of the lease for a period. Similar periods have the same time, so that a small change needs no new lease.
 fn lease(period: Span) -> Duration {
     let seconds = (period.secs() * f64::from(LEASE_PERIODS)).ceil() as u64;
     Duration::from_secs(seconds.clamp(LEAST_LEASE, 1 << 20).next_power_of_two())
 }
 
-/// Keeps the first of faults in a row, until another one stays: endpoints are asked in turn, and their faults may differ
-/// for one cause.
+/// Filter of faults: the first of several in a row stays until another one persists. Endpoints are asked in turn, and
+/// their faults may differ for one cause.
 #[derive(Debug, Default)]
 struct Steady {
     said: Option<ExchangeError>,
@@ -125,7 +124,7 @@ struct Steady {
 }
 
 impl Steady {
-    /// Number of times in a row that a fault is met before it replaces the one that is said.
+    /// Number of times in a row that a fault is met before it replaces the reported one.
     const STAYS: u32 = 4;
 
     fn keep<T>(&mut self, result: Result<T, ExchangeError>) -> Result<T, ExchangeError> {

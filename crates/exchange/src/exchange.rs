@@ -31,8 +31,8 @@ pub trait Exchange: Send {
     /// purpose, and keys are read again.
     fn reload(&mut self);
 
-    /// Whether collections and publications are IOs of the array. If so, rounds become rarer where those of all hosts together
-    /// would be a load on it.
+    /// Whether collections and publications are IOs of the array. If so, rounds become rarer where the rounds of all hosts
+    /// together would load it.
     fn loads_array(&self) -> bool;
 
     /// The shortest period that the transport allows for this number of hosts, this one included.
@@ -40,8 +40,8 @@ pub trait Exchange: Send {
         Span::ZERO
     }
 
-    /// That other hosts are expected and none was ever heard, or none for so long that it is forgotten. `None` where some are, or
-    /// where the transport cannot know who is expected.
+    /// Report that other hosts are expected, and none was ever heard, or all were silent until forgotten. `None` where some are
+    /// heard, or where the transport has no list of expected hosts.
     fn silence(&self) -> Option<Silence> {
         None
     }
@@ -108,7 +108,7 @@ impl ExchangeError {
     }
 }
 
-/// The state of a transport, and what it has counted since the start.
+/// The state of a transport, and its counters since the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// A transport with slots.

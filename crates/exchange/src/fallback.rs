@@ -1,11 +1,10 @@
 //! Two transports at once: a first transport, and slots as its fall-back.
 //!
-//! Both are used at all times, so that no host is lost while one of them fails for some hosts only. A message counts over
-//! whichever transport it comes; a host that is heard over both counts once. While
-//! the first transport works, the fall-back is visited in every second round, at half the cost of a fall-back used alone.
-//! Each host judges its own transports, and hosts need not agree.
+//! Both are used at all times, so that a fault of one for some hosts only loses no host. A message counts over whichever
+//! transport it comes; a host that is heard over both counts once. While the first transport works, every second round visits
+//! the fall-back, at half the cost of a fall-back alone. Each host judges its own transports, and hosts need not agree.
 //!
-//! The fall-back is *in force* at a host while the first transport fails there, or while a host is live in the fall-back
+//! The fall-back is *in force* at a host while the first transport fails there. Another case: a host is live in the fall-back
 //! and not heard over the first transport. A fall-back in force is visited in each round.
 
 use std::sync::Arc;
@@ -21,8 +20,8 @@ use crate::peers::Peers;
 /// Rounds from one visit to the fall-back to the next, while the first transport works.
 const EVERY: u64 = 2;
 
-/// Hysteresis in rounds: a host must be missing over the first transport for as long before the fall-back comes into force, and
-/// all must be well for as long before the first transport is in force again.
+/// Hysteresis in rounds. A host must be missing over the first transport for as long before the fall-back comes into force. All
+/// must be well for as long before the first transport is in force again.
 const ROUNDS: u32 = 4;
 
 /// An exchange over two transports: a first one and its fall-back.
@@ -49,8 +48,8 @@ struct Half {
     exchange: Box<dyn Exchange>,
     /// Other hosts, by the messages of this transport alone.
     peers: Peers,
-    /// Messages of its last collection. They are repeated in rounds without a visit, so that a dead run is not forgotten and
-    /// then taken for a new one.
+    /// Messages of its last collection, repeated in rounds without a visit. Otherwise a dead run would be forgotten and then
+    /// taken for a new one.
     last: Vec<Arc<Message>>,
     /// Fault of its last collection.
     unread: Option<String>,

@@ -1,22 +1,20 @@
 //! Judging age without synchronised clocks.
 //!
-//! Nobody compares time stamps of two hosts. A reader remembers, on its own clock, when it last
-//! saw a host's mark *change*; a host is alive while it keeps changing, and silent after some of
-//! its own periods without. What is seen for the first time proves nothing: a dead host's slot
-//! looks just the same, so it counts only from its first change on.
+//! No code compares time stamps of two hosts. A reader remembers, on its own clock, when it last saw a host's mark *change*. A host is
+//! alive while its mark keeps changing. Some of its own periods without a change make it silent. The first sight of a host proves
+//! nothing: a dead host's slot looks just the same. A host counts only from its first change on.
 
 pub use parda_control::Liveness;
 use parda_control::{Instant, Span};
 
 /// Periods of its own without a change after which a host is stale: the law stops counting it.
 ///
-/// Reader and writer are out of phase, which costs up to one period, and a write that queues at a congested array may
-/// miss one more; both together must not make a living host disappear. A dead host's share is handed out within ten
-/// periods, so that windows still have seven to grow.
+/// Reader and writer are out of phase, which costs up to one period. A write that queues at a congested array may miss one more. Both
+/// together must not make a living host disappear. A dead host's share is handed out within ten periods, so that windows still have seven
+/// to grow.
 pub const STALE_AFTER: u32 = 3;
 
-/// Periods after which a host is gone: another host may take its slot. A host that was only paused finds its slot again
-/// before.
+/// Periods after which a host is gone: another host may take its slot. A host that was only paused finds its slot again before.
 pub const GONE_AFTER: u32 = 30;
 
 /// When something was last seen to change.
@@ -54,19 +52,19 @@ impl<Mark: PartialEq> Watch<Mark> {
         changed
     }
 
-    /// How alive it looks, if it promises a change every `period`.
+    /// Liveness, if a change is promised every `period`.
     pub(crate) fn liveness(&self, now: Instant, period: Span) -> Liveness {
         self.seen.liveness(now, period)
     }
 }
 
 impl Seen {
-    /// It is seen for the first time.
+    /// State at the first sight.
     pub(crate) fn first(now: Instant) -> Seen {
         Seen { since: now, moved: false, gaps: [Span::ZERO; 2] }
     }
 
-    /// It is seen to have changed.
+    /// Notes a change and the gap since the one before.
     pub(crate) fn change(&mut self, now: Instant) {
         // The first sight is no change.
         let gap = if self.moved { now.since(self.since) } else { Span::ZERO };
@@ -78,8 +76,8 @@ impl Seen {
         now.since(self.since)
     }
 
-    /// How alive it looks, if it promises a change every `period`. A promise far beyond what it kept does not count: else a host whose clock is
-    /// wrong would be counted for hours after its end.
+    /// Liveness, if a change is promised every `period`. A promise far beyond the kept intervals does not count. Otherwise a host whose
+    /// clock is wrong would be counted for hours after its end.
     pub(crate) fn liveness(&self, now: Instant, period: Span) -> Liveness {
         let kept = self.gaps[0].max(self.gaps[1]);
         let known = self.gaps[1] > Span::ZERO;

@@ -16,7 +16,7 @@ pub const FORMAT: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"PARDAXCH";
 
-/// Where each field begins. All integers are little-endian.
+/// Offsets of the fields. All integers are little-endian.
 mod at {
     use std::ops::Range;
 
@@ -95,7 +95,7 @@ impl VolumeName {
 pub struct Header {
     /// Which place it is.
     pub place: PlaceId,
-    /// How many slots follow.
+    /// Number of slots that follow.
     pub slots: SlotCount,
     /// The volume that it is for; without one, for any.
     pub volume: Option<VolumeName>,
@@ -214,7 +214,7 @@ pub enum PlaceFault {
         "it is an exchange of format 1, which had no header; this program writes format {FORMAT}"
     )]
     OldFormat,
-    /// The header has a later format than this program knows.
+    /// The header has a later format than this program reads.
     #[error("it is an exchange of format {0}; this program knows format {FORMAT}")]
     Format(u32),
     /// The magic of a header, and not the rest.
@@ -226,21 +226,21 @@ pub enum PlaceFault {
     /// The configuration says another number of slots.
     #[error("it has {found} slots, but the configuration says slots = {configured}")]
     Slots {
-        /// What the header says.
+        /// Number of slots in the header.
         found: u32,
-        /// What was asked for.
+        /// Configured number of slots.
         configured: u32,
     },
-    /// It was made for another volume.
+    /// The place was made for another volume.
     #[error("it was made for the volume {0:?}, not for this one")]
     Volume(String),
-    /// It is not the place that was used before.
+    /// The place differs from the one used before.
     #[error(
         "it was replaced: it is place {found}, which was not made later than {known}, the one that this agent used. \
          If that is meant, reload the agents of all hosts"
     )]
     Replaced {
-        /// What is there now.
+        /// Place that was found.
         found: PlaceId,
         /// Identity in the header that was found.
         known: PlaceId,

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The name of a host, unique among the hosts of a volume: 1 to 64 bytes of UTF-8 without control
+/// The name of a host, unique among the hosts of a volume. UTF-8 of 1 to 64 bytes, without control
 /// characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName {
@@ -63,8 +63,8 @@ impl fmt::Display for HostName {
 pub struct HostId(pub u64);
 
 impl HostId {
-    /// Where in its period the host visits the exchange, from 0 to below 1: hosts that were
-    /// started together should not all do so at once.
+    /// Phase of the host's visits within its period, from 0 to below 1. Hosts that were started
+    /// together should not all visit the exchange at once.
     #[must_use]
     pub fn phase(self) -> f64 {
         (self.0 % 1000) as f64 / 1000.0
@@ -89,14 +89,14 @@ impl fmt::Display for VolumeId {
     }
 }
 
-/// One run of a host's agent. A later start has a larger number, as far as the host's own clock
-/// does not go backwards between two starts.
+/// One run of a host's agent. A later start has a larger number, unless the host's clock goes
+/// backwards between two starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
 impl Incarnation {
-    /// The low bits that are random, so that two hosts that start at the same moment still
-    /// differ: 2²⁰ ns are about a millisecond, far less than any restart takes.
+    /// The random low bits: two hosts that start at the same moment still differ. Their range, 2²⁰
+    /// ns, is about a millisecond, far less than any restart takes.
     const RANDOM_BITS: u64 = (1 << 20) - 1;
 
     /// A run that started `started_ns` nanoseconds after the Unix epoch.
@@ -120,7 +120,7 @@ impl fmt::Display for Incarnation {
     }
 }
 
-/// The number of a publication within its incarnation. It may wrap.
+/// The number of a publication within its incarnation. The number may wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 

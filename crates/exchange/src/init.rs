@@ -1,8 +1,7 @@
 //! Making a place: once, on purpose, and only where nothing is lost by it.
 //!
-//! A new place is a new file, an empty one, or zeros. The zeros are looked at byte by byte, so that
-//! nothing needs to be known of what else there may be. Where a place is a region of something larger,
-//! libblkid is asked, too, what the whole of it holds.
+//! A new place is a new file, an empty one, or zeros. All bytes are compared with zero, so no knowledge of other formats is
+//! needed. Where a place is a region of something larger, libblkid is also asked about the whole of it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,17 +19,17 @@ use crate::region::{
 };
 use crate::slot::{Content, decode};
 
-/// How much of the beginning of a device must hold zeros: more than any file system, volume manager
-/// or partition table leaves without a mark.
+/// Bytes at the beginning of a device that must be zeros. No file system, volume manager or partition table leaves so many
+/// without a mark.
 const HEAD: u64 = 64 << 20;
 
-/// How much of its end, where RAID and GPT have theirs.
+/// Bytes at the end of a device that must be zeros: RAID and GPT have their marks there.
 const TAIL: u64 = 1 << 20;
 
-/// How much is read at a time.
+/// Blocks that one call reads: 1 MiB.
 const PIECE: usize = (1 << 20) / Block::BYTES;
 
-/// How long another program may hold a lock on the place.
+/// Longest time for which another program may hold a lock on the place.
 const LOCKED: Duration = Duration::from_secs(10);
 
 /// How a place was made.
@@ -53,7 +52,7 @@ impl InitError {
     }
 }
 
-/// What to do with a place that is not empty.
+/// Advice for a place that is not empty.
 const ADVICE: &str = "Is the path right? If all of it may be erased, fill it with zeros first";
 
 /// Makes an exchange at `site`, for `volume` or for any. `limit` bounds each call to an NBD server.
@@ -69,9 +68,8 @@ pub fn init(
     init_as(site, Header::new(slots, volume), limit)
 }
 
-/// Makes an exchange at `site` with a header that is given, as [`init`] does with a new one. Two
-/// places with one header are one exchange to whoever sees only one of them at a time, such as the
-/// copies of a store whose replication has parted.
+/// Makes an exchange at `site` with a given header, as [`init`] does with a new one. Two places with one header are one
+/// exchange to a host that sees only one of them at a time. Example: the copies of a store whose replication has parted.
 ///
 /// # Errors
 /// Nothing was changed, unless writing itself has failed.
@@ -100,12 +98,12 @@ pub fn init_as(site: &Site, new: Header, limit: Duration) -> Result<Made, InitEr
     Ok(Made::New(new))
 }
 
-/// What is at a place: its header, and what its slots hold.
+/// Contents of a place: its header and its slots.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlaceContents {
     /// Header of the exchange.
     pub header: Header,
-    /// What is in each slot, in order.
+    /// Content of each slot, in order.
     pub slots: Vec<Content>,
 }
 
@@ -152,7 +150,7 @@ fn start(site: &Site) -> u64 {
     site.offset().map_or(0, |offset| offset.0)
 }
 
-/// Opens what is there or, if it is a file of its own, creates it; alone, as far as others can be shut out.
+/// Opens an existing place, or creates it if it is a file of its own. Other programs are shut out as far as possible.
 fn open(path: &Path, site: &Site, place: &str) -> Result<Opened, InitError> {
     let in_use = |by: &str| InitError(format!("{place} is in use: {by}. Nothing was changed"));
     let opened = match Opened::open(path, Access::Alone) {
@@ -182,8 +180,8 @@ fn open(path: &Path, site: &Site, place: &str) -> Result<Opened, InitError> {
         }
         sleep(Duration::from_millis(20));
     }
-    // Whoever had the lock may have made it longer. It is not opened again: closing any descriptor of
-    // a file gives up all locks of the process on it.
+    // The last holder of the lock may have made the file longer. No second opening: closing any descriptor of a file gives up
+    // all locks of the process on it.
     opened.measure().map_err(|fault| InitError::at(place, &fault))?;
     Ok(opened)
 }
@@ -209,7 +207,7 @@ impl Place<'_> {
         InitError(format!("{name} is not empty: it holds {what}. Nothing was changed. {advice}"))
     }
 
-    /// What is there, if it is an exchange.
+    /// Header at the place, if the place already is such an exchange.
     fn made_already(&self, store: &mut dyn Store, new: &Header) -> Result<Option<Made>, InitError> {
         let mut block = [Block::ZERO];
         store.read(start(self.site), &mut block).map_err(|fault| self.at(fault))?;
@@ -233,8 +231,8 @@ impl Place<'_> {
         Err(self.not_empty(&what, advice))
     }
 
-    /// That nothing is lost: there is room, zeros are where the place is going to be and, unless it is a region that was asked
-    /// for in so many words, wherever anything else has its marks.
+    /// Checks that no data is lost. There is room, and zeros are where the place is going to be. Unless a region was asked for
+    /// explicitly, zeros are also wherever other formats have their marks.
     fn check(&self, store: &mut dyn Store) -> Result<(), InitError> {
         let at = |fault| self.at(fault);
         let not_empty = |what: String| self.not_empty(&what, ADVICE);
@@ -257,7 +255,7 @@ impl Place<'_> {
                 return Err(not_empty(blkid(self.path).ok().flatten().unwrap_or(what)));
             }
         }
-        // What it holds says more than how long it is.
+        // After the check for zeros: the contents say more than the length.
         if self.grows && size > needed {
             let (name, slots) = (self.name, self.slots.get());
             return Err(InitError(format!(
@@ -307,7 +305,7 @@ fn first_nonzero(
     Ok(None)
 }
 
-/// What the first bytes from `at` on look like; `None` if they are zeros.
+/// Description of the first bytes from `at` on; `None` if they are zeros.
 fn describe(store: &mut dyn Store, at: u64) -> Result<Option<String>, RegionFault> {
     let mut blocks = vec![Block::ZERO; found::TELLING / Block::BYTES];
     store.read(at, &mut blocks)?;
@@ -318,7 +316,7 @@ fn describe(store: &mut dyn Store, at: u64) -> Result<Option<String>, RegionFaul
     Ok(Some(found::describe(&bytes)))
 }
 
-/// Where an exchange begins that has slots at `start`.
+/// Beginning of an exchange that has slots at `start`.
 fn surrounding(store: &mut dyn Store, start: u64) -> Result<Option<u64>, RegionFault> {
     let reach = u64::from(SlotCount::MAX) * Block::BYTES as u64;
     let from = start.saturating_sub(reach);
@@ -332,7 +330,7 @@ fn surrounding(store: &mut dyn Store, start: u64) -> Result<Option<u64>, RegionF
     Ok(outer)
 }
 
-/// What libblkid knows of a file or device. An error if it cannot be asked.
+/// Description of a file or device by libblkid. An error if libblkid cannot be asked.
 fn blkid(path: Option<&Path>) -> Result<Option<String>, String> {
     let Some(path) = path else { return Ok(None) };
     let mut why = String::new();
@@ -360,8 +358,8 @@ fn blkid(path: Option<&Path>) -> Result<Option<String>, String> {
     Err(why)
 }
 
-/// A file system, RAID member or the like, or else a partition table. What else blkid says, such as sizes
-/// of blocks, is no signature.
+/// A file system, RAID member or the like, or else a partition table. Other output of blkid, such as block sizes, is no
+/// signature.
 fn said(answer: &str) -> Option<String> {
     let value = |key: &str| {
         let mut values =

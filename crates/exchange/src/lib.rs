@@ -1,10 +1,9 @@
 #![forbid(unsafe_code)]
-//! The exchange: hosts of a volume tell each other which latency they measured, and with how many outstanding IOs.
+//! The exchange: hosts of a volume share their measured latency and their number of outstanding IOs.
 //!
-//! The law needs the latency that *all* hosts see (PARDA §4: hosts that use their own latency only
-//! diverge for good). An [`Exchange`] carries it: once per control period the host reads the reports of the
-//! others, lets the law tick, and publishes its own report. These calls block; they belong on
-//! a control thread, never on a path that carries IO.
+//! The law needs the latency that *all* hosts see (PARDA §4: hosts with only their own latency diverge for good). An [`Exchange`]
+//! carries it. In each control period the host reads the reports of the others. After the law's tick it publishes its own report.
+//! These calls block; they belong on a control thread, never on a path that carries IO.
 //!
 //! A new transport with slots implements [`Region`], any other one [`Exchange`]; `docs/extending.md` has the steps.
 //!

@@ -22,7 +22,7 @@ impl Site {
         Ok(Site { location, offset: offset.map(aligned).transpose()? })
     }
 
-    /// Where it begins, if it is a region.
+    /// Beginning of the place in bytes, if it is a region.
     #[must_use]
     pub fn offset(&self) -> Option<Bytes> {
         self.offset

@@ -16,7 +16,7 @@ pub struct Publication {
     pub slowed: bool,
     /// Whether the host stops. If so, the others need not wait until it is stale.
     pub leaving: bool,
-    /// What it says of the tenants whose VMs it has: the first [`MOST_TENANTS`](crate::slot::MOST_TENANTS) go.
+    /// Tenants whose VMs the host has: the first [`MOST_TENANTS`](crate::slot::MOST_TENANTS) are sent.
     pub tenants: Vec<TenantPart>,
     /// Results of the law and measurements of the period.
     pub report: Report,
@@ -42,8 +42,8 @@ impl Message {
         Message { sequence, from, body, part: OnceLock::new() }
     }
 
-    /// What its report adds to the sums over all hosts. Computed once, whoever shares the message, so the body is not to change
-    /// after the first call.
+    /// Contribution of the report to the sums over all hosts. Computed once for all holders of the message, so the body must
+    /// not change after the first call.
     #[must_use]
     pub fn part(&self) -> &Part {
         self.part.get_or_init(|| Part::of(&self.body.report))

@@ -1,8 +1,8 @@
 //! The other hosts, and which of them are alive.
 //!
-//! In a cluster of n hosts every host hears n others in each period, so the work for each of
-//! them is small: messages are shared and not copied, what a report adds to the sums is divided once for all who hear it, and a known host
-//! is looked up first at the index where it was found the time before. A simulation keeps n² runs, so these are small, too.
+//! In a cluster of n hosts every host hears n others in each period. So the work for each of them is small. Messages are shared and not
+//! copied. The contribution of a report to the sums is computed once for all hosts that hear it. A known host is first looked up at its
+//! index of the time before. A simulation keeps n² runs, so these are small, too.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use crate::freshness::{Liveness, STALE_AFTER, Seen};
 use crate::identity::{HostId, Identity, Incarnation, Sequence};
 use crate::message::{Message, Publication};
 
-/// The other hosts and their liveness, for any transport. It reads no clock: every call is handed `now`. `M`: how a message is shared.
+/// The other hosts and their liveness, for any transport. No clock is read: every call is handed `now`. `M`: pointer to a shared message.
 #[derive(Debug)]
 pub struct Peers<M = Arc<Message>> {
     me: HostId,
@@ -33,19 +33,19 @@ pub struct Peers<M = Arc<Message>> {
     before: Option<Span>,
     /// Publications of this host in a row that did not reach the exchange, the last ones.
     unheard: u32,
-    /// What this host said last.
+    /// Last report of this host.
     own: Part,
     own_belief: Belief,
     /// Hosts that count for nothing.
     ignored: BTreeSet<HostId>,
-    /// What is known of hosts of which no run is known.
+    /// Beliefs about hosts of which no run is known.
     past: BTreeMap<HostId, Belief>,
 }
 
 type Key = (HostId, Incarnation);
 
-/// A run of another host, in whole lines of the processor's cache: a simulation has n² of them. What a look asks of a message is copied into
-/// it, as the messages of a large cluster are far from the processor.
+/// A run of another host, in whole lines of the processor's cache: a simulation has n² of them. The fields that a look needs are copied
+/// from the message. The messages of a large cluster are far from the processor.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Run<M> {
@@ -59,7 +59,7 @@ struct Run<M> {
     /// The looks at which it was first and last heard.
     first: u32,
     heard: u32,
-    /// What is known of it, and the last message that this comes from.
+    /// Belief about the run, and the last message that it comes from.
     belief: Belief,
     judged: Option<Sequence>,
 }
@@ -71,12 +71,11 @@ pub struct Peer<'a> {
     pub host: HostId,
     /// The last message that was heard of it.
     pub message: &'a Message,
-    /// Time since the message was first heard, by our clock. It may have been published up to one of our
-    /// own periods earlier.
+    /// Time since the message was first heard, by our clock. Its publication may be up to one of our own periods older.
     pub age: Span,
     /// Its liveness, by the age of the message.
     pub liveness: Liveness,
-    /// Why what it says counts for less.
+    /// Reason why the host's report counts for less.
     pub doubt: Option<Doubt>,
     /// Whether it was told to leave the host out.
     pub ignored: bool,
@@ -103,7 +102,7 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
         }
     }
 
-    /// Takes in what this host says, by which it judges what the others say.
+    /// Takes in this host's own report, by which it judges the reports of the others.
     pub fn says(&mut self, report: &Report) {
         let before = std::mem::replace(&mut self.own, Part::of(report));
         if before.settings() != self.own.settings() {
@@ -143,7 +142,7 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
             known += usize::from(run.hear(now, look, message));
         }
         if known < self.runs.len() {
-            // A dead run stays known while its record is still heard, so that it is not taken for a new one.
+            // A dead run stays known while its record is still heard; otherwise it would be taken for a new one.
             let past = &mut self.past;
             self.runs.retain(|run| {
                 let stays = run.heard == look || run.looks(now) != Liveness::Gone;
@@ -169,7 +168,8 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
         }
     }
 
-    /// The run that sent the message at this place, if it is known: where it was, at `next`, after the one before, or anywhere.
+    /// The run that sent the message at this place, if it is known. Searched at its last index, at `next` (after the one before), then
+    /// anywhere.
     fn find(&mut self, place: usize, next: &mut u32, key: Key) -> Option<&mut Run<M>> {
         if self.places.len() <= place {
             self.places.resize(place + 1, 0);
@@ -194,7 +194,7 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
         live.next_back().map(|run| &run.message.from)
     }
 
-    /// The run of every other host that stands for it: the one that looks most alive.
+    /// The run of every other host that stands for it: the run that looks most alive.
     fn hosts(&self, now: Instant) -> impl Iterator<Item = &Run<M>> {
         // Runs come in the order of their incarnations, so among equals the last one is the latest.
         let hosts = self.runs.chunk_by(|one, other| one.key.0 == other.key.0);
@@ -224,15 +224,14 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
         self.ignored = hosts.into_iter().collect();
     }
 
-    /// Number of hosts in the exchange: those that are known, are not gone and have not left, and this
-    /// one.
+    /// Number of hosts in the exchange: the known ones that are not gone and have not left, and this one.
     #[must_use]
     pub fn present(&self, now: Instant) -> usize {
         let away = |peer: &Peer<'_>| matches!(peer.liveness, Liveness::Gone | Liveness::Left);
         1 + self.all(now).filter(|peer| !away(peer)).count()
     }
 
-    /// What the live hosts say of tenants.
+    /// Reports of the live hosts on tenants.
     #[must_use]
     pub fn tenants(&self, now: Instant) -> Vec<TenantPart> {
         if !self.tenants {
@@ -248,9 +247,9 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
         self.hosts(now).filter(heard).filter(live).flat_map(parts).collect()
     }
 
-    /// Sum of the last reports of all live hosts in the order of their ids, the law's input. `None` while hosts are unproven and
-    /// none is live, as records are seen and none has yet changed. `None` also when as many publications of this host have
-    /// failed as make it stale for the others: a host that is not heard is no part of what they take for the cluster.
+    /// Sum of the last reports of all live hosts in the order of their ids, the law's input. `None` while hosts are unproven and none is
+    /// live, as records are seen and none has yet changed. `None` also when so many publications of this host have failed that it is stale
+    /// for the others. The others do not count a host that they do not hear.
     #[must_use]
     pub fn totals(&mut self, now: Instant) -> Option<Totals> {
         if self.unheard >= STALE_AFTER {
@@ -339,8 +338,7 @@ impl<M: Deref<Target = Message> + Clone> Run<M> {
         }
     }
 
-    /// Order of the runs of a host by how alive they look. Of two that live the one that was there first counts: a name that is in use is
-    /// nobody else's.
+    /// Order of the runs of a host by liveness. The first of two live runs counts: a name in use belongs to its first holder.
     fn vitality(&self, now: Instant) -> impl Ord + use<M> {
         Reverse(match self.peer(now).liveness {
             Liveness::Live => (0, self.first),
@@ -355,7 +353,7 @@ impl<M: Deref<Target = Message> + Clone> Run<M> {
         self.message.body.tenants.iter().map(|part| part.shares).sum()
     }
 
-    /// What its last message says, to be judged.
+    /// Input of the judgement: the last message and the belief.
     fn judgement(&mut self) -> (HostId, belief::Heard<'_>) {
         let news = self.judged.replace(self.sequence) != Some(self.sequence);
         let part = *self.message.part();
@@ -488,7 +486,7 @@ mod tests {
         peers.observe(at(0), &[message(identity("me", 1), 8)]);
         let learned = Some(crate::testing::publication(0.0).report.threshold);
         assert_eq!(peers.totals(at(0)).unwrap().thresholds.before, learned);
-        // What it says itself later is no news.
+        // A later report of our own changes nothing.
         let mut later = crate::testing::message(identity("me", 2), 1);
         later.body.report.threshold = Span(1);
         peers.observe(at(1), &[Arc::new(later)]);

@@ -22,9 +22,8 @@ pub(crate) use open::{Access, Kind, Opened};
 
 /// A place with a header and slots: the trait that a transport with slots implements. Calls block; [`Deadline`] bounds their time.
 ///
-/// [`read`](Self::read) leaves its file or connection open, and [`write`](Self::write)
-/// writes there and nowhere else. So nothing is written to a file that was not read before, even if another
-/// file has taken its path meanwhile. `write` closes a file again.
+/// [`read`](Self::read) leaves its file or connection open, and [`write`](Self::write) writes there and nowhere else. So an unread
+/// file is never written, even if another file has taken the path meanwhile. `write` closes a file again.
 pub trait Region: Send {
     /// The place for messages: a path or a URI.
     fn place(&self) -> &str;
@@ -57,7 +56,7 @@ pub struct Image(Vec<Block>, Option<FileState>);
 /// A file that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileState {
-    /// Number of its inode. Without that of its device, which changes when a volume is mounted again.
+    /// Inode number. The device number is left out: it changes when a volume is mounted again.
     pub(crate) inode: u64,
     /// Its length.
     pub(crate) bytes: u64,
@@ -118,7 +117,7 @@ impl Block {
 pub struct SlotIndex(pub u32);
 
 impl SlotIndex {
-    /// Where the slot begins, from the start of the place: behind the header and the slots before it.
+    /// Offset of the slot from the start of the place, in bytes: behind the header and the slots before it.
     pub(crate) fn offset(self) -> u64 {
         (u64::from(self.0) + 1) * Block::BYTES as u64
     }
@@ -130,7 +129,7 @@ impl fmt::Display for SlotIndex {
     }
 }
 
-/// How many slots a place has: 1 to 1024.
+/// Number of slots of a place: 1 to 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotCount(u32);
 
@@ -178,16 +177,16 @@ pub(crate) fn aligned(offset: Bytes) -> Result<Bytes, Misaligned> {
     offset.0.is_multiple_of(Block::BYTES as u64).then_some(offset).ok_or(Misaligned(offset))
 }
 
-/// Fault of a region: reading or writing it failed. The caller says so and goes on: the next period tries again.
+/// Fault of a region: reading or writing it failed. The caller reports the fault and continues: the next period tries again.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionFault {
-    /// It is not there.
+    /// The place does not exist.
     #[error("it is not there (is the volume mounted?)")]
     Missing,
-    /// It could not be opened.
+    /// The place could not be opened.
     #[error("cannot open it: {}{}", .0, rights(.0, Path::new("FILE"), geteuid().as_raw()).unwrap_or_default())]
     Open(io::Error),
-    /// It is not there and could not be created.
+    /// The place does not exist and could not be created.
     #[error("cannot create it: {0}; does its directory exist, and is the volume mounted?")]
     Create(io::Error),
     /// The file system or device takes no writes.
@@ -199,7 +198,7 @@ pub enum RegionFault {
     /// The file system is full.
     #[error("no space left: free some, the file needs {} bytes", needed.0)]
     NoSpace {
-        /// What it needs in all.
+        /// Size of the whole file.
         needed: Bytes,
     },
     /// A device, region or export that does not grow is smaller than the place.
@@ -209,7 +208,7 @@ pub enum RegionFault {
         found.0, needed.0
     )]
     TooSmall {
-        /// What the place needs.
+        /// Bytes that the place needs.
         needed: Bytes,
         /// Bytes that the place has.
         found: Bytes,
@@ -231,7 +230,7 @@ pub enum RegionFault {
         .0.display()
     )]
     Link(PathBuf),
-    /// What was read is not open any more.
+    /// The file or connection of the last read is not open any more.
     #[error("it is not open since it was last read: not written")]
     NotOpen,
     /// Reading the place failed.
@@ -240,7 +239,7 @@ pub enum RegionFault {
     /// Writing the place failed.
     #[error("writing it failed: {0}")]
     Write(io::Error),
-    /// It did not answer in time.
+    /// No answer came in time.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
     /// The NBD server could not be reached.
@@ -264,10 +263,10 @@ pub enum RegionFault {
 
 /// Bytes that are read and written in whole blocks.
 pub(crate) trait Store {
-    /// How many there are.
+    /// Size of the medium in bytes.
     fn size(&self) -> u64;
 
-    /// Reads blocks from `at` on. What lies beyond the end reads as zeros.
+    /// Reads blocks from `at` on. Bytes beyond the end read as zeros.
     fn read(&mut self, at: u64, blocks: &mut [Block]) -> Result<(), RegionFault>;
 
     /// Writes one block at an offset.

@@ -13,12 +13,11 @@ mod tenants;
 
 pub use self::tenants::MOST_TENANTS;
 
-/// Bytes of a slot: a sector of a 4Kn drive, so that writing one slot never reads and rewrites
-/// its neighbour.
+/// Bytes of a slot: a sector of a 4Kn drive. So writing one slot never reads and rewrites its neighbour.
 pub const SLOT_BYTES: usize = Block::BYTES;
 
-/// Bytes of the record at the front of a slot: a sector of any drive, so that it is written as a
-/// whole or not at all wherever sectors are.
+/// Bytes of the record at the front of a slot: a sector of any drive. So the record is written as a whole or not at
+/// all wherever sectors are.
 pub const RECORD_BYTES: usize = 512;
 
 /// The version that this code writes and the only one that it reads.
@@ -26,14 +25,14 @@ pub const VERSION: u32 = crate::header::FORMAT;
 
 const MAGIC: &[u8; 8] = b"PARDASLT";
 
-/// No count, sum or measure on the wire exceeds this: it is exact as a float, and the sum over
-/// all slots of a file stays within 64 bits. In nanoseconds it is 52 days.
+/// Bound of every count, sum and measure on the wire. The bound is exact as a float, and the sum over all slots of a
+/// file stays within 64 bits. In nanoseconds it is 52 days.
 const MOST: u64 = 1 << 52;
 
 /// No period is longer than the longest that can be configured: a longer one is read as this.
 const LONGEST_PERIOD: Span = Span::from_millis(3_600_000);
 
-/// Where the fields begin that are read before all others, or are not read by [`fields`]. All integers and floats are
+/// Offsets of the fields that are read before all others, or are not read by [`fields`]. All integers and floats are
 /// little-endian.
 mod at {
     use std::ops::Range;
@@ -65,7 +64,7 @@ pub struct Record {
     pub volume: VolumeId,
     /// Slot that the record was written for.
     pub slot: SlotIndex,
-    /// What its host says.
+    /// Message of its host.
     pub message: Message,
 }
 
@@ -99,7 +98,7 @@ pub enum SlotFault {
     Malformed(&'static str),
 }
 
-/// What is in a slot.
+/// Content of a slot.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// Zeros: never used, or erased.
@@ -110,8 +109,8 @@ pub enum Content {
     Fault(SlotFault),
 }
 
-/// Whether a whole slot is a record, of any version and state: it begins with the magic, and the bytes
-/// behind the record are zeros. Nobody else's data is, but by intent.
+/// Whether a whole slot is a record, of any version and state. A record begins with the magic, and the bytes behind
+/// it are zeros. Foreign data never looks so, except by intent.
 pub(crate) fn is_record(block: &Block) -> bool {
     let (record, padding) = block.0.split_at(RECORD_BYTES);
     record.starts_with(MAGIC) && padding == &Block::ZERO.0[RECORD_BYTES..]
@@ -185,7 +184,7 @@ impl Fields<'_> {
 fn fields(f: &mut Fields<'_>, body: &mut Publication) -> Result<(), InvalidReport> {
     let Publication { period, leaving, report, .. } = body;
     f.count(48, "period", &mut period.0)?;
-    // Else a host whose record says so would be counted for as long after its end.
+    // Otherwise a host whose record has a longer period would be counted for as long after its end.
     *period = (*period).min(LONGEST_PERIOD);
     f.count(56, "elapsed", &mut report.elapsed.0)?;
     sample(f, 64, 304, &mut report.interval.reads)?;
@@ -263,7 +262,7 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
     Ok(to)
 }
 
-/// Reads what is in `slot`: all of its bytes count.
+/// Decodes the content of `slot` from all of its bytes.
 #[must_use]
 pub fn decode(block: &Block, slot: SlotIndex) -> Content {
     if *block == Block::ZERO {
@@ -339,10 +338,10 @@ fn put_settings(to: &mut Block, settings: &Settings) {
     }
 }
 
-/// The host's settings. A value that this version does not know counts as none: the rest of the record still counts.
+/// The host's settings. `None` if this version does not define a value: the rest of the record still counts.
 fn settings(from: &Block) -> Option<Settings> {
     let signal = match from.0[at::SIGNAL] {
-        // 3 was the slowest VM's latency, which this version does not know.
+        // 3 was the slowest VM's latency, which this version does not have.
         0 | 3 => Signal::All,
         1 => Signal::Reads,
         2 => Signal::Writes,

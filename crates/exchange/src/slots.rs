@@ -1,5 +1,5 @@
 //! The transport over slots: PARDA's file on the shared volume (§4), one slot per host. In each period a host
-//! does one read, of the header and the slots in use, and one write, of its own slot.
+//! does one read and one write. The read covers the header and the slots in use, the write its own slot.
 
 use std::fmt;
 use std::sync::Arc;
@@ -119,8 +119,8 @@ impl SlotExchange {
         ))
     }
 
-    /// Reads the header and the slots that are in use. Unless the header is that of this volume's
-    /// exchange, it cannot be written.
+    /// Reads the header and the slots that are in use. Unless the header belongs to this volume's exchange,
+    /// writes are refused.
     fn look(&mut self) -> Result<Image, ExchangeError> {
         self.looked = false;
         let all = self.region.slots();
@@ -149,7 +149,7 @@ impl SlotExchange {
     fn judge(&self, image: &Image) -> Result<Header, PlaceFault> {
         let header =
             Header::decode(image.header()).map_err(|fault| match (fault, image.file()) {
-                // An empty file that nobody has used may be one that is to be made an exchange.
+                // An empty file that no host has used may be a file that is still to be made an exchange.
                 (PlaceFault::Blank | PlaceFault::Damaged, Some(FileState { bytes, .. }))
                     if bytes < Block::BYTES as u64 && (bytes > 0 || self.known.is_some()) =>
                 {
@@ -165,14 +165,14 @@ impl SlotExchange {
         if found != configured {
             return Err(PlaceFault::Slots { found, configured });
         }
-        // All hosts decide alike: both times are those of the hosts that made the places.
+        // All hosts decide alike: both times come from the makers of the places.
         match self.known.filter(|(known, made)| *known != header.place && *made >= header.made_ns) {
             Some((known, _)) => Err(PlaceFault::Replaced { found: header.place, known }),
             None => Ok(header),
         }
     }
 
-    /// Notes which place and file are in use, with an event where they are other ones or the file was cut.
+    /// Notes the place and file in use. An event reports another place, another file or a cut file.
     fn notice(&mut self, header: &Header, file: Option<FileState>) {
         let now = (header.place, header.made_ns);
         let before = self.known.replace(now).filter(|before| *before != now);
@@ -298,7 +298,7 @@ impl SlotExchange {
     }
 }
 
-/// What to do where no slot is free and so many hold what no host has written.
+/// Remedy where no slot is free. `noise`: slots with data that no host has written.
 fn remedy(noise: usize) -> String {
     match noise {
         0 => "make a larger exchange and raise `slots` on all hosts, or wait until those of dead hosts expire"
@@ -342,7 +342,7 @@ impl Exchange for SlotExchange {
         Ok(Collected { messages, events })
     }
 
-    /// Forgets the identity of the place, so that the one that is there now is accepted.
+    /// Forgets the identity of the place, so that the present place is accepted.
     fn reload(&mut self) {
         self.known = None;
         self.reach = None;

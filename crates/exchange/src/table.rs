@@ -10,14 +10,15 @@ use crate::slot::{self, Content, RECORD_BYTES, SlotFault};
 #[derive(Debug)]
 pub(crate) struct Table {
     slots: Vec<Slot>,
-    /// How many at the front the last look showed. The others are as an earlier one did.
+    /// Number of slots at the front that the last look showed. The others are as of an earlier
+    /// look.
     shown: u32,
 }
 
 #[derive(Debug)]
 struct Slot {
     content: Content,
-    /// It differs from what the look before showed.
+    /// Whether the content differs from the look before.
     changed: bool,
     /// By the bytes, so that a host whose records cannot be read is seen to move, too.
     watch: Watch<[u8; RECORD_BYTES]>,
@@ -44,7 +45,7 @@ impl Table {
         }
     }
 
-    /// Every slot and what is in it.
+    /// Every slot and its content.
     pub(crate) fn contents(&self) -> impl Iterator<Item = (SlotIndex, &Content)> {
         indices().zip(self.slots.iter().map(|slot| &slot.content))
     }
@@ -53,13 +54,13 @@ impl Table {
         &self.slots[slot.0 as usize].content
     }
 
-    /// Whether the slot differs from what the look before showed.
+    /// Whether the slot's content differs from the look before.
     pub(crate) fn changed(&self, slot: SlotIndex) -> bool {
         self.slots[slot.0 as usize].changed
     }
 
-    /// Whether nobody loses anything when the slot is taken. Whoever owns it is given at least
-    /// `period` for each of [`GONE_AFTER`](crate::freshness::GONE_AFTER) periods.
+    /// Whether taking the slot harms no host. The owner has at least `period` for each of
+    /// [`GONE_AFTER`](crate::freshness::GONE_AFTER) periods.
     pub(crate) fn is_free(&self, now: Instant, slot: SlotIndex, period: Span) -> bool {
         let seen = &self.slots[slot.0 as usize];
         let gone_by = |period| seen.watch.liveness(now, period) == Liveness::Gone;
@@ -77,12 +78,12 @@ impl Table {
         self.slots.len() as u32
     }
 
-    /// How many slots at the front the last look showed.
+    /// Number of slots at the front that the last look showed.
     pub(crate) fn shown(&self) -> u32 {
         self.shown
     }
 
-    /// How many slots are not [free](Table::is_free), and the last of these.
+    /// Number of slots that are not [free](Table::is_free), and the last of these.
     pub(crate) fn used(&self, now: Instant, period: Span) -> (u32, Option<SlotIndex>) {
         let slots = indices().take(self.slots.len());
         let used = slots.filter(|slot| !self.is_free(now, *slot, period));

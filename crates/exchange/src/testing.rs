@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Helpers of several tests.
 
 use parda_control::latency::{Interval, Sample};
 use parda_control::size::Moments;
@@ -74,7 +74,7 @@ pub(crate) fn message(from: Identity, sequence: u64) -> Message {
     Message::new(from, Sequence(sequence), publication(16.0))
 }
 
-/// What the hosts say that are alive.
+/// Reports of the live hosts.
 pub(crate) fn live(peers: &Peers, now: Instant) -> Vec<Report> {
     let live = peers.all(now).filter(|peer| peer.liveness == Liveness::Live);
     live.map(|peer| peer.message.body.report).collect()

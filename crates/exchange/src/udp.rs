@@ -54,9 +54,9 @@ pub enum Reach {
 /// Source of the keys that sign and verify datagrams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
-    /// A key file. It is read again on [`Exchange::reload`].
+    /// A key file, read again on [`Exchange::reload`].
     File(PathBuf),
-    /// One key that everybody knows. Only for loopback addresses.
+    /// One public key. Only for loopback addresses.
     Loopback,
 }
 
@@ -172,7 +172,7 @@ impl UdpExchange {
                 let to = self.to.addresses();
                 members.one_way(|from| to.contains(from))
             }
-            // Who is in the group is a peer.
+            // Every sender in the group is a peer.
             Reach::Group { .. } => members.one_way(|_| true),
         }
     }
@@ -340,8 +340,8 @@ impl Exchange for UdpExchange {
     }
 }
 
-/// Reason why a socket cannot be opened for an exchange; `None` if it can. Any free port is bound, as an agent that runs may have
-/// the exchange's own port.
+/// Reason why a socket cannot be opened for an exchange; `None` if it can. Any free port is bound: a running agent may have the
+/// exchange's own port.
 #[must_use]
 pub fn examine(address: SocketAddr, reach: &Reach) -> Option<String> {
     let interface = match reach {

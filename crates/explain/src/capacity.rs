@@ -31,8 +31,8 @@ impl Capacity {
         }
     }
 
-    /// The curve of an array whose IOs take `latency_ms` beside `outstanding` others. It does at least one IO at a time, so an IO waits for
-    /// at most one service time of each other IO: the service time is at least `latency_ms / (1 + outstanding)`.
+    /// The curve of an array whose IOs take `latency_ms` beside `outstanding` others. The array does at least one IO at a time. So an IO
+    /// waits for at most one service time of each other IO. The service time is at least `latency_ms / (1 + outstanding)`.
     #[must_use]
     pub(crate) fn beside(&self, outstanding: f64, latency_ms: f64) -> Capacity {
         match self {
@@ -52,8 +52,8 @@ impl Capacity {
         }
     }
 
-    /// Whether the curve says anything of a step from one latency to another: neither is near or below the service time. A service time
-    /// that is assumed has to be below the latency of now by its uncertainty as well.
+    /// Whether the curve applies to a step from one latency to another: neither is near or below the service time. An assumed service time
+    /// must also be below the present latency by its uncertainty.
     #[must_use]
     pub(crate) fn reaches(&self, to_ms: f64, from_ms: f64) -> bool {
         match self {
@@ -83,7 +83,7 @@ impl Capacity {
 
 /// Throughput at `to_ms` over throughput at `from_ms`, if latency is a straight line over outstanding IOs.
 ///
-/// With L = S + N / C the throughput N / L is C · (1 − S / L). A latency below S is not possible: [`LEAST`] stands for it.
+/// From L = S + N / C follows N / L = C · (1 − S / L). [`LEAST`] stands for latencies below S, which are impossible.
 fn straight(service_ms: f64, to_ms: f64, from_ms: f64) -> f64 {
     let part = |ms: f64| (1.0 - service_ms / ms).max(LEAST);
     part(to_ms) / part(from_ms)

@@ -25,7 +25,7 @@ pub struct Explanation {
     pub spent: Vec<Spent>,
     /// Entitlement by its shares. `None` if no law divides outstanding IOs on this host.
     pub entitled: Option<Entitled>,
-    /// What keeps the VM from doing more IOs.
+    /// Cause that keeps the VM from doing more IOs.
     pub limit: Limit,
     /// Other VMs of this host and other hosts, in descending order of outstanding IOs.
     pub others: Vec<Other>,
@@ -40,7 +40,7 @@ pub struct Explanation {
 /// Entitlement of a VM by its shares.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entitled {
-    /// Slots that it may have outstanding.
+    /// Slots that the VM may have outstanding.
     pub slots: f64,
     /// Throughput of these slots at the VM's device latency, in IO/s. `None` if the VM did no IO.
     pub iops: Option<f64>,
@@ -53,7 +53,7 @@ pub struct Entitled {
 pub struct Other {
     /// Name, as a VM of this host or another host.
     pub who: Who,
-    /// Shares of the VM, or the sum of those of the host.
+    /// Shares of the VM, or their sum over the VMs of the host.
     pub shares: f64,
     /// Mean IOs at the array, in slots.
     pub outstanding: f64,
@@ -85,7 +85,7 @@ pub enum Unknown {
     Capacity,
     /// Another host runs a version that does not report what bounds it.
     Peers,
-    /// It did too few IOs (fewer than 100) for its means to be more than chance.
+    /// The VM did too few IOs (fewer than 100) for its means to be more than chance.
     FewIos,
     /// Its slice is a small fraction of an IO: `window_min` and `hold_max`, which serve every VM, give it as much.
     FewShares,
@@ -146,7 +146,7 @@ fn entitled(view: &View, vm: &Vm) -> Option<Entitled> {
     if view.holding == Holding::Nothing {
         return None;
     }
-    // A held VM uses its whole slice, and what it had is measured better than the slice.
+    // A held VM uses its whole slice, and its outstanding IOs are measured better than the slice.
     let held = view.holds(vm);
     // The slice of a host that is alone has no bound but its largest window.
     let most = match view.holding {

@@ -1,13 +1,13 @@
 //! Slots of all VMs at a window per share: water-filling.
 //!
-//! A *level* is a window per share, relative to the one of the view: at level 2 every slice is twice as large.
+//! A *level* is a window per share, relative to that of the view. At level 2 every slice is twice as large.
 
 use parda_api::Limit;
 
 use crate::view::{Holding, Peer, View, Vm, VmTenant};
 
-/// Fraction of their slices that another host's VMs use which want less than their slices. An assumption, as the exchange has
-/// sums only. It decides how many of that host's slots grow and shrink with the level.
+/// Used fraction of the slices of another host's VMs that want less than their slices. An assumption, as the exchange has sums
+/// only. The fraction decides how many of that host's slots grow and shrink with the level.
 const USED: f64 = 0.25;
 
 /// Demand of a VM of this host, in slots.
@@ -17,7 +17,7 @@ pub(crate) struct Claim {
     pub(crate) wanted: f64,
     /// Its slice at level 1.
     pub(crate) slice: f64,
-    /// The most that its limit gives it, whatever the level.
+    /// Most slots that the VM's limit allows, at any level.
     pub(crate) most: f64,
 }
 
@@ -32,7 +32,7 @@ struct PeerDemand {
     slices: f64,
 }
 
-/// Demand of the whole cluster, as far as this host knows it.
+/// Demand of the whole cluster, as far as this host has reports of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
     pub(crate) own: Vec<Claim>,
@@ -46,11 +46,11 @@ impl Cluster {
         let own = view.vms.iter().map(|vm| {
             let (wanted, outstanding) = (vm.pending(), vm.outstanding());
             let held = view.holds(vm);
-            // A held VM uses its whole slice, and what it had is measured better than the slice.
+            // A held VM uses its whole slice, and its outstanding IOs are measured better than the slice.
             let slice =
                 if held { outstanding } else { vm.slice.unwrap_or(wanted).max(outstanding) };
             let most = match vm.limit.as_ref().and_then(|limit| limit.iops) {
-                // What it had is what its limit gives, and is measured.
+                // The measured outstanding IOs are those that its limit allows.
                 _ if view.limit_of(vm) == Limit::Configured => outstanding,
                 Some(iops) => vm.slots_of(iops).max(outstanding),
                 None => f64::INFINITY,
@@ -62,7 +62,7 @@ impl Cluster {
         Cluster { own, peers, holding: view.holding }
     }
 
-    /// Gives a tenant another limit, in IO/s on all hosts: the VMs that it holds, or would hold, have more or less in proportion.
+    /// Gives a tenant another limit, in IO/s on all hosts. The VMs that it holds, or would hold, have more or less in proportion.
     pub(crate) fn limit_tenant(&mut self, view: &View, tenant: &VmTenant, iops: f64) {
         let of = |vm: &Vm| vm.tenant.as_ref().is_some_and(|it| it.name == tenant.name);
         for (vm, claim) in view.vms.iter().zip(&mut self.own).filter(|(vm, _)| of(vm)) {

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
-//! The explanation of one VM's performance, from one view of its volume: the parts of its latency, its entitlement and what it
-//! had, the other VMs and hosts, its limit, and predictions for other shares, another limit or another threshold.
+//! The explanation of one VM's performance, from one view of its volume. Parts of its latency, its entitlement and its use,
+//! the other VMs and hosts, and its limit. Predictions for other shares, another limit or another threshold.
 //!
 //! Findings are values with numbers; `parda explain` makes sentences of them. There is no IO and no clock: the
 //! same view gives the same explanation.

@@ -20,14 +20,14 @@ impl View {
         Limit::of(&did, self.at_window_max())
     }
 
-    /// Whether a VM's IOs are done and held. Where none is done, nothing of what it has is known.
+    /// Whether a VM does IOs and is held. Without IOs, nothing is measured of the VM.
     #[must_use]
     pub fn holds(&self, vm: &Vm) -> bool {
         vm.iops > 0.0 && self.limit_of(vm).is_held()
     }
 
-    /// Whether a VM of this host is held, or another host says that one of its own wants more than its slice. Where nobody is, the
-    /// threshold bounds nobody.
+    /// Whether a VM of this host is held, or another host reports a VM that wants more than its slice. If neither, the threshold
+    /// bounds nobody.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         let slice = |peer: &crate::Peer| peer.limited_by == Some(Limit::Slice);

@@ -1,4 +1,5 @@
-//! Predicted IO/s and latency of a VM after a change of its shares, of its limit or its tenant's, or of the threshold.
+//! Predicted IO/s and latency of a VM after a change. The change is of its shares, its limit, its tenant's limit, or the
+//! threshold.
 
 use parda_api::{HELD, Limit};
 use serde::{Deserialize, Serialize};
@@ -60,13 +61,13 @@ pub struct Unpredicted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmet {
-    /// The array's latency is at the threshold in force: it is far above, whatever the windows are.
+    /// The array's latency is at the threshold in force: the latency is far above, independent of the windows.
     LatencyFarAbove,
     /// The array's service time is below both thresholds: it is near or above one of them.
     ServiceTime,
 }
 
-/// Part of a tenant's IOs on this host from which on the tenant is taken to be on this host alone.
+/// Part of a tenant's IOs from which on the tenant is taken to be on this host alone.
 const HERE: f64 = 0.95;
 
 /// Latency, in thresholds, from which on the threshold is taken not to bound it.
@@ -88,8 +89,8 @@ pub(crate) fn unmet(view: &View, change: Change, capacity: &Capacity) -> Option<
 
 /// Predicts the effect of a change on the VM of this name.
 ///
-/// `None` if the view has no such VM, if it did no IO, or if no law holds IOs back on this host. `None` for a threshold if windows
-/// do not follow from slices ([`Holding::Window`]), or if an assumption is not met ([`Unmet`]).
+/// `None` if the view has no such VM, if the VM did no IO, or if no law is in force. `None` for a threshold if windows do not
+/// follow from slices ([`Holding::Window`]), or an assumption is not met ([`Unmet`]).
 #[must_use]
 pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> Option<Prediction> {
     let index = view.vms.iter().position(|vm| vm.name == name)?;
@@ -119,7 +120,7 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
         Change::ThresholdMs(ms) => step = Step::between(view, ms),
     }
     let slots = before.all_at(1.0);
-    // Where nobody is held, more load or less is another latency, up to the threshold.
+    // If no VM is held, more or less load changes the latency, up to the threshold.
     let limited = matches!(change, Change::LimitIops(_) | Change::TenantLimitIops(_));
     let unheld = view.latency_ms.filter(|_| limited && !view.is_contended());
     let capacity = &unheld.map_or_else(|| capacity.clone(), |ms| capacity.beside(slots, ms));
@@ -138,7 +139,7 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
         let level = after.level(total(throughput));
         let rest = |cluster: &Cluster, level| cluster.all_at(level) - cluster.own_at(level)[index];
         let had = rest(&before, 1.0);
-        // Hosts that have VMs of the tenant, too, change by what is not known here.
+        // The change on other hosts that have VMs of the tenant is unknown here.
         let here = |tenant: &VmTenant| tenant.own_iops > HERE * tenant.iops;
         let known = match change {
             Change::TenantLimitIops(_) => vm.tenant.as_ref().is_some_and(here),
@@ -191,7 +192,8 @@ impl Step {
         }
     }
 
-    /// As far up as all VMs bring the latency with what they want and may have: `most` times the slots of now.
+    /// The step up, as far as all VMs raise the latency with the slots that they want and may have. `most`: times the present
+    /// slots.
     fn within(self, most: f64, capacity: &Capacity) -> Step {
         if self.to_ms <= self.from_ms {
             return self;
@@ -199,7 +201,7 @@ impl Step {
         Step { to_ms: self.under(most, capacity).to_ms.max(self.from_ms), ..self }
     }
 
-    /// To the latency that `most` times the slots of now bring, up to that of the step.
+    /// The step to the latency that `most` times the present slots bring, up to the latency of this step.
     fn under(self, most: f64, capacity: &Capacity) -> Step {
         let has = |to_ms: f64| capacity.ratio(to_ms, self.from_ms) * to_ms / self.from_ms;
         if has(self.to_ms) <= most {
@@ -209,7 +211,7 @@ impl Step {
         Step { to_ms: (times * self.from_ms).min(self.to_ms), ..self }
     }
 
-    /// Device latency after the step: the wait at the array changes as it does for all IOs, the service time does not.
+    /// Device latency after the step. The wait at the array changes as for all IOs, the service time stays.
     fn device_ms(self, device_ms: f64, service_ms: f64) -> f64 {
         let service = service_ms.min(device_ms).min(self.from_ms * (1.0 - f64::EPSILON));
         let wait = ((self.to_ms - service) / (self.from_ms - service)).max(0.0);

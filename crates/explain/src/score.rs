@@ -45,7 +45,8 @@ const SAME: f64 = 0.005;
 
 /// Compares the prediction for the shares, the limits and the threshold in force now with the measurements of now.
 ///
-/// `None` if the VM is gone, did no IO then or now, or if more than one of its shares, its limit, its tenant's and the threshold has changed.
+/// `None` if the VM no longer exists, or did no IO then or now. `None` also after more than one change among its shares, its limit, its
+/// tenant's and the threshold.
 #[must_use]
 pub fn score(then: &Record, now: &View) -> Option<Score> {
     let (before, vm) = (then.view.vm(&then.vm)?, now.vm(&then.vm)?);

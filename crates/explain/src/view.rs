@@ -60,7 +60,7 @@ pub struct Vm {
     /// IOs that were held at the end of the interval.
     #[serde(default)]
     pub held_now: f64,
-    /// Those of them that its limit or its tenant's held back.
+    /// The number of them that its limit or its tenant's held back.
     #[serde(default)]
     pub limited_now: f64,
     /// Its limit or its tenant's, if it has one.
@@ -95,7 +95,7 @@ pub struct VmTenant {
     pub name: String,
     /// IO/s of its VMs on all hosts.
     pub iops: f64,
-    /// Those on this host.
+    /// IO/s on this host.
     pub own_iops: f64,
     /// Its limit in IO/s, on all hosts, if it has such a one.
     pub limit_iops: Option<f64>,
@@ -104,11 +104,11 @@ pub struct VmTenant {
 /// Parts of a VM's held time, by cause. They add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldBy {
-    /// It wanted more than its slice.
+    /// Part in which it wanted more than its slice.
     pub share: f64,
     /// Its host had all outstanding that its window allows.
     pub window: f64,
-    /// It had room in its slice, and waited for its turn.
+    /// Part in which it had room in its slice, and waited for its turn.
     pub turn: f64,
     /// Its limit allowed no more.
     #[serde(default)]
@@ -188,8 +188,8 @@ impl View {
     }
 }
 
-/// Spread of a VM's number of pending IOs from sample to sample, relative to that of an open loop with Poisson arrivals: near 0 for a
-/// closed loop, 1 for such an open loop, more for bursts.
+/// Spread of a VM's number of pending IOs from sample to sample, relative to an open loop with Poisson arrivals. Near 0 for a closed
+/// loop, 1 for such an open loop, more for bursts.
 ///
 /// `pending` has the number by Little's law in each sample. A sample takes `seconds` and has `ios` IOs on average; `latency_ms` is their
 /// mean latency. `None` with fewer than three samples, or if a sample is shorter than four latencies: IOs that begin in

@@ -16,7 +16,8 @@ use tokio_rustls::TlsConnector;
 
 use crate::within::within;
 
-/// Longest time for an answer to a question, as at the status socket, and to a change, which may wait for disks.
+/// Longest time for an answer to a query, as at the status socket. Then that for a change, which may wait for
+/// disks.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PATIENCE_WITH_CHANGES: Duration = Duration::from_secs(20);
 

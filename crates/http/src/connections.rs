@@ -1,8 +1,8 @@
 //! Connections that are open, and which of them makes room for the next one.
 //!
-//! Whoever reaches the address may connect and be silent, so connections that wait keep nobody out: beyond [`CONNECTIONS`] the newest one is
-//! served, and of the others one of those that are least far with their request is closed. Of these it is the oldest one of the peer
-//! that has more than [`MANY`], or else the oldest one of all.
+//! Any client that reaches the address may connect and be silent, so waiting connections must not keep others out. Beyond [`CONNECTIONS`]
+//! the newest one is served. One of those whose requests are least advanced is closed. The candidate is the oldest of the peer with most
+//! of them, if these are more than [`MANY`], or else the oldest one.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 use crate::CONNECTIONS;
 use crate::progress::Progress;
 
-/// Peers with more connections than this that are equally far lose their own first, so that a flood from one host ends no other's handshake.
+/// Peers with more connections than this that are equally far lose their own first. So a flood from one host ends no other's handshake.
 const MANY: usize = 16;
 
-/// Whose connections are counted together.
+/// Peer whose connections are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A process at the unix socket, if the kernel tells which.
@@ -59,7 +59,7 @@ impl Connections {
         self.0.push(Open { origin, progress, served });
     }
 
-    /// The one that makes room.
+    /// Index of the connection to close for a new one.
     fn displaced(&self) -> usize {
         let least = self.0.iter().map(|open| open.progress.step()).min();
         let all = self.0.iter().enumerate();
@@ -131,7 +131,7 @@ mod tests {
         let mut connections = vec![(at(0), Step::Asked), (at(0), Step::Begun)];
         connections.resize(CONNECTIONS + 9, (at(0), Step::Silent));
         assert_eq!(closed(&connections), (2..11).collect::<Vec<_>>());
-        // A new one is served although all others have asked, in the place of one of the peer with the most.
+        // A new one is served although all others have asked. One of the peer with the most makes room.
         let mut connections = vec![(at(1), Step::Asked), (at(2), Step::Asked)];
         connections.resize(CONNECTIONS, (at(3), Step::Asked));
         connections.push((at(4), Step::Silent));

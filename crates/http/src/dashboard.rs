@@ -26,7 +26,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (CACHE_CONTROL, "no-cache"),
 ];
 
-/// Answers the paths of the page. It needs no token, as it holds no data of the agent.
+/// Router for the paths of the page. No token is needed, as the page holds no data of the agent.
 pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES.into_iter().fold(Router::new(), |router, (path, kind, contents)| {
         router.route(path, get(move || async move { file(kind, contents) }))

@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 
 use crate::answer::Refused;
 
-/// Refuses a request whose `Host` is neither an address nor `localhost`. A page of another site, whose name was made to resolve to this
-/// address (DNS rebinding), sends its own name there.
+/// Refuses a request whose `Host` is neither an address nor `localhost`. A page of another site may have a name made to resolve to this
+/// address (DNS rebinding). Such a page sends its own name there.
 pub(crate) async fn by_address(request: Request, next: Next) -> Response {
     if names_an_address(request.headers()) {
         return next.run(request).await;

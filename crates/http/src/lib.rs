@@ -1,9 +1,9 @@
 //! The HTTP server of an agent: metrics, health and readiness, and the API of `docs/api.md`. Requests that change something need the agent's
 //! unix socket or a token.
 //!
-//! One thread with a runtime of its own serves HTTP, so that no IO waits for it; only this crate has an async runtime. A connection
-//! carries one request and lasts [`PATIENCE`] at most; beyond [`CONNECTIONS`] a new one takes the place of another (`connections`). Answers
-//! are shared for [`FRESH`], so that no flood of requests reaches the volumes' threads.
+//! One thread with a runtime of its own serves HTTP, so that no IO waits for it. Only this crate has an async runtime. A connection carries
+//! one request and lasts at most [`PATIENCE`]. Beyond [`CONNECTIONS`] a new one takes the place of another (`connections`). Answers are
+//! shared for [`FRESH`], so that no flood of requests reaches the volumes' threads.
 
 #![forbid(unsafe_code)]
 
@@ -50,19 +50,19 @@ pub use shared::FRESH;
 use who::Peer;
 use within::within;
 
-/// How long a connection may last.
+/// Time limit of a connection.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a client may take for the handshake of TLS.
+/// Time limit of a client's TLS handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// How many connections are open at a time.
+/// Most connections that are open at a time.
 pub const CONNECTIONS: usize = 64;
 
-/// How many requests wait for the agent at a time, each on a thread. Others wait for these.
+/// Most requests that wait for the agent at a time, each on a thread. Others wait for these.
 const ASKED: usize = 32;
 
-/// How long to wait after a connection could not be accepted, for want of file descriptors most likely.
+/// Pause after a connection could not be accepted, most likely for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Clients that can reach the server, by its address.
@@ -201,7 +201,7 @@ impl Watched {
             match accepted {
                 Ok((origin, served)) => {
                     connections.admit(origin, progress, served);
-                    // What other clients have sent is read between two new connections, however many come.
+                    // Data of other clients is read between any two new connections, however many come.
                     tokio::task::yield_now().await;
                 }
                 Err(_) => tokio::time::sleep(PAUSE).await,

@@ -1,4 +1,4 @@
-//! How far the client of a connection has come with its request.
+//! Progress of a connection's client with its request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

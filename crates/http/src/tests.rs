@@ -342,7 +342,7 @@ fn the_dashboard_is_there_and_runs_no_script_but_its_own() {
         assert!(file.contains(&format!("content-type: {kind}; charset=utf-8\r\n")), "{path}");
         assert!(file.contains("x-content-type-options: nosniff\r\n"), "{path}");
     }
-    // What the page names is what is served.
+    // All files that the page names are served.
     let (_, html) = page.split_once("\r\n\r\n").unwrap();
     for name in html.split(['"', '\'']).filter_map(|word| word.strip_prefix("./")) {
         assert!(served.get(&format!("/{name}")).starts_with("HTTP/1.1 200"), "{name}");

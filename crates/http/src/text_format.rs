@@ -28,8 +28,8 @@ pub(crate) fn wants_openmetrics(headers: &HeaderMap) -> bool {
     openmetrics > 0.0 && openmetrics >= text
 }
 
-/// OpenMetrics as text format 0.0.4. There a counter's family has the name of its samples, which end in `_total`, and units and the end
-/// of the text have no lines.
+/// OpenMetrics as text format 0.0.4. In that format a counter's family has the name of its samples, which end in `_total`. Units and
+/// the end of the text have no lines.
 pub(crate) fn text_of(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut help = None;

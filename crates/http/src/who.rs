@@ -80,7 +80,7 @@ pub(crate) async fn at_least(State(least): State<Role>, request: Request, next: 
     let needed = if least == Role::Admin { "admin" } else { "write" };
     match who {
         Some(Who { role, .. }) if *role >= least => next.run(request).await,
-        // Of the senders without the right, those with a token need another one.
+        // A sender without the right that has a token needs another token.
         Some(Who { name, .. }) if token(request.headers()).is_some() => {
             let message = format!("token {name}: this takes one with the role {needed}");
             Refused(StatusCode::FORBIDDEN, message).into_response()

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
-//! Files that users and configurations name. Each is looked at before it is opened and read, and is bounded in size. A pipe, such as
-//! `/dev/stdin` or that of a shell's `<(…)`, is bounded in time as well: nobody may ever write to it.
+//! Files that users and configurations name. Each is checked before it is opened and read, and is bounded in size. A pipe, such as
+//! `/dev/stdin` or a shell's `<(…)`, is bounded in time as well. Its writer may never write.
 
 pub mod locks;
 mod safe;
@@ -19,13 +19,13 @@ use rustix::fs::{Mode, OFlags};
 
 pub use safe::escaped;
 
-/// Time that the writer of a pipe has for all of it, and for each part of an [`Input`] that is read in parts.
+/// Time limit of a pipe's writer. For all of it, or for each part of an [`Input`] that is read in parts.
 pub const LIMIT: Duration = Duration::from_secs(8);
 
 /// Whether a pipe is taken in the place of a regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pipe {
-    /// It is read once.
+    /// The pipe is read once.
     Taken,
     /// The file is read again later, or by a thread that must not wait.
     Refused,
@@ -116,7 +116,7 @@ pub fn read_text(path: &Path, most: u64, pipe: Pipe) -> Result<String, InputFaul
 /// Text of an open file, as of standard input, of `most` bytes at most.
 ///
 /// # Errors
-/// It cannot be read, or there are more bytes, or they do not come in time, or are not UTF-8.
+/// The file cannot be read, is larger, or is not UTF-8; or its bytes do not come in time.
 pub fn read_open(file: File, most: u64) -> Result<String, InputFault> {
     let is_pipe = !file.metadata()?.is_file();
     Ok(String::from_utf8(all(Input { file, is_pipe, until: None }, most)?)?)
@@ -171,7 +171,7 @@ impl Read for Input {
                 self.wait()?;
             }
             match self.file.read(bytes) {
-                // Another reader of the pipe has it.
+                // Another reader of the pipe took the bytes.
                 Err(error) if self.is_pipe && error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
             }

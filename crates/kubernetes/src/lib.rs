@@ -1,5 +1,5 @@
-//! Settings of the pods of a node, from annotations and parameters of their claims and of these claims' classes, as a Kubernetes API server
-//! tells them.
+//! Settings of the pods of a node, read from a Kubernetes API server. Sources: annotations and parameters of the pods' claims and of these
+//! claims' classes.
 //!
 //! | module | subject |
 //! | --- | --- |

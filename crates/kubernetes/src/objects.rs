@@ -1,4 +1,4 @@
-//! Objects of the API, reduced to what matters of them: a node keeps those of the whole cluster in memory.
+//! Objects of the API, reduced to the needed fields: a node keeps those of the whole cluster in memory.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::settings::{BLOCK_IO, Claim, Class, Pod, Texts};
 pub(crate) trait Reduced {
     type Kept: PartialEq;
 
-    /// What is kept; `None` for an object that does not count.
+    /// Reduced form; `None` for an object that does not count.
     fn kept(self) -> Option<Self::Kept>;
 }
 
@@ -41,7 +41,7 @@ impl Reduced for core::Pod {
         }
         let ObjectMeta { name, namespace, uid, annotations, owner_references, .. } = self.metadata;
         let (name, uid) = (name?, uid?);
-        // It becomes a pattern of cgroups.
+        // The uid becomes a pattern of cgroups.
         if !uid.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
             return None;
         }

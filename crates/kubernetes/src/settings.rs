@@ -1,18 +1,18 @@
 //! Settings of pods, from annotations and parameters of their claims and of these claims' classes.
 //!
-//! A key is [`PREFIX`] and the key of a setting that a VM of a steered device has: `parda/shares`. A claim's annotation comes before the
-//! claim's VolumeAttributesClass, and that before its StorageClass. Of a class, annotations come before parameters: drivers may refuse
-//! parameters that they do not know.
+//! A key is [`PREFIX`] and the key of a setting of a VM of a steered device: `parda/shares`. A claim's annotation comes before the
+//! claim's VolumeAttributesClass, and that before its StorageClass. Annotations of a class come before its parameters: drivers may
+//! refuse unknown parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use parda_config::{DISK_SETTINGS, DiskSetting, Holder, VmSettings};
 use toml::{Table, Value};
 
-/// What the keys begin with.
+/// Prefix of the keys.
 pub const PREFIX: &str = "parda/";
 
-/// What annotations of pods begin with that set a container runtime's own limits.
+/// Prefix of pods' annotations that set a container runtime's own limits.
 pub(crate) const BLOCK_IO: &str = "blockio.resources.beta.kubernetes.io/";
 
 /// Annotations or parameters, by key.
@@ -162,7 +162,7 @@ impl Answer {
     }
 }
 
-/// Adds a setting of one more claim to those of its pod: the higher number counts, or else the first value.
+/// Adds a setting of one more claim to the settings of its pod. The higher number counts, or else the first value.
 fn add(settings: &mut Table, key: String, value: Value) {
     let number = |value: &Value| value.as_integer();
     let higher = |before: &Value| number(&value) > number(before);
@@ -171,7 +171,7 @@ fn add(settings: &mut Table, key: String, value: Value) {
     }
 }
 
-/// Settings that a pod may have. Which tenants there are is not known here.
+/// Settings that a pod may have. The existing tenants are not known here.
 fn known() -> impl Iterator<Item = &'static DiskSetting> {
     DISK_SETTINGS.iter().filter(|setting| setting.also.contains(&Holder::Steered))
 }
@@ -179,7 +179,7 @@ fn known() -> impl Iterator<Item = &'static DiskSetting> {
 /// A value as TOML: a number, an inline table such as `{ iops = 500 }`, or text without quotes.
 ///
 /// # Errors
-/// The key is none of a VM of a steered device, or the value is out of its bounds.
+/// The key is no setting of a VM of a steered device, or the value is out of bounds.
 fn read(key: &str, text: &str) -> Result<Value, String> {
     if !known().any(|setting| setting.key == key) {
         let keys: Vec<_> = known().map(|setting| format!("{PREFIX}{}", setting.key)).collect();
@@ -318,7 +318,7 @@ mod tests {
                 format!("PersistentVolumeClaim shop/data-0: annotation parda/shares = {wrong:?}: ");
             assert!(note.starts_with(&named) && note.ends_with("; it is not used"), "{note}");
         }
-        // What the agent refuses of one pod would keep all others from their settings.
+        // A setting that the agent refuses for one pod would keep all others from their settings.
         for wrong in [
             "{ iops = 500, burst = 2, burst_for = \"1s\" }",
             "{ iops = 3 }",

@@ -21,7 +21,7 @@ use crate::settings::{Answer, Objects};
 /// Time in which changes gather before they are taken over as one.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// Number of [`GATHER`]s after which all is handed over again, as what was made of it may have been changed or lost.
+/// Number of [`GATHER`]s after which all settings are handed over again, as their effects may have been changed or lost.
 const AGAIN: u32 = 30;
 
 /// Number of [`GATHER`]s in which one fault is logged once.
@@ -48,7 +48,7 @@ pub enum FollowError {
     /// No thread or timer can be had.
     #[error("cannot start: {0}")]
     Runtime(#[from] std::io::Error),
-    /// It is not known where the API server is, or its files cannot be used.
+    /// No address of an API server is known, or its files cannot be used.
     #[error(
         "no API server is known: {0}; within a pod it takes serviceAccountName and automountServiceAccountToken: true, elsewhere KUBECONFIG"
     )]
@@ -58,14 +58,14 @@ pub enum FollowError {
     Client(String),
 }
 
-/// Follows the pods of a node and their claims, and hands over their settings: once all is known, after each change, and every
+/// Follows the pods of a node and their claims, and hands over their settings. Handed over once all is known, after each change, and every
 /// half a minute. `take` returns whether they are in force; if not, it gets them again a second later.
 ///
-/// While the API server is away or refuses to answer, nothing changes. A line a minute says so. A kind of classes that it has refused from
-/// the start is left out.
+/// While the API server is away or refuses to answer, nothing changes. A line a minute reports that. A kind of classes that it has refused
+/// from the start is left out.
 ///
 /// # Errors
-/// The API server is not known. It never returns otherwise.
+/// The API server is not known. The function never returns otherwise.
 pub fn follow(node: &Node, take: impl FnMut(&Answer) -> bool) -> Result<Infallible, FollowError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(following(node, take))
@@ -100,8 +100,8 @@ async fn following(
     }
 }
 
-/// A client that gives up a connection after this time without a byte. An answer that the server is busy (429, 503) is a fault as others are:
-/// the client itself would wait without a word for as long as the server says.
+/// A client that gives up a connection after this time without a byte. An answer that the server is busy (429, 503) is a fault like others.
+/// The client itself would wait silently for the time that the server asks for.
 fn client(mut config: kube::Config, silence: Duration) -> Result<Client, FollowError> {
     config.read_timeout = Some(silence);
     config.default_retry = false;
@@ -208,7 +208,7 @@ where
         match self.events.next().await {
             Some(Ok(event)) => self.take(event),
             Some(Err(error)) => self.fail(&error),
-            // It does not end.
+            // The watch never ends.
             None => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! What differs between two policies, and one setting changed.
+//! Differences between two policies, and the change of one setting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -40,8 +40,8 @@ pub struct Change {
     pub volume: String,
     /// Part of the volume that the setting belongs to.
     pub of: Scope,
-    /// Key of the setting. Of a group also `vms`, the list of its VMs, and `place`, its number among the groups, from 1: of a new group
-    /// among all, of one that was there before among those that both policies have.
+    /// Key of the setting. A group also has `vms`, the list of its VMs, and `place`, its number among the groups, from 1. The number of
+    /// a new group is among all groups. The number of an earlier one is among the groups that both policies have.
     pub setting: String,
     /// Value in the first policy, if it is there.
     pub before: Option<Value>,
@@ -120,7 +120,7 @@ pub fn changes(before: &Policy, after: &Policy) -> Vec<Change> {
         let (volume, of, setting) = key.clone();
         let (before, after) = (before.get(key).cloned(), after.get(key).cloned());
         let is_same = before.as_ref().zip(after.as_ref()).is_some_and(|(was, is)| alike(was, is));
-        // A group that is gone has no place.
+        // A removed group has no place.
         let is_gone = after.is_none() && setting == "place";
         (!is_same && !is_gone).then_some(Change { volume, of, setting, before, after })
     };
@@ -215,7 +215,7 @@ mod tests {
             "volume a, group h: number 1 of the groups (before: 2)",
         ];
         assert_eq!(said, expected);
-        // One that comes or goes is no change of the others.
+        // A group that comes or goes is no change of the others.
         let alone = policy(&format!("[[volume]]\nname = \"a\"\n{}", group("h")));
         let said: Vec<_> = changes(&one, &alone).iter().map(ToString::to_string).collect();
         assert_eq!(said, ["volume a, group g: vms not set (before: [\"*\"])"]);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 use wildmatch::WildMatch;
 
-/// A policy: settings by volume. It may have keys that this version does not know, as a newer version may have written it.
+/// A policy: settings by volume. Unknown keys are allowed, as a newer version may have written the policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
     /// Volumes that the policy has settings for.
@@ -30,13 +30,13 @@ pub struct Volume {
     /// Single VMs, which count over groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vm: Vec<Named>,
-    /// Keys that this version does not know, with their values.
+    /// Keys that this version does not define, with their values.
     #[serde(flatten, skip_serializing_if = "Table::is_empty")]
     pub other: Table,
 }
 
-/// Settings of a tenant, over those of `parda.toml` if it has the tenant; or of one VM: of the disk of that name, or of the VM of a steered
-/// device.
+/// Settings of a tenant, over those of `parda.toml` if it has the tenant. Or settings of one VM: the disk of that name, or the VM of a
+/// steered device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Named {
     /// Name of the tenant or VM.
@@ -91,7 +91,7 @@ impl Volume {
         groups.chain(own).flat_map(Table::clone).collect()
     }
 
-    /// The policy without keys that this version does not know, and a list of these keys.
+    /// The policy without keys that this version does not define, and a list of these keys.
     #[must_use]
     pub fn known(mut self) -> (Volume, Vec<String>) {
         let mut unknown: Vec<String> =

@@ -1,4 +1,4 @@
-//! Reports of hosts on what they have in force. Each host has a key of its own; the time left of its lease says how long the host has been
+//! Reports of hosts on the policy in force. Each host has a key of its own. The time left of its lease shows how long the host has been
 //! silent.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Time after which etcd removes the report of a silent host.
 pub const LEASE: Duration = Duration::from_secs(24 * 3600);
 
-/// How often a host renews its lease.
+/// Interval at which a host renews its lease.
 pub const RENEWAL: Duration = Duration::from_secs(20);
 
 /// Silence from which on a host counts as silent: two renewals were missed.
@@ -39,7 +39,7 @@ pub struct VolumeReport {
     /// Reason why the policy that was read last is not in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    /// Keys that this version does not know; the rest is in force.
+    /// Keys that this version does not define; the rest is in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
     /// Values in force of the settings of the law that the policy names.
@@ -69,7 +69,7 @@ pub enum Presence {
     Silent(u64),
 }
 
-/// A host as etcd knows it.
+/// A host and its report in etcd.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostState {
     /// Name of the host, from its key.

@@ -1,7 +1,7 @@
 //! Policy: settings of volumes, groups of VMs and VMs for all hosts, kept in etcd.
 //!
-//! A policy is a TOML document. The code that checks `parda.toml` checks it before it is written, and again on each host before it takes
-//! effect. Calls to etcd block, each for a bounded time.
+//! A policy is a TOML document. The code that checks `parda.toml` checks it before it is written. Each host checks it again before it
+//! takes effect. Calls to etcd block, each for a bounded time.
 //!
 //! | file | subject |
 //! | --- | --- |

@@ -1,7 +1,7 @@
 //! A policy in etcd: read and written, with its history.
 //!
-//! The head has the number of the revision. Each volume has a key of its own, so that a host reads the policies of its own volumes
-//! only. A change writes head, volumes and history in one transaction, on condition that the head is still the one that was read.
+//! The head has the number of the revision. Each volume has a key of its own: a host reads the policies of its own volumes only. A
+//! change writes head, volumes and history in one transaction. Condition: the head is unchanged since it was read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub struct Snapshot {
     pub volumes: BTreeMap<String, Result<Stored, StoredFault>>,
 }
 
-/// What [`Store::news`] finds.
+/// Changes that [`Store::news`] finds since the last reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct News {
     /// Whether the head was written since.
@@ -89,7 +89,7 @@ pub enum StoreError {
     Value {
         /// Name of the key.
         key: String,
-        /// What is wrong with its value.
+        /// Fault of its value.
         message: String,
     },
     /// A policy is in force that etcd has lost.
@@ -106,7 +106,7 @@ pub enum StoreError {
         /// Reason why it cannot be read.
         fault: StoredFault,
     },
-    /// etcd did not answer to a write, which it may have made.
+    /// etcd did not answer a write, which may have taken effect.
     #[error(
         "{0}; the change may have been made all the same: parda policy get shows the revision in etcd"
     )]
@@ -245,7 +245,7 @@ impl Store {
     ) -> Result<Applied, StoreError> {
         let before = read.policy()?;
         let changes = changes(&before, policy);
-        // The first revision is written even if it is empty: hosts may have kept an older policy that etcd lost, and drop it then.
+        // The first revision is written even if it is empty. Hosts may have kept an older policy that etcd lost, and drop it then.
         if changes.is_empty() && read.head.is_some() {
             return Ok(Applied { head: None, changes });
         }
@@ -312,7 +312,7 @@ impl Store {
         Ok(values)
     }
 
-    /// Revisions of the history, the latest first, and faults of keys that are none.
+    /// Revisions of the history, the latest first, and faults of keys that do not hold a revision.
     pub fn history(&mut self) -> Result<(Vec<HistoryEntry>, Vec<StoreError>), StoreError> {
         let prefix = self.key("history/");
         let found = self.client.list(&prefix, PAGE, self.limit)?;
@@ -326,14 +326,14 @@ impl Store {
         Ok((entries, faults))
     }
 
-    /// One revision, if the history still has it.
+    /// One revision, if the history still holds it.
     pub fn revision(&mut self, revision: u64) -> Result<Option<HistoryEntry>, StoreError> {
         let key = self.history_key(revision);
         let found = self.client.read(&[Keys::One(&key)], self.limit)?;
         found.entries.first().map(json).transpose()
     }
 
-    /// Publishes the report of this host, with the lease given or, if there is none or it ran out, a new one.
+    /// Publishes the report of this host with the given lease. Without one, or if the lease ran out, with a new one.
     pub fn publish(
         &mut self,
         report: &HostReport,
@@ -343,7 +343,7 @@ impl Store {
         let value = value_of(report)?;
         if let Some(held) = lease.take() {
             match self.client.put(&key, &value, &held, self.limit) {
-                // It ran out, or all of etcd's data was replaced.
+                // The lease ran out, or all of etcd's data was replaced.
                 Err(EtcdError { fault: Fault::NoLease, .. }) => {}
                 put => {
                     put?;

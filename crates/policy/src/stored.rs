@@ -8,7 +8,7 @@ use crate::check::MOST_BYTES;
 use crate::document::Volume;
 
 /// Format number of a volume's policy. A new setting does not raise it, as an older agent can ignore the setting. A key that changes
-/// what other keys mean, such as one that limits a group to some hosts, raises it.
+/// the meaning of other keys raises it. Example: a key that limits a group to some hosts.
 pub const FORMAT: u32 = 1;
 
 /// Most bytes of a value: a policy, and its format and revision.
@@ -19,7 +19,7 @@ const MOST_VALUE: usize = MOST_BYTES + 64;
 pub struct Head {
     /// Number of the revision: one more with each change.
     pub revision: u64,
-    /// Who made it: the user and host of the command, and the user of etcd.
+    /// Author of the revision: the user and host of the command, and the user of etcd.
     pub by: String,
     /// When, by that host's clock, in milliseconds since 1970.
     pub at_ms: u64,
@@ -46,7 +46,7 @@ pub struct HistoryEntry {
 /// Policy of a volume as it is stored, in a key of etcd and in the agent's file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stored {
-    /// Format that a reader must know.
+    /// Format that a reader must support.
     pub format: u32,
     /// Revision in which the volume's policy changed last.
     pub revision: u64,
@@ -57,7 +57,7 @@ pub struct Stored {
 /// Reason why a stored policy cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoredFault {
-    /// A newer version wrote it, in a format whose keys may have other meanings.
+    /// A newer version wrote the policy, in a format whose keys may have other meanings.
     #[error(
         "revision {revision} is of format {format}, and this version knows format {FORMAT}: upgrade parda on this host"
     )]
@@ -73,7 +73,7 @@ pub enum StoredFault {
 }
 
 impl StoredFault {
-    /// What to do before the policy can be replaced, beside what the fault says.
+    /// Remedy before the policy can be replaced, beside the text of the fault.
     pub(crate) fn remedy(&self) -> &'static str {
         match self {
             StoredFault::Newer { .. } => "",

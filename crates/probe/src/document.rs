@@ -43,7 +43,7 @@ pub enum End {
     Complete,
     /// Its time was up.
     Time,
-    /// It was asked to stop.
+    /// The probe was asked to stop.
     Aborted,
     /// The target failed during the probe.
     Failed,
@@ -89,7 +89,7 @@ pub enum DocumentError {
         /// Error of the system.
         error: std::io::Error,
     },
-    /// It is not what `parda probe --json` writes.
+    /// The file is not a document of `parda probe --json`.
     #[error("{path}:{}:{}: not a probe: {}", .error.line(), .error.column(), reason(.error))]
     Parse {
         /// Path of the file.
@@ -107,7 +107,7 @@ pub enum DocumentError {
     },
 }
 
-/// What is wrong, without where it is.
+/// Text of the error, without its place.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.clone(), |(reason, _)| reason.to_owned())
@@ -146,7 +146,7 @@ impl ProbeDocument {
     /// The document as JSON, with a line's end.
     #[must_use]
     pub fn json(&self) -> String {
-        // Plain data: there is no map with keys other than text, and numbers that are none are null.
+        // Plain data: all keys of maps are text, and NaN and infinity are written as null.
         serde_json::to_string_pretty(self).map(|text| text + "\n").unwrap_or_default()
     }
 }

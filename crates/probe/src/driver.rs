@@ -6,14 +6,14 @@ use crate::load::Load;
 use crate::recording::Recording;
 use crate::steady::Steadiness;
 
-/// How long a load may be driven.
+/// Time and precision allowed for a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allowance {
     /// Shortest time, in seconds of the target's own clock.
     pub least_s: f64,
     /// Longest time, in seconds of the target's own clock.
     pub most_s: f64,
-    /// Precision at which a load may end early: half the width of the 95 % confidence interval of throughput and of
+    /// Precision at which a load may end early. Half the width of the 95 % confidence interval of throughput and of
     /// mean latency, relative to them.
     pub precision: f64,
 }
@@ -23,9 +23,9 @@ pub struct Allowance {
 pub struct Driven {
     /// Counters of the load, from its beginning on.
     pub recording: Recording,
-    /// Where its warm-up ends, and whether the rest is steady.
+    /// End of the warm-up, and whether the rest is steady.
     pub verdict: Steadiness,
-    /// Time in seconds for which the target's tool had no processor. It is no time of the load.
+    /// Time in seconds for which the target's tool had no processor. No part of the load's time.
     pub silent_s: f64,
 }
 

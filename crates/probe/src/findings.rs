@@ -15,10 +15,10 @@ pub struct Findings {
     /// The line of latency against size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_line: Option<SizeLine>,
-    /// What reads and writes cost of the array's time.
+    /// Cost of reads and writes in the array's time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
-    /// Latency of reads beside that of writes.
+    /// Latency of reads beside the latency of writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
     /// Differences between runs of the same load.
@@ -84,7 +84,7 @@ pub struct SizeLine {
     pub worst_residual: f64,
 }
 
-/// What the target does of random IOs of one kind alone: the `fairness` that divides its time.
+/// Throughput of the target for random IOs of one kind alone: the `fairness` that divides its time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// The most reads of 4 KiB, in IOPS.
@@ -102,9 +102,9 @@ pub struct Cost {
 pub struct Asymmetry {
     /// Number of outstanding IOs of both loads.
     pub outstanding: u32,
-    /// Mean latency of writes over that of reads.
+    /// Mean latency of writes over the mean latency of reads.
     pub latency_ratio: f64,
-    /// Throughput of writes over that of reads.
+    /// Throughput of writes over the throughput of reads.
     pub iops_ratio: f64,
 }
 
@@ -130,12 +130,12 @@ pub struct Advice {
     pub throughput_fraction: f64,
     /// Reasons, with their numbers.
     pub why: Vec<Why>,
-    /// What other thresholds would do, and this one among them, ascending.
+    /// Effects of other thresholds, and of the advised one among them, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
 }
 
-/// A threshold, and what it costs and gives.
+/// A threshold, with its cost and its gain.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// The `latency_threshold` to choose, in milliseconds.

@@ -1,12 +1,12 @@
 #![forbid(unsafe_code)]
 //! The core of a probe: loads in, one document out.
 //!
-//! A [`Probe`] runs the loads of a [`Plan`] one after another through a [`Driver`], reduces each [`Recording`] to a
-//! [`Point`] once its warm-up is cut, and analyses all points into the [`Findings`] of one [`ProbeDocument`]. That document
-//! is what `parda probe --json` writes, and what pages, comparisons and the agent read.
+//! A [`Probe`] runs the loads of a [`Plan`] one after another through a [`Driver`]. Each [`Recording`] becomes a [`Point`]
+//! once its warm-up is cut. An analysis of all points gives the [`Findings`] of one [`ProbeDocument`]. `parda probe --json`
+//! writes this document; pages, comparisons and the agent read it.
 //!
-//! What can be driven (fio) and what people read are the subject of `parda-probe-tools`, which the agent
-//! does without: it has a driver of its own for volumes that are idle.
+//! Drivers (fio) and reports for people are in `parda-probe-tools`. The agent does without these: it has a driver of its own for volumes
+//! that are idle.
 
 pub mod analysis;
 mod document;

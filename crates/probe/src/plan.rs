@@ -33,8 +33,8 @@ pub struct Wishes {
     pub purposes: Vec<Purpose>,
     /// Thoroughness of the probe.
     pub effort: Effort,
-    /// Elling's experiment in place of all these questions: random IOs of 4 KiB with 1 to 10 outstanding, first reads, then
-    /// writes (Richard Elling, *IOPS and latency are not related*, 2012).
+    /// Elling's experiment in place of all these questions. Random IOs of 4 KiB with 1 to 10 outstanding, first reads, then writes.
+    /// Source: Richard Elling, *IOPS and latency are not related*, 2012.
     pub elling: bool,
     /// Whether there may be writes.
     pub writes: bool,
@@ -349,8 +349,8 @@ mod tests {
         Point { purpose, slices: Vec::new(), ..made_up(mix, outstanding, iops, 0.0, &mut random) }
     }
 
-    /// Runs a plan on a target whose throughput is linear up to some depth, and how many were said
-    /// to be left before each.
+    /// Runs a plan on a target whose throughput is linear up to some depth. Returns the points, and the number of loads left before
+    /// each, as the plan reports it.
     fn run(plan: &mut Plan, knee: u32) -> (Vec<Point>, Vec<usize>) {
         let (mut points, mut left) = (Vec::new(), Vec::new());
         loop {

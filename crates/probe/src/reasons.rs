@@ -64,29 +64,29 @@ pub enum Unknown {
     NoSweep,
     /// The knee of a mix: the sweep did not go far enough beyond it.
     KneeBeyond { mix: Mix, deepest: f64, growth: Option<Growth> },
-    /// Where exactly the knee of a mix is: `part` of the peak is reached within a wide interval of latency.
+    /// Exact position of the knee of a mix: `part` of the peak is reached within a wide interval of latency.
     KneeUnsure { mix: Mix, part: f64, within: f64 },
-    /// What writes do: none were allowed.
+    /// Behaviour of writes: none were allowed.
     Writes,
-    /// What size costs: too few sizes were run.
+    /// Cost of size: too few sizes were run.
     Sizes,
-    /// What sizes between those that were run cost: a straight line misses one by this part.
+    /// Cost of sizes between those that were run: a straight line misses one by this part.
     SizesBetween { off: f64 },
-    /// What some loads come to in the long run: they never settled. The first, and how many more.
+    /// Long-term result of some loads: they never settled. The first, and the number of others.
     Unsettled { load: Load, more: u32 },
     /// Whether the load was the one asked for: another number was outstanding.
     OtherLoad { load: Load, outstanding: f64 },
-    /// How repeatable the probe is: nothing was run twice.
+    /// Repeatability of the probe: nothing was run twice.
     Repeatability,
-    /// What several hosts reach together.
+    /// Joint throughput of several hosts.
     OtherHosts,
-    /// What others did to the array meanwhile.
+    /// Load of others on the array meanwhile.
     OtherLoads,
     /// Experiments that were left out, as the time was too short.
     LeftOut { time_s: f64, what: Vec<LeftOut> },
     /// The loads that were left when the time was up.
     TimeUp,
-    /// What came after a load at which the target failed.
+    /// Loads after one at which the target failed.
     TargetFailed { load: Load, error: String },
 }
 
@@ -126,12 +126,12 @@ pub enum LeftOut {
 pub enum Why {
     /// The knee: `part` of the peak's throughput.
     Knee { mix: Mix, part: f64, peak_iops: f64, latency_ms: Estimate, outstanding: f64 },
-    /// What the deepest load gains in throughput over the threshold, as a fraction, and its latency over the
+    /// Gain of the deepest load in throughput over the threshold, as a fraction, and its latency over the
     /// threshold.
     LittleBeyond { outstanding: f64, gain: f64, latency_ratio: f64 },
-    /// How long an IO waits at the threshold beyond what it takes alone.
+    /// Wait of an IO at the threshold, beyond its time alone.
     Waits { service_ms: f64, waits_ms: f64, threshold_ms: f64 },
-    /// How far the threshold lies above the knee, as a fraction.
+    /// Distance of the threshold above the knee, as a fraction.
     AboveKnee { by: f64 },
     /// Outstanding IOs at the threshold, of the whole cluster, and the window that leaves room for them.
     Outstanding { outstanding: f64, window: f64 },

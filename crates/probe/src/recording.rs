@@ -6,8 +6,8 @@ use crate::load::{Load, Purpose};
 use crate::point::{Bucket, Measured, Point, Slice};
 use crate::steady::{Steadiness, judge};
 
-/// A point has no more slices than this: enough to draw confidence from, each long enough to be
-/// independent of the one before.
+/// Most slices of a point. They are enough to draw confidence from, and each is long enough to be independent of
+/// the one before.
 const SLICES: usize = 64;
 
 /// A document has buckets of this width at least: 16 to a factor of two, so 4.4 %.
@@ -85,7 +85,7 @@ impl Totals {
 
     /// The latency that this part of the IOs does not exceed, in milliseconds.
     fn quantile_ms(&self, quantile: f64) -> f64 {
-        // Of the IOs that are in bins: a driver's totals may be taken an IO earlier.
+        // Only IOs in bins count: a driver's totals may be taken an IO earlier.
         let all: u64 = self.bins.iter().map(|bin| bin.ios).sum();
         let rank = ((all as f64 * quantile).ceil() as u64).max(1);
         let mut seen = 0;
@@ -159,7 +159,7 @@ impl Counter {
 
     /// Counts an IO by its latency, in nanoseconds.
     pub fn record(&mut self, latency: u64) {
-        // It grows, so that this cannot fail.
+        // The histogram grows, so that this cannot fail.
         let recorded = self.histogram.record(latency);
         debug_assert!(recorded.is_ok());
         let ms = latency as f64 / 1e6;
@@ -196,7 +196,7 @@ pub struct Snapshot {
     pub reads: Totals,
     /// Writes since the load began.
     pub writes: Totals,
-    /// Bytes that were written and are in a cache only; 0 where the driver does not know.
+    /// Bytes that were written and are in a cache only; 0 where the driver cannot tell.
     pub unwritten: u64,
 }
 
@@ -254,7 +254,7 @@ impl Recording {
         self.snapshots.windows(2).map(|pair| between(&pair[0], &pair[1])).collect()
     }
 
-    /// Judges whether the load is steady. Its first `least_warmup_s` seconds are warm-up whatever they look like.
+    /// Judges whether the load is steady. Its first `least_warmup_s` seconds always count as warm-up.
     #[must_use]
     pub fn steadiness(&self, least_warmup_s: f64) -> Steadiness {
         let warm = self.snapshots.iter().take_while(|s| s.at_s < least_warmup_s).count();

@@ -13,11 +13,11 @@ use crate::reasons::Unknown;
 /// Shortest run of a load, in seconds.
 pub const LEAST_PER_LOAD_S: f64 = 2.0;
 
-/// Precision of throughput and mean latency at which a load may end: half the width of the 95 % confidence
-/// interval, relative to the value.
+/// Precision of throughput and mean latency at which a load may end. Half the width of the 95 % confidence interval, relative to
+/// the value.
 const PRECISION: f64 = 0.03;
 const PRECISION_OF_MODELS: f64 = 0.01;
-/// Precision of a model's sweep. Where a curve is flat, an error of the throughput moves the knee by ten times as much, and virtual
+/// Precision of a model's sweep. Where a curve is flat, an error of the throughput moves the knee by ten times as much. Virtual
 /// time is cheap.
 const PRECISION_OF_MODELS_SWEPT: f64 = 0.002;
 
@@ -178,7 +178,7 @@ struct Clock {
     began: Instant,
     /// Virtual time of a model, in seconds; `None` for a real target.
     virtual_s: Option<f64>,
-    /// Time in seconds in which the target's tool had no processor. It does not count.
+    /// Time in seconds in which the target's tool had no processor. Not counted as time of the load.
     silent_s: f64,
 }
 

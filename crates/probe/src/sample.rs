@@ -23,8 +23,7 @@ pub fn half_width(values: &[f64]) -> Option<f64> {
 /// Two-sided 95 % quantiles of Student's t for 1 to 4 degrees of freedom.
 const T_95: [f64; 4] = [12.706, 4.303, 3.182, 2.776];
 
-/// Two-sided 95 % quantile of Student's t, within 0.3 % (from 5 degrees of freedom on by Abramowitz and Stegun
-/// 26.7.5).
+/// Two-sided 95 % quantile of Student's t, within 0.3 %. From 5 degrees of freedom on by Abramowitz and Stegun 26.7.5.
 fn student(freedom: usize) -> f64 {
     if let Some(t) = freedom.checked_sub(1).and_then(|place| T_95.get(place)) {
         return *t;

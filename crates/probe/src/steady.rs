@@ -1,6 +1,6 @@
-//! Steadiness: where the warm-up of a load ends, whether the rest is steady, and how precisely it is known.
+//! Steadiness: the end of a load's warm-up, whether the rest is steady, and the precision of its mean.
 //!
-//! The end of the warm-up is found by MSER (White 1997), which drops as many slices from the front as minimise the standard error
+//! The end of the warm-up is found by MSER (White 1997). MSER drops as many slices from the front as minimise the standard error
 //! of the rest's mean. The rest is steady if it has no trend: the means of its two halves agree within chance.
 
 use crate::point::Slice;
@@ -36,11 +36,11 @@ pub struct Steadiness {
     pub precision: f64,
 }
 
-/// Judges a load by its slices, of which at least `least_warmup` are warm-up whatever they look like.
+/// Judges a load by its slices, of which at least `least_warmup` always count as warm-up.
 #[must_use]
 pub(crate) fn judge(slices: &[Slice], least_warmup: usize) -> Steadiness {
     let iops: Vec<f64> = slices.iter().map(|slice| slice.iops).collect();
-    // A slice without an IO has no latency: that of the slice before stands for it.
+    // A slice without an IO has no latency; the latency of the slice before is used.
     let mut last = slices.iter().find_map(|slice| slice.mean_ms).unwrap_or(0.0);
     let latency = slices.iter().map(|slice| {
         last = slice.mean_ms.unwrap_or(last);

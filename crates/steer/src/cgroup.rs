@@ -1,5 +1,5 @@
 //! VMs of a host as cgroups (v2): which cgroups are VMs, their demand of a device, and the split of
-//! the host's window among them.
+//! the window.
 //!
 //! | module | subject |
 //! | --- | --- |

@@ -5,7 +5,8 @@ use crate::multipath::PathState;
 /// A change of a knob or path while a device is held.
 #[derive(Clone, Debug, PartialEq, Eq, strum::Display)]
 pub enum SteeringEvent {
-    /// The kernel lowered the depth (QUEUE_FULL). It stays so until the next [`Steering::set`](crate::steering::Steering::set).
+    /// The kernel lowered the depth (QUEUE_FULL). The depth stays so until the next
+    /// [`Steering::set`](crate::steering::Steering::set).
     #[strum(
         to_string = "{path}: the kernel lowered its depth from {from} to {to}: the array was full"
     )]
@@ -17,7 +18,7 @@ pub enum SteeringEvent {
         /// Depth after the drop.
         to: u32,
     },
-    /// Another process wrote the knob. It was set again.
+    /// Another process wrote the knob, and the depth was set again.
     #[strum(to_string = "{path}: somebody changed its depth from {set} to {found}; set again")]
     Changed {
         /// Kernel name of the path.
@@ -27,7 +28,7 @@ pub enum SteeringEvent {
         /// Value that was found.
         found: u32,
     },
-    /// Another process chose another elevator, which undid the bound. It was set again.
+    /// Another process chose another elevator, which undid the bound. The bound was set again.
     #[strum(
         to_string = "{path}: somebody changed its elevator from {was} to {is}; depth set again"
     )]

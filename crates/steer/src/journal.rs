@@ -1,10 +1,8 @@
-//! Journal of original settings, written to disk before a setting is changed, so that it can be
-//! restored on exit, at the next start after a crash, or by `parda steer restore`.
+//! Journal of original settings, written to disk before a setting is changed. Settings are restored on exit, at the next start after a
+//! crash, or by `parda steer restore`.
 //!
-//! Each steered device has one file, and so have other things such as the weights of its cgroups and
-//! each QEMU that is throttled.
-//! The directory is emptied by a reboot, which resets the settings as well. A lock beside each file
-//! says that a live process holds it.
+//! Each steered device has one file. Other things have a file as well, such as the weights of its cgroups and each throttled QEMU. The
+//! directory is emptied by a reboot, which resets the settings as well. A lock beside each file is held by a live process.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -42,11 +40,11 @@ pub struct Original {
     pub file: PathBuf,
     /// Value that restores the setting.
     pub value: String,
-    /// Condition: another file and its content. If the content differs now, the setting is gone, and a
-    /// different device has its name.
+    /// Condition: another file and its content. If the content differs now, the setting no longer exists, and a different device has
+    /// its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_if: Option<Holds>,
-    /// Inode of a cgroup's file: that of a cgroup which was removed and made anew under its name is another, with settings of its own.
+    /// Inode of a cgroup's file. A cgroup that was removed and made anew under its name has another inode, and settings of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inode: Option<u64>,
     /// Method of restoring the value.
@@ -113,7 +111,7 @@ impl Original {
         fs::metadata(&self.file).is_ok_and(same)
     }
 
-    /// Restores the value. `false` if the device is gone, or others use the setting.
+    /// Restores the value. `false` if the device no longer exists, or others use the setting.
     fn put_back(&self) -> Result<bool, SysError> {
         let other =
             |holds: &Holds| sysfs::read_any(&holds.file).is_none_or(|now| now != holds.value);
@@ -152,7 +150,7 @@ impl Original {
         Original { how, ..Original::new(socket.0, value) }
     }
 
-    /// Sets limits again. `false` if the disk is gone, or others than parda's are set meanwhile.
+    /// Sets limits again. `false` if the disk no longer exists, or others than parda's are set meanwhile.
     fn unthrottle(&self, disk: &DiskId, limits: &Limits) -> Result<bool, QmpError> {
         match throttle(&self.file, &[(disk, limits)], |_, now| now.is_ours()) {
             Err(error) if error.gone() => Ok(false),
@@ -187,7 +185,7 @@ pub enum JournalError {
         /// Id of the process that holds the journal.
         holder: String,
     },
-    /// A value could not be restored. It stays in the journal.
+    /// A value could not be restored. The value stays in the journal.
     #[error(transparent)]
     Sys(#[from] SysError),
 }
@@ -199,7 +197,7 @@ pub struct Restored {
     pub name: String,
     /// Values that were restored.
     pub back: Vec<Original>,
-    /// Values whose device or cgroup is gone.
+    /// Values whose device or cgroup no longer exists.
     pub gone: Vec<Original>,
 }
 
@@ -342,7 +340,7 @@ impl LockedJournal {
         for original in originals {
             if !self.originals.iter().any(|o| o.same_setting(original)) {
                 is_new = true;
-                // Another inode of the same file is that of a cgroup that is gone.
+                // Another inode of the same file belongs to a removed cgroup.
                 self.originals.retain(|o| original.inode.is_none() || o.file != original.file);
                 self.originals.push(original.clone());
             }

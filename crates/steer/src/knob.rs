@@ -192,7 +192,7 @@ impl Knob {
         (least.saturating_mul(unit), most.max(least).saturating_mul(unit))
     }
 
-    /// Largest depth: the adapter's limit, and what the block layer admits.
+    /// Largest depth: the smaller of the adapter's limit and the block layer's.
     fn most_of_lun(&self) -> u32 {
         let Kind::Scsi { adapter, driver } = &self.queue.kind else { return self.original };
         let limit = |name| sysfs::number::<u32>(&adapter.join(name)).ok().filter(|n| *n > 0);

@@ -1,8 +1,8 @@
 // `measure::layout` alone has unsafe code: `aya::Pod` for the structures of the eBPF maps.
 #![deny(unsafe_code)]
-//! The kernel's own queues as the window gate, for hosts whose VMs open a shared device directly:
-//! devices, their latency, their bound on outstanding IOs, and the VMs that IOs come from; and QEMU's
-//! throttles, for disks that no queue of the kernel carries. Nothing here decides: the law (`parda-control`) does, and the agent connects the two.
+//! The kernel's own queues as the window gate, for hosts whose VMs open a shared device directly. The crate has devices, their latency,
+//! their bound on outstanding IOs, and the VMs that IOs come from. For disks that no queue of the kernel carries, it has QEMU's throttles.
+//! Nothing here decides: the law (`parda-control`) does, and the agent connects the two.
 //!
 //! | module | subject |
 //! | --- | --- |

@@ -1,5 +1,5 @@
-//! Measurements of a device between two readings: latency from issue to completion, by direction
-//! and size; mean outstanding IOs; and the demand of each cgroup of the host.
+//! Measurements of a device between two readings. Latency from issue to completion, by direction
+//! and size; mean outstanding IOs; and the demand of each cgroup.
 
 mod ebpf;
 mod find;

@@ -53,8 +53,8 @@ fn ask(name: &str) -> Option<Vec<(DevNum, PathState)>> {
 }
 
 /// `0 4096 multipath 2 0 0 0 2 1 A 0 1 2 8:16 A 0 0 1 E 0 1 2 8:32 A 0 0 1`: features, handler,
-/// groups, the group used next, and each group with its state, its selector's numbers, how many
-/// paths it has with how many numbers each, and each path with its state and its failures.
+/// groups, the group used next, and each group. A group has its state, its selector's numbers, and
+/// its number of paths with the count of numbers of each. Each path has its state and its failures.
 fn parse(status: &str) -> Option<Vec<(DevNum, PathState)>> {
     let words = status.split_whitespace().skip_while(|word| *word != "multipath").skip(1);
     let mut words = Words(words);

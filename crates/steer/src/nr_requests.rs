@@ -1,10 +1,10 @@
 //! `queue/nr_requests`, which has two meanings. Under an elevator it is the number of requests that
-//! the elevator may hold, of which the driver has at most as many as it has tags. Under `none` it
-//! is the number of the driver's tags.
+//! the elevator may hold. The driver has at most as many of them as it has tags. Under `none` it is
+//! the number of the driver's tags.
 //!
 //! The driver's tags stay shrunk when the elevator changes, although the file shows a default
-//! again, and writing the shown value does nothing. They grow only when another value is written
-//! under `none`.
+//! again. Writing the shown value does nothing. They grow only when another value is written under
+//! `none`.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,8 @@ pub(crate) const FLOOR: u32 = 4;
 /// Name that stands for no elevator.
 pub(crate) const NONE: &str = "none";
 
-/// Restores a value that was in force under `scheduler`. `tags` says that the driver's tags may
-/// have been shrunk.
+/// Restores a value that was in force under `scheduler`. `tags`: whether the driver's tags may have
+/// been shrunk.
 pub(crate) fn put_back(
     file: &Path,
     value: &str,

@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub struct DevNum {
     /// Major number: the driver.
     pub major: u32,
-    /// Minor number: the device among those of its driver.
+    /// Minor number: the device among the devices of its driver.
     pub minor: u32,
 }
 

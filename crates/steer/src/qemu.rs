@@ -1,5 +1,5 @@
-//! Throttles of QEMU as the window gate, for disks that QEMU opens itself (librbd, gluster, iSCSI, NBD), which no queue of
-//! the kernel carries and no cgroup bounds.
+//! Throttles of QEMU as the window gate, for disks that QEMU opens itself (librbd, gluster, iSCSI, NBD). No queue of the
+//! kernel carries such disks, and no cgroup bounds them.
 //!
 //! | module | subject |
 //! | --- | --- |
@@ -83,8 +83,8 @@ pub fn sockets(pattern: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Does a piece of work for each item, several at a time, as each may wait for a QEMU that does not answer. Answers in the
-/// order of the items.
+/// Runs `work` for each item, several at a time, as each may wait for a QEMU that does not answer. Answers in the order of
+/// the items.
 pub fn each<T: Send, A: Send>(items: Vec<T>, work: impl Fn(T) -> A + Sync) -> Vec<A> {
     let threads = items.len().min(AT_A_TIME);
     let items = Mutex::new(items.into_iter().enumerate());

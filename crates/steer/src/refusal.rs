@@ -18,7 +18,7 @@ pub struct Refusal {
     pub why: Why,
 }
 
-/// What to do about a path that leads nowhere.
+/// Remedy for a path that leads nowhere.
 fn missing(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => " (`lsblk` lists the devices of this host)",
@@ -32,7 +32,7 @@ pub enum Why {
     /// The path cannot be read.
     #[error("cannot be looked at: {error}{help}", error = .0, help = missing(.0))]
     Unreadable(io::Error),
-    /// What it leads to has no queue that can be steered. Holds why, and a remedy.
+    /// The path leads to something without a queue that can be steered. Holds the reason and a remedy.
     #[error("{0}")]
     Unfit(String),
 }

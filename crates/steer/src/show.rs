@@ -1,4 +1,4 @@
-//! Description of a device's queues, for people who want to know before they steer them.
+//! Description of a device's queues, for people who want to inspect them before steering.
 
 use std::path::PathBuf;
 

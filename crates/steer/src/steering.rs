@@ -75,7 +75,7 @@ pub enum SteerError {
     /// The device is of a kind that cannot be steered.
     #[error("{0}")]
     Refused(#[from] Why),
-    /// The depth is beyond what the device can be set to.
+    /// The depth is beyond the device's range.
     #[error("{name}: a depth of {depth} cannot be set: {least} to {most} can")]
     Depth {
         /// Name of the device.
@@ -87,7 +87,7 @@ pub enum SteerError {
         /// Largest depth that can be set.
         most: u32,
     },
-    /// The device is gone. Holds its name.
+    /// The device no longer exists. Holds its name.
     #[error("{0} is gone")]
     Gone(String),
     /// The kernel refuses a read or write.
@@ -123,8 +123,8 @@ impl Steering {
         Ok(steering)
     }
 
-    /// Holds a device that is to be set to this depth. A depth or a method that is impossible is an error
-    /// before anything changes: what an earlier process has set stays in force.
+    /// Holds a device that is to be set to this depth. An impossible depth or method is an error before
+    /// anything changes. The settings of an earlier process then stay in force.
     pub fn take_for(
         depth: u32,
         device: &Device,
@@ -167,8 +167,8 @@ impl Steering {
         }
     }
 
-    /// Bounds outstanding IOs at `depth`, within [`Steering::bounds`]. The depth is split over the
-    /// paths that carry IOs, rounded down to what the knobs can express, and read back.
+    /// Bounds outstanding IOs at `depth`, within [`Steering::bounds`]. The depth is split over the paths
+    /// that carry IOs. Each part is rounded down to a value that the knobs can express, and read back.
     pub fn set(&mut self, depth: u32) -> Result<InForce, SteerError> {
         self.depth = Some(depth);
         self.apply(depth)?;
@@ -194,7 +194,7 @@ impl Steering {
         for path in &mut self.paths {
             let name = path.knob.queue.name.clone();
             let found = match path.knob.look() {
-                // The next check reports that the path is gone.
+                // The next check reports the missing path.
                 Err(error) if error.gone() && self.device.multipath.is_some() => continue,
                 found => found.map_err(|e| gone(&name, e))?,
             };
@@ -284,9 +284,9 @@ impl Steering {
         events
     }
 
-    /// Sets each path's part. A path without IOs is held at its least depth, to bound the IOs that
-    /// reach it before the next check. Lower values are written first, so that the sum never exceeds
-    /// both the old and the new depth.
+    /// Sets each path's part. A path without IOs is held at its least depth, to bound IOs that reach it
+    /// before the next check. Lower values are written first, so that the sum never exceeds both the old
+    /// and the new depth.
     fn apply(&mut self, depth: u32) -> Result<(), SteerError> {
         let carrying = u32::try_from(self.carrying().count()).unwrap_or(u32::MAX);
         let mut rest = depth.checked_rem(carrying).unwrap_or(0);
@@ -323,13 +323,13 @@ impl Steering {
 impl Drop for Steering {
     fn drop(&mut self) {
         if !self.left {
-            // Errors cannot be reported on drop. What fails stays in the journal.
+            // Errors cannot be reported on drop. Settings that fail to be restored stay in the journal.
             let _ = self.journal.put_back();
         }
     }
 }
 
-/// An error for a missing file: its device is gone.
+/// An error for a missing file: its device no longer exists.
 fn gone(name: &str, error: SysError) -> SteerError {
     if error.gone() { SteerError::Gone(name.to_owned()) } else { error.into() }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Reason why a setting of the kernel or of QEMU could not be read or written, as text that names its file.
+/// Reason why a setting of the kernel or of QEMU could not be read or written. A text that names its file.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct SysError {
@@ -13,7 +13,7 @@ pub struct SysError {
     gone: bool,
 }
 
-/// What to do about an error, if rights are missing.
+/// Remedy for an error, if rights are missing.
 pub(crate) fn rights(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

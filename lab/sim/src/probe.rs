@@ -14,8 +14,8 @@ use parda_probe_tools::{Target, TargetError, workload};
 
 use crate::Client;
 
-/// Length of the first slices. It doubles whenever there are [`SLICES`] of them, as the right
-/// length depends on the drive and the load.
+/// Length of the first slices. The length doubles whenever there are [`SLICES`] of them, as the right one depends on the drive
+/// and the load.
 const FIRST_SLICE: Nanos = Nanos::from_millis(10);
 const SLICES: usize = 64;
 
@@ -27,8 +27,8 @@ const LEAST_ROUNDS: u64 = 200;
 /// Most IOs of a load. A load that is not known precisely enough by then never will be.
 const MOST_IOS: u64 = 4_000_000;
 
-/// Largest change of the caches' contents over the last quarter of the time, as a fraction of the bytes written, at which
-/// writes count as sustained.
+/// Largest change of the caches' contents at which writes count as sustained. Measured over the last quarter of the time, as a
+/// fraction of the bytes written.
 const BALANCED: f64 = 0.02;
 
 /// The target of a model's name, such as `drive-7200` or `flash-nvme/lun2`.
@@ -273,8 +273,8 @@ mod tests {
         assert!((point.all.mean_ms / other.all.mean_ms - 1.0).abs() < 0.03);
     }
 
-    /// One outstanding write takes 0.43 ms while there is room, on a cache of 2.5 GB; what it can
-    /// go on with is what the drives take.
+    /// One outstanding write takes 0.43 ms while there is room, on a cache of 2.5 GB. Afterwards the drives' own speed sets the
+    /// rate.
     #[test]
     fn writes_are_measured_when_as_much_leaves_the_cache_as_comes_in() {
         let writes = load(16, 0, 64);

@@ -1,8 +1,8 @@
 //! The period of many hosts, which bounds the load on etcd.
 //!
-//! With n hosts and a period T, etcd writes n / T keys a second, and returns n² / T values, as each host reads
-//! all. So the period grows with the number of hosts where either would be too much, and the load stays
-//! constant. `docs/exchange-etcd.md` has the load in numbers.
+//! Each host reads all keys. So with n hosts and a period T, etcd writes n / T keys and returns n² / T values a
+//! second. So the period grows with the number of hosts where either would be too much. The load then stays constant.
+//! `docs/exchange-etcd.md` has the load in numbers.
 
 use parda_control::Span;
 

@@ -1,5 +1,5 @@
-//! The thread that calls etcd. The control thread gives it orders to read and write, and waits for a bounded time: a
-//! late answer is taken in the next period.
+//! The thread that calls etcd. The control thread gives it orders to read and write, and waits for a bounded time. A late
+//! answer is taken in the next period.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -36,7 +36,7 @@ struct Orders {
     leases: u64,
 }
 
-/// An order and its answer. A later order replaces one that is not begun.
+/// An order and its answer. A later order replaces an order that has not begun.
 #[derive(Debug, Default)]
 struct Job<Order, Answer> {
     order: Option<Order>,

@@ -7,7 +7,7 @@ use crate::memory::MemoryRegion;
 use crate::region::{RegionFault, SlotCount};
 use crate::testing::{at, exchange, identity, publication};
 
-/// An exchange that hears nobody while it is cut, and says so to none.
+/// An exchange that, while cut, hears no host and reaches none.
 struct Cut(Box<dyn Exchange>, Arc<AtomicBool>);
 
 impl Exchange for Cut {

@@ -9,9 +9,10 @@ use super::{Block, Image, Region, RegionFault, SlotCount, SlotIndex};
 
 /// Runs another region on a thread of its own and gives up waiting after a limit.
 ///
-/// A call to a file cannot be taken back: on a path that is down it may hang for minutes. The
-/// thread hangs in our stead, and until it comes back every call fails at once, so the caller's
-/// control ticks go on. What a late call answers is thrown away, as its reader has moved on.
+/// A call to a file cannot be taken back: on a path that is down it may hang for minutes. A
+/// separate thread hangs instead of the caller. Until it comes back every call fails at once, so
+/// the caller's control ticks go on. The answer of a late call is thrown away, as its reader has
+/// moved on.
 #[derive(Debug)]
 pub struct Deadline {
     place: String,

@@ -9,11 +9,11 @@ use super::{
     Store, aligned,
 };
 
-/// A file, a block device, or a region of one. It is never created here: `init` does that.
+/// A file, a block device, or a region of one. Never created here: `init` does that.
 ///
-/// It is open from a read to the write that follows, so that the volume can be unmounted between two
-/// periods. IO goes past the page cache where it can, because another host's writes do not show in
-/// ours.
+/// The file is open from a read to the write that follows. Between two periods the volume can be
+/// unmounted. IO goes past the page cache where possible, because another host's writes do not show
+/// in ours.
 #[derive(Debug)]
 pub struct FileRegion {
     path: PathBuf,
@@ -143,7 +143,7 @@ mod tests {
         region.read().unwrap();
         region.close();
         assert!(refused(&mut region));
-        // What comes to the path between the read and the write is not written.
+        // A file that takes the path between the read and the write is not written.
         region.read().unwrap();
         std::fs::rename(&path, dir.path().join("old")).unwrap();
         std::fs::write(&path, [1; 100]).unwrap();
@@ -180,7 +180,7 @@ mod tests {
             locks.take(&disk).unwrap();
             let fault = put(&mut one, 1, 8).unwrap_err();
             assert!(matches!(fault, RegionFault::InUse), "{fault}");
-            // Where it is a region, others may be disks there.
+            // At an offset, the place is a region, and the rest may hold disks.
             put(&mut region(&path, Some(0), 1), 0, 9).unwrap();
             assert_eq!(std::fs::read(&path).unwrap()[2 * 4096], 7);
         }

@@ -89,8 +89,8 @@ fn os_error(errno: Errno) -> std::io::Error {
 
 /// Slots in an NBD export, from an offset on: never extended.
 ///
-/// The connection is kept between calls, as a new one would cost several round trips each period,
-/// and is made anew after an error. A write goes over the connection of the read before it.
+/// The connection is kept between calls: a new one would cost several round trips each period. After
+/// an error it is made anew. A write goes over the connection of the read before it.
 #[derive(Debug)]
 pub struct NbdRegion {
     uri: Uri,
@@ -99,14 +99,13 @@ pub struct NbdRegion {
     slots: SlotCount,
     limit: Duration,
     export: Option<Export>,
-    /// It was read over this connection and not written since.
+    /// A read went over this connection, and no write since.
     open: bool,
 }
 
 impl NbdRegion {
-    /// Slots from `offset` on. Every call, with the connecting that it needs, gives up after
-    /// `limit`; only the look-up of a host's address may take longer. Connects with the first
-    /// call.
+    /// Slots from `offset` on. Every call, with the connecting that it needs, gives up after `limit`.
+    /// Only the look-up of a host's address may take longer. Connects with the first call.
     ///
     /// # Errors
     /// The offset is no multiple of a slot.

@@ -30,7 +30,7 @@ pub(crate) enum Access {
     Read,
     /// Reading and writing; only reading, if writing is not allowed.
     Write,
-    /// Reading and writing, while nobody else on this host has the device: not mounted, not a part of LVM or RAID.
+    /// Reading and writing, while nobody else on this host has the device: not mounted, no part of LVM or RAID.
     Alone,
     /// Reading and writing, of a file that is made by this opening.
     Create,
@@ -48,8 +48,8 @@ pub(crate) struct Opened {
     read_only: Option<Errno>,
 }
 
-/// Whether IO goes through the page cache. Not every file system lets it pass by: some refuse when a
-/// file is opened, some when it is read or written.
+/// Whether IO goes through the page cache. Not every file system allows direct IO: some refuse at the opening,
+/// some at a read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caching {
     Direct,
@@ -57,11 +57,11 @@ enum Caching {
 }
 
 impl Opened {
-    /// Opens a regular file or a block device. A symbolic link in the last component is followed only
-    /// below /dev, where devices have names that are links, and only to a block device.
+    /// Opens a regular file or a block device. A symbolic link in the last component is followed only below /dev,
+    /// and only to a block device. Devices have names there that are links.
     pub(crate) fn open(path: &Path, access: Access) -> Result<Opened, RegionFault> {
         let kind = if access == Access::Create { Kind::File } else { look(path)? };
-        // A device is opened through its link. What is opened is looked at once more below.
+        // A device is opened through its link. The opened file is checked once more below.
         let follow = if kind == Kind::Device { OFlags::empty() } else { OFlags::NOFOLLOW };
         // NONBLOCK: a FIFO that takes the file's place must not hold us up.
         let flags = OFlags::CLOEXEC | OFlags::NONBLOCK | follow;
@@ -112,8 +112,8 @@ impl Opened {
         Ok(())
     }
 
-    /// Locks it for writing, so that whoever takes the locks that qemu takes is shut out, and tells
-    /// whether that was possible. The lock ends when this process closes any descriptor of the file.
+    /// Locks the file for writing with the lock that qemu takes, which shuts out other takers of this lock.
+    /// Returns whether that was possible. The lock ends when this process closes any descriptor of the file.
     pub(crate) fn lock(&self) -> bool {
         let operation = fs::FlockOperation::NonBlockingLockExclusive;
         match fs::fcntl_lock(&self.fd, operation) {
@@ -180,7 +180,7 @@ impl Store for Opened {
         // A read that ends within a block has met the end of the file.
         while done < blocks.len() * Block::BYTES && done.is_multiple_of(Block::BYTES) {
             if self.caching == Caching::Buffered {
-                // Else this may show what the file held when it was last read on this host.
+                // Else the cache may show old contents of the file, from the last read on this host.
                 fs::fadvise(&self.fd, at, None, Advice::DontNeed).map_err(fault)?;
             }
             let rest = &mut blocks[done / Block::BYTES..];
@@ -233,7 +233,7 @@ impl Store for Opened {
     }
 }
 
-/// What a path leads to, without opening it: opening a device node may have effects of its own.
+/// Kind of the file at a path, without opening it: opening a device node may have effects of its own.
 fn look(path: &Path) -> Result<Kind, RegionFault> {
     let stat = fs::lstat(path).map_err(open_fault)?;
     let file_type = FileType::from_raw_mode(stat.st_mode);
@@ -264,7 +264,7 @@ fn kind_of(file_type: FileType) -> Option<Kind> {
 fn past_the_cache(path: &Path, flags: OFlags) -> Result<(OwnedFd, Caching), Errno> {
     let open = |flags| retry_on_intr(|| fs::open(path, flags, Mode::from_raw_mode(0o644)));
     match open(flags | OFlags::DIRECT) {
-        // A file system that refuses may have created the file before it did so.
+        // A file system that refuses may already have created the file.
         Err(Errno::INVAL) if flags.contains(OFlags::CREATE) => {
             let flags = if fs::lstat(path).is_ok_and(|stat| stat.st_size == 0) {
                 flags - OFlags::CREATE - OFlags::EXCL

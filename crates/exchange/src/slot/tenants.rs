@@ -13,13 +13,14 @@ const ENTRY: usize = 16;
 /// Bytes of all entries.
 pub(super) const BYTES: usize = MOST_TENANTS * ENTRY;
 
-/// The bit of a number that is not its own: of the second, whether the tenant wants more; of the others, a bit of its terms.
+/// The bit of a number that is not its own. In the second number: whether the tenant wants more. In the others: a bit of its
+/// terms.
 const WANTS: u16 = 1 << 15;
 
 /// The numbers with a bit of the terms, the lowest bit first.
 const TERMS: [usize; 5] = [0, 2, 3, 4, 5];
 
-/// Writes entries. Those beyond [`MOST_TENANTS`] are left out.
+/// Writes entries. Entries beyond [`MOST_TENANTS`] are left out.
 pub(super) fn put(to: &mut [u8], tenants: &[TenantPart]) {
     for (entry, tenant) in to.chunks_exact_mut(ENTRY).zip(tenants) {
         let TenantPart { id, shares, used, wants, rate, outstanding, wish, active, terms } =

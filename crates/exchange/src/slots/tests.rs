@@ -1,4 +1,4 @@
-//! Hosts on one medium in memory: what they hear of each other, and what they notice.
+//! Hosts on one medium in memory: the records that they hear of each other, and their events.
 
 mod versions;
 
@@ -23,7 +23,7 @@ fn medium(slots: u32) -> MemoryRegion {
     MemoryRegion::new(SlotCount::new(slots).unwrap())
 }
 
-/// One period of a host: what it noticed, and whether it could speak.
+/// One period of a host: its events, and whether it could publish.
 fn period(
     host: &mut SlotExchange,
     now: Instant,
@@ -32,7 +32,7 @@ fn period(
     (events, host.publish(&publication(16.0)))
 }
 
-/// Periods of hosts one after the other, all of which must work. What each noticed.
+/// Periods of hosts one after the other, all of which must work. Returns the events of each.
 fn periods(
     hosts: &mut [&mut SlotExchange],
     range: std::ops::Range<u64>,
@@ -460,8 +460,8 @@ fn a_report_that_cannot_be_written_is_refused() {
 }
 
 proptest! {
-    /// Whatever is done to the medium in between, automatic hosts come to slots of their own and
-    /// hear each other again.
+    /// After any damage to the medium, automatic hosts come to slots of their own and hear each
+    /// other again.
     #[test]
     fn the_exchange_heals(
         hosts in 2..6u64,
@@ -495,7 +495,7 @@ proptest! {
     }
 }
 
-/// How many slots a host's next look shows.
+/// Number of slots that a host's next look shows.
 fn shown(host: &SlotExchange) -> u32 {
     host.reach.unwrap_or(64)
 }
@@ -514,7 +514,7 @@ fn only_slots_in_use_are_read_and_a_host_beyond_them_is_found_all_the_same() {
     assert_eq!((shown(&a), shown(&b)), (64, 64));
     let heard = a.collect(at(30)).unwrap().messages;
     assert!(heard.iter().any(|message| message.from.host.as_str() == "old"));
-    // When it is gone, its slot is read no more.
+    // When the host is gone, its slot is read no more.
     periods(&mut [&mut a, &mut b], 30..30 + 80);
     assert_eq!((shown(&a), shown(&b)), (8, 8));
 }

@@ -11,19 +11,19 @@ use strum::VariantArray;
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Refused {
-    /// It does not begin with parda's magic.
+    /// The datagram does not begin with parda's magic.
     #[error("that are not parda's")]
     Foreign,
     /// The datagram or its record has another format version.
     #[error("of another format version")]
     OtherVersion,
-    /// It is shorter than its length field says, or than the shortest datagram.
+    /// The datagram is shorter than its length field, or than the shortest datagram.
     #[error("that were cut short")]
     Truncated,
-    /// It is longer than its length field says, or than the longest datagram.
+    /// The datagram is longer than its length field, or than the longest datagram.
     #[error("that were too long")]
     Oversized,
-    /// It is signed with a key that this host does not have.
+    /// The datagram is signed with a key that this host does not have.
     #[error("signed with a key that this host does not have")]
     UnknownKey,
     /// Its signature is wrong: it was forged, or damaged on the way.
@@ -32,13 +32,13 @@ pub enum Refused {
     /// Its lengths contradict each other; or its signature is right, and its record has values that no host may send.
     #[error("that say what no host may say")]
     Malformed,
-    /// It is about another volume.
+    /// The datagram is about another volume.
     #[error("about another volume")]
     OtherVolume,
-    /// It, or a later datagram of its run, was heard before: it is replayed, duplicated or late.
+    /// The datagram, or a later one of its run, was heard before: it is replayed, duplicated or late.
     #[error("that were replayed, duplicated or late")]
     Replayed,
-    /// Its run has not yet echoed this one: the host has just started, does not hear us, or the datagram is a
+    /// The run has not yet echoed this one. Its host has just started, does not hear us, or the datagram is a
     /// recording.
     #[error("of hosts that have not shown that they hear this one")]
     Unproven,

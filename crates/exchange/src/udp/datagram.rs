@@ -27,11 +27,11 @@ const MAGIC: &[u8; 8] = b"PARDAUDP";
 const ECHO_BYTES: usize = 8;
 const TAG_BYTES: usize = 32;
 
-/// Slot number of the record in a datagram: one that no file has. So a record copied from a file is refused in a datagram, and
-/// a record copied from a datagram is refused in a file.
+/// Slot number of the record in a datagram, which no slot of a file has. So a record copied from a file is refused in a datagram,
+/// and the reverse.
 const NO_SLOT: SlotIndex = SlotIndex(u32::MAX);
 
-/// Where each field begins. All integers are little-endian.
+/// Offsets of the fields. All integers are little-endian.
 mod at {
     use std::ops::Range;
 
@@ -46,8 +46,8 @@ mod at {
     pub(super) const ECHOES: usize = RECORD.end;
 }
 
-/// The first 8 bytes of a datagram's signature. Nobody can know them before the datagram was sent, so
-/// a host that echoes them has heard it.
+/// The first 8 bytes of a datagram's signature. They cannot be predicted before the datagram is sent, so a host that echoes them
+/// has heard it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Mark(pub(super) u64);
 
@@ -124,7 +124,7 @@ pub(super) fn open(keys: &Keys, bytes: &[u8]) -> Result<Datagram, Refused> {
     Ok(Datagram { volume: record.volume, message: record.message, echoes, mark: mark(&expected) })
 }
 
-/// A datagram with valid magic, version, lengths, key name and signature whose other bytes are `bytes`, cut or filled to a possible
+/// A datagram with valid magic, version, lengths, key name and signature. Its other bytes are `bytes`, cut or filled to a possible
 /// length.
 pub(super) fn signed(keys: &Keys, bytes: &[u8]) -> Vec<u8> {
     let echoes = bytes.len().saturating_sub(at::ECHOES) / ECHO_BYTES;

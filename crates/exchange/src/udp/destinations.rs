@@ -17,7 +17,7 @@ const UNKNOWN_AGAIN: Duration = Duration::from_secs(5);
 /// Time between two look-ups while a name has an address from which nothing is heard.
 const SILENT_AGAIN: Duration = Duration::from_secs(30);
 
-/// Another host, as the configuration has it.
+/// Another host, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerAddress {
     /// An address, which needs no look-up.

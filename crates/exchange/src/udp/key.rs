@@ -18,7 +18,7 @@ const MOST_BYTES: u64 = 16 * 1024;
 const SIGNING: &str = "parda exchange 2026-11 datagram signature";
 const NAMING: &str = "parda exchange 2026-11 key name";
 
-/// Input of the key that everybody knows. Only for loopback addresses.
+/// Input of the public key. Only for loopback addresses.
 const PUBLIC: &[u8] = b"loopback";
 
 /// A key that all hosts of an exchange share.
@@ -54,7 +54,8 @@ impl Key {
 
 /// The keys of an exchange: the first one signs, all of them verify.
 ///
-/// To replace a key without a gap: add the new key as second line on all hosts, then make it the first line, then remove the old one.
+/// Replacement of a key without a gap: add the new key as second line on all hosts. Then make it the first line, then remove the old
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys(Vec<Key>);
 
@@ -100,7 +101,7 @@ impl Keys {
         Ok(Keys(keys.into_iter().map(|(_, key)| key).collect()))
     }
 
-    /// A key that everybody knows. Only for hosts whose addresses are all loopback.
+    /// The public key. Only for hosts whose addresses are all loopback.
     #[must_use]
     pub fn public() -> Keys {
         Keys(vec![Key::new(PUBLIC)])
@@ -135,7 +136,7 @@ fn secret(text: &str) -> Result<[u8; 32], String> {
     if text.len() != DIGITS {
         return Err(not_a_key(format!("{} digits", text.len())));
     }
-    // The digits of a hash are those of any 32 bytes.
+    // A key has the digits of a hash: 32 bytes.
     let secret = blake3::Hash::from_hex(text).map_err(|error| not_a_key(error.to_string()))?;
     let secret = *secret.as_bytes();
     if secret.iter().all(|byte| *byte == secret[0]) {

@@ -1,11 +1,10 @@
 //! The runs of other hosts that were heard, and which of them are believed. There is no socket and no clock: time is
 //! counted in our own publications.
 //!
-//! A signature proves that a host once wrote a datagram, not that it wrote it now. So a run of another
-//! host is believed only after it has echoed the mark of one of our last [`MEMORY`] datagrams, which no earlier recording can
-//! contain. From then on its sequence numbers must rise. A run is forgotten after it was
-//! silent for [`MEMORY`] publications of ours. By then every mark that it can have echoed is forgotten as
-//! well, so its recorded datagrams prove nothing any more.
+//! A signature proves that a host once wrote a datagram, not that it wrote it now. So a run of another host must first echo the mark of
+//! one of our last [`MEMORY`] datagrams. No earlier recording can contain such a mark. From then on its sequence numbers must rise. A
+//! run is forgotten after it was silent for [`MEMORY`] publications of ours. By then every mark that it can have echoed is forgotten as
+//! well. So its recorded datagrams prove nothing any more.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -39,7 +38,7 @@ const MOST_OTHERS: usize = super::datagram::MOST_ECHOES - MOST_NEW;
 /// Most publications of ours for which a run may be silent and is still echoed.
 const ECHOED_WITHIN: u64 = 3;
 
-/// Publications of ours after which a host that was heard all the time has had time to show that it hears us.
+/// Publications of ours within which a host that is heard all the time can show that it hears us.
 const TIME_TO_ECHO: u64 = 4;
 
 /// Most hosts that are named for a way that works in one direction alone. The others are counted.
@@ -178,8 +177,8 @@ impl Members {
         hosts.values().filter(|proven| !**proven).count()
     }
 
-    /// Hosts that are heard, and had time to show that they hear this one and have not: how many, and the first of them.
-    /// `is_peer`: whether this host sends to an address.
+    /// Hosts that are heard and, in the time that they had, have not shown that they hear this one. Their number, and the first of
+    /// them. `is_peer`: whether this host sends to an address.
     pub(super) fn one_way(&self, is_peer: impl Fn(&SocketAddr) -> bool) -> (usize, Vec<OneWay>) {
         let now = self.marks.count();
         let mut hosts: BTreeMap<HostId, (bool, &Run)> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! The thread that reads datagrams as they come, so that a flood of them neither delays the control thread
-//! nor pushes other hosts' datagrams out of the kernel's buffer.
+//! The thread that reads datagrams as they come. So a flood of them neither delays the control thread nor displaces other hosts'
+//! datagrams in the kernel's buffer.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

@@ -31,7 +31,7 @@ pub(super) struct Refusal {
     pub(super) why: Refused,
     /// Number of datagrams since the last line on this reason.
     pub(super) count: u64,
-    /// Source address of the last one. It can be forged.
+    /// Source address of the last datagram, which can be forged.
     pub(super) from: SocketAddr,
 }
 

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, netdevice, socke
 /// a flood is read faster than it fills the buffer.
 const RECEIVE_BYTES: usize = 4 << 20;
 
-/// Size of the send buffer that is asked for, in bytes: room for the datagrams of one period to 1,000 hosts.
+/// Requested size of the send buffer, in bytes: room for the datagrams of one period to 1,000 hosts.
 const SEND_BYTES: usize = 2 << 20;
 
 /// Time to live of multicast datagrams. Routers do not forward them: the hosts of a group are on one subnet.

@@ -48,7 +48,7 @@ impl Named {
     }
 }
 
-/// Changes settings of a volume's law, of a disk or a VM of a steered device, or of a tenant on this host.
+/// Changes settings of a volume's law, a disk, a VM of a steered device, or a tenant on this host.
 ///
 /// The keys are those of the configuration. The answer has the values in force, read back from the running volume.
 #[utoipa::path(
@@ -74,7 +74,7 @@ pub(super) async fn set(
     Ok(Json(shared.change(move |agent| agent.set(&place, &change, &who)).await??))
 }
 
-/// Gives settings of a volume's law, a disk or a tenant back to the configuration file: the one that is named, or all.
+/// Gives settings of a volume's law, a disk or a tenant back to the configuration file. Either the named setting, or all.
 #[utoipa::path(
     delete,
     path = "",
@@ -97,7 +97,7 @@ pub(super) async fn reset(
 
 /// Serves one more disk of a volume.
 ///
-/// It takes a token with the role `admin`: a disk names a file of the host. One that cannot be opened is not added.
+/// Requires a token with the role `admin`, because a disk names a file of the host. A file that cannot be opened is not added.
 #[utoipa::path(
     post,
     operation_id = "add",
@@ -170,7 +170,7 @@ pub(super) const SETTINGS: [(&str, &str); 3] = [
     ("/api/v1/volumes/{volume}/tenants/{tenant}", "tenant"),
 ];
 
-/// Paths of the changes of all settings and of one, with what the names of their operations end in.
+/// Paths of the changes of all settings and of one, each with the ending of its operation's name.
 pub(super) const OVERRIDES: [(&str, &str); 2] =
     [("/overrides", ""), ("/overrides/{setting}", "_setting")];
 

@@ -53,7 +53,7 @@ pub(super) fn events(text: Option<&str>) -> Result<EventsQuery, Refusal> {
     Ok(query)
 }
 
-/// How long a change is kept.
+/// Time for which a change is kept.
 pub(super) fn keep(text: Option<&str>) -> Result<Option<Keep>, Refusal> {
     let mut keep = None;
     for (key, value) in pairs(text)? {

@@ -75,7 +75,7 @@ pub(crate) fn mb_per_s(bytes_per_s: f64) -> f64 {
     bytes_per_s / 1e6
 }
 
-/// A number with the name of what is counted: `1 load`, `3 loads`.
+/// A number with the name of the counted things: `1 load`, `3 loads`.
 pub(crate) fn number_of(how_many: usize, what: &str) -> String {
     if how_many == 1 { format!("1 {what}") } else { format!("{how_many} {what}s") }
 }

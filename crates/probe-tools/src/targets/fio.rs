@@ -1,7 +1,7 @@
 //! fio, as the driver of real targets.
 //!
-//! Each load has a fio of its own, with one thread. Every slice it writes its counters since the start as JSON, so that
-//! warm-up and steady state are recognised while fio runs. SIGINT stops fio when the load is known precisely enough.
+//! Each load has a fio of its own, with one thread. At every slice fio writes its counters since the start as JSON. So warm-up
+//! and steady state are recognised while fio runs. SIGINT stops fio when the load is known precisely enough.
 
 mod child;
 mod report;
@@ -25,10 +25,12 @@ const LONGEST: f64 = 1.0;
 /// Least warm-up: connections are made and queues fill.
 const LEAST_WARMUP_S: f64 = 0.3;
 
-/// Time without a completed IO, beyond the longest expected one, after which the target has failed. fio itself is waited for.
+/// Time without a completed IO, beyond the longest expected one, after which the target has failed. Counted only once fio has
+/// begun the load.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Time for which fio may be stopped, by its own clock, before it ends by itself. It ends as well when nobody reads its answers.
+/// Time for which fio may be stopped, by its own clock, before it ends by itself. Without a reader of its answers it ends as
+/// well.
 const LONGEST_STOP: Duration = Duration::from_secs(600);
 
 /// Time for fio to end after the user has stopped the probe.
@@ -176,7 +178,7 @@ impl Running {
         let gap = now - self.answered;
         let late = self.begun.is_none() || gap > PATIENCE;
         if gap > PATIENCE {
-            // The load begins anew: what it did meanwhile says nothing of the target.
+            // The load begins anew: its results of the gap tell nothing of the target.
             self.silent += gap;
             self.recording = Recording::default();
             self.begun = None;
@@ -194,7 +196,7 @@ impl Running {
         let verdict = self.recording.steadiness(LEAST_WARMUP_S);
         let took_s = self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
         let known = verdict.steady && verdict.precision <= allowance.precision;
-        // A load without a completed IO may be stuck. It goes on until `PATIENCE` is over.
+        // A load without a completed IO may be stuck. The load goes on until `PATIENCE` is over.
         let over = took_s >= allowance.most_s && self.recording.is_measured(verdict);
         known && took_s >= allowance.least_s || over
     }

@@ -75,8 +75,7 @@ impl Writes {
     }
 }
 
-/// Checks that no known format is on a device or in a file: no file system, partition table, volume or the
-/// like.
+/// Checks that no known format is on a device or in a file. Such are file systems, partition tables, volumes and the like.
 pub(crate) fn signatures(path: &Path) -> Result<(), Why> {
     let found = said("wipefs", &["--no-act", "--noheadings", "--output", "TYPE,OFFSET"], path)?;
     let one = |line: &str| {

@@ -38,10 +38,10 @@ pub struct Target {
 /// Reason why a target cannot be probed, with its name.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// It is none that can be probed, or may not be written to.
+    /// The target is not of a kind that can be probed, or must not be written to.
     #[error("{0}")]
     Unfit(String),
-    /// It could be, but something failed: its server, fio, or making it.
+    /// The target is possible, but something failed: its server, fio, or making it.
     #[error("{0}")]
     Failed(String),
 }
@@ -71,8 +71,8 @@ fn unopened(name: &str, error: &io::Error) -> TargetError {
 }
 
 impl Target {
-    /// Finds the target of a name. Nothing is written, except that `create` creates a file of this
-    /// number of bytes, and that a target that passes the checks for `writes` gets the mark.
+    /// Finds the target of a name. Nothing is written, with two exceptions. `create` creates a file of this number
+    /// of bytes. A target that passes the checks for `writes` gets the mark.
     ///
     /// # Errors
     /// No target has this name, it cannot be driven, or it may not be written to.

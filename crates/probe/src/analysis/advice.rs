@@ -6,8 +6,8 @@ use crate::analysis::knee::WORTH;
 use crate::findings::{Advice, Choice, Knee};
 use crate::reasons::Why;
 
-/// The threshold lies above the knee by as much as the knee is uncertain, but by no less and no more
-/// than this: one that is too low loses throughput, one that is too high costs everybody latency.
+/// Bounds of the fraction by which the threshold lies above the knee. Within them it is the uncertainty of the knee. A
+/// threshold that is too low loses throughput, one that is too high costs everybody latency.
 const MARGIN: (f64, f64) = (0.025, 0.04);
 
 /// Largest relative step of rounding up a threshold.
@@ -16,11 +16,11 @@ const STEP: f64 = 0.02;
 /// Other thresholds that are shown, as fractions of the advised one.
 const PARTS: [f64; 7] = [0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 2.0];
 
-/// Least threshold that is shown, over the latency of the least load: nothing would be left of the throughput below it.
+/// Least threshold that is shown, over the latency of the least load. Below it, nothing would be left of the throughput.
 const ABOVE_LEAST: f64 = 1.05;
 
-/// `window_max` over the outstanding IOs at the threshold. The window of a host that is alone needs these, and room above
-/// them, so that the threshold bounds the host and not `window_max`.
+/// `window_max` over the outstanding IOs at the threshold. The window of a host that is alone needs these and room above
+/// them. Then the threshold bounds the host and not `window_max`.
 const ROOM: f64 = 1.1;
 
 /// Advice from the first mix that was swept.

@@ -9,15 +9,16 @@ const SWEEPS: usize = 2000;
 /// Largest violation of a condition that is accepted, as a fraction of the throughput.
 const MET: f64 = 1e-7;
 
-/// Replaces `y`, at ascending `x`, by the nearest values, by weighted least squares, whose slopes never rise and whose last slope is
-/// not negative. Hildreth's method, with a multiplier for each condition.
+/// Replaces `y`, at ascending `x`, by the nearest concave values, by weighted least squares. Their slopes never rise, and the last
+/// slope is not negative. Hildreth's method, with a multiplier for each condition.
 pub(super) fn concave(x: &[f64], y: &mut [f64], weights: &[f64]) {
     let last = y.len().saturating_sub(1);
     if last < 2 {
         return;
     }
     let scale = y[last].abs().max(f64::MIN_POSITIVE);
-    // Each condition is a sum that must not be negative, in units of throughput: the height of the middle of three above their chord.
+    // Each condition is a sum that must not be negative, in units of throughput. The sum is the height of the middle of three above
+    // their chord.
     let mut conditions: Vec<[(usize, f64); 3]> = (1..last)
         .map(|at| {
             let way = (x[at] - x[at - 1]) / (x[at + 1] - x[at - 1]);

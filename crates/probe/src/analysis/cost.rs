@@ -1,8 +1,8 @@
-//! What an IO costs: from what the target does of random reads and writes alone, small and large.
+//! Cost of an IO, from the target's throughput of random reads and writes alone, small and large.
 
 use crate::findings::{Cost, Curve};
 
-/// Size of the small IOs, in bytes: that of `iops_reads` and `iops_writes` in the configuration.
+/// Size of the small IOs, in bytes: the size of `iops_reads` and `iops_writes` in the configuration.
 const SMALL: u64 = 4096;
 
 /// `None` without sweeps of 4 KiB and of a larger size, of both reads and writes, all at random offsets.
@@ -14,7 +14,7 @@ pub(super) fn cost(curves: &[Curve]) -> Option<Cost> {
         let small = alone.clone().find(|curve| curve.mix.size == SMALL)?;
         let large = alone.max_by_key(|curve| curve.mix.size)?;
         let (iops, bytes) = (small.peak_iops.value, large.mix.size.checked_sub(SMALL)?);
-        // What the bytes beyond 4 KiB take. No array moves fewer bytes the larger its IOs are.
+        // Time of the bytes beyond 4 KiB. No array moves fewer bytes the larger its IOs are.
         let more = 1.0 / large.peak_iops.value - 1.0 / iops;
         let bandwidth = (bytes as f64 / more).max(SMALL as f64 * iops);
         (bytes > 0 && more > 0.0).then_some((iops, bandwidth))

@@ -1,8 +1,7 @@
 //! Curve of throughput over outstanding IOs, with the noise removed.
 //!
-//! The only assumption about a device is that throughput does not fall up to its peak,
-//! and does not rise after it. The curve is fitted by weighted least squares (pool adjacent violators). Near
-//! the peak it is concave as well.
+//! The only assumption about a device: throughput does not fall up to its peak, and does not rise after it. The curve is
+//! fitted by weighted least squares (pool adjacent violators). Near the peak it is concave as well.
 
 use crate::analysis::concave::concave;
 
@@ -25,7 +24,7 @@ const LEAST_ERROR: f64 = 0.001;
 /// Fraction of the peak from which on the curve is concave.
 const NEAR_PEAK: f64 = 0.6;
 
-/// Least improvement of the fit, in squared standard errors, at which a curve that declines is preferred to one that does not.
+/// Least improvement of the fit, in squared standard errors, at which a declining curve is preferred to one without decline.
 const DECLINES: f64 = 12.0;
 
 /// A sweep, ascending in depth, and the throughput fitted to it.
@@ -91,13 +90,13 @@ impl Fit {
         (after - 1, after, (iops - below) / (above - below))
     }
 
-    /// Where throughput reaches `iops`.
+    /// Point at which throughput reaches `iops`.
     pub(super) fn place(&self, iops: f64) -> CurvePoint {
         let (before, after, way) = self.reaches(iops);
         self.between(before, after, way)
     }
 
-    /// Where latency reaches `ms`; the deepest if it does not.
+    /// Point at which latency reaches `ms`; the deepest if latency stays below.
     pub(super) fn at_latency(&self, ms: f64) -> CurvePoint {
         let mut last = 0;
         for next in 1..self.depths.len() {

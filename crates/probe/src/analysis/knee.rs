@@ -21,8 +21,8 @@ pub(super) struct Swept {
     pub(super) fit: Fit,
 }
 
-/// Finds peak and knee of a mix. `between` is the excess of differences between runs of one load over what their slices
-/// explain, as a relative standard deviation.
+/// Finds peak and knee of a mix. `between`: excess of the differences between runs of one load over those that their
+/// slices explain. A relative standard deviation.
 pub(super) fn swept(points: &[Point], mix: Mix, between: f64) -> Swept {
     let runs = runs(points, mix);
     let fit = Fit::new(depths(&runs, resample::seen));

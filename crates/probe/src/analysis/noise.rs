@@ -1,4 +1,4 @@
-//! How well runs of the same load agree.
+//! Agreement of runs of the same load.
 
 use crate::analysis::resample;
 use crate::findings::Noise;

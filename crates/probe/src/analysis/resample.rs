@@ -38,8 +38,8 @@ pub(super) fn again(point: &Point, random: &mut fastrand::Rng) -> Rate {
     if !(drawn.iops > 0.0 && drawn.iops.is_finite()) {
         return was;
     }
-    // A resample varies less than the population, by one degree of freedom. The mean is
-    // the run's and not that of the slices, as a run may begin and end within a slice.
+    // A resample varies less than the population, by one degree of freedom. The mean is the run's and not the slices', as a run may
+    // begin and end within a slice.
     let wider = (slices.len() as f64 / (slices.len() as f64 - 1.0)).sqrt();
     let whole = together(slices.iter());
     Rate {

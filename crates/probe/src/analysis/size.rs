@@ -19,7 +19,7 @@ pub(super) fn size_line(points: &[Point]) -> Option<SizeLine> {
     let mut distinct: Vec<u64> = sizes.iter().map(|point| point.load.mix.size).collect();
     distinct.sort_unstable();
     distinct.dedup();
-    // Two points are on a line whatever they are.
+    // Two points are always on a line.
     if distinct.len() < 3 {
         return None;
     }

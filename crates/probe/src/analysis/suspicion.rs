@@ -1,4 +1,5 @@
-//! Caches and limits that may be between the probe and the medium, with the evidence for each, and reads beside writes.
+//! Caches and limits that may be between the probe and the medium, with the evidence for each. Also reads beside
+//! writes.
 
 use crate::analysis::knee::Swept;
 use crate::findings::Asymmetry;
@@ -56,8 +57,8 @@ fn beside<'a>(points: &'a [Point], point: &Point, mix: Mix) -> Option<&'a Point>
     points.iter().find(|other| other.load == load && other.all.ios > 0)
 }
 
-/// Reads and writes of one size, randomness and depth; where several were run, the deepest, where
-/// a cache's first help is used up.
+/// Reads and writes of one size, randomness and depth. The deepest of several is taken: there a cache's first help is
+/// used up.
 pub(super) fn asymmetry(points: &[Point]) -> Option<Asymmetry> {
     let with =
         |point: &Point, read_percent| beside(points, point, Mix { read_percent, ..point.load.mix });
@@ -137,7 +138,7 @@ fn prefetch(points: &[Point]) -> Option<Suspicion> {
     suspicion(Suspect::Prefetch, Evidence::ReadAhead { mix, outstanding, sequential_ms, random_ms })
 }
 
-/// Throughput is the same, and a round number, whatever is asked.
+/// Throughput is the same for every load, and a round number.
 fn throttled(swept: &[Swept]) -> Option<Suspicion> {
     for Swept { curve, fit } in swept {
         let peak = curve.peak_iops.value;
@@ -166,14 +167,14 @@ fn throttled(swept: &[Swept]) -> Option<Suspicion> {
     None
 }
 
-/// The number of one digit, or of two that end in 5, that a rate is within a fifth of a percent of.
+/// The number of one digit, or of two that end in 5, that is within 0.2 % of a rate.
 fn round(rate: f64) -> Option<f64> {
     let step = 5.0 * 10_f64.powf(rate.log10().floor() - 1.0);
     let near = (rate / step).round() * step;
     ((rate / near - 1.0).abs() < 0.002).then_some(near)
 }
 
-/// Two kinds of IOs: the fraction that is fast, the largest latency of these, and the smallest latency of the others.
+/// Two kinds of IOs: the fraction of fast ones, their largest latency, and the smallest latency of the others.
 struct Kinds {
     fast: f64,
     up_to: f64,
@@ -195,7 +196,7 @@ fn two_kinds(histogram: &[Bucket]) -> Option<Kinds> {
         if few < SOME || many < SOME || long < APART * quick {
             continue;
         }
-        // What lies within a factor of 1.4 of the cut, on either side, is between them.
+        // IOs within a factor of 1.4 of the cut, on either side, are between the two kinds.
         let cut = (fast[at - 1].up_to_ms * slow[0].up_to_ms).sqrt();
         let near = |b: &&Bucket| b.up_to_ms > cut / 1.4 && b.up_to_ms < cut * 1.4;
         let between: u64 = histogram.iter().filter(near).map(|bucket| bucket.ios).sum();

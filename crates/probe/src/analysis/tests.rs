@@ -67,7 +67,7 @@ pub(crate) fn point(
     }
 }
 
-/// A sweep of a device whose throughput is `iops` of what is outstanding.
+/// A sweep of a device whose throughput is the function `iops` of the outstanding IOs.
 fn sweep(noise: f64, seed: u64, iops: impl Fn(f64) -> f64) -> Vec<Point> {
     let mut random = fastrand::Rng::with_seed(seed);
     DEPTHS.map(|n| point(READS, n, iops(f64::from(n)), noise, &mut random)).to_vec()
@@ -208,10 +208,10 @@ fn two_kinds_of_reads_are_a_cache() {
         panic!("{found:?}")
     };
     assert!((fast - 1.0 / 3.0).abs() < 1e-9 && up_to_ms == 0.25 && from_ms == 18.0, "{found:?}");
-    // Where nearly all are fast, it is the others that wait for something.
+    // If nearly all are fast, the others wait for something.
     points[0].all.histogram = vec![bucket(0.2, 500), bucket(0.25, 480), bucket(18.0, 30)];
     assert_eq!(findings(&points, &target()).suspicions[0].what, Suspect::Stalls);
-    // Where there is no gap it is one kind that strays.
+    // Without a gap, it is one kind of IOs that varies.
     points[0].all.histogram = (1..40).map(|n| bucket(0.2 * 1.13_f64.powi(n), 20)).collect();
     assert_eq!(findings(&points, &target()).suspicions, []);
 }

@@ -1,9 +1,10 @@
-//! Weights under the elevator bfq. It chooses whose IO goes next, so it divides whatever leaves the
-//! elevator, and gives what one VM leaves to the others at once. IOs must wait in the elevator for
-//! this, so the bound must lie below it (a LUN's queue depth), not above (`nr_requests`).
+//! Weights under the elevator bfq. The elevator chooses the VM whose IO goes next. So it divides
+//! all IOs that leave it. The part that one VM leaves goes to the others at once. For this, IOs
+//! must wait in the elevator. So the bound must lie below it (a LUN's queue depth), not above
+//! (`nr_requests`).
 //!
-//! bfq's defaults suit desktops: it idles the device for a process that might go on, favours new
-//! processes, and serves one queue for up to 125 ms. At a small depth the result is far from the
+//! bfq's defaults suit desktops. The device idles for a process that might go on, new processes are
+//! favoured, and one queue is served for up to 125 ms. At a small depth the result is far from the
 //! weights.
 
 use std::collections::BTreeMap;
@@ -86,7 +87,8 @@ impl Bfq {
         let scheduler = self.queue.join("scheduler");
         let offered = sysfs::read(&scheduler)?;
         if sysfs::chosen(&offered) != NAME {
-            // Whatever another process chose another elevator for, its value is the one to restore.
+            // The elevator that another process chose is the value to restore, for whatever reason
+            // it was chosen.
             let value = sysfs::chosen(&offered).to_owned();
             journal.correct(Original::new(&scheduler, value))?;
             let what = scheduler.display().to_string();

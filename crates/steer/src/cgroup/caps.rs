@@ -1,7 +1,7 @@
-//! Caps (`io.max`): what each VM may do in a second, by its shares, its limit and that of its tenant. They work with every elevator and
-//! every kind of device, and take effect without a drain. `io.max` bounds reads and writes apart, and has no bound on their sum, so what
-//! a VM may do in both together is split as its IOs were in the period before. What another program has bounded in `io.max`, or bounds
-//! meanwhile, holds where it is lower, and is put back at the end.
+//! Caps (`io.max`): most IOs and bytes per second of each VM, by its shares, its limit and its tenant's. They work with every elevator
+//! and every kind of device, and take effect without a drain. `io.max` bounds reads and writes apart, and has no bound on their sum. So
+//! a VM's cap on both together is split as its IOs were in the period before. Bounds of another program in `io.max`, from before or
+//! since, hold where they are lower. At the end they are restored.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::journal::{LockedJournal, Original};
 use crate::number::DevNum;
 use crate::sysfs;
 
-/// Least part of a cap for the direction in which a VM was idle, so that it may begin to use it.
+/// Least part of a cap for the direction in which a VM was idle. With it, IOs of that direction can begin.
 const OTHER_WAY: f64 = 0.1;
 /// Least bound that the kernel accepts, in IOs or bytes per second.
 const LEAST: f64 = 2.0;
@@ -120,7 +120,7 @@ pub struct Cap {
 }
 
 impl Cap {
-    /// The lower of what shares give a VM, `share` IOs per second, and of its limits, for a VM that began `begun` in the period before.
+    /// The lower of a VM's `share`, in IOs per second, and its limits. `begun`: its begun IOs of the period before.
     fn of_vm(share: Option<f64>, vm: &Vm, begun: Begun) -> Cap {
         let bytes = begun.bytes.all() as f64 / begun.ios.all().max(1) as f64;
         let by_tenant = most_ios(&vm.grant.limit, bytes) < most_ios(&vm.limit, bytes);
@@ -150,7 +150,7 @@ impl Cap {
         Cap { ios, bytes, by_shares, ..self }
     }
 
-    /// Those of another program's bounds that are in force beside a cap, as it has none there or the same.
+    /// The bounds of another program that are in force beside a cap: the cap has none there, or the same.
     fn where_in_force(mut self, cap: Option<Cap>) -> Cap {
         let mut cap = cap.unwrap_or_default();
         for ((_, theirs), (_, ours)) in self.words().into_iter().zip(cap.words()) {
@@ -216,7 +216,7 @@ impl Cap {
         bounds.words().map(|(key, most)| format!("{key}={}", word(most))).join(" ")
     }
 
-    /// Whether a line of `io.max` has it in force.
+    /// Whether a line of `io.max` contains this cap.
     fn is_in_force(self, line: &str) -> bool {
         self.text().split(' ').all(|word| line.split(' ').any(|found| found == word))
     }
@@ -232,10 +232,10 @@ pub(crate) fn most_ios(limit: &Limit, bytes: f64) -> f64 {
     most(&limit.iops).min(by_bytes)
 }
 
-/// What holds a VM back.
+/// Cause that holds a VM back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldBy {
-    /// What its shares give it.
+    /// Part of the window or rate by its shares.
     Shares,
     /// Limit that the configuration sets.
     Limit,
@@ -305,7 +305,7 @@ impl Caps {
         }
     }
 
-    /// Sets caps on these VMs: of their shares, in IOs per second, where `rates` has one, and of their limits. Removes those of all
+    /// Sets caps on these VMs: their limits and, where `rates` has one, their rate by shares, in IOs per second. Removes the caps of all
     /// other VMs. Each cap is read back. Returns the caps that another process had changed, and its bounds that were found first.
     pub(crate) fn set(
         &mut self,
@@ -387,7 +387,7 @@ impl Caps {
     pub(crate) fn look_again(&self, journal: &mut LockedJournal) -> Result<(), ShareError> {
         for (key, theirs) in &self.theirs {
             let in_force = self.in_force.get(key).filter(|in_force| in_force.id == theirs.id);
-            // A cgroup that is gone has taken its bounds along.
+            // A removed cgroup has taken its bounds along.
             let (Some(ours), Ok(text)) = (in_force, sysfs::read(&theirs.file)) else { continue };
             let mut cap = theirs.cap;
             cap.take_theirs(line(&text, self.device).unwrap_or(UNBOUNDED), ours.cap);
@@ -396,7 +396,7 @@ impl Caps {
         Ok(())
     }
 
-    /// Notes what another program has set meanwhile, so that it is put back and not what it had set before.
+    /// Notes the bounds that another program has set meanwhile: these are put back, and not its earlier ones.
     fn note_theirs(
         &self,
         file: &Path,

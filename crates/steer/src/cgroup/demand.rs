@@ -53,9 +53,9 @@ impl Demands {
     }
 
     /// Demand from the IOs that each VM began. All VMs are taken to wait alike, as they share one
-    /// queue, so that each has the part of the pending IOs that it has of the begun IOs (Little's law).
-    /// If an elevator makes some VMs wait longer, their demand is underestimated, and that of the
-    /// others overestimated.
+    /// queue. So each has the part of the pending IOs that it has of the begun IOs (Little's law). If
+    /// an elevator makes some VMs wait longer, their demand is underestimated, and that of the others
+    /// overestimated.
     #[must_use]
     pub fn of_begun(vms: &Vms, begun: &BTreeMap<VmKey, Begun>, whole: Demand) -> Demands {
         let mut demands = Demands::none(vms);
@@ -94,9 +94,9 @@ pub struct Begun {
 /// IOs or bytes by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// What its reads were.
+    /// IOs or bytes of reads.
     pub reads: u64,
-    /// What its writes were.
+    /// IOs or bytes of writes.
     pub writes: u64,
 }
 

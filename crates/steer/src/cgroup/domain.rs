@@ -28,7 +28,7 @@ impl Domains {
         Some(name)
     }
 
-    /// Forgets the names of cgroups that are gone, as their ids may be given anew.
+    /// Forgets the names of removed cgroups, as their ids may be given anew.
     pub(crate) fn retain(&mut self, there: &HashSet<u64>) {
         self.names.retain(|cgroup, _| there.contains(cgroup));
     }

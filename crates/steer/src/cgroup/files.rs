@@ -64,7 +64,7 @@ pub enum ShareError {
     },
 }
 
-/// Writes a device's line, once the original line is in the journal, and checks what is in force then. `unset` is the
+/// Writes a device's line, once the original line is in the journal, and checks the line in force afterwards. `unset` is the
 /// original if there was no line.
 ///
 /// # Errors
@@ -136,8 +136,7 @@ pub(crate) fn io_is_used(control: &Path) -> bool {
     })
 }
 
-/// The cgroups whose weights matter for a VM: its own and those above it except the root, as paths
-/// below the root.
+/// The cgroups whose weights matter for a VM, as paths below the root. They are its own and those above it except the root.
 pub(crate) fn lineage(key: &VmKey) -> Vec<String> {
     let ends = key.0.match_indices('/').map(|(at, _)| at).chain([key.0.len()]);
     ends.map(|end| key.0[..end].to_owned()).collect()

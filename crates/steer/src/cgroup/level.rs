@@ -1,4 +1,4 @@
-//! Water-filling: each VM gets what it wants, up to a common rate per share.
+//! Water-filling: each VM gets the rate that it wants, up to a common rate per share.
 
 /// Demand of one VM.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,7 +9,7 @@ pub struct Want {
     pub rate: f64,
 }
 
-/// The rate per share at which `rate` is used up. `None` if all VMs get what they want.
+/// The rate per share at which `rate` is used up. `None` if all VMs get the rate that they want.
 #[must_use]
 pub fn level(wants: &[Want], rate: f64) -> Option<f64> {
     if wants.iter().map(|want| want.rate).sum::<f64>() <= rate {

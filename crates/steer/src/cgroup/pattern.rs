@@ -1,8 +1,8 @@
 //! Patterns that say which cgroups are VMs.
 //!
-//! A pattern is a path below the cgroup root, whose names may contain `*` and `?`; `**` stands for
-//! any number of names. Platforms have short forms: `libvirt:db`, `proxmox:100`, `kubernetes:*`,
-//! `systemd:postgresql.service`. These name a VM as its platform does, wherever the platform puts its cgroup.
+//! A pattern is a path below the cgroup root, whose names may contain `*` and `?`; `**` stands for any number of names. Platforms
+//! have short forms: `libvirt:db`, `proxmox:100`, `kubernetes:*`, `systemd:postgresql.service`. These name a VM as its platform
+//! does, wherever the platform puts its cgroup.
 //!
 //! systemd escapes `-` inside a name as `\x2d`. Patterns match both the escaped and the unescaped name.
 
@@ -22,7 +22,7 @@ pub struct Pattern {
 /// The cgroups of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Of {
-    /// Of this path below the cgroup root.
+    /// A path below the cgroup root.
     Path(Vec<Part>),
     /// Of a domain of libvirt, by its name.
     Domain(String),
@@ -182,7 +182,8 @@ fn is_named(pattern: &str, name: &str) -> bool {
     glob(pattern, name) || glob(pattern, &unescaped(name))
 }
 
-/// Whether a cgroup holds units of the host: a slice, or the manager of a user. Those of a container are below its scope or service.
+/// Whether a cgroup holds units of the host: a slice, or the manager of a user. The units of a container are below its scope or
+/// service.
 fn holds_units(name: &str) -> bool {
     name.ends_with(".slice") || (name.starts_with("user@") && name.ends_with(".service"))
 }

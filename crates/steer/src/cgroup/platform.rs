@@ -12,20 +12,20 @@ pub(crate) enum Made {
     Domain(Domain),
     /// Of a VM or container of Proxmox. Holds its number.
     Proxmox(String),
-    /// Of a pod. Holds its uid as the cgroup's name has it: systemd's driver writes `_` for `-`.
+    /// A pod. Holds its uid as in the cgroup's name: systemd's driver writes `_` for `-`.
     Pod(String),
     /// Another machine of systemd's. Holds its name.
     Machine(String),
 }
 
-/// A domain of libvirt, as the name of its cgroup has it.
+/// A domain of libvirt, by the name of its cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Domain {
     /// The driver, which is also the directory of libvirt's records.
     pub(crate) driver: &'static str,
     /// Number that the driver gave the domain at its start.
     pub(crate) id: String,
-    /// What is left of the domain's name.
+    /// The rest of the domain's name, as shortened for the cgroup.
     pub(crate) rest: String,
 }
 
@@ -89,8 +89,8 @@ fn proxmox(name: &str, above: &[String]) -> Option<String> {
     is_number(number).then(|| number.to_owned())
 }
 
-/// A pod's cgroup below any `cgroupRoot`, also in a node that is a container: by systemd's driver `X-podUID.slice` in `X.slice`, by
-/// cgroupfs `podUID`.
+/// A pod's cgroup below any `cgroupRoot`, also in a node that is a container. The driver of systemd makes `X-podUID.slice` in
+/// `X.slice`, cgroupfs makes `podUID`.
 fn pod(name: &str, above: &[String]) -> Option<String> {
     let parent = above.last()?;
     let uid = if let Some(slice) = parent.strip_suffix(".slice") {
@@ -115,7 +115,7 @@ fn is_number(text: &str) -> bool {
 }
 
 impl Domain {
-    /// Whether the cgroup could be that of a domain of this name. `*` and `?` stand for themselves.
+    /// Whether a domain of this name could have the cgroup. `*` and `?` stand for themselves.
     pub(crate) fn may_be(&self, name: &str) -> bool {
         let (driver, id, rest) = (self.driver, &self.id, &self.rest);
         let prefix = format!("{driver}-{id}-");
@@ -151,7 +151,7 @@ fn machine_name(prefix: &str, name: &str, most: usize, newer: bool) -> String {
     made
 }
 
-/// What is left of a pattern of domains' names, to be compared with what is left of a name.
+/// A pattern of domains' names in shortened form, to be compared with shortened names.
 pub(crate) fn shortened(pattern: &str) -> String {
     machine_name("", pattern, usize::MAX, true)
 }

@@ -5,8 +5,7 @@
 //! - **caps** (`io.max`), always: the window and the device latency give the host's rate in IOs per
 //!   second (Little's law). While its VMs want more than that, each is capped at its part. Caps are
 //!   updated once a tick.
-//! - **weights** under bfq, if the device's bound lies below the elevator: the kernel chooses whose
-//!   IO goes next, within the tick too.
+//! - **weights** under bfq, if the device's bound lies below the elevator. The kernel chooses whose IO goes next, within the tick too.
 //!
 //! Caps also bound the host below the least value of its knob, and hold VMs to their limits.
 
@@ -23,10 +22,9 @@ use crate::cgroup::vms::{VmKey, Vms};
 use crate::device::{Device, Kind};
 use crate::journal::{Journal, LockedJournal, Restored};
 
-/// Least sum of the caps, relative to the rate that the window and the latency give. `io.max`
-/// admits slightly less than its limit, in bursts, so that the window would not be used, and the
-/// law would take the unused part away. Caps are therefore raised until the window is used, and
-/// lowered while IOs wait above the queue.
+/// Least sum of the caps, relative to the rate that the window and the latency give. `io.max` admits slightly less than its limit, in
+/// bursts. So the window would not be used, and the law would take the unused part away. Caps are therefore raised until the window is
+/// used, and lowered while IOs wait above the queue.
 const LEAST_SUM: f64 = 0.9;
 /// Least sum of the caps under bfq, which needs waiting IOs to choose from.
 const LEAST_SUM_BFQ: f64 = 1.05;
@@ -36,8 +34,7 @@ const USED: f64 = 0.95;
 /// Factor by which the sum rises, at most, or falls in a period.
 const RISE: f64 = 1.15;
 const FALL: f64 = 0.98;
-/// Demand of a VM that its cap holds back, as a multiple of what it gets. IOs that wait for a cap
-/// are not visible.
+/// Demand of a VM that its cap holds back, as a multiple of its rate. IOs that wait for a cap are not visible.
 const UNSEEN: f64 = 2.0;
 
 /// Means by which VMs are held to their shares.
@@ -167,7 +164,7 @@ impl Sharing {
         self.begun.get(key).copied()
     }
 
-    /// What held a VM back in the last period, if its cap did.
+    /// Cause that held a VM back in the last period, if its cap did.
     #[must_use]
     pub fn held_by(&self, key: &VmKey) -> Option<HeldBy> {
         self.held_back.get(key).copied()
@@ -305,7 +302,7 @@ impl Sharing {
 impl Drop for Sharing {
     fn drop(&mut self) {
         if !self.left {
-            // Errors cannot be reported on drop. What fails stays in the journal.
+            // Errors cannot be reported on drop. Settings that fail to be restored stay in the journal.
             let _ = self.caps.look_again(&mut self.journal);
             let _ = self.journal.put_back();
         }

@@ -21,7 +21,7 @@ const MOUNTED: &str = "sys/fs/cgroup";
 pub struct NoVms {
     /// Path of the directory or file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Fault of the directory or file.
     pub why: String,
 }
 
@@ -61,7 +61,7 @@ pub struct Vm {
     pub limit: Limit,
     /// Tenant whose VM it is.
     pub tenant: Option<TenantId>,
-    /// What the VM has among those of its host and of its tenant. Its own shares, until [`Vms::grant`].
+    /// The VM's grant among the VMs of its host and of its tenant. Its own shares, until [`Vms::grant`].
     pub grant: VmGrant,
     /// Id of the VM's cgroup. Another id under the same path means that the VM was restarted.
     pub id: u64,
@@ -82,7 +82,7 @@ impl Vm {
 pub enum Change {
     /// The VM appeared, or was restarted.
     Came(VmKey),
-    /// The VM is gone.
+    /// The VM was removed.
     Went(VmKey),
 }
 
@@ -173,7 +173,7 @@ impl Vms {
         self.patterns = patterns.to_vec();
     }
 
-    /// Changes what the VMs have, in the order of [`Vms::iter`].
+    /// Changes the grants of the VMs, in the order of [`Vms::iter`].
     pub fn grant(&mut self, grants: &[VmGrant]) {
         self.vms.values_mut().zip(grants).for_each(|(vm, grant)| vm.grant = *grant);
     }
@@ -189,7 +189,7 @@ impl Vms {
         &self.unused
     }
 
-    /// Cgroups that look like VMs and are none of a pattern's.
+    /// Cgroups that look like VMs and fit no pattern.
     #[must_use]
     pub fn strangers(&self) -> &[Stranger] {
         &self.strangers
@@ -259,7 +259,8 @@ impl Vms {
         self.named(taken)
     }
 
-    /// Reason why a cgroup may be that of another domain than the one that its pattern names: of several names libvirt makes one.
+    /// Reason why a cgroup may belong to another domain than the one that its pattern names. Shortening by libvirt makes one
+    /// name of several.
     fn unsure(&self, vm: &FoundVm, all: &[FoundVm]) -> Option<String> {
         let driver = vm.unsure?;
         let pattern = |index: usize| &self.patterns[index].pattern;

@@ -26,7 +26,7 @@ pub struct Stranger {
 }
 
 impl Stranger {
-    /// Whether it may have begun IOs to the device. Without its `io.stat` nobody knows.
+    /// Whether the cgroup may have begun IOs to the device. `true` if its `io.stat` cannot be read.
     #[must_use]
     pub fn may_use(&self, device: DevNum) -> bool {
         fs::read_to_string(self.dir.join("io.stat"))
@@ -124,7 +124,7 @@ impl<'a> Walk<'a> {
                 None => self.unnamed(next, path, &child),
             }
         }
-        // One whose VMs are the cgroups below it is none itself.
+        // A cgroup with VMs below it is no VM itself.
         if made.is_some() && self.found.len() == before {
             let (cgroup, dir) = (path.join("/"), dir.to_owned());
             self.strangers.push(Stranger { cgroup, name, why: None, dir });
@@ -167,7 +167,7 @@ fn id(dir: &Path) -> Result<Option<u64>, NoVms> {
     }
 }
 
-/// Collects the id of a cgroup and those of all cgroups below it. Empty if the cgroup went away.
+/// Collects the id of a cgroup and of all cgroups below it. Empty if the cgroup went away.
 fn below(dir: &Path, ids: &mut Vec<u64>) -> Result<(), NoVms> {
     let Some(id) = id(dir)? else { return Ok(()) };
     ids.push(id);

@@ -1,7 +1,7 @@
 //! Measurement by eBPF at the block layer's tracepoints: each IO, from its issue to its completion.
 //!
-//! `bpf/block.bpf.c` defines what is counted; `layout` has its structures. The programs are attached while an [`Ebpf`] exists, and at most as long as its
-//! process.
+//! `bpf/block.bpf.c` defines the counters; `layout` has its structures. The programs are attached while an [`Ebpf`] exists, and at most as
+//! long as its process.
 
 use std::collections::HashMap as Map;
 
@@ -30,8 +30,7 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("bio_queue", "block_bio_queue"),
     BEGINNING,
 ];
-/// Program that sees IOs which waited since before counting began. It is detached when there are
-/// none.
+/// Program that sees IOs which waited since before counting began. The program is detached when there are none.
 const BEGINNING: (&str, &str) = ("bio_getrq", "block_getrq");
 const BEGINNING_LASTS: u64 = 5_000_000_000;
 
@@ -94,7 +93,7 @@ fn failed(e: impl std::error::Error) -> MeasureError {
         }
         source = cause.source();
     }
-    // The verifier's log may be long, and its end says what is wrong.
+    // The verifier's log may be long, and the fault stands at its end.
     let chars = why.chars().count();
     if chars > 600 {
         let head: String = why.chars().take(200).collect();
@@ -236,7 +235,7 @@ impl Ebpf {
                 seen.push(Group { cgroup: key, ios, bytes, pending: mean });
             } else {
                 self.in_groups.remove(&key);
-                // An error means that the entry is gone already.
+                // An error means that the entry was removed already.
                 let _ = self.groups.remove(&key);
             }
         }
@@ -285,7 +284,7 @@ impl Measure for Ebpf {
             reads,
             writes,
             outstanding,
-            // IOs at the array are pending, whatever the estimate from sizes gives.
+            // IOs at the array are pending, even where the estimate from sizes is lower.
             pending: pending.max(outstanding),
             requeues,
             groups,

@@ -1,5 +1,5 @@
-//! Finds the devices at which to measure, for any block device, steerable or not; and the kernel's
-//! counters of them.
+//! Finds the devices to measure for any block device, steerable or not, and the kernel's counters of
+//! them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -28,8 +28,8 @@ impl Watched {
         })
     }
 
-    /// The devices, with the leaves in place of a front that makes no requests (a multipath device with
-    /// `queue_mode bio`), since it passes IOs on at once.
+    /// The devices, with leaves in place of a front without requests (a multipath device with
+    /// `queue_mode bio`). Such a front passes IOs on at once.
     pub(super) fn requests(&self, root: &Path) -> Watched {
         let block = root.join("sys/dev/block");
         let makes = |device: &DevNum| block.join(device.to_string()).join("mq").is_dir();

@@ -1,9 +1,8 @@
-//! Mean number of things present over time, from the numbers that came and went and the sums of
+//! Mean number of things present over time, from counts of arrivals and departures and the sums of
 //! their times.
 //!
-//! If n things came at times that sum up to Σt, the time integral of the number that came by T is
-//! n·T − Σt. Those that went are subtracted in the same way. Arithmetic is modulo 2^64, as only
-//! differences count.
+//! Of n arrivals with the sum of times Σt, the time integral up to T is n·T − Σt. Departures are
+//! subtracted in the same way. Arithmetic is modulo 2^64, as only differences count.
 
 /// Arrivals or departures: their number and the sum of their times. Has the layout of `struct flow` of
 /// `bpf/block.bpf.c`.
@@ -34,8 +33,8 @@ pub(crate) struct Level {
     now: u64,
     integral: u64,
     seen: (u64, u64),
-    /// Correction: arrivals without a departure, or (negative) departures without an arrival, for IOs
-    /// that were present when counting began and for events missed since.
+    /// Correction for IOs that were present when counting began and for events missed since. Arrivals
+    /// without a departure, or (negative) departures without an arrival.
     base: i64,
     /// Mean at the previous reading.
     pub(crate) mean: f64,

@@ -44,8 +44,8 @@ impl Histogram {
         Histogram::of(self.counts.iter().zip(&other.counts).map(|(a, b)| a + b))
     }
 
-    /// Latency that a fraction `q`, 0 to 1, of the IOs does not exceed; `None` without IOs. It is
-    /// interpolated within its slice, an eighth of an octave.
+    /// Latency that a fraction `q`, 0 to 1, of the IOs does not exceed; `None` without IOs.
+    /// Interpolated within its slice, an eighth of an octave.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<Span> {
         let ios = self.ios();

@@ -1,5 +1,5 @@
-//! Layout of the maps that the eBPF programs and this crate share: the structures of
-//! `bpf/block.bpf.c` under the same names, field by field.
+//! Layout of the maps that the eBPF programs and this crate share. The structures of `bpf/block.bpf.c` under
+//! the same names, field by field.
 
 #![allow(unsafe_code)]
 

@@ -1,15 +1,15 @@
-//! Measurement by Little's law, for hosts without eBPF: the mean latency of completed IOs is the
-//! time integral of the number in flight, divided by the number of completions.
+//! Measurement by Little's law, for hosts without eBPF. The time integral of the number in flight,
+//! divided by the number of completions, is the mean latency of completed IOs.
 //!
-//! The integral is taken from samples of `inflight`, which counts requests from their issue. The
-//! ticks in `stat` begin earlier, when a request is made, and so include the wait in the queue that
-//! is steered; they are used for pending IOs only.
+//! The integral is taken from samples of `inflight`, which counts requests from their issue. The ticks
+//! in `stat` begin when a request is made, and so include the wait in the steered queue. They are used
+//! for pending IOs only.
 //!
-//! Two things are unknown. The first is when, within a gap between two samples, an IO came or went:
-//! a variance of gap²/12 for each. The second is the age of the IOs that were in flight at the
-//! beginning and at the end of the reading: about a latency times √2 times the root of their
-//! number, and half of the difference if there are more at the end. Both together are the stated
-//! error.
+//! Two things are unknown. The first is the time of arrivals and departures within a gap between
+//! samples: a variance of gap²/12 for each. The second is the age of the IOs in flight at the beginning
+//! and at the end of the reading. This error is about a latency times √2 times the root of their
+//! number. If there are more at the end, half of the difference comes on top. Both together are the
+//! stated error.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +26,8 @@ use crate::number::DevNum;
 /// Shortest time between samples, which are otherwise a quarter of a latency apart.
 const NEAREST: Duration = Duration::from_millis(1);
 const FARTHEST: Duration = Duration::from_millis(8);
-/// Longest time between samples, while the device is idle; and the number of samples without IO
-/// after which it counts as idle.
+/// Longest time between samples, while the device is idle. Then the number of samples without IO after
+/// which it counts as idle.
 const IDLE: Duration = Duration::from_millis(50);
 const QUIET: u32 = 100;
 
@@ -90,8 +90,8 @@ impl State {
         Ok(())
     }
 
-    /// Completions as the fronts count them. The paths would count a request twice that a multipath
-    /// device hands to a full path and then to another (blk_insert_cloned_request).
+    /// Completions as the fronts count them. A multipath device may hand a request to a full path and
+    /// then to another (blk_insert_cloned_request). The paths would count it twice.
     fn done(&self) -> Result<DiskCounters, MeasureError> {
         let mut done = DiskCounters::default();
         for counts in &self.done {

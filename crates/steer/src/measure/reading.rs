@@ -6,8 +6,8 @@ use parda_control::latency::Direction;
 use super::histogram::Histogram;
 use crate::number::DevNum;
 
-/// Devices at which to measure. A stack of devices is measured at two places, which are mostly the
-/// same: where the VMs' IOs arrive, and where they leave for the array.
+/// Devices to measure. A stack of devices is measured where the VMs' IOs arrive, and where they leave
+/// for the array. Mostly these are the same device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     /// Devices where submitted IOs become requests: the disk, or the multipath device above it.
@@ -63,8 +63,8 @@ pub struct Reading {
     pub elapsed: Span,
     /// Method of the measurement.
     pub method: Method,
-    /// Completed reads and writes that moved data, by class. (Flushes and discards are outstanding IOs
-    /// as well; their latency says little about the array's.)
+    /// Completed reads and writes that moved data, by class. Flushes and discards are outstanding IOs
+    /// as well. Their latency says little about the array's.
     pub classes: Vec<Class>,
     /// Latencies of reads. Empty if IOs are not seen one by one.
     pub reads: Histogram,
@@ -99,7 +99,7 @@ pub trait Measure: Send {
     ///
     /// # Errors
     ///
-    /// The kernel's counters cannot be read, or a device is gone.
+    /// The kernel's counters cannot be read, or a device no longer exists.
     fn read(&mut self) -> Result<Reading, MeasureError>;
 
     /// Measures at other devices from now on, as when a path failed or came back.

@@ -1,11 +1,11 @@
 //! Consistent copies of per-CPU counters that change while they are copied.
 //!
-//! Each CPU counts its changes twice: before a change (`begun`, the last field) and after it
-//! (`ended`, the first). A copy is consistent if `begun`, read after it, equals `ended`, read
-//! before it. Three copies one after the other have that order, whatever the order within one.
+//! Each CPU counts its changes twice: before a change (`begun`, the last field) and after it (`ended`,
+//! the first). A copy is consistent if `begun`, read after it, equals `ended`, read before it. Three
+//! copies one after the other have that order, independent of the order within one.
 //!
-//! The copies of two CPUs may be some time apart. An IO that was issued on one CPU and completed on the
-//! other between them counts as outstanding, so all are taken within [`AT_ONCE`], also if another
+//! The copies of two CPUs may be some time apart. An IO that was issued on one CPU and completed on
+//! another between them counts as outstanding. So all are taken within [`AT_ONCE`], even if another
 //! program takes the processor in the meantime.
 
 use super::layout::Versioned;
@@ -16,8 +16,8 @@ const TRIES: usize = 100;
 /// Longest time for the copies of all CPUs, in ns.
 const AT_ONCE: u64 = 1_000_000;
 
-/// Takes copies with `copy` until that of each CPU is consistent, all of them at the returned time
-/// of `clock`, in ns. `None` if there are none.
+/// Takes copies with `copy` until each CPU's copy is consistent, all at the returned time of `clock`,
+/// in ns. `None` without success.
 pub(super) fn whole<T: Copy, E>(
     mut clock: impl FnMut() -> u64,
     mut copy: impl FnMut() -> Result<Vec<Versioned<T>>, E>,

@@ -1,4 +1,4 @@
-//! Disks of a VM: what QEMU calls them, their limits, and what they have done.
+//! Disks of a VM: their names in QEMU, their limits, and their completed IOs.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub struct Vm {
     pub disks: Vec<Disk>,
 }
 
-/// How commands of QMP name a disk.
+/// Name of a disk in commands of QMP.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DiskId {
@@ -34,7 +34,7 @@ pub enum DiskId {
 /// A disk of a VM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Disk {
-    /// How it is named in commands.
+    /// Name of the disk in commands of QMP.
     pub id: DiskId,
     /// Name of its device or drive, as it was given to QEMU.
     pub name: String,
@@ -69,7 +69,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// What was done since `earlier`. `None` if that had more: the counters began anew.
+    /// IOs and bytes since `earlier`. `None` if `earlier` had more: the counters began anew.
     #[must_use]
     pub fn since(self, earlier: Flow) -> Option<Flow> {
         Some(Flow {
@@ -87,7 +87,7 @@ impl Flow {
 }
 
 impl Disk {
-    /// Whether a pattern is that of its name, its node, or a file that it is opened from.
+    /// Whether a pattern matches its name, its node, or a file that it is opened from.
     #[must_use]
     pub fn matches(&self, pattern: &str) -> bool {
         std::iter::once(&self.name).chain(&self.opened).any(|name| glob(pattern, name))
@@ -146,7 +146,7 @@ fn disk(block: &Value, stats: &[Value]) -> Option<Disk> {
     })
 }
 
-/// Sets limits of disks where those in force are as `expected`: others may have set some meanwhile. Answers with whether each
+/// Sets limits of disks where the limits in force are as `expected`: others may have set some meanwhile. Returns whether each
 /// was set.
 ///
 /// # Errors

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Limits that `block_set_io_throttle` must be given; 0 is none.
+/// Limits that `block_set_io_throttle` must be given; 0 is unlimited.
 const NEEDED: [&str; 6] = ["bps", "bps_rd", "bps_wr", "iops", "iops_rd", "iops_wr"];
 /// Bursts above each of them, and how long these last, in seconds.
 const BURSTS: [&str; 2] = ["_max", "_max_length"];
 /// Bytes from which on an IO counts as several.
 const SIZE: &str = "iops_size";
-/// Least part of a rate for the direction in which a disk was idle, so that it may begin to use it.
+/// Least part of a rate for the direction in which a disk was idle. With it, IOs of that direction can begin.
 const OTHER_WAY: f64 = 0.1;
 /// IO/s that no disk does: with a limit of 0, a disk would leave its group.
 const NO_LIMIT: u64 = 1_000_000_000;
@@ -72,7 +72,7 @@ impl Limits {
         self.group.as_deref().is_some_and(|group| group.starts_with(OURS))
     }
 
-    /// These limits, in a throttle group of parda. QEMU drains a disk that leaves its group, so a disk that is not held for a
+    /// These limits, in a throttle group of parda. QEMU drains a disk that leaves its group. So a disk that is not held for a
     /// while stays in it.
     #[must_use]
     pub fn lifted(&self, name: &str) -> Limits {
@@ -110,12 +110,12 @@ impl Limits {
         rates.fold(f64::INFINITY, f64::min)
     }
 
-    /// What an IO counts where large ones count as several.
+    /// Cost of an IO in counted IOs, where large ones count as several.
     fn cost(&self, mix: Mix) -> f64 {
         self.get(SIZE).map_or(1.0, |size| (mix.bytes / size).max(1.0))
     }
 
-    /// Limits that hold a disk to so many IO/s, and to these limits as well. `name`: that of the disk, for a throttle group
+    /// Limits that hold a disk to so many IO/s, and to these limits as well. `name`: the disk's name, for a throttle group
     /// that it does not share.
     #[must_use]
     pub fn and_rate(&self, rate: f64, mix: Mix, name: &str) -> Limits {

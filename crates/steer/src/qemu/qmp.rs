@@ -12,7 +12,7 @@ use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::{Value, json};
 
-/// How long a conversation may take.
+/// Time limit of a conversation.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 /// Longest line of an answer, in bytes. A VM of a hundred disks with backing files sends some hundred kilobytes.
 const LONGEST: usize = 4 << 20;
@@ -51,7 +51,7 @@ impl QmpError {
     }
 }
 
-/// A conversation. It ends when this is dropped, and gives up after [`PATIENCE`] in all.
+/// A conversation, which ends when this is dropped, and gives up after [`PATIENCE`] in all.
 pub struct Talk {
     stream: UnixStream,
     until: Instant,
@@ -158,7 +158,7 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     Ok(fd.into())
 }
 
-/// Whether a call is to be made again, if there is time: its own time-out counts also while this process is stopped.
+/// Whether to repeat a call, if there is time. The call's own time-out counts also while this process is stopped.
 fn again(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)

@@ -19,7 +19,7 @@ pub struct Connection {
     stream: Stream,
     /// Bytes that came and are not used yet.
     received: Vec<u8>,
-    /// How long the call under way may take.
+    /// Time limit of the call under way.
     limit: Duration,
     agreed: Agreed,
     next_cookie: u64,
@@ -59,7 +59,7 @@ impl Connection {
         Ok(Connection { stream, received: Vec::new(), limit, agreed, next_cookie: 0 })
     }
 
-    /// What the export is.
+    /// Negotiated properties of the export.
     #[must_use]
     pub fn agreed(&self) -> &Agreed {
         &self.agreed
@@ -101,7 +101,7 @@ impl Connection {
         self.answer(cookie, Expected::Outcome, &mut [])
     }
 
-    /// Waits until all that was written is on the medium. Nothing is done if the server knows no flush.
+    /// Waits until all written data is on the medium. Without effect if the server has no flush.
     ///
     /// # Errors
     /// The server refuses, or the connection breaks.

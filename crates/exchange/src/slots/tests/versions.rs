@@ -1,6 +1,6 @@
 //! Hosts of the first version of format 2 and of this one, side by side on one medium.
 //!
-//! What the older host writes and how it reads is given in bytes here, as that version had it. It is not
+//! The older host's writing and reading are given in bytes here, as that version had them. They are not
 //! derived from the present encoder.
 
 use super::*;
@@ -78,8 +78,8 @@ impl OldHost {
         OldHost { region, slot, sequence: 42 }
     }
 
-    /// Reads all slots, as that version did, and writes its own: the window and shares of each other host
-    /// that it hears, by slot.
+    /// Reads all slots, as that version did, and writes its own. Returns the window and shares of each other
+    /// host that it hears, by slot.
     fn period(&mut self) -> Vec<(u32, f64, u32)> {
         let image = self.region.read().unwrap();
         self.sequence += 1;
@@ -91,7 +91,7 @@ impl OldHost {
         others.filter_map(|(block, slot)| OldHost::read(&block.0, slot)).collect()
     }
 
-    /// The rules of that version, on the bytes that it knew.
+    /// The rules of that version, on the bytes that it defined.
     fn read(from: &[u8; Block::BYTES], slot: u32) -> Option<(u32, f64, u32)> {
         let u32_at = |at: usize| u32::from_le_bytes(from[at..at + 4].try_into().unwrap());
         let u64_at = |at: usize| u64::from_le_bytes(from[at..at + 8].try_into().unwrap());
@@ -135,11 +135,12 @@ fn an_old_host_and_a_new_one_hear_each_other() {
         if now < 2 {
             continue;
         }
-        // The old one reads what it knows of the new one's record, and ignores the rest.
+        // The old host reads the fields of the new one's record that its version defines, and ignores the
+        // rest.
         let slot = new.slot().unwrap().0;
         assert_eq!(heard_by_old, [(slot, 16.0, 3000)], "period {now}");
 
-        // The new one counts the old one, and knows what it cannot know of it.
+        // The new host counts the old one. Fields that the old version lacks are `None`.
         let all: Vec<_> = peers.all(at(now)).collect();
         let [peer] = &all[..] else { panic!("{} hosts heard", all.len()) };
         assert_eq!(peer.liveness, Liveness::Live);

@@ -1,4 +1,4 @@
-//! The bytes of a datagram: as the manual has them, and whatever comes in place of them.
+//! The bytes of a datagram, as the manual gives them, and arbitrary bytes in their place.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;

@@ -6,7 +6,7 @@ use crate::testing::message;
 use crate::udp::datagram::{self, MOST_ECHOES};
 use crate::udp::key::Keys;
 
-/// A host: what it knows, and the number of its last datagram.
+/// A host: its members, and the number of its last datagram.
 struct Host {
     members: Members,
     sequence: u64,
@@ -90,8 +90,8 @@ fn what_was_heard_once_is_not_heard_again() {
     assert_eq!(a.believes(), [("b".to_owned(), late.message.sequence.0)]);
 }
 
-/// The whole session of a host is recorded, and replayed in every order after it was killed, after it
-/// was forgotten, and to a successor of the host that had heard it.
+/// The whole session of a host is recorded and replayed in every order. The replays come after the host
+/// was killed, after it was forgotten, and to a successor of its hearer.
 #[test]
 fn recordings_of_an_earlier_run_prove_nothing() {
     let mut hosts = [host("a", 10), host("b", 10)];
@@ -156,7 +156,7 @@ fn a_silent_host_is_remembered_for_as_long_as_its_recordings_could_prove_anythin
         assert_eq!(a.hear(&last), Some(Refused::Replayed));
     }
     a.say();
-    // It would be an answer of the present, were it not that old.
+    // The datagram answers a present mark, and only its age makes it unproven.
     assert_eq!(a.hear(&last), Some(Refused::Unproven));
     assert_eq!(a.believes(), []);
 }

@@ -61,7 +61,7 @@ pub(crate) fn create(path: &Path, bytes: u64) -> io::Result<()> {
     let file = File::create_new(path)?;
     let made = fill(&file, bytes);
     if made.is_err() {
-        // An incomplete file is of no use. It did not exist before, so it may be removed.
+        // An incomplete file is useless. The file did not exist before, so it may be removed.
         let _ = std::fs::remove_file(path);
     }
     made
