@@ -54,7 +54,7 @@ impl fmt::Display for Address {
 /// A string that is no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It begins with none of `unix:`, `tcp:` and `vhost-user:`.
+    /// The string begins with none of `unix:`, `tcp:` and `vhost-user:`.
     #[error("must be unix:PATH, tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809, or vhost-user:PATH")]
     Shape,
     /// More than the kernel takes.

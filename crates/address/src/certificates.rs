@@ -5,13 +5,13 @@ use std::path::PathBuf;
 /// TLS with the server of a URI.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UriTls {
-    /// Whom to trust, and who we are.
+    /// Trusted CAs, and the identity of the client.
     pub certificates: Certificates,
     /// The name or address that the server's certificate must be for.
     pub name: String,
 }
 
-/// Where the certificates for a server are.
+/// Source of the certificates for a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Certificates {
     /// The URI does not say: its user must know, or refuse it.

@@ -20,7 +20,7 @@ const DEFAULT_PORT: u16 = 10809;
 /// An NBD URI, such as `nbds://host:10809/export`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Uri {
-    /// Where the server is.
+    /// Address of the server.
     pub address: Address,
     /// The export, empty for the server's default.
     pub export: ExportName,

@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFla
 const INJECTED: &str =
     "the server, or somebody on the way, sent more in plaintext after it agreed to TLS";
 
-/// What the end of a connection means during the handshake.
+/// Error text of a connection that ends during the handshake.
 const CLOSED: &str = "it closed the connection before anything was agreed";
 
 /// Time limits and options of a connection.

@@ -11,7 +11,7 @@ pub struct Failure {
     pub errno: Errno,
     /// The reason, for people; may be empty.
     pub message: String,
-    /// Where on the disk, in bytes, if that is known.
+    /// Offset on the disk, in bytes, if it is known.
     pub at: Option<u64>,
     /// The fault of whoever asked, and not of the disk: memory that is gone, or an operation that the disk does not have.
     pub asker: bool,

@@ -88,13 +88,13 @@ impl Extents {
         extents
     }
 
-    /// Where the next part begins, in bytes from the start of the disk.
+    /// Start of the next part, in bytes from the start of the disk.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.asked.offset.saturating_add(self.told)
     }
 
-    /// Where the range that was asked for ends.
+    /// End of the range that was asked for, in bytes from the start of the disk.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.asked.offset.saturating_add(self.asked.len)

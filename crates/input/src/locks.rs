@@ -74,7 +74,7 @@ impl Locks {
         Self { uses: self.uses | other.uses, denies: self.denies | other.denies }
     }
 
-    /// Those that `other` has not.
+    /// Locks that `other` has not.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self { uses: self.uses & !other.uses, denies: self.denies & !other.denies }

@@ -28,7 +28,7 @@ pub struct Region {
     pub size: u64,
     /// Where the front end sees it, which is how it names the places of queues.
     pub user: u64,
-    /// Where it begins in `file`, in bytes.
+    /// Offset of the region in `file`, in bytes.
     pub offset: u64,
     /// A memfd, or a file of tmpfs or hugetlbfs.
     pub file: File,

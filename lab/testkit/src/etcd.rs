@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long anything may take on a busy machine.
+/// Time limit of any step, on a busy machine.
 const PATIENT: Duration = Duration::from_secs(60);
 
-/// How long a member may take to say whether it leads, before it is asked again.
+/// Time limit of a member's answer whether it leads. After it, the test asks again.
 const SOON: Duration = Duration::from_secs(1);
 
 /// A cluster of etcd. Its members and data end with it.

@@ -52,7 +52,7 @@ pub enum Reply {
     Done,
     /// As many bytes of data as `extent` has follow the head.
     Data {
-        /// Where the data belongs, within the range asked for.
+        /// Place of the data, within the range asked for.
         extent: Extent,
         /// Whether this is the last piece of the reply.
         last: bool,
@@ -80,7 +80,7 @@ pub enum Reply {
         errno: Errno,
         /// Message of the server; may be empty.
         message: String,
-        /// Where in the export, if the server says so and it is within the range asked for.
+        /// Offset in the export, if the server reports one within the range asked for.
         at: Option<u64>,
         /// Whether this is the last piece of the reply.
         last: bool,

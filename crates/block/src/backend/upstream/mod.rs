@@ -34,7 +34,7 @@ use crate::ring::{Sending, Wire};
 /// How much goes to the server at once of what is longer than 32 bits can say, in bytes.
 const PIECE: u64 = 2 << 30;
 
-/// How long a server may be silent while the volume ends before nobody waits for it any more.
+/// Time that the end of a volume waits for a silent server.
 const LAST_SILENCE: Span = Span::from_millis(3_000);
 
 /// An NBD server that is a backend.
@@ -124,7 +124,7 @@ impl Upstream {
         Span::from(self.sought.options.timeout)
     }
 
-    /// How much of a request goes to the server at once, in bytes.
+    /// Most bytes of a request that go to the server at once.
     pub(crate) fn at_once(&self, op: Op) -> u64 {
         match (self.sought.agreed.framing, op) {
             // A server that has no better way writes them, and has `timeout` for each request.

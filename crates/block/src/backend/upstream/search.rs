@@ -12,13 +12,13 @@ use crate::backend::connect::{compatible, connect};
 use crate::disk_id::DiskId;
 use crate::mailbox::{Mailer, News};
 
-/// How long the first attempt to connect again is put off. Each that follows waits twice as long.
+/// Delay of the first attempt to connect again. Each later attempt waits twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long an attempt is put off at most: a server that is back is found within this.
+/// Longest delay of an attempt: a server that is back is found within this.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How often the log says that a server is still away.
+/// Interval at which the log reports that a server is still away.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// Disk of a server, as others know it.
