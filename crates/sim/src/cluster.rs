@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use parda_array::{Array, ArrayIo, IoTag, LunId, Nanos};
+use parda_control::belief::Judging;
 use parda_control::period::VISIT_LIMIT;
 use parda_control::{Instant, IoId, Span, VmId};
 use parda_exchange::{Message, Publication};
@@ -63,6 +64,8 @@ pub(crate) struct Cluster<'a> {
     array: Array,
     flights: Flights,
     slots: Slots,
+    /// Lists by which each host in turn judges the others.
+    judging: Judging,
     /// Random numbers that decide which visits to the exchange fail.
     loss_rng: fastrand::Rng,
     pub(crate) liar: Option<Liar<'a>>,
@@ -91,6 +94,7 @@ impl<'a> Cluster<'a> {
             array: Array::new(scenario.array_params().map_err(SimError::impossible)?)
                 .map_err(SimError::impossible)?,
             flights: Flights::default(),
+            judging: Judging::default(),
             slots: Slots::new(LunId(scenario.exchange_lun()), scenario),
             loss_rng: random.fork(),
             liar: None,
@@ -453,7 +457,7 @@ impl<'a> Cluster<'a> {
         let mut arrives = || !is_udp || (reaches && (!drawn || random.f64() >= loss));
         let heard = read.filter(|_| is_udp || reaches).and_then(|since| {
             let shown = self.slots.shown(then, drawn, on_side).filter(|_| arrives());
-            Some((agent.rounds.hear(since, shown)?, agent.rounds.tenants(since)))
+            Some((agent.rounds.hear(since, shown, &mut self.judging)?, agent.rounds.tenants(since)))
         });
         let (heard, others) = heard.unzip();
         let (report, tenants) = agent.tick(self.now, heard, others);

@@ -42,13 +42,18 @@ impl Cluster {
         let new = self.period <= u64::from(NEW);
         let mut reports = [500, 1000, 2000, 1000].map(|shares| honest(shares, self.period));
         lie(&mut reports[1]);
-        let parts = reports.iter().map(Part::of).zip(&mut self.beliefs);
-        let heard = parts.map(|(part, belief)| Heard { part, belief, tenants: 0.0, news: true });
-        let mut heard: Vec<Heard<'_>> = heard.collect();
-        judge(&mut heard, new);
-        let quotients = heard.iter().map(|host| host.part.quotients(Settings::default(), false));
-        let quotients: Vec<_> = quotients.collect();
-        let [window, latency, ..] = sum(&quotients, &[false; 4], None);
+        let parts = reports.iter().map(Part::of).zip(self.beliefs).enumerate();
+        let heard =
+            |(place, (part, belief))| Heard { place, part, belief, tenants: 0.0, news: true };
+        let mut judging = Judging { hosts: parts.map(heard).collect(), pulls: Vec::new() };
+        judging.judge(new);
+        self.beliefs = core::array::from_fn(|i| judging.hosts[i].belief);
+        let mut all = [[0.0; 2]; 4];
+        for host in &judging.hosts {
+            let part = host.part.quotients(Settings::default(), false);
+            all.iter_mut().flatten().zip(part.iter().flatten()).for_each(|(sum, one)| *sum += one);
+        }
+        let [window, latency, ..] = all;
         [latency[0] / latency[1], window[0] / window[1]]
     }
 }

@@ -3,6 +3,8 @@
 //! What the older host writes and how it reads is given in bytes here, as that version had it. It is not
 //! derived from the present encoder.
 
+use parda_control::belief::Judging;
+
 use super::*;
 use crate::testing::page_fields;
 
@@ -146,7 +148,7 @@ fn an_old_host_and_a_new_one_hear_each_other() {
         let report = &peer.message.body.report;
         assert_eq!((report.outstanding, report.window.0, report.shares.0), (15.5, 16.0, 3000));
         assert_eq!(report.settings, None);
-        let totals = peers.totals(at(now)).unwrap();
+        let totals = peers.totals(at(now), &mut Judging::default()).unwrap();
         assert_eq!(totals.governed.outstanding, 15.5);
     }
     let counters = new.counters();
