@@ -211,6 +211,12 @@ impl Judging {
                 far: 0.0,
             }
         }));
+        // The others are no measure of a host that has more shares than they.
+        let known = |host: &Heard| f64::from(host.belief.shares[0]);
+        let half = 0.5 * hosts.iter().map(known).sum::<f64>();
+        for (_, most) in hosts.iter().zip(pulls.iter_mut()).filter(|(host, _)| known(host) > half) {
+            most.judged = 0xf;
+        }
         let mut sums = sum(pulls, None);
         // Hosts that pull far hide one another, so the furthest is judged first.
         while let Some((i, k)) = furthest(&sums, pulls) {

@@ -131,6 +131,29 @@ fn shares_that_a_host_claims_win_no_vote() {
 }
 
 #[test]
+fn a_host_with_most_of_the_shares_is_believed_beside_one_that_does_few_ios() {
+    let judged = |large: u32| {
+        let mut beliefs = [Belief::default(); 2];
+        let mut weights = Weights::ALL;
+        for period in 1..=100 {
+            let mut reports = [100, large].map(|shares| honest(shares, period));
+            // An IO now and then, and more than one at once after the hosts know one another.
+            reports[0].outstanding *= if period > 60 { 8.0 } else { 1.0 };
+            let parts = reports.iter().map(Part::of).zip(beliefs).enumerate();
+            let heard =
+                |(place, (part, belief))| Heard { place, part, belief, tenants: 0.0, news: true };
+            let mut judging = Judging { hosts: parts.map(heard).collect(), pulls: Vec::new() };
+            judging.judge(period <= u64::from(NEW));
+            beliefs = core::array::from_fn(|i| judging.hosts[i].belief);
+            weights.load = weights.load.min(beliefs[1].weights.load);
+        }
+        weights.load
+    };
+    assert_eq!(judged(1000), 1.0);
+    assert!(judged(50) < 0.9, "one with fewer is not");
+}
+
+#[test]
 fn a_lie_of_a_single_period_moves_latency_twofold_at_most() {
     let mut cluster = Cluster::settled();
     let [honest, _] = cluster.period(|_| ());
