@@ -2,8 +2,8 @@
 
 use parda_array::ArrayIo;
 use parda_control::{
-    Bytes, Completed, Host, Instant, Io, IoId, IoKind, Report, Shares, Span, Tenant, TenantId,
-    TenantPart, Totals, View, VmConfig, VmId,
+    Bytes, Completed, Host, Instant, Io, IoId, IoKind, Limit, Report, Shares, Span, Tenant,
+    TenantId, TenantPart, Totals, View, VmConfig, VmId,
 };
 use parda_exchange::HostName;
 use parda_scenario::scenario::HostState;
@@ -31,11 +31,6 @@ struct Pending {
     submitted: Instant,
 }
 
-/// A VM's part in its host.
-pub(crate) fn part(vm: &parda_scenario::Vm, shares: Shares) -> VmConfig {
-    VmConfig { shares, ..VmConfig::from(&vm.settings) }
-}
-
 /// A living agent. Outside control there is none: then it is the host itself, which without a
 /// window holds nothing back, and never ticks.
 #[derive(Debug)]
@@ -46,7 +41,8 @@ pub(crate) struct Agent {
     pub(crate) enforcer: Box<dyn Enforcer>,
     /// For each VM, the last run of its client.
     runs: Vec<Run>,
-    /// For each VM, what it sent against its limit.
+    /// For each VM, its limit, and what it sent against the one that it had from the start.
+    limits: Vec<Limit>,
     limited: Vec<Limited>,
     ios: Slab<Pending>,
     /// Slots at the array, by our own books.
@@ -67,36 +63,47 @@ impl Agent {
     ) -> Result<Agent, SimError> {
         let settings = |error| SimError::of_host(&host.name, error);
         let control = state.control.resolve().map_err(settings)?;
-        let shares = host.vms.iter().zip(&state.vms).map(|(vm, state)| {
+        let vms = state.vms.iter().map(|vm| {
+            let config = VmConfig::from(&vm.settings);
             // Outside control nobody has shares. Nothing queues there, so that any will do.
-            let shares = if host.outside { Shares(1) } else { state.shares };
-            part(vm, shares)
+            if host.outside { VmConfig { shares: Shares(1), ..config } } else { config }
         });
-        let shares: Vec<VmConfig> = shares.collect();
+        let vms: Vec<VmConfig> = vms.collect();
         let name = HostName::new(&host.name).map_err(SimError::impossible)?;
         let period = control.law.period;
         let enforcer: Box<dyn Enforcer> = match &host.guest {
             None => {
                 let mut control = Host::new(now, control).map_err(settings)?;
                 control.set_tenants(now, tenants);
-                for vm in &shares {
+                for vm in &vms {
                     control.add_vm(now, *vm);
                 }
                 Box::new(control)
             }
-            Some(guest) => Box::new(Kernel::new(now, control, guest, &shares).map_err(settings)?),
+            Some(guest) => Box::new(Kernel::new(now, control, guest, &vms).map_err(settings)?),
         };
         Ok(Agent {
             life,
             rounds: Box::new(Rounds::new(now, name, life, period)),
             enforcer,
             runs: host.vms.iter().map(|_| Run::default()).collect(),
-            limited: shares.iter().map(|vm| Limited::new(&vm.limit)).collect(),
+            limited: vms.iter().map(|vm| Limited::new(&vm.limit)).collect(),
+            limits: vms.iter().map(|vm| vm.limit).collect(),
             ios: Slab::new(),
             at_array: 0.0,
             wakes: Vec::new(),
             beta: 0.0,
         })
+    }
+
+    /// Changes the settings of a VM.
+    pub(crate) fn set_vm(&mut self, now: Instant, vm: VmId, config: VmConfig) {
+        let before = std::mem::replace(&mut self.limits[vm.0], config.limit);
+        if before != config.limit {
+            // IOs that passed the limit before are in the queue, so no interval tells when this one is kept.
+            self.limited[vm.0] = Limited::default();
+        }
+        self.enforcer.set_vm(now, vm, config);
     }
 
     /// Starts a VM's client.

@@ -12,7 +12,7 @@ use parda_scenario::array::ArrayEvent;
 use parda_scenario::exchange::Transport;
 use parda_scenario::{Action, HostId, Scenario, State};
 
-use crate::agent::{Agent, part};
+use crate::agent::Agent;
 use crate::check::{self, Violation};
 use crate::client::Client;
 use crate::demand::ClientRun;
@@ -146,10 +146,10 @@ impl<'a> Cluster<'a> {
                     agent.stop(VmId(id.index));
                 }
             }
-            Action::SetShares(id, _) => {
+            Action::SetVm(id, _) => {
                 let agent = self.nodes[id.host.0].agent.as_ref();
                 if let Some(life) = agent.map(|agent| agent.life) {
-                    self.deliver(id.host, life, Delivery::Shares(VmId(id.index)))?;
+                    self.deliver(id.host, life, Delivery::Settings(VmId(id.index)))?;
                 }
             }
             // What it has at the array is done for nobody; what it was writing to the exchange
@@ -215,11 +215,10 @@ impl<'a> Cluster<'a> {
                 }
                 self.dispatch(id)
             }
-            Delivery::Shares(vm) => {
-                let vm_id = parda_scenario::VmId { host: id, index: vm.0 };
-                let shares = self.state.vm(vm_id).shares;
+            Delivery::Settings(vm) => {
+                let config = (&self.state.host(id).vms[vm.0].settings).into();
                 if let Some(agent) = &mut self.nodes[id.0].agent {
-                    agent.enforcer.set_vm(self.now, vm, part(self.scenario.vm(vm_id), shares));
+                    agent.set_vm(self.now, vm, config);
                 }
                 Ok(())
             }

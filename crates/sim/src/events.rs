@@ -41,7 +41,7 @@ pub(crate) enum Delivery {
     /// Its gate opens, as it was to do then.
     Wake(Instant),
     /// A VM's shares change.
-    Shares(VmId),
+    Settings(VmId),
 }
 
 /// One IO on the exchange, by its number in the life of its host's agent.
