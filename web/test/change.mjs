@@ -54,7 +54,7 @@ try {
   await change({ Limit: "iops 80000", Reservation: "5.5" }, /reservation 5.5 in force/);
   await change({ Reservation: "none" }, /^reservation not set in force$/);
   await change({ Reservation: "5.5" }, /^reservation 5.5 in force$/);
-  await change({ Shares: "2001" }, /shares 2,?001 in force$/);
+  await change({ Shares: "2001" }, /^shares 2,?001 in force$/);
   await accessible(page, "a tenant");
   await page.keyboard.press("Escape");
   await page.getByRole("region", { name: "Tenants" }).getByText("iops 80000").waitFor();

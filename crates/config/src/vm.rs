@@ -62,6 +62,12 @@ macro_rules! with_vm_settings {
             pub fn or_defaults(self) -> VmSettings {
                 VmSettings { $($key: self.$key.or($default)),* }
             }
+
+            /// The settings, with those of another table in place of those that are not set.
+            #[must_use]
+            pub fn or(self, other: VmSettings) -> VmSettings {
+                VmSettings { $($key: self.$key.or(other.$key)),* }
+            }
         }
     };
     (@declare $then:ident $table:tt) => {

@@ -149,75 +149,126 @@ impl Default for Belief {
 }
 
 /// A host that is heard, with what is known of it.
-#[derive(Debug)]
-pub struct Heard<'a> {
-    /// What it says; after [`judge`] what counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard {
+    /// Place of the host in a list of the caller.
+    pub place: usize,
+    /// What it says; after [`Judging::judge`] what counts.
     pub part: Part,
     /// What is known of it.
-    pub belief: &'a mut Belief,
+    pub belief: Belief,
     /// Shares of its tenants' VMs.
     pub tenants: f64,
     /// Whether it says that for the first time.
     pub news: bool,
 }
 
-/// Scales down what hosts say beyond belief. The last of them is this host itself: what the others do not believe of it must not move it
-/// alone. `new`: this host is new, so that all others are new to it.
-pub fn judge(hosts: &mut [Heard<'_>], new: bool) {
-    let Some(own) = hosts.last().map(|own| own.part).filter(|_| on(Mechanism::Belief)) else {
-        return;
-    };
-    let settings = own.settings.unwrap_or_default();
-    let of = |part: &Part| part.quotients(settings, own.governed == Governed::Observes);
-    let all = hosts.iter().fold(0.0, |sum, host| sum + host.part.load.shares);
-    let mut quotients: Vec<[Quotient; 4]> = Vec::with_capacity(hosts.len());
-    for host in hosts.iter_mut() {
-        if host.news {
-            host.belief.hear_shares([host.part.load.shares, host.tenants], all, new);
-            host.belief.hear_threshold(&mut host.part);
+/// Hosts that are judged together. The lists may be used again, also for the hosts that another host hears.
+#[derive(Debug, Default)]
+pub struct Judging {
+    /// The hosts. The last of them is this host itself: what the others do not believe of it must not move it alone.
+    pub hosts: Vec<Heard>,
+    pulls: Vec<Pulls>,
+}
+
+/// Pulls of a host while it is judged.
+#[derive(Clone, Copy, Debug)]
+struct Pulls {
+    quotients: [Quotient; 4],
+    /// The pulls on each that are usual: the least and the largest.
+    usual: [[f64; 2]; 4],
+    /// A bit for each quotient that was judged.
+    judged: u8,
+    /// Who is not believed is no measure of the others.
+    doubted: bool,
+    cause: Option<Doubt>,
+    /// Parts of the report that count.
+    weights: Weights,
+    /// How far it pulls beyond what is usual.
+    far: f64,
+}
+
+impl Judging {
+    /// Scales down what hosts say beyond belief. `new`: this host is new, so that all others are new to it.
+    pub fn judge(&mut self, new: bool) {
+        let Judging { hosts, pulls } = self;
+        let Some(own) = hosts.last().map(|own| own.part).filter(|_| on(Mechanism::Belief)) else {
+            return;
+        };
+        let settings = own.settings.unwrap_or_default();
+        let observes = own.governed == Governed::Observes;
+        let all = hosts.iter().fold(0.0, |sum, host| sum + host.part.load.shares);
+        pulls.clear();
+        pulls.extend(hosts.iter_mut().map(|host| {
+            host.hear(all, new);
+            Pulls {
+                quotients: host.part.quotients(settings, observes),
+                usual: core::array::from_fn(|k| host.belief.bounds(k)),
+                judged: if host.news { 0 } else { 0xf },
+                doubted: host.belief.suspect > 0,
+                cause: None,
+                weights: Weights::ALL,
+                far: 0.0,
+            }
+        }));
+        // The others are no measure of a host that has more shares than they.
+        let known = |host: &Heard| f64::from(host.belief.shares[0]);
+        let half = 0.5 * hosts.iter().map(known).sum::<f64>();
+        for (_, most) in hosts.iter().zip(pulls.iter_mut()).filter(|(host, _)| known(host) > half) {
+            most.judged = 0xf;
         }
-        let most = SOME * f64::from(host.belief.shares[0]);
-        if host.part.load.shares > MUCH * most {
-            (host.belief.cause, host.belief.doubted) = (Some(Doubt::Shares), NAMED);
-        }
-        host.part.bound(most, most * ACTIVE, RESERVED);
-        if !host.news {
-            host.part.scale(host.belief.weights);
-        }
-        quotients.push(of(&host.part));
-    }
-    let mut judged: Vec<u8> = hosts.iter().map(|host| if host.news { 0 } else { 0xf }).collect();
-    let mut weights: Vec<Weights> = hosts.iter().map(|_| Weights::ALL).collect();
-    let mut causes: Vec<Option<Doubt>> = hosts.iter().map(|_| None).collect();
-    let mut far: Vec<f64> = hosts.iter().map(|_| 0.0).collect();
-    // Who is not believed is no measure of the others.
-    let mut doubted: Vec<bool> = hosts.iter().map(|host| host.belief.suspect > 0).collect();
-    let mut sums = sum(&quotients, &doubted, None);
-    // Hosts that pull far hide one another, so the furthest is judged first.
-    while let Some((i, k)) = furthest(&sums, &quotients, hosts, &judged, &doubted) {
-        judged[i] |= 1 << k;
-        let rest = sum(&quotients, &doubted, Some(i))[k];
-        let part = quotients[i][k];
-        let pulls = pull(rest, part);
-        far[i] = far[i].max(hosts[i].belief.over(k, pulls));
-        if let Some(bound) = hosts[i].belief.excess(k, pulls) {
-            let factor = weight(rest, part, bound);
-            if factor < 1.0 {
-                lower(&mut weights[i], k, factor);
-                scale(&mut quotients[i], k, factor);
-                (causes[i], doubted[i]) = (Some(QUOTIENTS[k]), true);
-                sums = sum(&quotients, &doubted, None);
+        let mut sums = sum(pulls, None);
+        // Hosts that pull far hide one another, so the furthest is judged first.
+        while let Some((i, k)) = furthest(&sums, pulls) {
+            let rest = sum(pulls, Some(i))[k];
+            let (host, belief) = (&mut pulls[i], &mut hosts[i].belief);
+            host.judged |= 1 << k;
+            let part = host.quotients[k];
+            let pulled = pull(rest, part);
+            host.far = host.far.max(over(host.usual[k], pulled));
+            if let Some(bound) = belief.excess(k, pulled) {
+                let factor = weight(rest, part, bound);
+                if factor < 1.0 {
+                    lower(&mut host.weights, k, factor);
+                    scale(&mut host.quotients, k, factor);
+                    (host.cause, host.doubted) = (Some(QUOTIENTS[k]), true);
+                    sums = sum(pulls, None);
+                }
             }
         }
+        for (host, judged) in hosts.iter_mut().zip(pulls).filter(|(host, _)| host.news) {
+            host.learn(judged, &judged.rest(&sums));
+        }
     }
-    for (i, host) in hosts.iter_mut().enumerate().filter(|(_, host)| host.news) {
-        let rest = rest(&sums, &quotients[i], doubted[i]);
-        let pulls = core::array::from_fn(|k| pull(rest[k], quotients[i][k]));
-        host.part.scale(weights[i]);
+}
+
+impl Heard {
+    /// Takes in a report, as far as it counts by itself. `all`: shares of all hosts.
+    fn hear(&mut self, all: f64, new: bool) {
+        let Heard { part, belief, .. } = self;
+        if self.news {
+            belief.hear_shares([part.load.shares, self.tenants], all, new);
+            belief.hear_threshold(part);
+        }
+        let most = SOME * f64::from(belief.shares[0]);
+        if part.load.shares > MUCH * most {
+            (belief.cause, belief.doubted) = (Some(Doubt::Shares), NAMED);
+        }
+        part.bound(most, most * ACTIVE, RESERVED);
+        if !self.news {
+            part.scale(belief.weights);
+        }
+    }
+
+    /// Takes in how it was judged. `rest`: the sums without it.
+    fn learn(&mut self, judged: &Pulls, rest: &[Quotient; 4]) {
+        let pulls = core::array::from_fn(|k| pull(rest[k], judged.quotients[k]));
+        self.part.scale(judged.weights);
         let [latency, ios] = rest[LATENCY];
-        host.belief.hear_wish(&mut host.part, latency / ios);
-        host.belief.watch(latency / ios, far[i]);
-        host.belief.learn(pulls, weights[i], causes[i], quotients[i][LATENCY][1] > 0.0);
+        self.belief.hear_wish(&mut self.part, latency / ios);
+        self.belief.watch(latency / ios, judged.far);
+        let works = judged.quotients[LATENCY][1] > 0.0;
+        self.belief.learn(pulls, judged.weights, judged.cause, works);
     }
 }
 
@@ -247,19 +298,14 @@ fn scale(quotients: &mut [Quotient; 4], k: usize, by: f64) {
 }
 
 /// Sums over all hosts that are believed, but one.
-fn sum(hosts: &[[Quotient; 4]], doubted: &[bool], but: Option<usize>) -> [Quotient; 4] {
+fn sum(hosts: &[Pulls], but: Option<usize>) -> [Quotient; 4] {
     let mut all = [[0.0; 2]; 4];
-    let counted = |(i, _): &(usize, &[Quotient; 4])| !doubted[*i] && Some(*i) != but;
+    let counted = |(i, host): &(usize, &Pulls)| !host.doubted && Some(*i) != but;
     for (_, host) in hosts.iter().enumerate().filter(counted) {
-        all.iter_mut().flatten().zip(host.iter().flatten()).for_each(|(sum, one)| *sum += one);
+        let values = host.quotients.iter().flatten();
+        all.iter_mut().flatten().zip(values).for_each(|(sum, one)| *sum += one);
     }
     all
-}
-
-/// The sums without a host, which is a part of them unless it is doubted.
-fn rest(sums: &[Quotient; 4], host: &[Quotient; 4], doubted: bool) -> [Quotient; 4] {
-    let less = |k: usize| [sums[k][0] - host[k][0], sums[k][1] - host[k][1]];
-    if doubted { *sums } else { core::array::from_fn(less) }
 }
 
 /// The factor by which a host changes a quotient of the rest. 1 where there is nothing to change.
@@ -275,29 +321,39 @@ fn weight(rest: Quotient, part: Quotient, bound: f64) -> f64 {
     if weight.is_finite() { weight.clamp(0.0, 1.0) } else { 0.0 }
 }
 
+/// How far a pull is beyond what is usual, as a part.
+fn over([least, most]: [f64; 2], pulls: f64) -> f64 {
+    (pulls / most).max(least / pulls) - 1.0
+}
+
 /// The host, and the quotient, that pulls furthest beyond what is usual for it.
-fn furthest(
-    sums: &[Quotient; 4],
-    quotients: &[[Quotient; 4]],
-    hosts: &[Heard<'_>],
-    judged: &[u8],
-    doubted: &[bool],
-) -> Option<(usize, usize)> {
+fn furthest(sums: &[Quotient; 4], hosts: &[Pulls]) -> Option<(usize, usize)> {
     let mut worst = (0.0, None);
     for (i, host) in hosts.iter().enumerate() {
         // This host knows itself: it comes last.
         if i + 1 == hosts.len() && worst.1.is_some() {
             break;
         }
-        let rest = rest(sums, &quotients[i], doubted[i]);
-        for k in (0..4).filter(|k| judged[i] >> k & 1 == 0) {
-            let over = host.belief.over(k, pull(rest[k], quotients[i][k]));
+        let rest = host.rest(sums);
+        for k in (0..4).filter(|k| host.judged >> k & 1 == 0) {
+            let over = over(host.usual[k], pull(rest[k], host.quotients[k]));
             if over > worst.0 {
                 worst = (over, Some((i, k)));
             }
         }
     }
     worst.1
+}
+
+impl Pulls {
+    /// The sums without this host, which is a part of them unless it is doubted.
+    fn rest(&self, sums: &[Quotient; 4]) -> [Quotient; 4] {
+        let less = |k: usize| {
+            let ([all, below], [one, under]) = (sums[k], self.quotients[k]);
+            [all - one, below - under]
+        };
+        if self.doubted { *sums } else { core::array::from_fn(less) }
+    }
 }
 
 impl Belief {
@@ -307,12 +363,6 @@ impl Belief {
         // IOs that are not done yet are no lie.
         let least = if k == OUTSTANDING { 0.0 } else { 1.0 };
         [least * usual.min(1.0) / (1.0 + ROOM), usual.max(1.0) * (1.0 + ROOM)]
-    }
-
-    /// How far a pull is beyond what is usual, as a part.
-    fn over(&self, k: usize, pulls: f64) -> f64 {
-        let [least, most] = self.bounds(k);
-        (pulls / most).max(least / pulls) - 1.0
     }
 
     /// Whether what it does to a quotient is learned.
@@ -341,13 +391,13 @@ impl Belief {
 
     /// Takes in a pull beyond what is usual. Returns the furthest that counts, if that is less.
     fn excess(&mut self, k: usize, pulls: f64) -> Option<f64> {
-        let over = self.over(k, pulls);
+        let [least, most] = self.bounds(k);
+        let over = over([least, most], pulls);
         // A single period is chance, a burst that ends or a few IOs, unless it leaps.
         let chance = self.calm >= NEW as u8 && over <= LEAP;
         if self.is_open(k) || chance {
             return None;
         }
-        let [least, most] = self.bounds(k);
         let (sign, bound) = if pulls > most { (1.0, most) } else { (-1.0, 1.0 / least) };
         let left = (DEBT[k] - sign * self.debt[k]).max(0.0);
         let pays = over.min(left.into()).min(LEAP);

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use parda_control::belief::{self, Belief, Doubt, NEW};
-use parda_control::{Instant, Part, Report, Span, TenantPart, Totals, Tuning, Weights};
+use parda_control::belief::{Belief, Doubt, Heard, Judging, NEW};
+use parda_control::{Instant, Part, Report, Span, TenantPart, Totals, Tuning};
 
 use crate::freshness::{Liveness, STALE_AFTER, Seen};
 use crate::identity::{HostId, Identity, Incarnation, Sequence};
@@ -249,22 +249,27 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
 
     /// Sum of the last reports of all live hosts in the order of their ids, the law's input. `None` while hosts are unproven and none is
     /// live, as records are seen and none has yet changed. `None` also when so many publications of this host have failed that it is stale
-    /// for the others. The others do not count a host that they do not hear.
+    /// for the others. The others do not count a host that they do not hear. `judging`: lists for this call, which a simulation has once
+    /// for all hosts.
     #[must_use]
-    pub fn totals(&mut self, now: Instant) -> Option<Totals> {
+    pub fn totals(&mut self, now: Instant, judging: &mut Judging) -> Option<Totals> {
         if self.unheard >= STALE_AFTER {
             return None;
         }
         let mut totals = Totals::default();
         totals.thresholds.before = self.before;
-        let (mut live, mut unproven) = (Vec::with_capacity(self.runs.len()), false);
-        let hosts = self.runs.chunk_by_mut(|one, other| one.key.0 == other.key.0);
-        let (me, ignored) = (self.me, &self.ignored);
-        let heard = |runs: &&mut [Run<M>]| runs[0].key.0 != me && !ignored.contains(&runs[0].key.0);
-        for runs in hosts.filter(heard) {
-            let Some(run) = runs.iter_mut().max_by_key(|run| run.vitality(now)) else { continue };
+        judging.hosts.clear();
+        let (mut unproven, mut first) = (false, 0);
+        for runs in self.runs.chunk_by_mut(|one, other| one.key.0 == other.key.0) {
+            let from = first;
+            first += runs.len();
+            if runs[0].key.0 == self.me || self.ignored.contains(&runs[0].key.0) {
+                continue;
+            }
+            let all = runs.iter_mut().enumerate();
+            let Some((i, run)) = all.max_by_key(|(_, run)| run.vitality(now)) else { continue };
             match run.peer(now).liveness {
-                Liveness::Live => live.push(run.judgement()),
+                Liveness::Live => judging.hosts.push(run.judgement(from + i)),
                 Liveness::Unproven => unproven = true,
                 // A silent host may be dead or cut off: its shares count as missing.
                 Liveness::Stale => {
@@ -276,15 +281,19 @@ impl<M: Deref<Target = Message> + Clone> Peers<M> {
                 Liveness::Gone | Liveness::Left => {}
             }
         }
-        let (names, mut parts): (Vec<HostId>, Vec<_>) = live.into_iter().unzip();
-        let (part, belief) = (self.own, &mut self.own_belief);
-        parts.push(belief::Heard { part, belief, tenants: 0.0, news: true });
-        belief::judge(&mut parts, self.looks <= NEW);
-        totals.own = parts.pop().map_or(Weights::ALL, |own| own.belief.weights());
-        for (host, heard) in names.iter().zip(&parts) {
-            totals.hear(&heard.part, host.0, *host < self.me);
+        let (place, part, belief) = (self.runs.len(), self.own, self.own_belief);
+        judging.hosts.push(Heard { place, part, belief, tenants: 0.0, news: true });
+        judging.judge(self.looks <= NEW);
+        if let Some(own) = judging.hosts.pop() {
+            self.own_belief = own.belief;
+            totals.own = own.belief.weights();
         }
-        (!parts.is_empty() || !unproven).then_some(totals)
+        for heard in &judging.hosts {
+            let run = &mut self.runs[heard.place];
+            run.belief = heard.belief;
+            totals.hear(&heard.part, run.key.0.0, run.key.0 < self.me);
+        }
+        (!judging.hosts.is_empty() || !unproven).then_some(totals)
     }
 }
 
@@ -353,12 +362,11 @@ impl<M: Deref<Target = Message> + Clone> Run<M> {
         self.message.body.tenants.iter().map(|part| part.shares).sum()
     }
 
-    /// Input of the judgement: the last message and the belief.
-    fn judgement(&mut self) -> (HostId, belief::Heard<'_>) {
+    /// Input of the judgement: the last message and the belief. `place`: its index among the runs.
+    fn judgement(&mut self, place: usize) -> Heard {
         let news = self.judged.replace(self.sequence) != Some(self.sequence);
-        let part = *self.message.part();
-        let tenants = self.tenant_shares();
-        (self.key.0, belief::Heard { part, belief: &mut self.belief, tenants, news })
+        let (part, belief) = (*self.message.part(), self.belief);
+        Heard { place, part, belief, tenants: self.tenant_shares(), news }
     }
 }
 
@@ -374,6 +382,10 @@ mod tests {
 
     fn peers() -> Peers {
         Peers::new(identity("me", 1).host.id())
+    }
+
+    fn totals(peers: &mut Peers, now: Instant) -> Option<Totals> {
+        peers.totals(now, &mut Judging::default())
     }
 
     /// Name, run and liveness of everyone known.
@@ -433,14 +445,14 @@ mod tests {
     #[test]
     fn nothing_is_said_of_the_others_before_one_is_seen_to_live() {
         let mut peers = peers();
-        assert_eq!(peers.totals(at(0)), Some(Totals::default()), "nobody is there");
+        assert_eq!(totals(&mut peers, at(0)), Some(Totals::default()), "nobody is there");
         peers.observe(at(0), &[message(identity("a", 1), 1), message(identity("b", 1), 1)]);
-        assert_eq!(peers.totals(at(0)), None);
+        assert_eq!(totals(&mut peers, at(0)), None);
         peers.observe(at(1), &[message(identity("a", 1), 2), message(identity("b", 1), 1)]);
         let report = message(identity("a", 1), 2).body.report;
         let (mut one, a) = (Totals::default(), identity("a", 1).host.id());
         one.hear(&Part::of(&report), a.0, a < peers.me);
-        assert_eq!(peers.totals(at(1)), Some(one));
+        assert_eq!(totals(&mut peers, at(1)), Some(one));
     }
 
     #[test]
@@ -449,13 +461,16 @@ mod tests {
         peers.observe(at(0), &[message(identity("a", 1), 1)]);
         peers.observe(at(1), &[message(identity("a", 1), 2)]);
         for _ in 0..STALE_AFTER {
-            assert!(peers.totals(at(1)).is_some(), "the others still count what it said last");
+            assert!(
+                totals(&mut peers, at(1)).is_some(),
+                "the others still count what it said last"
+            );
             peers.published(false);
         }
-        assert_eq!(peers.totals(at(1)), None);
+        assert_eq!(totals(&mut peers, at(1)), None);
         assert_eq!(peers.present(at(1)), 2, "the other one is still there");
         peers.published(true);
-        assert!(peers.totals(at(1)).is_some());
+        assert!(totals(&mut peers, at(1)).is_some());
     }
 
     #[test]
@@ -473,7 +488,7 @@ mod tests {
                 let all: Vec<_> = names.iter().map(|name| said(name, sequence)).collect();
                 peers.observe(at(sequence), &all);
             }
-            let leader = peers.totals(at(2)).unwrap().thresholds.leader;
+            let leader = totals(&mut peers, at(2)).unwrap().thresholds.leader;
             let expected = (me != *first).then(|| Span(first.as_bytes()[0].into()));
             assert_eq!(leader, expected, "seen by {me}");
         }
@@ -482,15 +497,15 @@ mod tests {
     #[test]
     fn a_host_that_starts_finds_what_its_run_before_had_learned() {
         let mut peers = peers();
-        assert_eq!(peers.totals(at(0)).unwrap().thresholds.before, None);
+        assert_eq!(totals(&mut peers, at(0)).unwrap().thresholds.before, None);
         peers.observe(at(0), &[message(identity("me", 1), 8)]);
         let learned = Some(crate::testing::publication(0.0).report.threshold);
-        assert_eq!(peers.totals(at(0)).unwrap().thresholds.before, learned);
+        assert_eq!(totals(&mut peers, at(0)).unwrap().thresholds.before, learned);
         // A later report of our own changes nothing.
         let mut later = crate::testing::message(identity("me", 2), 1);
         later.body.report.threshold = Span(1);
         peers.observe(at(1), &[Arc::new(later)]);
-        assert_eq!(peers.totals(at(1)).unwrap().thresholds.before, learned);
+        assert_eq!(totals(&mut peers, at(1)).unwrap().thresholds.before, learned);
     }
 
     #[test]
@@ -539,7 +554,7 @@ mod tests {
         let farewell = Message::new(identity("a", 9), Sequence(3), leaving());
         peers.observe(at(5), &[left_behind, Arc::new(farewell)]);
         assert_eq!(seen(&peers, at(5)), one("a", 9, Liveness::Left));
-        assert_eq!(peers.totals(at(5)).unwrap().missing, 0.0, "nobody is missed");
+        assert_eq!(totals(&mut peers, at(5)).unwrap().missing, 0.0, "nobody is missed");
     }
 
     #[test]
@@ -578,15 +593,15 @@ mod tests {
             let all = [message(a.clone(), sequence), message(b.clone(), sequence)];
             peers.observe(at(sequence), &all);
         }
-        let both = peers.totals(at(3)).unwrap().governed.shares;
+        let both = totals(&mut peers, at(3)).unwrap().governed.shares;
         peers.ignore([b.host.id()]);
-        let one = peers.totals(at(3)).unwrap().governed.shares;
+        let one = totals(&mut peers, at(3)).unwrap().governed.shares;
         assert!(one > 0.0 && (both / one - 2.0).abs() < 1e-9, "{one} of {both}");
-        assert_eq!(peers.totals(at(7)).unwrap().missing, one, "b is silent, too");
+        assert_eq!(totals(&mut peers, at(7)).unwrap().missing, one, "b is silent, too");
         let ignored: Vec<_> = peers.all(at(3)).map(|peer| peer.ignored).collect();
         assert_eq!(ignored.iter().filter(|ignored| **ignored).count(), 1);
         peers.ignore([]);
-        assert_eq!(peers.totals(at(3)).unwrap().governed.shares, both);
+        assert_eq!(totals(&mut peers, at(3)).unwrap().governed.shares, both);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use parda_address::{Address, ExportName, Uri};
 use parda_agent::file::{AgentLimits, Disk, Exchange, File, Volume};
 use parda_agent::status::{Status, VolumeStatus};
-use parda_config::{ControlSettings, ThresholdSetting, VmSettings};
+use parda_config::{ControlSettings, ThresholdSetting};
 use parda_exchange::{Header, Location, Site, SlotCount, VolumeName, init_as};
 use parda_scenario::scenario::{EXCHANGE, HostState};
 use parda_scenario::{HostId, Scenario};
@@ -85,7 +85,7 @@ fn disks(scenario: &Scenario, id: HostId, state: &HostState, run_dir: &RunDir) -
             name: vm.name.clone(),
             path: export_uri(&run_dir.array(), export),
             listen: format!("unix:{}", run_dir.disks(id).display()),
-            ..Disk::default().with(VmSettings { shares: Some(state.shares.0), ..vm.settings })
+            ..Disk::default().with(state.settings)
         }
     });
     disks.collect()

@@ -176,7 +176,7 @@ impl<'a> Cluster<'a> {
             Action::StopVm(id) => self.stop_client(id)?,
             Action::KillHost(id) => self.kill_host(id),
             Action::StartHost(id) => self.start_host(id)?,
-            Action::SetShares(VmId { host, .. }, _) | Action::SetControl(host, _) => {
+            Action::SetVm(VmId { host, .. }, _) | Action::SetControl(host, _) => {
                 return Ok(Some(host));
             }
             Action::HangHost(id) => self.signal(id, Signal::STOP)?,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use humantime::format_duration;
 use parda_array::ArrayParams;
-use parda_config::{ControlSettings, Document, Error, wrong_tenants};
-use parda_control::{Bytes, Costs, ModeName, Shares, VmConfig};
+use parda_config::{ControlSettings, Document, Error, VmSettings, wrong_tenants};
+use parda_control::{Bytes, Costs, ModeName};
 use parda_workload::{LoadReader, Traces};
 
 use crate::array::Group;
@@ -331,12 +331,6 @@ impl Checker<'_> {
         }
     }
 
-    pub(crate) fn shares(&self, path: &str, shares: u32) -> Result<Shares, Error> {
-        let ok = (1..=VmConfig::MAX_SHARES).contains(&shares);
-        self.ensure(ok, path, &format!("must be from 1 to {}", VmConfig::MAX_SHARES))?;
-        Ok(Shares(shares))
-    }
-
     /// All events in time order, applied once to check them.
     fn timeline(
         &self,
@@ -368,6 +362,17 @@ impl Checker<'_> {
                     let path = path.replace(".at", ".control");
                     self.control(&path, settings, &effective)?;
                     self.counts_ios(&path, hosts[host.0].guest, &effective)?;
+                    **settings = effective;
+                }
+                Action::SetVm(vm, settings) => {
+                    let more = VmSettings { shares: None, ..**settings } != VmSettings::default();
+                    let fixed = more && hosts[vm.host.0].guest.is_some();
+                    let only = "is of a guest: of its VMs' settings only `shares` change";
+                    self.ensure(!fixed, &path.replace(".at", ".vm"), only)?;
+                    let effective = settings.or(state.vm(*vm).settings);
+                    if let Some((key, message)) = effective.fault() {
+                        return Err(self.error(&path.replace(".at", &format!(".{key}")), &message));
+                    }
                     **settings = effective;
                 }
                 Action::Array(happens) => group.apply(*happens).map_err(|e| {

@@ -80,7 +80,7 @@ impl HostCount {
                 let reads = (count.ios as f64 - writes, count.bytes as f64 - bytes);
                 VmAnswer {
                     name: vm.name.clone(),
-                    shares: at_start.vm(vm_id).shares.0,
+                    shares: at_start.vm(vm_id).settings.shares().0,
                     saturated,
                     ran,
                     iops: count.ios as f64 / self.seconds,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use parda_config::{ControlSettings, Error};
+use parda_config::{ControlSettings, Error, VmSettings};
 
 use crate::array::ArrayEvent;
 use crate::check::Checker;
@@ -13,7 +13,7 @@ use crate::scenario::{Action, Host, HostId, TimelineEvent, VmId};
 /// Kind of an event: what the entry does to the VM, host or array that it names.
 enum EventKind<'a> {
     Do(Verb),
-    Shares(u32),
+    Vm(VmSettings),
     Control(&'a ControlSettings),
     Exchange(&'a ExchangeSettings),
     Array(ArrayChange),
@@ -21,7 +21,7 @@ enum EventKind<'a> {
 }
 
 const ONE_THING: &str = "must say one thing: `vm` with `do = \"start\"`, `do = \"stop\"`, \
-                         `do = \"move\"` and `to`, or `shares`; `host` with `do = \"kill\"`, `\"start\"`, `\"hang\"` or \
+                         `do = \"move\"` and `to`, or settings of the VM, such as `shares`; `host` with `do = \"kill\"`, `\"start\"`, `\"hang\"` or \
                          `\"resume\"`; `control` or `exchange`, for all hosts or with `host`; \
                          `array`; `etcd`, with `\"hang\"`, `\"resume\"`, `\"kill\"` or `\"start\"`";
 
@@ -29,7 +29,7 @@ const ONE_THING: &str = "must say one thing: `vm` with `do = \"start\"`, `do = \
 fn kind_of(event: &file::EventEntry) -> Option<EventKind<'_>> {
     let all = [
         event.verb.map(EventKind::Do),
-        event.shares.map(EventKind::Shares),
+        Some(event.settings()).filter(|to| *to != VmSettings::default()).map(EventKind::Vm),
         event.control.as_ref().map(EventKind::Control),
         event.exchange.as_ref().map(EventKind::Exchange),
         event.array.map(EventKind::Array),
@@ -89,11 +89,10 @@ impl Checker<'_> {
                 let (from, to) = self.moves.of(index).ok_or_else(not_one)?;
                 vec![Action::StopVm(from), Action::StartVm(to)]
             }
-            (Some(vm), None, EventKind::Shares(shares)) => {
+            (Some(vm), None, EventKind::Vm(settings)) => {
                 controlled("vm", vm.host)?;
-                let shares = self.shares(&at("shares"), shares)?;
                 let places = self.moves.places(vm).into_iter();
-                places.map(|place| Action::SetShares(place, shares)).collect()
+                places.map(|place| Action::SetVm(place, Box::new(settings))).collect()
             }
             (None, Some(host), EventKind::Do(Verb::Start)) => vec![Action::StartHost(host)],
             (None, Some(host), EventKind::Do(Verb::Kill)) => vec![Action::KillHost(host)],

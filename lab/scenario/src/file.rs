@@ -93,22 +93,23 @@ parda_config::with_vm_settings! {
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct EventEntry {
-    #[serde(with = "parda_config::quantity")]
-    pub at: Duration,
-    pub vm: Option<String>,
-    pub host: Option<String>,
-    /// Name of the host that a VM moves to.
-    pub to: Option<String>,
-    #[serde(rename = "do")]
-    pub verb: Option<Verb>,
-    pub shares: Option<u32>,
-    pub control: Option<ControlSettings>,
-    pub exchange: Option<ExchangeSettings>,
-    pub array: Option<ArrayChange>,
-    pub etcd: Option<EtcdEvent>,
+parda_config::with_vm_settings! {
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub(crate) struct EventEntry {
+        #[serde(with = "parda_config::quantity")]
+        pub at: Duration,
+        pub vm: Option<String>,
+        pub host: Option<String>,
+        /// Name of the host that a VM moves to.
+        pub to: Option<String>,
+        #[serde(rename = "do")]
+        pub verb: Option<Verb>,
+        pub control: Option<ControlSettings>,
+        pub exchange: Option<ExchangeSettings>,
+        pub array: Option<ArrayChange>,
+        pub etcd: Option<EtcdEvent>,
+    }
 }
 
 /// A fault or change of the array: exactly one of these keys.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parda_array::ArrayParams;
 use parda_config::{ControlSettings, TenantSettings, VmSettings};
-use parda_control::{Bytes, Shares};
+use parda_control::Bytes;
 use parda_workload::ClientLoad;
 
 pub use self::phase::Phase;
@@ -120,8 +120,8 @@ pub enum Action {
     StartVm(VmId),
     /// A VM's client stops.
     StopVm(VmId),
-    /// A VM's shares change.
-    SetShares(VmId, Shares),
+    /// A VM's settings change to these, in full.
+    SetVm(VmId, Box<VmSettings>),
     /// A host dies without notice, together with its VMs' clients.
     KillHost(HostId),
     /// A dead host starts again, together with its VMs.
@@ -145,7 +145,7 @@ impl Action {
     #[must_use]
     pub fn host(&self) -> Option<HostId> {
         match *self {
-            Action::StartVm(vm) | Action::StopVm(vm) | Action::SetShares(vm, _) => Some(vm.host),
+            Action::StartVm(vm) | Action::StopVm(vm) | Action::SetVm(vm, _) => Some(vm.host),
             Action::KillHost(host)
             | Action::StartHost(host)
             | Action::HangHost(host)
@@ -319,19 +319,19 @@ pub struct HostState {
 }
 
 /// State of a VM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VmState {
     /// Whether the client was started and not stopped since. The client runs while its host is alive.
     pub started: bool,
-    /// Shares in force, which events may change.
-    pub shares: Shares,
+    /// Settings in force, which events may change.
+    pub settings: VmSettings,
 }
 
 impl State {
     /// State before the first event: hosts that are present are alive, and no VM is started.
     #[must_use]
     pub fn new(hosts: &[Host]) -> State {
-        let vm = |vm: &Vm| VmState { started: false, shares: vm.settings.shares() };
+        let vm = |vm: &Vm| VmState { started: false, settings: vm.settings };
         let hosts = hosts.iter().map(|host| HostState {
             alive: host.present,
             hangs: false,
@@ -389,7 +389,7 @@ impl State {
                 require(self.vm(*id).started, "this VM is not running")?;
                 self.vm_mut(*id).started = false;
             }
-            Action::SetShares(id, shares) => self.vm_mut(*id).shares = *shares,
+            Action::SetVm(id, settings) => self.vm_mut(*id).settings = **settings,
             Action::KillHost(id) => {
                 require(self.host(*id).alive, "this host is dead already")?;
                 (self.hosts[id.0].alive, self.hosts[id.0].hangs) = (false, false);

@@ -2,8 +2,8 @@
 
 use parda_array::ArrayIo;
 use parda_control::{
-    Bytes, Completed, Config, ConfigError, Host, Instant, Io, IoId, IoKind, Measurement, Period,
-    Report, Shares, Span, Tenant, TenantId, TenantPart, Totals, View, VmConfig, VmId,
+    Bytes, Completed, Config, ConfigError, Host, Instant, Io, IoId, IoKind, Limit, Measurement,
+    Period, Report, Shares, Span, Tenant, TenantId, TenantPart, Totals, View, VmConfig, VmId,
 };
 use parda_exchange::HostName;
 use parda_scenario::scenario::HostState;
@@ -31,11 +31,6 @@ struct Pending {
     submitted: Instant,
 }
 
-/// Configuration of a VM in its host's law.
-pub(crate) fn part(vm: &parda_scenario::Vm, shares: Shares) -> VmConfig {
-    VmConfig { shares, ..VmConfig::from(&vm.settings) }
-}
-
 /// The law of a host, and the message that it reads once a period.
 #[derive(Debug)]
 struct Law {
@@ -53,7 +48,9 @@ pub(crate) struct Agent {
     pub(crate) enforcer: Box<dyn Enforcer>,
     /// For each VM, the last run of its client.
     runs: Vec<Run>,
-    /// For each VM, the IOs that it sent against its limit.
+    /// Limit of each VM.
+    limits: Vec<Limit>,
+    /// For each VM, the IOs that it sent against the limit that it had from the start.
     limited: Vec<Limited>,
     ios: Slab<Pending>,
     /// Slots at the array, as counted by the simulator.
@@ -74,12 +71,12 @@ impl Agent {
     ) -> Result<Agent, SimError> {
         let settings = |error| SimError::of_host(&host.name, error);
         let control = state.control.resolve().map_err(settings)?;
-        let shares = host.vms.iter().zip(&state.vms).map(|(vm, state)| {
+        let vms = state.vms.iter().map(|vm| {
+            let config = VmConfig::from(&vm.settings);
             // A host outside control has no shares. No IO queues there, so any value is correct.
-            let shares = if host.outside { Shares(1) } else { state.shares };
-            part(vm, shares)
+            if host.outside { VmConfig { shares: Shares(1), ..config } } else { config }
         });
-        let shares: Vec<VmConfig> = shares.collect();
+        let vms: Vec<VmConfig> = vms.collect();
         let name = HostName::new(&host.name).map_err(SimError::impossible)?;
         let time = control.law.period;
         let law = if host.guest.is_some() { Period::counting_ios } else { Period::new };
@@ -88,12 +85,12 @@ impl Agent {
         let enforcer: Box<dyn Enforcer> = match &host.guest {
             None => {
                 let mut host = Host::new(now, period.decision());
-                for vm in &shares {
+                for vm in &vms {
                     host.add_vm(now, *vm);
                 }
                 Box::new(host)
             }
-            Some(guest) => Box::new(Kernel::new(now, period.decision(), guest, &shares)),
+            Some(guest) => Box::new(Kernel::new(now, period.decision(), guest, &vms)),
         };
         Ok(Agent {
             life,
@@ -101,12 +98,23 @@ impl Agent {
             law: Box::new(Law { period, measured: Measurement::default() }),
             enforcer,
             runs: host.vms.iter().map(|_| Run::default()).collect(),
-            limited: shares.iter().map(|vm| Limited::new(&vm.limit)).collect(),
+            limited: vms.iter().map(|vm| Limited::new(&vm.limit)).collect(),
+            limits: vms.iter().map(|vm| vm.limit).collect(),
             ios: Slab::new(),
             at_array: 0.0,
             wakes: Vec::new(),
             beta: 0.0,
         })
+    }
+
+    /// Changes the settings of a VM.
+    pub(crate) fn set_vm(&mut self, now: Instant, vm: VmId, config: VmConfig) {
+        let before = std::mem::replace(&mut self.limits[vm.0], config.limit);
+        if before != config.limit {
+            // IOs that passed the limit before are in the queue, so no interval tells when this one is kept.
+            self.limited[vm.0] = Limited::default();
+        }
+        self.enforcer.set_vm(now, vm, config);
     }
 
     /// Starts a VM's client.

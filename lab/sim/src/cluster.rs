@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use parda_array::{Array, ArrayIo, IoTag, LunId, Nanos};
+use parda_control::belief::Judging;
 use parda_control::clock::VISIT_LIMIT;
 use parda_control::{Instant, IoId, Span, VmId};
 use parda_exchange::{Message, Publication};
@@ -11,7 +12,7 @@ use parda_scenario::array::ArrayEvent;
 use parda_scenario::exchange::Transport;
 use parda_scenario::{Action, HostId, Scenario, State};
 
-use crate::agent::{Agent, part};
+use crate::agent::Agent;
 use crate::check::{self, Violation};
 use crate::client::Client;
 use crate::demand::ClientRun;
@@ -63,6 +64,8 @@ pub(crate) struct Cluster<'a> {
     array: Array,
     flights: Flights,
     slots: Slots,
+    /// Lists by which each host in turn judges the others.
+    judging: Judging,
     /// Random numbers that decide which visits to the exchange fail.
     loss_rng: fastrand::Rng,
     pub(crate) liar: Option<Liar<'a>>,
@@ -91,6 +94,7 @@ impl<'a> Cluster<'a> {
             array: Array::new(scenario.array_params().map_err(SimError::impossible)?)
                 .map_err(SimError::impossible)?,
             flights: Flights::default(),
+            judging: Judging::default(),
             slots: Slots::new(LunId(scenario.exchange_lun()), scenario),
             loss_rng: random.fork(),
             liar: None,
@@ -144,10 +148,10 @@ impl<'a> Cluster<'a> {
                     agent.stop(VmId(id.index));
                 }
             }
-            Action::SetShares(id, _) => {
+            Action::SetVm(id, _) => {
                 let agent = self.nodes[id.host.0].agent.as_ref();
                 if let Some(life) = agent.map(|agent| agent.life) {
-                    self.deliver(id.host, life, Delivery::Shares(VmId(id.index)))?;
+                    self.deliver(id.host, life, Delivery::Settings(VmId(id.index)))?;
                 }
             }
             // Its IOs at the array have no owner from now on. Its write to the exchange was never
@@ -213,11 +217,10 @@ impl<'a> Cluster<'a> {
                 }
                 self.dispatch(id)
             }
-            Delivery::Shares(vm) => {
-                let vm_id = parda_scenario::VmId { host: id, index: vm.0 };
-                let shares = self.state.vm(vm_id).shares;
+            Delivery::Settings(vm) => {
+                let config = (&self.state.host(id).vms[vm.0].settings).into();
                 if let Some(agent) = &mut self.nodes[id.0].agent {
-                    agent.enforcer.set_vm(self.now, vm, part(self.scenario.vm(vm_id), shares));
+                    agent.set_vm(self.now, vm, config);
                 }
                 Ok(())
             }
@@ -458,7 +461,7 @@ impl<'a> Cluster<'a> {
         let mut arrives = || !is_udp || (reaches && (!drawn || random.f64() >= loss));
         let heard = read.filter(|_| is_udp || reaches).and_then(|since| {
             let shown = self.slots.shown(then, drawn, on_side).filter(|_| arrives());
-            Some((agent.rounds.hear(since, shown)?, agent.rounds.tenants(since)))
+            Some((agent.rounds.hear(since, shown, &mut self.judging)?, agent.rounds.tenants(since)))
         });
         let (heard, others) = heard.unzip();
         let (report, tenants) = agent.tick(self.now, heard, others);

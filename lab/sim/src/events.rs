@@ -41,7 +41,7 @@ pub(crate) enum Delivery {
     /// A wakeup of the gate, planned for this time.
     Wake(Instant),
     /// A VM's shares change.
-    Shares(VmId),
+    Settings(VmId),
 }
 
 /// One IO on the exchange, by its number in the life of its host's agent.

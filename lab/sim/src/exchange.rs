@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
+use parda_control::belief::Judging;
 use parda_control::{Instant, PeriodClock, Report, Span, TenantPart, Totals};
 use parda_exchange::{
     HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, etcd, reach,
@@ -237,10 +238,11 @@ impl Rounds {
         &mut self,
         since: Instant,
         shown: impl Iterator<Item = &'a Rc<Message>>,
+        judging: &mut Judging,
     ) -> Option<Totals> {
         let others = shown.filter(|message| message.from.incarnation != self.me.incarnation);
         self.peers.observe(since, others);
-        self.peers.totals(since)
+        self.peers.totals(since, judging)
     }
 
     /// Parts of the other hosts in tenants.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use parda_control::belief::Judging;
 use parda_control::governor::SILENT;
 use parda_control::{Instant, PeriodClock, Report, Span, Totals};
 use parda_exchange::udp::OneWay;
@@ -31,6 +32,7 @@ pub(super) struct Link {
     /// None while it cannot be set up, which is tried again in each period.
     exchange: Option<Box<dyn Exchange>>,
     pub(super) peers: Peers,
+    judging: Judging,
     fault: Option<String>,
     lasting: Lasting,
     /// Reason why nobody is heard, where others are expected.
@@ -61,6 +63,7 @@ impl Link {
             config: config.clone(),
             exchange: None,
             peers: Peers::new(me.host.id()),
+            judging: Judging::default(),
             fault: None,
             lasting: Lasting::default(),
             silence: None,
@@ -177,7 +180,7 @@ impl Link {
                     );
                     self.twin = Some(twin.clone());
                 }
-                let totals = self.peers.totals(now);
+                let totals = self.peers.totals(now, &mut self.judging);
                 self.name_doubts(now);
                 if self.name_silence(now) {
                     return None;

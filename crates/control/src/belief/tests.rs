@@ -42,13 +42,18 @@ impl Cluster {
         let new = self.period <= u64::from(NEW);
         let mut reports = [500, 1000, 2000, 1000].map(|shares| honest(shares, self.period));
         lie(&mut reports[1]);
-        let parts = reports.iter().map(Part::of).zip(&mut self.beliefs);
-        let heard = parts.map(|(part, belief)| Heard { part, belief, tenants: 0.0, news: true });
-        let mut heard: Vec<Heard<'_>> = heard.collect();
-        judge(&mut heard, new);
-        let quotients = heard.iter().map(|host| host.part.quotients(Settings::default(), false));
-        let quotients: Vec<_> = quotients.collect();
-        let [window, latency, ..] = sum(&quotients, &[false; 4], None);
+        let parts = reports.iter().map(Part::of).zip(self.beliefs).enumerate();
+        let heard =
+            |(place, (part, belief))| Heard { place, part, belief, tenants: 0.0, news: true };
+        let mut judging = Judging { hosts: parts.map(heard).collect(), pulls: Vec::new() };
+        judging.judge(new);
+        self.beliefs = core::array::from_fn(|i| judging.hosts[i].belief);
+        let mut all = [[0.0; 2]; 4];
+        for host in &judging.hosts {
+            let part = host.part.quotients(Settings::default(), false);
+            all.iter_mut().flatten().zip(part.iter().flatten()).for_each(|(sum, one)| *sum += one);
+        }
+        let [window, latency, ..] = all;
         [latency[0] / latency[1], window[0] / window[1]]
     }
 }
@@ -123,6 +128,29 @@ fn shares_that_a_host_claims_win_no_vote() {
     cluster.period(|report| report.shares = Shares(u32::MAX));
     assert!(cluster.beliefs[1].counted(f64::from(u32::MAX)) < 1600.0);
     assert_eq!(cluster.beliefs[1].doubt(), Some(Doubt::Shares));
+}
+
+#[test]
+fn a_host_with_most_of_the_shares_is_believed_beside_one_that_does_few_ios() {
+    let judged = |large: u32| {
+        let mut beliefs = [Belief::default(); 2];
+        let mut weights = Weights::ALL;
+        for period in 1..=100 {
+            let mut reports = [100, large].map(|shares| honest(shares, period));
+            // An IO now and then, and more than one at once after the hosts know one another.
+            reports[0].outstanding *= if period > 60 { 8.0 } else { 1.0 };
+            let parts = reports.iter().map(Part::of).zip(beliefs).enumerate();
+            let heard =
+                |(place, (part, belief))| Heard { place, part, belief, tenants: 0.0, news: true };
+            let mut judging = Judging { hosts: parts.map(heard).collect(), pulls: Vec::new() };
+            judging.judge(period <= u64::from(NEW));
+            beliefs = core::array::from_fn(|i| judging.hosts[i].belief);
+            weights.load = weights.load.min(beliefs[1].weights.load);
+        }
+        weights.load
+    };
+    assert_eq!(judged(1000), 1.0);
+    assert!(judged(50) < 0.9, "one with fewer is not");
 }
 
 #[test]

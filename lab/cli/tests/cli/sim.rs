@@ -172,18 +172,18 @@ fn a_scenario_says_what_is_drawn_of_it() {
 fn a_sweep_is_a_table_with_a_row_for_each_variant_and_judges_each() {
     let sweep = [
         "--sweep",
-        "control.latency_threshold=40ms,50ms",
+        "control.latency_threshold=30ms,50ms",
         "--sweep",
         "host.3.vm.0.shares=500,4000",
     ];
     let output = sim(&sweep);
     let table = text(&output.stdout);
-    // At 40 ms, latency is not the 50 ms that the file expects.
+    // At 30 ms, latency is not the 50 ms that the file expects.
     assert_eq!(output.status.code(), Some(1), "{table}");
     let rows: Vec<&str> = table.lines().filter(|l| l.contains(" controlled ")).collect();
     assert_eq!(rows.len(), 4, "{table}");
     assert!(
-        rows[0].contains("latency_threshold=40ms,shares=500") && rows[0].contains("4 of 5"),
+        rows[0].contains("latency_threshold=30ms,shares=500") && rows[0].contains("4 of 5"),
         "{table}"
     );
     assert!(
@@ -196,7 +196,7 @@ fn a_sweep_is_a_table_with_a_row_for_each_variant_and_judges_each() {
     assert_eq!(answer["phases"].as_array().unwrap().len(), 8);
     assert_eq!(answer["expectations"].as_array().unwrap().len(), 24);
     let what = answer["expectations"][0]["what"].as_str().unwrap();
-    assert_eq!(what, "latency_threshold=40ms,shares=500.uncontrolled/total/fairness");
+    assert_eq!(what, "latency_threshold=30ms,shares=500.uncontrolled/total/fairness");
 }
 
 #[test]

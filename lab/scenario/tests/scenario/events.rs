@@ -328,12 +328,30 @@ fn a_vm_that_moves_runs_on_one_host_at_a_time_with_its_disk_and_its_shares() {
     assert_eq!((moved.name.as_str(), moved.lun, moved.disk), ("db.b", db.lun, db.disk));
     let at = |at| {
         let state = scenario.state_at(Duration::from_secs(at));
-        [home, there].map(|vm| (state.runs(vm), state.vm(vm).shares))
+        [home, there].map(|vm| (state.runs(vm), state.vm(vm).settings.shares()))
     };
     assert_eq!(at(9), [(true, Shares(2000)), (false, Shares(2000))]);
     assert_eq!(at(10), [(false, Shares(2000)), (true, Shares(2000))]);
     assert_eq!(at(11), [(false, Shares(500)), (true, Shares(500))]);
     assert_eq!(at(12), [(true, Shares(500)), (false, Shares(500))]);
+}
+
+#[test]
+fn a_vm_keeps_the_settings_that_an_event_does_not_change() {
+    let change = "vm = \"db\"\nlimit = { iops = 300 }\nreservation = 200";
+    let scenario = parse(&with_events(&[change, "vm = \"db\"\nlimit = { iops = 400 }"])).unwrap();
+    let state = scenario.state_at(Duration::from_secs(20));
+    let settings = state.vm(VmId { host: A, index: 0 }).settings;
+    assert_eq!((settings.shares(), settings.reservation), (Shares(2000), Some(200.0)));
+    let limit = parda_control::Limit::from(&settings.limit.unwrap());
+    assert_eq!(limit.iops.total.unwrap().mean, 400.0);
+    refused(
+        &with_events(&[change, "vm = \"db\"\nreservation = 301"]),
+        "reservation = 301",
+        "must be at most the `iops` of the limit, 300",
+    );
+    refused(&with_events(&["vm = \"db\"\nshares = 0"]), "shares = 0", "must be from 1");
+    refused(&with_events(&["host = \"a\"\nlimit = { iops = 3 }"]), "at = \"10s\"", "must say one");
 }
 
 #[test]

@@ -66,7 +66,8 @@ fn the_manuals_example_means_what_it_says() {
     assert_eq!(happens[2], (secs(5), &Action::StartVm(vm(0, 1))));
     assert_eq!(happens[3], (secs(20), &Action::SetControl(HostId(0), Box::new(controlled))));
     assert!(matches!(happens[4], (_, Action::SetControl(HostId(1), _))));
-    assert_eq!(happens[5], (secs(30), &Action::SetShares(vm(1, 0), Shares(1000))));
+    let Action::SetVm(id, settings) = happens[5].1 else { panic!("{:?}", happens[5]) };
+    assert_eq!((happens[5].0, *id, settings.shares()), (secs(30), vm(1, 0), Shares(1000)));
     assert_eq!(happens[6], (secs(40), &Action::KillHost(HostId(1))));
     assert_eq!(happens[7], (secs(45), &Action::StartHost(HostId(1))));
     assert_eq!(happens[8], (secs(55), &Action::StopVm(vm(0, 1))));
@@ -111,7 +112,7 @@ fn many_alike_hosts_are_written_once_and_numbered() {
     assert_eq!((names.len(), names[12]), (13, ("kvm-012", "batch-012")));
     assert_eq!(scenario.hosts[1].vms[0].load, scenario.hosts[12].vms[0].load);
     assert!(
-        scenario.timeline.iter().any(|e| e.action == Action::SetShares(vm(12, 0), Shares(1000)))
+        scenario.timeline.iter().any(|e| matches!(&e.action, Action::SetVm(id, to) if *id == vm(12, 0) && to.shares() == Shares(1000)))
     );
     assert!(scenario.timeline.iter().any(|e| e.action == Action::KillHost(HostId(3))));
     assert_eq!(scenario.array_params().unwrap().layout.luns.len(), 2 + 12 + 1);
@@ -141,7 +142,7 @@ fn state_follows_the_timeline() {
     let runs = |at, id| scenario.state_at(secs(at)).runs(id);
     assert!(runs(0, db) && !runs(4, web) && runs(5, web) && !runs(55, web));
     assert!(runs(39, batch) && !runs(40, batch) && runs(45, batch));
-    assert_eq!(scenario.state_at(secs(30)).vm(batch).shares, Shares(1000));
+    assert_eq!(scenario.state_at(secs(30)).vm(batch).settings.shares(), Shares(1000));
     let mode = |at| scenario.state_at(secs(at)).host(HostId(0)).control.mode;
     assert_eq!((mode(19), mode(20)), (Some(ModeName::Off), Some(ModeName::Parda)));
 

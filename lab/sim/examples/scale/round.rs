@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
+use parda_control::belief::Judging;
 use parda_control::{
     Config, Host, Instant, Measurement, Period, Report, Shares, Span, View, VmConfig,
 };
@@ -56,6 +57,7 @@ fn measure(hosts: u64) -> Fallible<[f64; 3]> {
     let names = (0..hosts).map(|n| HostName::new(&format!("host-{n:04}")));
     let names: Vec<_> = names.collect::<Result<_, _>>()?;
     let mut peers = Peers::new(names[0].id());
+    let mut judging = Judging::default();
     let rounds = (MESSAGES / hosts).max(ROUNDS);
     let mut took = [Duration::MAX; 3];
     for round in 1..=rounds {
@@ -63,7 +65,7 @@ fn measure(hosts: u64) -> Fallible<[f64; 3]> {
         let now = Instant(round * 1_000_000_000);
         took[0] = took[0].min(time(|| {
             peers.observe(now, &said);
-            let view = peers.totals(now).map_or(View::Silent, View::Peers);
+            let view = peers.totals(now, &mut judging).map_or(View::Silent, View::Peers);
             tick(now, view)
         }));
         let blocks = said.iter().map(|message| block(message, SlotIndex(0)));

@@ -293,7 +293,7 @@ impl Fleet {
         let to = from + LOOKED * p;
         let title = format!("name = \"fleet\"\nseed = {}\n", seed % (1 << 31));
         let settings = format!(
-            "[array]\n{}[control]\noutsider = \"hold\"\nlatency_threshold = \"{}ms\"\nperiod = \"{:.0}ms\"\nhold_max = \"{:.0}ms\"\n\
+            "[array]\n{}[control]\nlatency_threshold = \"{}ms\"\nperiod = \"{:.0}ms\"\nhold_max = \"{:.0}ms\"\n\
              window_max = 1024\n",
             array.text,
             array.threshold_ms,

@@ -57,6 +57,20 @@ fn iops(phase: &PhaseAnswer, name: &str) -> f64 {
     phase.hosts.iter().find(|host| host.name == name).unwrap().iops
 }
 
+/// What an event sets of a VM holds from then on, as if it had stood in its table: a limit first, then a higher one and a reservation.
+#[test]
+fn a_limit_and_a_reservation_hold_from_the_event_that_sets_them() {
+    let phases = phase("free", 20, 50) + &phase("limited", 60, 100) + &phase("reserved", 120, 160);
+    let limited = event(50, "vm = \"a-vm\"\nlimit = { iops = 200 }");
+    let reserved = event(100, "vm = \"a-vm\"\nlimit = { iops = 2000 }")
+        + &event(100, "vm = \"c-vm\"\nreservation = 800");
+    let [free, limited, reserved] =
+        cluster(&(phases + &limited + &reserved)).phases.try_into().unwrap();
+    let a = [&free, &limited, &reserved].map(|phase| iops(phase, "a"));
+    assert!(a[0] > 400.0 && (190.0..202.0).contains(&a[1]) && a[2] > 400.0, "{a:?}");
+    assert!(iops(&reserved, "c") > 760.0 && iops(&free, "c") < 600.0, "{reserved:?}");
+}
+
 /// The IOPS of one host over those of another.
 fn ratio(phase: &PhaseAnswer, one: &str, other: &str) -> f64 {
     iops(phase, one) / iops(phase, other)

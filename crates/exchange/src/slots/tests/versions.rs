@@ -3,6 +3,8 @@
 //! The older host's writing and reading are given in bytes here, as that version had them. They are not
 //! derived from the present encoder.
 
+use parda_control::belief::Judging;
+
 use super::*;
 use crate::testing::page_fields;
 
@@ -147,7 +149,7 @@ fn an_old_host_and_a_new_one_hear_each_other() {
         let report = &peer.message.body.report;
         assert_eq!((report.outstanding, report.window.0, report.shares.0), (15.5, 16.0, 3000));
         assert_eq!(report.settings, None);
-        let totals = peers.totals(at(now)).unwrap();
+        let totals = peers.totals(at(now), &mut Judging::default()).unwrap();
         assert_eq!(totals.governed.outstanding, 15.5);
     }
     let counters = new.counters();
