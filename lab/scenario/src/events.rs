@@ -13,7 +13,7 @@ use crate::scenario::{Action, Host, HostId, TimelineEvent, VmId};
 /// Kind of an event: what the entry does to the VM, host or array that it names.
 enum EventKind<'a> {
     Do(Verb),
-    Vm(VmSettings),
+    Vm(Box<VmSettings>),
     Control(&'a ControlSettings),
     Exchange(&'a ExchangeSettings),
     Array(ArrayChange),
@@ -29,7 +29,9 @@ const ONE_THING: &str = "must say one thing: `vm` with `do = \"start\"`, `do = \
 fn kind_of(event: &file::EventEntry) -> Option<EventKind<'_>> {
     let all = [
         event.verb.map(EventKind::Do),
-        Some(event.settings()).filter(|to| *to != VmSettings::default()).map(EventKind::Vm),
+        Some(event.settings())
+            .filter(|to| *to != VmSettings::default())
+            .map(|to| EventKind::Vm(Box::new(to))),
         event.control.as_ref().map(EventKind::Control),
         event.exchange.as_ref().map(EventKind::Exchange),
         event.array.map(EventKind::Array),
@@ -92,7 +94,7 @@ impl Checker<'_> {
             (Some(vm), None, EventKind::Vm(settings)) => {
                 controlled("vm", vm.host)?;
                 let places = self.moves.places(vm).into_iter();
-                places.map(|place| Action::SetVm(place, Box::new(settings))).collect()
+                places.map(|place| Action::SetVm(place, settings.clone())).collect()
             }
             (None, Some(host), EventKind::Do(Verb::Start)) => vec![Action::StartHost(host)],
             (None, Some(host), EventKind::Do(Verb::Kill)) => vec![Action::KillHost(host)],
